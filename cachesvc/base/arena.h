@@ -1,0 +1,35 @@
+// The service's one pool of payload memory: staged layers and the hot tier live in it, so that it is
+// registered with the transport once and the process never holds more payload than its size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "precis/status.h"
+#include "precis/view.h"
+
+namespace precis {
+
+class Arena {
+ public:
+  // Reserves `size_bytes` of address space, huge pages where the machine gives them; memory is
+  // touched as it is used. kOutOfSpace if the machine refuses.
+  static Result<std::unique_ptr<Arena>> create(std::size_t size_bytes);
+  virtual ~Arena() = default;
+
+  // A piece of the arena, returned to it when destroyed. Must not outlive the arena.
+  class Buffer {
+   public:
+    virtual ~Buffer() = default;
+    virtual MutableBytes bytes() const = 0;
+  };
+  // kOutOfSpace if no free range is that large now, kInvalidArgument if none can ever be.
+  // 64-byte aligned. Thread-safe.
+  virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes) = 0;
+
+  virtual MutableBytes memory() const = 0;  // all of it, for registration
+  virtual std::size_t used_bytes() const = 0;
+};
+
+}  // namespace precis

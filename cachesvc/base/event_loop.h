@@ -1,0 +1,61 @@
+// The one event loop of a process: Boost.Asio behind it (event_loop.cc), none of it in sight.
+// Everything a transport or a request handler does runs on the loop's thread; compute and storage
+// run on Executors (executor.h) and come back with post().
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "precis/status.h"
+
+namespace precis {
+
+class EventLoop {
+ public:
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Runs until stop(). Handlers queued by post() before stop() have run when it returns.
+  void run();
+  // Any thread.
+  void stop();
+  void post(std::function<void()> fn);
+  bool on_loop_thread() const;
+
+  // Calls fn on the loop after `delay`, unless the returned handle was destroyed before.
+  class Timer {
+   public:
+    virtual ~Timer() = default;
+  };
+  std::unique_ptr<Timer> after(std::chrono::nanoseconds delay, std::function<void()> fn);
+
+  // Calls fn on the loop whenever fd is readable, until the handle is destroyed. Does not own fd.
+  class Watch {
+   public:
+    virtual ~Watch() = default;
+  };
+  std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> fn);
+
+  // A source that is polled: `progress` does what work there is and returns how much; `arm` prepares
+  // fd for blocking and returns false if work came in meanwhile. The loop spins on progress for at
+  // most `spin` after the last work, then arms and blocks (DESIGN 6: bounded spin, then block).
+  struct Poller {
+    int fd;
+    std::function<unsigned()> progress;
+    std::function<bool()> arm;
+    std::chrono::nanoseconds spin{20'000};
+  };
+  std::unique_ptr<Watch> add_poller(Poller poller);
+  // Asks the loop to run the pollers' progress soon (after posting an operation on one).
+  void kick();
+
+ private:
+  friend struct AsioAccess;  // asio.h, for the sockets beside the loop
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace precis

@@ -1,0 +1,28 @@
+// A bounded pool of threads that takes work off the event loop: one for compute, one for storage.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace precis {
+
+class Executor {
+ public:
+  // `name` shows in the threads' names.
+  Executor(std::string name, unsigned threads);
+  ~Executor();  // runs what was posted, then joins
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Any thread. Runs fn on one of the pool's threads, first in first out.
+  void post(std::function<void()> fn);
+  std::size_t queued() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace precis

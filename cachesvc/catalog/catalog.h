@@ -1,0 +1,101 @@
+// What is stored, in memory and in the store: models, segments and their paths, sessions, budgets.
+// Opened from the store's small rows; payload is never scanned.
+//
+// Thread-safe. Methods marked [blocking] wait for the store and belong on the storage executor; the
+// others answer from memory. Every name is looked up within one tenant; a foreign tenant's object is
+// kNotFound, as if it were not there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cachesvc/base/clock.h"
+#include "cachesvc/store/store.h"
+#include "precis/catalog_row.h"
+#include "precis/messages.h"
+
+namespace precis {
+
+class Catalog {
+ public:
+  // Reads every small row. Rows that fail their check are quarantined: counted, left on disk, not
+  // served. kVersionMismatch if the store was written by a newer format.
+  static Result<std::unique_ptr<Catalog>> open(Store& store, const Clock& clock);
+  virtual ~Catalog() = default;
+
+  // ---- models
+  // [blocking] Registering an equal spec again is fine.
+  virtual Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) = 0;
+  virtual Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const = 0;
+  virtual std::vector<msg::ModelRow> models(std::string_view tenant) const = 0;
+
+  // ---- segments
+  using Row = std::shared_ptr<const SegmentRow>;  // shared: readers outlive a removal
+  struct Link {
+    Row row;
+    std::uint32_t matched_end = 0;
+  };
+  // The chain of segments that covers the longest prefix of `tokens` under `root`, from the root on.
+  // Every link but the last is whole; the last may be partial at a block boundary. Of chains equally
+  // long the one with more entries kept wins, then the newer. Work: one digest per block of tokens and
+  // a logarithmic number of look-ups.
+  virtual std::vector<Link> match(std::string_view tenant, const Digest& root,
+                                  std::span<const TokenId> tokens,
+                                  std::uint32_t block_tokens) const = 0;
+  // The longest chain of whole segments that ends before tokens.size(): where a put continues.
+  virtual std::vector<Row> parents(std::string_view tenant, const Digest& root,
+                                   std::span<const TokenId> tokens,
+                                   std::uint32_t block_tokens) const = 0;
+  virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
+  // The segment and those it stands on, from the root on.
+  virtual Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const = 0;
+  // [blocking] Stores row and payload in one batch; visible when it returns OK, not before. layers[l]
+  // are layer l's records. Committing an id that is there already is OK and changes nothing.
+  // kNotFound if the parent has gone meanwhile.
+  virtual Status commit(const SegmentRow& row, std::span<const Bytes> layers, Durability durability) = 0;
+  // [blocking] Layer `layer`'s records into `into` of row.layer_bytes[layer].
+  virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
+  // [blocking] kInvalidArgument naming what stands on it: children unless `recursive`, pinned
+  // sessions in any case. Unpinned sessions whose tip goes lose it. `gone` gets the removed ids.
+  virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
+                                      std::vector<SegmentId>* gone) = 0;
+  virtual std::vector<msg::SegmentInfo> segments(std::string_view tenant, std::optional<Digest> model,
+                                                 std::uint32_t limit) const = 0;
+  virtual Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
+                                        bool with_plan) const = 0;
+  virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
+  // Takes a segment out of service after its bytes failed a check; it is no longer matched.
+  virtual void quarantine(const SegmentId& id) = 0;
+
+  // ---- sessions (expired ones are gone)
+  // [blocking]
+  virtual Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&) = 0;
+  virtual Result<msg::SessionRow> advance_session(std::string_view tenant,
+                                                  const msg::AdvanceSession&) = 0;
+  virtual Result<msg::SessionRow> pin_session(std::string_view tenant, const msg::PinSession&) = 0;
+  virtual Result<msg::SessionRow> fork_session(std::string_view tenant, const msg::ForkSession&) = 0;
+  virtual Status remove_session(std::string_view tenant, std::string_view name) = 0;
+  virtual Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const = 0;
+  virtual std::vector<msg::SessionRow> sessions(std::string_view tenant) const = 0;
+
+  // ---- budgets
+  // `configured` is the process's own default (config file), below every stored row.
+  virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
+                               const msg::BudgetRow& configured) const = 0;
+  // [blocking] kInvalidArgument for a recipe that does not parse or a keep outside (0, 1].
+  virtual Status set_budget(std::string_view tenant, const msg::SetBudget&) = 0;
+
+  struct Totals {
+    std::uint64_t models = 0, segments = 0, sessions = 0;
+    std::uint64_t stored_bytes = 0, original_bytes = 0;
+    std::uint64_t quarantined_rows = 0, quarantined_segments = 0;
+  };
+  virtual Totals totals() const = 0;
+};
+
+}  // namespace precis

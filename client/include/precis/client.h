@@ -1,0 +1,182 @@
+// The C++ client: the only header a program includes.
+//
+//   auto client = precis::Client::connect("127.0.0.1:7470");        // or precis::Client::open("dir")
+//   auto model  = client->register_model(spec);
+//   auto put    = client->begin_put(*model, tokens, {.recipe = "ada_keydiff", .keep = 0.3});
+//   for (l...)    put->layer(l, {.keys = k, .values = v});
+//   auto stored = put->commit();
+//   auto match  = client->lookup(*model, tokens);
+//   auto prefix = client->get(*match, {.keep = 0.2});
+//   prefix->head(layer, head).keys ...
+//
+// Nothing throws: every fallible call returns a Status or a Result. Objects are handles onto one
+// connection, which they keep alive; they may be used from any thread, a Put from one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "precis/messages.h"
+#include "precis/recipe.h"
+#include "precis/status.h"
+#include "precis/types.h"
+#include "precis/view.h"
+
+namespace precis {
+
+class Connection;
+class Transport;
+
+struct ConnectOptions {
+  std::string tenant;  // empty: the service's default tenant
+  std::string token;
+  std::uint32_t timeout_ms = 10'000;  // of connecting, and of each request
+};
+
+struct OpenOptions {
+  std::uint64_t memory_bytes = 0;  // 0: the service's default
+  unsigned threads = 0;            // 0: every core
+};
+
+// A registered model, to be named in puts and lookups. `adapter`: LoRA or the like.
+struct Model {
+  ModelSpec spec;
+  Digest fingerprint;
+  std::string adapter;
+};
+
+struct PutOptions {
+  std::string recipe;          // empty: the budget in force says
+  std::optional<Budget> keep;  // none: the budget in force says
+  // Where the new segment begins: nothing means at the end of the longest stored proper prefix; a null
+  // SegmentId means at the root; any other is the parent.
+  std::optional<SegmentId> parent;
+  // Provenance: the budget at which the parent was read while this KV was computed.
+  std::optional<Budget> parent_read;
+};
+
+// One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys
+// post-RoPE, over the put's new tokens [begin, end). A tensor-parallel rank pushes its heads from
+// head_begin; chunked prefill pushes token blocks from token_begin.
+struct LayerPush {
+  HeadsView keys, values;
+  HeadsView queries;              // [num_q_heads of these heads, m, head_dim], the last m tokens
+  std::span<const float> lse;     // [num_q_heads of these heads, m]
+  std::span<const float> scores;  // [num_kv_heads, n], for external scorers
+  std::uint32_t head_begin = 0, token_begin = 0;
+};
+
+// A put under way. Destroyed before commit, it leaves no trace.
+class Put {
+ public:
+  Put(Put&&) noexcept;
+  Put& operator=(Put&&) noexcept;
+  ~Put();
+
+  const msg::PutBegun& begun() const;  // begin, end, parent, segment, already_stored, recipe, entries
+
+  // Returns once the service holds the bytes: the memory may be reused. Compression goes on behind;
+  // what it finds (a NaN, say) is reported by the next call. kInvalidArgument: a wrong shape, dtype or
+  // layer, or a piece that overlaps one already pushed. An error ends the put.
+  Status layer(std::uint32_t layer, const LayerPush& push);
+
+  // Visible and as durable as asked once it returns OK. kInvalidArgument naming the missing layers.
+  Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal);
+
+  Status abort();
+
+ private:
+  friend class Client;
+  struct Impl;
+  explicit Put(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// What is kept of one (layer, KV head): all arrays [count], K and V [count, head_dim]. A prefix of
+// several segments stands segment by segment, each in retention order. Borrowed from the Prefix.
+struct HeadEntries {
+  std::span<const std::uint32_t> positions;  // in the original sequence
+  std::span<const std::uint32_t> seats;
+  std::span<const float> scores;
+  HeadsView keys, values;  // one head
+};
+
+// A prefix arriving or arrived. Its memory lives as long as the object.
+class Prefix {
+ public:
+  Prefix(Prefix&&) noexcept;
+  Prefix& operator=(Prefix&&) noexcept;
+  ~Prefix();
+
+  const ModelSpec& model() const;
+  std::uint32_t matched_tokens() const;
+  std::uint32_t num_layers() const;
+  // Waits for one layer: it has arrived and its checksums held. kCorruption otherwise.
+  Status wait_layer(std::uint32_t layer) const;
+  // Waits for all.
+  Status wait() const;
+  // Of a layer that wait_layer() said OK to.
+  HeadEntries head(std::uint32_t layer, std::uint32_t head) const;
+  Plan plan() const;              // entry counts at this cut; after wait()
+  std::uint64_t bytes() const;    // moved; after wait()
+  double seconds() const;         // from request to the last layer checked; after wait()
+
+ private:
+  friend class Client;
+  struct Impl;
+  explicit Prefix(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+struct LookupMatch : msg::Match {
+  Model model;
+  explicit operator bool() const { return matched_tokens > 0; }
+};
+
+class Client {
+ public:
+  // To a running precisd, "host:port". kUnavailable, kPermissionDenied or kVersionMismatch say why not.
+  static Result<std::shared_ptr<Client>> connect(const std::string& address,
+                                                 const ConnectOptions& options = {});
+  // The whole service inside this process over `directory` (link precis_embedded). kUnavailable if
+  // another process has the directory open.
+  static Result<std::shared_ptr<Client>> open(const std::string& directory,
+                                              const OpenOptions& options = {});
+  virtual ~Client() = default;
+
+  virtual Result<Model> register_model(const ModelSpec& spec) = 0;
+  virtual Result<std::vector<msg::ModelRow>> models() = 0;
+
+  // tokens: the whole path from the root; the put is of those past the parent's end.
+  virtual Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,
+                                const PutOptions& options = {}) = 0;
+  // The longest stored prefix; matched_tokens is 0 when there is none.
+  virtual Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens) = 0;
+  // Begins to stream the prefix; `keep` at most what every link stores, Budget::all() for all of it.
+  virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all()) = 0;
+
+  virtual Result<msg::SessionRow> open_session(const std::string& name,
+                                               std::optional<std::uint64_t> ttl_seconds) = 0;
+  virtual Result<msg::SessionRow> advance_session(const std::string& name, const SegmentId& tip) = 0;
+  virtual Result<msg::SessionRow> pin_session(const std::string& name, bool pinned) = 0;
+  virtual Result<msg::SessionRow> fork_session(const std::string& name,
+                                               const std::string& new_name) = 0;
+  virtual Result<msg::SessionRow> session(const std::string& name) = 0;
+  virtual Result<std::vector<msg::SessionRow>> sessions() = 0;
+  virtual Status remove_session(const std::string& name) = 0;
+
+  virtual Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model = {},
+                                                         std::uint32_t limit = 1000) = 0;
+  virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
+  virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
+  virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
+  virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
+  virtual Result<msg::Stats> stats() = 0;
+  virtual Result<msg::ServerStatus> status() = 0;
+};
+
+}  // namespace precis

@@ -1,0 +1,52 @@
+// Reading and checking head records (schema/include/precis/record_format.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "precis/record_format.h"
+#include "precis/status.h"
+#include "precis/view.h"
+
+namespace precis::kernels {
+
+using Checksum = std::array<std::uint8_t, kChecksumBytes>;
+
+// A record's sections, all `count` long. Views into the record's memory.
+struct RecordView {
+  std::uint32_t layer = 0, head = 0, count = 0, head_dim = 0;
+  Dtype dtype = Dtype::kF32;
+  std::span<const Checksum> checksums;       // [checksum_blocks(count)]; of a served cut, of whole blocks only
+  std::span<const std::uint32_t> positions;  // [count] in the original sequence
+  std::span<const std::uint32_t> seats;      // [count] ascending, from 1
+  std::span<const float> scores;             // [count]
+  Bytes keys, values;                        // [count, head_dim]
+};
+
+// Checks the header (magic, version, checksum, that sizes follow from count) and slices the record
+// at the front of `bytes`; kCorruption or kVersionMismatch naming the field. `size_bytes` is set to
+// the record's length, so that records can be walked. Does not read the sections.
+Result<RecordView> open_record(Bytes bytes, std::size_t* size_bytes = nullptr);
+
+// Checks every block of the record against record.checksums. Where those cover whole blocks only (a cut
+// as served), the last, partial block is checked against `tail`. kCorruption names layer, head, block.
+Status verify_record(const RecordView& record, const Checksum* tail = nullptr);
+
+// The checksum of the first `count` entries' last, partial block. Checks that block whole against
+// its stored checksum first, so that damage is never hashed afresh. All zero if count is whole blocks.
+Result<Checksum> cut_tail_checksum(const RecordView& record, std::uint32_t count);
+
+// The number of entries whose seat is at most `entries`: the cut.
+std::uint32_t count_at(const RecordView& record, std::uint64_t entries);
+
+// The byte ranges of the record's cut at `count`, in the order of its sections: checksums of whole
+// blocks, positions, seats, scores, keys, values; exact, without padding. They point into the record.
+std::array<Bytes, 6> cut_ranges(const RecordView& record, std::uint32_t count);
+
+// Writes header and checksums over sections already in place; `record` is RecordLayout::of(count) long.
+void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
+                 std::uint32_t head_dim, Dtype dtype, const SegmentId& segment);
+
+}  // namespace precis::kernels

@@ -1,0 +1,42 @@
+// Names for paths: fingerprints, roots, block digests, segment ids. SHA-256 throughout, never a
+// process-seeded hash; schema/block_digest_vectors.json publishes test vectors.
+//
+// All hashed strings are length-prefixed (u32 little endian), all integers little endian.
+//   fingerprint = SHA-256("precis.model.v1"  | every field of ModelSpec in declaration order)
+//   root        = SHA-256("precis.root.v1"   | tenant | salt | fingerprint | adapter)
+//   block k     = SHA-256(digest of block k-1, or the root | block_tokens token ids as u32)
+//   tip         = SHA-256("precis.tip.v1"    | last whole block's digest or the root | tail ids)
+//   segment id  = SHA-256("precis.segment.v1"| tip at begin | begin | tip at end | end | parent id |
+//                         canonical recipe | budget kind | budget value)[0..16)
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "precis/recipe.h"
+#include "precis/types.h"
+
+namespace precis {
+
+Digest model_fingerprint(const ModelSpec& model);
+
+Digest path_root(std::string_view tenant, std::string_view salt, const Digest& fingerprint,
+                 std::string_view adapter);
+
+// One digest per whole block of `tokens`, chained from `previous` (the root, or the digest of the
+// block before). The tail of fewer than `block_tokens` ids takes no part.
+std::vector<Digest> block_digests(const Digest& previous, std::span<const TokenId> tokens,
+                                  std::uint32_t block_tokens);
+
+// The name of a whole path, tail included.
+Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
+
+SegmentId segment_id(const Digest& tip_at_begin, std::uint32_t begin, const Digest& tip_at_end,
+                     std::uint32_t end, const SegmentId& parent, const Recipe& recipe,
+                     const Budget& budget);
+
+// SHA-256 of `data`, for credentials and fitting texts.
+Digest sha256(std::span<const std::byte> data);
+
+}  // namespace precis

@@ -1,0 +1,71 @@
+// The catalog's rows and their stored bytes (Cap'n Proto, schema/catalog.capnp).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "precis/messages.h"
+#include "precis/recipe.h"
+#include "precis/types.h"
+
+namespace precis {
+
+// One stored segment.
+struct SegmentRow {
+  std::uint32_t format_version = 1;
+  SegmentId id, parent;  // parent is null at the root
+  std::string tenant;
+  Digest model;
+  std::string adapter;
+  std::uint32_t begin = 0, end = 0;     // token positions on the path
+  Digest root;                          // of the path
+  Digest tip;                           // path_tip at `end`
+  std::vector<Digest> blocks;           // digests of the blocks completed in (begin, end]
+  std::vector<TokenId> tail;            // ids past the last whole block, up to `end`
+  std::string recipe;                   // canonical
+  std::string preset;
+  Budget budget;
+  std::optional<Budget> parent_read;
+  Plan plan;
+  std::vector<std::uint64_t> layer_bytes;  // size of each layer's records
+  std::uint64_t original_bytes = 0, stored_bytes = 0;
+  double compress_seconds = 0;
+  std::uint64_t created_unix_ms = 0;
+  std::uint64_t hits = 0;
+  bool operator==(const SegmentRow&) const = default;
+};
+
+struct StoredSession {
+  std::string tenant;
+  msg::SessionRow row;
+  bool operator==(const StoredSession&) const = default;
+};
+struct StoredModel {
+  std::string tenant;
+  ModelSpec model;
+  bool operator==(const StoredModel&) const = default;
+};
+struct StoredBudget {
+  std::string tenant;
+  std::optional<Digest> model;  // none: global
+  std::string recipe;
+  std::optional<Budget> keep;
+  std::uint64_t version = 0;
+  std::uint64_t set_unix_ms = 0;
+  bool operator==(const StoredBudget&) const = default;
+};
+
+std::vector<std::byte> encode(const SegmentRow&);
+std::vector<std::byte> encode(const StoredSession&);
+std::vector<std::byte> encode(const StoredModel&);
+std::vector<std::byte> encode(const StoredBudget&);
+// Stored bytes may be damaged or from a newer build: kCorruption or kVersionMismatch, naming the field.
+// The bytes carry an XXH3-128 of themselves, so that damage is never taken for content.
+Result<SegmentRow> decode_segment_row(Bytes);
+Result<StoredSession> decode_stored_session(Bytes);
+Result<StoredModel> decode_stored_model(Bytes);
+Result<StoredBudget> decode_stored_budget(Bytes);
+
+}  // namespace precis

@@ -1,0 +1,40 @@
+// Every maximum in one place. Exceeding one is a clear error to the caller, never an abort.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace precis::limits {
+
+// Models.
+inline constexpr std::uint32_t kLayersMax = 1024;
+inline constexpr std::uint32_t kQHeadsMax = 1024;
+inline constexpr std::uint32_t kKvHeadsMax = 1024;
+inline constexpr std::uint32_t kHeadDimMax = 1024;
+inline constexpr std::uint32_t kBlockTokensMin = 1;
+inline constexpr std::uint32_t kBlockTokensMax = 4096;
+inline constexpr std::size_t kNameBytesMax = 256;        // model, tenant, session, adapter, salt
+inline constexpr std::size_t kRopeScalingBytesMax = 64 * 1024;  // per-channel factors of long-context models
+inline constexpr std::size_t kRecipeBytesMax = 16 * 1024;
+
+// Paths and segments.
+inline constexpr std::uint32_t kPathTokensMax = 1u << 24;  // positions stay exact as fp32 scores
+inline constexpr std::uint32_t kChainSegmentsMax = 4096;
+inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kKvHeadsMax;
+inline constexpr std::uint32_t kObservationQueriesMax = 4096;  // pushed queries per head and layer
+
+// Messages. A control message carries at most a path of tokens, its digests and a plan.
+inline constexpr std::size_t kMessageBytesMax = 128u << 20;
+inline constexpr std::size_t kSendQueueBytesMax = 256u << 20;
+inline constexpr std::size_t kHelloBytesMax = 64 * 1024;
+inline constexpr std::size_t kErrorMessageBytesMax = 4096;
+static_assert(kMessageBytesMax >= std::size_t{kPathTokensMax} * 4 + (32u << 20));
+
+// Service.
+inline constexpr std::uint32_t kConnectionsMax = 1024;
+inline constexpr std::uint32_t kPutsPerConnectionMax = 64;
+inline constexpr std::uint32_t kRequestsInFlightPerConnectionMax = 256;
+inline constexpr std::uint32_t kGetsPerConnectionMax = 64;
+inline constexpr std::uint32_t kListRowsMax = 100000;
+
+}  // namespace precis::limits

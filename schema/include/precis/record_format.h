@@ -1,0 +1,85 @@
+// Bytes of one head record: the entries of one (layer, KV head) of a segment in retention order.
+// Shared by writer and reader; schema/RECORD_FORMAT.md draws them. Little-endian.
+//
+//   header (128 B) | checksums | positions u32 | seats u32 | scores f32 | K rows | V rows
+//
+// Every section begins on a 64-byte boundary and is zero-padded to the next. Checksums are one
+// XXH3-128 per block of kChecksumBlockEntries entries over that block's slice of all five sections
+// in the order above, so that any cut that is whole blocks is checked with stored bytes alone; the
+// last, partial block of a cut is checked whole by whoever cuts, who hashes the kept part afresh
+// (kernels/include/precis/record.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "precis/types.h"
+
+namespace precis {
+
+inline constexpr std::uint32_t kRecordMagic = 0x48435250;  // "PRCH"
+inline constexpr std::uint16_t kRecordVersion = 1;
+inline constexpr std::size_t kSectionAlign = 64;
+inline constexpr std::uint32_t kChecksumBlockEntries = 64;
+inline constexpr std::size_t kChecksumBytes = 16;
+
+// How K and V rows are written. Stored: append only.
+enum class Encoding : std::uint8_t { kRaw = 0 };
+
+struct RecordHeader {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint8_t dtype;     // Dtype
+  std::uint8_t encoding;  // Encoding
+  std::uint32_t head_dim;
+  std::uint32_t count;  // entries
+  std::uint32_t layer;
+  std::uint32_t head;
+  std::uint64_t checksums_offset;  // from the record's first byte, like all offsets
+  std::uint64_t positions_offset;
+  std::uint64_t seats_offset;
+  std::uint64_t scores_offset;
+  std::uint64_t keys_offset;
+  std::uint64_t values_offset;
+  std::uint64_t size_bytes;  // of the record, padding included
+  std::uint8_t segment[16];  // SegmentId: a record that strayed is found out
+  std::uint8_t reserved[24];
+  std::uint64_t header_checksum;  // XXH3-64 of the 120 bytes before it
+};
+static_assert(sizeof(RecordHeader) == 128);
+
+constexpr std::size_t align_section(std::size_t n) {
+  return (n + kSectionAlign - 1) / kSectionAlign * kSectionAlign;
+}
+constexpr std::uint32_t checksum_blocks(std::uint32_t count) {
+  return (count + kChecksumBlockEntries - 1) / kChecksumBlockEntries;
+}
+
+// Where the sections of a record of `count` entries lie. The offsets follow from count, head_dim
+// and dtype alone; readers check the stored ones against them.
+struct RecordLayout {
+  std::uint32_t count = 0;
+  std::size_t row_bytes = 0;
+  std::size_t checksums = 0, positions = 0, seats = 0, scores = 0, keys = 0, values = 0, size = 0;
+
+  static constexpr RecordLayout of(std::uint32_t count, std::uint32_t head_dim, Dtype dtype) {
+    RecordLayout l;
+    l.count = count;
+    l.row_bytes = std::size_t{head_dim} * dtype_size_bytes(dtype);
+    l.checksums = sizeof(RecordHeader);
+    l.positions = l.checksums + align_section(std::size_t{checksum_blocks(count)} * kChecksumBytes);
+    l.seats = l.positions + align_section(std::size_t{count} * 4);
+    l.scores = l.seats + align_section(std::size_t{count} * 4);
+    l.keys = l.scores + align_section(std::size_t{count} * 4);
+    l.values = l.keys + align_section(count * l.row_bytes);
+    l.size = l.values + align_section(count * l.row_bytes);
+    return l;
+  }
+};
+
+// Bytes one more entry costs, checksums' share and padding left out: what `bytes` budgets divide by.
+constexpr std::size_t record_entry_bytes(std::uint32_t head_dim, Dtype dtype) {
+  return 12 + 2 * std::size_t{head_dim} * dtype_size_bytes(dtype);
+}
+
+}  // namespace precis

@@ -1,0 +1,70 @@
+// How one layer of a Get lies in the reader's memory. A prefix may be several segments (links); the
+// server puts their cuts side by side, so that a head's positions, seats, scores, K and V are each one
+// array over all links and the reader copies nothing.
+//
+// Per head, in ascending order, six sections, each link after link, each beginning on a 64-byte
+// boundary: checksums of whole blocks, positions, seats, scores, K rows, V rows.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "precis/record_format.h"
+#include "precis/types.h"
+
+namespace precis {
+
+inline constexpr std::size_t kServedSections = 6;
+
+// Bytes of one link's part of a section, for a cut of `count` entries.
+constexpr std::array<std::size_t, kServedSections> served_part_bytes(std::uint32_t count,
+                                                                     std::size_t row_bytes) {
+  const std::size_t n = count;
+  return {n / kChecksumBlockEntries * kChecksumBytes, n * 4, n * 4, n * 4, n * row_bytes, n * row_bytes};
+}
+
+struct ServedLayout {
+  struct Head {
+    std::array<std::size_t, kServedSections> section;  // offsets from the layer's first byte
+    std::uint32_t count = 0;                           // over all links
+  };
+  std::vector<Head> heads;
+  std::size_t size_bytes = 0;
+
+  // counts: [num_links, num_kv_heads].
+  static ServedLayout of(std::span<const std::uint32_t> counts, std::uint32_t num_kv_heads,
+                         std::uint32_t head_dim, Dtype dtype) {
+    ServedLayout layout;
+    layout.heads.resize(num_kv_heads);
+    const std::size_t row_bytes = std::size_t{head_dim} * dtype_size_bytes(dtype);
+    const std::size_t num_links = counts.size() / num_kv_heads;
+    for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
+      std::array<std::size_t, kServedSections> bytes{};
+      for (std::size_t link = 0; link < num_links; ++link) {
+        const std::uint32_t count = counts[link * num_kv_heads + h];
+        const auto part = served_part_bytes(count, row_bytes);
+        for (std::size_t s = 0; s < kServedSections; ++s) bytes[s] += part[s];
+        layout.heads[h].count += count;
+      }
+      for (std::size_t s = 0; s < kServedSections; ++s) {
+        layout.heads[h].section[s] = layout.size_bytes;
+        layout.size_bytes += align_section(bytes[s]);
+      }
+    }
+    return layout;
+  }
+};
+
+// Enough for `entries` entries however they spread over the heads of all layers.
+constexpr std::size_t served_capacity_bytes(std::uint64_t entries, std::uint32_t num_layers,
+                                            std::uint32_t num_kv_heads, std::uint32_t head_dim,
+                                            Dtype dtype) {
+  const std::size_t per_entry = record_entry_bytes(head_dim, dtype);
+  return entries * per_entry + entries / kChecksumBlockEntries * kChecksumBytes +
+         std::size_t{num_layers} * num_kv_heads * kServedSections * kSectionAlign;
+}
+
+}  // namespace precis

@@ -1,0 +1,114 @@
+// The nouns that both sides agree on (DESIGN section 1): model, digest, segment, plan, budget.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "precis/status.h"
+
+namespace precis {
+
+using TokenId = std::uint32_t;
+
+// Element types of K, V and queries. Values are stored and travel: append only.
+enum class Dtype : std::uint8_t { kBf16 = 1, kF16 = 2, kF32 = 3 };
+constexpr std::size_t dtype_size_bytes(Dtype d) { return d == Dtype::kF32 ? 4 : 2; }
+std::string_view dtype_name(Dtype d);                       // "bf16", "f16", "f32"
+Result<Dtype> parse_dtype(std::string_view name);           // kInvalidArgument lists the names
+
+// 32 bytes of SHA-256. Ordered and hashable, so that it can be a key.
+struct Digest {
+  std::array<std::uint8_t, 32> bytes{};
+  auto operator<=>(const Digest&) const = default;
+  std::string hex() const;
+};
+
+// A segment's identity: the first 16 bytes of SHA-256 over path and recipe (block_digest.h).
+struct SegmentId {
+  std::array<std::uint8_t, 16> bytes{};
+  auto operator<=>(const SegmentId&) const = default;
+  bool is_null() const { return *this == SegmentId{}; }
+  std::string hex() const;
+};
+Result<Digest> parse_digest(std::string_view hex);
+Result<SegmentId> parse_segment_id(std::string_view hex);
+
+// What a model is to the store. Its fingerprint (block_digest.h) is the SHA-256 of all of it.
+struct ModelSpec {
+  std::string name;      // e.g. "HuggingFaceTB/SmolLM2-135M-Instruct"
+  std::string revision;  // free text; weights with another revision are another model
+  std::uint32_t num_layers = 0;
+  std::uint32_t num_q_heads = 0;
+  std::uint32_t num_kv_heads = 0;
+  std::uint32_t head_dim = 0;
+  Dtype dtype = Dtype::kBf16;  // of K, V and queries
+  double rope_theta = 10000.0;
+  std::string rope_scaling;  // canonical JSON of the model's RoPE scaling, empty for none
+  std::uint32_t block_tokens = 64;
+  bool operator==(const ModelSpec&) const = default;
+  // kInvalidArgument naming the field and its limit.
+  Status validate() const;
+  std::size_t token_bytes() const {  // K and V of one token over all layers
+    return 2 * std::size_t{num_layers} * num_kv_heads * head_dim * dtype_size_bytes(dtype);
+  }
+};
+
+// Entry counts per (layer, KV head) at a cut. counts: [num_layers, num_kv_heads], row major.
+struct Plan {
+  std::uint32_t num_layers = 0;
+  std::uint32_t num_kv_heads = 0;
+  std::vector<std::uint32_t> counts;
+  std::uint32_t at(std::uint32_t layer, std::uint32_t head) const {
+    return counts[std::size_t{layer} * num_kv_heads + head];
+  }
+  std::uint64_t total() const;
+  bool operator==(const Plan&) const = default;
+};
+
+// How a reader or a writer names a budget. `value`: parts per million for kRatio, entries per head
+// on average for kEntries, bytes of the whole segment for kBytes; kAll is what is stored, or 1.0.
+struct Budget {
+  enum class Kind : std::uint8_t { kAll = 0, kRatio = 1, kEntries = 2, kBytes = 3 };
+  Kind kind = Kind::kAll;
+  std::uint64_t value = 0;
+  bool operator==(const Budget&) const = default;
+  static Budget all() { return {}; }
+  // keep in (0, 1], rounded to the nearest part per million; kInvalidArgument outside.
+  static Result<Budget> ratio(double keep);
+  static Budget ratio_ppm(std::uint32_t ppm) { return {Kind::kRatio, ppm}; }
+  static Budget entries(std::uint64_t per_head) { return {Kind::kEntries, per_head}; }
+  static Budget bytes(std::uint64_t bytes) { return {Kind::kBytes, bytes}; }
+  std::string to_string() const;  // "0.3", "128 entries", "1048576 B", "all"
+};
+
+// When a commit may be acknowledged (DESIGN section 6).
+enum class Durability : std::uint8_t { kMemory = 0, kWal = 1, kFsync = 2 };
+std::string_view durability_name(Durability d);
+Result<Durability> parse_durability(std::string_view name);
+
+}  // namespace precis
+
+template <>
+struct std::hash<precis::Digest> {
+  std::size_t operator()(const precis::Digest& d) const noexcept {
+    std::size_t h;
+    std::memcpy(&h, d.bytes.data(), sizeof h);
+    return h;
+  }
+};
+template <>
+struct std::hash<precis::SegmentId> {
+  std::size_t operator()(const precis::SegmentId& d) const noexcept {
+    std::size_t h;
+    std::memcpy(&h, d.bytes.data(), sizeof h);
+    return h;
+  }
+};

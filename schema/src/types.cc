@@ -1,0 +1,152 @@
+#include "precis/types.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+std::string hex_of(const std::uint8_t* data, std::size_t size) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  out.reserve(2 * size);
+  for (std::size_t i = 0; i < size; ++i) {
+    out.push_back(kDigits[data[i] >> 4]);
+    out.push_back(kDigits[data[i] & 15]);
+  }
+  return out;
+}
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+Status parse_hex(std::string_view what, std::string_view hex, std::uint8_t* out, std::size_t size) {
+  if (hex.size() != 2 * size) {
+    return Status::invalid(std::string(what) + " has " + std::to_string(hex.size()) +
+                           " characters, must be " + std::to_string(2 * size) + " hex digits");
+  }
+  for (std::size_t i = 0; i < size; ++i) {
+    const int high = hex_value(hex[2 * i]), low = hex_value(hex[2 * i + 1]);
+    if (high < 0 || low < 0) {
+      return Status::invalid(std::string(what) + " '" + std::string(hex) + "' is not hexadecimal");
+    }
+    out[i] = static_cast<std::uint8_t>(high << 4 | low);
+  }
+  return {};
+}
+
+Status in_range(const char* field, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
+  if (value >= low && value <= high) return {};
+  return Status::invalid("model: " + std::string(field) + " is " + std::to_string(value) +
+                         ", must be in [" + std::to_string(low) + ", " + std::to_string(high) + "]");
+}
+
+}  // namespace
+
+std::string_view dtype_name(Dtype d) {
+  switch (d) {
+    case Dtype::kBf16: return "bf16";
+    case Dtype::kF16: return "f16";
+    case Dtype::kF32: return "f32";
+  }
+  return "unknown";
+}
+
+Result<Dtype> parse_dtype(std::string_view name) {
+  for (Dtype d : {Dtype::kBf16, Dtype::kF16, Dtype::kF32}) {
+    if (name == dtype_name(d)) return d;
+  }
+  return Status::invalid("dtype '" + std::string(name) + "' is unknown, choose bf16, f16 or f32");
+}
+
+std::string Digest::hex() const { return hex_of(bytes.data(), bytes.size()); }
+std::string SegmentId::hex() const { return hex_of(bytes.data(), bytes.size()); }
+
+Result<Digest> parse_digest(std::string_view hex) {
+  Digest d;
+  PRECIS_TRY(parse_hex("digest", hex, d.bytes.data(), d.bytes.size()));
+  return d;
+}
+
+Result<SegmentId> parse_segment_id(std::string_view hex) {
+  SegmentId id;
+  PRECIS_TRY(parse_hex("segment id", hex, id.bytes.data(), id.bytes.size()));
+  return id;
+}
+
+Status ModelSpec::validate() const {
+  namespace lim = limits;
+  if (name.empty()) return Status::invalid("model: name is empty");
+  PRECIS_TRY(in_range("length of name", name.size(), 1, lim::kNameBytesMax));
+  PRECIS_TRY(in_range("length of revision", revision.size(), 0, lim::kNameBytesMax));
+  PRECIS_TRY(in_range("length of rope_scaling", rope_scaling.size(), 0, lim::kRopeScalingBytesMax));
+  PRECIS_TRY(in_range("num_layers", num_layers, 1, lim::kLayersMax));
+  PRECIS_TRY(in_range("num_q_heads", num_q_heads, 1, lim::kQHeadsMax));
+  PRECIS_TRY(in_range("num_kv_heads", num_kv_heads, 1, lim::kKvHeadsMax));
+  PRECIS_TRY(in_range("head_dim", head_dim, 1, lim::kHeadDimMax));
+  PRECIS_TRY(in_range("block_tokens", block_tokens, lim::kBlockTokensMin, lim::kBlockTokensMax));
+  if (num_q_heads % num_kv_heads != 0) {
+    return Status::invalid("model: num_q_heads " + std::to_string(num_q_heads) +
+                           " is not a multiple of num_kv_heads " + std::to_string(num_kv_heads));
+  }
+  if (dtype != Dtype::kBf16 && dtype != Dtype::kF16 && dtype != Dtype::kF32) {
+    return Status::invalid("model: dtype " + std::to_string(static_cast<int>(dtype)) +
+                           " is unknown, choose bf16, f16 or f32");
+  }
+  if (!std::isfinite(rope_theta) || rope_theta < 0) {
+    return Status::invalid("model: rope_theta is " + std::to_string(rope_theta) +
+                           ", must be finite and not negative");
+  }
+  return {};
+}
+
+std::uint64_t Plan::total() const {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+Result<Budget> Budget::ratio(double keep) {
+  if (!(keep > 0.0 && keep <= 1.0)) {
+    return Status::invalid("keep is " + std::to_string(keep) + ", must be in (0, 1]");
+  }
+  const auto ppm = static_cast<std::uint64_t>(std::llround(keep * 1e6));
+  return Budget{Kind::kRatio, ppm == 0 ? 1 : ppm};
+}
+
+std::string Budget::to_string() const {
+  switch (kind) {
+    case Kind::kAll: return "all";
+    case Kind::kRatio: {
+      std::string digits = std::to_string(1'000'000 + value % 1'000'000).substr(1);
+      while (digits.size() > 1 && digits.back() == '0') digits.pop_back();
+      return std::to_string(value / 1'000'000) + "." + digits;
+    }
+    case Kind::kEntries: return std::to_string(value) + " entries";
+    case Kind::kBytes: return std::to_string(value) + " B";
+  }
+  return "unknown";
+}
+
+std::string_view durability_name(Durability d) {
+  switch (d) {
+    case Durability::kMemory: return "memory";
+    case Durability::kWal: return "wal";
+    case Durability::kFsync: return "fsync";
+  }
+  return "unknown";
+}
+
+Result<Durability> parse_durability(std::string_view name) {
+  for (Durability d : {Durability::kMemory, Durability::kWal, Durability::kFsync}) {
+    if (name == durability_name(d)) return d;
+  }
+  return Status::invalid("durability '" + std::string(name) +
+                         "' is unknown, choose memory, wal or fsync");
+}
+
+}  // namespace precis
