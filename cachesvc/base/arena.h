@@ -1,5 +1,5 @@
-// The service's one pool of payload memory: staged layers and the hot tier live in it, so that it is
-// registered with the transport once and the process never holds more payload than its size.
+// The service's one pool of payload memory: staged layers and the hot tier live in it, so that it
+// is registered with the transport once and the process never holds more payload than its size.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,11 @@
 // The one event loop of a process: Boost.Asio behind it (event_loop.cc), none of it in sight.
 // Everything a transport or a request handler does runs on the loop's thread; compute and storage
-// run on Executors (executor.h) and come back with post().
+// run on Executors (executor.h) and come back with post(). Handles (Timer, Watch) are made and
+// destroyed on the loop's thread, or while it does not run; before the loop.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -39,9 +41,10 @@ class EventLoop {
   };
   std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> fn);
 
-  // A source that is polled: `progress` does what work there is and returns how much; `arm` prepares
-  // fd for blocking and returns false if work came in meanwhile. The loop spins on progress for at
-  // most `spin` after the last work, then arms and blocks (DESIGN 6: bounded spin, then block).
+  // A source that is polled: `progress` does what work there is and returns how much; `arm`
+  // prepares fd for blocking and returns false if work came in meanwhile. The loop spins on
+  // progress for at most `spin` after the last work, then arms and blocks (DESIGN 6: bounded spin,
+  // then block).
   struct Poller {
     int fd;
     std::function<unsigned()> progress;
@@ -51,6 +54,10 @@ class EventLoop {
   std::unique_ptr<Watch> add_poller(Poller poller);
   // Asks the loop to run the pollers' progress soon (after posting an operation on one).
   void kick();
+
+  // How often the loop has gone round: grows while it works or spins, stands while it is idle. Any
+  // thread.
+  std::uint64_t rounds() const;
 
  private:
   friend struct AsioAccess;  // asio.h, for the sockets beside the loop

@@ -2,8 +2,8 @@
 // Opened from the store's small rows; payload is never scanned.
 //
 // Thread-safe. Methods marked [blocking] wait for the store and belong on the storage executor; the
-// others answer from memory. Every name is looked up within one tenant; a foreign tenant's object is
-// kNotFound, as if it were not there.
+// others answer from memory. Every name is looked up within one tenant; a foreign tenant's object
+// is kNotFound, as if it were not there.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,11 @@ class Catalog {
     Row row;
     std::uint32_t matched_end = 0;
   };
-  // The chain of segments that covers the longest prefix of `tokens` under `root`, from the root on.
-  // Every link but the last is whole; the last may be partial at a block boundary. Of chains equally
-  // long the one with more entries kept wins, then the newer. Work: one digest per block of tokens and
-  // a logarithmic number of look-ups.
+  // The chain of segments that covers the longest prefix of `tokens` under `root`, from the root
+  // on. Every link but the last is whole; the last may be partial at a block boundary. Of chains
+  // equally long the one with more entries kept among the matched tokens wins (a partial link's pro
+  // rata), then the newer. Work: one digest per block of tokens and a logarithmic number of
+  // look-ups.
   virtual std::vector<Link> match(std::string_view tenant, const Digest& root,
                                   std::span<const TokenId> tokens,
                                   std::uint32_t block_tokens) const = 0;
@@ -51,34 +52,47 @@ class Catalog {
   virtual std::vector<Row> parents(std::string_view tenant, const Digest& root,
                                    std::span<const TokenId> tokens,
                                    std::uint32_t block_tokens) const = 0;
+  // kCorruption if it is out of service: quarantined, or standing on what is.
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
   // The segment and those it stands on, from the root on.
   virtual Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const = 0;
-  // [blocking] Stores row and payload in one batch; visible when it returns OK, not before. layers[l]
-  // are layer l's records. Committing an id that is there already is OK and changes nothing.
-  // kNotFound if the parent has gone meanwhile.
-  virtual Status commit(const SegmentRow& row, std::span<const Bytes> layers, Durability durability) = 0;
-  // [blocking] Layer `layer`'s records into `into` of row.layer_bytes[layer].
+  // [blocking] Stores row and payload in one batch; visible when it returns OK, not before.
+  // layers[l] are layer l's records. Committing an id that is there already is OK and changes
+  // nothing, unless it is quarantined: then these bytes take the place of the bad ones. The
+  // segments it stands on are at least as durable when it returns. kNotFound if the parent has gone
+  // meanwhile, kInvalidArgument if the row does not fit its model, its parent or its payload.
+  virtual Status commit(const SegmentRow& row, std::span<const Bytes> layers,
+                        Durability durability) = 0;
+  // [blocking] Layer `layer`'s records into `into` of row.layer_bytes[layer], not yet checked by
+  // their own checksums. kNotFound if the segment was removed; on kCorruption the caller
+  // quarantines it.
   virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
   // [blocking] kInvalidArgument naming what stands on it: children unless `recursive`, pinned
-  // sessions in any case. Unpinned sessions whose tip goes lose it. `gone` gets the removed ids.
+  // sessions in any case. Unpinned sessions whose tip goes lose it. `gone`, if given, gets the
+  // removed ids, parents first.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                                       std::vector<SegmentId>* gone) = 0;
-  virtual std::vector<msg::SegmentInfo> segments(std::string_view tenant, std::optional<Digest> model,
+  // The newest first; those out of service too, as they take space and can be removed.
+  virtual std::vector<msg::SegmentInfo> segments(std::string_view tenant,
+                                                 std::optional<Digest> model,
                                                  std::uint32_t limit) const = 0;
   virtual Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                         bool with_plan) const = 0;
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
-  // Takes a segment out of service after its bytes failed a check; it is no longer matched.
+  // [blocking] Takes a segment out of service after its bytes failed a check, at once and for good:
+  // it and what stands on it is no longer matched, also after a restart, until it is put again.
   virtual void quarantine(const SegmentId& id) = 0;
 
-  // ---- sessions (expired ones are gone)
-  // [blocking]
-  virtual Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&) = 0;
+  // ---- sessions (expired ones are gone, pinned or not; opening and advancing renew the TTL)
+  // [blocking] these five. A session is as durable as its tip, kWal at best.
+  virtual Result<msg::SessionRow> open_session(std::string_view tenant,
+                                               const msg::OpenSession&) = 0;
+  // kInvalidArgument unless the new tip is the present one or stands on it.
   virtual Result<msg::SessionRow> advance_session(std::string_view tenant,
                                                   const msg::AdvanceSession&) = 0;
   virtual Result<msg::SessionRow> pin_session(std::string_view tenant, const msg::PinSession&) = 0;
-  virtual Result<msg::SessionRow> fork_session(std::string_view tenant, const msg::ForkSession&) = 0;
+  virtual Result<msg::SessionRow> fork_session(std::string_view tenant,
+                                               const msg::ForkSession&) = 0;
   virtual Status remove_session(std::string_view tenant, std::string_view name) = 0;
   virtual Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const = 0;
   virtual std::vector<msg::SessionRow> sessions(std::string_view tenant) const = 0;
@@ -93,7 +107,9 @@ class Catalog {
   struct Totals {
     std::uint64_t models = 0, segments = 0, sessions = 0;
     std::uint64_t stored_bytes = 0, original_bytes = 0;
-    std::uint64_t quarantined_rows = 0, quarantined_segments = 0;
+    std::uint64_t quarantined_rows = 0;  // that failed their check when they were read
+    std::uint64_t quarantined_segments =
+        0;  // out of service, those that stand on bad ones included
   };
   virtual Totals totals() const = 0;
 };

@@ -17,6 +17,7 @@ namespace precis {
 enum class Table : std::uint8_t { kSegments = 0, kPayload, kSessions, kModels, kBudgets, kMeta };
 inline constexpr std::size_t kTableCount = 6;
 
+// Puts are applied before deletes.
 struct StoreBatch {
   struct Put {
     Table table;
@@ -33,16 +34,20 @@ struct StoreBatch {
 
 struct StoreStats {
   std::uint64_t disk_bytes = 0;     // files of the store
-  std::uint64_t payload_bytes = 0;  // live payload
+  std::uint64_t payload_bytes = 0;  // live payload, as far as the store knows before it tidies up
 };
 
 // Thread-safe; calls block and belong on the storage executor.
 class Store {
  public:
   virtual ~Store() = default;
-  // All or nothing, in this process and across a crash; acknowledged as `durability` says. kOutOfSpace
-  // when the disk is full, kUnavailable when it fails; nothing is changed then.
+  // All or nothing, in this process and across a crash; acknowledged as `durability` says.
+  // kOutOfSpace when the disk is full, kUnavailable when it fails; nothing is changed then. After a
+  // crash every write at kWal or better is there in its order, but a write at kMemory before it may
+  // be missing: harden() first if the one rests on the other.
   virtual Status write(const StoreBatch& batch, Durability durability) = 0;
+  // When it returns OK, all that was written before survives a crash of the machine.
+  virtual Status harden() = 0;
   // kNotFound if absent; kCorruption if the store's own checks fail.
   virtual Result<std::vector<std::byte>> get(Table table, const std::string& key) = 0;
   // The value's bytes into `into`, whose size must be the value's; kCorruption if it is not.

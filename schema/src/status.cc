@@ -35,7 +35,8 @@ std::string Status::to_string() const {
 }
 
 void check_failed(const char* file, int line, std::string_view message) {
-  std::fprintf(stderr, "%s:%d: %.*s\n", file, line, static_cast<int>(message.size()), message.data());
+  std::fprintf(stderr, "%s:%d: %.*s\n", file, line, static_cast<int>(message.size()),
+               message.data());
   std::abort();
 }
 

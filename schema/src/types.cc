@@ -44,7 +44,8 @@ Status parse_hex(std::string_view what, std::string_view hex, std::uint8_t* out,
 Status in_range(const char* field, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
   if (value >= low && value <= high) return {};
   return Status::invalid("model: " + std::string(field) + " is " + std::to_string(value) +
-                         ", must be in [" + std::to_string(low) + ", " + std::to_string(high) + "]");
+                         ", must be in [" + std::to_string(low) + ", " + std::to_string(high) +
+                         "]");
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // The C++ client: the only header a program includes.
 //
-//   auto client = precis::Client::connect("127.0.0.1:7470");        // or precis::Client::open("dir")
+//   auto client = precis::Client::connect("127.0.0.1:7470");  // or precis::Client::open("dir")
 //   auto model  = client->register_model(spec);
-//   auto put    = client->begin_put(*model, tokens, {.recipe = "ada_keydiff", .keep = 0.3});
+//   auto put    = client->begin_put(*model, tokens, options);  // recipe, keep, parent
 //   for (l...)    put->layer(l, {.keys = k, .values = v});
 //   auto stored = put->commit();
 //   auto match  = client->lookup(*model, tokens);
-//   auto prefix = client->get(*match, {.keep = 0.2});
+//   auto prefix = client->get(*match, precis::Budget::ratio_ppm(200'000));
 //   prefix->head(layer, head).keys ...
 //
 // Nothing throws: every fallible call returns a Status or a Result. Objects are handles onto one
@@ -28,13 +28,15 @@
 
 namespace precis {
 
-class Connection;
-class Transport;
+class RemoteClient;
 
 struct ConnectOptions {
   std::string tenant;  // empty: the service's default tenant
   std::string token;
-  std::uint32_t timeout_ms = 10'000;  // of connecting, and of each request
+  // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
+  // bytes (layer, commit, get) take what they take: they time out when the service has been silent
+  // this long, and a quiet one is asked for a sign of life meanwhile.
+  std::uint32_t timeout_ms = 10'000;
 };
 
 struct OpenOptions {
@@ -52,8 +54,8 @@ struct Model {
 struct PutOptions {
   std::string recipe;          // empty: the budget in force says
   std::optional<Budget> keep;  // none: the budget in force says
-  // Where the new segment begins: nothing means at the end of the longest stored proper prefix; a null
-  // SegmentId means at the root; any other is the parent.
+  // Where the new segment begins: nothing means at the end of the longest stored proper prefix; a
+  // null SegmentId means at the root; any other is the parent.
   std::optional<SegmentId> parent;
   // Provenance: the budget at which the parent was read while this KV was computed.
   std::optional<Budget> parent_read;
@@ -61,12 +63,14 @@ struct PutOptions {
 
 // One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys
 // post-RoPE, over the put's new tokens [begin, end). A tensor-parallel rank pushes its heads from
-// head_begin; chunked prefill pushes token blocks from token_begin.
+// head_begin; chunked prefill pushes token blocks from token_begin, counted from `begin`. Where
+// begin > 0, keys and values (and scores) of all `end` tokens of the path are taken too, as an
+// engine's own cache holds them: their last end - begin tokens are pushed.
 struct LayerPush {
   HeadsView keys, values;
   HeadsView queries;              // [num_q_heads of these heads, m, head_dim], the last m tokens
-  std::span<const float> lse;     // [num_q_heads of these heads, m]
-  std::span<const float> scores;  // [num_kv_heads, n], for external scorers
+  std::span<const float> lse;     // [num_q_heads of these heads, m]; needs queries
+  std::span<const float> scores;  // [num_kv_heads of these heads, n], for external scorers
   std::uint32_t head_begin = 0, token_begin = 0;
 };
 
@@ -77,20 +81,23 @@ class Put {
   Put& operator=(Put&&) noexcept;
   ~Put();
 
-  const msg::PutBegun& begun() const;  // begin, end, parent, segment, already_stored, recipe, entries
+  // Which tokens are to be pushed, on what parent, by what recipe and to how many entries.
+  const msg::PutBegun& begun() const;
 
   // Returns once the service holds the bytes: the memory may be reused. Compression goes on behind;
-  // what it finds (a NaN, say) is reported by the next call. kInvalidArgument: a wrong shape, dtype or
-  // layer, or a piece that overlaps one already pushed. An error ends the put.
+  // what it finds (a NaN, say) is reported by the next call. kInvalidArgument: a wrong shape, dtype
+  // or layer, or a piece that overlaps one already pushed. An error ends the put. Of a put whose
+  // segment is already stored the pieces are checked and not moved.
   Status layer(std::uint32_t layer, const LayerPush& push);
 
   // Visible and as durable as asked once it returns OK. kInvalidArgument naming the missing layers.
   Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal);
 
+  // Gives the put up; the service has forgotten it once this returns OK.
   Status abort();
 
  private:
-  friend class Client;
+  friend class RemoteClient;
   struct Impl;
   explicit Put(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
@@ -98,6 +105,7 @@ class Put {
 
 // What is kept of one (layer, KV head): all arrays [count], K and V [count, head_dim]. A prefix of
 // several segments stands segment by segment, each in retention order. Borrowed from the Prefix.
+// Seats count within a segment.
 struct HeadEntries {
   std::span<const std::uint32_t> positions;  // in the original sequence
   std::span<const std::uint32_t> seats;
@@ -105,7 +113,8 @@ struct HeadEntries {
   HeadsView keys, values;  // one head
 };
 
-// A prefix arriving or arrived. Its memory lives as long as the object.
+// A prefix arriving or arrived. Its memory lives as long as the object; destroying it before it has
+// arrived cancels the rest. The const methods may be called from several threads.
 class Prefix {
  public:
   Prefix(Prefix&&) noexcept;
@@ -119,14 +128,14 @@ class Prefix {
   Status wait_layer(std::uint32_t layer) const;
   // Waits for all.
   Status wait() const;
-  // Of a layer that wait_layer() said OK to.
+  // Of a layer that wait_layer() said OK to; asking for another is a bug and aborts.
   HeadEntries head(std::uint32_t layer, std::uint32_t head) const;
-  Plan plan() const;              // entry counts at this cut; after wait()
-  std::uint64_t bytes() const;    // moved; after wait()
-  double seconds() const;         // from request to the last layer checked; after wait()
+  Plan plan() const;            // entry counts at this cut; after wait()
+  std::uint64_t bytes() const;  // moved; after wait()
+  double seconds() const;       // from request to the last layer checked; after wait()
 
  private:
-  friend class Client;
+  friend class RemoteClient;
   struct Impl;
   explicit Prefix(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
@@ -139,7 +148,7 @@ struct LookupMatch : msg::Match {
 
 class Client {
  public:
-  // To a running precisd, "host:port". kUnavailable, kPermissionDenied or kVersionMismatch say why not.
+  // To a running precisd, "host:port". Why not: kUnavailable, kPermissionDenied, kVersionMismatch.
   static Result<std::shared_ptr<Client>> connect(const std::string& address,
                                                  const ConnectOptions& options = {});
   // The whole service inside this process over `directory` (link precis_embedded). kUnavailable if
@@ -156,12 +165,14 @@ class Client {
                                 const PutOptions& options = {}) = 0;
   // The longest stored prefix; matched_tokens is 0 when there is none.
   virtual Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens) = 0;
-  // Begins to stream the prefix; `keep` at most what every link stores, Budget::all() for all of it.
+  // Begins to stream the prefix; `keep` at most what every link stores (kInvalidArgument names the
+  // first that stores less), Budget::all() for all of it.
   virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all()) = 0;
 
   virtual Result<msg::SessionRow> open_session(const std::string& name,
                                                std::optional<std::uint64_t> ttl_seconds) = 0;
-  virtual Result<msg::SessionRow> advance_session(const std::string& name, const SegmentId& tip) = 0;
+  virtual Result<msg::SessionRow> advance_session(const std::string& name,
+                                                  const SegmentId& tip) = 0;
   virtual Result<msg::SessionRow> pin_session(const std::string& name, bool pinned) = 0;
   virtual Result<msg::SessionRow> fork_session(const std::string& name,
                                                const std::string& new_name) = 0;

@@ -1,11 +1,11 @@
 // The stages of compression, in the order of the put path. Pure computation: no I/O, no logging.
 //
 //   check -> score -> select -> allocate -> encode          (per layer)
-//   place_cut_seats -> seal                                  (per segment, where seats need all layers)
+//   place_cut_seats                             (per segment, where seats need all layers)
 //
-// A policy is a joining order (policies.md): `select` orders the entries within each head, `allocate`
-// says which head takes the next seat and cuts at the layer's budget. allocate reads the k-th largest
-// ranked score of each head, so it follows select, unlike in a pipeline of budgets.
+// A policy is a joining order (policies.md): `select` orders the entries within each head,
+// `allocate` says which head takes the next seat and cuts at the layer's budget. allocate reads the
+// k-th largest ranked score of each head, so it follows select, unlike in a pipeline of budgets.
 //
 // Given the same scores, everything after `score` is equal bit for bit on every backend (D15).
 #pragma once
@@ -42,7 +42,7 @@ struct LayerInput {
 // The retention order of every head of a layer: order[h] lists token indices (from the segment's
 // first), the first `protected_count` of them protected. Every token stands in it exactly once.
 struct RetentionOrders {
-  std::uint32_t protected_count = 0;  // the same in every head
+  std::uint32_t protected_count = 0;              // the same in every head
   std::vector<std::vector<std::uint32_t>> order;  // [num_kv_heads][n]
 };
 
@@ -72,24 +72,29 @@ class Backend {
 
   // Protected first (sinks ascending, then recent from the last backwards), then the selector's
   // order; D1 ranks: NaN last, ties to the lower position.
-  virtual Status select(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
-                        RetentionOrders& orders) = 0;
+  virtual Status select(const Recipe& recipe, const LayerInput& input,
+                        std::span<const float> scores, RetentionOrders& orders) = 0;
 
   // Seats, cut at the layer's share of `entries` (T of the segment, budget_entries()).
-  virtual Status allocate(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
-                          const RetentionOrders& orders, std::uint64_t entries, LayerPlan& plan) = 0;
+  virtual Status allocate(const Recipe& recipe, const LayerInput& input,
+                          std::span<const float> scores, const RetentionOrders& orders,
+                          std::uint64_t entries, LayerPlan& plan) = 0;
 
   // Gathers the kept rows and writes the layer's records, head after head, into `out` of
-  // encoded_bytes(). Sealed at once where plan has seats; else seal() must follow place_cut_seats().
-  virtual Status encode(const LayerInput& input, std::span<const float> scores, const LayerPlan& plan,
-                        const SegmentId& segment, MutableBytes out) = 0;
+  // encoded_bytes(), at a multiple of 4 bytes. Sealed at once where plan has seats; else
+  // place_cut_seats() must follow, and until then the records do not verify.
+  virtual Status encode(const LayerInput& input, std::span<const float> scores,
+                        const LayerPlan& plan, const SegmentId& segment, MutableBytes out) = 0;
 };
 
 // Bytes of a layer's records at these counts.
-std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t head_dim, Dtype dtype);
+std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t head_dim,
+                          Dtype dtype);
 
-// Fills the seats of a segment whose recipe is a cut: (score desc, layer asc, head asc, position asc)
-// over all records (D17), then seals them. layers[l] are layer l's records as encode() wrote them.
+// Fills the seats of a segment whose recipe is a cut: (score desc, layer asc, head asc, position
+// asc) over all records (D17), then seals them. Seats ascend within each record all the same: a
+// protected entry joins no later than any entry behind it. layers[l] are layer l's records as
+// encode() wrote them; kCorruption if they are none.
 Status place_cut_seats(std::span<const MutableBytes> layers);
 
 // threads 0: every core.

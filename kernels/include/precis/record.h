@@ -18,34 +18,39 @@ using Checksum = std::array<std::uint8_t, kChecksumBytes>;
 struct RecordView {
   std::uint32_t layer = 0, head = 0, count = 0, head_dim = 0;
   Dtype dtype = Dtype::kF32;
-  std::span<const Checksum> checksums;       // [checksum_blocks(count)]; of a served cut, of whole blocks only
+  // [checksum_blocks(count)]; in a cut as served, of its whole blocks only
+  std::span<const Checksum> checksums;
   std::span<const std::uint32_t> positions;  // [count] in the original sequence
   std::span<const std::uint32_t> seats;      // [count] ascending, from 1
   std::span<const float> scores;             // [count]
   Bytes keys, values;                        // [count, head_dim]
 };
 
-// Checks the header (magic, version, checksum, that sizes follow from count) and slices the record
-// at the front of `bytes`; kCorruption or kVersionMismatch naming the field. `size_bytes` is set to
-// the record's length, so that records can be walked. Does not read the sections.
+// Checks the header (magic, version, checksum, that sizes follow from count) and the padding, and
+// slices the record at the front of `bytes`; kCorruption or kVersionMismatch naming the field.
+// `size_bytes` is set to the record's length, so that records can be walked. Does not read the
+// sections. `bytes` may hold anything, but at a multiple of 4 bytes: else kInvalidArgument.
 Result<RecordView> open_record(Bytes bytes, std::size_t* size_bytes = nullptr);
 
-// Checks every block of the record against record.checksums. Where those cover whole blocks only (a cut
-// as served), the last, partial block is checked against `tail`. kCorruption names layer, head, block.
+// Checks every block of the record against record.checksums. Where those cover whole blocks only,
+// as in a cut as served, the last, partial block is checked against `tail`. kCorruption names
+// layer, head and block.
 Status verify_record(const RecordView& record, const Checksum* tail = nullptr);
 
-// The checksum of the first `count` entries' last, partial block. Checks that block whole against
-// its stored checksum first, so that damage is never hashed afresh. All zero if count is whole blocks.
+// The checksum of the first `count` entries' last, partial block; all zero if count is whole
+// blocks. Checks that block whole against its stored checksum first, so that damage is never hashed
+// afresh. kInvalidArgument if the record has fewer entries, kCorruption as above.
 Result<Checksum> cut_tail_checksum(const RecordView& record, std::uint32_t count);
 
 // The number of entries whose seat is at most `entries`: the cut.
 std::uint32_t count_at(const RecordView& record, std::uint64_t entries);
 
 // The byte ranges of the record's cut at `count`, in the order of its sections: checksums of whole
-// blocks, positions, seats, scores, keys, values; exact, without padding. They point into the record.
+// blocks, positions, seats, scores, keys, values; exact, without padding; views into the record.
 std::array<Bytes, 6> cut_ranges(const RecordView& record, std::uint32_t count);
 
-// Writes header and checksums over sections already in place; `record` is RecordLayout::of(count) long.
+// Writes header and checksums over sections and zero padding already in place; `record` is as long
+// as RecordLayout::of says.
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
                  std::uint32_t head_dim, Dtype dtype, const SegmentId& segment);
 

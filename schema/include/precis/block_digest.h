@@ -6,7 +6,8 @@
 //   root        = SHA-256("precis.root.v1"   | tenant | salt | fingerprint | adapter)
 //   block k     = SHA-256(digest of block k-1, or the root | block_tokens token ids as u32)
 //   tip         = SHA-256("precis.tip.v1"    | last whole block's digest or the root | tail ids)
-//   segment id  = SHA-256("precis.segment.v1"| tip at begin | begin | tip at end | end | parent id |
+//   segment id  = SHA-256("precis.segment.v1"| tip at begin | begin | tip at end | end | parent id
+//   |
 //                         canonical recipe | budget kind | budget value)[0..16)
 #pragma once
 

@@ -19,12 +19,12 @@ struct SegmentRow {
   std::string tenant;
   Digest model;
   std::string adapter;
-  std::uint32_t begin = 0, end = 0;     // token positions on the path
-  Digest root;                          // of the path
-  Digest tip;                           // path_tip at `end`
-  std::vector<Digest> blocks;           // digests of the blocks completed in (begin, end]
-  std::vector<TokenId> tail;            // ids past the last whole block, up to `end`
-  std::string recipe;                   // canonical
+  std::uint32_t begin = 0, end = 0;  // token positions on the path
+  Digest root;                       // of the path
+  Digest tip;                        // path_tip at `end`
+  std::vector<Digest> blocks;        // digests of the blocks completed in (begin, end]
+  std::vector<TokenId> tail;         // ids past the last whole block, up to `end`
+  std::string recipe;                // canonical
   std::string preset;
   Budget budget;
   std::optional<Budget> parent_read;
@@ -61,8 +61,8 @@ std::vector<std::byte> encode(const SegmentRow&);
 std::vector<std::byte> encode(const StoredSession&);
 std::vector<std::byte> encode(const StoredModel&);
 std::vector<std::byte> encode(const StoredBudget&);
-// Stored bytes may be damaged or from a newer build: kCorruption or kVersionMismatch, naming the field.
-// The bytes carry an XXH3-128 of themselves, so that damage is never taken for content.
+// Stored bytes may be damaged or from a newer build: kCorruption or kVersionMismatch, naming the
+// field. The bytes carry an XXH3-128 of themselves, so that damage is never taken for content.
 Result<SegmentRow> decode_segment_row(Bytes);
 Result<StoredSession> decode_stored_session(Bytes);
 Result<StoredModel> decode_stored_model(Bytes);

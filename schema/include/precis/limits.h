@@ -13,9 +13,10 @@ inline constexpr std::uint32_t kKvHeadsMax = 1024;
 inline constexpr std::uint32_t kHeadDimMax = 1024;
 inline constexpr std::uint32_t kBlockTokensMin = 1;
 inline constexpr std::uint32_t kBlockTokensMax = 4096;
-inline constexpr std::size_t kNameBytesMax = 256;        // model, tenant, session, adapter, salt
-inline constexpr std::size_t kRopeScalingBytesMax = 64 * 1024;  // per-channel factors of long-context models
+inline constexpr std::size_t kNameBytesMax = 256;  // model, tenant, session, adapter, salt
+inline constexpr std::size_t kRopeScalingBytesMax = 64 * 1024;  // per-channel factors
 inline constexpr std::size_t kRecipeBytesMax = 16 * 1024;
+inline constexpr std::uint32_t kPoolKernelMax = 1023;  // window attention's pooling width
 
 // Paths and segments.
 inline constexpr std::uint32_t kPathTokensMax = 1u << 24;  // positions stay exact as fp32 scores
@@ -28,6 +29,9 @@ inline constexpr std::size_t kMessageBytesMax = 128u << 20;
 inline constexpr std::size_t kSendQueueBytesMax = 256u << 20;
 inline constexpr std::size_t kHelloBytesMax = 64 * 1024;
 inline constexpr std::size_t kErrorMessageBytesMax = 4096;
+inline constexpr std::size_t kTextBytesMax = 4096;        // free text for people: paths, help
+inline constexpr std::size_t kCredentialBytesMax = 8192;  // Hello.token
+inline constexpr std::size_t kRegionKeyBytesMax = 4096;   // a transport's access key
 static_assert(kMessageBytesMax >= std::size_t{kPathTokensMax} * 4 + (32u << 20));
 
 // Service.

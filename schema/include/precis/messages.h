@@ -2,9 +2,9 @@
 // (schema/control.capnp tells the protocol in order); no Cap'n Proto header is needed to use this.
 //
 // A connection begins with one Hello and one HelloReply, which fix the protocol version, the tenant
-// and nothing else. After that the client sends Requests, each with an id of its own choice, and the
-// server answers every Request with exactly one Reply of the same id; a Get's Reply comes after one
-// LayerServed per layer, and a cancelled request is still answered. Bulk bytes are never in
+// and nothing else. After that the client sends Requests, each with an id of its own choice, and
+// the server answers every Request with exactly one Reply of the same id; a Get's Reply comes after
+// one LayerServed per layer, and a cancelled request is still answered. Bulk bytes are never in
 // messages: the server pulls and pushes them (cachesvc/transport/transport.h).
 #pragma once
 
@@ -81,8 +81,9 @@ struct PushLayer {
   Dtype dtype = Dtype::kBf16;
   RemoteRegion keys, values;  // heads stand head_stride bytes apart, rows are contiguous
   std::uint64_t keys_head_stride = 0, values_head_stride = 0;
-  // Observation queries of this head range, [head_count * group, num_queries, head_dim] packed, with
-  // their log-sum-exp f32 [head_count * group, num_queries]; sent with any one piece of each head.
+  // Observation queries of this head range, [head_count * group, num_queries, head_dim] packed,
+  // with their log-sum-exp f32 [head_count * group, num_queries]; sent with any one piece of each
+  // head.
   std::uint32_t num_queries = 0;
   std::optional<RemoteRegion> queries, lse;
   std::optional<RemoteRegion> scores;  // f32 [head_count, token_count], for external scorers
@@ -242,7 +243,7 @@ struct SegmentInfo {
   std::uint64_t created_unix_ms = 0;
   std::uint64_t hits = 0;
   std::uint32_t children = 0;
-  bool in_memory = false;   // every layer is in the hot tier
+  bool in_memory = false;    // every layer is in the hot tier
   std::optional<Plan> plan;  // where asked for: commit, show
   bool operator==(const SegmentInfo&) const = default;
 };
@@ -258,8 +259,8 @@ struct MatchLink {
 struct Match {
   std::uint32_t matched_tokens = 0;  // 0: nothing, and no links
   std::vector<MatchLink> links;
-  Plan plan;                 // stored entries per (layer, head), added up over the links
-  std::uint64_t bytes = 0;   // what a get at the stored budget moves
+  Plan plan;                // stored entries per (layer, head), added up over the links
+  std::uint64_t bytes = 0;  // what a get at the stored budget moves
   double predicted_seconds = 0;
   bool operator==(const Match&) const = default;
 };
@@ -288,8 +289,8 @@ struct Removed {
   bool operator==(const Removed&) const = default;
 };
 struct BudgetRow {
-  std::string scope;          // "built-in", "config", "global", or "model NAME"
-  std::string recipe;         // empty: says nothing
+  std::string scope;           // "built-in", "config", "global", or "model NAME"
+  std::string recipe;          // empty: says nothing
   std::optional<Budget> keep;  // none: says nothing
   std::uint64_t version = 0;
   std::uint64_t set_unix_ms = 0;
@@ -322,11 +323,12 @@ struct ServerStatus {
   bool operator==(const ServerStatus&) const = default;
 };
 
-using ReplyBody = std::variant<Done, ModelRow, Models, PutBegun, SegmentInfo, Segments, Match, GetDone,
-                               SessionRow, Sessions, Removed, Budgets, Stats, ServerStatus>;
+using ReplyBody =
+    std::variant<Done, ModelRow, Models, PutBegun, SegmentInfo, Segments, Match, GetDone,
+                 SessionRow, Sessions, Removed, Budgets, Stats, ServerStatus>;
 struct Reply {
   std::uint64_t id = 0;
-  Status status;   // on error `body` is Done
+  Status status;  // on error `body` is Done
   ReplyBody body;
   bool operator==(const Reply&) const = default;
 };
@@ -355,5 +357,8 @@ Result<msg::Hello> decode_hello(Bytes);
 Result<msg::HelloReply> decode_hello_reply(Bytes);
 Result<msg::Request> decode_request(Bytes);
 Result<msg::ServerMessage> decode_server_message(Bytes);
+// The id of a Request that decode_request refuses, so that its sender can be told what is wrong
+// with it; none where not even that can be read.
+std::optional<std::uint64_t> request_id(Bytes);
 
 }  // namespace precis

@@ -59,10 +59,10 @@ struct Recipe {
   LayerAllocator layers = LayerAllocator::kUniform;
   Selector selector = Selector::kTopk;
 
-  std::uint32_t sinks = 0;       // protected first tokens of the whole path
-  std::uint32_t recent = 0;      // protected last tokens of the segment
-  bool protect_tail = false;     // kLagkv: the last partition and the remainder are protected (D9)
-  std::uint32_t min_entries = 0; // floor of the budget per head (D3)
+  std::uint32_t sinks = 0;        // protected first tokens of the whole path
+  std::uint32_t recent = 0;       // protected last tokens of the segment
+  bool protect_tail = false;      // kLagkv: the last partition and the remainder are protected (D9)
+  std::uint32_t min_entries = 0;  // floor of the budget per head (D3)
   CountRule count_rule = CountRule::kExactFloor;
 
   // True where the kept set is defined at the requested budget alone (parity presets, blends):
@@ -81,9 +81,10 @@ struct Recipe {
 // The recipe's grammar version; part of the canonical text.
 inline constexpr std::uint32_t kRecipeVersion = 1;
 
-// Accepts a preset ("ada_keydiff"), a preset with parameters ("ada_snapkv(alpha=0.05, window=64)") or a
-// JSON object of fields. Unknown names, wrong types, out-of-range values and the invalid
-// combinations of policies.md section 3 are kInvalidArgument with the reason and the choices.
+// Accepts a preset ("ada_keydiff"), a preset with parameters ("ada_snapkv(alpha=0.05, window=64)")
+// or a JSON object of fields. Unknown names, wrong types, out-of-range values and the invalid
+// combinations of policies.md section 3 are kInvalidArgument with the reason and the choices; a
+// "version" other than kRecipeVersion is kVersionMismatch.
 Result<Recipe> parse_recipe(std::string_view text);
 // Refuses the invalid combinations; parse_recipe has called it.
 Status validate_recipe(const Recipe& recipe);

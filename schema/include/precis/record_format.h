@@ -77,7 +77,7 @@ struct RecordLayout {
   }
 };
 
-// Bytes one more entry costs, checksums' share and padding left out: what `bytes` budgets divide by.
+// Bytes one more entry costs without padding and checksums: what `bytes` budgets divide by.
 constexpr std::size_t record_entry_bytes(std::uint32_t head_dim, Dtype dtype) {
   return 12 + 2 * std::size_t{head_dim} * dtype_size_bytes(dtype);
 }

@@ -1,6 +1,6 @@
 // How one layer of a Get lies in the reader's memory. A prefix may be several segments (links); the
-// server puts their cuts side by side, so that a head's positions, seats, scores, K and V are each one
-// array over all links and the reader copies nothing.
+// server puts their cuts side by side, so that a head's positions, seats, scores, K and V are each
+// one array over all links and the reader copies nothing.
 //
 // Per head, in ascending order, six sections, each link after link, each beginning on a 64-byte
 // boundary: checksums of whole blocks, positions, seats, scores, K rows, V rows.
@@ -23,7 +23,12 @@ inline constexpr std::size_t kServedSections = 6;
 constexpr std::array<std::size_t, kServedSections> served_part_bytes(std::uint32_t count,
                                                                      std::size_t row_bytes) {
   const std::size_t n = count;
-  return {n / kChecksumBlockEntries * kChecksumBytes, n * 4, n * 4, n * 4, n * row_bytes, n * row_bytes};
+  return {n / kChecksumBlockEntries * kChecksumBytes,
+          n * 4,
+          n * 4,
+          n * 4,
+          n * row_bytes,
+          n * row_bytes};
 }
 
 struct ServedLayout {

@@ -11,7 +11,7 @@
 
 namespace precis {
 
-// A code exists only because a caller acts differently on it. Values travel on the wire: append only.
+// A code exists only because a caller acts differently on it. Values travel: append only.
 enum class StatusCode : std::uint8_t {
   kOk = 0,
   kNotFound = 1,          // nothing is stored under that name
@@ -74,7 +74,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit on purpose
   Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit on purpose
     if (status_.ok()) check_failed(__FILE__, __LINE__, "Result built from an ok Status");
   }
@@ -114,22 +114,21 @@ class [[nodiscard]] Result {
 #define PRECIS_CONCAT(a, b) PRECIS_CONCAT_INNER(a, b)
 
 // Returns the Status of `expr` from the enclosing function if it is an error.
-#define PRECIS_TRY(expr)                                              \
-  do {                                                                \
-    if (::precis::Status precis_status_ = (expr); !precis_status_.ok()) \
-      return precis_status_;                                          \
-  } while (false)
-
+#define PRECIS_TRY(expr) PRECIS_TRY_IMPL(PRECIS_CONCAT(precis_status_, __COUNTER__), expr, return )
 // Declares `lhs` from a Result, or returns its Status.
-#define PRECIS_ASSIGN(lhs, expr) PRECIS_ASSIGN_IMPL(PRECIS_CONCAT(precis_result_, __LINE__), lhs, expr, return)
+#define PRECIS_ASSIGN(lhs, expr) \
+  PRECIS_ASSIGN_IMPL(PRECIS_CONCAT(precis_result_, __COUNTER__), lhs, expr, return )
 // The same two inside a coroutine (cachesvc/base/task.h).
-#define PRECIS_CO_TRY(expr)                                           \
-  do {                                                                \
-    if (::precis::Status precis_status_ = (expr); !precis_status_.ok()) \
-      co_return precis_status_;                                       \
-  } while (false)
+#define PRECIS_CO_TRY(expr) \
+  PRECIS_TRY_IMPL(PRECIS_CONCAT(precis_status_, __COUNTER__), expr, co_return )
 #define PRECIS_CO_ASSIGN(lhs, expr) \
-  PRECIS_ASSIGN_IMPL(PRECIS_CONCAT(precis_result_, __LINE__), lhs, expr, co_return)
+  PRECIS_ASSIGN_IMPL(PRECIS_CONCAT(precis_result_, __COUNTER__), lhs, expr, co_return )
+
+// Each use has a name of its own, so that they nest.
+#define PRECIS_TRY_IMPL(status, expr, leave)                          \
+  do {                                                                \
+    if (::precis::Status status = (expr); !status.ok()) leave status; \
+  } while (false)
 #define PRECIS_ASSIGN_IMPL(result, lhs, expr, leave) \
   auto result = (expr);                              \
   if (!result.ok()) leave result.status();           \

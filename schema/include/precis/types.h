@@ -21,8 +21,8 @@ using TokenId = std::uint32_t;
 // Element types of K, V and queries. Values are stored and travel: append only.
 enum class Dtype : std::uint8_t { kBf16 = 1, kF16 = 2, kF32 = 3 };
 constexpr std::size_t dtype_size_bytes(Dtype d) { return d == Dtype::kF32 ? 4 : 2; }
-std::string_view dtype_name(Dtype d);                       // "bf16", "f16", "f32"
-Result<Dtype> parse_dtype(std::string_view name);           // kInvalidArgument lists the names
+std::string_view dtype_name(Dtype d);              // "bf16", "f16", "f32"
+Result<Dtype> parse_dtype(std::string_view name);  // kInvalidArgument lists the names
 
 // 32 bytes of SHA-256. Ordered and hashable, so that it can be a key.
 struct Digest {

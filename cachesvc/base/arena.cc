@@ -1,0 +1,168 @@
+// One anonymous mapping and a best-fit allocator over it (arena.h).
+//
+// Freed memory is not given back to the machine: the mapping is registered with the transport, and
+// pages that are dropped and touched again would no longer be the ones the network card knows.
+#include "cachesvc/base/arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace precis {
+namespace {
+
+constexpr std::size_t kAlign = 64;                // a cache line, and the records' section align
+constexpr std::size_t kHugePageBytes = 2u << 20;  // x86-64 and the usual arm64 granule
+constexpr std::size_t kArenaBytesMax = 1ull
+                                       << 46;  // below any user address space, so sums are safe
+
+constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+// The free ranges of [0, size), by offset for coalescing and by size for the best fit.
+class FreeRanges {
+ public:
+  explicit FreeRanges(std::size_t size) { add(0, size); }
+
+  // The offset of a range of `size` bytes, now taken, or npos.
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+  std::size_t take(std::size_t size) {
+    const auto fit = by_size_.lower_bound({size, 0});
+    if (fit == by_size_.end()) return npos;
+    const auto [range_size, offset] = *fit;
+    remove(offset, range_size);
+    if (range_size > size) add(offset + size, range_size - size);
+    return offset;
+  }
+
+  void give(std::size_t offset, std::size_t size) {
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.begin()) {
+      const auto [before, before_size] = *std::prev(next);
+      PRECIS_CHECK(before + before_size <= offset);
+      if (before + before_size == offset) {
+        remove(before, before_size);
+        offset = before;
+        size += before_size;
+      }
+    }
+    next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end()) {
+      const auto [after, after_size] = *next;
+      PRECIS_CHECK(offset + size <= after);
+      if (offset + size == after) {
+        remove(after, after_size);
+        size += after_size;
+      }
+    }
+    add(offset, size);
+  }
+
+ private:
+  void add(std::size_t offset, std::size_t size) {
+    by_offset_.emplace(offset, size);
+    by_size_.emplace(size, offset);
+  }
+  void remove(std::size_t offset, std::size_t size) {
+    by_offset_.erase(offset);
+    by_size_.erase({size, offset});
+  }
+
+  std::map<std::size_t, std::size_t> by_offset_;
+  std::set<std::pair<std::size_t, std::size_t>> by_size_;
+};
+
+class MappedArena final : public Arena {
+ public:
+  MappedArena(std::byte* base, std::size_t size) : base_(base), size_(size), free_(size) {}
+
+  ~MappedArena() override {
+    PRECIS_CHECK(used_ == 0);  // A buffer that outlives its arena would write to unmapped memory.
+    ::munmap(base_, size_);
+  }
+
+  Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes) override {
+    if (size_bytes > size_) {
+      return Status::invalid("arena: " + std::to_string(size_bytes) + " B exceed the arena of " +
+                             std::to_string(size_) + " B");
+    }
+    const std::size_t taken = size_bytes == 0 ? kAlign : round_up(size_bytes, kAlign);
+    std::lock_guard lock(mutex_);
+    const std::size_t offset = free_.take(taken);
+    if (offset == FreeRanges::npos) {
+      return Status::out_of_space("arena: no free range of " + std::to_string(taken) + " B; " +
+                                  std::to_string(used_) + " of " + std::to_string(size_) +
+                                  " B are in use");
+    }
+    used_ += taken;
+    return std::unique_ptr<Buffer>(new Piece(*this, offset, taken, size_bytes));
+  }
+
+  MutableBytes memory() const override { return {base_, size_}; }
+
+  std::size_t used_bytes() const override {
+    std::lock_guard lock(mutex_);
+    return used_;
+  }
+
+ private:
+  class Piece final : public Buffer {
+   public:
+    Piece(MappedArena& arena, std::size_t offset, std::size_t taken, std::size_t size)
+        : arena_(arena), offset_(offset), taken_(taken), size_(size) {}
+    ~Piece() override { arena_.release(offset_, taken_); }
+    MutableBytes bytes() const override { return {arena_.base_ + offset_, size_}; }
+
+   private:
+    MappedArena& arena_;
+    const std::size_t offset_, taken_, size_;
+  };
+
+  void release(std::size_t offset, std::size_t taken) {
+    std::lock_guard lock(mutex_);
+    free_.give(offset, taken);
+    used_ -= taken;
+  }
+
+  std::byte* const base_;
+  const std::size_t size_;
+  mutable std::mutex mutex_;
+  FreeRanges free_;       // guarded by mutex_
+  std::size_t used_ = 0;  // guarded by mutex_
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Arena>> Arena::create(std::size_t size_bytes) {
+  if (size_bytes == 0 || size_bytes > kArenaBytesMax) {
+    return Status::invalid("arena: size " + std::to_string(size_bytes) + " B is outside 1.." +
+                           std::to_string(kArenaBytesMax));
+  }
+  const std::size_t size = round_up(size_bytes, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+  // One huge page more than asked for, so that the part kept can begin on a huge page's boundary.
+  const std::size_t mapped = size + kHugePageBytes;
+  void* const address = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) {
+    return Status::out_of_space("arena: the machine refuses " + std::to_string(size) +
+                                " B: " + std::strerror(errno));
+  }
+  auto* const first = static_cast<std::byte*>(address);
+  const std::size_t skew = reinterpret_cast<std::uintptr_t>(first) % kHugePageBytes;
+  const std::size_t head = skew == 0 ? 0 : kHugePageBytes - skew;
+  if (head > 0) ::munmap(first, head);
+  if (const std::size_t rest = kHugePageBytes - head; rest > 0) ::munmap(first + head + size, rest);
+  ::madvise(first + head, size, MADV_HUGEPAGE);  // A wish: without huge pages all still works.
+  return std::unique_ptr<Arena>(std::make_unique<MappedArena>(first + head, size));
+}
+
+}  // namespace precis

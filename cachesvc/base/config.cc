@@ -1,0 +1,183 @@
+#include "cachesvc/base/config.h"
+
+#include <toml++/toml.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <thread>
+
+#include "cachesvc/base/log.h"
+#include "precis/limits.h"
+#include "precis/recipe.h"
+#include "precis/types.h"
+
+namespace precis {
+namespace {
+
+constexpr std::uint64_t kMemoryBytesMin = 16u << 20;  // room for small layers in flight
+
+// Reads keys of one table and remembers which it knows, so that the rest can be refused.
+class Reader {
+ public:
+  Reader(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
+
+  template <typename T>
+  void read(std::string_view key, T& into) {
+    known_.insert(std::string(key));
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return;
+    using Stored = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    const auto value = node->value<Stored>();
+    if (!value) return complain(*node, key, "has the wrong type");
+    if constexpr (std::is_integral_v<T>) {
+      if (*value < 0 || static_cast<std::uint64_t>(*value) > std::numeric_limits<T>::max()) {
+        return complain(*node, key, "is out of range");
+      }
+      into = static_cast<T>(*value);
+    } else {
+      into = *value;
+    }
+  }
+
+  void read_bytes(std::string_view key, std::uint64_t& into) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr || !node->is_string()) return read(key, into);
+    known_.insert(std::string(key));
+    auto bytes = parse_bytes(node->value_or(std::string_view{}));
+    if (!bytes.ok()) return complain(*node, key, bytes.status().message());
+    into = *bytes;
+  }
+
+  void allow(std::string_view key) { known_.insert(std::string(key)); }
+
+  Status finish() {
+    for (const auto& [key, node] : table_) {
+      if (known_.count(std::string(key.str())) != 0) continue;
+      std::string choices;
+      for (const std::string& k : known_) choices += (choices.empty() ? "" : ", ") + k;
+      complain(node, key.str(), "is not a setting; choose from " + choices);
+    }
+    return problems_.empty() ? Status() : Status::invalid(problems_);
+  }
+
+ private:
+  void complain(const toml::node& node, std::string_view key, const std::string& what) {
+    problems_ += (problems_.empty() ? "" : "\n") + where_ + ":" +
+                 std::to_string(node.source().begin.line) + ": " + std::string(key) + " " + what;
+  }
+  const toml::table& table_;
+  std::string where_;
+  std::set<std::string> known_;
+  std::string problems_;
+};
+
+Status read_tenants(const toml::table& root, const std::string& path, Config& config) {
+  const toml::node* node = root.get("tenant");
+  if (node == nullptr) return {};
+  const toml::array* list = node->as_array();
+  if (list == nullptr)
+    return Status::invalid(path + ": tenant must be written as [[tenant]] tables");
+  for (const toml::node& item : *list) {
+    const toml::table* table = item.as_table();
+    if (table == nullptr) return Status::invalid(path + ": every [[tenant]] must be a table");
+    TenantConfig tenant;
+    Reader reader(*table, path);
+    reader.read("name", tenant.name);
+    reader.read("token", tenant.token);
+    reader.read("salt", tenant.salt);
+    PRECIS_TRY(reader.finish());
+    config.tenants.push_back(std::move(tenant));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Config> Config::load(const std::string& path) {
+  if (::access(path.c_str(), R_OK) != 0) {
+    return Status::not_found("config file " + path + " cannot be read");
+  }
+  toml::table root;
+  try {
+    root = toml::parse_file(path);
+  } catch (const toml::parse_error& error) {
+    return Status::invalid(path + ":" + std::to_string(error.source().begin.line) + ": " +
+                           std::string(error.description()));
+  }
+  Config config;
+  Reader reader(root, path);
+  reader.read("data_dir", config.data_dir);
+  reader.read("listen", config.listen);
+  reader.read_bytes("memory_bytes", config.memory_bytes);
+  reader.read("compute_threads", config.compute_threads);
+  reader.read("log_level", config.log_level);
+  reader.read("transports", config.transports);
+  reader.read("memory_wait_ms", config.memory_wait_ms);
+  reader.read("default_recipe", config.default_recipe);
+  reader.read("default_keep", config.default_keep);
+  reader.allow("tenant");
+  PRECIS_TRY(reader.finish());
+  PRECIS_TRY(read_tenants(root, path, config));
+  return config;
+}
+
+Status Config::validate() const {
+  std::string problems;
+  auto require = [&](bool holds, const std::string& what) {
+    if (!holds) problems += (problems.empty() ? "" : "\n") + what;
+  };
+  auto require_ok = [&](const char* key, const Status& status) {
+    require(status.ok(), std::string(key) + ": " + status.message());
+  };
+  require(!data_dir.empty(), "data_dir is not set: give --data DIR or data_dir in the config file");
+  require(listen.find(':') != std::string::npos, "listen is '" + listen + "', must be HOST:PORT");
+  require(memory_bytes == 0 || memory_bytes >= kMemoryBytesMin,
+          "memory_bytes is " + std::to_string(memory_bytes) + ", must be at least " +
+              std::to_string(kMemoryBytesMin));
+  require(compute_threads <= 1024,
+          "compute_threads is " + std::to_string(compute_threads) + ", must be at most 1024");
+  require_ok("log_level", Log::parse_level(log_level).status());
+  require_ok("default_recipe", parse_recipe(default_recipe).status());
+  require_ok("default_keep", Budget::ratio(default_keep).status());
+  std::set<std::string> names;
+  for (const TenantConfig& tenant : tenants) {
+    require(!tenant.name.empty() && tenant.name.size() <= limits::kNameBytesMax,
+            "tenant name '" + tenant.name + "' must have 1 to " +
+                std::to_string(limits::kNameBytesMax) + " bytes");
+    require(names.insert(tenant.name).second, "tenant '" + tenant.name + "' is there twice");
+  }
+  return problems.empty() ? Status() : Status::invalid(problems);
+}
+
+std::uint64_t Config::resolved_memory_bytes() const {
+  if (memory_bytes != 0) return memory_bytes;
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return std::max(kMemoryBytesMin, pages * page_bytes / 4);
+}
+
+std::uint32_t Config::resolved_compute_threads() const {
+  return compute_threads != 0 ? compute_threads : std::max(1u, std::thread::hardware_concurrency());
+}
+
+Result<std::uint64_t> parse_bytes(std::string_view text) {
+  static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
+      {"", 1}, {"B", 1}, {"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}};
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc()) {
+    std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+    while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+    for (const auto& [name, factor] : kUnits) {
+      if (unit == name && number <= std::numeric_limits<std::uint64_t>::max() / factor) {
+        return number * factor;
+      }
+    }
+  }
+  return Status::invalid("size '" + std::string(text) +
+                         "' is not a number of bytes; write 1048576, 512MiB or 4GiB");
+}
+
+}  // namespace precis

@@ -1,0 +1,46 @@
+// The process's settings: defaults here, then the TOML file, then flags. Absent means the default;
+// present but wrong stops the process with every problem listed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "precis/status.h"
+
+namespace precis {
+
+// Who may connect, under what name.
+struct TenantConfig {
+  std::string name;
+  std::string token;  // empty: none is asked for
+  std::string salt;   // of the tenant's paths; another salt is another cache
+};
+
+struct Config {
+  std::string data_dir;                   // where everything stored lies; must be given
+  std::string listen = "127.0.0.1:7470";  // host:port; port 0 picks one
+  std::uint64_t memory_bytes = 0;     // arena: staging and hot tier; 0: a quarter of the machine's
+  std::uint32_t compute_threads = 0;  // 0: every core
+  std::string log_level = "info";
+  std::string transports;                 // UCX transports, e.g. "tcp"; empty: the best there are
+  std::uint32_t memory_wait_ms = 30'000;  // a put waits this long for staging memory
+  // Defaults of puts that say nothing and find nothing in the catalog.
+  std::string default_recipe = "ada_keydiff(min_entries=128)";
+  double default_keep = 0.3;
+  // Without any, the one tenant is "default" and needs no token.
+  std::vector<TenantConfig> tenants;
+
+  // Reads `path` over the defaults. kNotFound, or kInvalidArgument naming line, key and choices.
+  static Result<Config> load(const std::string& path);
+  // Every problem at once, one a line.
+  Status validate() const;
+  std::uint64_t resolved_memory_bytes() const;
+  std::uint32_t resolved_compute_threads() const;
+};
+
+// "512MiB", "4GiB", "1000000": bytes.
+Result<std::uint64_t> parse_bytes(std::string_view text);
+
+}  // namespace precis

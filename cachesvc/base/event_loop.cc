@@ -1,0 +1,237 @@
+#include "cachesvc/base/event_loop.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "cachesvc/base/asio.h"
+
+namespace precis {
+namespace {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+
+// Progress calls between two looks at the other descriptors while spinning: a look is a system
+// call, a progress call is not.
+constexpr int kProgressPerLook = 16;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Status to_status(const boost::system::error_code& error, std::string_view what) {
+  if (!error) return {};
+  std::string message = std::string(what) + ": " + error.message();
+  if (error == asio::error::operation_aborted) return Status::canceled(std::move(message));
+  if (error == asio::error::timed_out) return Status::timed_out(std::move(message));
+  if (error == asio::error::invalid_argument || error == asio::error::host_not_found ||
+      error == asio::error::service_not_found || error == asio::error::address_in_use ||
+      error == asio::error::access_denied) {
+    return Status::invalid(std::move(message));
+  }
+  return Status::unavailable(std::move(message));
+}
+
+struct EventLoop::Impl {
+  // One added poller. Shared by its handle, by the list of pollers and by the wait on its
+  // descriptor, whose completion may still be queued when the handle goes.
+  struct Source {
+    Source(asio::io_context& context, Poller p) : poller(std::move(p)), descriptor(context) {}
+    Poller poller;
+    asio::posix::stream_descriptor descriptor;
+    bool waiting = false;
+    bool removed = false;
+  };
+
+  class PollerWatch final : public Watch {
+   public:
+    PollerWatch(Impl& impl, std::shared_ptr<Source> source)
+        : impl_(impl), source_(std::move(source)) {}
+    ~PollerWatch() override {
+      source_->removed = true;
+      source_->descriptor.release();  // the descriptor stays its owner's
+      std::erase(impl_.sources, source_);
+    }
+
+   private:
+    Impl& impl_;
+    std::shared_ptr<Source> source_;
+  };
+
+  // Runs ready handlers without blocking; true if one of them was work.
+  bool run_ready() {
+    std::size_t handlers = context.poll();
+    handlers -= std::min(handlers, std::exchange(wakeups, 0));
+    return handlers > 0;
+  }
+
+  unsigned progress() {
+    unsigned done = 0;
+    // By index: a callback may add or remove pollers. What is skipped once is next time's.
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const auto source = sources[i];
+      done += source->poller.progress();
+    }
+    return done;
+  }
+
+  Clock::duration spin() const {
+    Clock::duration longest{0};
+    for (const auto& source : sources)
+      longest = std::max(longest, Clock::duration(source->poller.spin));
+    return longest;
+  }
+
+  // True if every poller may block now; its descriptor then wakes the loop.
+  bool arm() {
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const auto source = sources[i];
+      if (!source->poller.arm()) return false;
+      if (!source->waiting) wait(source);
+    }
+    return true;
+  }
+
+  void wait(const std::shared_ptr<Source>& source) {
+    source->waiting = true;
+    source->descriptor.async_wait(asio::posix::descriptor_base::wait_read,
+                                  [this, source](const boost::system::error_code&) {
+                                    source->waiting = false;
+                                    ++wakeups;
+                                  });
+  }
+
+  void run() {
+    stopping = false;
+    thread = std::this_thread::get_id();
+    const auto work = asio::make_work_guard(context);
+    context.restart();
+    auto last_work = Clock::now();
+    while (!stopping) {
+      rounds.fetch_add(1, std::memory_order_relaxed);
+      bool worked = run_ready();
+      for (int i = 0; i < kProgressPerLook && !stopping; ++i) {
+        if (progress() > 0) worked = true;
+        if (std::exchange(kicked, false)) worked = true;
+        if (sources.empty()) break;
+        relax();
+      }
+      if (stopping) break;
+      const auto now = Clock::now();
+      if (worked) {
+        last_work = now;
+        continue;
+      }
+      if (now - last_work < spin() || !arm()) continue;
+      if (kicked) continue;
+      context.run_one();
+      last_work = Clock::now();
+    }
+    thread = std::thread::id();
+  }
+
+  asio::io_context context{1};
+  std::vector<std::shared_ptr<Source>> sources;
+  std::size_t wakeups = 0;  // waits on pollers' descriptors that ended: no work in themselves
+  bool kicked = false;
+  bool stopping = false;
+  std::atomic<std::thread::id> thread{};
+  std::atomic<std::uint64_t> rounds{0};
+};
+
+asio::io_context& AsioAccess::context(EventLoop& loop) { return loop.impl_->context; }
+
+EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
+EventLoop::~EventLoop() = default;
+
+void EventLoop::run() { impl_->run(); }
+
+void EventLoop::stop() {
+  // Behind what was posted before: the context runs its handlers in order.
+  post([impl = impl_.get()] { impl->stopping = true; });
+}
+
+void EventLoop::post(std::function<void()> fn) { asio::post(impl_->context, std::move(fn)); }
+
+bool EventLoop::on_loop_thread() const {
+  return impl_->thread.load() == std::this_thread::get_id();
+}
+
+std::unique_ptr<EventLoop::Timer> EventLoop::after(std::chrono::nanoseconds delay,
+                                                   std::function<void()> fn) {
+  class AsioTimer final : public Timer {
+   public:
+    AsioTimer(asio::io_context& context, std::chrono::nanoseconds delay, std::function<void()> fn)
+        : timer_(context, delay), alive_(std::make_shared<bool>(true)) {
+      // `alive` is shared with the handler: a timer that has expired can no longer be cancelled.
+      timer_.async_wait([alive = alive_, fn = std::move(fn)](const boost::system::error_code& e) {
+        if (*alive && !e) fn();
+      });
+    }
+    ~AsioTimer() override { *alive_ = false; }
+
+   private:
+    asio::steady_timer timer_;
+    std::shared_ptr<bool> alive_;
+  };
+  return std::make_unique<AsioTimer>(impl_->context, delay, std::move(fn));
+}
+
+std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
+  // Shared by the handle and the wait under way, which may outlive it in the context's queue.
+  struct State : std::enable_shared_from_this<State> {
+    State(asio::io_context& context, int fd, std::function<void()> f)
+        : descriptor(context, fd), fn(std::move(f)) {}
+    void wait() {
+      descriptor.async_wait(asio::posix::descriptor_base::wait_read,
+                            [self = shared_from_this()](const boost::system::error_code& error) {
+                              if (error || !self->alive) return;
+                              self->fn();
+                              if (self->alive) self->wait();
+                            });
+    }
+    asio::posix::stream_descriptor descriptor;
+    std::function<void()> fn;
+    bool alive = true;
+  };
+  class ReadableWatch final : public Watch {
+   public:
+    explicit ReadableWatch(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    ~ReadableWatch() override {
+      state_->alive = false;
+      state_->descriptor.release();
+    }
+
+   private:
+    std::shared_ptr<State> state_;
+  };
+  auto state = std::make_shared<State>(impl_->context, fd, std::move(fn));
+  state->wait();
+  return std::make_unique<ReadableWatch>(std::move(state));
+}
+
+std::unique_ptr<EventLoop::Watch> EventLoop::add_poller(Poller poller) {
+  const int fd = poller.fd;
+  auto source = std::make_shared<Impl::Source>(impl_->context, std::move(poller));
+  source->descriptor.assign(fd);
+  impl_->sources.push_back(source);
+  return std::make_unique<Impl::PollerWatch>(*impl_, std::move(source));
+}
+
+void EventLoop::kick() {
+  if (on_loop_thread()) {
+    impl_->kicked = true;
+  } else {
+    post([] {});
+  }
+}
+
+std::uint64_t EventLoop::rounds() const { return impl_->rounds.load(std::memory_order_relaxed); }
+
+}  // namespace precis

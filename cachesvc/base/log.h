@@ -1,0 +1,50 @@
+// Structured logs: one event per line, key=value fields. ERROR: an operator must act. WARN:
+// degraded. INFO: lifecycle. DEBUG: per request. TRACE: per transfer. Handed to whoever logs;
+// nothing is global.
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "precis/status.h"
+
+namespace precis {
+
+class Log {
+ public:
+  enum class Level { kTrace, kDebug, kInfo, kWarn, kError, kOff };
+  static Result<Level> parse_level(std::string_view name);  // "trace" .. "error", "off"
+
+  struct Field {
+    Field(std::string_view k, std::string_view v) : key(k), value(v) {}
+    Field(std::string_view k, const char* v) : key(k), value(v) {}
+    Field(std::string_view k, const std::string& v) : key(k), value(v) {}
+    template <typename T>
+    requires std::integral<T> || std::floating_point<T> Field(std::string_view k, T v)
+        : key(k), value(std::to_string(v)) {}
+    std::string_view key;
+    std::string value;
+  };
+  using Fields = std::initializer_list<Field>;
+
+  // Writes to stderr.
+  explicit Log(Level level);
+  ~Log();
+
+  // `event` is a short phrase that does not vary; what varies is in the fields.
+  void trace(std::string_view event, Fields fields = {}) { write(Level::kTrace, event, fields); }
+  void debug(std::string_view event, Fields fields = {}) { write(Level::kDebug, event, fields); }
+  void info(std::string_view event, Fields fields = {}) { write(Level::kInfo, event, fields); }
+  void warn(std::string_view event, Fields fields = {}) { write(Level::kWarn, event, fields); }
+  void error(std::string_view event, Fields fields = {}) { write(Level::kError, event, fields); }
+
+ private:
+  void write(Level level, std::string_view event, Fields fields);
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace precis

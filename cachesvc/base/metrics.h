@@ -1,0 +1,39 @@
+// Counters and gauges of one process, one member each; metric_names.def is the table they come
+// from.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "precis/messages.h"
+
+namespace precis {
+
+struct Metrics {
+  using Value = std::atomic<std::int64_t>;
+#define PRECIS_COUNTER(member, name, help) Value member{0};
+#define PRECIS_GAUGE(member, name, help) Value member{0};
+#include "cachesvc/base/metric_names.def"
+#undef PRECIS_COUNTER
+#undef PRECIS_GAUGE
+
+  std::vector<msg::Stat> rows() const;
+};
+
+// Counts one thing that is there while the object lives.
+class GaugeHold {
+ public:
+  GaugeHold(Metrics::Value& gauge, std::int64_t amount) : gauge_(&gauge), amount_(amount) {
+    *gauge_ += amount_;
+  }
+  GaugeHold(const GaugeHold&) = delete;
+  GaugeHold& operator=(const GaugeHold&) = delete;
+  ~GaugeHold() { *gauge_ -= amount_; }
+
+ private:
+  Metrics::Value* gauge_;
+  std::int64_t amount_;
+};
+
+}  // namespace precis

@@ -1,0 +1,282 @@
+// Opening, models, and the one way in which every change is written.
+#include "cachesvc/catalog/catalog.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "cachesvc/catalog/catalog_impl.h"
+#include "cachesvc/catalog/catalog_keys.h"
+#include "precis/block_digest.h"
+
+namespace precis {
+namespace {
+
+// What may ride along with a change: bounded, so that no change is slow for what others left.
+constexpr std::size_t kHitRowsPerChange = 8;
+constexpr std::size_t kExpiredPerChange = 64;
+
+}  // namespace
+
+// ---- changes
+// --------------------------------------------------------------------------------------
+
+void Change::put(Table table, std::string key, std::vector<std::byte> value) {
+  values_.push_back(std::move(value));
+  put_borrowed(table, std::move(key), values_.back());
+}
+
+void Change::put_borrowed(Table table, std::string key, Bytes value) {
+  batch_.puts.push_back({table, std::move(key), value});
+}
+
+void Change::erase(Table table, std::string key) {
+  batch_.deletes.push_back({table, std::move(key)});
+}
+
+bool Change::puts(Table table, const std::string& key) const {
+  return std::any_of(batch_.puts.begin(), batch_.puts.end(), [&](const StoreBatch::Put& put) {
+    return put.table == table && put.key == key;
+  });
+}
+
+Status CatalogImpl::write(Change change, Durability durability) {
+  std::vector<SegmentId> hits_saved;
+  add_hits(change, hits_saved);
+  const std::vector<Sessions::Key> expired = sessions_.expired(clock_.unix_ms(), kExpiredPerChange);
+  for (const Sessions::Key& key : expired) {
+    std::string row = session_key(key.tenant, key.name);
+    // Not one that this change makes anew under the same name.
+    if (!change.puts(Table::kSessions, row)) change.erase(Table::kSessions, std::move(row));
+  }
+  // Not with a change that a crash may lose: the mark would be lost with it.
+  const bool with_marks = durability != Durability::kMemory;
+  if (with_marks) {
+    for (const SegmentId& id : marks_to_save_) change.put(Table::kMeta, quarantine_key(id), {});
+  }
+
+  if (const Status status = store_.write(change.batch(), durability); !status.ok()) {
+    std::lock_guard lock(hits_mutex_);
+    unsaved_hits_.insert(unsaved_hits_.end(), hits_saved.begin(), hits_saved.end());
+    return status;
+  }
+  if (with_marks) {
+    marks_.merge(marks_to_save_);
+    marks_to_save_.clear();
+  }
+  std::unique_lock lock(state_);
+  for (const Sessions::Key& key : expired) sessions_.erase(key);
+  for (const auto& put : change.batch().puts) bad_rows_.erase({put.table, put.key});
+  return {};
+}
+
+// Adds rows whose hit count has grown. Not those of volatile segments: in the log, their row would
+// survive a crash that their payload does not.
+void CatalogImpl::add_hits(Change& change, std::vector<SegmentId>& saved) {
+  std::vector<SegmentId> ids;
+  {
+    std::lock_guard lock(hits_mutex_);
+    while (!unsaved_hits_.empty() && ids.size() < kHitRowsPerChange) {
+      ids.push_back(unsaved_hits_.front());
+      unsaved_hits_.pop_front();
+    }
+  }
+  for (const SegmentId& id : ids) {
+    const SegmentNode* const node = tree_.find(id);
+    if (!node) continue;
+    if (is_volatile(*node)) {
+      std::lock_guard lock(hits_mutex_);
+      unsaved_hits_.push_back(id);
+      continue;
+    }
+    node->hits_unsaved =
+        false;  // Before the count is read: a hit from now on is saved another time.
+    if (!node->in_service) continue;
+    SegmentRow row = *node->row;
+    row.hits = node->hits;
+    change.put(Table::kSegments, segment_key(id), encode(row));
+    saved.push_back(id);
+  }
+}
+
+// ---- opening
+// --------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Catalog>> Catalog::open(Store& store, const Clock& clock) {
+  auto catalog = std::make_unique<CatalogImpl>(store, clock);
+  PRECIS_TRY(catalog->load());
+  return std::unique_ptr<Catalog>(std::move(catalog));
+}
+
+CatalogImpl::CatalogImpl(Store& store, const Clock& clock)
+    : store_(store),
+      clock_(clock),
+      tree_([this](std::string_view tenant, const Digest& fingerprint) {
+        return find_model(tenant, fingerprint);
+      }) {}
+
+CatalogImpl::~CatalogImpl() { save_all_hits(); }
+
+// Counts are worth a last write, but not an error.
+void CatalogImpl::save_all_hits() {
+  std::lock_guard changing(changes_);
+  for (std::size_t left = unsaved_hits_.size(); left > 0;) {
+    if (!write({}, Durability::kMemory).ok()) return;
+    left -= std::min(left, kHitRowsPerChange);
+  }
+}
+
+Status CatalogImpl::load() {
+  PRECIS_TRY(check_format());
+  PRECIS_TRY(load_models());  // segments are checked against their models
+  PRECIS_TRY(load_segments());
+  PRECIS_TRY(load_sessions());
+  PRECIS_TRY(load_budgets());
+  return load_marks();
+}
+
+Status CatalogImpl::check_format() {
+  const std::string key(kCatalogFormatKey);
+  const auto stored = store_.get(Table::kMeta, key);
+  if (stored.status().code() == StatusCode::kNotFound) {
+    std::array<std::byte, sizeof kCatalogFormat> value;
+    std::memcpy(value.data(), &kCatalogFormat, sizeof kCatalogFormat);
+    return store_.write({{{Table::kMeta, key, value}}, {}}, Durability::kFsync);
+  }
+  PRECIS_TRY(stored.status());
+  std::uint32_t format = 0;
+  if (stored->size() != sizeof format) {
+    return Status::corruption("catalog: its format row has " + std::to_string(stored->size()) +
+                              " B, not 4");
+  }
+  std::memcpy(&format, stored->data(), sizeof format);
+  if (format <= kCatalogFormat) return {};
+  return Status::version("catalog has format " + std::to_string(format) +
+                         ", this build reads up to " + std::to_string(kCatalogFormat) +
+                         ": use the newer build that wrote it");
+}
+
+// Takes every row of a table that is whole and stands under its own key; the others are left on
+// disk and counted. A row of a newer format is no damage: opening fails, and nothing is lost.
+template <typename Stored>
+Status CatalogImpl::load_rows(Table table, Result<Stored> (*decode)(Bytes),
+                              std::string (*key_of)(const Stored&),
+                              const std::function<void(Stored)>& take) {
+  return store_.scan(table, [&](std::string_view key, Bytes value) -> Status {
+    Result<Stored> row = decode(value);
+    if (row.status().code() == StatusCode::kVersionMismatch) return row.status();
+    if (!row.ok() || key_of(*row) != key) {
+      bad_rows_.emplace(table, key);
+    } else {
+      take(std::move(row).value());
+    }
+    return {};
+  });
+}
+
+Status CatalogImpl::load_models() {
+  const auto key_of = [](const StoredModel& row) {
+    return model_key(row.tenant, model_fingerprint(row.model));
+  };
+  return load_rows<StoredModel>(Table::kModels, decode_stored_model, key_of,
+                                [this](StoredModel row) {
+                                  const Digest fingerprint = model_fingerprint(row.model);
+                                  models_[{row.tenant, fingerprint}].spec = std::move(row.model);
+                                });
+}
+
+Status CatalogImpl::load_segments() {
+  const auto key_of = [](const SegmentRow& row) { return segment_key(row.id); };
+  return load_rows<SegmentRow>(
+      Table::kSegments, decode_segment_row, key_of, [this](SegmentRow row) {
+        const auto model = models_.find({row.tenant, row.model});
+        if (model != models_.end()) ++model->second.segments;
+        tree_.put(std::make_shared<const SegmentRow>(std::move(row)), Durability::kFsync, commits_);
+      });
+}
+
+Status CatalogImpl::load_sessions() {
+  const auto key_of = [](const StoredSession& row) {
+    return session_key(row.tenant, row.row.name);
+  };
+  return load_rows<StoredSession>(
+      Table::kSessions, decode_stored_session, key_of,
+      [this](StoredSession row) { sessions_.put(row.tenant, std::move(row.row)); });
+}
+
+Status CatalogImpl::load_budgets() {
+  const auto key_of = [](const StoredBudget& row) { return budget_key(row.tenant, row.model); };
+  return load_rows<StoredBudget>(Table::kBudgets, decode_stored_budget, key_of,
+                                 [this](StoredBudget row) { budgets_.put(std::move(row)); });
+}
+
+Status CatalogImpl::load_marks() {
+  return store_.scan(Table::kMeta, [this](std::string_view key, Bytes) -> Status {
+    if (const auto id = quarantined_segment(key)) {
+      marks_.insert(*id);
+      tree_.quarantine(*id);
+    }
+    return {};
+  });
+}
+
+// ---- models
+// ---------------------------------------------------------------------------------------
+
+const ModelSpec* CatalogImpl::find_model(std::string_view tenant, const Digest& fingerprint) const {
+  const auto model = models_.find({std::string(tenant), fingerprint});
+  return model == models_.end() ? nullptr : &model->second.spec;
+}
+
+Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const ModelSpec& model) {
+  PRECIS_TRY(model.validate());
+  const Digest fingerprint = model_fingerprint(model);
+  const ModelKey key{std::string(tenant), fingerprint};
+  std::lock_guard changing(changes_);
+  if (!models_.contains(key)) {
+    Change change;
+    change.put(Table::kModels, model_key(tenant, fingerprint),
+               encode(StoredModel{key.first, model}));
+    PRECIS_TRY(write(std::move(change), Durability::kWal));
+    std::unique_lock lock(state_);
+    Model& added = models_[key];
+    added.spec = model;
+    for (const auto& [id, node] : tree_.nodes()) {
+      if (node.row->tenant == tenant && node.row->model == fingerprint) ++added.segments;
+    }
+    tree_.model_added(fingerprint);
+  }
+  return msg::ModelRow{model, fingerprint, models_.at(key).segments};
+}
+
+Result<ModelSpec> CatalogImpl::model(std::string_view tenant, const Digest& fingerprint) const {
+  std::shared_lock lock(state_);
+  if (const ModelSpec* const model = find_model(tenant, fingerprint)) return *model;
+  return Status::not_found("model " + fingerprint.hex() +
+                           " is not registered; register_model first");
+}
+
+std::vector<msg::ModelRow> CatalogImpl::models(std::string_view tenant) const {
+  std::shared_lock lock(state_);
+  std::vector<msg::ModelRow> rows;
+  for (auto model = models_.lower_bound({std::string(tenant), Digest{}});
+       model != models_.end() && model->first.first == tenant; ++model) {
+    rows.push_back({model->second.spec, model->first.second, model->second.segments});
+  }
+  return rows;
+}
+
+Catalog::Totals CatalogImpl::totals() const {
+  std::shared_lock lock(state_);
+  Totals totals;
+  totals.models = models_.size();
+  totals.segments = tree_.nodes().size();
+  totals.sessions = sessions_.count(clock_.unix_ms());
+  totals.stored_bytes = tree_.stored_bytes();
+  totals.original_bytes = tree_.original_bytes();
+  totals.quarantined_rows = bad_rows_.size();
+  totals.quarantined_segments = totals.segments - tree_.in_service();
+  return totals;
+}
+
+}  // namespace precis

@@ -1,0 +1,155 @@
+// The catalog: its parts in memory (segment tree with prefix index, sessions, budgets, models) and
+// the store beneath. Private to this folder; users include catalog.h.
+//
+// Two locks. `changes_` is held through a whole change, the store's write included, so changes come
+// one after the other and what a change has checked stays true until it is applied. `state_` guards
+// the parts in memory: shared by readers, exclusive for the short moment in which a change that the
+// store has acknowledged is applied. Who holds `changes_` may read without `state_`, as nobody else
+// may write.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/catalog/budgets.h"
+#include "cachesvc/catalog/catalog.h"
+#include "cachesvc/catalog/segment_tree.h"
+#include "cachesvc/catalog/sessions.h"
+
+namespace precis {
+
+// A batch that owns the bytes of its rows; payload is borrowed.
+class Change {
+ public:
+  void put(Table table, std::string key, std::vector<std::byte> value);
+  void put_borrowed(Table table, std::string key, Bytes value);
+  void erase(Table table, std::string key);
+  bool puts(Table table, const std::string& key) const;
+  const StoreBatch& batch() const { return batch_; }
+
+ private:
+  StoreBatch batch_;
+  std::deque<std::vector<std::byte>> values_;  // a deque: what stands in it does not move
+};
+
+class CatalogImpl final : public Catalog {
+ public:
+  CatalogImpl(Store& store, const Clock& clock);
+  ~CatalogImpl() override;
+  Status load();
+
+  // ---- catalog.cc
+  Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
+  Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
+  std::vector<msg::ModelRow> models(std::string_view tenant) const override;
+  Totals totals() const override;
+
+  // ---- catalog_segments.cc
+  std::vector<Link> match(std::string_view tenant, const Digest& root,
+                          std::span<const TokenId> tokens,
+                          std::uint32_t block_tokens) const override;
+  std::vector<Row> parents(std::string_view tenant, const Digest& root,
+                           std::span<const TokenId> tokens,
+                           std::uint32_t block_tokens) const override;
+  Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
+  Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
+  Status commit(const SegmentRow& row, std::span<const Bytes> layers,
+                Durability durability) override;
+  Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
+  Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
+                              std::vector<SegmentId>* gone) override;
+  std::vector<msg::SegmentInfo> segments(std::string_view tenant, std::optional<Digest> model,
+                                         std::uint32_t limit) const override;
+  Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
+                                bool with_plan) const override;
+  void count_hit(const SegmentId& id) override;
+  void quarantine(const SegmentId& id) override;
+
+  // ---- catalog_sessions.cc
+  Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&) override;
+  Result<msg::SessionRow> advance_session(std::string_view tenant,
+                                          const msg::AdvanceSession&) override;
+  Result<msg::SessionRow> pin_session(std::string_view tenant, const msg::PinSession&) override;
+  Result<msg::SessionRow> fork_session(std::string_view tenant, const msg::ForkSession&) override;
+  Status remove_session(std::string_view tenant, std::string_view name) override;
+  Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const override;
+  std::vector<msg::SessionRow> sessions(std::string_view tenant) const override;
+  msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
+                       const msg::BudgetRow& configured) const override;
+  Status set_budget(std::string_view tenant, const msg::SetBudget&) override;
+
+ private:
+  struct Model {
+    ModelSpec spec;
+    std::uint64_t segments = 0;
+  };
+  using ModelKey = std::pair<std::string, Digest>;  // tenant, fingerprint
+
+  // Load, one table each; see load().
+  Status load_models();
+  Status load_segments();
+  Status load_sessions();
+  Status load_budgets();
+  Status load_marks();
+  Status check_format();
+  template <typename Stored>
+  Status load_rows(Table table, Result<Stored> (*decode)(Bytes),
+                   std::string (*key_of)(const Stored&), const std::function<void(Stored)>& take);
+
+  // With changes_ held. Writes the change, with what has been waiting for one (riders).
+  Status write(Change change, Durability durability);
+  void add_hits(Change& change, std::vector<SegmentId>& saved);
+  void save_all_hits();
+  Status save_session(std::string_view tenant, const msg::SessionRow& row);
+
+  // With changes_ or state_ held.
+  const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
+  // kNotFound, or kCorruption if it is out of service.
+  Result<const SegmentNode*> find_segment(std::string_view tenant, const SegmentId& id) const;
+  Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;
+  msg::SegmentInfo describe(const SegmentNode& node, bool with_plan) const;
+  static std::vector<Row> chain_of(const SegmentNode* tip);
+  // Whether a crash could take the segment away, because it was committed at kMemory.
+  bool is_volatile(const SegmentNode& node) const;
+  bool chain_is_volatile(const SegmentNode* tip) const;
+  // Whether a quarantine mark stands, or is to stand, in the store.
+  bool is_marked(const SegmentId& id) const {
+    return marks_.contains(id) || marks_to_save_.contains(id);
+  }
+
+  // With changes_ held.
+  Status harden();
+  Status harden_again(const SegmentNode& present, Durability durability);
+  Result<const SegmentNode*> find_parent(const SegmentRow& row) const;
+  Status check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
+                         const std::vector<SegmentId>& all) const;
+
+  Store& store_;
+  const Clock& clock_;
+
+  std::mutex changes_;
+  // Written under changes_ alone.
+  std::uint64_t commits_ = 0;          // of this process
+  std::uint64_t hardened_ = 0;         // commits up to this one survive a crash
+  std::set<SegmentId> marks_;          // quarantine marks in the store
+  std::set<SegmentId> marks_to_save_;  // those the store refused
+
+  mutable std::shared_mutex state_;
+  // Written under both locks.
+  SegmentTree tree_;
+  Sessions sessions_;
+  BudgetTable budgets_;
+  std::map<ModelKey, Model> models_;
+  std::set<std::pair<Table, std::string>> bad_rows_;  // rows that failed their check
+
+  mutable std::mutex hits_mutex_;
+  std::deque<SegmentId> unsaved_hits_;  // guarded by hits_mutex_
+};
+
+}  // namespace precis

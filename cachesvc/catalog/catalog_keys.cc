@@ -1,0 +1,59 @@
+#include "cachesvc/catalog/catalog_keys.h"
+
+#include <cstring>
+
+namespace precis {
+namespace {
+
+constexpr std::string_view kQuarantinePrefix = "quarantine/";
+
+template <typename Name>  // SegmentId or Digest
+std::string_view raw(const Name& name) {
+  return {reinterpret_cast<const char*>(name.bytes.data()), name.bytes.size()};
+}
+
+std::string big_endian(std::uint32_t n) {
+  return {static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8),
+          static_cast<char>(n)};
+}
+
+std::string tenant_key(std::string_view tenant, std::string_view rest) {
+  std::string key = big_endian(static_cast<std::uint32_t>(tenant.size()));
+  key.append(tenant).append(rest);
+  return key;
+}
+
+}  // namespace
+
+std::string segment_key(const SegmentId& id) { return std::string(raw(id)); }
+
+std::string payload_key(const SegmentId& id, std::uint32_t layer) {
+  return segment_key(id) + big_endian(layer);
+}
+
+std::string model_key(std::string_view tenant, const Digest& fingerprint) {
+  return tenant_key(tenant, raw(fingerprint));
+}
+
+std::string session_key(std::string_view tenant, std::string_view name) {
+  return tenant_key(tenant, name);
+}
+
+std::string budget_key(std::string_view tenant, const std::optional<Digest>& model) {
+  return tenant_key(tenant, model ? raw(*model) : std::string_view());
+}
+
+std::string quarantine_key(const SegmentId& id) {
+  return std::string(kQuarantinePrefix).append(raw(id));
+}
+
+std::optional<SegmentId> quarantined_segment(std::string_view meta_key) {
+  SegmentId id;
+  if (!meta_key.starts_with(kQuarantinePrefix)) return std::nullopt;
+  meta_key.remove_prefix(kQuarantinePrefix.size());
+  if (meta_key.size() != id.bytes.size()) return std::nullopt;
+  std::memcpy(id.bytes.data(), meta_key.data(), id.bytes.size());
+  return id;
+}
+
+}  // namespace precis

@@ -1,0 +1,34 @@
+// The keys of the catalog's rows. Stored: a change is a new catalog format.
+//
+//   kSegments  segment id (16 B)
+//   kPayload   segment id (16 B) | layer (u32 big endian): a segment's layers stand together, in
+//   order kModels    tenant | fingerprint (32 B) kSessions  tenant | name kBudgets   tenant |
+//   nothing (global) or a fingerprint (32 B) kMeta      "catalog.format": u32 little endian
+//              "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
+//
+// A tenant is written as its length (u32 big endian) and its bytes, so that no two pairs share a
+// key.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "precis/types.h"
+
+namespace precis {
+
+inline constexpr std::uint32_t kCatalogFormat = 1;
+inline constexpr std::string_view kCatalogFormatKey = "catalog.format";
+
+std::string segment_key(const SegmentId& id);
+std::string payload_key(const SegmentId& id, std::uint32_t layer);
+std::string model_key(std::string_view tenant, const Digest& fingerprint);
+std::string session_key(std::string_view tenant, std::string_view name);
+std::string budget_key(std::string_view tenant, const std::optional<Digest>& model);
+std::string quarantine_key(const SegmentId& id);
+// The segment that a kMeta key marks; none if it is a key of another kind.
+std::optional<SegmentId> quarantined_segment(std::string_view meta_key);
+
+}  // namespace precis

@@ -1,0 +1,320 @@
+// Segments: matching, committing, reading, removing, taking out of service.
+#include <algorithm>
+
+#include "cachesvc/catalog/catalog_impl.h"
+#include "cachesvc/catalog/catalog_keys.h"
+#include "precis/block_digest.h"
+#include "precis/limits.h"
+
+namespace precis {
+
+// ---- paths
+// ----------------------------------------------------------------------------------------
+
+std::vector<Catalog::Row> CatalogImpl::chain_of(const SegmentNode* tip) {
+  std::vector<Row> chain;
+  for (; tip; tip = tip->parent) chain.push_back(tip->row);
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+std::vector<Catalog::Link> CatalogImpl::match(std::string_view tenant, const Digest& root,
+                                              std::span<const TokenId> tokens,
+                                              std::uint32_t block_tokens) const {
+  const std::vector<Digest> digests = block_digests(root, tokens, block_tokens);
+  std::shared_lock lock(state_);
+  const auto match = tree_.index().longest({root, tokens, block_tokens, digests});
+  std::vector<Link> links;
+  if (!match || match->segment->row->tenant != tenant) return links;
+  for (Row& row : chain_of(match->segment)) {
+    const std::uint32_t end = row->end;
+    links.push_back({std::move(row), end});
+  }
+  links.back().matched_end = match->end;
+  return links;
+}
+
+std::vector<Catalog::Row> CatalogImpl::parents(std::string_view tenant, const Digest& root,
+                                               std::span<const TokenId> tokens,
+                                               std::uint32_t block_tokens) const {
+  const std::vector<Digest> digests = block_digests(root, tokens, block_tokens);
+  std::shared_lock lock(state_);
+  const SegmentNode* const tip = tree_.index().last_whole({root, tokens, block_tokens, digests});
+  if (!tip || tip->row->tenant != tenant) return {};
+  return chain_of(tip);
+}
+
+Result<const SegmentNode*> CatalogImpl::find_segment(std::string_view tenant,
+                                                     const SegmentId& id) const {
+  const SegmentNode* const node = tree_.find(id);
+  if (!node || node->row->tenant != tenant) {
+    return Status::not_found("segment " + id.hex() + " is not stored");
+  }
+  if (!node->in_service) {
+    return Status::corruption("segment " + id.hex() +
+                              " is out of service: its stored bytes, or those it stands on, failed "
+                              "a check; put it again or remove it");
+  }
+  return node;
+}
+
+Result<Catalog::Row> CatalogImpl::segment(std::string_view tenant, const SegmentId& id) const {
+  std::shared_lock lock(state_);
+  PRECIS_ASSIGN(const SegmentNode* const node, find_segment(tenant, id));
+  return node->row;
+}
+
+Result<std::vector<Catalog::Row>> CatalogImpl::chain(std::string_view tenant,
+                                                     const SegmentId& id) const {
+  std::shared_lock lock(state_);
+  PRECIS_ASSIGN(const SegmentNode* const node, find_segment(tenant, id));
+  return chain_of(node);
+}
+
+// ---- commit and read
+// ------------------------------------------------------------------------------
+
+bool CatalogImpl::is_volatile(const SegmentNode& node) const {
+  return node.durability == Durability::kMemory && node.commit > hardened_;
+}
+
+bool CatalogImpl::chain_is_volatile(const SegmentNode* tip) const {
+  for (; tip; tip = tip->parent) {
+    if (is_volatile(*tip)) return true;
+  }
+  return false;
+}
+
+Status CatalogImpl::harden() {
+  PRECIS_TRY(store_.harden());
+  hardened_ = commits_;
+  return {};
+}
+
+// A second commit of a segment may ask for more than the first was promised.
+Status CatalogImpl::harden_again(const SegmentNode& present, Durability durability) {
+  const bool weaker = present.commit > hardened_ && present.durability < durability;
+  const bool lost_with_parents = durability != Durability::kMemory && chain_is_volatile(&present);
+  return weaker || lost_with_parents ? harden() : Status();
+}
+
+Result<const SegmentNode*> CatalogImpl::find_parent(const SegmentRow& row) const {
+  if (row.parent.is_null()) return static_cast<const SegmentNode*>(nullptr);
+  const SegmentNode* const parent = tree_.find(row.parent);
+  if (!parent || !parent->in_service || parent->row->tenant != row.tenant) {
+    return Status::not_found("segment " + row.id.hex() + ": its parent " + row.parent.hex() +
+                             " is no longer stored; put the whole path again");
+  }
+  if (parent->depth >= limits::kChainSegmentsMax) {
+    return Status::invalid("segment " + row.id.hex() + ": its chain has " +
+                           std::to_string(parent->depth) + " segments, at most " +
+                           std::to_string(limits::kChainSegmentsMax) +
+                           " are allowed; put the whole path as one segment");
+  }
+  return parent;
+}
+
+Status CatalogImpl::commit(const SegmentRow& row, std::span<const Bytes> layers,
+                           Durability durability) {
+  std::lock_guard changing(changes_);
+  const SegmentNode* const present = tree_.find(row.id);
+  if (present && present->in_service) return harden_again(*present, durability);
+
+  const auto model = models_.find({row.tenant, row.model});
+  if (model == models_.end()) {
+    return Status::not_found("segment " + row.id.hex() + ": model " + row.model.hex() +
+                             " is not registered");
+  }
+  PRECIS_ASSIGN(const SegmentNode* const parent, find_parent(row));
+  PRECIS_TRY(check_segment_row(row, model->second.spec, parent ? parent->row.get() : nullptr));
+  if (!std::equal(
+          layers.begin(), layers.end(), row.layer_bytes.begin(), row.layer_bytes.end(),
+          [](Bytes layer, std::uint64_t size_bytes) { return layer.size() == size_bytes; })) {
+    return Status::invalid("segment " + row.id.hex() +
+                           ": its payload is not what layer_bytes says");
+  }
+  if (durability != Durability::kMemory && chain_is_volatile(parent)) PRECIS_TRY(harden());
+
+  Change change;
+  change.put(Table::kSegments, segment_key(row.id), encode(row));
+  for (std::uint32_t l = 0; l < layers.size(); ++l) {
+    change.put_borrowed(Table::kPayload, payload_key(row.id, l), layers[l]);
+  }
+  // Fresh bytes heal a segment whose old ones were bad.
+  if (is_marked(row.id)) change.erase(Table::kMeta, quarantine_key(row.id));
+  PRECIS_TRY(write(std::move(change), durability));
+  marks_.erase(row.id);
+  marks_to_save_.erase(row.id);  // Not saved with a change at kMemory.
+
+  std::unique_lock lock(state_);
+  if (!present) ++model->second.segments;
+  tree_.put(std::make_shared<const SegmentRow>(row), durability, ++commits_);
+  return {};
+}
+
+Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
+  if (layer >= row.layer_bytes.size() || into.size() != row.layer_bytes[layer]) {
+    return Status::invalid("segment " + row.id.hex() + ": layer " + std::to_string(layer) + " of " +
+                           std::to_string(row.layer_bytes.size()) + " into " +
+                           std::to_string(into.size()) + " B");
+  }
+  const Status status = store_.read_into(Table::kPayload, payload_key(row.id, layer), into);
+  if (status.code() != StatusCode::kNotFound) return status;
+  std::shared_lock lock(state_);
+  if (!tree_.find(row.id)) return Status::not_found("segment " + row.id.hex() + " was removed");
+  return Status::corruption("segment " + row.id.hex() + ": the payload of layer " +
+                            std::to_string(layer) + " is missing");
+}
+
+// ---- remove and quarantine
+// ------------------------------------------------------------------------
+
+Status CatalogImpl::check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
+                                    const std::vector<SegmentId>& all) const {
+  if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
+    return Status::invalid("segment " + id.hex() + ": " + std::to_string(all.size() - 1) +
+                           " segments stand on it, the first is " + children.front().hex() +
+                           "; remove them too (recursive), or first");
+  }
+  for (const msg::SessionRow& session : sessions_.all(tenant, clock_.unix_ms())) {
+    if (session.pinned && std::find(all.begin(), all.end(), session.tip) != all.end()) {
+      return Status::invalid("segment " + id.hex() + ": session '" + session.name +
+                             "' is pinned and its tip " + session.tip.hex() +
+                             " stands on it; unpin it first");
+    }
+  }
+  return {};
+}
+
+Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentId& id,
+                                         bool recursive, std::vector<SegmentId>* gone) {
+  std::lock_guard changing(changes_);
+  const SegmentNode* const node = tree_.find(id);
+  if (!node || node->row->tenant != tenant) {
+    return Status::not_found("segment " + id.hex() + " is not stored");
+  }
+  const std::vector<SegmentId> all = tree_.subtree(id);
+  PRECIS_TRY(check_removable(tenant, id, recursive, all));
+
+  Change change;
+  msg::Removed removed;
+  for (const SegmentId& each : all) {
+    const SegmentRow& row = *tree_.find(each)->row;
+    change.erase(Table::kSegments, segment_key(each));
+    for (std::uint32_t l = 0; l < row.layer_bytes.size(); ++l) {
+      change.erase(Table::kPayload, payload_key(each, l));
+    }
+    if (is_marked(each)) change.erase(Table::kMeta, quarantine_key(each));
+    ++removed.segments;
+    removed.bytes += row.stored_bytes;
+  }
+  std::vector<msg::SessionRow> without_tip;
+  for (msg::SessionRow& session : sessions_.all(tenant, clock_.unix_ms())) {
+    if (std::find(all.begin(), all.end(), session.tip) == all.end()) continue;
+    session.tip = {};
+    session.tip_end = 0;
+    session.updated_unix_ms = clock_.unix_ms();
+    change.put(Table::kSessions, session_key(tenant, session.name),
+               encode(StoredSession{std::string(tenant), session}));
+    without_tip.push_back(std::move(session));
+  }
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+
+  std::unique_lock lock(state_);
+  for (msg::SessionRow& session : without_tip) sessions_.put(tenant, std::move(session));
+  for (auto each = all.rbegin(); each != all.rend(); ++each) {  // Children before their parents.
+    const SegmentRow& row = *tree_.find(*each)->row;
+    const auto model = models_.find({row.tenant, row.model});
+    if (model != models_.end()) --model->second.segments;
+    tree_.erase(*each);
+    marks_.erase(*each);
+    marks_to_save_.erase(*each);
+  }
+  if (gone) *gone = all;
+  return removed;
+}
+
+void CatalogImpl::quarantine(const SegmentId& id) {
+  std::lock_guard changing(changes_);
+  const SegmentNode* const node = tree_.find(id);
+  if (!node || node->quarantined) return;
+  {
+    std::unique_lock lock(state_);  // Out of service first, whatever the store says.
+    tree_.quarantine(id);
+  }
+  marks_to_save_.insert(id);
+  // If this write fails the mark waits for the next change that does not.
+  (void)write({}, Durability::kWal);
+}
+
+// ---- what people ask
+// ------------------------------------------------------------------------------
+
+msg::SegmentInfo CatalogImpl::describe(const SegmentNode& node, bool with_plan) const {
+  const SegmentRow& row = *node.row;
+  msg::SegmentInfo info;
+  info.id = row.id;
+  info.parent = row.parent;
+  info.model = row.model;
+  info.adapter = row.adapter;
+  info.begin = row.begin;
+  info.end = row.end;
+  info.recipe = row.recipe;
+  info.preset = row.preset;
+  info.budget = row.budget;
+  info.parent_read = row.parent_read;
+  info.entries = row.plan.total();
+  info.original_bytes = row.original_bytes;
+  info.stored_bytes = row.stored_bytes;
+  info.compress_seconds = row.compress_seconds;
+  info.created_unix_ms = row.created_unix_ms;
+  info.hits = node.hits;
+  info.children = static_cast<std::uint32_t>(tree_.children(row.id).size());
+  if (with_plan) info.plan = row.plan;
+  return info;
+}
+
+std::vector<msg::SegmentInfo> CatalogImpl::segments(std::string_view tenant,
+                                                    std::optional<Digest> model,
+                                                    std::uint32_t limit) const {
+  std::shared_lock lock(state_);
+  std::vector<const SegmentNode*> found;
+  for (const auto& [id, node] : tree_.nodes()) {
+    if (node.row->tenant == tenant && (!model || node.row->model == *model)) found.push_back(&node);
+  }
+  const std::size_t count = std::min<std::size_t>({found.size(), limit, limits::kListRowsMax});
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count), found.end(),
+                    [](const SegmentNode* a, const SegmentNode* b) {
+                      const SegmentRow &x = *a->row, &y = *b->row;
+                      if (x.created_unix_ms != y.created_unix_ms) {
+                        return x.created_unix_ms > y.created_unix_ms;
+                      }
+                      return x.id < y.id;
+                    });
+  std::vector<msg::SegmentInfo> infos;
+  for (std::size_t i = 0; i < count; ++i) infos.push_back(describe(*found[i], /*with_plan=*/false));
+  return infos;
+}
+
+Result<msg::SegmentInfo> CatalogImpl::info(std::string_view tenant, const SegmentId& id,
+                                           bool with_plan) const {
+  std::shared_lock lock(state_);
+  const SegmentNode* const node = tree_.find(id);
+  if (!node || node->row->tenant != tenant) {
+    return Status::not_found("segment " + id.hex() + " is not stored");
+  }
+  return describe(*node, with_plan);
+}
+
+void CatalogImpl::count_hit(const SegmentId& id) {
+  std::shared_lock lock(state_);
+  const SegmentNode* const node = tree_.find(id);
+  if (!node) return;
+  ++node->hits;
+  if (!node->hits_unsaved.exchange(true)) {
+    std::lock_guard hits_lock(hits_mutex_);
+    unsaved_hits_.push_back(id);
+  }
+}
+
+}  // namespace precis

@@ -1,0 +1,144 @@
+// Sessions and budgets as the catalog keeps them.
+#include <algorithm>
+
+#include "cachesvc/catalog/catalog_impl.h"
+#include "cachesvc/catalog/catalog_keys.h"
+
+namespace precis {
+
+// ---- sessions
+// -------------------------------------------------------------------------------------
+
+Result<const msg::SessionRow*> CatalogImpl::find_session(std::string_view tenant,
+                                                         std::string_view name) const {
+  if (const auto* const row = sessions_.find(tenant, name, clock_.unix_ms())) return row;
+  return Status::not_found("session '" + std::string(name) + "' does not exist");
+}
+
+// A session is as durable as its tip: a row that survived a crash which its tip did not would name
+// a segment that never was.
+Status CatalogImpl::save_session(std::string_view tenant, const msg::SessionRow& row) {
+  const SegmentNode* const tip = tree_.find(row.tip);
+  Change change;
+  change.put(Table::kSessions, session_key(tenant, row.name),
+             encode(StoredSession{std::string(tenant), row}));
+  PRECIS_TRY(
+      write(std::move(change), chain_is_volatile(tip) ? Durability::kMemory : Durability::kWal));
+  std::unique_lock lock(state_);
+  sessions_.put(tenant, row);
+  return {};
+}
+
+Result<msg::SessionRow> CatalogImpl::open_session(std::string_view tenant,
+                                                  const msg::OpenSession& request) {
+  std::lock_guard changing(changes_);
+  const std::uint64_t now_ms = clock_.unix_ms();
+  const msg::SessionRow* const present = sessions_.find(tenant, request.name, now_ms);
+  PRECIS_ASSIGN(const msg::SessionRow row, opened_session(present, request, now_ms));
+  const bool same = present && present->ttl_seconds == row.ttl_seconds &&
+                    present->expires_unix_ms == row.expires_unix_ms;
+  if (same) return *present;
+  PRECIS_TRY(save_session(tenant, row));
+  return row;
+}
+
+Result<msg::SessionRow> CatalogImpl::advance_session(std::string_view tenant,
+                                                     const msg::AdvanceSession& request) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, request.name));
+  PRECIS_ASSIGN(const SegmentNode* const tip, find_segment(tenant, request.tip));
+  // A present tip that is out of service or gone holds nobody back: nothing can stand on it.
+  const SegmentNode* const old_tip = tree_.find(present->tip);
+  if (old_tip && old_tip->in_service) {
+    const SegmentNode* below = tip;
+    while (below && below != old_tip) below = below->parent;
+    if (!below) {
+      return Status::invalid("session '" + request.name + "': segment " + request.tip.hex() +
+                             " does not stand on its tip " + present->tip.hex() + " (token " +
+                             std::to_string(present->tip_end) +
+                             "); fork the session before that tip, or open another");
+    }
+  }
+  const msg::SessionRow row =
+      advanced_session(*present, request.tip, tip->row->end, clock_.unix_ms());
+  PRECIS_TRY(save_session(tenant, row));
+  return row;
+}
+
+Result<msg::SessionRow> CatalogImpl::pin_session(std::string_view tenant,
+                                                 const msg::PinSession& request) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, request.name));
+  if (present->pinned == request.pinned) return *present;
+  msg::SessionRow row = *present;
+  row.pinned = request.pinned;
+  row.updated_unix_ms = clock_.unix_ms();
+  PRECIS_TRY(save_session(tenant, row));
+  return row;
+}
+
+Result<msg::SessionRow> CatalogImpl::fork_session(std::string_view tenant,
+                                                  const msg::ForkSession& request) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, request.name));
+  const std::uint64_t now_ms = clock_.unix_ms();
+  if (sessions_.find(tenant, request.new_name, now_ms)) {
+    return Status::invalid("session '" + request.new_name +
+                           "' exists already; choose another name for the fork, or remove it");
+  }
+  PRECIS_ASSIGN(const msg::SessionRow row, forked_session(*present, request.new_name, now_ms));
+  PRECIS_TRY(save_session(tenant, row));
+  return row;
+}
+
+Status CatalogImpl::remove_session(std::string_view tenant, std::string_view name) {
+  std::lock_guard changing(changes_);
+  PRECIS_TRY(find_session(tenant, name).status());
+  Change change;
+  change.erase(Table::kSessions, session_key(tenant, name));
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+  std::unique_lock lock(state_);
+  sessions_.erase({std::string(tenant), std::string(name)});
+  return {};
+}
+
+Result<msg::SessionRow> CatalogImpl::session(std::string_view tenant, std::string_view name) const {
+  std::shared_lock lock(state_);
+  PRECIS_ASSIGN(const msg::SessionRow* const row, find_session(tenant, name));
+  return *row;
+}
+
+std::vector<msg::SessionRow> CatalogImpl::sessions(std::string_view tenant) const {
+  std::shared_lock lock(state_);
+  return sessions_.all(tenant, clock_.unix_ms());
+}
+
+// ---- budgets
+// --------------------------------------------------------------------------------------
+
+msg::Budgets CatalogImpl::budgets(std::string_view tenant, const msg::BudgetScope& scope,
+                                  const msg::BudgetRow& configured) const {
+  std::shared_lock lock(state_);
+  std::string model_name;
+  if (scope.model) {
+    const ModelSpec* const model = find_model(tenant, *scope.model);
+    model_name = model ? model->name : scope.model->hex();
+  }
+  return budgets_.merged(tenant, scope, model_name, configured);
+}
+
+Status CatalogImpl::set_budget(std::string_view tenant, const msg::SetBudget& request) {
+  std::lock_guard changing(changes_);
+  if (request.scope.model && !find_model(tenant, *request.scope.model)) {
+    return Status::not_found("model " + request.scope.model->hex() + " is not registered");
+  }
+  PRECIS_ASSIGN(StoredBudget row, budgets_.changed(tenant, request, clock_.unix_ms()));
+  Change change;
+  change.put(Table::kBudgets, budget_key(tenant, row.model), encode(row));
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+  std::unique_lock lock(state_);
+  budgets_.put(std::move(row));
+  return {};
+}
+
+}  // namespace precis

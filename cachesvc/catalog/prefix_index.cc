@@ -1,0 +1,121 @@
+#include "cachesvc/catalog/prefix_index.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace precis {
+namespace {
+
+// Entries kept among the path's tokens before `position`, the segment's own taken as evenly spread.
+std::uint64_t entries_before(const SegmentNode& segment, std::uint32_t position) {
+  const SegmentRow& row = *segment.row;
+  const std::uint64_t own = row.plan.total();
+  const double share = static_cast<double>(position - row.begin) / (row.end - row.begin);
+  return segment.chain_entries - own + static_cast<std::uint64_t>(static_cast<double>(own) * share);
+}
+
+}  // namespace
+
+bool PrefixIndex::Candidate::operator<(const Candidate& other) const {
+  if (entries != other.entries) return entries > other.entries;
+  const SegmentRow &a = *segment->row, &b = *other.segment->row;
+  if (a.created_unix_ms != b.created_unix_ms) return a.created_unix_ms > b.created_unix_ms;
+  return a.id < b.id;
+}
+
+template <typename Change>
+void PrefixIndex::change(const SegmentNode& segment, const Change& apply) {
+  const SegmentRow& row = *segment.row;
+  std::uint32_t position = row.begin / segment.block_tokens * segment.block_tokens;
+  for (const Digest& digest : row.blocks) {
+    position += segment.block_tokens;
+    apply(boundaries_[digest].covering, Candidate{entries_before(segment, position), &segment});
+  }
+  apply(boundaries_[segment.boundary].ending[row.tail], Candidate{segment.chain_entries, &segment});
+}
+
+void PrefixIndex::insert(const SegmentNode& segment) {
+  change(segment, [](Candidates& at, const Candidate& candidate) {
+    PRECIS_CHECK(at.insert(candidate).second);
+  });
+}
+
+void PrefixIndex::erase(const SegmentNode& segment) {
+  change(segment, [](Candidates& at, const Candidate& candidate) {
+    PRECIS_CHECK(at.erase(candidate) == 1);
+  });
+  // Nothing empty stays behind: presence is what the bisection asks for.
+  const auto tidy = [this](const Digest& digest) {
+    const auto at = boundaries_.find(digest);
+    if (at->second.covering.empty() && at->second.ending.empty()) boundaries_.erase(at);
+  };
+  auto& ending = boundaries_.at(segment.boundary).ending;
+  if (const auto tail = ending.find(segment.row->tail); tail->second.empty()) ending.erase(tail);
+  for (const Digest& digest : segment.row->blocks) {
+    if (digest != segment.boundary) tidy(digest);
+  }
+  tidy(segment.boundary);
+}
+
+// The boundary after `block` whole blocks; null if no segment covers it or ends behind it.
+const PrefixIndex::Boundary* PrefixIndex::find(const Path& path, std::size_t block) const {
+  const auto at = boundaries_.find(block == 0 ? path.root : path.digests[block - 1]);
+  return at == boundaries_.end() ? nullptr : &at->second;
+}
+
+// Those whose tail is the longest that `rest` begins with; null if there is none. The greatest tail
+// not above `rest` is that tail, or else it shares with `rest` all that any such tail can have.
+const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Boundary& boundary,
+                                                         std::span<const TokenId> rest) {
+  std::vector<TokenId> query(rest.begin(), rest.end());
+  for (;;) {
+    auto tail = boundary.ending.upper_bound(query);
+    if (tail == boundary.ending.begin()) return nullptr;
+    --tail;
+    const auto differ =
+        std::mismatch(tail->first.begin(), tail->first.end(), query.begin(), query.end());
+    if (differ.first == tail->first.end()) return &tail->second;
+    query.erase(differ.second, query.end());
+  }
+}
+
+std::optional<PrefixIndex::Match> PrefixIndex::longest(const Path& path) const {
+  // Boundaries 1..present are here, those behind are not.
+  std::size_t present = 0;
+  for (std::size_t absent = path.digests.size() + 1; absent - present > 1;) {
+    const std::size_t middle = present + (absent - present) / 2;
+    if (find(path, middle)) {
+      present = middle;
+    } else {
+      absent = middle;
+    }
+  }
+  const Boundary* const boundary = find(path, present);
+  if (!boundary) return std::nullopt;  // Nothing is stored under this root.
+  const std::size_t position = present * path.block_tokens;
+  const std::size_t length =
+      std::min<std::size_t>(path.tokens.size() - position, path.block_tokens - 1);
+  const auto rest = path.tokens.subspan(position, length);
+  if (const Candidates* whole = longest_tail(*boundary, rest)) {
+    const SegmentNode* const best = whole->begin()->segment;
+    if (best->row->end > position) return Match{best, best->row->end};
+  }
+  if (boundary->covering.empty()) return std::nullopt;  // At the root, and no tail fits.
+  return Match{boundary->covering.begin()->segment, static_cast<std::uint32_t>(position)};
+}
+
+const SegmentNode* PrefixIndex::last_whole(const Path& path) const {
+  if (path.tokens.empty()) return nullptr;
+  const std::size_t last = path.tokens.size() - 1;  // the last position where a parent may end
+  for (std::size_t block = last / path.block_tokens + 1; block-- > 0;) {
+    const Boundary* const boundary = find(path, block);
+    if (!boundary) continue;
+    const std::size_t position = block * path.block_tokens;
+    const std::size_t length = std::min<std::size_t>(last - position, path.block_tokens - 1);
+    const auto rest = path.tokens.subspan(position, length);
+    if (const Candidates* whole = longest_tail(*boundary, rest)) return whole->begin()->segment;
+  }
+  return nullptr;
+}
+
+}  // namespace precis

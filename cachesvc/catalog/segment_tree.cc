@@ -1,0 +1,175 @@
+#include "cachesvc/catalog/segment_tree.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+Status bad_row(const SegmentRow& row, const std::string& problem) {
+  return Status::invalid("segment " + row.id.hex() + ": " + problem);
+}
+
+std::string expected(std::string_view field, std::uint64_t is, std::uint64_t must_be) {
+  return std::string(field) + " is " + std::to_string(is) + ", must be " + std::to_string(must_be);
+}
+
+}  // namespace
+
+Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const SegmentRow* parent) {
+  if (row.begin >= row.end || row.end > limits::kPathTokensMax) {
+    return bad_row(row, "tokens [" + std::to_string(row.begin) + ", " + std::to_string(row.end) +
+                            ") are empty or end past " + std::to_string(limits::kPathTokensMax));
+  }
+  const std::uint32_t begin = parent ? parent->end : 0;
+  if (row.begin != begin) return bad_row(row, expected("begin", row.begin, begin));
+  if (parent &&
+      (parent->root != row.root || parent->tenant != row.tenant || parent->model != row.model)) {
+    return bad_row(row, "its parent " + parent->id.hex() + " lies under another root");
+  }
+  const std::uint32_t blocks = row.end / model.block_tokens - row.begin / model.block_tokens;
+  if (row.blocks.size() != blocks) {
+    return bad_row(row, expected("number of block digests", row.blocks.size(), blocks));
+  }
+  if (row.tail.size() != row.end % model.block_tokens) {
+    return bad_row(
+        row, expected("number of tail tokens", row.tail.size(), row.end % model.block_tokens));
+  }
+  if (row.layer_bytes.size() != model.num_layers) {
+    return bad_row(row, expected("number of layers", row.layer_bytes.size(), model.num_layers));
+  }
+  if (row.plan.num_layers != model.num_layers || row.plan.num_kv_heads != model.num_kv_heads ||
+      row.plan.counts.size() != std::size_t{model.num_layers} * model.num_kv_heads) {
+    return bad_row(row, "its plan is not of " + std::to_string(model.num_layers) + " layers and " +
+                            std::to_string(model.num_kv_heads) + " KV heads");
+  }
+  return {};
+}
+
+void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durability,
+                      std::uint64_t commit) {
+  const SegmentId id = row->id;
+  const bool known = nodes_.contains(id);
+  SegmentNode& node = nodes_[id];
+  PRECIS_CHECK(!node.in_service);
+  if (known) {
+    stored_bytes_ -= node.row->stored_bytes;
+    original_bytes_ -= node.row->original_bytes;
+  } else if (!row->parent.is_null()) {
+    children_[row->parent].push_back(id);
+  }
+  stored_bytes_ += row->stored_bytes;
+  original_bytes_ += row->original_bytes;
+  node.hits = row->hits;
+  node.row = std::move(row);
+  node.quarantined = false;
+  node.durability = durability;
+  node.commit = commit;
+  refresh(id);
+}
+
+void SegmentTree::quarantine(const SegmentId& id) {
+  const auto at = nodes_.find(id);
+  if (at == nodes_.end()) return;
+  at->second.quarantined = true;
+  refresh(id);
+}
+
+void SegmentTree::erase(const SegmentId& id) {
+  quarantine(id);  // It and all that stand on it leave the index.
+  const auto at = nodes_.find(id);
+  if (at == nodes_.end()) return;
+  const SegmentRow& row = *at->second.row;
+  stored_bytes_ -= row.stored_bytes;
+  original_bytes_ -= row.original_bytes;
+  if (const auto siblings = children_.find(row.parent); siblings != children_.end()) {
+    std::erase(siblings->second, id);
+    if (siblings->second.empty()) children_.erase(siblings);
+  }
+  nodes_.erase(at);
+}
+
+void SegmentTree::model_added(const Digest& model) {
+  for (const auto& [id, node] : nodes_) {
+    if (node.row->parent.is_null() && node.row->model == model) refresh(id);
+  }
+}
+
+const SegmentNode* SegmentTree::find(const SegmentId& id) const {
+  const auto at = nodes_.find(id);
+  return at == nodes_.end() ? nullptr : &at->second;
+}
+
+const std::vector<SegmentId>& SegmentTree::children(const SegmentId& id) const {
+  static const std::vector<SegmentId> kNone;
+  const auto at = children_.find(id);
+  return at == children_.end() ? kNone : at->second;
+}
+
+std::vector<SegmentId> SegmentTree::subtree(const SegmentId& id) const {
+  std::vector<SegmentId> all{id};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::vector<SegmentId>& next = children(all[i]);
+    all.insert(all.end(), next.begin(), next.end());
+  }
+  return all;
+}
+
+const SegmentNode* SegmentTree::parent_in_service(const SegmentRow& row) const {
+  const SegmentNode* const parent = find(row.parent);
+  return parent && parent->in_service ? parent : nullptr;
+}
+
+bool SegmentTree::may_serve(const SegmentNode& node) const {
+  const SegmentRow& row = *node.row;
+  const SegmentNode* const parent = parent_in_service(row);
+  if (node.quarantined || (!row.parent.is_null() && !parent)) return false;
+  if (parent && parent->depth >= limits::kChainSegmentsMax) return false;
+  const ModelSpec* const model = find_model_(row.tenant, row.model);
+  return model && check_segment_row(row, *model, parent ? parent->row.get() : nullptr).ok();
+}
+
+void SegmentTree::enter_service(SegmentNode& node) {
+  const SegmentRow& row = *node.row;
+  node.parent = parent_in_service(row);
+  node.depth = (node.parent ? node.parent->depth : 0) + 1;
+  node.chain_entries = (node.parent ? node.parent->chain_entries : 0) + row.plan.total();
+  node.block_tokens = find_model_(row.tenant, row.model)->block_tokens;
+  if (!row.blocks.empty()) {
+    node.boundary = row.blocks.back();
+  } else {
+    node.boundary = node.parent ? node.parent->boundary : row.root;
+  }
+  node.in_service = true;
+  ++in_service_;
+  index_.insert(node);
+}
+
+void SegmentTree::leave_service(SegmentNode& node) {
+  index_.erase(node);
+  node.in_service = false;
+  node.parent = nullptr;
+  --in_service_;
+}
+
+// Brings `id` and what stands on it in line with may_serve(), parents first.
+void SegmentTree::refresh(const SegmentId& id) {
+  std::vector<SegmentId> changed{id};
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    SegmentNode& node = nodes_.at(changed[i]);
+    const bool serve = may_serve(node);
+    if (serve == node.in_service) continue;
+    if (serve) {
+      enter_service(node);
+    } else {
+      leave_service(node);
+    }
+    const std::vector<SegmentId>& next = children(changed[i]);
+    changed.insert(changed.end(), next.begin(), next.end());
+  }
+}
+
+}  // namespace precis

@@ -1,0 +1,65 @@
+// Every stored segment and what stands on what. Decides which segments are in service: those that
+// fit their model and their parent, are not quarantined, and whose parent is in service.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "cachesvc/catalog/prefix_index.h"
+#include "cachesvc/catalog/segment_node.h"
+#include "precis/catalog_row.h"
+
+namespace precis {
+
+// kInvalidArgument naming the field unless the row fits its model, its parent (null at the root)
+// and itself, so that everything the catalog derives from it holds.
+Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const SegmentRow* parent);
+
+// Not thread-safe, but for what it says of hits. Nodes stay where they are until erased.
+class SegmentTree {
+ public:
+  // A tenant's registered model; null if there is none.
+  using FindModel = std::function<const ModelSpec*(std::string_view tenant, const Digest&)>;
+  explicit SegmentTree(FindModel find_model) : find_model_(std::move(find_model)) {}
+
+  // Takes a segment in, in place of one out of service with the same id, and then puts into service
+  // what can be. The row's id must not be in service.
+  void put(std::shared_ptr<const SegmentRow> row, Durability durability, std::uint64_t commit);
+  // Takes a segment out of service, and all that stands on it.
+  void quarantine(const SegmentId& id);
+  // Forgets a segment; those that stand on it go out of service.
+  void erase(const SegmentId& id);
+  // Puts into service what waited for this model.
+  void model_added(const Digest& model);
+
+  const SegmentNode* find(const SegmentId& id) const;
+  // Ids of the segments that stand directly on `id`, which itself may be absent.
+  const std::vector<SegmentId>& children(const SegmentId& id) const;
+  // `id` and all that stand on it, each after its parent.
+  std::vector<SegmentId> subtree(const SegmentId& id) const;
+
+  const PrefixIndex& index() const { return index_; }
+  const std::unordered_map<SegmentId, SegmentNode>& nodes() const { return nodes_; }
+  std::uint64_t in_service() const { return in_service_; }
+  std::uint64_t stored_bytes() const { return stored_bytes_; }
+  std::uint64_t original_bytes() const { return original_bytes_; }
+
+ private:
+  void refresh(const SegmentId& id);
+  bool may_serve(const SegmentNode& node) const;
+  void enter_service(SegmentNode& node);
+  void leave_service(SegmentNode& node);
+  const SegmentNode* parent_in_service(const SegmentRow& row) const;
+
+  const FindModel find_model_;
+  std::unordered_map<SegmentId, SegmentNode> nodes_;
+  std::unordered_map<SegmentId, std::vector<SegmentId>> children_;  // by parent
+  PrefixIndex index_;
+  std::uint64_t in_service_ = 0, stored_bytes_ = 0, original_bytes_ = 0;
+};
+
+}  // namespace precis

@@ -1,0 +1,113 @@
+#include "cachesvc/catalog/sessions.h"
+
+#include <limits>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+constexpr std::uint64_t kMsPerSecond = 1000;
+
+Status check_name(const std::string& name) {
+  if (!name.empty() && name.size() <= limits::kNameBytesMax) return {};
+  return Status::invalid("session name has " + std::to_string(name.size()) + " B, must be 1 to " +
+                         std::to_string(limits::kNameBytesMax));
+}
+
+void renew(msg::SessionRow& row, std::uint64_t now_ms) {
+  row.expires_unix_ms = row.ttl_seconds == 0 ? 0 : now_ms + row.ttl_seconds * kMsPerSecond;
+  row.updated_unix_ms = now_ms;
+}
+
+bool has_expired(const msg::SessionRow& row, std::uint64_t now_ms) {
+  return row.expires_unix_ms != 0 && row.expires_unix_ms <= now_ms;
+}
+
+}  // namespace
+
+Result<msg::SessionRow> opened_session(const msg::SessionRow* present,
+                                       const msg::OpenSession& request, std::uint64_t now_ms) {
+  PRECIS_TRY(check_name(request.name));
+  const std::uint64_t ttl_max = (std::numeric_limits<std::uint64_t>::max() - now_ms) / kMsPerSecond;
+  if (request.ttl_seconds.value_or(0) > ttl_max) {
+    return Status::invalid("session '" + request.name + "': ttl of " +
+                           std::to_string(*request.ttl_seconds) + " s exceeds " +
+                           std::to_string(ttl_max) + " s");
+  }
+  msg::SessionRow row;
+  if (present) row = *present;
+  row.name = request.name;
+  if (request.ttl_seconds) row.ttl_seconds = *request.ttl_seconds;
+  renew(row, now_ms);
+  return row;
+}
+
+msg::SessionRow advanced_session(const msg::SessionRow& present, const SegmentId& tip,
+                                 std::uint32_t tip_end, std::uint64_t now_ms) {
+  msg::SessionRow row = present;
+  if (row.tip != tip) ++row.turns;
+  row.tip = tip;
+  row.tip_end = tip_end;
+  renew(row, now_ms);
+  return row;
+}
+
+Result<msg::SessionRow> forked_session(const msg::SessionRow& present, const std::string& new_name,
+                                       std::uint64_t now_ms) {
+  PRECIS_TRY(check_name(new_name));
+  msg::SessionRow row = present;
+  row.name = new_name;
+  row.pinned = false;
+  renew(row, now_ms);
+  return row;
+}
+
+void Sessions::put(std::string_view tenant, msg::SessionRow row) {
+  Key key{std::string(tenant), row.name};
+  erase(key);
+  if (row.expires_unix_ms != 0) expiries_.emplace(row.expires_unix_ms, key);
+  rows_.emplace(std::move(key), std::move(row));
+}
+
+void Sessions::erase(const Key& key) {
+  const auto row = rows_.find(key);
+  if (row == rows_.end()) return;
+  expiries_.erase({row->second.expires_unix_ms, key});
+  rows_.erase(row);
+}
+
+const msg::SessionRow* Sessions::find(std::string_view tenant, std::string_view name,
+                                      std::uint64_t now_ms) const {
+  const auto row = rows_.find({std::string(tenant), std::string(name)});
+  return row == rows_.end() || has_expired(row->second, now_ms) ? nullptr : &row->second;
+}
+
+std::vector<msg::SessionRow> Sessions::all(std::string_view tenant, std::uint64_t now_ms) const {
+  std::vector<msg::SessionRow> rows;
+  for (auto row = rows_.lower_bound({std::string(tenant), {}});
+       row != rows_.end() && row->first.tenant == tenant; ++row) {
+    if (!has_expired(row->second, now_ms)) rows.push_back(row->second);
+  }
+  return rows;
+}
+
+std::uint64_t Sessions::count(std::uint64_t now_ms) const {
+  std::uint64_t gone = 0;
+  for (const auto& expiry : expiries_) {
+    if (expiry.first > now_ms) break;
+    ++gone;
+  }
+  return rows_.size() - gone;
+}
+
+std::vector<Sessions::Key> Sessions::expired(std::uint64_t now_ms, std::size_t limit) const {
+  std::vector<Key> keys;
+  for (const auto& [expires_ms, key] : expiries_) {
+    if (expires_ms > now_ms || keys.size() == limit) break;
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+}  // namespace precis

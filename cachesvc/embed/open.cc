@@ -1,0 +1,51 @@
+// Client::open(): the whole service inside the caller's process, over the loopback transport.
+
+#include <thread>
+
+#include "cachesvc/server/service.h"
+#include "cachesvc/transport/loopback_transport.h"
+#include "client/src/attach.h"
+#include "precis/client.h"
+
+namespace precis {
+namespace {
+
+constexpr const char* kAddress = "loopback:embedded";  // a name within one transport object
+
+// A service and its thread; stops with the last handle of the client.
+class EmbeddedService {
+ public:
+  explicit EmbeddedService(std::unique_ptr<Service> running)
+      : service(std::move(running)), thread_([this] { service->run(); }) {}
+  ~EmbeddedService() {
+    service->stop();
+    thread_.join();
+  }
+  EmbeddedService(const EmbeddedService&) = delete;
+  EmbeddedService& operator=(const EmbeddedService&) = delete;
+
+  const std::unique_ptr<Service> service;
+
+ private:
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
+                                             const OpenOptions& options) {
+  Config config;
+  config.data_dir = directory;
+  config.listen = kAddress;
+  config.log_level = "warn";  // a library does not talk
+  config.memory_bytes = options.memory_bytes;
+  config.compute_threads = options.threads;
+  PRECIS_ASSIGN(auto service, Service::create(config, [](EventLoop& loop) {
+                  return Result<std::unique_ptr<Transport>>(make_loopback_transport(loop));
+                }));
+  auto embedded = std::make_shared<EmbeddedService>(std::move(service));
+  return attach(embedded, embedded->service->loop(), embedded->service->transport(),
+                embedded->service->address(), {});
+}
+
+}  // namespace precis

@@ -1,0 +1,106 @@
+// precisd: settings from flags and a file, one Service over UCX, until SIGINT or SIGTERM.
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "cachesvc/server/service.h"
+#include "cachesvc/server/version.h"
+#include "cachesvc/transport/ucx_transport.h"
+
+namespace {
+
+using precis::Config;
+using precis::EventLoop;
+using precis::Result;
+using precis::Service;
+using precis::Status;
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+// Flags stand over the file: each is applied only if it was given.
+struct Flags {
+  std::string config_file, data_dir, listen, memory, log_level, transports;
+  std::uint32_t threads = 0;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--config", flags.config_file, "Settings file (TOML); flags stand over it");
+  app.add_option("--data", flags.data_dir, "Folder of everything stored; made if missing");
+  app.add_option("--listen", flags.listen,
+                 "HOST:PORT to serve on; port 0 picks one [127.0.0.1:7470]");
+  app.add_option(
+      "--memory", flags.memory,
+      "Memory for the hot tier and puts under way, e.g. 4GiB [a quarter of the machine's]");
+  app.add_option("--threads", flags.threads, "Compute threads [every core]");
+  app.add_option("--transports", flags.transports, "UCX transports, e.g. tcp [the best there are]");
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
+  app.set_version_flag("--version", precis::server_name());
+}
+
+Result<Config> settle(const CLI::App& app, const Flags& flags) {
+  Config config;
+  if (!flags.config_file.empty()) {
+    PRECIS_ASSIGN(config, Config::load(flags.config_file));
+  }
+  if (app.count("--data") > 0) config.data_dir = flags.data_dir;
+  if (app.count("--listen") > 0) config.listen = flags.listen;
+  if (app.count("--threads") > 0) config.compute_threads = flags.threads;
+  if (app.count("--transports") > 0) config.transports = flags.transports;
+  if (app.count("--log-level") > 0) config.log_level = flags.log_level;
+  if (app.count("--memory") > 0) {
+    PRECIS_ASSIGN(config.memory_bytes, precis::parse_bytes(flags.memory));
+  }
+  PRECIS_TRY(config.validate());
+  return config;
+}
+
+// Blocks the stopping signals for every thread to come; they arrive at the returned descriptor.
+int stopping_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+int fail(const Status& status, int exit_code) {
+  std::cerr << "precisd: " << status.message() << "\n";
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("precisd keeps a compressed KV cache and serves it.\nTry: precisd --data DIR");
+  Flags flags;
+  add_flags(app, flags);
+  CLI11_PARSE(app, argc, argv);
+  const auto config = settle(app, flags);
+  if (!config.ok()) return fail(config.status(), kExitUsage);
+
+  const int signals = stopping_signals();
+  auto service = Service::create(*config, [&](EventLoop& loop) {
+    precis::UcxOptions options;
+    options.transports = config->transports;
+    return precis::make_ucx_transport(loop, options);
+  });
+  if (!service.ok()) return fail(service.status(), kExitFailed);
+
+  Service& running = **service;
+  const auto watch = running.loop().watch_readable(signals, [&] {
+    signalfd_siginfo info;
+    if (read(signals, &info, sizeof info) == sizeof info) running.stop();
+  });
+  // Programs that start precisd wait for this line; everything else goes to stderr.
+  std::printf("precisd ready address=%s\n", running.address().c_str());
+  std::fflush(stdout);
+  running.run();
+  return 0;
+}

@@ -1,0 +1,68 @@
+#include "cachesvc/pipeline/cut.h"
+
+namespace precis {
+namespace {
+
+// Brings a section to the layout's alignment: with what follows its last range in the record if
+// that is still the record, which costs no range of its own, else with zeros.
+void pad(std::vector<Bytes>& ranges, std::size_t bytes, Bytes inside, Bytes zeros) {
+  if (bytes == 0) return;
+  Bytes& last = ranges.back();
+  const auto left =
+      static_cast<std::size_t>(inside.data() + inside.size() - (last.data() + last.size()));
+  if (left >= bytes) {
+    last = {last.data(), last.size() + bytes};
+  } else {
+    ranges.push_back(zeros.first(bytes));
+  }
+}
+
+}  // namespace
+
+Result<LayerCut> cut_layer(std::span<const Bytes> records, std::span<const std::uint64_t> entries,
+                           std::uint32_t layer, std::uint32_t num_kv_heads, std::uint32_t head_dim,
+                           Dtype dtype, Bytes zeros) {
+  struct Piece {
+    Bytes record;
+    std::array<Bytes, kServedSections> sections;
+  };
+  LayerCut cut;
+  std::vector<Piece> pieces;  // [num_links, num_kv_heads]
+  for (std::size_t link = 0; link < records.size(); ++link) {
+    Bytes rest = records[link];
+    for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
+      std::size_t size = 0;
+      PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(rest, &size));
+      if (record.layer != layer || record.head != h || record.head_dim != head_dim ||
+          record.dtype != dtype) {
+        return Status::corruption("the record of layer " + std::to_string(layer) + " head " +
+                                  std::to_string(h) + " is another's");
+      }
+      const std::uint32_t count = kernels::count_at(record, entries[link]);
+      PRECIS_ASSIGN(const kernels::Checksum tail, kernels::cut_tail_checksum(record, count));
+      cut.counts.push_back(count);
+      cut.tail_checksums.push_back(tail);
+      pieces.push_back({rest.first(size), kernels::cut_ranges(record, count)});
+      rest = rest.subspan(size);
+    }
+  }
+  for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
+    for (std::size_t section = 0; section < kServedSections; ++section) {
+      std::size_t bytes = 0;
+      Bytes inside;
+      for (std::size_t link = 0; link < records.size(); ++link) {
+        const Piece& piece = pieces[link * num_kv_heads + h];
+        const Bytes part = piece.sections[section];
+        if (part.empty()) continue;
+        cut.ranges.push_back(part);
+        bytes += part.size();
+        inside = piece.record;
+      }
+      pad(cut.ranges, align_section(bytes) - bytes, inside, zeros);
+      cut.size_bytes += align_section(bytes);
+    }
+  }
+  return cut;
+}
+
+}  // namespace precis

@@ -1,0 +1,172 @@
+#include "cachesvc/pipeline/get_path.h"
+
+#include <utility>
+
+#include "precis/limits.h"
+#include "precis/recipe.h"
+
+namespace precis {
+namespace {
+
+constexpr std::size_t kLayersInFlight = 4;  // enough to hide a cold read behind a push
+
+Status check_layer(Bytes records, std::uint32_t num_kv_heads) {
+  for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
+    std::size_t size = 0;
+    PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(records, &size));
+    PRECIS_TRY(kernels::verify_record(record));
+    records = records.subspan(size);
+  }
+  return records.empty() ? Status() : Status::corruption("bytes stand behind the last record");
+}
+
+}  // namespace
+
+struct GetPath::Prefix {
+  ModelSpec model;
+  std::vector<Catalog::Row> links;
+  std::vector<std::uint64_t> entries;  // the cut of each link
+};
+
+Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& tenant,
+                                        msg::Get request, Connection& to,
+                                        std::function<void(msg::LayerServed)> served) {
+  PRECIS_CO_ASSIGN(const Prefix prefix, resolve(tenant, request));
+  const GaugeHold open(parts_.metrics.gets_open, 1);
+  const std::uint64_t began_ns = parts_.clock.monotonic_ns();
+  std::uint64_t offset = 0;
+  InFlight pushes(kLayersInFlight);
+
+  for (std::uint32_t layer = 0; layer < prefix.model.num_layers; ++layer) {
+    co_await pushes.enter();
+    auto leases = co_await lease(prefix, layer);
+    if (!leases.ok()) {
+      pushes.leave(leases.status());
+      break;
+    }
+    std::vector<Bytes> records;
+    for (const HotTier::Lease& lease : *leases) records.push_back(lease->bytes());
+    auto cut = co_await run_on(parts_.storage, parts_.loop, [&] {
+      return cut_layer(records, prefix.entries, layer, prefix.model.num_kv_heads,
+                       prefix.model.head_dim, prefix.model.dtype, parts_.zeros);
+    });
+    Status stop = cut.status();
+    if (stop.ok() && get->canceled) stop = Status::canceled("the client stopped the get");
+    if (stop.ok()) stop = pushes.first_error();
+    if (!stop.ok()) {
+      pushes.leave(stop);
+      break;
+    }
+    msg::LayerServed message{get->id, layer, offset, cut->counts, cut->tail_checksums};
+    offset += cut->size_bytes;
+    spawn(push(request, std::move(leases).value(), std::move(cut).value(), std::move(message), to,
+               pushes, served));
+  }
+  PRECIS_CO_TRY(co_await pushes.drain());
+
+  for (const Catalog::Row& row : prefix.links) parts_.catalog.count_hit(row->id);
+  parts_.rate.served(offset, static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9);
+  parts_.metrics.pushed_bytes += static_cast<std::int64_t>(offset);
+  co_return msg::GetDone{offset};
+}
+
+Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& request) const {
+  if (request.links.empty() || request.links.size() > limits::kChainSegmentsMax) {
+    return Status::invalid("a get names " + std::to_string(request.links.size()) +
+                           " segments, must be 1 to " + std::to_string(limits::kChainSegmentsMax));
+  }
+  Prefix prefix;
+  std::uint64_t entries = 0;
+  for (const msg::GetLink& link : request.links) {
+    PRECIS_ASSIGN(const Catalog::Row row, parts_.catalog.segment(tenant.name, link.segment));
+    const SegmentId below = prefix.links.empty() ? SegmentId{} : prefix.links.back()->id;
+    if (row->parent != below) {
+      return Status::invalid("segment " + row->id.hex() +
+                             " does not stand on the one named before it; name the whole chain");
+    }
+    PRECIS_ASSIGN(prefix.model, parts_.catalog.model(tenant.name, row->model));
+    PRECIS_ASSIGN(const Recipe recipe, parse_recipe(row->recipe));
+    const std::uint64_t stored = row->plan.total();
+    std::uint64_t cut = stored;
+    if (request.budget.kind != Budget::Kind::kAll) {
+      PRECIS_ASSIGN(cut,
+                    budget_entries(recipe, prefix.model, row->end - row->begin, request.budget));
+    }
+    if (cut > stored) {
+      return Status::invalid("a budget of " + request.budget.to_string() + " is " +
+                             std::to_string(cut) + " entries of segment " + row->id.hex() +
+                             ", which stores " + std::to_string(stored) + " (" +
+                             row->budget.to_string() + "); ask for that or less");
+    }
+    entries += cut;
+    prefix.links.push_back(row);
+    prefix.entries.push_back(cut);
+  }
+  const std::size_t capacity =
+      served_capacity_bytes(entries, prefix.model.num_layers, prefix.model.num_kv_heads,
+                            prefix.model.head_dim, prefix.model.dtype);
+  if (request.destination.size_bytes < capacity) {
+    return Status::invalid("the destination has " + std::to_string(request.destination.size_bytes) +
+                           " B, " + std::to_string(entries) + " entries need " +
+                           std::to_string(capacity) + " B");
+  }
+  return prefix;
+}
+
+Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(const Prefix& prefix,
+                                                         std::uint32_t layer) {
+  std::vector<HotTier::Lease> leases;
+  for (const Catalog::Row& row : prefix.links) {
+    HotTier::Lease hot = parts_.hot_tier.find(row->id, layer);
+    if (hot) {
+      ++parts_.metrics.layers_hot;
+    } else {
+      PRECIS_CO_ASSIGN(hot, co_await read_cold(row, layer));
+    }
+    leases.push_back(std::move(hot));
+  }
+  co_return leases;
+}
+
+Task<Result<HotTier::Lease>> GetPath::read_cold(const Catalog::Row& row, std::uint32_t layer) {
+  PRECIS_CO_ASSIGN(auto memory, co_await parts_.memory.acquire(row->layer_bytes[layer]));
+  const Status status = co_await run_on(parts_.storage, parts_.loop, [&]() -> Status {
+    const std::uint64_t began_ns = parts_.clock.monotonic_ns();
+    PRECIS_TRY(parts_.catalog.read_layer(*row, layer, memory->bytes()));
+    parts_.rate.read_cold(memory->bytes().size(),
+                          static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9);
+    return check_layer(memory->bytes(), row->plan.num_kv_heads);
+  });
+  ++parts_.metrics.layers_cold;
+  if (status.code() == StatusCode::kCorruption) {
+    // Doubt is a miss: out of service before anybody is answered.
+    ++parts_.metrics.corrupt_layers;
+    parts_.log.error("stored bytes failed their check",
+                     {{"segment", row->id.hex()}, {"layer", layer}, {"status", status.message()}});
+    co_await run_on(parts_.storage, parts_.loop, [&] {
+      parts_.catalog.quarantine(row->id);
+      return true;
+    });
+    parts_.hot_tier.erase(row->id);
+  }
+  PRECIS_CO_TRY(
+      status.with_context("segment " + row->id.hex() + " layer " + std::to_string(layer)));
+  co_return parts_.hot_tier.insert(row->id, layer, std::move(memory));
+}
+
+// The leases live until the layer's bytes are in place: a lease ends exactly when its transfer
+// does.
+Task<void> GetPath::push(const msg::Get& request, std::vector<HotTier::Lease> leases, LayerCut cut,
+                         msg::LayerServed message, Connection& to, InFlight& in_flight,
+                         std::function<void(msg::LayerServed)>& served) {
+  const Status status = co_await completion<Status>([&](Completion done) {
+    to.push(std::move(cut.ranges), parts_.registration, request.destination, message.offset,
+            std::move(done));
+  });
+  leases.clear();
+  parts_.memory.retry();
+  if (status.ok()) served(std::move(message));
+  in_flight.leave(status);
+}
+
+}  // namespace precis

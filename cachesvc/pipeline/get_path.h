@@ -1,0 +1,66 @@
+// get: match -> lease -> cut -> push, layer by layer, straight into the client's buffers (DESIGN
+// section 2). Layer l+1 is read and cut while layer l travels. All methods on the loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cachesvc/base/clock.h"
+#include "cachesvc/base/log.h"
+#include "cachesvc/base/metrics.h"
+#include "cachesvc/base/task.h"
+#include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/cut.h"
+#include "cachesvc/pipeline/in_flight.h"
+#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/restore_rate.h"
+#include "cachesvc/pipeline/tenant.h"
+#include "cachesvc/store/hot_tier.h"
+#include "cachesvc/transport/transport.h"
+
+namespace precis {
+
+class GetPath {
+ public:
+  // All outlive the path.
+  struct Parts {
+    EventLoop& loop;
+    Executor& storage;
+    Memory& memory;
+    const Registration& registration;  // of the arena
+    Bytes zeros;                       // kSectionAlign zero bytes of the arena
+    Catalog& catalog;
+    HotTier& hot_tier;
+    RestoreRate& rate;
+    Metrics& metrics;
+    Log& log;
+    const Clock& clock;
+  };
+  explicit GetPath(Parts parts) : parts_(std::move(parts)) {}
+
+  // A get under way; the client may have it stopped between layers.
+  struct Get {
+    std::uint64_t id = 0;
+    bool canceled = false;
+  };
+
+  // Serves `request` layer by layer; `served` is called after each layer's bytes are in place.
+  Task<Result<msg::GetDone>> run(std::shared_ptr<Get> get, const Tenant& tenant, msg::Get request,
+                                 Connection& to, std::function<void(msg::LayerServed)> served);
+
+ private:
+  struct Prefix;  // the links of one get, resolved
+  Result<Prefix> resolve(const Tenant& tenant, const msg::Get& request) const;
+  // Leases on the layer's records of every link, read and checked if they are cold.
+  Task<Result<std::vector<HotTier::Lease>>> lease(const Prefix& prefix, std::uint32_t layer);
+  Task<Result<HotTier::Lease>> read_cold(const Catalog::Row& row, std::uint32_t layer);
+  Task<void> push(const msg::Get& request, std::vector<HotTier::Lease> leases, LayerCut cut,
+                  msg::LayerServed message, Connection& to, InFlight& in_flight,
+                  std::function<void(msg::LayerServed)>& served);
+  Parts parts_;
+};
+
+}  // namespace precis

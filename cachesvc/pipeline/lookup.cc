@@ -1,0 +1,57 @@
+#include "cachesvc/pipeline/lookup.h"
+
+#include "precis/block_digest.h"
+#include "precis/served_layout.h"
+
+namespace precis {
+namespace {
+
+// The layer's entry counts of all links side by side, as ServedLayout takes them.
+std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
+                                        std::uint32_t layer) {
+  std::vector<std::uint32_t> counts;
+  for (const Catalog::Link& link : links) {
+    for (std::uint32_t h = 0; h < link.row->plan.num_kv_heads; ++h) {
+      counts.push_back(link.row->plan.at(layer, h));
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+Result<msg::Match> Lookup::run(std::string_view tenant, std::string_view salt,
+                               const msg::Lookup& request) const {
+  PRECIS_ASSIGN(const ModelSpec model, catalog_.model(tenant, request.model));
+  const Digest root = path_root(tenant, salt, request.model, request.adapter);
+  const auto links = catalog_.match(tenant, root, request.tokens, model.block_tokens);
+  msg::Match match;
+  match.plan = {model.num_layers, model.num_kv_heads, {}};
+  match.plan.counts.resize(std::size_t{model.num_layers} * model.num_kv_heads);
+  if (links.empty()) return match;
+
+  match.matched_tokens = links.back().matched_end;
+  std::uint64_t cold_bytes = 0;
+  for (const Catalog::Link& link : links) {
+    PRECIS_ASSIGN(msg::SegmentInfo info, catalog_.info(tenant, link.row->id, /*with_plan=*/false));
+    for (std::size_t i = 0; i < match.plan.counts.size(); ++i) {
+      match.plan.counts[i] += link.row->plan.counts[i];
+    }
+    info.in_memory = true;
+    for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+      if (hot_tier_.contains(info.id, l)) continue;
+      info.in_memory = false;
+      cold_bytes += link.row->layer_bytes[l];
+    }
+    match.links.push_back({std::move(info), link.matched_end});
+  }
+  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+    match.bytes +=
+        ServedLayout::of(layer_counts(links, l), model.num_kv_heads, model.head_dim, model.dtype)
+            .size_bytes;
+  }
+  match.predicted_seconds = rate_.predict_seconds(match.bytes, cold_bytes);
+  return match;
+}
+
+}  // namespace precis

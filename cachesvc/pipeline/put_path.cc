@@ -1,0 +1,305 @@
+#include "cachesvc/pipeline/put_path.h"
+
+#include <atomic>
+#include <utility>
+
+#include "precis/block_digest.h"
+#include "precis/recipe.h"
+
+namespace precis {
+namespace {
+
+std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
+  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+}
+
+// Adds the time of its scope, so that waiting for memory or a thread is not counted as compression.
+class ComputeTime {
+ public:
+  ComputeTime(const Clock& clock, std::atomic<std::uint64_t>& total)
+      : clock_(clock), total_(total), began_ns_(clock.monotonic_ns()) {}
+  ~ComputeTime() { total_ += clock_.monotonic_ns() - began_ns_; }
+  ComputeTime(const ComputeTime&) = delete;
+  ComputeTime& operator=(const ComputeTime&) = delete;
+
+ private:
+  const Clock& clock_;
+  std::atomic<std::uint64_t>& total_;
+  std::uint64_t began_ns_;
+};
+
+}  // namespace
+
+class PutPath::Put {
+ public:
+  struct Layer {
+    std::unique_ptr<StagedLayer> staged;     // until compressed
+    std::unique_ptr<Arena::Buffer> records;  // once compressed
+    std::vector<std::uint32_t> counts;       // [num_kv_heads]
+    bool allocating = false;                 // a piece waits for the layer's memory
+    std::vector<std::function<void(bool)>> waiting_for_memory;
+  };
+
+  ModelSpec model;
+  Recipe recipe;
+  SegmentRow row;             // what commit will write; plan and sizes are filled in as layers come
+  std::uint64_t entries = 0;  // T
+  bool already_stored = false;
+  bool committing = false;
+  std::vector<Layer> layers;
+  Status failure;  // of any stage behind; ends the put
+  std::size_t compressing = 0;
+  std::function<void(bool)> idle;  // commit waits for compression
+  std::atomic<std::uint64_t> compress_ns{0};
+  std::unique_ptr<GaugeHold> open;
+
+  std::uint32_t num_tokens() const { return row.end - row.begin; }
+};
+
+// ---- begin
+// ----------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<PutPath::Put>> PutPath::begin(const Tenant& tenant,
+                                                     const msg::BeginPut& request) {
+  auto put = std::make_shared<Put>();
+  PRECIS_ASSIGN(put->model, parts_.catalog.model(tenant.name, request.model));
+  PRECIS_TRY(settle(tenant, request, *put));
+  PRECIS_TRY(place(tenant, request, *put));
+  put->layers.resize(put->model.num_layers);
+  put->open = std::make_unique<GaugeHold>(parts_.metrics.puts_open, 1);
+  ++parts_.metrics.puts_begun;
+  return put;
+}
+
+// Recipe and budget: the request's, else the narrowest scope's that says something.
+Status PutPath::settle(const Tenant& tenant, const msg::BeginPut& request, Put& put) {
+  const msg::BudgetRow defaults =
+      parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
+  PRECIS_ASSIGN(put.recipe,
+                parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
+  put.row.recipe = canonical_recipe(put.recipe);
+  put.row.preset = put.recipe.preset;
+  put.row.budget = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
+  return {};
+}
+
+// Where the segment lies on its path, on what it stands, and what it is called.
+Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& put) {
+  const ModelSpec& model = put.model;
+  if (request.tokens.empty()) return Status::invalid("tokens is empty; a put needs at least one");
+  const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
+  std::vector<Catalog::Row> chain;
+  if (request.parent_kind == msg::BeginPut::ParentKind::kAuto) {
+    chain = parts_.catalog.parents(tenant.name, root, request.tokens, model.block_tokens);
+  } else if (request.parent_kind == msg::BeginPut::ParentKind::kSegment) {
+    PRECIS_ASSIGN(chain, parts_.catalog.chain(tenant.name, request.parent));
+  }
+  SegmentRow& row = put.row;
+  row.begin = chain.empty() ? 0 : chain.back()->end;
+  row.end = static_cast<std::uint32_t>(request.tokens.size());
+  if (row.begin >= row.end) {
+    return Status::invalid("parent " + request.parent.hex() + " ends at token " +
+                           std::to_string(row.begin) + ", the path has only " +
+                           std::to_string(row.end) + "; a put needs tokens past its parent's end");
+  }
+  const std::span<const TokenId> tokens(request.tokens);
+  const Digest tip_at_begin = path_tip(root, tokens.first(row.begin), model.block_tokens);
+  if (!chain.empty() && (chain.back()->tip != tip_at_begin || chain.back()->root != root)) {
+    return Status::invalid("parent " + request.parent.hex() + " does not hold tokens " +
+                           tokens_text(0, row.begin) + " of this path");
+  }
+  row.parent = chain.empty() ? SegmentId{} : chain.back()->id;
+  row.parent_read = request.parent_read;
+  row.tenant = tenant.name;
+  row.model = request.model;
+  row.adapter = request.adapter;
+  row.root = root;
+  row.tip = path_tip(root, tokens, model.block_tokens);
+  row.blocks = block_digests(root, tokens, model.block_tokens);
+  row.blocks.erase(row.blocks.begin(), row.blocks.begin() + row.begin / model.block_tokens);
+  row.tail.assign(tokens.end() - row.end % model.block_tokens, tokens.end());
+  row.id =
+      segment_id(tip_at_begin, row.begin, row.tip, row.end, row.parent, put.recipe, row.budget);
+  row.original_bytes = model.token_bytes() * put.num_tokens();
+  PRECIS_ASSIGN(put.entries, budget_entries(put.recipe, model, put.num_tokens(), row.budget));
+  put.already_stored = parts_.catalog.segment(tenant.name, row.id).ok();
+
+  const std::uint64_t layer_bytes = row.original_bytes / model.num_layers;
+  const std::uint64_t kept_bytes = put.entries * record_entry_bytes(model.head_dim, model.dtype);
+  if (layer_bytes + kept_bytes > parts_.arena_bytes) {
+    return Status::out_of_space("the put needs " + std::to_string(layer_bytes + kept_bytes) +
+                                " B of memory (one layer and " + std::to_string(put.entries) +
+                                " entries), memory_bytes is " + std::to_string(parts_.arena_bytes) +
+                                "; keep fewer entries, or raise memory_bytes");
+  }
+  return {};
+}
+
+msg::PutBegun PutPath::describe(const Put& put) {
+  msg::PutBegun begun;
+  begun.begin = put.row.begin;
+  begun.end = put.row.end;
+  begun.parent = put.row.parent;
+  begun.segment = put.row.id;
+  begun.already_stored = put.already_stored;
+  begun.recipe = put.row.recipe;
+  begun.entries = put.entries;
+  return begun;
+}
+
+// ---- ingest
+// ---------------------------------------------------------------------------------------
+
+Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from) {
+  PRECIS_CO_TRY(put->failure);
+  if (put->already_stored) co_return Status();
+  if (put->committing)
+    co_return Status::invalid("the put is being committed, nothing more fits in");
+  if (piece.layer >= put->layers.size()) {
+    co_return Status::invalid("layer is " + std::to_string(piece.layer) + ", the model has " +
+                              std::to_string(put->layers.size()));
+  }
+  Put::Layer& layer = put->layers[piece.layer];
+  if (layer.records || (layer.staged && layer.staged->complete())) {
+    co_return Status::invalid("layer " + std::to_string(piece.layer) +
+                              " was pushed before, each may be pushed once");
+  }
+  if (!layer.staged) {
+    layer.staged = std::make_unique<StagedLayer>(put->model, piece.layer, put->num_tokens());
+  }
+  PRECIS_CO_TRY(layer.staged->claim(piece));
+
+  // One piece asks for the layer's memory, the others wait for it.
+  while (layer.allocating) {
+    co_await completion<bool>([&](auto done) { layer.waiting_for_memory.push_back(done); });
+  }
+  for (const auto part : {StagedLayer::Part::kEntries, StagedLayer::Part::kObservations}) {
+    if (!put->failure.ok() || !layer.staged->needs(part)) continue;
+    layer.allocating = true;
+    auto memory = co_await parts_.memory.acquire(layer.staged->size_bytes(part));
+    layer.allocating = false;
+    if (memory.ok()) {
+      layer.staged->give_memory(part, std::move(memory).value());
+    } else {
+      put->failure = memory.status().with_context("layer " + std::to_string(piece.layer));
+    }
+  }
+  for (auto& done : std::exchange(layer.waiting_for_memory, {})) done(true);
+  PRECIS_CO_TRY(put->failure);
+
+  const auto pulled = co_await layer.staged->pull(piece, from, parts_.registration);
+  if (!pulled.ok() && put->failure.ok()) put->failure = pulled.status();
+  PRECIS_CO_TRY(put->failure);
+  parts_.metrics.pulled_bytes += static_cast<std::int64_t>(*pulled);
+  if (layer.staged->complete()) spawn(compress(put, piece.layer));
+  co_return Status();
+}
+
+// ---- compress
+// -------------------------------------------------------------------------------------
+
+Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
+  ++put->compressing;
+  const Status status = co_await compress_layer(*put, layer);
+  if (!status.ok() && put->failure.ok()) put->failure = status;
+  put->layers[layer].staged.reset();
+  parts_.memory.retry();
+  if (--put->compressing == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
+}
+
+Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
+  Put::Layer& layer = put.layers[index];
+  kernels::Backend& backend = parts_.backend;
+  const kernels::LayerInput input = layer.staged->input(put.row.begin);
+  std::vector<float> scores(std::size_t{put.model.num_kv_heads} * put.num_tokens());
+  kernels::RetentionOrders orders;
+  kernels::LayerPlan plan;
+
+  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
+    const ComputeTime timed(parts_.clock, put.compress_ns);
+    PRECIS_TRY(backend.check(put.recipe, input));
+    PRECIS_TRY(backend.score(put.recipe, input, scores));
+    PRECIS_TRY(backend.select(put.recipe, input, scores, orders));
+    return backend.allocate(put.recipe, input, scores, orders, put.entries, plan);
+  }));
+
+  layer.counts = plan.counts();
+  const std::size_t size =
+      kernels::encoded_bytes(layer.counts, put.model.head_dim, put.model.dtype);
+  PRECIS_CO_ASSIGN(auto records, co_await parts_.memory.acquire(size));
+  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
+    const ComputeTime timed(parts_.clock, put.compress_ns);
+    return backend.encode(input, scores, plan, put.row.id, records->bytes());
+  }));
+
+  layer.records = std::move(records);
+  parts_.metrics.compressed_in_bytes +=
+      static_cast<std::int64_t>(input.keys.size_bytes() + input.values.size_bytes());
+  parts_.metrics.compressed_out_bytes += static_cast<std::int64_t>(size);
+  co_return Status();
+}
+
+// ---- commit
+// ---------------------------------------------------------------------------------------
+
+Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durability durability) {
+  const SegmentRow& row = put->row;
+  if (put->committing) co_return Status::invalid("the put is being committed already");
+  put->committing = true;
+  if (!put->already_stored) {
+    if (put->compressing > 0) {
+      co_await completion<bool>(
+          [&](std::function<void(bool)> done) { put->idle = std::move(done); });
+    }
+    Status stored = put->failure;
+    if (stored.ok()) stored = co_await store(*put, durability);
+    put->committing = false;
+    if (!stored.ok()) co_return stored;
+  }
+  ++parts_.metrics.puts_committed;
+  co_return parts_.catalog.info(row.tenant, row.id, /*with_plan=*/true);
+}
+
+Task<Status> PutPath::store(Put& put, Durability durability) {
+  SegmentRow& row = put.row;
+  std::string missing;
+  std::vector<MutableBytes> layers;
+  row.plan = {put.model.num_layers, put.model.num_kv_heads, {}};
+  row.layer_bytes.clear();
+  row.stored_bytes = 0;
+  for (std::size_t l = 0; l < put.layers.size(); ++l) {
+    const Put::Layer& layer = put.layers[l];
+    if (!layer.records) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(l);
+      continue;
+    }
+    layers.push_back(layer.records->bytes());
+    row.plan.counts.insert(row.plan.counts.end(), layer.counts.begin(), layer.counts.end());
+    row.layer_bytes.push_back(layers.back().size());
+    row.stored_bytes += layers.back().size();
+  }
+  if (!missing.empty()) {
+    co_return Status::invalid("layers " + missing +
+                              " are missing or incomplete; push them, then commit");
+  }
+  row.compress_seconds = static_cast<double>(put.compress_ns.load()) * 1e-9;
+  row.created_unix_ms = parts_.clock.unix_ms();
+
+  if (put.recipe.is_cut()) {
+    PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop,
+                                  [&] { return kernels::place_cut_seats(layers); }));
+  }
+  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, [&] {
+    const std::vector<Bytes> payload(layers.begin(), layers.end());
+    return parts_.catalog.commit(row, payload, durability);
+  }));
+  // Two equal puts may end at once: the first one's records are stored, and only those may be hot.
+  const auto stored = parts_.catalog.segment(row.tenant, row.id);
+  if (!stored.ok() || !(**stored == row)) co_return stored.status();
+  for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
+    parts_.hot_tier.insert(row.id, l, std::move(put.layers[l].records));
+  }
+  co_return Status();
+}
+
+}  // namespace precis

@@ -1,0 +1,68 @@
+// put: ingest -> score -> allocate -> select -> compact -> encode -> store -> commit (DESIGN
+// section 2).
+//
+// A put lives from begin() to commit() or abort(); dropped in between (its client left), it leaves
+// no trace. Nothing is visible before commit. All methods run on the event loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cachesvc/base/clock.h"
+#include "cachesvc/base/metrics.h"
+#include "cachesvc/base/task.h"
+#include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/staged_layer.h"
+#include "cachesvc/pipeline/tenant.h"
+#include "cachesvc/store/hot_tier.h"
+#include "cachesvc/transport/transport.h"
+#include "precis/kernels.h"
+
+namespace precis {
+
+class PutPath {
+ public:
+  // What the path stands on; all outlive it.
+  struct Parts {
+    EventLoop& loop;
+    Executor& compute;
+    Executor& storage;
+    Memory& memory;
+    const Registration& registration;  // of the arena
+    std::size_t arena_bytes;
+    kernels::Backend& backend;
+    Catalog& catalog;
+    HotTier& hot_tier;
+    Metrics& metrics;
+    const Clock& clock;
+    msg::BudgetRow configured;  // the process's default recipe and keep
+  };
+  explicit PutPath(Parts parts) : parts_(std::move(parts)) {}
+
+  class Put;  // one put under way
+
+  // Finds the parent, settles recipe and budget, and says which tokens are to be pushed.
+  Result<std::shared_ptr<Put>> begin(const Tenant& tenant, const msg::BeginPut& request);
+  static msg::PutBegun describe(const Put& put);
+
+  // Takes one piece in; done once its bytes are here. A complete layer is compressed behind.
+  Task<Status> push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
+
+  // Waits for compression, then stores.
+  Task<Result<msg::SegmentInfo>> commit(std::shared_ptr<Put> put, Durability durability);
+
+ private:
+  Status settle(const Tenant& tenant, const msg::BeginPut& request, Put& put);
+  Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
+  Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
+  Task<Status> compress_layer(Put& put, std::uint32_t layer);
+  Task<Status> store(Put& put, Durability durability);
+
+  Parts parts_;
+};
+
+}  // namespace precis

@@ -1,0 +1,37 @@
+#include "cachesvc/pipeline/restore_rate.h"
+
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+namespace precis {
+namespace {
+
+constexpr std::size_t kProbeBytes = 8u << 20;         // beyond the private caches of one core
+constexpr double kNewShare = 0.2;                     // of a new measurement in the average
+constexpr std::uint64_t kWorthMeasuring = 64u << 10;  // below, a get is latency and not rate
+
+}  // namespace
+
+RestoreRate::RestoreRate() {
+  std::vector<char> from(kProbeBytes, 1), to(kProbeBytes, 2);
+  const auto began = std::chrono::steady_clock::now();
+  std::memcpy(to.data(), from.data(), kProbeBytes);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  const double rate = to[kProbeBytes / 2] * static_cast<double>(kProbeBytes) / took.count();
+  served_.bytes_per_second = rate;
+  cold_.bytes_per_second = rate;
+}
+
+void RestoreRate::update(Rate& rate, std::uint64_t bytes, double seconds) {
+  if (bytes < kWorthMeasuring || seconds <= 0) return;
+  const double now = static_cast<double>(bytes) / seconds;
+  rate.bytes_per_second = (1 - kNewShare) * rate.bytes_per_second + kNewShare * now;
+}
+
+double RestoreRate::predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes) const {
+  return static_cast<double>(bytes) / served_.bytes_per_second +
+         static_cast<double>(cold_bytes) / cold_.bytes_per_second;
+}
+
+}  // namespace precis

@@ -1,0 +1,30 @@
+// What restoring has cost lately, so that a match can carry a price. Rates are exponential averages
+// of measured gets and cold reads; before the first of either, a copy timed at start stands for
+// both, which is optimistic for the cold tier.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace precis {
+
+class RestoreRate {
+ public:
+  // Times a copy of a few MiB.
+  RestoreRate();
+
+  // Thread-safe.
+  void served(std::uint64_t bytes, double seconds) { update(served_, bytes, seconds); }
+  void read_cold(std::uint64_t bytes, double seconds) { update(cold_, bytes, seconds); }
+  // Cold bytes are read before they are served.
+  double predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes) const;
+
+ private:
+  struct Rate {
+    std::atomic<double> bytes_per_second{0};
+  };
+  void update(Rate& rate, std::uint64_t bytes, double seconds);
+  Rate served_, cold_;
+};
+
+}  // namespace precis

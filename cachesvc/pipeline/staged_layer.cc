@@ -1,0 +1,251 @@
+#include "cachesvc/pipeline/staged_layer.h"
+
+#include <algorithm>
+#include <string>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+std::string range_text(std::uint32_t begin, std::uint64_t count) {
+  return "[" + std::to_string(begin) + ", " + std::to_string(begin + count) + ")";
+}
+
+// The bytes that `heads` heads of `head_bytes`, standing `stride` apart, span.
+std::uint64_t span_bytes(std::uint32_t heads, std::uint64_t head_bytes, std::uint64_t stride) {
+  return (heads - 1) * stride + head_bytes;
+}
+
+}  // namespace
+
+// One contiguous run of bytes to be pulled.
+struct StagedLayer::Source {
+  const RemoteRegion* region;
+  std::uint64_t offset;  // in the region
+  MutableBytes to;
+};
+
+StagedLayer::StagedLayer(const ModelSpec& model, std::uint32_t layer, std::uint32_t num_tokens)
+    : model_(model),
+      layer_(layer),
+      num_tokens_(num_tokens),
+      claimed_(model.num_kv_heads),
+      queries_claimed_(model.num_kv_heads) {}
+
+Status StagedLayer::check_shape(const msg::PushLayer& piece) const {
+  const std::string where = "layer " + std::to_string(layer_) + ": ";
+  if (piece.dtype != model_.dtype) {
+    return Status::invalid(where + "dtype is " + std::string(dtype_name(piece.dtype)) +
+                           ", the model's is " + std::string(dtype_name(model_.dtype)));
+  }
+  if (piece.head_count == 0 ||
+      std::uint64_t{piece.head_begin} + piece.head_count > model_.num_kv_heads) {
+    return Status::invalid(where + "heads " + range_text(piece.head_begin, piece.head_count) +
+                           " must be a part of [0, " + std::to_string(model_.num_kv_heads) + ")");
+  }
+  if (piece.token_count == 0 ||
+      std::uint64_t{piece.token_begin} + piece.token_count > num_tokens_) {
+    return Status::invalid(where + "tokens " + range_text(piece.token_begin, piece.token_count) +
+                           " must be a part of [0, " + std::to_string(num_tokens_) +
+                           "), the tokens of this put");
+  }
+  if (piece.num_queries > std::min(limits::kObservationQueriesMax, num_tokens_)) {
+    return Status::invalid(where + std::to_string(piece.num_queries) + " queries exceed " +
+                           std::to_string(std::min(limits::kObservationQueriesMax, num_tokens_)));
+  }
+  if (begun_ && piece.scores.has_value() != has_scores_) {
+    return Status::invalid(where + "some pieces bring scores and some do not");
+  }
+  const bool repeats = begun_ && piece.queries && num_queries_ != 0;
+  if (repeats && (piece.num_queries != num_queries_ || piece.lse.has_value() != has_lse_)) {
+    return Status::invalid(where + "pieces bring " + std::to_string(num_queries_) + " and " +
+                           std::to_string(piece.num_queries) +
+                           " queries, or a log-sum-exp with some only; they must agree");
+  }
+  if (piece.queries.has_value() != (piece.num_queries > 0)) {
+    return Status::invalid(where + "num_queries is " + std::to_string(piece.num_queries) +
+                           (piece.queries ? " but queries came" : " but no queries came"));
+  }
+  if (piece.lse && !piece.queries) return Status::invalid(where + "lse came without queries");
+  return {};
+}
+
+Status StagedLayer::check_regions(const msg::PushLayer& piece) const {
+  const std::string where = "layer " + std::to_string(layer_) + ": ";
+  const std::uint64_t head_bytes = std::uint64_t{piece.token_count} * row_bytes();
+  // Strides and counts are below 2^62 / 2^10, so the products here cannot overflow.
+  auto fits = [&](const char* field, const RemoteRegion& region, std::uint64_t needed) -> Status {
+    if (region.size_bytes >= needed) return {};
+    return Status::invalid(where + field + " exposes " + std::to_string(region.size_bytes) +
+                           " B, " + std::to_string(needed) + " B are needed");
+  };
+  for (std::uint64_t stride : {piece.keys_head_stride, piece.values_head_stride}) {
+    if (stride < head_bytes || stride > (std::uint64_t{1} << 50)) {
+      return Status::invalid(where + "head stride is " + std::to_string(stride) +
+                             " B, must be at least one head's " + std::to_string(head_bytes) +
+                             " B");
+    }
+  }
+  PRECIS_TRY(
+      fits("keys", piece.keys, span_bytes(piece.head_count, head_bytes, piece.keys_head_stride)));
+  PRECIS_TRY(fits("values", piece.values,
+                  span_bytes(piece.head_count, head_bytes, piece.values_head_stride)));
+  const std::uint64_t query_rows = std::uint64_t{piece.head_count} * group() * piece.num_queries;
+  if (piece.queries) PRECIS_TRY(fits("queries", *piece.queries, query_rows * row_bytes()));
+  if (piece.lse) PRECIS_TRY(fits("lse", *piece.lse, query_rows * sizeof(float)));
+  if (piece.scores) {
+    PRECIS_TRY(fits("scores", *piece.scores,
+                    std::uint64_t{piece.head_count} * piece.token_count * sizeof(float)));
+  }
+  return {};
+}
+
+Status StagedLayer::claim(const msg::PushLayer& piece) {
+  PRECIS_TRY(check_shape(piece));
+  PRECIS_TRY(check_regions(piece));
+  const std::uint32_t end = piece.token_begin + piece.token_count;
+  for (std::uint32_t h = piece.head_begin; h < piece.head_begin + piece.head_count; ++h) {
+    for (const auto& [begin, stop] : claimed_[h]) {
+      if (piece.token_begin < stop && begin < end) {
+        return Status::invalid("layer " + std::to_string(layer_) + " head " + std::to_string(h) +
+                               ": tokens " + range_text(piece.token_begin, piece.token_count) +
+                               " were pushed before, each may be pushed once");
+      }
+    }
+    if (piece.queries && queries_claimed_[h]) {
+      return Status::invalid("layer " + std::to_string(layer_) + " head " + std::to_string(h) +
+                             ": queries were pushed before");
+    }
+  }
+  for (std::uint32_t h = piece.head_begin; h < piece.head_begin + piece.head_count; ++h) {
+    claimed_[h].emplace_back(piece.token_begin, end);
+    if (piece.queries) queries_claimed_[h] = true;
+  }
+  if (piece.queries) {
+    num_queries_ = piece.num_queries;
+    has_lse_ = piece.lse.has_value();
+  }
+  has_scores_ = piece.scores.has_value();
+  begun_ = true;
+  return {};
+}
+
+std::size_t StagedLayer::heads_bytes() const {
+  return align_section(std::size_t{model_.num_kv_heads} * num_tokens_ * row_bytes());
+}
+
+std::size_t StagedLayer::queries_bytes() const {
+  return align_section(std::size_t{model_.num_q_heads} * num_queries_ * row_bytes());
+}
+
+bool StagedLayer::needs(Part part) const {
+  return part == Part::kEntries ? entries_ == nullptr
+                                : num_queries_ > 0 && observations_ == nullptr;
+}
+
+std::size_t StagedLayer::size_bytes(Part part) const {
+  if (part == Part::kEntries) {
+    const std::size_t scores = std::size_t{model_.num_kv_heads} * num_tokens_ * sizeof(float);
+    return 2 * heads_bytes() + (has_scores_ ? scores : 0);
+  }
+  const std::size_t lse = std::size_t{model_.num_q_heads} * num_queries_ * sizeof(float);
+  return queries_bytes() + (has_lse_ ? lse : 0);
+}
+
+void StagedLayer::give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer) {
+  (part == Part::kEntries ? entries_ : observations_) = std::move(buffer);
+}
+
+std::vector<StagedLayer::Source> StagedLayer::sources(const msg::PushLayer& piece) const {
+  std::vector<Source> out;
+  // Runs that follow each other on both sides become one.
+  auto add = [&](const RemoteRegion& region, std::uint64_t offset, MutableBytes to) {
+    if (!out.empty() && out.back().region == &region &&
+        out.back().offset + out.back().to.size() == offset &&
+        out.back().to.data() + out.back().to.size() == to.data()) {
+      out.back().to = {out.back().to.data(), out.back().to.size() + to.size()};
+    } else {
+      out.push_back({&region, offset, to});
+    }
+  };
+  const MutableBytes entries = entries_->bytes();
+  for (const bool is_value : {false, true}) {
+    for (std::uint32_t i = 0; i < piece.head_count; ++i) {
+      const std::size_t row = std::size_t{piece.head_begin + i} * num_tokens_ + piece.token_begin;
+      add(is_value ? piece.values : piece.keys,
+          i * (is_value ? piece.values_head_stride : piece.keys_head_stride),
+          entries.subspan((is_value ? heads_bytes() : 0) + row * row_bytes(),
+                          piece.token_count * row_bytes()));
+    }
+  }
+  if (piece.scores) {
+    for (std::uint32_t i = 0; i < piece.head_count; ++i) {
+      const std::size_t row = std::size_t{piece.head_begin + i} * num_tokens_ + piece.token_begin;
+      const std::size_t size = piece.token_count * sizeof(float);
+      add(*piece.scores, i * size, entries.subspan(2 * heads_bytes() + row * sizeof(float), size));
+    }
+  }
+  if (!piece.queries) return out;
+  const MutableBytes observations = observations_->bytes();
+  const std::size_t rows = std::size_t{piece.head_count} * group() * num_queries_;
+  const std::size_t first_row = std::size_t{piece.head_begin} * group() * num_queries_;
+  add(*piece.queries, 0, observations.subspan(first_row * row_bytes(), rows * row_bytes()));
+  if (piece.lse) {
+    add(*piece.lse, 0,
+        observations.subspan(queries_bytes() + first_row * sizeof(float), rows * sizeof(float)));
+  }
+  return out;
+}
+
+Task<Result<std::uint64_t>> StagedLayer::pull(msg::PushLayer piece, Connection& from,
+                                              const Registration& registration) {
+  std::uint64_t bytes = 0;
+  InFlight pulls(SIZE_MAX);  // bounded by the heads of one piece; the transport bounds its own
+  for (const Source& source : sources(piece)) {
+    co_await pulls.enter();
+    bytes += source.to.size();
+    from.pull(*source.region, source.offset, source.to, registration,
+              [&pulls](Status status) { pulls.leave(std::move(status)); });
+  }
+  PRECIS_CO_TRY(co_await pulls.drain());
+  tokens_arrived_ += std::uint64_t{piece.head_count} * piece.token_count;
+  if (piece.queries) query_heads_arrived_ += piece.head_count;
+  co_return bytes;
+}
+
+bool StagedLayer::complete() const {
+  return tokens_arrived_ == std::uint64_t{model_.num_kv_heads} * num_tokens_ &&
+         (num_queries_ == 0 || query_heads_arrived_ == model_.num_kv_heads);
+}
+
+kernels::LayerInput StagedLayer::input(std::uint32_t begin) const {
+  auto heads = [&](const std::byte* data, std::uint32_t num_heads, std::uint32_t rows) {
+    return HeadsView::packed(data, num_heads, rows, model_.head_dim, model_.dtype);
+  };
+  auto floats = [&](const std::byte* data, std::size_t count) {
+    return std::span<const float>(reinterpret_cast<const float*>(data), count);
+  };
+  const std::byte* entries = entries_->bytes().data();
+  kernels::LayerInput input;
+  input.layer = layer_;
+  input.num_layers = model_.num_layers;
+  input.num_q_heads = model_.num_q_heads;
+  input.begin = begin;
+  input.keys = heads(entries, model_.num_kv_heads, num_tokens_);
+  input.values = heads(entries + heads_bytes(), model_.num_kv_heads, num_tokens_);
+  if (has_scores_) {
+    input.scores =
+        floats(entries + 2 * heads_bytes(), std::size_t{model_.num_kv_heads} * num_tokens_);
+  }
+  if (num_queries_ == 0) return input;
+  const std::byte* observations = observations_->bytes().data();
+  input.queries = heads(observations, model_.num_q_heads, num_queries_);
+  if (has_lse_) {
+    input.lse =
+        floats(observations + queries_bytes(), std::size_t{model_.num_q_heads} * num_queries_);
+  }
+  return input;
+}
+
+}  // namespace precis

@@ -1,0 +1,68 @@
+// Ingest: one layer of a put while its pieces arrive. Pieces are ranges of heads and tokens, in any
+// order; each is pulled from the client's memory straight to its place, and no place is written
+// twice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/base/arena.h"
+#include "cachesvc/pipeline/in_flight.h"
+#include "cachesvc/transport/transport.h"
+#include "precis/kernels.h"
+#include "precis/messages.h"
+#include "precis/types.h"
+
+namespace precis {
+
+class StagedLayer {
+ public:
+  StagedLayer(const ModelSpec& model, std::uint32_t layer, std::uint32_t num_tokens);
+
+  // Checks a piece against the model, the segment and what came before, and claims its place.
+  // kInvalidArgument names the field and the limit, and nothing is claimed.
+  Status claim(const msg::PushLayer& piece);
+
+  // Memory is in two parts, because chunked prefill has its observation queries only at its end:
+  // K, V and scores; and queries with their log-sum-exp.
+  enum class Part { kEntries, kObservations };
+  bool needs(Part part) const;  // claimed, and without memory yet
+  std::size_t size_bytes(Part part) const;
+  void give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer);
+
+  // Pulls a claimed piece into the memory given; how many bytes that were.
+  Task<Result<std::uint64_t>> pull(msg::PushLayer piece, Connection& from,
+                                   const Registration& registration);
+
+  // Every head and token has arrived.
+  bool complete() const;
+  kernels::LayerInput input(std::uint32_t begin) const;
+
+ private:
+  struct Source;
+  std::vector<Source> sources(const msg::PushLayer& piece) const;
+  Status check_shape(const msg::PushLayer& piece) const;
+  Status check_regions(const msg::PushLayer& piece) const;
+  std::uint32_t group() const { return model_.num_q_heads / model_.num_kv_heads; }
+  std::size_t row_bytes() const { return model_.head_dim * dtype_size_bytes(model_.dtype); }
+
+  std::size_t heads_bytes() const;    // K, or V, padded
+  std::size_t queries_bytes() const;  // padded
+
+  const ModelSpec& model_;  // the put's
+  std::uint32_t layer_;
+  std::uint32_t num_tokens_;
+  bool begun_ = false;
+  std::uint32_t num_queries_ = 0;
+  bool has_lse_ = false, has_scores_ = false;
+  std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>>
+      claimed_;                        // [head] token ranges
+  std::vector<bool> queries_claimed_;  // [head]
+  std::uint64_t tokens_arrived_ = 0;   // over all heads
+  std::uint32_t query_heads_arrived_ = 0;
+  std::unique_ptr<Arena::Buffer> entries_, observations_;
+};
+
+}  // namespace precis

@@ -1,0 +1,225 @@
+#include "cachesvc/server/handlers.h"
+
+#include <string>
+#include <utility>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+// Result<T> as the reply body it becomes.
+template <typename T>
+Handlers::Answer answer(Result<T> result) {
+  if (!result.ok()) return result.status();
+  return msg::ReplyBody(std::move(result).value());
+}
+Handlers::Answer answer(Status status) {
+  if (!status.ok()) return status;
+  return msg::ReplyBody(msg::Done{});
+}
+
+Status check_name(const char* field, const std::string& name) {
+  if (!name.empty() && name.size() <= limits::kNameBytesMax) return {};
+  return Status::invalid(std::string(field) + " has " + std::to_string(name.size()) +
+                         " bytes, must have 1 to " + std::to_string(limits::kNameBytesMax));
+}
+
+}  // namespace
+
+Handlers::Handlers(const Parts& parts, Tenant tenant, Connection& connection,
+                   std::function<void(msg::LayerServed)> served)
+    : parts_(parts),
+      tenant_(std::move(tenant)),
+      connection_(connection),
+      served_(std::move(served)) {}
+
+Handlers::~Handlers() {
+  parts_.metrics.puts_aborted += static_cast<std::int64_t>(puts_.size());
+  puts_.clear();
+  parts_.memory.retry();
+}
+
+Task<Handlers::Answer> Handlers::handle(std::uint64_t id, msg::RequestBody body) {
+  co_return co_await std::visit([&](auto& request) { return on(id, std::move(request)); }, body);
+}
+
+void Handlers::cancel() {
+  for (auto& [id, get] : gets_) get->canceled = true;
+}
+
+Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
+  const auto it = puts_.find(put);
+  if (it != puts_.end()) return it->second;
+  return Status::not_found("put " + std::to_string(put) +
+                           " is not under way on this connection; it ended, or never began");
+}
+
+// ---- models and puts
+// ------------------------------------------------------------------------------
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RegisterModel request) {
+  PRECIS_CO_TRY(request.model.validate());
+  co_return answer(
+      co_await stored([&] { return parts_.catalog.register_model(tenant_.name, request.model); }));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListModels) {
+  co_return msg::ReplyBody(msg::Models{parts_.catalog.models(tenant_.name)});
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
+  if (puts_.size() >= limits::kPutsPerConnectionMax) {
+    co_return Status::rejected("this connection has " + std::to_string(puts_.size()) +
+                               " puts under way, the most there may be; commit or abort one");
+  }
+  PRECIS_CO_ASSIGN(auto put, parts_.put_path.begin(tenant_, request));
+  msg::PutBegun begun = PutPath::describe(*put);
+  begun.put = next_put_++;
+  puts_.emplace(begun.put, std::move(put));
+  co_return msg::ReplyBody(std::move(begun));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushLayer request) {
+  PRECIS_CO_ASSIGN(auto put, find_put(request.put));
+  co_return answer(co_await parts_.put_path.push(std::move(put), std::move(request), connection_));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
+  PRECIS_CO_ASSIGN(auto put, find_put(request.put));
+  auto info = co_await parts_.put_path.commit(std::move(put), request.durability);
+  if (info.ok()) puts_.erase(request.put);
+  co_return answer(std::move(info));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {
+  PRECIS_CO_TRY(find_put(request.put).status());
+  puts_.erase(request.put);
+  ++parts_.metrics.puts_aborted;
+  parts_.memory.retry();
+  co_return answer(Status());
+}
+
+// ---- lookups and gets
+// -----------------------------------------------------------------------------
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Lookup request) {
+  auto match = parts_.lookup.run(tenant_.name, tenant_.salt, request);
+  ++parts_.metrics.lookups;
+  parts_.metrics.lookup_tokens += static_cast<std::int64_t>(request.tokens.size());
+  if (match.ok() && match->matched_tokens > 0) {
+    ++parts_.metrics.lookup_hits;
+    parts_.metrics.lookup_hit_tokens += match->matched_tokens;
+  }
+  co_return answer(std::move(match));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t id, msg::Get request) {
+  if (gets_.size() >= limits::kGetsPerConnectionMax) {
+    co_return Status::rejected("this connection has " + std::to_string(gets_.size()) +
+                               " gets under way, the most there may be; wait for one");
+  }
+  auto get = std::make_shared<GetPath::Get>(GetPath::Get{id});
+  if (!gets_.emplace(id, get).second) {
+    co_return Status::invalid("request id " + std::to_string(id) + " is in use by another get");
+  }
+  ++parts_.metrics.gets;
+  auto done = co_await parts_.get_path.run(get, tenant_, std::move(request), connection_, served_);
+  gets_.erase(id);
+  if (!done.ok()) ++parts_.metrics.gets_failed;
+  co_return answer(std::move(done));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Cancel request) {
+  const auto it = gets_.find(request.request);
+  if (it != gets_.end()) it->second->canceled = true;  // else it has been answered already
+  co_return answer(Status());
+}
+
+// ---- sessions
+// -------------------------------------------------------------------------------------
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::OpenSession request) {
+  PRECIS_CO_TRY(check_name("session name", request.name));
+  co_return answer(
+      co_await stored([&] { return parts_.catalog.open_session(tenant_.name, request); }));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AdvanceSession request) {
+  co_return answer(
+      co_await stored([&] { return parts_.catalog.advance_session(tenant_.name, request); }));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PinSession request) {
+  co_return answer(
+      co_await stored([&] { return parts_.catalog.pin_session(tenant_.name, request); }));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ForkSession request) {
+  PRECIS_CO_TRY(check_name("new session name", request.new_name));
+  co_return answer(
+      co_await stored([&] { return parts_.catalog.fork_session(tenant_.name, request); }));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowSession request) {
+  co_return answer(parts_.catalog.session(tenant_.name, request.name));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListSessions) {
+  co_return msg::ReplyBody(msg::Sessions{parts_.catalog.sessions(tenant_.name)});
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveSession request) {
+  co_return answer(
+      co_await stored([&] { return parts_.catalog.remove_session(tenant_.name, request.name); }));
+}
+
+// ---- operations
+// -----------------------------------------------------------------------------------
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListPrefixes request) {
+  co_return msg::ReplyBody(
+      msg::Segments{parts_.catalog.segments(tenant_.name, request.model, request.limit)});
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowPrefix request) {
+  co_return answer(parts_.catalog.info(tenant_.name, request.segment, /*with_plan=*/true));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemovePrefix request) {
+  std::vector<SegmentId> gone;
+  auto removed = co_await stored([&] {
+    return parts_.catalog.remove(tenant_.name, request.segment, request.recursive, &gone);
+  });
+  for (const SegmentId& id : gone) parts_.hot_tier.erase(id);
+  parts_.memory.retry();
+  co_return answer(std::move(removed));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowBudget request) {
+  if (request.scope.model) {
+    PRECIS_CO_TRY(parts_.catalog.model(tenant_.name, *request.scope.model).status());
+  }
+  co_return msg::ReplyBody(parts_.catalog.budgets(tenant_.name, request.scope, parts_.configured));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::SetBudget request) {
+  if (request.scope.model) {
+    PRECIS_CO_TRY(parts_.catalog.model(tenant_.name, *request.scope.model).status());
+  }
+  PRECIS_CO_TRY(co_await stored([&] { return parts_.catalog.set_budget(tenant_.name, request); }));
+  co_return msg::ReplyBody(parts_.catalog.budgets(tenant_.name, request.scope, parts_.configured));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::GetStats) {
+  co_return msg::ReplyBody(co_await stored([&] { return parts_.server_stats(); }));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::GetStatus) {
+  msg::ServerStatus status = parts_.server_status();
+  status.tenant = tenant_.name;
+  status.transport = connection_.description();
+  co_return msg::ReplyBody(std::move(status));
+}
+
+}  // namespace precis

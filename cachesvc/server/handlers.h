@@ -1,0 +1,85 @@
+// What each request of one client does: small ones answered from the catalog, bulk ones handed to
+// the paths. One object per connection; it holds the puts and gets that the client has under way.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+
+#include "cachesvc/base/task.h"
+#include "cachesvc/pipeline/get_path.h"
+#include "cachesvc/pipeline/lookup.h"
+#include "cachesvc/pipeline/put_path.h"
+
+namespace precis {
+
+class Handlers {
+ public:
+  // What requests reach; all outlive the handlers.
+  struct Parts {
+    EventLoop& loop;
+    Executor& storage;
+    Catalog& catalog;
+    HotTier& hot_tier;
+    PutPath& put_path;
+    GetPath& get_path;
+    Lookup& lookup;
+    Memory& memory;
+    Metrics& metrics;
+    msg::BudgetRow configured;
+    std::function<msg::ServerStatus()> server_status;
+    std::function<msg::Stats()> server_stats;
+  };
+  using Answer = Result<msg::ReplyBody>;
+
+  Handlers(const Parts& parts, Tenant tenant, Connection& connection,
+           std::function<void(msg::LayerServed)> served);
+  ~Handlers();  // drops the puts under way
+
+  Task<Answer> handle(std::uint64_t id, msg::RequestBody body);
+  // The client has gone: gets under way stop at their next layer.
+  void cancel();
+
+ private:
+  Task<Answer> on(std::uint64_t id, msg::RegisterModel request);
+  Task<Answer> on(std::uint64_t id, msg::ListModels request);
+  Task<Answer> on(std::uint64_t id, msg::BeginPut request);
+  Task<Answer> on(std::uint64_t id, msg::PushLayer request);
+  Task<Answer> on(std::uint64_t id, msg::CommitPut request);
+  Task<Answer> on(std::uint64_t id, msg::AbortPut request);
+  Task<Answer> on(std::uint64_t id, msg::Lookup request);
+  Task<Answer> on(std::uint64_t id, msg::Get request);
+  Task<Answer> on(std::uint64_t id, msg::Cancel request);
+  Task<Answer> on(std::uint64_t id, msg::OpenSession request);
+  Task<Answer> on(std::uint64_t id, msg::AdvanceSession request);
+  Task<Answer> on(std::uint64_t id, msg::PinSession request);
+  Task<Answer> on(std::uint64_t id, msg::ForkSession request);
+  Task<Answer> on(std::uint64_t id, msg::ShowSession request);
+  Task<Answer> on(std::uint64_t id, msg::ListSessions request);
+  Task<Answer> on(std::uint64_t id, msg::RemoveSession request);
+  Task<Answer> on(std::uint64_t id, msg::ListPrefixes request);
+  Task<Answer> on(std::uint64_t id, msg::ShowPrefix request);
+  Task<Answer> on(std::uint64_t id, msg::RemovePrefix request);
+  Task<Answer> on(std::uint64_t id, msg::ShowBudget request);
+  Task<Answer> on(std::uint64_t id, msg::SetBudget request);
+  Task<Answer> on(std::uint64_t id, msg::GetStats request);
+  Task<Answer> on(std::uint64_t id, msg::GetStatus request);
+
+  Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
+  // Runs a catalog call that waits for the store on the storage executor.
+  template <typename Fn>
+  auto stored(Fn fn) {
+    return run_on(parts_.storage, parts_.loop, std::move(fn));
+  }
+
+  const Parts& parts_;
+  Tenant tenant_;
+  Connection& connection_;
+  std::function<void(msg::LayerServed)> served_;
+  std::uint64_t next_put_ = 1;
+  std::unordered_map<std::uint64_t, std::shared_ptr<PutPath::Put>> puts_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<GetPath::Get>> gets_;
+};
+
+}  // namespace precis

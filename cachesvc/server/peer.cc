@@ -1,0 +1,86 @@
+#include "cachesvc/server/peer.h"
+
+#include <utility>
+
+#include "precis/limits.h"
+
+namespace precis {
+
+Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string client,
+           std::unique_ptr<Connection> connection)
+    : parts_(parts),
+      log_(log),
+      client_(std::move(client)),
+      tenant_name_(tenant.name),
+      connection_(std::move(connection)),
+      handlers_(parts, std::move(tenant), *connection_, [this](msg::LayerServed served) {
+        if (open_) connection_->send(encode(msg::ServerMessage(std::move(served))));
+      }) {
+  ++parts_.metrics.connections;
+  ++parts_.metrics.connected;
+}
+
+Peer::~Peer() { --parts_.metrics.connected; }
+
+void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
+  closed_ = std::move(closed);
+  log_.info(
+      "client connected",
+      {{"client", client_}, {"tenant", tenant_name_}, {"transport", connection_->description()}});
+  // The connection is this object's own, and calls nothing back once destroyed.
+  connection_->start({[this](std::vector<std::byte> message) { on_message(message); },
+                      [this](const Status& why) { on_closed(why); }});
+}
+
+void Peer::close() {
+  if (open_) connection_->close();
+  on_closed(Status::unavailable("the service is stopping"));
+}
+
+void Peer::on_closed(const Status& why) {
+  if (!std::exchange(open_, false)) return;
+  log_.info("client left", {{"client", client_}, {"tenant", tenant_name_}, {"why", why.message()}});
+  handlers_.cancel();
+  const auto self = shared_from_this();  // closed_ lets go of the last other reference
+  closed_(self);
+}
+
+void Peer::on_message(const std::vector<std::byte>& message) {
+  auto request = decode_request(message);
+  if (!request.ok()) {
+    // Messages are framed by the transport, so the next one can be understood all the same. Where
+    // not even the id can be read, the reply carries id 0.
+    log_.warn(
+        "request not understood",
+        {{"client", client_}, {"bytes", message.size()}, {"status", request.status().message()}});
+    return reply(request_id(message).value_or(0), request.status());
+  }
+  if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax) {
+    return reply(request->id, Status::rejected("this connection has " + std::to_string(in_flight_) +
+                                               " requests unanswered, the most there may be"));
+  }
+  ++in_flight_;
+  spawn(answer(shared_from_this(), std::move(request).value()));
+}
+
+Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request) {
+  Handlers::Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
+  --self->in_flight_;
+  reply(request.id, std::move(answer));
+}
+
+void Peer::reply(std::uint64_t id, Handlers::Answer answer) {
+  ++parts_.metrics.requests;
+  msg::Reply reply;
+  reply.id = id;
+  if (answer.ok()) {
+    reply.body = std::move(answer).value();
+  } else {
+    ++parts_.metrics.requests_failed;
+    reply.status = answer.status();
+    log_.debug("request failed", {{"client", client_}, {"status", reply.status.to_string()}});
+  }
+  if (open_) connection_->send(encode(msg::ServerMessage(std::move(reply))));
+}
+
+}  // namespace precis

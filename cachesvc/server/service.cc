@@ -1,0 +1,249 @@
+#include "cachesvc/server/service.h"
+
+#include <filesystem>
+#include <unordered_set>
+#include <utility>
+
+#include "cachesvc/server/peer.h"
+#include "cachesvc/server/tenants.h"
+#include "cachesvc/server/version.h"
+#include "cachesvc/store/rocksdb_store.h"
+#include "precis/limits.h"
+#include "precis/record_format.h"
+
+namespace precis {
+namespace {
+
+constexpr unsigned kComputeThreads = 1;  // a backend spreads one layer over every core by itself
+constexpr unsigned kStorageThreads = 2;  // one may write while the other reads
+constexpr std::chrono::milliseconds kStopCheck{5};
+constexpr std::uint64_t kStagingShare = 4;  // a quarter of the memory is kept free of the hot tier
+
+}  // namespace
+
+struct Service::Impl {
+  explicit Impl(const Config& c, Log::Level level) : config(c), log(level), tenants(c.tenants) {}
+
+  // In the order of dependency; destroyed from the last to the first.
+  Config config;
+  Log log;
+  SystemClock clock;
+  Metrics metrics;
+  Tenants tenants;
+  EventLoop loop;
+  std::unique_ptr<Arena> arena;
+  std::unique_ptr<Arena::Buffer> zeros;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<HotTier> hot_tier;
+  std::unique_ptr<Catalog> catalog;
+  std::unique_ptr<kernels::Backend> backend;
+  RestoreRate rate;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Registration> registration;
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Lookup> lookup;
+  Executor compute{"compute", kComputeThreads};
+  Executor storage{"storage", kStorageThreads};
+  std::unique_ptr<PutPath> put_path;
+  std::unique_ptr<GetPath> get_path;
+  std::unique_ptr<Handlers::Parts> parts;
+  std::unordered_set<std::shared_ptr<Peer>> peers;
+  std::vector<std::weak_ptr<Peer>> leaving;  // closed, with requests still to end
+  std::string address;
+  std::uint64_t started_ns = 0;
+  bool stopping = false;
+  std::unique_ptr<EventLoop::Timer> stop_timer;
+
+  Status open();
+  void wire();
+  Status listen();
+  Transport::Greeting greet(Bytes bytes);
+  void accept(std::unique_ptr<Connection> connection, Bytes bytes);
+  void begin_stop();
+  void finish_stop();
+  msg::ServerStatus status() const;
+  msg::Stats stats() const;
+};
+
+// ---- building
+// -------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Service>> Service::create(const Config& config,
+                                                 const MakeTransport& make_transport) {
+  PRECIS_TRY(config.validate());
+  PRECIS_ASSIGN(const Log::Level level, Log::parse_level(config.log_level));
+  auto impl = std::make_unique<Impl>(config, level);
+  PRECIS_TRY(impl->open());
+  PRECIS_ASSIGN(impl->transport, make_transport(impl->loop));
+  PRECIS_ASSIGN(impl->registration, impl->transport->register_memory(impl->arena->memory()));
+  impl->wire();
+  PRECIS_TRY(impl->listen());
+  return std::unique_ptr<Service>(new Service(std::move(impl)));
+}
+
+Status Service::Impl::open() {
+  std::error_code error;
+  std::filesystem::create_directories(config.data_dir, error);
+  if (error) {
+    return Status::unavailable("data_dir " + config.data_dir +
+                               " cannot be made: " + error.message());
+  }
+  const std::uint64_t memory_bytes = config.resolved_memory_bytes();
+  PRECIS_ASSIGN(arena, Arena::create(memory_bytes));
+  PRECIS_ASSIGN(zeros, arena->allocate(kSectionAlign));
+  std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
+  hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
+  PRECIS_ASSIGN(store, open_rocksdb_store(config.data_dir));
+  PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
+  backend = kernels::make_cpu_backend(config.resolved_compute_threads());
+  return {};
+}
+
+void Service::Impl::wire() {
+  msg::BudgetRow configured;
+  configured.scope = "config";
+  configured.recipe = config.default_recipe;
+  configured.keep = *Budget::ratio(config.default_keep);  // validate() has seen it
+  memory = std::make_unique<Memory>(*arena, *hot_tier, loop,
+                                    std::chrono::milliseconds(config.memory_wait_ms));
+  lookup = std::make_unique<Lookup>(*catalog, *hot_tier, rate);
+  put_path = std::make_unique<PutPath>(
+      PutPath::Parts{loop, compute, storage, *memory, *registration, arena->memory().size(),
+                     *backend, *catalog, *hot_tier, metrics, clock, configured});
+  get_path = std::make_unique<GetPath>(GetPath::Parts{loop, storage, *memory, *registration,
+                                                      zeros->bytes(), *catalog, *hot_tier, rate,
+                                                      metrics, log, clock});
+  parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
+      loop, storage, *catalog, *hot_tier, *put_path, *get_path, *lookup, *memory, metrics,
+      configured, [this] { return status(); }, [this] { return stats(); }});
+}
+
+Status Service::Impl::listen() {
+  started_ns = clock.monotonic_ns();
+  PRECIS_ASSIGN(address,
+                transport->listen(config.listen,
+                                  {[this](Bytes hello) { return greet(hello); },
+                                   [this](std::unique_ptr<Connection> connection, Bytes hello) {
+                                     accept(std::move(connection), hello);
+                                   }}));
+  const Catalog::Totals totals = catalog->totals();
+  log.info("serving", {{"version", kVersion},
+                       {"address", address},
+                       {"data_dir", config.data_dir},
+                       {"memory_bytes", arena->memory().size()},
+                       {"device", std::string(backend->name())},
+                       {"segments", totals.segments},
+                       {"quarantined_segments", totals.quarantined_segments}});
+  return {};
+}
+
+// ---- connections
+// ----------------------------------------------------------------------------------
+
+Transport::Greeting Service::Impl::greet(Bytes bytes) {
+  auto hello = decode_hello(bytes);
+  Status status = hello.ok() ? tenants.admit(*hello).status() : hello.status();
+  if (status.ok() && peers.size() >= limits::kConnectionsMax) {
+    status = Status::rejected("the service has " + std::to_string(peers.size()) +
+                              " connections, the most there may be; retry later");
+  }
+  if (!status.ok()) {
+    ++metrics.connections_refused;
+    log.warn("client refused", {{"status", status.to_string()}});
+  }
+  const bool accepted = status.ok();
+  return {encode(msg::HelloReply{std::move(status), kProtocolVersion, server_name()}), accepted};
+}
+
+void Service::Impl::accept(std::unique_ptr<Connection> connection, Bytes bytes) {
+  auto hello = decode_hello(bytes);  // greet() has seen both
+  auto tenant = tenants.admit(*hello);
+  auto peer = std::make_shared<Peer>(*parts, log, *tenant, hello->client, std::move(connection));
+  peers.insert(peer);
+  peer->start([this](const std::shared_ptr<Peer>& closed) {
+    leaving.emplace_back(closed);
+    peers.erase(closed);
+    loop.post([closed] {});  // not destroyed inside a callback of its own connection
+  });
+}
+
+// ---- running and stopping
+// -------------------------------------------------------------------------
+
+Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Service::~Service() = default;
+const std::string& Service::address() const { return impl_->address; }
+EventLoop& Service::loop() { return impl_->loop; }
+Transport& Service::transport() { return *impl_->transport; }
+void Service::run() { impl_->loop.run(); }
+void Service::stop() {
+  impl_->loop.post([impl = impl_.get()] { impl->begin_stop(); });
+}
+
+void Service::Impl::begin_stop() {
+  if (std::exchange(stopping, true)) return;
+  log.info("stopping", {{"connections", peers.size()}});
+  transport->stop_listening();
+  const auto open = peers;  // closing takes each out of the set
+  for (const auto& peer : open) peer->close();
+  finish_stop();
+}
+
+// Requests under way hold their peer; the last one gone, the loop may end.
+void Service::Impl::finish_stop() {
+  std::erase_if(leaving, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
+  if (leaving.empty()) {
+    log.info("stopped");
+    return loop.stop();
+  }
+  stop_timer = loop.after(kStopCheck, [this] { finish_stop(); });
+}
+
+// ---- status
+// ---------------------------------------------------------------------------------------
+
+msg::ServerStatus Service::Impl::status() const {
+  const Catalog::Totals totals = catalog->totals();
+  msg::ServerStatus status;
+  status.server = server_name();
+  status.data_dir = config.data_dir;
+  status.device = std::string(backend->name());
+  status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
+  status.models = totals.models;
+  status.segments = totals.segments;
+  status.sessions = totals.sessions;
+  status.stored_bytes = totals.stored_bytes;
+  status.memory_bytes = arena->used_bytes();
+  status.memory_limit_bytes = arena->memory().size();
+  return status;
+}
+
+msg::Stats Service::Impl::stats() const {
+  msg::Stats stats{metrics.rows()};
+  const Catalog::Totals totals = catalog->totals();
+  const HotTierStats hot = hot_tier->stats();
+  const StoreStats disk = store->stats();
+  auto add = [&](const char* name, std::uint64_t value, const char* help) {
+    stats.rows.push_back({name, static_cast<double>(value), help});
+  };
+  const std::size_t used = arena->used_bytes() - kSectionAlign;  // less the zero block
+  add("precis_memory_bytes", used, "Arena bytes in use");
+  add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
+      "Arena bytes held by puts under way and reads in progress");
+  add("precis_hot_bytes", hot.bytes, "Bytes of the hot tier");
+  add("precis_hot_layers", hot.entries, "Layers in the hot tier");
+  add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the hot tier");
+  add("precis_models", totals.models, "Models registered");
+  add("precis_segments", totals.segments, "Segments stored");
+  add("precis_sessions", totals.sessions, "Sessions alive");
+  add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments");
+  add("precis_original_bytes", totals.original_bytes, "K and V bytes that the segments stand for");
+  add("precis_quarantined_segments", totals.quarantined_segments,
+      "Segments out of service, damaged");
+  add("precis_quarantined_rows", totals.quarantined_rows, "Catalog rows out of service, damaged");
+  add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
+  add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
+  return stats;
+}
+
+}  // namespace precis

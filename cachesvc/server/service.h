@@ -1,0 +1,40 @@
+// The whole service of one process: builds every part from a Config, wires them, and nothing is
+// global. precisd runs it over UCX; Client::open() runs it inside a program over the loopback.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cachesvc/base/config.h"
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/transport/transport.h"
+
+namespace precis {
+
+class Service {
+ public:
+  // Builds the transport on the service's loop.
+  using MakeTransport = std::function<Result<std::unique_ptr<Transport>>(EventLoop&)>;
+
+  // Opens the data directory and takes the memory; listens on config.listen as the transport reads
+  // it.
+  static Result<std::unique_ptr<Service>> create(const Config& config,
+                                                 const MakeTransport& make_transport);
+  ~Service();
+
+  const std::string& address() const;  // bound
+  EventLoop& loop();
+  Transport& transport();
+
+  // Serves until stop(): ends connections, lets what is under way end, then returns.
+  void run();
+  void stop();  // any thread, also a signal handler's
+
+ private:
+  struct Impl;
+  explicit Service(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace precis

@@ -1,0 +1,94 @@
+// Entries by (segment, layer), bounded in bytes (hot_tier.h).
+#include "cachesvc/store/hot_tier.h"
+
+#include <utility>
+
+namespace precis {
+
+HotLayer::HotLayer(std::unique_ptr<Arena::Buffer> buffer,
+                   std::shared_ptr<std::atomic<std::size_t>> live)
+    : buffer_(std::move(buffer)), live_bytes_(std::move(live)) {
+  *live_bytes_ += buffer_->bytes().size();
+}
+
+HotLayer::~HotLayer() { *live_bytes_ -= buffer_->bytes().size(); }
+
+HotTier::HotTier(std::size_t limit_bytes, std::unique_ptr<EvictionPolicy> policy)
+    : limit_bytes_(limit_bytes),
+      live_bytes_(std::make_shared<std::atomic<std::size_t>>(0)),
+      policy_(std::move(policy)) {}
+
+HotTier::Lease HotTier::find(const SegmentId& segment, std::uint32_t layer) {
+  std::lock_guard lock(mutex_);
+  const auto entry = entries_.find({segment, layer});
+  if (entry == entries_.end()) {
+    ++misses_;
+    return nullptr;
+  }
+  ++hits_;
+  policy_->used(entry->first);
+  return entry->second;
+}
+
+bool HotTier::contains(const SegmentId& segment, std::uint32_t layer) const {
+  std::lock_guard lock(mutex_);
+  return entries_.contains({segment, layer});
+}
+
+HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer,
+                               std::unique_ptr<Arena::Buffer> buffer) {
+  const HotKey key{segment, layer};
+  std::lock_guard lock(mutex_);
+  if (const auto here = entries_.find(key); here != entries_.end()) {
+    policy_->used(key);
+    return here->second;
+  }
+  Lease lease = std::make_shared<const HotLayer>(std::move(buffer), live_bytes_);
+  while (*live_bytes_ > limit_bytes_) {
+    if (!evict_one()) return lease;  // All the rest is in use: served, but not kept.
+  }
+  entries_.emplace(key, lease);
+  policy_->added(key, lease->bytes().size());
+  return lease;
+}
+
+void HotTier::erase(const SegmentId& segment) {
+  std::lock_guard lock(mutex_);
+  auto entry = entries_.lower_bound({segment, 0});
+  while (entry != entries_.end() && entry->first.segment == segment) drop(entry++);
+}
+
+std::size_t HotTier::make_room(std::size_t size_bytes) {
+  std::lock_guard lock(mutex_);
+  std::size_t freed = 0;
+  while (freed < size_bytes) {
+    const auto one = evict_one();
+    if (!one) break;
+    freed += *one;
+  }
+  return freed;
+}
+
+std::optional<std::size_t> HotTier::evict_one() {
+  // Leases are handed out under the lock only, so an entry that is the tier's alone stays so.
+  const auto key =
+      policy_->victim([this](const HotKey& k) { return entries_.at(k).use_count() == 1; });
+  if (!key) return std::nullopt;
+  const auto entry = entries_.find(*key);
+  const std::size_t size_bytes = entry->second->bytes().size();
+  drop(entry);
+  ++evictions_;
+  return size_bytes;
+}
+
+void HotTier::drop(Entries::iterator entry) {
+  policy_->removed(entry->first);
+  entries_.erase(entry);
+}
+
+HotTierStats HotTier::stats() const {
+  std::lock_guard lock(mutex_);
+  return {*live_bytes_, limit_bytes_, entries_.size(), hits_, misses_, evictions_};
+}
+
+}  // namespace precis

@@ -1,0 +1,86 @@
+#include "cachesvc/store/memory_store.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace precis {
+
+Status MemoryStore::write(const StoreBatch& batch, Durability durability) {
+  std::lock_guard lock(mutex_);
+  if (fail_next_) return *std::exchange(fail_next_, std::nullopt);
+  const auto apply = [&batch](Tables& tables) {
+    for (const StoreBatch::Put& put : batch.puts) {
+      tables[static_cast<std::size_t>(put.table)].insert_or_assign(
+          put.key, std::vector<std::byte>(put.value.begin(), put.value.end()));
+    }
+    for (const StoreBatch::Delete& gone : batch.deletes) {
+      tables[static_cast<std::size_t>(gone.table)].erase(gone.key);
+    }
+  };
+  apply(tables_);
+  if (durability != Durability::kMemory) apply(durable_);
+  return {};
+}
+
+Status MemoryStore::harden() {
+  std::lock_guard lock(mutex_);
+  durable_ = tables_;
+  return {};
+}
+
+const std::vector<std::byte>* MemoryStore::find(Table table, const std::string& key) const {
+  const Rows& rows = tables_[static_cast<std::size_t>(table)];
+  const auto row = rows.find(key);
+  return row == rows.end() ? nullptr : &row->second;
+}
+
+Result<std::vector<std::byte>> MemoryStore::get(Table table, const std::string& key) {
+  std::lock_guard lock(mutex_);
+  const auto* const value = find(table, key);
+  if (!value) return Status::not_found("memory store: no such row");
+  return *value;
+}
+
+Status MemoryStore::read_into(Table table, const std::string& key, MutableBytes into) {
+  std::lock_guard lock(mutex_);
+  const auto* const value = find(table, key);
+  if (!value) return Status::not_found("memory store: no such row");
+  if (value->size() != into.size()) {
+    return Status::corruption("memory store: " + std::to_string(value->size()) + " B are stored, " +
+                              std::to_string(into.size()) + " B expected");
+  }
+  std::copy(value->begin(), value->end(), into.begin());
+  return {};
+}
+
+Status MemoryStore::scan(Table table,
+                         const std::function<Status(std::string_view key, Bytes value)>& row) {
+  Rows rows;
+  {
+    std::lock_guard lock(mutex_);
+    rows = tables_[static_cast<std::size_t>(table)];
+  }  // So that `row` may call the store.
+  for (const auto& [key, value] : rows) PRECIS_TRY(row(key, value));
+  return {};
+}
+
+StoreStats MemoryStore::stats() {
+  std::lock_guard lock(mutex_);
+  StoreStats stats;
+  for (const auto& [key, value] : tables_[static_cast<std::size_t>(Table::kPayload)]) {
+    stats.payload_bytes += value.size();
+  }
+  return stats;
+}
+
+void MemoryStore::fail_next_write(Status status) {
+  std::lock_guard lock(mutex_);
+  fail_next_ = std::move(status);
+}
+
+void MemoryStore::crash() {
+  std::lock_guard lock(mutex_);
+  tables_ = durable_;
+}
+
+}  // namespace precis

@@ -1,0 +1,314 @@
+// The one file that knows RocksDB; rocksdb::Status becomes Status here and nowhere else.
+#include "cachesvc/store/rocksdb_store.h"
+
+#include <rocksdb/db.h>
+#include <rocksdb/listener.h>
+#include <rocksdb/options.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <utility>
+
+namespace precis {
+namespace {
+
+// ---- names and sizes
+
+// By Table's value. Names are stored: append only.
+constexpr std::array<std::string_view, kTableCount> kFamilyNames = {
+    "segments", "payload", "sessions", "models", "budgets", "meta"};
+const char* const kFormatKey = "store.format";
+constexpr std::uint32_t kFormat = 1;
+
+// RocksDB stores value sizes in 32 bits; far above any layer's records.
+constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
+// Per value beside key and value: type, family, two lengths of at most five bytes.
+constexpr std::size_t kBatchOverheadBytes = 16;
+constexpr std::size_t kRowMemtableBytes = 16u << 20;
+// Two large layers of an 8B model. A larger batch still goes into one memtable and is flushed
+// behind.
+constexpr std::size_t kPayloadMemtableBytes = 64u << 20;
+constexpr std::uint64_t kBlobBytesMin = 4096;  // smaller values are no burden to compaction
+constexpr std::size_t kLogFileBytesMax = 4u
+                                         << 20;  // RocksDB's own information log, in the data dir
+constexpr std::size_t kLogFilesMax = 4;
+constexpr int kOpenFilesMax = 512;  // half of the usual limit of 1024 descriptors
+
+// ---- errors
+
+Status from_rocksdb(const rocksdb::Status& status, const std::string& what) {
+  if (status.ok()) return {};
+  const std::string message = what + ": " + status.ToString();
+  if (status.IsNoSpace() || status.IsMemoryLimit()) return Status::out_of_space(message);
+  if (status.IsNotFound()) return Status::not_found(message);
+  if (status.IsCorruption()) return Status::corruption(message);
+  if (status.IsInvalidArgument() || status.IsNotSupported()) return Status::internal(message);
+  return Status::unavailable(message);
+}
+
+Status from_open(const rocksdb::Status& status, const std::string& dir) {
+  // The only sign of a held lock is the failing file's name.
+  if (status.IsIOError() && status.ToString().find("/LOCK") != std::string::npos) {
+    return Status::unavailable("data directory " + dir +
+                               " is in use: stop the other process that has it open, or choose "
+                               "another directory (" +
+                               status.ToString() + ")");
+  }
+  return from_rocksdb(status, "opening the store in " + dir);
+}
+
+std::string key_text(Table table, const std::string& key) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string text(kFamilyNames[static_cast<std::size_t>(table)]);
+  text += " row ";
+  for (const char c : key) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += {kHex[byte >> 4], kHex[byte & 15]};
+  }
+  return text;
+}
+
+// ---- options
+
+rocksdb::Slice slice_of(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// RocksDB polls a full disk in a thread of its own and meanwhile refuses to be told that there is
+// room again. The store tells it, with the next write.
+class NoPolling final : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
+                            bool* auto_recovery) override {
+    *auto_recovery = false;
+  }
+};
+
+rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
+  rocksdb::DBOptions db;
+  if (options.env) db.env = options.env;
+  db.create_if_missing = true;
+  db.create_missing_column_families = true;
+  // A batch without WAL (Durability::kMemory) spans families; only an atomic flush keeps it whole.
+  db.atomic_flush = true;
+  db.max_open_files = kOpenFilesMax;
+  db.max_log_file_size = kLogFileBytesMax;
+  db.keep_log_file_num = kLogFilesMax;
+  db.stats_dump_period_sec = 0;
+  db.listeners.push_back(std::make_shared<NoPolling>());
+  return db;
+}
+
+rocksdb::ColumnFamilyOptions family_options(Table table) {
+  rocksdb::ColumnFamilyOptions family;
+  family.write_buffer_size = kRowMemtableBytes;
+  if (table != Table::kPayload) return family;
+  family.write_buffer_size = kPayloadMemtableBytes;
+  family.max_write_buffer_number = 3;            // one more may fill while one is flushed
+  family.compression = rocksdb::kNoCompression;  // floats of high entropy: nothing to gain
+  family.enable_blob_files = true;
+  family.min_blob_size = kBlobBytesMin;
+  family.blob_compression_type = rocksdb::kNoCompression;
+  // Removed payload: a blob file of garbage alone goes at once, an old one half of it is rewritten.
+  family.enable_blob_garbage_collection = true;
+  family.blob_garbage_collection_force_threshold = 0.5;
+  return family;
+}
+
+std::vector<rocksdb::ColumnFamilyDescriptor> families() {
+  std::vector<rocksdb::ColumnFamilyDescriptor> all;
+  for (std::size_t t = 0; t < kTableCount; ++t) {
+    all.emplace_back(std::string(kFamilyNames[t]), family_options(static_cast<Table>(t)));
+  }
+  all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options(Table::kMeta));  // stays empty
+  return all;
+}
+
+// ---- the store
+
+class RocksdbStore final : public Store {
+ public:
+  RocksdbStore(std::string dir, rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> handles)
+      : dir_(std::move(dir)), db_(db), handles_(std::move(handles)) {}
+
+  ~RocksdbStore() override {
+    for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
+    db_->Close();  // Flushes what was written without WAL.
+  }
+
+  Status write(const StoreBatch& batch, Durability durability) override {
+    std::size_t size_bytes = 0;
+    for (const StoreBatch::Put& put : batch.puts) {
+      if (put.value.size() > kValueBytesMax) {
+        return Status::invalid(key_text(put.table, put.key) + ": value of " +
+                               std::to_string(put.value.size()) + " B exceeds " +
+                               std::to_string(kValueBytesMax) + " B");
+      }
+      size_bytes += put.key.size() + put.value.size() + kBatchOverheadBytes;
+    }
+    // Sized at once: a large batch must not grow by copies.
+    rocksdb::WriteBatch changes(size_bytes);
+    for (const StoreBatch::Put& put : batch.puts) {
+      changes.Put(family(put.table), put.key, slice_of(put.value));
+    }
+    for (const StoreBatch::Delete& gone : batch.deletes) {
+      changes.Delete(family(gone.table), gone.key);
+    }
+    rocksdb::WriteOptions how;
+    how.disableWAL = durability == Durability::kMemory;
+    how.sync = durability == Durability::kFsync;
+    rocksdb::Status status = db_->Write(how, &changes);
+    // After a failed write RocksDB refuses all others until told to go on; if the disk has room
+    // again this is where the service recovers.
+    if (status.IsIOError() && db_->Resume().ok()) status = db_->Write(how, &changes);
+    return from_rocksdb(status,
+                        "writing " + std::to_string(size_bytes) + " B to the store in " + dir_);
+  }
+
+  Status harden() override {
+    rocksdb::FlushOptions wait;
+    rocksdb::Status status = db_->Flush(wait, handles_);
+    if (status.IsIOError() && db_->Resume().ok()) status = db_->Flush(wait, handles_);
+    return from_rocksdb(status, "flushing the store in " + dir_);
+  }
+
+  Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
+    rocksdb::PinnableSlice value;
+    PRECIS_TRY(read(table, key, &value));
+    const auto* const data = reinterpret_cast<const std::byte*>(value.data());
+    return std::vector<std::byte>(data, data + value.size());
+  }
+
+  Status read_into(Table table, const std::string& key, MutableBytes into) override {
+    rocksdb::PinnableSlice value;
+    PRECIS_TRY(read(table, key, &value));
+    if (value.size() != into.size()) {
+      return Status::corruption(key_text(table, key) + ": " + std::to_string(value.size()) +
+                                " B are stored, " + std::to_string(into.size()) + " B expected");
+    }
+    if (!into.empty()) std::memcpy(into.data(), value.data(), into.size());
+    return {};
+  }
+
+  Status scan(Table table,
+              const std::function<Status(std::string_view key, Bytes value)>& row) override {
+    rocksdb::ReadOptions how;
+    how.fill_cache = false;
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(how, family(table)));
+    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+      const rocksdb::Slice value = it->value();
+      PRECIS_TRY(row({it->key().data(), it->key().size()},
+                     {reinterpret_cast<const std::byte*>(value.data()), value.size()}));
+    }
+    return from_rocksdb(it->status(),
+                        "scanning " + std::string(kFamilyNames[static_cast<std::size_t>(table)]));
+  }
+
+  StoreStats stats() override {
+    StoreStats stats;
+    std::error_code error;
+    for (std::filesystem::directory_iterator file(dir_, error), end; !error && file != end;
+         file.increment(error)) {
+      std::error_code gone;  // A file may go while the folder is read; it then counts nothing.
+      const auto size_bytes = file->file_size(gone);
+      if (!gone) stats.disk_bytes += size_bytes;
+    }
+    const std::uint64_t blobs = property(rocksdb::DB::Properties::kLiveBlobFileSize);
+    const std::uint64_t garbage = property(rocksdb::DB::Properties::kLiveBlobFileGarbageSize);
+    stats.payload_bytes = blobs - std::min(blobs, garbage) +
+                          property(rocksdb::DB::Properties::kCurSizeAllMemTables) +
+                          property(rocksdb::DB::Properties::kTotalSstFilesSize);
+    return stats;
+  }
+
+  // kVersionMismatch if a newer build wrote the store; marks a new one as ours.
+  Status check_format() {
+    const auto stored = get(Table::kMeta, kFormatKey);
+    if (stored.status().code() == StatusCode::kNotFound) {
+      std::array<std::byte, sizeof kFormat> value;
+      std::memcpy(value.data(), &kFormat, sizeof kFormat);
+      return write({{{Table::kMeta, kFormatKey, value}}, {}}, Durability::kFsync);
+    }
+    PRECIS_TRY(stored.status());
+    std::uint32_t format = 0;
+    if (stored->size() != sizeof format) {
+      return Status::corruption("store in " + dir_ + ": its format row has " +
+                                std::to_string(stored->size()) + " B, not 4");
+    }
+    std::memcpy(&format, stored->data(), sizeof format);
+    if (format > kFormat) {
+      return Status::version("store in " + dir_ + " has format " + std::to_string(format) +
+                             ", this build reads up to " + std::to_string(kFormat) +
+                             ": use the newer build that wrote it");
+    }
+    return {};
+  }
+
+ private:
+  rocksdb::ColumnFamilyHandle* family(Table table) const {
+    return handles_[static_cast<std::size_t>(table)];
+  }
+
+  Status read(Table table, const std::string& key, rocksdb::PinnableSlice* value) {
+    rocksdb::ReadOptions how;
+    // Records carry their own checksums, which the reader checks; RocksDB's over whole blobs cost
+    // a factor of five on large reads (measured, docs of the peers).
+    how.verify_checksums = table != Table::kPayload;
+    const rocksdb::Status status = db_->Get(how, family(table), key, value);
+    return status.ok() ? Status() : from_rocksdb(status, key_text(table, key));
+  }
+
+  std::uint64_t property(const std::string& name) const {
+    std::uint64_t value = 0;
+    return db_->GetIntProperty(family(Table::kPayload), name, &value) ? value : 0;
+  }
+
+  const std::string dir_;
+  const std::unique_ptr<rocksdb::DB> db_;
+  const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
+};
+
+// A newer build may have tables of its own; opened without them they would be lost on its return.
+Status check_families(const rocksdb::DBOptions& options, const std::string& dir) {
+  std::vector<std::string> names;
+  const rocksdb::Status status = rocksdb::DB::ListColumnFamilies(options, dir, &names);
+  if (status.IsPathNotFound() || status.IsNotFound()) return {};  // none yet
+  if (status.IsIOError() && !std::filesystem::exists(dir + "/CURRENT")) return {};
+  if (!status.ok()) return from_open(status, dir);
+  for (const std::string& name : names) {
+    const bool known =
+        name == rocksdb::kDefaultColumnFamilyName ||
+        std::find(kFamilyNames.begin(), kFamilyNames.end(), name) != kFamilyNames.end();
+    if (!known) {
+      return Status::version("store in " + dir + " has a table '" + name +
+                             "' that this build does not know: use the newer build that wrote it");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
+                                                  const RocksdbStoreOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) return Status::unavailable("data directory " + dir + ": " + error.message());
+  const rocksdb::DBOptions db_opts = db_options(options);
+  PRECIS_TRY(check_families(db_opts, dir));
+  rocksdb::DB* db = nullptr;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(), &handles, &db);
+  if (!status.ok()) return from_open(status, dir);
+  auto store = std::make_unique<RocksdbStore>(dir, db, std::move(handles));
+  PRECIS_TRY(store->check_format());
+  return std::unique_ptr<Store>(std::move(store));
+}
+
+}  // namespace precis

@@ -1,0 +1,25 @@
+// The store on RocksDB: one column family per table; payload values lie in blob files.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cachesvc/store/store.h"
+
+namespace rocksdb {
+class Env;
+}
+
+namespace precis {
+
+struct RocksdbStoreOptions {
+  rocksdb::Env* env = nullptr;  // for tests, e.g. over a faulty file system; none: the machine's
+};
+
+// Opens or makes the store in `dir`, whose parents are made too.
+// kUnavailable if another process has it open or the disk fails, kVersionMismatch if a newer build
+// wrote it, kCorruption if its own files do not fit together.
+Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
+                                                  const RocksdbStoreOptions& options = {});
+
+}  // namespace precis

@@ -1,0 +1,38 @@
+// precisctl's commands: each asks the service and prints what it said, as text or as JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "precis/client.h"
+
+namespace precis::cli {
+
+// What a command needs besides its own arguments.
+struct Context {
+  Client& client;
+  bool json = false;
+};
+
+Status show_status(Context context);
+Status list_models(Context context);
+
+Status list_prefixes(Context context, const std::string& model, std::uint32_t limit);
+Status show_prefix(Context context, const std::string& id);
+Status remove_prefix(Context context, const std::string& id, bool recursive);
+
+Status list_sessions(Context context);
+Status show_session(Context context, const std::string& name);
+Status remove_session(Context context, const std::string& name);
+
+struct BudgetChange {
+  std::optional<std::string> recipe, keep;
+  bool unset = false;
+};
+Status show_budget(Context context, const std::string& model);
+Status set_budget(Context context, const std::string& model, const BudgetChange& change);
+
+Status show_stats(Context context);
+
+}  // namespace precis::cli

@@ -1,0 +1,20 @@
+// What the user means by the words on a command line: shortened ids, model names, budgets.
+#pragma once
+
+#include <string>
+
+#include "precis/client.h"
+
+namespace precis::cli {
+
+// A segment's id or any beginning of it that only one stored segment has. kNotFound and
+// kInvalidArgument say what to do.
+Result<SegmentId> find_segment(Client& client, const std::string& text);
+
+// A model's name, or its fingerprint or any unambiguous beginning of that.
+Result<msg::ModelRow> find_model(Client& client, const std::string& text);
+
+// "0.3", "128 entries", "64 MiB".
+Result<Budget> parse_keep(const std::string& text);
+
+}  // namespace precis::cli

@@ -1,0 +1,129 @@
+#include "client/cli/json.h"
+
+namespace precis::cli {
+namespace {
+
+Json id_json(const SegmentId& id) { return id.is_null() ? Json() : Json(id.hex()); }
+
+// A canonical recipe is JSON itself; one of another form is given as it stands.
+Json recipe_json(const std::string& recipe) {
+  Json parsed = Json::parse(recipe, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_discarded() ? Json(recipe) : parsed;
+}
+
+Json plan_json(const Plan& plan) {
+  Json layers = Json::array();
+  for (std::uint32_t l = 0; l < plan.num_layers; ++l) {
+    Json heads = Json::array();
+    for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) heads.push_back(plan.at(l, h));
+    layers.push_back(std::move(heads));
+  }
+  return layers;
+}
+
+}  // namespace
+
+Json to_json(const std::optional<Budget>& budget) {
+  if (!budget) return {};
+  switch (budget->kind) {
+    case Budget::Kind::kAll: return {{"kind", "all"}, {"value", nullptr}};
+    case Budget::Kind::kRatio:
+      return {{"kind", "ratio"}, {"value", static_cast<double>(budget->value) / 1e6}};
+    case Budget::Kind::kEntries: return {{"kind", "entries"}, {"value", budget->value}};
+    case Budget::Kind::kBytes: return {{"kind", "bytes"}, {"value", budget->value}};
+  }
+  return {};
+}
+
+Json to_json(const msg::ModelRow& row) {
+  const ModelSpec& m = row.model;
+  return {{"fingerprint", row.fingerprint.hex()},
+          {"name", m.name},
+          {"revision", m.revision},
+          {"num_layers", m.num_layers},
+          {"num_q_heads", m.num_q_heads},
+          {"num_kv_heads", m.num_kv_heads},
+          {"head_dim", m.head_dim},
+          {"dtype", dtype_name(m.dtype)},
+          {"rope_theta", m.rope_theta},
+          {"block_tokens", m.block_tokens},
+          {"token_bytes", m.token_bytes()},
+          {"segments", row.segments}};
+}
+
+Json to_json(const msg::SegmentInfo& row) {
+  Json json = {{"id", row.id.hex()},
+               {"parent", id_json(row.parent)},
+               {"model", row.model.hex()},
+               {"adapter", row.adapter},
+               {"begin", row.begin},
+               {"end", row.end},
+               {"preset", row.preset},
+               {"recipe", recipe_json(row.recipe)},
+               {"keep", to_json(std::optional(row.budget))},
+               {"parent_read", to_json(row.parent_read)},
+               {"entries", row.entries},
+               {"original_bytes", row.original_bytes},
+               {"stored_bytes", row.stored_bytes},
+               {"compress_seconds", row.compress_seconds},
+               {"created_unix_ms", row.created_unix_ms},
+               {"hits", row.hits},
+               {"children", row.children},
+               {"in_memory", row.in_memory}};
+  if (row.plan) json["plan"] = plan_json(*row.plan);
+  return json;
+}
+
+Json to_json(const msg::SessionRow& row) {
+  return {{"name", row.name},
+          {"tip", id_json(row.tip)},
+          {"tip_end", row.tip_end},
+          {"turns", row.turns},
+          {"ttl_seconds", row.ttl_seconds},
+          {"expires_unix_ms", row.expires_unix_ms},
+          {"pinned", row.pinned},
+          {"updated_unix_ms", row.updated_unix_ms}};
+}
+
+Json to_json(const msg::BudgetRow& row) {
+  return {{"scope", row.scope},
+          {"recipe", row.recipe.empty() ? Json() : Json(row.recipe)},  // as it was written
+          {"keep", to_json(row.keep)},
+          {"version", row.version},
+          {"set_unix_ms", row.set_unix_ms}};
+}
+
+Json to_json(const msg::Budgets& budgets) {
+  return {{"layers", rows_json(budgets.layers)}, {"effective", to_json(budgets.effective)}};
+}
+
+Json to_json(const msg::ServerStatus& s) {
+  return {{"server", s.server},
+          {"tenant", s.tenant},
+          {"data_dir", s.data_dir},
+          {"transport", s.transport},
+          {"device", s.device},
+          {"uptime_seconds", s.uptime_seconds},
+          {"models", s.models},
+          {"segments", s.segments},
+          {"sessions", s.sessions},
+          {"stored_bytes", s.stored_bytes},
+          {"memory_bytes", s.memory_bytes},
+          {"memory_limit_bytes", s.memory_limit_bytes}};
+}
+
+Json to_json(const msg::Removed& removed) {
+  return {{"segments", removed.segments}, {"bytes", removed.bytes}};
+}
+
+Json to_json(const msg::Stats& stats) {
+  Json json = Json::object();
+  for (const msg::Stat& row : stats.rows) {
+    const bool whole = row.value >= 0 && row.value < 9e15 &&
+                       row.value == static_cast<double>(static_cast<std::uint64_t>(row.value));
+    json[row.name] = whole ? Json(static_cast<std::uint64_t>(row.value)) : Json(row.value);
+  }
+  return json;
+}
+
+}  // namespace precis::cli

@@ -1,0 +1,32 @@
+// Replies as JSON for scripts: raw numbers, full ids, keys that stay as they are.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "precis/messages.h"
+
+namespace precis::cli {
+
+using Json = nlohmann::ordered_json;
+
+// {"kind": "ratio" | "entries" | "bytes" | "all", "value": number or null}; null for none.
+Json to_json(const std::optional<Budget>& budget);
+Json to_json(const msg::ModelRow& row);
+Json to_json(const msg::SegmentInfo& row);
+Json to_json(const msg::SessionRow& row);
+Json to_json(const msg::BudgetRow& row);
+Json to_json(const msg::Budgets& budgets);
+Json to_json(const msg::ServerStatus& status);
+Json to_json(const msg::Removed& removed);
+Json to_json(const msg::Stats& stats);  // {name: value}
+
+template <typename Row>
+Json rows_json(const std::vector<Row>& rows) {
+  Json list = Json::array();
+  for (const Row& row : rows) list.push_back(to_json(row));
+  return list;
+}
+
+}  // namespace precis::cli

@@ -1,0 +1,209 @@
+// precisctl: looks into a running precisd and changes what may be changed live.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "client/cli/commands.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+
+namespace {
+
+using precis::Status;
+using precis::StatusCode;
+using precis::cli::Context;
+
+enum ExitCode : int {
+  kOk = 0,
+  kFailed = 1,
+  kUsage = 2,
+  kNotFound = 3,
+  kUnreachable = 4,
+  kDenied = 5
+};
+
+constexpr char kExitCodes[] =
+    "Exit codes: 0 done; 1 failed; 2 usage: the command line or a value in it is wrong; 3 not\n"
+    "found; 4 the service cannot be reached or does not answer; 5 the credentials do not suffice.\n"
+    "With --json, output and errors (on stderr) are JSON; its keys are stable.";
+
+int exit_code(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk: return kOk;
+    case StatusCode::kInvalidArgument: return kUsage;
+    case StatusCode::kNotFound: return kNotFound;
+    case StatusCode::kUnavailable:
+    case StatusCode::kTimedOut: return kUnreachable;
+    case StatusCode::kPermissionDenied: return kDenied;
+    case StatusCode::kRejected:
+    case StatusCode::kOutOfSpace:
+    case StatusCode::kCorruption:
+    case StatusCode::kVersionMismatch:
+    case StatusCode::kUnsupported:
+    case StatusCode::kCanceled:
+    case StatusCode::kInternal: return kFailed;
+  }
+  return kFailed;
+}
+
+// What to do next; empty where the message says it.
+std::string advice(StatusCode code) {
+  switch (code) {
+    case StatusCode::kUnavailable:
+      return "is precisd running? start it with: precisd --data DIR; another address is given by "
+             "--address HOST:PORT or PRECIS_ADDRESS";
+    case StatusCode::kTimedOut:
+      return "the service is slow or stuck: try again with a longer --timeout";
+    case StatusCode::kPermissionDenied:
+      return "give --tenant and --token, or PRECIS_TENANT and PRECIS_TOKEN";
+    case StatusCode::kVersionMismatch: return "use the precisctl that came with that precisd";
+    case StatusCode::kRejected: return "the service is busy: try again in a moment";
+    default: return {};
+  }
+}
+
+void print_error(const Status& status, bool json) {
+  const std::string hint = advice(status.code());
+  if (json) {
+    precis::cli::Json error{{"code", precis::status_code_name(status.code())},
+                            {"message", status.message()}};
+    if (!hint.empty()) error["advice"] = hint;
+    using Replace = precis::cli::Json::error_handler_t;
+    fmt::print(stderr, "{}\n",
+               precis::cli::Json{{"error", error}}.dump(2, ' ', false, Replace::replace));
+    return;
+  }
+  fmt::print(stderr, "precisctl: {}\n", status.message());
+  if (!hint.empty()) fmt::print(stderr, "  {}\n", hint);
+}
+
+// What the command line says. `run` is set by the command that was given.
+struct Arguments {
+  std::string address = "127.0.0.1:7470";
+  precis::ConnectOptions options;
+  bool json = false;
+  std::string name, model, recipe, keep;
+  std::uint32_t limit = 1000;
+  bool recursive = false, unset = false;
+  std::function<Status(Context)> run;
+};
+
+CLI::App* add_command(CLI::App& group, const std::string& name, const std::string& help,
+                      Arguments& args, std::function<Status(Context)> run) {
+  CLI::App* command = group.add_subcommand(name, help);
+  command->fallthrough();
+  command->callback([&args, run = std::move(run)] { args.run = run; });
+  return command;
+}
+
+CLI::App& add_group(CLI::App& app, const std::string& name, const std::string& help) {
+  CLI::App* group = app.add_subcommand(name, help);
+  group->require_subcommand(1);
+  group->fallthrough();
+  return *group;
+}
+
+void add_prefix_commands(CLI::App& app, Arguments& a) {
+  using namespace precis::cli;
+  CLI::App& group = add_group(app, "prefix", "Stored prefixes, segment by segment");
+  CLI::App* ls = add_command(group, "ls", "List them", a,
+                             [&a](Context c) { return list_prefixes(c, a.model, a.limit); });
+  ls->add_option("--model", a.model, "Only of this model: its name or fingerprint");
+  ls->add_option("--limit", a.limit, "At most so many")->capture_default_str();
+  CLI::App* show = add_command(group, "show", "Recipe, budget, sizes and plan of one", a,
+                               [&a](Context c) { return show_prefix(c, a.name); });
+  show->add_option("id", a.name, "The id or any unambiguous beginning of it")->required();
+  CLI::App* rm = add_command(group, "rm", "Remove one", a,
+                             [&a](Context c) { return remove_prefix(c, a.name, a.recursive); });
+  rm->add_option("id", a.name, "The id or any unambiguous beginning of it")->required();
+  rm->add_flag("--recursive", a.recursive, "With every segment that stands on it");
+}
+
+void add_session_commands(CLI::App& app, Arguments& a) {
+  using namespace precis::cli;
+  CLI::App& group = add_group(app, "session", "Sessions: names for the tips of prefixes");
+  add_command(group, "ls", "List them", a, list_sessions);
+  CLI::App* show = add_command(group, "show", "One of them", a,
+                               [&a](Context c) { return show_session(c, a.name); });
+  show->add_option("name", a.name, "The session's name")->required();
+  CLI::App* rm = add_command(group, "rm", "Remove one; its prefix stays", a,
+                             [&a](Context c) { return remove_session(c, a.name); });
+  rm->add_option("name", a.name, "The session's name")->required();
+}
+
+void add_budget_commands(CLI::App& app, Arguments& a) {
+  using namespace precis::cli;
+  CLI::App& group = add_group(app, "budget", "Defaults for puts that name no recipe or no budget");
+  CLI::App* show = add_command(group, "show", "Every layer, and what is in force", a,
+                               [&a](Context c) { return show_budget(c, a.model); });
+  show->add_option("--model", a.model, "As seen by this model: its name or fingerprint");
+
+  CLI::App* set = group.add_subcommand("set", "Change them, from the next put on");
+  set->fallthrough();
+  set->add_option("--model", a.model, "For this model alone: its name or fingerprint");
+  CLI::Option* recipe = set->add_option("--recipe", a.recipe,
+                                        "A preset such as ada_keydiff, "
+                                        "preset(param=value, ...), or JSON");
+  CLI::Option* keep = set->add_option("--keep", a.keep,
+                                      "A ratio such as 0.3, '128 entries' per "
+                                      "head, or '64 MiB' per segment");
+  CLI::Option* unset = set->add_flag("--unset", a.unset, "Say nothing here: the wider scope holds");
+  unset->excludes(recipe)->excludes(keep);
+  set->callback([&a, recipe, keep] {
+    BudgetChange change;
+    if (recipe->count() > 0) change.recipe = a.recipe;
+    if (keep->count() > 0) change.keep = a.keep;
+    change.unset = a.unset;
+    if (!change.recipe && !change.keep && !change.unset) {
+      throw CLI::ValidationError("budget set", "give --recipe, --keep or --unset");
+    }
+    a.run = [&a, change](Context c) { return set_budget(c, a.model, change); };
+  });
+}
+
+void add_options(CLI::App& app, Arguments& a) {
+  app.add_option("--address", a.address, "HOST:PORT of precisd")
+      ->envname("PRECIS_ADDRESS")
+      ->capture_default_str();
+  app.add_option("--tenant", a.options.tenant, "Default: the service's default tenant")
+      ->envname("PRECIS_TENANT");
+  app.add_option("--token", a.options.token, "The tenant's token; better set in the environment")
+      ->envname("PRECIS_TOKEN");
+  app.add_option("--timeout", a.options.timeout_ms, "Milliseconds to wait for an answer")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3'600'000));
+  app.add_flag("--json", a.json, "JSON instead of tables");
+}
+
+int run(const Arguments& args) {
+  auto client = precis::Client::connect(args.address, args.options);
+  const Status status = client.ok() ? args.run(Context{**client, args.json}) : client.status();
+  if (!status.ok()) print_error(status, args.json);
+  return exit_code(status.code());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments args;
+  CLI::App app("Looks into a running precisd and changes what may be changed live.", "precisctl");
+  app.footer(kExitCodes);
+  app.require_subcommand(1);
+  add_options(app, args);
+  add_command(app, "status", "Is it up, and what does it hold", args, precis::cli::show_status);
+  CLI::App& model = add_group(app, "model", "Registered models");
+  add_command(model, "ls", "List them", args, precis::cli::list_models);
+  add_prefix_commands(app, args);
+  add_session_commands(app, args);
+  add_budget_commands(app, args);
+  add_command(app, "stats", "Counters and gauges", args, precis::cli::show_stats);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kUsage;
+  }
+  return run(args);
+}

@@ -1,0 +1,212 @@
+#include "client/cli/render.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "client/cli/table.h"
+
+namespace precis::cli {
+namespace {
+
+// Enough of an id to name it in practice; show and rm take any unambiguous beginning.
+constexpr std::size_t kShortId = 12;
+
+std::string short_id(const SegmentId& id) {
+  return id.is_null() ? "-" : id.hex().substr(0, kShortId);
+}
+
+std::string model_name(const Digest& fingerprint, std::span<const msg::ModelRow> models) {
+  for (const msg::ModelRow& row : models) {
+    if (row.fingerprint == fingerprint) return row.model.name;
+  }
+  return fingerprint.hex().substr(0, kShortId);
+}
+
+std::string keep_text(const std::optional<Budget>& keep) { return keep ? keep->to_string() : "-"; }
+
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
+
+// "name  value" lines, the names padded to one column.
+class Facts {
+ public:
+  void add(const std::string& name, const std::string& value) { rows_.emplace_back(name, value); }
+  std::string text() const {
+    std::size_t widest = 0;
+    for (const auto& [name, value] : rows_) widest = std::max(widest, name.size());
+    std::string out;
+    for (const auto& [name, value] : rows_) {
+      out += fmt::format("{:<{}}  {}\n", name, widest, printable(value));
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> rows_;
+};
+
+std::string plan_text(const Plan& plan) {
+  std::vector<Column> columns{{"LAYER", true}};
+  for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) {
+    columns.push_back({"H" + std::to_string(h), true});
+  }
+  columns.push_back({"ALL", true});
+  Table table(std::move(columns));
+  for (std::uint32_t l = 0; l < plan.num_layers; ++l) {
+    std::vector<std::string> cells{std::to_string(l)};
+    std::uint64_t sum = 0;
+    for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) {
+      cells.push_back(std::to_string(plan.at(l, h)));
+      sum += plan.at(l, h);
+    }
+    cells.push_back(std::to_string(sum));
+    table.add(std::move(cells));
+  }
+  return table.text();
+}
+
+}  // namespace
+
+std::string status_text(const msg::ServerStatus& s) {
+  Facts facts;
+  facts.add("server", s.server);
+  facts.add("up for", duration_text(s.uptime_seconds));
+  facts.add("tenant", s.tenant);
+  facts.add("data", s.data_dir);
+  facts.add("transport", s.transport);
+  facts.add("compression on", s.device);
+  facts.add("models", count_text(s.models));
+  facts.add("segments", count_text(s.segments));
+  facts.add("sessions", count_text(s.sessions));
+  facts.add("stored", bytes_text(s.stored_bytes));
+  facts.add("memory", fmt::format("{} of {} ({})", bytes_text(s.memory_bytes),
+                                  bytes_text(s.memory_limit_bytes),
+                                  percent_text(s.memory_bytes, s.memory_limit_bytes)));
+  return facts.text();
+}
+
+std::string models_text(std::span<const msg::ModelRow> rows) {
+  if (rows.empty()) return "no models: a client's register_model() adds one\n";
+  Table table({{"FINGERPRINT"},
+               {"NAME"},
+               {"LAYERS", true},
+               {"Q HEADS", true},
+               {"KV HEADS", true},
+               {"HEAD DIM", true},
+               {"DTYPE"},
+               {"KV/TOKEN", true},
+               {"SEGMENTS", true}});
+  for (const msg::ModelRow& row : rows) {
+    const ModelSpec& m = row.model;
+    table.add({row.fingerprint.hex().substr(0, kShortId), m.name, std::to_string(m.num_layers),
+               std::to_string(m.num_q_heads), std::to_string(m.num_kv_heads),
+               std::to_string(m.head_dim), std::string(dtype_name(m.dtype)),
+               bytes_text(m.token_bytes()), count_text(row.segments)});
+  }
+  return table.text();
+}
+
+std::string segments_text(std::span<const msg::SegmentInfo> rows,
+                          std::span<const msg::ModelRow> models) {
+  if (rows.empty()) return "no prefixes are stored\n";
+  Table table({{"ID"},
+               {"PARENT"},
+               {"MODEL"},
+               {"TOKENS", true},
+               {"RECIPE"},
+               {"KEEP", true},
+               {"STORED", true},
+               {"OF", true},
+               {"HITS", true},
+               {"TIER"},
+               {"MADE"}});
+  for (const msg::SegmentInfo& row : rows) {
+    table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
+               fmt::format("{}..{}", row.begin, row.end), or_dash(row.preset),
+               row.budget.to_string(), bytes_text(row.stored_bytes), bytes_text(row.original_bytes),
+               count_text(row.hits), row.in_memory ? "memory" : "disk",
+               when_text(row.created_unix_ms)});
+  }
+  return table.text();
+}
+
+std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models) {
+  Facts facts;
+  facts.add("id", row.id.hex());
+  facts.add("parent", row.parent.is_null() ? "none, it stands on the root" : row.parent.hex());
+  facts.add("model", model_name(row.model, models));
+  if (!row.adapter.empty()) facts.add("adapter", row.adapter);
+  facts.add("tokens",
+            fmt::format("{} [{}, {})", count_text(row.end - row.begin), row.begin, row.end));
+  facts.add("recipe", row.preset.empty() ? row.recipe : row.preset + "  " + row.recipe);
+  facts.add("keep", row.budget.to_string());
+  if (row.parent_read) facts.add("parent read at", row.parent_read->to_string());
+  facts.add("entries", count_text(row.entries));
+  facts.add("original", bytes_text(row.original_bytes));
+  facts.add("stored", fmt::format("{} ({})", bytes_text(row.stored_bytes),
+                                  percent_text(row.stored_bytes, row.original_bytes)));
+  facts.add("compressed in", duration_text(row.compress_seconds));
+  facts.add("made", when_text(row.created_unix_ms));
+  facts.add("hits", count_text(row.hits));
+  facts.add("children", count_text(row.children));
+  facts.add("tier", row.in_memory ? "memory" : "disk");
+  std::string text = facts.text();
+  if (row.plan) text += "\nentries kept, by layer and head\n" + plan_text(*row.plan);
+  return text;
+}
+
+std::string sessions_text(std::span<const msg::SessionRow> rows) {
+  if (rows.empty()) return "no sessions\n";
+  Table table(
+      {{"NAME"}, {"TIP"}, {"TOKENS", true}, {"TURNS", true}, {"PINNED"}, {"EXPIRES"}, {"CHANGED"}});
+  for (const msg::SessionRow& row : rows) {
+    table.add({row.name, short_id(row.tip), count_text(row.tip_end), std::to_string(row.turns),
+               row.pinned ? "yes" : "no",
+               row.expires_unix_ms == 0 ? "never" : when_text(row.expires_unix_ms),
+               when_text(row.updated_unix_ms)});
+  }
+  return table.text();
+}
+
+std::string session_text(const msg::SessionRow& row) {
+  Facts facts;
+  facts.add("name", row.name);
+  facts.add("tip", row.tip.is_null() ? "none yet" : row.tip.hex());
+  facts.add("tokens", count_text(row.tip_end));
+  facts.add("turns", std::to_string(row.turns));
+  facts.add("pinned", row.pinned ? "yes" : "no");
+  facts.add("ttl",
+            row.ttl_seconds == 0 ? "none" : duration_text(static_cast<double>(row.ttl_seconds)));
+  facts.add("expires", row.expires_unix_ms == 0 ? "never" : when_text(row.expires_unix_ms));
+  facts.add("changed", when_text(row.updated_unix_ms));
+  return facts.text();
+}
+
+std::string budgets_text(const msg::Budgets& budgets) {
+  Table table({{"SCOPE"}, {"RECIPE"}, {"KEEP", true}, {"VERSION", true}, {"SET"}});
+  const auto add = [&](const std::string& scope, const msg::BudgetRow& row) {
+    table.add({scope, or_dash(row.recipe), keep_text(row.keep), std::to_string(row.version),
+               when_text(row.set_unix_ms)});
+  };
+  for (const msg::BudgetRow& row : budgets.layers) add(row.scope, row);
+  add("in force", budgets.effective);
+  return table.text();
+}
+
+std::string stats_text(const msg::Stats& stats) {
+  Table table({{"NAME"}, {"VALUE", true}, {"MEANING"}});
+  for (const msg::Stat& row : stats.rows) {
+    const bool bytes = row.name.find("_bytes") != std::string::npos;
+    const bool whole = row.value >= 0 && row.value < 9e15 &&
+                       row.value == static_cast<double>(static_cast<std::uint64_t>(row.value));
+    const auto count = static_cast<std::uint64_t>(whole ? row.value : 0);
+    table.add({row.name,
+               !whole  ? fmt::format("{:.6g}", row.value)
+               : bytes ? bytes_text(count)
+                       : count_text(count),
+               row.help});
+  }
+  return table.text();
+}
+
+}  // namespace precis::cli

@@ -1,0 +1,24 @@
+// Replies as text for people.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "precis/messages.h"
+
+namespace precis::cli {
+
+std::string status_text(const msg::ServerStatus& status);
+std::string models_text(std::span<const msg::ModelRow> rows);
+// `models`: to say a segment's model by name.
+std::string segments_text(std::span<const msg::SegmentInfo> rows,
+                          std::span<const msg::ModelRow> models);
+// With the plan as a table of layers and heads, where it is there.
+std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models);
+std::string sessions_text(std::span<const msg::SessionRow> rows);
+std::string session_text(const msg::SessionRow& row);
+std::string budgets_text(const msg::Budgets& budgets);
+std::string stats_text(const msg::Stats& stats);
+
+}  // namespace precis::cli

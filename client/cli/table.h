@@ -1,0 +1,38 @@
+// Aligned columns and numbers with units, for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace precis::cli {
+
+struct Column {
+  std::string name;
+  bool right = false;  // numbers stand right
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // As many cells as there are columns.
+  void add(std::vector<std::string> cells);
+  std::string text() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Names come from whoever wrote them: control characters must not reach a terminal.
+std::string printable(std::string_view text);
+
+std::string bytes_text(std::uint64_t bytes);  // "1.25 MiB"
+std::string count_text(std::uint64_t count);  // "1 234 567" with thin groups of three
+std::string duration_text(double seconds);    // "3.2 ms", "5 min", "2.1 h", "3 d"
+std::string percent_text(std::uint64_t part, std::uint64_t whole);  // "29.8%"
+// "5 min ago", "in 2.1 h"; `unix_ms` 0 is "-".
+std::string when_text(std::uint64_t unix_ms);
+
+}  // namespace precis::cli

@@ -1,0 +1,83 @@
+// Stores the KV cache of a prompt, and reads it back at a smaller budget.
+//   quickstart cache-dir         the whole service inside this process
+//   quickstart 127.0.0.1:7470    a running precisd
+#include <precis/client.h>
+
+#include <cstdio>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+// In place of a model: one layer's K or V, [num_kv_heads, num_tokens, head_dim].
+std::vector<float> imagine(const precis::ModelSpec& spec, std::size_t num_tokens, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> rows(spec.num_kv_heads * num_tokens * spec.head_dim);
+  for (float& x : rows) x = normal(random);
+  return rows;
+}
+
+precis::Status run(const std::string& where) {
+  const bool remote = where.find(':') != std::string::npos;
+  PRECIS_ASSIGN(auto client, remote ? precis::Client::connect(where) : precis::Client::open(where));
+
+  precis::ModelSpec spec;
+  spec.name = "example/two-layers";
+  spec.num_layers = 2;
+  spec.num_q_heads = 8;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 64;
+  spec.dtype = precis::Dtype::kF32;
+  PRECIS_ASSIGN(const precis::Model model, client->register_model(spec));
+
+  std::vector<precis::TokenId> tokens(1000);
+  std::iota(tokens.begin(), tokens.end(), 1);
+
+  // Put: layers in any order; nothing is visible before commit.
+  precis::PutOptions options;
+  options.recipe = "ada_keydiff";
+  PRECIS_ASSIGN(options.keep, precis::Budget::ratio(0.3));
+  PRECIS_ASSIGN(precis::Put put, client->begin_put(model, tokens, options));
+  const std::uint32_t num_new = put.begun().end - put.begun().begin;
+  for (std::uint32_t l = 0; l < spec.num_layers; ++l) {
+    const auto keys = imagine(spec, num_new, 2 * l), values = imagine(spec, num_new, 2 * l + 1);
+    precis::LayerPush push;
+    push.keys = precis::HeadsView::packed(keys.data(), spec.num_kv_heads, num_new, spec.head_dim,
+                                          spec.dtype);
+    push.values = precis::HeadsView::packed(values.data(), spec.num_kv_heads, num_new,
+                                            spec.head_dim, spec.dtype);
+    PRECIS_TRY(put.layer(l, push));
+  }
+  PRECIS_ASSIGN(const precis::msg::SegmentInfo segment, put.commit(precis::Durability::kWal));
+  std::printf("stored %llu of %llu bytes\n", static_cast<unsigned long long>(segment.stored_bytes),
+              static_cast<unsigned long long>(segment.original_bytes));
+
+  // Get: the longest stored prefix of these tokens, at two thirds of what is stored.
+  PRECIS_ASSIGN(const precis::LookupMatch match, client->lookup(model, tokens));
+  PRECIS_ASSIGN(const precis::Budget keep, precis::Budget::ratio(0.2));
+  PRECIS_ASSIGN(const precis::Prefix prefix, client->get(match, keep));
+  for (std::uint32_t l = 0; l < prefix.num_layers(); ++l) {
+    PRECIS_TRY(prefix.wait_layer(l));  // later layers are still travelling
+    for (std::uint32_t h = 0; h < spec.num_kv_heads; ++h) {
+      const precis::HeadEntries head = prefix.head(l, h);
+      std::printf("layer %u head %u: %zu of %u tokens, first position %u\n", l, h,
+                  head.positions.size(), prefix.matched_tokens(), head.positions[0]);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s DIRECTORY | HOST:PORT\n", argv[0]);
+    return 2;
+  }
+  const precis::Status status = run(argv[1]);
+  if (!status.ok()) std::fprintf(stderr, "quickstart: %s\n", status.to_string().c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,42 @@
+"""Stores the KV cache of a prompt, and reads it back at a smaller budget.
+
+quickstart.py cache-dir         the whole service inside this process
+quickstart.py 127.0.0.1:7470    a running precisd
+"""
+
+import sys
+
+import numpy as np
+
+import precis
+
+where = sys.argv[1]
+cache = precis.connect(where) if ":" in where else precis.open(where)
+
+model = cache.register_model(
+    precis.ModelSpec(
+        name="example/two-layers",
+        num_layers=2,
+        num_q_heads=8,
+        num_kv_heads=2,
+        head_dim=64,
+        dtype="f32",
+    )
+)
+tokens = list(range(1000))
+random = np.random.default_rng(seed=1)
+
+# Put: layers in any order; nothing is visible before commit.
+put = cache.begin_put(model, tokens, recipe="ada_keydiff", keep=0.3)
+for layer in range(2):
+    keys, values = random.standard_normal((2, 2, 1000, 64), dtype=np.float32)
+    put.layer(layer, keys, values)
+segment = put.commit(durability="wal")
+print(f"stored {segment.bytes} of {segment.original_bytes} bytes")
+
+# Get: the longest stored prefix of these tokens, at two thirds of what is stored.
+match = cache.lookup(model, tokens)
+prefix = cache.get(match, keep=0.2)
+for i, layer in enumerate(prefix.layers):
+    for j, head in enumerate(layer.heads):
+        print(f"layer {i} head {j}: {len(head.positions)} of {match.matched_tokens} tokens")

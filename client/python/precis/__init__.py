@@ -1,0 +1,90 @@
+"""Precis: a KV-cache store for LLM serving that compresses what it keeps.
+
+::
+
+    import precis
+    cache = precis.open("cache-dir")              # or precis.connect("127.0.0.1:7470")
+    model = cache.register_model(precis.ModelSpec(...))
+    put = cache.begin_put(model, tokens, recipe="ada_keydiff", keep=0.3)
+    for i, (keys, values) in enumerate(layers):   # [num_kv_heads, n, head_dim], NumPy or PyTorch
+        put.layer(i, keys, values)
+    segment = put.commit(durability="wal")
+    match = cache.lookup(model, tokens)
+    prefix = cache.get(match, keep=0.2)           # prefix.layers[l].heads[h].keys
+
+``precis.hf`` does all of it for Hugging Face Transformers.
+"""
+
+from . import errors
+from ._core import canonical_recipe, preset_names
+from .arrays import BFloat16Array
+from .budget import ALL, Budget, Keep, bytes_, entries, ratio
+from .cache import Cache, connect, open
+from .compress import Kept, compress
+from .errors import (
+    Canceled,
+    Corruption,
+    Error,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    OutOfSpace,
+    PermissionDenied,
+    Rejected,
+    TimedOut,
+    Unavailable,
+    Unsupported,
+    VersionMismatch,
+)
+from .model import Model, ModelSpec
+from .prefix import Head, Layer, Prefix
+from .put import Put
+from .rows import BudgetRow, Budgets, Match, MatchLink, ModelRow, Segment, ServerStatus
+from .session import Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ALL",
+    "BFloat16Array",
+    "Budget",
+    "BudgetRow",
+    "Budgets",
+    "Cache",
+    "Canceled",
+    "Corruption",
+    "Error",
+    "Head",
+    "Internal",
+    "InvalidArgument",
+    "Keep",
+    "Kept",
+    "Layer",
+    "Match",
+    "MatchLink",
+    "Model",
+    "ModelRow",
+    "ModelSpec",
+    "NotFound",
+    "OutOfSpace",
+    "PermissionDenied",
+    "Prefix",
+    "Put",
+    "Rejected",
+    "Segment",
+    "ServerStatus",
+    "Session",
+    "TimedOut",
+    "Unavailable",
+    "Unsupported",
+    "VersionMismatch",
+    "bytes_",
+    "canonical_recipe",
+    "compress",
+    "connect",
+    "entries",
+    "errors",
+    "open",
+    "preset_names",
+    "ratio",
+]

@@ -1,0 +1,109 @@
+"""Arrays in and out: NumPy, PyTorch and whatever else speaks DLPack, without copies where possible.
+
+In: [heads, n, head_dim] in host memory. Rows must be contiguous and follow one another; heads may
+stand any distance apart, so a slice [:, a:b] of a larger cache goes in as it lies. Any other layout
+is copied once. bf16 comes as torch.bfloat16, as ml_dtypes.bfloat16, or as its bits in uint16.
+
+Out: read-only NumPy arrays over the memory of the object they come from, which they keep alive.
+bf16 rows are a :class:`BFloat16Array`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .errors import InvalidArgument
+
+
+class BFloat16Array(np.ndarray):
+    """bf16 values as NumPy can hold them: an array of their bits, as uint16.
+
+    ``torch.from_dlpack(array)`` is a torch.bfloat16 tensor over the same memory, and
+    ``array.view(ml_dtypes.bfloat16)`` a NumPy array of numbers; ``to_float32()`` needs neither.
+    """
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return _core.as_bfloat16(self.view(np.ndarray)).__dlpack__(**options)
+
+    def to_float32(self) -> np.ndarray:
+        """A copy in float32; exact."""
+        return (self.view(np.ndarray).astype(np.uint32) << 16).view(np.float32)
+
+
+def rows_out(rows: np.ndarray) -> np.ndarray:
+    """K or V rows as the extension module made them, for people."""
+    return rows.view(BFloat16Array) if rows.dtype == np.uint16 else rows
+
+
+def heads_in(array: Any, field: str) -> Any:
+    """K, V or queries as the extension module takes them; copies only what it must."""
+    if _is_torch(array):
+        if array.device.type != "cpu":
+            raise InvalidArgument(f"{field}: the tensor is on {array.device}; bring it to the CPU")
+        array = array.detach()
+        return array if _rows_follow(array.shape, array.stride()) else array.contiguous()
+    if isinstance(array, BFloat16Array):
+        array = array.view(np.ndarray)
+    if not isinstance(array, np.ndarray):
+        if not hasattr(array, "__dlpack__"):
+            raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
+        return array
+    if array.dtype.name == "bfloat16":  # of ml_dtypes
+        array = array.view(np.uint16)
+    strides = [stride // max(1, array.itemsize) for stride in array.strides]
+    return array if _rows_follow(array.shape, strides) else np.ascontiguousarray(array)
+
+
+def _rows_follow(shape: Any, strides: Any) -> bool:
+    """Whether the extension module can read this layout; of another rank it reports the error."""
+    if len(shape) != 3:
+        return True
+    heads, tokens, dim = shape
+    return (
+        (dim <= 1 or strides[2] == 1)
+        and (tokens <= 1 or strides[1] == dim)
+        and (heads <= 1 or strides[0] >= 0)
+    )
+
+
+def floats_in(array: Any, field: str, shape: tuple[int, ...]) -> np.ndarray | None:
+    """lse or scores as a contiguous float32 array of the given shape (None stays None)."""
+    if array is None:
+        return None
+    if _is_torch(array):
+        array = array.detach().cpu().numpy()
+    try:
+        out = np.ascontiguousarray(array, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{field}: {error}") from None
+    if out.shape != shape:
+        raise InvalidArgument(f"{field}: shape {list(out.shape)} is not {list(shape)}")
+    return out
+
+
+def tokens_in(tokens: Any) -> np.ndarray:
+    """Token ids of one path as uint32; a sequence, an array, or a tensor [n] or [1, n]."""
+    if _is_torch(tokens):
+        tokens = tokens.detach().cpu().numpy()
+    try:
+        array = np.asarray(tokens)
+    except ValueError as error:
+        raise InvalidArgument(f"tokens: {error}") from None
+    if array.ndim == 2 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim != 1:
+        raise InvalidArgument(f"tokens: shape {list(array.shape)} is not one sequence")
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise InvalidArgument(f"tokens: the ids are {array.dtype}, not integers")
+    if array.size and (int(array.min()) < 0 or int(array.max()) >= 1 << 32):
+        raise InvalidArgument("tokens: an id lies outside [0, 2^32)")
+    return np.ascontiguousarray(array, dtype=np.uint32)
+
+
+def _is_torch(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)

@@ -1,0 +1,83 @@
+"""Budgets: how a reader or a writer says how much to keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Literal, TypeAlias
+
+from . import _core
+from .errors import InvalidArgument
+
+_KINDS: tuple[Literal["all", "ratio", "entries", "bytes"], ...] = (
+    "all",
+    "ratio",
+    "entries",
+    "bytes",
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget in one of four units.
+
+    Attributes:
+        kind: "all" (what is stored), "ratio", "entries" or "bytes".
+        value: a share in (0, 1], entries per head on average, or bytes of the whole segment.
+    """
+
+    kind: Literal["all", "ratio", "entries", "bytes"]
+    value: float
+
+    def __str__(self) -> str:
+        unit = {"all": "all", "ratio": f"{self.value:g}", "entries": f"{self.value} entries"}
+        return unit.get(self.kind, f"{self.value} B")
+
+
+# What `keep=` takes: a share in (0, 1], or a budget in another unit.
+Keep: TypeAlias = float | Budget
+
+
+def ratio(share: float) -> Budget:
+    """A share of all entries, in (0, 1]; what a bare number means."""
+    return from_pair(_core.ratio_budget(share))
+
+
+def entries(per_head: int) -> Budget:
+    """So many entries per head, on average over layers and heads."""
+    return Budget("entries", _count("entries", per_head))
+
+
+def bytes_(total: int) -> Budget:
+    """So many bytes of the whole segment."""
+    return Budget("bytes", _count("bytes", total))
+
+
+ALL = Budget("all", 0)
+
+
+def _count(field: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 64:
+        raise InvalidArgument(f"keep: {field} is {value!r}; a positive integer is needed")
+    return value
+
+
+def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
+    """The budget as the extension module takes it."""
+    if keep is None:
+        return None
+    if isinstance(keep, Budget):
+        if keep.kind == "ratio":
+            return _core.ratio_budget(float(keep.value))
+        return _KINDS.index(keep.kind), int(keep.value)
+    if isinstance(keep, bool) or not isinstance(keep, Real):
+        raise InvalidArgument(
+            f"{field}: {keep!r} is no share in (0, 1], precis.entries(n) or precis.bytes_(n)"
+        )
+    return _core.ratio_budget(float(keep))
+
+
+def from_pair(pair: tuple[int, int]) -> Budget:
+    """The budget that the extension module answered with."""
+    kind, value = _KINDS[pair[0]], pair[1]
+    return Budget(kind, value / 1_000_000 if kind == "ratio" else value)

@@ -1,0 +1,180 @@
+"""The cache: embedded in this process, or a client of a running precisd. One API for both."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, Literal
+
+from . import _core
+from .arrays import tokens_in
+from .budget import ALL, Keep, from_pair, to_pair
+from .errors import Unavailable
+from .model import Model, ModelSpec
+from .prefix import Prefix
+from .put import Put
+from .rows import Budgets, Match, ModelRow, Segment, ServerStatus
+from .session import Session
+
+
+def open(directory: str | os.PathLike[str], *, memory_bytes: int = 0, threads: int = 0) -> Cache:
+    """Runs the whole service inside this process over `directory`, which is made if it is missing.
+
+    Args:
+        memory_bytes: of the RAM tier; 0 for the default.
+        threads: that compress; 0 for every core.
+
+    Raises:
+        Unavailable: another process has the directory open.
+    """
+    return Cache(_core.open(os.fspath(directory), memory_bytes, threads))
+
+
+def connect(address: str, *, tenant: str = "", token: str = "", timeout: float = 10.0) -> Cache:
+    """Connects to a running precisd at "host:port".
+
+    Args:
+        tenant, token: credentials; by default the service's default tenant.
+        timeout: seconds, of connecting and of each request.
+
+    Raises:
+        Unavailable, PermissionDenied, VersionMismatch: why not.
+    """
+    return Cache(_core.connect(address, tenant, token, max(1, round(timeout * 1000))))
+
+
+class Cache:
+    """A store of compressed prefixes. Made by precis.open or precis.connect; any thread may use it.
+
+    What it hands out keeps the connection alive; close() lets go of it once they are gone too.
+    """
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    @property
+    def core(self) -> Any:
+        """The C++ client beneath."""
+        if self._core is None:
+            raise Unavailable("the cache is closed")
+        return self._core
+
+    def close(self) -> None:
+        """Lets go of the connection, or of the embedded service."""
+        self._core = None
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- models ---------------------------------------------------------------------------------
+
+    def register_model(self, spec: ModelSpec, adapter: str = "") -> Model:
+        """Makes a model known; once or many times. `adapter`: LoRA or the like."""
+        core = self.core.register_model(spec.to_core())
+        core.adapter = adapter
+        return Model(ModelSpec.from_core(core.spec), core.fingerprint, adapter, core)
+
+    def models(self) -> list[ModelRow]:
+        """Every registered model."""
+        return [ModelRow.from_core(row) for row in self.core.models()]
+
+    # ---- put and get ----------------------------------------------------------------------------
+
+    def begin_put(
+        self,
+        model: Model,
+        tokens: Any,
+        recipe: str | None = None,
+        keep: Keep | None = None,
+        *,
+        parent: Segment | str | Literal["auto"] | None = "auto",
+        parent_read: Keep | None = None,
+    ) -> Put:
+        """Begins to store the KV of `tokens`.
+
+        Args:
+            tokens: the whole path from its root; a sequence, an array or a tensor.
+            recipe: a preset ("ada_keydiff"), one with parameters ("ada_snapkv(window=64)"), or
+                JSON; by default what the budget in force says.
+            keep: a share in (0, 1], precis.entries(n) or precis.bytes_(n); by default as above.
+            parent: where the new tokens begin: at the end of the longest stored proper prefix
+                ("auto"), at the root (None), or at the end of a given segment.
+            parent_read: the budget at which the parent was read while this KV was computed.
+        """
+        if isinstance(parent, Segment):
+            parent = parent.id
+        core = self.core.begin_put(
+            model.core,
+            tokens_in(tokens),
+            recipe or "",
+            to_pair(keep),
+            None if parent == "auto" else parent or "",
+            to_pair(parent_read, "parent_read"),
+        )
+        return Put(core, model)
+
+    def lookup(self, model: Model, tokens: Any) -> Match:
+        """Finds the longest stored prefix of a path; the match is false when there is none."""
+        return Match.from_core(self.core.lookup(model.core, tokens_in(tokens)))
+
+    def get(self, match: Match, keep: Keep | None = None) -> Prefix:
+        """Begins to stream a matched prefix, at a budget of at most what is stored.
+
+        Args:
+            keep: as in begin_put; by default everything that is stored.
+        """
+        pair = to_pair(ALL if keep is None else keep)
+        return Prefix(self.core.get(match.core, pair), match, from_pair(pair))
+
+    # ---- sessions -------------------------------------------------------------------------------
+
+    def session(self, name: str, ttl: int | None = None) -> Session:
+        """Finds or makes a session. `ttl`: seconds it outlives its last use, set anew if given."""
+        return Session(self, self.core.open_session(name, ttl))
+
+    def sessions(self) -> list[Session]:
+        """Every session of the tenant."""
+        return [Session(self, row) for row in self.core.sessions()]
+
+    # ---- operations -----------------------------------------------------------------------------
+
+    def segments(self, model: Model | None = None, limit: int = 1000) -> list[Segment]:
+        """Stored segments, without their plans."""
+        rows = self.core.segments(None if model is None else model.fingerprint, limit)
+        return [Segment.from_core(row) for row in rows]
+
+    def segment(self, id: str) -> Segment:
+        """One stored segment, with its plan."""
+        return Segment.from_core(self.core.segment(id))
+
+    def remove(self, segment: Segment | str, recursive: bool = False) -> int:
+        """Removes a segment; with `recursive` also those that stand on it. Returns how many."""
+        id = segment.id if isinstance(segment, Segment) else segment
+        return self.core.remove_segment(id, recursive).segments
+
+    def budgets(self, model: Model | None = None) -> Budgets:
+        """The default recipe and budget in force, globally or for a model."""
+        return Budgets.from_core(self.core.budgets(None if model is None else model.fingerprint))
+
+    def set_budget(
+        self, recipe: str | None = None, keep: Keep | None = None, model: Model | None = None
+    ) -> Budgets:
+        """Changes the defaults of puts, live. None leaves a value; "" and precis.ALL unset it."""
+        scope = None if model is None else model.fingerprint
+        return Budgets.from_core(self.core.set_budget(scope, recipe, to_pair(keep)))
+
+    def stats(self) -> dict[str, float]:
+        """The service's counters and gauges by name."""
+        return {row.name: row.value for row in self.core.stats()}
+
+    def status(self) -> ServerStatus:
+        """The service about itself."""
+        return ServerStatus.from_core(self.core.status())

@@ -1,0 +1,116 @@
+"""Compression by itself: the kernels over arrays in memory, no service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .arrays import floats_in, heads_in, rows_out
+from .budget import Keep, to_pair
+from .errors import InvalidArgument, Unsupported
+from .model import Model, ModelSpec
+
+_LAYER_FIELDS = ("keys", "values", "queries", "lse", "scores")
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What a compression kept; every list is indexed [layer][head], in retention order.
+
+    Attributes:
+        plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads].
+        positions: uint32 [count]. seats: uint32 [count], from 1. scores: float32 [count].
+        keys, values: [count, head_dim].
+        bytes: of the head records that hold all this.
+    """
+
+    plan: np.ndarray
+    positions: list[list[np.ndarray]] = field(repr=False)
+    seats: list[list[np.ndarray]] = field(repr=False)
+    scores: list[list[np.ndarray]] = field(repr=False)
+    keys: list[list[np.ndarray]] = field(repr=False)
+    values: list[list[np.ndarray]] = field(repr=False)
+    bytes: int
+
+
+def compress(
+    model: ModelSpec | Model,
+    layers: Sequence[Any],
+    recipe: str = "ada_keydiff",
+    keep: Keep = 1.0,
+    o_proj: Any = None,
+    *,
+    begin: int = 0,
+    threads: int = 0,
+) -> Kept:
+    """Compresses the KV of one segment, as a put would.
+
+    Args:
+        model: its spec, or a registered model.
+        layers: of each layer (keys, values), or a dict with these and queries, lse, scores, in the
+            shapes of Put.layer.
+        recipe, keep: as in Cache.begin_put.
+        o_proj: output projections; no recipe of this version uses them.
+        begin: the absolute position of the segment's first token.
+        threads: 0 for every core.
+
+    Raises:
+        InvalidArgument: naming the layer and the field.
+    """
+    spec = model.spec if isinstance(model, Model) else model
+    if o_proj is not None:
+        raise Unsupported("o_proj: no recipe of this version uses output projections")
+    core = _core.compress(
+        spec.to_core(),
+        [_layer_in(layer, index) for index, layer in enumerate(layers)],
+        recipe,
+        to_pair(keep),
+        begin,
+        threads,
+    )
+    heads = [
+        [core.head(layer, head) for head in range(spec.num_kv_heads)]
+        for layer in range(spec.num_layers)
+    ]
+    positions, seats, scores, keys, values = (
+        [[head[part] for head in layer] for layer in heads] for part in range(5)
+    )
+    return Kept(
+        plan=np.array([[len(head) for head in layer] for layer in positions], dtype=np.uint32),
+        positions=positions,
+        seats=seats,
+        scores=scores,
+        keys=[[rows_out(head) for head in layer] for layer in keys],
+        values=[[rows_out(head) for head in layer] for layer in values],
+        bytes=core.bytes(),
+    )
+
+
+def _layer_in(layer: Any, index: int) -> Any:
+    """One layer as the extension module takes it."""
+    where = f"layer {index} "
+    parts = (
+        dict(layer) if isinstance(layer, Mapping) else dict(zip(_LAYER_FIELDS, layer, strict=False))
+    )
+    unknown = sorted(set(parts) - set(_LAYER_FIELDS))
+    if unknown:
+        raise InvalidArgument(f"{where}has {unknown}; the fields are {list(_LAYER_FIELDS)}")
+    for name in ("keys", "values"):
+        if parts.get(name) is None:
+            raise InvalidArgument(f"{where}{name}: missing")
+    keys = heads_in(parts["keys"], where + "keys")
+    queries = parts.get("queries")
+    if queries is not None:
+        queries = heads_in(queries, where + "queries")
+    observed = (0, 0) if queries is None else tuple(queries.shape[:2])
+    return _core.LayerArrays(
+        keys,
+        heads_in(parts["values"], where + "values"),
+        queries,
+        floats_in(parts.get("lse"), where + "lse", observed),
+        floats_in(parts.get("scores"), where + "scores", tuple(keys.shape[:2])),
+    )

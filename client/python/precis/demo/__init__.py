@@ -1,0 +1,1 @@
+"""The whole product on a real model: ``python -m precis.demo``."""

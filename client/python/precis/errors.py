@@ -1,0 +1,112 @@
+"""The exceptions of precis: one class per status code, all of them :class:`Error`.
+
+Each is also the built-in exception that a Python program would catch in its place. The message says
+what failed, the values, the limit and the key, and names the field.
+"""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Anything that a call of precis reports."""
+
+    code = "internal"
+
+    def __str__(self) -> str:  # KeyError would print its repr
+        return str(self.args[0]) if self.args else ""
+
+
+class NotFound(Error, KeyError):
+    """Nothing is stored under that name."""
+
+    code = "not_found"
+
+
+class InvalidArgument(Error, ValueError):
+    """The request must be changed."""
+
+    code = "invalid_argument"
+
+
+class PermissionDenied(Error, PermissionError):
+    """The credentials do not reach this object."""
+
+    code = "permission_denied"
+
+
+class Rejected(Error):
+    """The service is overloaded: wait and try again."""
+
+    code = "rejected"
+
+
+class OutOfSpace(Error):
+    """A configured capacity is spent."""
+
+    code = "out_of_space"
+
+
+class TimedOut(Error, TimeoutError):
+    """The deadline passed; whether the call took effect is unknown."""
+
+    code = "timed_out"
+
+
+class Unavailable(Error, ConnectionError):
+    """The service is gone or was never there: connect again."""
+
+    code = "unavailable"
+
+
+class Corruption(Error):
+    """Bytes from disk or the network failed their check."""
+
+    code = "corruption"
+
+
+class VersionMismatch(Error):
+    """The two sides speak different versions."""
+
+    code = "version_mismatch"
+
+
+class Unsupported(Error, NotImplementedError):
+    """Valid, but not by this build or on this machine."""
+
+    code = "unsupported"
+
+
+class Canceled(Error):
+    """The caller gave up."""
+
+    code = "canceled"
+
+
+class Internal(Error):
+    """A bug of precis."""
+
+    code = "internal"
+
+
+_CLASSES = {
+    cls.code: cls
+    for cls in (
+        NotFound,
+        InvalidArgument,
+        PermissionDenied,
+        Rejected,
+        OutOfSpace,
+        TimedOut,
+        Unavailable,
+        Corruption,
+        VersionMismatch,
+        Unsupported,
+        Canceled,
+        Internal,
+    )
+}
+
+
+def error_of(code: str, message: str) -> Error:
+    """The exception for a status code of the C++ library."""
+    return _CLASSES.get(code, Internal)(message)

@@ -1,0 +1,104 @@
+"""Reading on from a cache: forward, greedy generation, and how likely a given answer is.
+
+Every function works over a :class:`RaggedCache` and over any cache of Transformers' own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from .ragged import RaggedCache, ragged_attention
+
+if TYPE_CHECKING:
+    from transformers import Cache, PreTrainedModel
+
+Tokens = Sequence[int] | torch.Tensor
+
+
+def token_list(tokens: Tokens) -> list[int]:
+    """Token ids of one sequence as a plain list; [n] or [1, n] tensors go in as well."""
+    if isinstance(tokens, torch.Tensor):
+        if tokens.ndim == 2 and tokens.shape[0] == 1:
+            tokens = tokens[0]
+        if tokens.ndim != 1:
+            raise ValueError(f"tokens: one sequence is needed, got shape {tuple(tokens.shape)}")
+        return tokens.tolist()
+    return [int(token) for token in tokens]
+
+
+@torch.no_grad()
+def forward(
+    hf_model: PreTrainedModel, tokens: Tokens, cache: Cache, logits_to_keep: int = 0
+) -> torch.Tensor:
+    """Feeds `tokens`, which follow what `cache` holds, and adds them to it.
+
+    Returns:
+        Logits in float32, [n, vocabulary], of the last `logits_to_keep` tokens (0: of all).
+    """
+    ids = torch.tensor([token_list(tokens)], dtype=torch.long, device=hf_model.device)
+    ragged = isinstance(cache, RaggedCache)
+    with ragged_attention(hf_model) if ragged else contextlib.nullcontext():
+        out = hf_model(
+            input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=logits_to_keep
+        )
+    return out.logits[0].float()
+
+
+def generate(
+    hf_model: PreTrainedModel,
+    tokens: Tokens,
+    cache: Cache,
+    max_new_tokens: int = 64,
+    stop: Sequence[int] | None = None,
+) -> Iterator[int]:
+    """Continues `tokens` greedily, yielding each new token as soon as it is known.
+
+    `stop`: tokens that end the text and are not yielded; by default the model's end-of-text. The
+    cache grows by `tokens` and by every yielded token but the last.
+    """
+    if stop is None:
+        eos = hf_model.generation_config.eos_token_id
+        stop = eos if isinstance(eos, list) else [] if eos is None else [eos]
+    for _ in range(max_new_tokens):
+        token = int(forward(hf_model, tokens, cache, logits_to_keep=1)[-1].argmax())
+        if token in stop:
+            return
+        yield token
+        tokens = [token]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a model takes a given answer, teacher-forced.
+
+    Attributes:
+        right: every token of the answer was the greedy choice.
+        nll: mean negative log-likelihood of the answer's tokens.
+        greedy: the greedy choice at each of the answer's tokens.
+    """
+
+    right: bool
+    nll: float
+    greedy: tuple[int, ...]
+
+
+def answer_nll(hf_model: PreTrainedModel, question: Tokens, answer: Tokens, cache: Cache) -> Answer:
+    """Feeds a question and asks how likely the answer is. Leaves `cache` as it was."""
+    question, answer = token_list(question), token_list(answer)
+    if not question or not answer:
+        raise ValueError("question and answer need at least one token each")
+    length = cache.get_seq_length()
+    logits = forward(hf_model, question + answer[:-1], cache, logits_to_keep=len(answer))
+    cache.crop(length)
+    target = torch.tensor(answer, device=logits.device)
+    greedy = logits.argmax(dim=-1)
+    return Answer(
+        right=bool((greedy == target).all()),
+        nll=float(torch.nn.functional.cross_entropy(logits, target)),
+        greedy=tuple(greedy.tolist()),
+    )

@@ -1,0 +1,58 @@
+"""What a model is to the store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from . import _core
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model as the store knows it; its fingerprint is the SHA-256 of all of it.
+
+    Attributes:
+        name: for example "HuggingFaceTB/SmolLM2-135M-Instruct".
+        num_layers, num_q_heads, num_kv_heads, head_dim: the shape of its KV cache.
+        dtype: "bf16", "f16" or "f32", of K, V and queries as they are pushed and kept.
+        revision: free text; other weights are another model.
+        rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none).
+        block_tokens: tokens in one block of a path's digest.
+    """
+
+    name: str
+    num_layers: int
+    num_q_heads: int
+    num_kv_heads: int
+    head_dim: int
+    dtype: str = "bf16"
+    revision: str = ""
+    rope_theta: float = 10000.0
+    rope_scaling: str = ""
+    block_tokens: int = 64
+
+    def to_core(self) -> Any:
+        """As the extension module takes it."""
+        return _core.ModelSpec(**asdict(self))
+
+    @classmethod
+    def from_core(cls, spec: Any) -> ModelSpec:
+        """As the extension module answered it."""
+        return cls(**{f.name: getattr(spec, f.name) for f in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Model:
+    """A registered model, to be named in puts and lookups. Made by Cache.register_model.
+
+    Attributes:
+        spec: what it was registered as.
+        fingerprint: SHA-256 of the spec, in hex.
+        adapter: LoRA or the like; paths under another adapter are other paths.
+    """
+
+    spec: ModelSpec
+    fingerprint: str
+    adapter: str = ""
+    core: Any = field(default=None, repr=False, compare=False)

@@ -1,0 +1,129 @@
+"""A prefix arriving or arrived: its layers, their heads, and what each head kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .arrays import rows_out
+from .budget import Budget
+from .rows import Match
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """What is kept of one (layer, KV head), in retention order, segment by segment.
+
+    All arrays are read-only and lie in the prefix's memory, which they keep alive.
+
+    Attributes:
+        positions: uint32 [count], in the original sequence.
+        seats: uint32 [count], places in the joining order of the entry's segment, from 1.
+        scores: float32 [count].
+        keys, values: [count, head_dim], float32, float16, or BFloat16Array.
+    """
+
+    positions: np.ndarray
+    seats: np.ndarray = field(repr=False)
+    scores: np.ndarray = field(repr=False)
+    keys: np.ndarray = field(repr=False)
+    values: np.ndarray = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @classmethod
+    def from_core(cls, arrays: tuple[np.ndarray, ...]) -> Head:
+        """As the extension module made them."""
+        positions, seats, scores, keys, values = arrays
+        return cls(positions, seats, scores, rows_out(keys), rows_out(values))
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer of a prefix: heads[h] of each KV head."""
+
+    heads: tuple[Head, ...]
+
+
+class _Layers(Sequence[Layer]):
+    """The layers of a prefix; layers[l] waits until layer l has arrived and was checked."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._heads = core.model.num_kv_heads
+
+    def __len__(self) -> int:
+        return self._core.num_layers
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        layer = range(len(self))[index]  # negative ones too; IndexError past the end
+        self._core.wait_layer(layer)
+        return Layer(tuple(Head.from_core(self._core.head(layer, h)) for h in range(self._heads)))
+
+
+class Prefix:
+    """A restored prefix. It streams: early layers can be used while later ones still travel.
+
+    ``prefix.layers[l].heads[h].positions / seats / scores / keys / values``. Made by Cache.get.
+
+    Attributes:
+        match: what was asked for.
+        keep: the budget it is read at; a child that is computed over it records this.
+    """
+
+    def __init__(self, core: Any, match: Match, keep: Budget) -> None:
+        self._core = core
+        self._layers = _Layers(core)
+        self.match = match
+        self.keep = keep
+
+    def __repr__(self) -> str:
+        return f"Prefix(matched_tokens={self.matched_tokens}, layers={len(self.layers)})"
+
+    @property
+    def matched_tokens(self) -> int:
+        """The length of the original sequence; new tokens take positions from here on."""
+        return self._core.matched_tokens
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """One Layer each; asking for one waits for it.
+
+        Raises:
+            precis.Corruption: the layer failed its checks.
+        """
+        return self._layers
+
+    def wait(self) -> Prefix:
+        """Waits for every layer; returns the prefix itself."""
+        self._core.wait()
+        return self
+
+    @property
+    def plan(self) -> np.ndarray:
+        """Entries per (layer, KV head) at this cut, uint32 [num_layers, num_kv_heads]. Waits."""
+        self.wait()
+        return self._core.plan()
+
+    @property
+    def kept(self) -> int:
+        """Entries, over all layers and heads. Waits."""
+        return int(self.plan.sum(dtype=np.uint64))
+
+    @property
+    def bytes(self) -> int:
+        """What was moved. Waits."""
+        self.wait()
+        return self._core.bytes()
+
+    @property
+    def seconds(self) -> float:
+        """From the request to the last layer checked. Waits."""
+        self.wait()
+        return self._core.seconds()

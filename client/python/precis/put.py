@@ -1,0 +1,142 @@
+"""A put under way: layers go in, in any order; commit makes the segment visible."""
+
+from __future__ import annotations
+
+import contextlib
+from types import TracebackType
+from typing import Any
+
+from .arrays import floats_in, heads_in
+from .errors import Error
+from .model import Model
+from .rows import Segment
+
+
+class Put:
+    """Made by Cache.begin_put. Nothing is visible before commit; without one, no trace is left.
+
+    As a context manager it aborts when the block leaves without a commit::
+
+        with cache.begin_put(model, tokens, recipe="ada_keydiff", keep=0.3) as put:
+            for i, (keys, values) in enumerate(layers):
+                put.layer(i, keys, values)
+            segment = put.commit()
+
+    One thread at a time.
+    """
+
+    def __init__(self, core: Any, model: Model) -> None:
+        self._core = core
+        self._done = False
+        self.model = model
+
+    def __repr__(self) -> str:
+        return f"Put(tokens=[{self.begin}, {self.end}), segment={self.segment})"
+
+    @property
+    def begin(self) -> int:
+        """The first token whose KV is to be pushed."""
+        return self._core.begin
+
+    @property
+    def end(self) -> int:
+        """One past the last."""
+        return self._core.end
+
+    @property
+    def parent(self) -> str | None:
+        """The segment this one stands on; None at the root."""
+        return self._core.parent or None
+
+    @property
+    def segment(self) -> str:
+        """The id the segment will have."""
+        return self._core.segment
+
+    @property
+    def already_stored(self) -> bool:
+        """The same segment is stored: push nothing, commit answers with what is there."""
+        return self._core.already_stored
+
+    @property
+    def recipe(self) -> str:
+        """Canonical JSON of the recipe in force."""
+        return self._core.recipe
+
+    @property
+    def entries(self) -> int:
+        """What will be kept, over all layers and heads."""
+        return self._core.entries
+
+    def layer(
+        self,
+        index: int,
+        keys: Any,
+        values: Any,
+        queries: Any = None,
+        lse: Any = None,
+        scores: Any = None,
+        *,
+        head_begin: int = 0,
+        token_begin: int = 0,
+    ) -> None:
+        """Pushes one layer, or a piece of it. The arrays may be reused when it returns.
+
+        Compression goes on behind; what it finds (a NaN, say) is reported by a later call.
+
+        Args:
+            keys, values: [num_kv_heads, n, head_dim] of the model's dtype; keys carry their RoPE.
+                Of a put that begins past the root, those of the whole path go in as well: their
+                last tokens are taken.
+            queries: observation queries [num_q_heads, m, head_dim] of the last m tokens.
+            lse: natural log-sum-exp of their q.k/sqrt(d), float32 [num_q_heads, m].
+            scores: float32 [num_kv_heads, n], for recipes with external scores.
+            head_begin, token_begin: where this piece lies, for tensor-parallel ranks and chunked
+                prefill; tokens count from the put's first.
+
+        Raises:
+            InvalidArgument: a wrong shape, dtype or layer, or a piece that was pushed before.
+        """
+        keys = heads_in(keys, "keys")
+        if queries is not None:
+            queries = heads_in(queries, "queries")
+            lse = floats_in(lse, "lse", tuple(queries.shape[:2]))
+        self._core.layer(
+            index,
+            keys,
+            heads_in(values, "values"),
+            queries,
+            lse if queries is not None else floats_in(lse, "lse", (0, 0)),
+            floats_in(scores, "scores", tuple(keys.shape[:2])),
+            head_begin,
+            token_begin,
+        )
+
+    def commit(self, durability: str = "wal") -> Segment:
+        """Makes the segment visible, at once and as durable as asked: "memory", "wal" or "fsync".
+
+        Raises:
+            InvalidArgument: layers are missing (the message names them), or what compression found.
+        """
+        segment = Segment.from_core(self._core.commit(durability))
+        self._done = True
+        return segment
+
+    def abort(self) -> None:
+        """Gives up; no trace is left."""
+        self._done = True
+        self._core.abort()
+
+    def __enter__(self) -> Put:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._done:
+            return
+        with contextlib.suppress(Error):  # the put may be over: after an error of its own, say
+            self.abort()

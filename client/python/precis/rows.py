@@ -1,0 +1,181 @@
+"""What the service answers with, as dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from .budget import Budget, from_pair
+from .model import ModelSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """The compressed KV of tokens [begin, end) of a path.
+
+    Attributes:
+        id, parent: in hex; parent is None at the root.
+        begin, end: the tokens it holds.
+        recipe: canonical JSON of how it was compressed; preset is the name it was written with.
+        keep: the budget it was compressed to.
+        parent_read: the budget at which the parent was read while this KV was computed, or None.
+        kept: entries, over all layers and heads.
+        bytes: of all its records as stored.
+        original_bytes: K and V of its tokens, uncompressed.
+        compress_seconds: compute time of the put's stages, all layers added up.
+        in_memory: every layer is in the RAM tier; said of a match's segments, false elsewhere.
+        plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads]; None in listings.
+    """
+
+    id: str
+    parent: str | None
+    model: str
+    adapter: str
+    begin: int
+    end: int
+    recipe: str
+    preset: str
+    keep: Budget
+    parent_read: Budget | None
+    kept: int
+    bytes: int
+    original_bytes: int
+    compress_seconds: float
+    created_unix_ms: int
+    hits: int
+    children: int
+    in_memory: bool
+    plan: np.ndarray | None = field(repr=False)
+
+    @classmethod
+    def from_core(cls, info: Any) -> Segment:
+        """As the extension module answered it."""
+        return cls(
+            parent=info.parent or None,
+            keep=from_pair(info.budget),
+            parent_read=_budget(info.parent_read),
+            kept=info.entries,
+            bytes=info.stored_bytes,
+            **_same(
+                info,
+                "id model adapter begin end recipe preset original_bytes compress_seconds "
+                "created_unix_ms hits children in_memory plan",
+            ),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MatchLink:
+    """One segment of a match; of a partial hit, its entries before matched_end."""
+
+    segment: Segment
+    matched_end: int
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """The longest stored prefix of a path. False when there is none.
+
+    Attributes:
+        matched_tokens: how far it reaches.
+        bytes: what reading all of it moves.
+        predicted_seconds: how long that should take, from the measured rate of the tier it is in.
+        plan: stored entries per (layer, KV head), uint32 [num_layers, num_kv_heads].
+        links: its segments, from the root on.
+    """
+
+    matched_tokens: int
+    bytes: int
+    predicted_seconds: float
+    plan: np.ndarray = field(repr=False)
+    links: tuple[MatchLink, ...] = field(repr=False)
+    core: Any = field(repr=False)
+
+    def __bool__(self) -> bool:
+        return self.matched_tokens > 0
+
+    @classmethod
+    def from_core(cls, match: Any) -> Match:
+        """As the extension module answered it."""
+        links = tuple(
+            MatchLink(Segment.from_core(link.segment), link.matched_end) for link in match.links
+        )
+        return cls(
+            links=links, core=match, **_same(match, "matched_tokens bytes predicted_seconds plan")
+        )
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """A registered model and how many segments it has."""
+
+    spec: ModelSpec
+    fingerprint: str
+    segments: int
+
+    @classmethod
+    def from_core(cls, row: Any) -> ModelRow:
+        """As the extension module answered it."""
+        return cls(ModelSpec.from_core(row.model), row.fingerprint, row.segments)
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """What one scope says about puts that name no recipe or no budget; None: nothing."""
+
+    scope: str
+    recipe: str | None
+    keep: Budget | None
+    version: int
+
+    @classmethod
+    def from_core(cls, row: Any) -> BudgetRow:
+        """As the extension module answered it."""
+        return cls(row.scope, row.recipe or None, _budget(row.keep), row.version)
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """The defaults in force, and the scopes they come from, widest first."""
+
+    effective: BudgetRow
+    layers: tuple[BudgetRow, ...]
+
+    @classmethod
+    def from_core(cls, budgets: Any) -> Budgets:
+        """As the extension module answered it."""
+        layers = tuple(BudgetRow.from_core(row) for row in budgets.layers)
+        return cls(BudgetRow.from_core(budgets.effective), layers)
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """A service about itself."""
+
+    server: str
+    tenant: str
+    data_dir: str
+    transport: str
+    device: str
+    uptime_seconds: float
+    segments: int
+    sessions: int
+    models: int
+    stored_bytes: int
+    memory_bytes: int
+    memory_limit_bytes: int
+
+    @classmethod
+    def from_core(cls, status: Any) -> ServerStatus:
+        """As the extension module answered it."""
+        return cls(**{f.name: getattr(status, f.name) for f in fields(cls)})
+
+
+def _budget(pair: tuple[int, int] | None) -> Budget | None:
+    return None if pair is None else from_pair(pair)
+
+
+def _same(source: Any, names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names.split()}

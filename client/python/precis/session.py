@@ -1,0 +1,82 @@
+"""Sessions: named tips that advance turn by turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .rows import Segment
+
+if TYPE_CHECKING:
+    from .cache import Cache
+
+
+class Session:
+    """A named, mutable pointer to the tip of a prefix. Made by Cache.session.
+
+    Its properties are what the service said last; every call brings them up to date.
+    """
+
+    def __init__(self, cache: Cache, row: Any) -> None:
+        self._cache = cache
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"Session({self.name!r}, tip={self.tip}, turns={self.turns})"
+
+    @property
+    def name(self) -> str:
+        """Unique within the tenant."""
+        return self._row.name
+
+    @property
+    def tip(self) -> str | None:
+        """The id of the last turn's segment; None before the first turn."""
+        return self._row.tip or None
+
+    @property
+    def tip_end(self) -> int:
+        """Tokens of the whole conversation so far."""
+        return self._row.tip_end
+
+    @property
+    def turns(self) -> int:
+        """How often it advanced."""
+        return self._row.turns
+
+    @property
+    def ttl(self) -> int | None:
+        """Seconds it lives after its last use; None for ever."""
+        return self._row.ttl_seconds or None
+
+    @property
+    def pinned(self) -> bool:
+        """Whether its prefix is kept from eviction."""
+        return self._row.pinned
+
+    def refresh(self) -> Session:
+        """Asks the service again; another client may have advanced it."""
+        self._row = self._cache.core.session(self.name)
+        return self
+
+    def advance(self, segment: Segment | str) -> Session:
+        """Moves the tip to `segment`, which must stand on the present tip."""
+        tip = segment.id if isinstance(segment, Segment) else segment
+        self._row = self._cache.core.advance_session(self.name, tip)
+        return self
+
+    def pin(self, pinned: bool = True) -> Session:
+        """Keeps the prefix from eviction, or no longer does."""
+        self._row = self._cache.core.pin_session(self.name, pinned)
+        return self
+
+    def unpin(self) -> Session:
+        """Undoes pin."""
+        return self.pin(False)
+
+    def fork(self, name: str) -> Session:
+        """A new session at the same tip; the two go separate ways."""
+        return Session(self._cache, self._cache.core.fork_session(self.name, name))
+
+    def remove(self) -> None:
+        """Forgets the name; the segments stay."""
+        self._cache.core.remove_session(self.name)

@@ -1,0 +1,132 @@
+#include "arrays.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "errors.h"
+
+namespace precis::python {
+namespace {
+
+template <typename T>
+using Numpy = nb::ndarray<nb::numpy, T>;
+
+std::string shape_of(const AnyArray& array) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < array.ndim(); ++i) {
+    text += (i ? ", " : "") + std::to_string(array.shape(i));
+  }
+  return text + "]";
+}
+
+std::optional<Dtype> dtype_of(const AnyArray& array) {
+  const nb::dlpack::dtype type = array.dtype();
+  if (type.lanes != 1) return std::nullopt;
+  const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
+  if (code == nb::dlpack::dtype_code::Float && type.bits == 32) return Dtype::kF32;
+  if (code == nb::dlpack::dtype_code::Float && type.bits == 16) return Dtype::kF16;
+  if (code == nb::dlpack::dtype_code::Bfloat && type.bits == 16) return Dtype::kBf16;
+  if (code == nb::dlpack::dtype_code::UInt && type.bits == 16) return Dtype::kBf16;
+  return std::nullopt;
+}
+
+std::uint32_t extent(const AnyArray& array, std::size_t dimension, const char* field) {
+  if (array.shape(dimension) > UINT32_MAX) {
+    raise(Status::invalid(std::string(field) + ": shape " + shape_of(array) + " is too large"));
+  }
+  return static_cast<std::uint32_t>(array.shape(dimension));
+}
+
+}  // namespace
+
+HeadsView heads_view(const AnyArray& array, const char* field) {
+  const std::string name(field);
+  if (array.ndim() != 3) {
+    raise(Status::invalid(name + ": shape " + shape_of(array) + " has " +
+                          std::to_string(array.ndim()) +
+                          " dimensions; [heads, n, head_dim] has 3"));
+  }
+  const std::optional<Dtype> dtype = dtype_of(array);
+  if (!dtype) {
+    raise(Status::invalid(name + ": the dtype is none of bf16 (or its bits as uint16), f16, f32"));
+  }
+  HeadsView view{static_cast<const std::byte*>(array.data()),
+                 extent(array, 0, field),
+                 extent(array, 1, field),
+                 extent(array, 2, field),
+                 *dtype,
+                 0};
+  const auto row = static_cast<std::int64_t>(array.shape(2));
+  const bool empty = array.size() == 0;  // then strides mean nothing
+  const bool rows_follow = empty || array.shape(1) == 1 || array.stride(1) == row;
+  const bool row_contiguous = empty || row == 1 || array.stride(2) == 1;
+  if (!empty && view.num_heads > 1 && array.stride(0) < 0) {
+    raise(Status::invalid(name + ": heads stand in descending order of address"));
+  }
+  if (!rows_follow || !row_contiguous) {
+    raise(Status::invalid(name + ": rows of [heads, n, head_dim] must be contiguous"));
+  }
+  view.head_stride_bytes = view.head_bytes();
+  if (!empty && view.num_heads > 1) {
+    view.head_stride_bytes = static_cast<std::size_t>(array.stride(0)) * dtype_size_bytes(*dtype);
+  }
+  return view;
+}
+
+std::span<const float> float_view(const std::optional<FloatArray>& array) {
+  if (!array) return {};
+  return {array->data(), array->size()};
+}
+
+std::span<const std::uint32_t> token_view(const TokenArray& tokens) {
+  return {tokens.data(), tokens.size()};
+}
+
+nb::object array_over(std::span<const std::uint32_t> data, nb::handle owner) {
+  return nb::cast(Numpy<const std::uint32_t>(data.data(), {data.size()}, owner));
+}
+
+nb::object array_over(std::span<const float> data, nb::handle owner) {
+  return nb::cast(Numpy<const float>(data.data(), {data.size()}, owner));
+}
+
+nb::object rows_over(const HeadsView& head, nb::handle owner) {
+  constexpr auto kUInt = static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt);
+  constexpr auto kFloat = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float);
+  nb::dlpack::dtype type{kFloat, 32, 1};
+  switch (head.dtype) {
+    case Dtype::kBf16: type = {kUInt, 16, 1}; break;
+    case Dtype::kF16: type = {kFloat, 16, 1}; break;
+    case Dtype::kF32: break;
+  }
+  return nb::cast(
+      nb::ndarray<nb::numpy, nb::ro>(head.data, {head.num_tokens, head.head_dim}, owner, {}, type));
+}
+
+nb::object array_of(std::vector<std::uint32_t> data, std::size_t rows, std::size_t columns) {
+  auto owned = std::make_unique<std::vector<std::uint32_t>>(std::move(data));
+  std::uint32_t* const first = owned->data();
+  const nb::capsule owner(owned.release(), [](void* p) noexcept {
+    delete static_cast<std::vector<std::uint32_t>*>(p);
+  });
+  return nb::cast(Numpy<std::uint32_t>(first, {rows, columns}, owner));
+}
+
+nb::object as_bfloat16(nb::handle bits) {
+  using Bits = nb::ndarray<const std::uint16_t, nb::device::cpu>;
+  constexpr auto kBfloat = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat);
+  const auto array = nb::cast<Bits>(bits);
+  std::vector<std::size_t> shape(array.ndim());
+  std::vector<std::int64_t> strides(array.ndim());
+  for (std::size_t i = 0; i < array.ndim(); ++i) {
+    shape[i] = array.shape(i);
+    strides[i] = array.stride(i);
+  }
+  // The consumers of DLPack refuse read-only memory, or warn; nobody is meant to write here.
+  return nb::cast(nb::ndarray<nb::array_api>(const_cast<std::uint16_t*>(array.data()), array.ndim(),
+                                             shape.data(), bits, strides.data(),
+                                             nb::dlpack::dtype{kBfloat, 16, 1}));
+}
+
+}  // namespace precis::python

@@ -1,0 +1,41 @@
+// Arrays between Python and our views, by DLPack: nothing is copied in this file's functions.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "precis/view.h"
+
+namespace precis::python {
+
+namespace nb = nanobind;
+
+using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
+using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using TokenArray = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A view of `array` [num_heads, n, head_dim]: rows contiguous and one after another, heads any
+// distance apart. Raises InvalidArgument naming `field` otherwise. uint16 is taken for bf16 bits.
+HeadsView heads_view(const AnyArray& array, const char* field);
+
+// A view of a contiguous float32 array, whatever its shape; empty for none.
+std::span<const float> float_view(const std::optional<FloatArray>& array);
+std::span<const std::uint32_t> token_view(const TokenArray& tokens);
+
+// NumPy arrays over memory that `owner` keeps alive, read-only.
+nb::object array_over(std::span<const std::uint32_t> data, nb::handle owner);
+nb::object array_over(std::span<const float> data, nb::handle owner);
+// The rows [num_tokens, head_dim] of a view of one head; of bf16, its bits as uint16.
+nb::object rows_over(const HeadsView& head, nb::handle owner);
+// A NumPy array [rows, columns] that owns `data`.
+nb::object array_of(std::vector<std::uint32_t> data, std::size_t rows, std::size_t columns);
+
+// bf16 bits in a uint16 array as a DLPack producer of bfloat16, over the same memory.
+nb::object as_bfloat16(nb::handle bits);
+
+}  // namespace precis::python

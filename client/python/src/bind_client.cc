@@ -1,0 +1,221 @@
+// Client, Put and Prefix. Whatever waits for the service does so without the GIL.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "convert.h"
+#include "errors.h"
+#include "precis/client.h"
+
+namespace precis::python {
+namespace {
+
+// Waits for `call`, which answers with a Result, and unwraps it.
+template <typename Call>
+auto answer(Call&& call) {
+  return unwrap(without_gil(std::forward<Call>(call)));
+}
+
+std::optional<SegmentId> to_parent(const std::optional<std::string>& parent) {
+  if (!parent) return std::nullopt;
+  return to_segment_id(*parent);
+}
+
+std::optional<Digest> to_scope(const std::optional<std::string>& model) {
+  if (!model) return std::nullopt;
+  return unwrap(parse_digest(*model));
+}
+
+void push_layer(Put& put, std::uint32_t layer, const AnyArray& keys, const AnyArray& values,
+                const std::optional<AnyArray>& queries, const std::optional<FloatArray>& lse,
+                const std::optional<FloatArray>& scores, std::uint32_t head_begin,
+                std::uint32_t token_begin) {
+  const LayerPush push{.keys = heads_view(keys, "keys"),
+                       .values = heads_view(values, "values"),
+                       .queries = queries ? heads_view(*queries, "queries") : HeadsView{},
+                       .lse = float_view(lse),
+                       .scores = float_view(scores),
+                       .head_begin = head_begin,
+                       .token_begin = token_begin};
+  check(without_gil([&] { return put.layer(layer, push); }));
+}
+
+// (positions, seats, scores, keys, values) over the prefix's memory, which they keep alive.
+nb::tuple head_arrays(nb::handle_t<Prefix> self, std::uint32_t layer, std::uint32_t head) {
+  const HeadEntries entries = nb::cast<const Prefix&>(self).head(layer, head);
+  return nb::make_tuple(array_over(entries.positions, self), array_over(entries.seats, self),
+                        array_over(entries.scores, self), rows_over(entries.keys, self),
+                        rows_over(entries.values, self));
+}
+
+void bind_put(nb::module_& module) {
+  nb::class_<Put>(module, "Put")
+      .def_prop_ro("begin", [](const Put& p) { return p.begun().begin; })
+      .def_prop_ro("end", [](const Put& p) { return p.begun().end; })
+      .def_prop_ro("parent", [](const Put& p) { return from_segment_id(p.begun().parent); })
+      .def_prop_ro("segment", [](const Put& p) { return from_segment_id(p.begun().segment); })
+      .def_prop_ro("already_stored", [](const Put& p) { return p.begun().already_stored; })
+      .def_prop_ro("recipe", [](const Put& p) { return p.begun().recipe; })
+      .def_prop_ro("entries", [](const Put& p) { return p.begun().entries; })
+      .def("layer", &push_layer, nb::arg("layer"), nb::arg("keys"), nb::arg("values"),
+           nb::arg("queries").none(), nb::arg("lse").noconvert().none(),
+           nb::arg("scores").noconvert().none(), nb::arg("head_begin"), nb::arg("token_begin"))
+      .def("commit",
+           [](Put& put, const std::string& durability) {
+             const Durability level = unwrap(parse_durability(durability));
+             return answer([&] { return put.commit(level); });
+           })
+      .def("abort", [](Put& put) { check(without_gil([&] { return put.abort(); })); });
+}
+
+void bind_prefix(nb::module_& module) {
+  nb::class_<Prefix>(module, "Prefix")
+      .def_prop_ro("matched_tokens", &Prefix::matched_tokens)
+      .def_prop_ro("num_layers", &Prefix::num_layers)
+      .def_prop_ro("model", &Prefix::model)
+      .def("wait_layer",
+           [](const Prefix& prefix, std::uint32_t layer) {
+             check(without_gil([&] { return prefix.wait_layer(layer); }));
+           })
+      .def("wait", [](const Prefix& prefix) { check(without_gil([&] { return prefix.wait(); })); })
+      .def("head", &head_arrays)
+      .def("plan", [](const Prefix& prefix) { return from_plan(prefix.plan()); })
+      .def("bytes", &Prefix::bytes)
+      .def("seconds", &Prefix::seconds);
+}
+
+using ClientClass = nb::class_<Client>;
+
+void bind_paths(ClientClass& client) {
+  client
+      .def("register_model",
+           [](Client& c, const ModelSpec& spec) {
+             return answer([&] { return c.register_model(spec); });
+           })
+      .def("models", [](Client& c) { return answer([&] { return c.models(); }); })
+      .def(
+          "begin_put",
+          [](Client& c, const Model& model, const TokenArray& tokens, const std::string& recipe,
+             const std::optional<BudgetPair>& keep, const std::optional<std::string>& parent,
+             const std::optional<BudgetPair>& parent_read) {
+            const PutOptions options{recipe, to_budget(keep), to_parent(parent),
+                                     to_budget(parent_read)};
+            return answer([&] { return c.begin_put(model, token_view(tokens), options); });
+          },
+          nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("recipe"),
+          nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none())
+      .def(
+          "lookup",
+          [](Client& c, const Model& model, const TokenArray& tokens) {
+            return answer([&] { return c.lookup(model, token_view(tokens)); });
+          },
+          nb::arg("model"), nb::arg("tokens").noconvert())
+      .def("get", [](Client& c, const LookupMatch& match, const BudgetPair& keep) {
+        const Budget budget = to_budget(keep);
+        return answer([&] { return c.get(match, budget); });
+      });
+}
+
+void bind_sessions(ClientClass& client) {
+  client
+      .def(
+          "open_session",
+          [](Client& c, const std::string& name, std::optional<std::uint64_t> ttl) {
+            return answer([&] { return c.open_session(name, ttl); });
+          },
+          nb::arg("name"), nb::arg("ttl").none())
+      .def("advance_session",
+           [](Client& c, const std::string& name, const std::string& tip) {
+             const SegmentId id = to_segment_id(tip);
+             return answer([&] { return c.advance_session(name, id); });
+           })
+      .def("pin_session",
+           [](Client& c, const std::string& name, bool pinned) {
+             return answer([&] { return c.pin_session(name, pinned); });
+           })
+      .def("fork_session",
+           [](Client& c, const std::string& name, const std::string& new_name) {
+             return answer([&] { return c.fork_session(name, new_name); });
+           })
+      .def("session",
+           [](Client& c, const std::string& name) {
+             return answer([&] { return c.session(name); });
+           })
+      .def("sessions", [](Client& c) { return answer([&] { return c.sessions(); }); })
+      .def("remove_session", [](Client& c, const std::string& name) {
+        check(without_gil([&] { return c.remove_session(name); }));
+      });
+}
+
+void bind_operations(ClientClass& client) {
+  client
+      .def(
+          "segments",
+          [](Client& c, const std::optional<std::string>& model, std::uint32_t limit) {
+            const std::optional<Digest> scope = to_scope(model);
+            return answer([&] { return c.segments(scope, limit); });
+          },
+          nb::arg("model").none(), nb::arg("limit"))
+      .def("segment",
+           [](Client& c, const std::string& hex) {
+             const SegmentId id = to_segment_id(hex);
+             return answer([&] { return c.segment(id); });
+           })
+      .def("remove_segment",
+           [](Client& c, const std::string& hex, bool recursive) {
+             const SegmentId id = to_segment_id(hex);
+             return answer([&] { return c.remove_segment(id, recursive); });
+           })
+      .def(
+          "budgets",
+          [](Client& c, const std::optional<std::string>& model) {
+            const std::optional<Digest> scope = to_scope(model);
+            return answer([&] { return c.budgets(scope); });
+          },
+          nb::arg("model").none())
+      .def(
+          "set_budget",
+          [](Client& c, const std::optional<std::string>& model,
+             const std::optional<std::string>& recipe, const std::optional<BudgetPair>& keep) {
+            const msg::SetBudget change{{to_scope(model)}, recipe, to_budget(keep)};
+            return answer([&] { return c.set_budget(change); });
+          },
+          nb::arg("model").none(), nb::arg("recipe").none(), nb::arg("keep").none())
+      .def("stats", [](Client& c) { return answer([&] { return c.stats(); }).rows; })
+      .def("status", [](Client& c) { return answer([&] { return c.status(); }); });
+}
+
+}  // namespace
+
+void bind_client(nb::module_& module) {
+  bind_put(module);
+  bind_prefix(module);
+  ClientClass client(module, "Client");
+  bind_paths(client);
+  bind_sessions(client);
+  bind_operations(client);
+  module.def("connect", [](const std::string& address, const std::string& tenant,
+                           const std::string& token, std::uint32_t timeout_ms) {
+    const ConnectOptions options{tenant, token, timeout_ms};
+    return answer([&] { return Client::connect(address, options); });
+  });
+  module.def("open",
+             [](const std::string& directory, std::uint64_t memory_bytes, unsigned threads) {
+               const OpenOptions options{memory_bytes, threads};
+               return answer([&] { return Client::open(directory, options); });
+             });
+}
+
+}  // namespace precis::python

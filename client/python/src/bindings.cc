@@ -1,0 +1,26 @@
+// The extension module precis._core.
+
+#include "bindings.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.h"
+#include "errors.h"
+#include "precis/recipe.h"
+
+NB_MODULE(_core, module) {
+  namespace python = precis::python;
+  // At exit a tensor that PyTorch made of an array of ours may outlive the module: no leak.
+  nanobind::set_leak_warnings(false);
+  module.doc() = "The C++ of precis: used through the package precis, not directly.";
+  python::bind_messages(module);
+  python::bind_client(module);
+  python::bind_kernels(module);
+  module.def("as_bfloat16", &python::as_bfloat16);
+  module.def("preset_names", &precis::preset_names);
+  module.def("canonical_recipe", [](std::string_view text) {
+    return precis::canonical_recipe(python::unwrap(precis::parse_recipe(text)));
+  });
+}

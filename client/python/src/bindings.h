@@ -1,0 +1,13 @@
+// The parts of the extension module precis._core. They bind what the C++ headers declare, as it
+// stands; names, defaults and types for people are in the Python package around them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace precis::python {
+
+void bind_messages(nanobind::module_& module);  // plain structs: specs, rows, statistics
+void bind_client(nanobind::module_& module);    // Client, Put, Prefix
+void bind_kernels(nanobind::module_& module);   // compress: the kernels alone
+
+}  // namespace precis::python

@@ -1,0 +1,34 @@
+// Status -> Python exception: the one place where an error leaves C++ for Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <utility>
+
+#include "precis/status.h"
+
+namespace precis::python {
+
+namespace nb = nanobind;
+
+// Raises the subclass of precis.Error that belongs to the code. Needs the GIL.
+[[noreturn]] void raise(const Status& status);
+
+inline void check(const Status& status) {
+  if (!status.ok()) raise(status);
+}
+
+template <typename T>
+T unwrap(Result<T> result) {
+  check(result.status());
+  return std::move(result).value();
+}
+
+// Runs `call` while other Python threads go on; for everything that waits or computes.
+template <typename Call>
+auto without_gil(Call&& call) {
+  nb::gil_scoped_release released;
+  return call();
+}
+
+}  // namespace precis::python

@@ -1,0 +1,21 @@
+// How a Client comes to stand on a transport: Client::connect() gives it one of its own, and
+// Client::open() (precis_embedded) the loopback of a service in this process.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/transport/transport.h"
+#include "precis/client.h"
+
+namespace precis {
+
+// Connects to `address` over `transport`, whose `loop` runs on another thread. `keep_alive` owns
+// both; it is let go after everything of the client is gone, by the thread that let go of the last
+// handle (Client, Put, Prefix), never by the loop's.
+Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
+                                       Transport& transport, const std::string& address,
+                                       const ConnectOptions& options);
+
+}  // namespace precis

@@ -1,0 +1,301 @@
+#include "client/src/channel.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace precis {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr char kClientName[] = "precis-cpp/0.1.0";
+
+// How often deadlines are looked at: an eighth of the timeout, so that none is late by more.
+milliseconds tick_of(milliseconds timeout) {
+  return std::clamp(timeout / 8, milliseconds{1}, milliseconds{1000});
+}
+
+// The reply that one waiting thread takes.
+class OneReply final : public ReplySink {
+ public:
+  void on_reply(Result<msg::ReplyBody> reply) override { promise_.set_value(std::move(reply)); }
+  Result<msg::ReplyBody> wait() { return promise_.get_future().get(); }
+
+ private:
+  std::promise<Result<msg::ReplyBody>> promise_;
+};
+
+}  // namespace
+
+Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& transport,
+                 std::string address, const ConnectOptions& options)
+    : keep_alive_(std::move(keep_alive)),
+      loop_(loop),
+      transport_(transport),
+      address_(std::move(address)),
+      timeout_(std::max<std::uint32_t>(options.timeout_ms, 1)),
+      buffers_(std::make_unique<BufferPool>(transport)),
+      verifier_(std::make_unique<Executor>("precis-verify", 1)) {}
+
+Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive, EventLoop& loop,
+                                               Transport& transport, const std::string& address,
+                                               const ConnectOptions& options) {
+  // Shared by the Client, its Puts and its Prefixes: each keeps the link it needs.
+  std::shared_ptr<Channel> channel(
+      new Channel(std::move(keep_alive), loop, transport, address, options));
+  PRECIS_TRY(channel->connect(options));
+  return channel;
+}
+
+Channel::~Channel() {
+  PRECIS_CHECK(!loop_.on_loop_thread());
+  // A get under way writes into memory that goes with this object: it is called off first.
+  std::promise<void> drained;
+  run_on_loop([this, &drained] {
+    drained_ = &drained;
+    for (const auto& [id, request] : pending_) {
+      if (request->held) send_cancel(id);
+    }
+    note_drained();
+  });
+  drained.get_future().wait_for(timeout_);
+  run_on_loop([this] {
+    drained_ = nullptr;
+    timer_.reset();
+    connection_.reset();
+    pending_.clear();
+  });
+  verifier_.reset();
+  buffers_.reset();
+}
+
+void Channel::run_on_loop(std::function<void()> fn) {
+  std::promise<void> done;
+  loop_.post([&] {
+    fn();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+Status Channel::connect(const ConnectOptions& options) {
+  msg::Hello hello;
+  hello.client = kClientName;
+  hello.tenant = options.tenant;
+  hello.token = options.token;
+  std::vector<std::byte> bytes = encode(hello);
+  if (bytes.size() > limits::kHelloBytesMax) {
+    return Status::invalid("tenant and token make a greeting of " + std::to_string(bytes.size()) +
+                           " B, the limit is " + std::to_string(limits::kHelloBytesMax) + " B");
+  }
+
+  std::promise<Status> connected;
+  auto greeted = [&](Result<Transport::Connected> result) -> Status {
+    if (!result.ok()) {
+      const bool named = result.status().message().find(address_) != std::string::npos;
+      return named ? result.status() : result.status().with_context("connect to " + address_);
+    }
+    auto reply = decode_hello_reply(result->hello_reply);
+    if (!reply.ok()) {
+      return Status::version(address_ +
+                             " does not answer as a precisd would: " + reply.status().message());
+    }
+    PRECIS_TRY(reply->status.with_context(address_ + " refused the connection"));
+    if (reply->protocol_version != kProtocolVersion) {
+      return Status::version(address_ + " (" + reply->server + ") speaks protocol version " +
+                             std::to_string(reply->protocol_version) + ", this client speaks " +
+                             std::to_string(kProtocolVersion));
+    }
+    if (!result->connection) {
+      return Status::unavailable(address_ + " said welcome and left no connection");
+    }
+    connection_ = std::move(result->connection);
+    connection_->start(
+        {.on_message = [this](std::vector<std::byte> message) { on_message(message); },
+         .on_closed = [this](Status reason) { on_closed(reason); }});
+    return {};
+  };
+  loop_.post([&] {
+    transport_.connect(address_, std::move(bytes), static_cast<std::uint32_t>(timeout_.count()),
+                       [&](Result<Transport::Connected> result) {
+                         connected.set_value(greeted(std::move(result)));
+                       });
+  });
+  return connected.get_future().get();
+}
+
+Result<ExposedMemory> Channel::expose(Bytes memory) {
+  // The server only ever pulls from it; the transport has one kind of registration.
+  MutableBytes bytes{const_cast<std::byte*>(memory.data()), memory.size()};
+  ExposedMemory exposed;
+  PRECIS_ASSIGN(exposed.registration, transport_.register_memory(bytes));
+  PRECIS_ASSIGN(exposed.exposure, expose(*exposed.registration));
+  return exposed;
+}
+
+Result<std::unique_ptr<Exposure>> Channel::expose(Registration& registration) {
+  return connection_->expose(registration);
+}
+
+Result<msg::ReplyBody> Channel::wait_reply(msg::RequestBody body, Patience patience,
+                                           std::vector<ExposedMemory> memory) {
+  auto sink = std::make_shared<OneReply>();
+  PendingRequest request;
+  request.sink = sink;
+  request.patience = patience;
+  request.memory = std::move(memory);
+  start(std::move(body), std::move(request));
+  return sink->wait();
+}
+
+std::uint64_t Channel::start(msg::RequestBody body, PendingRequest request) {
+  const std::uint64_t id = next_id_.fetch_add(1, std::memory_order_relaxed);
+  auto shared = std::make_shared<PendingRequest>(std::move(request));
+  const bool counted = shared->sink != nullptr;
+  Status refused;
+  if (counted && calls_.fetch_add(1) >= kCallsMax) {
+    refused = Status::rejected(std::to_string(kCallsMax) +
+                               " requests are under way on this connection, the most there may "
+                               "be: wait for one of them");
+  }
+  std::vector<std::byte> message = encode(msg::Request{id, std::move(body)});
+  if (refused.ok() && message.size() > limits::kMessageBytesMax) {
+    refused =
+        Status::invalid("the request makes a message of " + std::to_string(message.size()) +
+                        " B, the limit is " + std::to_string(limits::kMessageBytesMax) + " B");
+  }
+  loop_.post([this, id, refused, shared, message = std::move(message)]() mutable {
+    if (!refused.ok()) return settle(*shared, refused);
+    submit(id, std::move(message), std::move(shared));
+  });
+  return id;
+}
+
+void Channel::tell(msg::RequestBody body) { start(std::move(body), PendingRequest{}); }
+
+void Channel::submit(std::uint64_t id, std::vector<std::byte> message,
+                     std::shared_ptr<PendingRequest> request) {
+  if (!closed_.ok()) return settle(*request, closed_);
+  request->started = steady_clock::now();
+  pending_.emplace(id, std::move(request));
+  connection_->send(std::move(message));
+  arm_timer();
+}
+
+void Channel::on_message(const std::vector<std::byte>& bytes) {
+  last_heard_ = steady_clock::now();
+  auto message = decode_server_message(bytes);
+  if (!message.ok()) {
+    return give_up("it sent a message that does not decode: " + message.status().message());
+  }
+  if (auto* served = std::get_if<msg::LayerServed>(&*message)) {
+    // An id that is not pending is a request that timed out here; the server cannot know.
+    const auto found = pending_.find(served->id);
+    if (found != pending_.end() && found->second->sink) {
+      found->second->sink->on_layer(std::move(*served));
+    }
+    return;
+  }
+  auto& reply = std::get<msg::Reply>(*message);
+  if (reply.id == 0) {
+    // Of a request whose id it could not read, so that nobody knows who waits in vain.
+    return give_up("it did not understand a request: " + reply.status.message());
+  }
+  if (reply.status.ok()) {
+    answer(reply.id, std::move(reply.body));
+  } else {
+    answer(reply.id, std::move(reply.status));
+  }
+}
+
+// The two sides no longer understand each other: nothing more can be trusted to be where it
+// belongs.
+void Channel::give_up(const std::string& why) {
+  on_closed(Status::unavailable(why));
+  connection_->close();
+}
+
+void Channel::answer(std::uint64_t id, Result<msg::ReplyBody> reply) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) return;
+  const std::shared_ptr<PendingRequest> request = std::move(found->second);
+  pending_.erase(found);
+  if (id == probe_) probe_ = 0;
+  settle(*request, std::move(reply));
+  note_drained();
+}
+
+// Ends the request. Its memory is closed to the server before the caller hears of it.
+void Channel::settle(PendingRequest& request, Result<msg::ReplyBody> reply) {
+  request.memory.clear();
+  tell_sink(request, std::move(reply));
+}
+
+void Channel::tell_sink(PendingRequest& request, Result<msg::ReplyBody> reply) {
+  if (!request.sink) return;
+  const std::shared_ptr<ReplySink> sink = std::move(request.sink);
+  calls_.fetch_sub(1);
+  sink->on_reply(std::move(reply));
+}
+
+void Channel::on_closed(const Status& reason) {
+  if (!closed_.ok()) return;
+  closed_ = Status::unavailable("the connection to " + address_ + " is gone, connect anew: " +
+                                (reason.ok() ? "the service closed it" : reason.message()));
+  auto gone = std::move(pending_);
+  pending_.clear();
+  for (auto& [id, request] : gone) settle(*request, closed_);
+  note_drained();
+}
+
+void Channel::send_cancel(std::uint64_t id) {
+  connection_->send(encode(msg::Request{next_id_.fetch_add(1), msg::Cancel{id}}));
+}
+
+void Channel::note_drained() {
+  if (drained_ == nullptr) return;
+  const bool holding = std::any_of(pending_.begin(), pending_.end(),
+                                   [](const auto& row) { return row.second->held != nullptr; });
+  if (!holding) std::exchange(drained_, nullptr)->set_value();
+}
+
+void Channel::arm_timer() {
+  if (timer_ || pending_.empty()) return;
+  timer_ = loop_.after(tick_of(timeout_), [this] {
+    const auto fired = std::move(timer_);  // lives until the end of its own call
+    check_deadlines();
+    arm_timer();
+  });
+}
+
+void Channel::check_deadlines() {
+  const auto now = steady_clock::now();
+  std::vector<std::uint64_t> late;
+  bool ask = false;
+  for (const auto& [id, request] : pending_) {
+    const bool patient = request->patience == Patience::kWhileAlive;
+    const auto since = patient ? std::max(request->started, last_heard_) : request->started;
+    const bool waited_for = request->sink || !request->held;
+    if (waited_for && now - since >= timeout_) late.push_back(id);
+    if (patient && now - since >= timeout_ / 2) ask = true;
+  }
+  for (const std::uint64_t id : late) expire(id);
+  if (ask && probe_ == 0) {
+    probe_ = next_id_.fetch_add(1);
+    submit(probe_, encode(msg::Request{probe_, msg::GetStatus{}}),
+           std::make_shared<PendingRequest>());
+  }
+}
+
+void Channel::expire(std::uint64_t id) {
+  const Status status =
+      Status::timed_out(address_ + " did not answer within " + std::to_string(timeout_.count()) +
+                        " ms; the outcome is unknown");
+  const std::shared_ptr<PendingRequest> request = pending_.at(id);
+  if (!request->held) return answer(id, status);
+  send_cancel(id);
+  tell_sink(*request, status);
+}
+
+}  // namespace precis

@@ -1,0 +1,139 @@
+// The link to the service as calls: every request gets an id and a deadline, every reply finds its
+// request, and whatever ends the link answers all that is pending.
+//
+// Held by the client's handles (Client, Put, Prefix), by nothing that lives on the loop: so its
+// destructor runs on a user's thread and may wait for the loop's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/executor.h"
+#include "cachesvc/transport/transport.h"
+#include "client/src/buffer_pool.h"
+#include "precis/client.h"
+#include "precis/limits.h"
+#include "precis/messages.h"
+
+namespace precis {
+
+// Hears what one request brings; on the loop's thread, which it must not hold up.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual void on_layer(msg::LayerServed) {}
+  // Exactly once and last.
+  virtual void on_reply(Result<msg::ReplyBody> reply) = 0;
+};
+
+// What is kWhileAlive waits as long as the service shows life, the rest for one timeout.
+enum class Patience : std::uint8_t { kOneTimeout, kWhileAlive };
+
+// The user's memory, known to the transport and open to the server.
+struct ExposedMemory {
+  std::unique_ptr<Registration> registration;
+  std::unique_ptr<Exposure> exposure;  // last, so that it goes first
+};
+
+struct PendingRequest {
+  std::shared_ptr<ReplySink> sink;  // null: nobody listens. Shared with who waits for the reply.
+  Patience patience = Patience::kOneTimeout;
+  std::vector<ExposedMemory> memory;  // open to the server until it has answered
+  // Memory the server writes to: it lives on, past a deadline and past its other owners, until the
+  // server has answered or is gone. Without it the request is forgotten at its deadline.
+  std::shared_ptr<void> held;
+  std::chrono::steady_clock::time_point started{};
+};
+
+class Channel {
+ public:
+  // Requests that callers may have under way. What is left of the protocol's limit is for one
+  // Cancel per get, one AbortPut per put and the sign of life.
+  static constexpr std::uint32_t kCallsMax = limits::kRequestsInFlightPerConnectionMax -
+                                             limits::kGetsPerConnectionMax -
+                                             limits::kPutsPerConnectionMax - 1;
+
+  static Result<std::shared_ptr<Channel>> open(std::shared_ptr<void> keep_alive, EventLoop& loop,
+                                               Transport& transport, const std::string& address,
+                                               const ConnectOptions& options);
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  // All below: any thread but the loop's. Sends `body` and waits for its reply, which must be a T.
+  template <typename T>
+  Result<T> call(msg::RequestBody body, Patience patience = Patience::kOneTimeout,
+                 std::vector<ExposedMemory> memory = {}) {
+    PRECIS_ASSIGN(msg::ReplyBody reply, wait_reply(std::move(body), patience, std::move(memory)));
+    if (T* answer = std::get_if<T>(&reply)) return std::move(*answer);
+    return Status::internal(address_ + " answered with a reply of another kind (number " +
+                            std::to_string(reply.index()) + ") than the request asks for");
+  }
+  // Sends `body`; its sink hears the rest. Returns the request's id.
+  std::uint64_t start(msg::RequestBody body, PendingRequest request);
+  // Sends what needs no answer.
+  void tell(msg::RequestBody body);
+
+  Result<ExposedMemory> expose(Bytes memory);
+  Result<std::unique_ptr<Exposure>> expose(Registration& registration);
+  BufferPool& buffers() { return *buffers_; }
+  Executor& verifier() { return *verifier_; }
+
+ private:
+  Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& transport,
+          std::string address, const ConnectOptions& options);
+  Status connect(const ConnectOptions& options);
+  Result<msg::ReplyBody> wait_reply(msg::RequestBody body, Patience patience,
+                                    std::vector<ExposedMemory> memory);
+
+  // On the loop's thread.
+  void submit(std::uint64_t id, std::vector<std::byte> message,
+              std::shared_ptr<PendingRequest> request);
+  void on_message(const std::vector<std::byte>& bytes);
+  void on_closed(const Status& reason);
+  void give_up(const std::string& why);
+  void answer(std::uint64_t id, Result<msg::ReplyBody> reply);
+  void settle(PendingRequest& request, Result<msg::ReplyBody> reply);
+  void tell_sink(PendingRequest& request, Result<msg::ReplyBody> reply);
+  void arm_timer();
+  void check_deadlines();
+  void expire(std::uint64_t id);
+  void send_cancel(std::uint64_t id);
+  void note_drained();
+
+  void run_on_loop(std::function<void()> fn);  // and waits
+
+  // Constant after construction.
+  std::shared_ptr<void> keep_alive_;  // owns loop and transport; shared with the process around us
+  EventLoop& loop_;
+  Transport& transport_;
+  std::string address_;
+  std::chrono::milliseconds timeout_;
+
+  // Any thread.
+  std::atomic<std::uint64_t> next_id_{1};  // 0 is the id of replies to what was not understood
+  std::atomic<std::uint32_t> calls_{0};
+  std::unique_ptr<BufferPool> buffers_;
+  std::unique_ptr<Executor> verifier_;
+
+  // The loop's thread alone, but that the connection is set before the first call.
+  std::unique_ptr<Connection> connection_;
+  // Shared because a posted function must be copyable; the map is the one owner in effect.
+  std::unordered_map<std::uint64_t, std::shared_ptr<PendingRequest>> pending_;
+  Status closed_;  // not ok once the link is gone
+  std::chrono::steady_clock::time_point last_heard_{};
+  std::uint64_t probe_ = 0;  // id of the sign of life asked for, 0 for none
+  std::unique_ptr<EventLoop::Timer> timer_;
+  std::promise<void>* drained_ = nullptr;  // set while the destructor waits for held requests
+};
+
+}  // namespace precis

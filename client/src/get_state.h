@@ -1,0 +1,75 @@
+// A get under way. The loop hands it what the server says; one verifying thread checks that, in
+// order, and the reader's threads wait for layers.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/base/executor.h"
+#include "client/src/buffer_pool.h"
+#include "client/src/channel.h"
+#include "client/src/get_plan.h"
+#include "precis/served_layout.h"
+
+namespace precis {
+
+// Shared by the Prefix, the request while the server may write to the buffer, and checks under way.
+class GetState final : public ReplySink, public std::enable_shared_from_this<GetState> {
+ public:
+  GetState(GetPlan plan, std::unique_ptr<BufferPool::Buffer> buffer, Executor& verifier);
+
+  // The loop's thread.
+  void on_layer(msg::LayerServed served) override;
+  void on_reply(Result<msg::ReplyBody> reply) override;
+
+  // Any thread.
+  const GetPlan& plan() const { return plan_; }
+  Status wait_layer(std::uint32_t layer) const;
+  Status wait() const;
+  bool finished() const;
+  HeadEntries head(std::uint32_t layer, std::uint32_t head) const;
+  Plan counts() const;
+  std::uint64_t bytes() const;
+  double seconds() const;
+
+ private:
+  // The verifying thread.
+  void check(const msg::LayerServed& served);
+  Result<ServedLayout> place(const msg::LayerServed& served);
+  void finish(const Result<msg::ReplyBody>& reply);
+  Status missing() const;
+  void fail(const Status& status);
+
+  // Constant after construction.
+  const GetPlan plan_;
+  const std::unique_ptr<BufferPool::Buffer> buffer_;
+  Executor& verifier_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+
+  std::uint32_t heard_ = 0;  // the loop's thread: LayerServed so far
+
+  // The verifying thread alone.
+  std::vector<std::uint64_t> entries_left_;                // [num_links]
+  std::vector<std::pair<std::size_t, std::size_t>> used_;  // [offset, end) of each layer served
+
+  // Guarded by mutex_. A layer is settled once and stays so.
+  struct Layer {
+    bool settled = false;
+    Status status;
+    std::vector<HeadEntries> heads;
+  };
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<Layer> layers_;
+  bool finished_ = false;  // the server has answered
+  Status outcome_;         // not ok as soon as the whole get is known to have failed
+  std::uint64_t bytes_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace precis

@@ -1,0 +1,37 @@
+// One piece of a layer on its way into a message: checked against the model and the put, so that
+// the caller hears at once and in its own words what the server would refuse.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "precis/client.h"
+
+namespace precis {
+
+// The heads and new tokens that a piece covers, [begin, end) each.
+struct PieceExtent {
+  std::uint32_t head_begin = 0, head_end = 0, token_begin = 0, token_end = 0;
+  bool overlaps(const PieceExtent& other) const {
+    return head_begin < other.head_end && other.head_begin < head_end &&
+           token_begin < other.token_end && other.token_begin < token_end;
+  }
+};
+
+struct PutPiece {
+  LayerPush push;                         // cut to the put's new tokens
+  std::vector<std::byte> packed_queries;  // where those pushed stand apart
+  std::vector<float> packed_scores;       // where those of the whole path were pushed
+
+  PieceExtent extent() const {
+    return {push.head_begin, push.head_begin + push.keys.num_heads, push.token_begin,
+            push.token_begin + push.keys.num_tokens};
+  }
+};
+
+// kInvalidArgument: what is wrong, the values, what they must be.
+Result<PutPiece> check_piece(const ModelSpec& model, const msg::PutBegun& begun,
+                             std::uint32_t layer, const LayerPush& push);
+
+}  // namespace precis

@@ -1,0 +1,130 @@
+#include "client/src/remote_client.h"
+
+#include <utility>
+
+#include "client/src/attach.h"
+#include "client/src/prefix.h"
+#include "client/src/put.h"
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+Status check_tokens(std::span<const TokenId> tokens) {
+  if (!tokens.empty() && tokens.size() <= limits::kPathTokensMax) return {};
+  return Status::invalid("a path of " + std::to_string(tokens.size()) + " tokens, must be 1 to " +
+                         std::to_string(limits::kPathTokensMax));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
+                                       Transport& transport, const std::string& address,
+                                       const ConnectOptions& options) {
+  PRECIS_ASSIGN(auto channel,
+                Channel::open(std::move(keep_alive), loop, transport, address, options));
+  return std::shared_ptr<Client>(std::make_shared<RemoteClient>(std::move(channel)));
+}
+
+Result<Model> RemoteClient::register_model(const ModelSpec& spec) {
+  PRECIS_TRY(spec.validate());
+  PRECIS_ASSIGN(msg::ModelRow row, channel_->call<msg::ModelRow>(msg::RegisterModel{spec}));
+  return Model{std::move(row.model), row.fingerprint, {}};
+}
+
+Result<std::vector<msg::ModelRow>> RemoteClient::models() {
+  PRECIS_ASSIGN(msg::Models models, channel_->call<msg::Models>(msg::ListModels{}));
+  return std::move(models.rows);
+}
+
+Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId> tokens,
+                                    const PutOptions& options) {
+  PRECIS_TRY(check_tokens(tokens));
+  PRECIS_TRY(model.spec.validate());
+  msg::BeginPut body;
+  body.model = model.fingerprint;
+  body.adapter = model.adapter;
+  body.tokens.assign(tokens.begin(), tokens.end());
+  if (options.parent) {
+    using Kind = msg::BeginPut::ParentKind;
+    body.parent_kind = options.parent->is_null() ? Kind::kRoot : Kind::kSegment;
+    body.parent = *options.parent;
+  }
+  body.recipe = options.recipe;
+  body.budget = options.keep;
+  body.parent_read = options.parent_read;
+  PRECIS_ASSIGN(msg::PutBegun begun, channel_->call<msg::PutBegun>(std::move(body)));
+  if (begun.end != tokens.size() || begun.begin >= begun.end) {
+    channel_->tell(msg::AbortPut{begun.put});
+    return Status::internal("the service began a put of tokens [" + std::to_string(begun.begin) +
+                            ", " + std::to_string(begun.end) + ") on a path of " +
+                            std::to_string(tokens.size()));
+  }
+  return Put(std::make_unique<Put::Impl>(channel_, model.spec, std::move(begun)));
+}
+
+Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const TokenId> tokens) {
+  PRECIS_TRY(check_tokens(tokens));
+  msg::Lookup body{model.fingerprint, model.adapter, {tokens.begin(), tokens.end()}};
+  PRECIS_ASSIGN(msg::Match found, channel_->call<msg::Match>(std::move(body)));
+  LookupMatch match;
+  static_cast<msg::Match&>(match) = std::move(found);
+  match.model = model;
+  return match;
+}
+
+Result<Prefix> RemoteClient::get(const LookupMatch& match, const Budget& keep) {
+  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(channel_, match, keep));
+  return Prefix(std::move(impl));
+}
+
+Result<msg::SessionRow> RemoteClient::open_session(const std::string& name,
+                                                   std::optional<std::uint64_t> ttl_seconds) {
+  return channel_->call<msg::SessionRow>(msg::OpenSession{name, ttl_seconds});
+}
+Result<msg::SessionRow> RemoteClient::advance_session(const std::string& name,
+                                                      const SegmentId& tip) {
+  return channel_->call<msg::SessionRow>(msg::AdvanceSession{name, tip});
+}
+Result<msg::SessionRow> RemoteClient::pin_session(const std::string& name, bool pinned) {
+  return channel_->call<msg::SessionRow>(msg::PinSession{name, pinned});
+}
+Result<msg::SessionRow> RemoteClient::fork_session(const std::string& name,
+                                                   const std::string& new_name) {
+  return channel_->call<msg::SessionRow>(msg::ForkSession{name, new_name});
+}
+Result<msg::SessionRow> RemoteClient::session(const std::string& name) {
+  return channel_->call<msg::SessionRow>(msg::ShowSession{name});
+}
+Result<std::vector<msg::SessionRow>> RemoteClient::sessions() {
+  PRECIS_ASSIGN(msg::Sessions sessions, channel_->call<msg::Sessions>(msg::ListSessions{}));
+  return std::move(sessions.rows);
+}
+Status RemoteClient::remove_session(const std::string& name) {
+  return channel_->call<msg::Done>(msg::RemoveSession{name}).status();
+}
+
+Result<std::vector<msg::SegmentInfo>> RemoteClient::segments(std::optional<Digest> model,
+                                                             std::uint32_t limit) {
+  PRECIS_ASSIGN(msg::Segments found,
+                channel_->call<msg::Segments>(msg::ListPrefixes{model, limit}));
+  return std::move(found.rows);
+}
+Result<msg::SegmentInfo> RemoteClient::segment(const SegmentId& id) {
+  return channel_->call<msg::SegmentInfo>(msg::ShowPrefix{id});
+}
+Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recursive) {
+  return channel_->call<msg::Removed>(msg::RemovePrefix{id, recursive});
+}
+Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model) {
+  return channel_->call<msg::Budgets>(msg::ShowBudget{{model}});
+}
+Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
+  return channel_->call<msg::Budgets>(change);
+}
+Result<msg::Stats> RemoteClient::stats() { return channel_->call<msg::Stats>(msg::GetStats{}); }
+Result<msg::ServerStatus> RemoteClient::status() {
+  return channel_->call<msg::ServerStatus>(msg::GetStatus{});
+}
+
+}  // namespace precis

@@ -1,0 +1,49 @@
+// The Client over a channel: each call is one request.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/src/channel.h"
+#include "precis/client.h"
+
+namespace precis {
+
+class RemoteClient final : public Client {
+ public:
+  explicit RemoteClient(std::shared_ptr<Channel> channel) : channel_(std::move(channel)) {}
+
+  Result<Model> register_model(const ModelSpec& spec) override;
+  Result<std::vector<msg::ModelRow>> models() override;
+
+  Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,
+                        const PutOptions& options) override;
+  Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens) override;
+  Result<Prefix> get(const LookupMatch& match, const Budget& keep) override;
+
+  Result<msg::SessionRow> open_session(const std::string& name,
+                                       std::optional<std::uint64_t> ttl_seconds) override;
+  Result<msg::SessionRow> advance_session(const std::string& name, const SegmentId& tip) override;
+  Result<msg::SessionRow> pin_session(const std::string& name, bool pinned) override;
+  Result<msg::SessionRow> fork_session(const std::string& name,
+                                       const std::string& new_name) override;
+  Result<msg::SessionRow> session(const std::string& name) override;
+  Result<std::vector<msg::SessionRow>> sessions() override;
+  Status remove_session(const std::string& name) override;
+
+  Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model,
+                                                 std::uint32_t limit) override;
+  Result<msg::SegmentInfo> segment(const SegmentId& id) override;
+  Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) override;
+  Result<msg::Budgets> budgets(std::optional<Digest> model) override;
+  Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;
+  Result<msg::Stats> stats() override;
+  Result<msg::ServerStatus> status() override;
+
+ private:
+  const std::shared_ptr<Channel> channel_;  // shared with the puts and prefixes begun on it
+};
+
+}  // namespace precis

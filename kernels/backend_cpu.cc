@@ -1,0 +1,55 @@
+// The CPU backend: one line per stage.
+#include <string>
+
+#include "kernels/allocate/allocate.h"
+#include "kernels/check/check.h"
+#include "kernels/common/isa.h"
+#include "kernels/common/thread_pool.h"
+#include "kernels/encode/encode.h"
+#include "kernels/score/score.h"
+#include "kernels/select/select.h"
+#include "precis/kernels.h"
+
+namespace precis::kernels {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(unsigned threads)
+      : pool_(threads),
+        context_{pool_, detect_isa()},
+        name_("cpu (" + std::string(isa_name(context_.isa)) + ")") {}
+
+  std::string_view name() const override { return name_; }
+  Status check(const Recipe& recipe, const LayerInput& input) override {
+    return check_cpu(context_, recipe, input);
+  }
+  Status score(const Recipe& recipe, const LayerInput& input, std::span<float> scores) override {
+    return score_cpu(context_, recipe, input, scores);
+  }
+  Status select(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
+                RetentionOrders& orders) override {
+    return select_cpu(context_, recipe, input, scores, orders);
+  }
+  Status allocate(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
+                  const RetentionOrders& orders, std::uint64_t entries, LayerPlan& plan) override {
+    return allocate_cpu(recipe, input, scores, orders, entries, plan);
+  }
+  Status encode(const LayerInput& input, std::span<const float> scores, const LayerPlan& plan,
+                const SegmentId& segment, MutableBytes out) override {
+    return encode_cpu(context_, input, scores, plan, segment, out);
+  }
+
+ private:
+  ThreadPool pool_;
+  CpuContext context_;
+  std::string name_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(unsigned threads) {
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,95 @@
+// The CUDA backend. One stage runs on the device, the window-attention score; every other stage and
+// scorer is the CPU backend's, so their results are equal by construction (D15).
+#include <mutex>
+
+#include "kernels/common/device.h"
+#include "kernels/score/window_attention_cuda.h"
+#include "precis/kernels.h"
+
+namespace precis::kernels {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int ordinal, std::string name, Stream stream)
+      : ordinal_(ordinal),
+        name_(std::move(name)),
+        cpu_(make_cpu_backend()),
+        stream_(std::move(stream)) {}
+
+  std::string_view name() const override { return name_; }
+  Status check(const Recipe& recipe, const LayerInput& input) override {
+    return cpu_->check(recipe, input);
+  }
+  Status score(const Recipe& recipe, const LayerInput& input, std::span<float> scores) override {
+    if (recipe.scorer != Scorer::kWindowAttention) return cpu_->score(recipe, input, scores);
+    PRECIS_CHECK(scores.size() == std::size_t{input.num_kv_heads()} * input.num_tokens());
+    return score_window_attention(recipe, input, scores);
+  }
+  Status select(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
+                RetentionOrders& orders) override {
+    return cpu_->select(recipe, input, scores, orders);
+  }
+  Status allocate(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
+                  const RetentionOrders& orders, std::uint64_t entries, LayerPlan& plan) override {
+    return cpu_->allocate(recipe, input, scores, orders, entries, plan);
+  }
+  Status encode(const LayerInput& input, std::span<const float> scores, const LayerPlan& plan,
+                const SegmentId& segment, MutableBytes out) override {
+    return cpu_->encode(input, scores, plan, segment, out);
+  }
+
+ private:
+  Status score_window_attention(const Recipe& recipe, const LayerInput& input,
+                                std::span<float> scores) {
+    const std::lock_guard lock(mutex_);
+    PRECIS_TRY(use_device(ordinal_));  // CUDA keeps the current device per thread.
+    PRECIS_ASSIGN(DeviceBuffer keys, DeviceBuffer::allocate(input.keys.size_bytes()));
+    PRECIS_ASSIGN(DeviceBuffer queries, DeviceBuffer::allocate(input.queries.size_bytes()));
+    PRECIS_ASSIGN(DeviceBuffer lse, DeviceBuffer::allocate(input.lse.size_bytes()));
+    PRECIS_ASSIGN(DeviceBuffer out, DeviceBuffer::allocate(scores.size_bytes()));
+    WindowAttentionDevice task{};
+    task.op = WindowAttentionOp::of(recipe, input.num_tokens(), input.queries.num_tokens,
+                                    input.num_q_heads / input.num_kv_heads());
+    task.num_kv_heads = input.num_kv_heads();
+    task.num_tokens = input.num_tokens();
+    task.head_dim = input.keys.head_dim;
+    task.pushed = input.queries.num_tokens;
+    task.dtype = input.keys.dtype;
+    task.keys = keys.data();
+    task.queries = queries.data();
+    task.lse = reinterpret_cast<const float*>(lse.data());
+    task.scores = reinterpret_cast<float*>(out.data());
+    PRECIS_ASSIGN(DeviceBuffer workspace,
+                  DeviceBuffer::allocate(window_attention_workspace_bytes(task)));
+
+    const Status status = [&]() -> Status {
+      PRECIS_TRY(keys.copy_from(input.keys, stream_));
+      PRECIS_TRY(queries.copy_from(input.queries, stream_));
+      if (!input.lse.empty()) PRECIS_TRY(lse.copy_from(std::as_bytes(input.lse), stream_));
+      PRECIS_TRY(launch_window_attention(task, workspace.data(), stream_));
+      return out.copy_to(std::as_writable_bytes(scores), stream_);
+    }();
+    // Whatever was enqueued still uses the buffers.
+    const Status waited = stream_.wait();
+    return status.ok() ? waited : status;
+  }
+
+  const int ordinal_;
+  const std::string name_;
+  const std::unique_ptr<Backend> cpu_;
+  std::mutex mutex_;  // one layer on the device at a time
+  Stream stream_;     // guarded by mutex_
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(int ordinal) {
+  PRECIS_TRY(use_device(ordinal));
+  PRECIS_ASSIGN(std::string device, device_name(ordinal));
+  PRECIS_ASSIGN(Stream stream, Stream::create());
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(
+      ordinal, "cuda:" + std::to_string(ordinal) + " (" + device + ")", std::move(stream)));
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,10 @@
+// Stands in for backend_cuda.cc in builds without CUDA.
+#include "precis/kernels.h"
+
+namespace precis::kernels {
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(int) {
+  return Status::unsupported("this build has no CUDA (configure with PRECIS_CUDA=ON)");
+}
+
+}  // namespace precis::kernels

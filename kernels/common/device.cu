@@ -1,0 +1,99 @@
+#include "kernels/common/device.h"
+
+#include <cuda_runtime.h>
+
+#include <utility>
+
+namespace precis::kernels {
+namespace {
+
+// The only translation of CUDA's errors.
+Status status_of(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return {};
+  const std::string message =
+      std::string(what) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
+  switch (error) {
+    case cudaErrorMemoryAllocation: return Status::out_of_space(message);
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorInvalidDevice:
+    case cudaErrorNoKernelImageForDevice: return Status::unsupported(message);
+    default: return Status::internal(message);
+  }
+}
+
+cudaStream_t cuda_stream(const Stream& stream) {
+  return static_cast<cudaStream_t>(stream.native());
+}
+
+}  // namespace
+
+Status use_device(int ordinal) {
+  int count = 0;
+  PRECIS_TRY(status_of(cudaGetDeviceCount(&count), "looking for CUDA devices"));
+  if (ordinal < 0 || ordinal >= count) {
+    return Status::unsupported("CUDA device " + std::to_string(ordinal) + " of " +
+                               std::to_string(count) + " does not exist");
+  }
+  return status_of(cudaSetDevice(ordinal), "choosing CUDA device " + std::to_string(ordinal));
+}
+
+Result<std::string> device_name(int ordinal) {
+  cudaDeviceProp properties;
+  PRECIS_TRY(
+      status_of(cudaGetDeviceProperties(&properties, ordinal), "asking for the device's name"));
+  return std::string(properties.name);
+}
+
+Status launch_status(std::string_view what) { return status_of(cudaGetLastError(), what); }
+
+Result<Stream> Stream::create() {
+  cudaStream_t stream = nullptr;
+  PRECIS_TRY(status_of(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
+  return Stream(stream);
+}
+Stream::Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+Stream::~Stream() {
+  if (handle_ == nullptr) return;
+  // What failed has been reported by wait(), or nobody waits for it any more.
+  cudaStreamSynchronize(cuda_stream(*this));
+  cudaStreamDestroy(cuda_stream(*this));
+}
+Status Stream::wait() { return status_of(cudaStreamSynchronize(cuda_stream(*this)), "stream"); }
+
+Result<DeviceBuffer> DeviceBuffer::allocate(std::size_t size_bytes) {
+  void* data = nullptr;
+  if (size_bytes > 0) {
+    PRECIS_TRY(status_of(cudaMalloc(&data, size_bytes),
+                         "allocating " + std::to_string(size_bytes) + " B of device memory"));
+  }
+  return DeviceBuffer(static_cast<std::byte*>(data), size_bytes);
+}
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+DeviceBuffer::~DeviceBuffer() { cudaFree(data_); }
+
+Status DeviceBuffer::copy_from(const HeadsView& source, Stream& stream) {
+  PRECIS_CHECK(source.size_bytes() <= size_bytes_);
+  return status_of(
+      cudaMemcpy2DAsync(data_, source.head_bytes(), source.data,
+                        source.num_heads > 1 ? source.head_stride_bytes : source.head_bytes(),
+                        source.head_bytes(), source.num_heads, cudaMemcpyHostToDevice,
+                        cuda_stream(stream)),
+      "copying heads to the device");
+}
+Status DeviceBuffer::copy_from(Bytes source, Stream& stream) {
+  PRECIS_CHECK(source.size() <= size_bytes_);
+  return status_of(cudaMemcpyAsync(data_, source.data(), source.size(), cudaMemcpyHostToDevice,
+                                   cuda_stream(stream)),
+                   "copying to the device");
+}
+Status DeviceBuffer::copy_to(MutableBytes target, Stream& stream) const {
+  PRECIS_CHECK(target.size() <= size_bytes_);
+  return status_of(cudaMemcpyAsync(target.data(), data_, target.size(), cudaMemcpyDeviceToHost,
+                                   cuda_stream(stream)),
+                   "copying from the device");
+}
+
+}  // namespace precis::kernels

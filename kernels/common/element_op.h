@@ -1,0 +1,56 @@
+// Element arithmetic shared by both backends: widening to f32, finiteness by bits, exp.
+// Branch-free, so that compilers turn loops over it into vector code.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/host_device.h"
+
+namespace precis::kernels {
+
+inline constexpr std::uint32_t kF32ExponentBits = 0x7f800000u;
+inline constexpr std::uint16_t kF16ExponentBits = 0x7c00u;
+inline constexpr std::uint16_t kBf16ExponentBits = 0x7f80u;
+
+PRECIS_HOST_DEVICE PRECIS_INLINE float f32_of_bits(std::uint32_t bits) {
+  return __builtin_bit_cast(float, bits);
+}
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint32_t bits_of_f32(float x) {
+  return __builtin_bit_cast(std::uint32_t, x);
+}
+
+PRECIS_HOST_DEVICE PRECIS_INLINE float f32_of_bf16(std::uint16_t x) {
+  return f32_of_bits(std::uint32_t{x} << 16);
+}
+
+// Exact for every f16: the exponent is rebiased by a multiplication with 2^112, which also
+// normalises subnormals; only infinities and NaN need their exponent put back.
+PRECIS_HOST_DEVICE PRECIS_INLINE float f32_of_f16(std::uint16_t x) {
+  const std::uint32_t sign = (x & 0x8000u) << 16;
+  const std::uint32_t magnitude = (x & 0x7fffu) << 13;
+  const std::uint32_t finite = bits_of_f32(f32_of_bits(magnitude) * f32_of_bits(0x77800000u));
+  const bool special = (x & kF16ExponentBits) == kF16ExponentBits;
+  return f32_of_bits(sign | (special ? magnitude | kF32ExponentBits : finite));
+}
+
+// e^x for x <= 88, within 2 units in the last place; 0 from -87.3 down, where results would be
+// subnormal, so e^-inf is 0. Cody-Waite reduction to [-ln2/2, ln2/2], then the Taylor polynomial of
+// degree 7, whose error there is below 2^-27.
+PRECIS_HOST_DEVICE PRECIS_INLINE float exp_f32(float x) {
+  const float clamped = x > -87.3f ? x : -87.3f;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer
+  const float k = (clamped * 1.44269504f + kRound) - kRound;
+  const float r = (clamped - k * 0.693359375f) - k * -2.12194440e-4f;
+  float p = 1.0f / 5040.0f;
+  p = p * r + 1.0f / 720.0f;
+  p = p * r + 1.0f / 120.0f;
+  p = p * r + 1.0f / 24.0f;
+  p = p * r + 1.0f / 6.0f;
+  p = p * r + 0.5f;
+  p = (p * r + 1.0f) * r + 1.0f;
+  const auto power = static_cast<std::int32_t>(k);
+  const float scale = f32_of_bits(static_cast<std::uint32_t>(power + 127) << 23);
+  return x > -87.3f ? p * scale : 0.0f;
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,12 @@
+// Marks arithmetic that both backends compile: the <stage>_op.h headers (style.md, "Twins").
+#pragma once
+
+#if defined(__CUDACC__)
+#define PRECIS_HOST_DEVICE __host__ __device__
+#else
+#define PRECIS_HOST_DEVICE
+#endif
+
+// Inlined whatever the optimiser thinks, so that a loop body is compiled for the instruction set of
+// the function around it (isa.h).
+#define PRECIS_INLINE [[gnu::always_inline]] inline

@@ -1,0 +1,35 @@
+// Run-time dispatch over instruction sets. A loop is written once, as an always-inline function of
+// plain C++ and 16-lane vectors (lanes.h); for_isa<&loop>(isa) is it, compiled for that set.
+#pragma once
+
+#include <string_view>
+
+namespace precis::kernels {
+
+enum class Isa { kBaseline, kAvx2, kAvx512 };
+Isa detect_isa();                    // the best this machine runs
+std::string_view isa_name(Isa isa);  // "baseline", "avx2", "avx512"
+
+template <auto Loop>
+struct IsaClones;
+template <typename R, typename... Args, R (*Loop)(Args...)>
+struct IsaClones<Loop> {
+  static R baseline(Args... args) { return Loop(args...); }
+#if defined(__x86_64__)
+  [[gnu::target("avx2,fma")]] static R avx2(Args... args) { return Loop(args...); }
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]] static R avx512(Args... args) {
+    return Loop(args...);
+  }
+#endif
+};
+
+template <auto Loop>
+auto for_isa([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return &IsaClones<Loop>::avx512;
+  if (isa == Isa::kAvx2) return &IsaClones<Loop>::avx2;
+#endif
+  return &IsaClones<Loop>::baseline;
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,43 @@
+// Which tokens of a segment are protected and where its lag partitions lie. Every stage asks here,
+// so that score, select and allocate cannot disagree (policies.md D3, D9).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "precis/recipe.h"
+
+namespace precis::kernels {
+
+struct SegmentShape {
+  std::uint32_t num_tokens = 0;
+  std::uint32_t sinks = 0;   // protected: tokens [0, sinks)
+  std::uint32_t recent = 0;  // protected: tokens [num_tokens - recent, num_tokens)
+  std::uint32_t lag = 1;     // partition p is tokens [sinks + p * lag, sinks + (p + 1) * lag)
+
+  // `begin`: position of the first token. Sinks are the first tokens of the whole path, so a
+  // segment further along has fewer or none.
+  static SegmentShape of(const Recipe& recipe, std::uint32_t begin, std::uint32_t num_tokens) {
+    SegmentShape s;
+    s.num_tokens = num_tokens;
+    s.lag = std::max(1u, recipe.lag);
+    s.sinks = recipe.sinks > begin ? std::min(recipe.sinks - begin, num_tokens) : 0;
+    const std::uint32_t rest = num_tokens - s.sinks;
+    s.recent = std::min(recipe.recent, rest);
+    // LagKV cannot score a segment of fewer than two partitions: all of it is protected.
+    const bool short_lag = recipe.scorer == Scorer::kLagkv && !s.has_scored_partitions();
+    if (recipe.protect_tail || short_lag) s.recent = std::max(s.recent, s.tail());
+    return s;
+  }
+
+  std::uint32_t protected_count() const { return sinks + recent; }
+  std::uint32_t num_partitions() const { return (num_tokens - sinks) / lag; }  // full ones
+  bool has_scored_partitions() const { return num_partitions() >= 2; }
+  // The last full partition and the remainder; everything but the sinks where that is all there is.
+  std::uint32_t tail() const {
+    const std::uint32_t rest = num_tokens - sinks;
+    return has_scored_partitions() ? lag + rest % lag : rest;
+  }
+};
+
+}  // namespace precis::kernels

@@ -1,0 +1,16 @@
+// Launch numbers of the CUDA stages. Chosen by arithmetic, not yet measured per architecture.
+#pragma once
+
+#include <cstdint>
+
+namespace precis::kernels {
+
+// window_attention: a block holds one tile of keys in shared memory as f32 and every row of its KV
+// head passes over it. 32 tokens are one warp; 32 x 256 x 4 B = 32 KiB, below the 48 KiB that every
+// device grants without asking; larger heads get fewer tokens (window_attention_tile).
+inline constexpr std::uint32_t kWindowTileBytesMax = 32 * 1024;
+inline constexpr std::uint32_t kWindowTileTokensMax = 32;
+inline constexpr std::uint32_t kWindowRowsPerBlock = 8;  // warps side by side
+inline constexpr std::uint32_t kElementwiseThreads = 256;
+
+}  // namespace precis::kernels

@@ -1,0 +1,69 @@
+#include "kernels/encode/encode.h"
+
+#include <algorithm>
+
+#include "kernels/compact/compact.h"
+#include "kernels/encode/record_writer.h"
+#include "precis/record.h"
+
+namespace precis::kernels {
+namespace {
+
+struct HeadOutput {
+  RecordLayout layout;
+  std::size_t offset;
+};
+
+std::vector<HeadOutput> head_outputs(std::span<const std::uint32_t> counts, std::uint32_t head_dim,
+                                     Dtype dtype) {
+  std::vector<HeadOutput> heads;
+  std::size_t offset = 0;
+  for (const std::uint32_t count : counts) {
+    heads.push_back({RecordLayout::of(count, head_dim, dtype), offset});
+    offset += heads.back().layout.size;
+  }
+  return heads;
+}
+
+}  // namespace
+
+std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t head_dim,
+                          Dtype dtype) {
+  std::size_t bytes = 0;
+  for (const std::uint32_t count : counts) bytes += RecordLayout::of(count, head_dim, dtype).size;
+  return bytes;
+}
+
+Status encode_cpu(const CpuContext& context, const LayerInput& input, std::span<const float> scores,
+                  const LayerPlan& plan, const SegmentId& segment, MutableBytes out) {
+  const std::uint32_t num_heads = input.num_kv_heads(), head_dim = input.keys.head_dim;
+  const Dtype dtype = input.keys.dtype;
+  PRECIS_CHECK(plan.kept.size() == num_heads);
+  PRECIS_CHECK(scores.size() == std::size_t{num_heads} * input.num_tokens());
+  const std::vector<std::uint32_t> counts = plan.counts();
+  const std::size_t size = encoded_bytes(counts, head_dim, dtype);
+  if (out.size() != size || reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) != 0) {
+    return Status::invalid("layer " + std::to_string(input.layer) + ": the records need " +
+                           std::to_string(size) + " B at a multiple of 4 bytes, given " +
+                           std::to_string(out.size()) + " B");
+  }
+  const std::vector<HeadOutput> heads = head_outputs(counts, head_dim, dtype);
+  context.pool.parallel_for(num_heads, [&](std::size_t i) {
+    const auto head = static_cast<std::uint32_t>(i);
+    const RecordLayout& layout = heads[i].layout;
+    const MutableBytes record = out.subspan(heads[i].offset, layout.size);
+    const bool placed = !plan.seats.empty();
+    clear_padding(record, layout);
+    compact_head_cpu(input.keys, input.values, head, input.begin, plan.kept[i],
+                     placed ? std::span(plan.seats[i]) : std::span<const std::uint32_t>(),
+                     scores.data() + i * input.num_tokens(), sections_of(record, layout));
+    if (placed) {
+      seal_record(record, input.layer, head, layout.count, head_dim, dtype, segment);
+    } else {
+      write_header(record, input.layer, head, layout.count, head_dim, dtype, segment);
+    }
+  });
+  return {};
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,20 @@
+// Writing head records in pieces; seal_record (precis/record.h) is write_header, then checksums.
+#pragma once
+
+#include "kernels/compact/compact.h"
+#include "precis/record.h"
+
+namespace precis::kernels {
+
+// Where the sections of a record begin; `record` is layout.size long.
+Sections sections_of(MutableBytes record, const RecordLayout& layout);
+std::span<std::uint32_t> mutable_seats(MutableBytes record, const RecordView& view);
+
+// Zeroes the checksums and what lies between the end of each section and the next.
+void clear_padding(MutableBytes record, const RecordLayout& layout);
+void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
+                  std::uint32_t head_dim, Dtype dtype, const SegmentId& segment);
+// Over the sections as they stand; `view` is of `record`.
+void write_checksums(MutableBytes record, const RecordView& view);
+
+}  // namespace precis::kernels

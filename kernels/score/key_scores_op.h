@@ -1,0 +1,21 @@
+// Arithmetic of the scorers that read K alone (policies.md 2.6, 2.7).
+#pragma once
+
+#include "kernels/common/host_device.h"
+
+namespace precis::kernels {
+
+// Norms below this are taken as this: a zero key has no direction and scores 0.
+inline constexpr float kNormMin = 1e-12f;
+
+PRECIS_HOST_DEVICE PRECIS_INLINE float guarded_norm(float norm) {
+  return norm > kNormMin ? norm : kNormMin;
+}
+
+// -cos(key, anchor). Each length is divided out by itself: their product may overflow or vanish.
+PRECIS_HOST_DEVICE PRECIS_INLINE float keydiff_score(float product, float key_norm,
+                                                     float anchor_norm) {
+  return -(product / guarded_norm(key_norm)) / guarded_norm(anchor_norm);
+}
+
+}  // namespace precis::kernels

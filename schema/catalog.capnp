@@ -1,0 +1,76 @@
+# The catalog's rows as stored. Conventions (digests, arrays, names): types.capnp.
+#
+# Every row is framed, in a form that never changes, so that any build can tell damage from age:
+#
+#   offset  size
+#        0     4  magic "PRCR"
+#        4     2  format version of the payload, little endian
+#        6     2  kind: 1 segment, 2 session, 3 model, 4 budget, little endian
+#        8    16  XXH3-128 (canonical form) of the eight bytes before it and of the payload
+#       24     -  payload: one Cap'n Proto message in the stream framing, unpacked
+#
+# A reader checks the checksum first: if it fails the row is damaged, whatever else it says. Then a
+# version above its own means a newer build wrote the row. Fields may be added within a version as
+# long as an older build may ignore them; otherwise the version goes up.
+@0xeb0a3bb43b43fc76;
+
+using Cxx = import "/capnp/c++.capnp";
+using Types = import "types.capnp";
+$Cxx.namespace("precis::wire");
+
+struct SegmentRow {
+  id @0 :Data;
+  parent @1 :Data;
+  # Segment ids; the parent is null at the root.
+  tenant @2 :Text;
+  model @3 :Data;
+  # Fingerprint.
+  adapter @4 :Text;
+  begin @5 :UInt32;
+  end @6 :UInt32;
+  # Token positions on the path.
+  root @7 :Data;
+  # Digest of the path's root.
+  tip @8 :Data;
+  # Digest of the path up to `end`.
+  blocks @9 :Data;
+  # 32 bytes each: digests of the blocks completed in (begin, end].
+  tail @10 :Data;
+  # u32 token ids past the last whole block, up to `end`.
+  recipe @11 :Text;
+  # Canonical.
+  preset @12 :Text;
+  budget @13 :Types.Budget;
+  parentRead @14 :Types.Budget;
+  # Absent: not said when it was put.
+  plan @15 :Types.Plan;
+  layerBytes @16 :Data;
+  # u64 per layer: the size of its records.
+  originalBytes @17 :UInt64;
+  storedBytes @18 :UInt64;
+  compressSeconds @19 :Float64;
+  createdUnixMs @20 :UInt64;
+  hits @21 :UInt64;
+}
+
+struct StoredSession {
+  tenant @0 :Text;
+  row @1 :Types.SessionRow;
+}
+
+struct StoredModel {
+  tenant @0 :Text;
+  model @1 :Types.ModelSpec;
+}
+
+struct StoredBudget {
+  tenant @0 :Text;
+  model @1 :Data;
+  # Absent: the tenant's global scope.
+  recipe @2 :Text;
+  # Empty: says nothing.
+  keep @3 :Types.Budget;
+  # Absent: says nothing.
+  version @4 :UInt64;
+  setUnixMs @5 :UInt64;
+}

@@ -1,0 +1,441 @@
+# The control protocol, told in order. Conventions (digests, arrays, names): types.capnp.
+#
+# 1. The client sends Hello; the server answers HelloReply. They fix the protocol version and the
+#    tenant for the connection's life. Hello.magic, Hello.protocolVersion and all of HelloReply keep
+#    their place for ever, so that any two versions can refuse each other clearly: a server that
+#    does not speak the client's version reads no further, answers versionMismatch and its own
+#    version, and closes.
+# 2. From then on the client sends Requests, as many at a time as it likes (up to a limit), each
+#    with an id that it does not use again while the request is unanswered. The server answers every
+#    Request with exactly one Reply of the same id, in any order. On failure Reply.code is not ok
+#    and Reply.body is done.
+# 3. A put: BeginPut says which tokens and gets a put handle and the token range whose KV is wanted.
+#    PushLayer, any number per layer and in any order, names client memory that holds a piece of a
+#    layer; the server pulls it and then replies, after which the client may reuse that memory.
+#    CommitPut makes the segment visible, at once and whole, when it is as durable as asked;
+#    AbortPut, or the end of the connection, leaves no trace of it.
+# 4. A get: Lookup names the longest stored prefix of a token path and its price. Get names the
+#    links of that prefix, a budget and client memory. The server pushes each layer into that memory
+#    and sends one LayerServed when the layer is in place, then the Reply. Cancel ends a Get early;
+#    both requests are answered.
+# 5. Everything else is one Request and one Reply: models, sessions, prefixes, budgets, counters.
+#
+# Bulk bytes are never in messages. The server drives every transfer, between memory that the client
+# exposed (RemoteRegion) and its own; no client ever holds a key to server memory.
+@0xdb9cae275b53faa5;
+
+using Cxx = import "/capnp/c++.capnp";
+using Types = import "types.capnp";
+$Cxx.namespace("precis::wire");
+
+# ---- connect -----------------------------------------------------------------------------------
+
+const helloMagic :UInt32 = 0x4c435250;
+# "PRCL" in little-endian bytes. A peer that speaks something else is told apart from a damaged
+# message.
+
+struct Hello {
+  magic @0 :UInt32;
+  protocolVersion @1 :UInt32;
+  client @2 :Text;
+  # Name and version, for logs.
+  tenant @3 :Text;
+  # Empty: the default tenant.
+  token @4 :Text;
+}
+
+struct HelloReply {
+  magic @0 :UInt32;
+  protocolVersion @1 :UInt32;
+  # Of the server.
+  code @2 :StatusCode;
+  message @3 :Text;
+  server @4 :Text;
+  # Name and version.
+}
+
+# ---- requests ----------------------------------------------------------------------------------
+
+struct Request {
+  id @0 :UInt64;
+  union {
+    registerModel @1 :RegisterModel;
+    listModels @2 :ListModels;
+    beginPut @3 :BeginPut;
+    pushLayer @4 :PushLayer;
+    commitPut @5 :CommitPut;
+    abortPut @6 :AbortPut;
+    lookup @7 :Lookup;
+    get @8 :Get;
+    cancel @9 :Cancel;
+    openSession @10 :OpenSession;
+    advanceSession @11 :AdvanceSession;
+    pinSession @12 :PinSession;
+    forkSession @13 :ForkSession;
+    showSession @14 :ShowSession;
+    listSessions @15 :ListSessions;
+    removeSession @16 :RemoveSession;
+    listPrefixes @17 :ListPrefixes;
+    showPrefix @18 :ShowPrefix;
+    removePrefix @19 :RemovePrefix;
+    showBudget @20 :ShowBudget;
+    setBudget @21 :SetBudget;
+    getStats @22 :GetStats;
+    getStatus @23 :GetStatus;
+  }
+}
+
+struct RemoteRegion {
+  # Client memory that the server may pull from or push into while the request is unanswered.
+  id @0 :UInt64;
+  # Unique in the client's connection, so that the server can cache what it makes of `key`.
+  address @1 :UInt64;
+  sizeBytes @2 :UInt64;
+  key @3 :Data;
+  # The transport's access key, opaque; empty where the transport needs none.
+}
+
+struct RegisterModel {  # -> ModelRow
+  model @0 :Types.ModelSpec;
+}
+
+struct ListModels {}  # -> Models
+
+struct BeginPut {  # -> PutBegun
+  model @0 :Data;
+  # Fingerprint of a registered model.
+  adapter @1 :Text;
+  # LoRA or the like; empty for none.
+  tokens @2 :Data;
+  # u32, the whole path from the root, the new tokens at its end.
+  parentKind @3 :ParentKind;
+  parent @4 :Data;
+  # Segment id, for parentKind segment.
+  recipe @5 :Text;
+  # Empty: the budget in force says.
+  budget @6 :Types.Budget;
+  # Absent: the budget in force says.
+  parentRead @7 :Types.Budget;
+  # The budget at which the parent was read while this KV was computed; absent: not said.
+
+  enum ParentKind {
+    auto @0;     # the end of the longest stored proper prefix
+    root @1;
+    segment @2;
+  }
+}
+
+struct PushLayer {  # -> Done, when the memory may be reused
+  put @0 :UInt64;
+  layer @1 :UInt32;
+  headBegin @2 :UInt32;
+  headCount @3 :UInt32;
+  tokenBegin @4 :UInt32;
+  # From the segment's first token.
+  tokenCount @5 :UInt32;
+  dtype @6 :Types.Dtype;
+  keys @7 :RemoteRegion;
+  # [headCount, tokenCount, head_dim]; heads stand keysHeadStride bytes apart, rows are contiguous.
+  values @8 :RemoteRegion;
+  keysHeadStride @9 :UInt64;
+  valuesHeadStride @10 :UInt64;
+  numQueries @11 :UInt32;
+  queries @12 :RemoteRegion;
+  # Absent: none. [headCount * group, numQueries, head_dim], packed.
+  lse @13 :RemoteRegion;
+  # Absent: none. f32 [headCount * group, numQueries].
+  scores @14 :RemoteRegion;
+  # Absent: none. f32 [headCount, tokenCount], for external scorers.
+}
+
+struct CommitPut {  # -> SegmentInfo with its plan
+  put @0 :UInt64;
+  durability @1 :Durability;
+
+  enum Durability {
+    memory @0;
+    wal @1;
+    fsync @2;
+  }
+}
+
+struct AbortPut {  # -> Done
+  put @0 :UInt64;
+}
+
+struct Lookup {  # -> Match
+  model @0 :Data;
+  adapter @1 :Text;
+  tokens @2 :Data;
+}
+
+struct Get {  # -> LayerServed per layer, then GetDone
+  links @0 :List(Link);
+  # From the root on, each the parent of the next.
+  budget @1 :Types.Budget;
+  destination @2 :RemoteRegion;
+
+  struct Link {
+    segment @0 :Data;
+    matchedEnd @1 :UInt32;
+  }
+}
+
+struct Cancel {  # -> Done
+  request @0 :UInt64;
+}
+
+struct OpenSession {  # -> SessionRow; finds or makes
+  name @0 :Text;
+  ttl :union {
+    unchanged @1 :Void;
+    seconds @2 :UInt64;
+    # Set anew; 0 for none.
+  }
+}
+
+struct AdvanceSession {  # -> SessionRow
+  name @0 :Text;
+  tip @1 :Data;
+}
+
+struct PinSession {  # -> SessionRow
+  name @0 :Text;
+  pinned @1 :Bool;
+}
+
+struct ForkSession {  # -> SessionRow of the new one
+  name @0 :Text;
+  newName @1 :Text;
+}
+
+struct ShowSession {  # -> SessionRow
+  name @0 :Text;
+}
+
+struct ListSessions {}  # -> Sessions
+
+struct RemoveSession {  # -> Done
+  name @0 :Text;
+}
+
+struct ListPrefixes {  # -> Segments
+  model @0 :Data;
+  # Absent: of every model.
+  limit @1 :UInt32;
+}
+
+struct ShowPrefix {  # -> SegmentInfo with its plan
+  segment @0 :Data;
+}
+
+struct RemovePrefix {  # -> Removed
+  segment @0 :Data;
+  recursive @1 :Bool;
+}
+
+struct BudgetScope {
+  model @0 :Data;
+  # Absent: the tenant's global scope.
+}
+
+struct ShowBudget {  # -> Budgets
+  scope @0 :BudgetScope;
+}
+
+struct SetBudget {  # -> Budgets
+  scope @0 :BudgetScope;
+  recipe @1 :Text;
+  # Absent: left as it is. Empty: unset.
+  keep @2 :Types.Budget;
+  # Absent: left as it is. Kind all: unset.
+}
+
+struct GetStats {}  # -> Stats
+
+struct GetStatus {}  # -> ServerStatus
+
+# ---- replies -----------------------------------------------------------------------------------
+
+enum StatusCode {
+  ok @0;
+  notFound @1;
+  invalidArgument @2;
+  permissionDenied @3;
+  rejected @4;
+  outOfSpace @5;
+  timedOut @6;
+  unavailable @7;
+  corruption @8;
+  versionMismatch @9;
+  unsupported @10;
+  canceled @11;
+  internal @12;
+}
+
+struct ServerMessage {
+  union {
+    reply @0 :Reply;
+    layerServed @1 :LayerServed;
+  }
+}
+
+struct Reply {
+  id @0 :UInt64;
+  code @1 :StatusCode;
+  message @2 :Text;
+  body :union {
+    done @3 :Done;
+    modelRow @4 :ModelRow;
+    models @5 :Models;
+    putBegun @6 :PutBegun;
+    segmentInfo @7 :SegmentInfo;
+    segments @8 :Segments;
+    match @9 :Match;
+    getDone @10 :GetDone;
+    sessionRow @11 :Types.SessionRow;
+    sessions @12 :Sessions;
+    removed @13 :Removed;
+    budgets @14 :Budgets;
+    stats @15 :Stats;
+    serverStatus @16 :ServerStatus;
+  }
+}
+
+struct LayerServed {
+  # One layer of a Get is in place at `offset` of its destination, laid out as served_layout.h says.
+  id @0 :UInt64;
+  # Of the Get.
+  layer @1 :UInt32;
+  offset @2 :UInt64;
+  counts @3 :Data;
+  # u32 [num_links, num_kv_heads].
+  tailChecksums @4 :Data;
+  # 16 bytes [num_links, num_kv_heads]: of the last, partial checksum block of each cut, zero where
+  # none.
+}
+
+struct Done {}
+
+struct ModelRow {
+  model @0 :Types.ModelSpec;
+  fingerprint @1 :Data;
+  segments @2 :UInt64;
+}
+
+struct Models {
+  rows @0 :List(ModelRow);
+}
+
+struct PutBegun {
+  put @0 :UInt64;
+  begin @1 :UInt32;
+  end @2 :UInt32;
+  # The tokens whose KV is to be pushed.
+  parent @3 :Data;
+  # Segment id, null at the root.
+  segment @4 :Data;
+  alreadyStored @5 :Bool;
+  # Push nothing; CommitPut answers with what is there.
+  recipe @6 :Text;
+  # Canonical.
+  entries @7 :UInt64;
+}
+
+struct SegmentInfo {
+  id @0 :Data;
+  parent @1 :Data;
+  model @2 :Data;
+  adapter @3 :Text;
+  begin @4 :UInt32;
+  end @5 :UInt32;
+  recipe @6 :Text;
+  # Canonical.
+  preset @7 :Text;
+  budget @8 :Types.Budget;
+  parentRead @9 :Types.Budget;
+  # Absent: not said when it was put.
+  entries @10 :UInt64;
+  originalBytes @11 :UInt64;
+  storedBytes @12 :UInt64;
+  compressSeconds @13 :Float64;
+  createdUnixMs @14 :UInt64;
+  hits @15 :UInt64;
+  children @16 :UInt32;
+  inMemory @17 :Bool;
+  plan @18 :Types.Plan;
+  # Absent where it was not asked for.
+}
+
+struct Segments {
+  rows @0 :List(SegmentInfo);
+}
+
+struct Match {
+  matchedTokens @0 :UInt32;
+  # 0: nothing, and no links.
+  links @1 :List(Link);
+  plan @2 :Types.Plan;
+  bytes @3 :UInt64;
+  predictedSeconds @4 :Float64;
+
+  struct Link {
+    segment @0 :SegmentInfo;
+    matchedEnd @1 :UInt32;
+  }
+}
+
+struct GetDone {
+  bytes @0 :UInt64;
+}
+
+struct Sessions {
+  rows @0 :List(Types.SessionRow);
+}
+
+struct Removed {
+  segments @0 :UInt64;
+  bytes @1 :UInt64;
+}
+
+struct Budgets {
+  layers @0 :List(Row);
+  # Widest first.
+  effective @1 :Row;
+
+  struct Row {
+    scope @0 :Text;
+    # "built-in", "config", "global", or "model NAME".
+    recipe @1 :Text;
+    # Empty: says nothing.
+    keep @2 :Types.Budget;
+    # Absent: says nothing.
+    version @3 :UInt64;
+    setUnixMs @4 :UInt64;
+  }
+}
+
+struct Stats {
+  rows @0 :List(Stat);
+
+  struct Stat {
+    name @0 :Text;
+    value @1 :Float64;
+    help @2 :Text;
+  }
+}
+
+struct ServerStatus {
+  server @0 :Text;
+  tenant @1 :Text;
+  dataDir @2 :Text;
+  transport @3 :Text;
+  device @4 :Text;
+  uptimeSeconds @5 :Float64;
+  segments @6 :UInt64;
+  sessions @7 :UInt64;
+  models @8 :UInt64;
+  storedBytes @9 :UInt64;
+  memoryBytes @10 :UInt64;
+  memoryLimitBytes @11 :UInt64;
+}

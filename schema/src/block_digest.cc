@@ -1,0 +1,124 @@
+// Digests of paths (schema/README.md gives the bytes). The only file that knows OpenSSL.
+#include "precis/block_digest.h"
+
+#include <openssl/evp.h>
+
+#include <bit>
+#include <cstring>
+#include <memory>
+
+namespace precis {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "integers are hashed as they lie in memory");
+
+// SHA-256 that can be used again after finish(). OpenSSL fails here only for want of memory or of
+// the algorithm itself, which no caller could work around.
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    PRECIS_CHECK(context_ != nullptr);
+    PRECIS_CHECK(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
+  }
+  Sha256& raw(const void* data, std::size_t size) {
+    PRECIS_CHECK(EVP_DigestUpdate(context_.get(), data, size) == 1);
+    return *this;
+  }
+  Sha256& text(std::string_view s) {
+    return integer(static_cast<std::uint32_t>(s.size())).raw(s.data(), s.size());
+  }
+  template <typename T>
+  Sha256& integer(T value) {
+    static_assert(std::is_unsigned_v<T>);
+    return raw(&value, sizeof value);
+  }
+  Sha256& digest(const Digest& d) { return raw(d.bytes.data(), d.bytes.size()); }
+  Sha256& tokens(std::span<const TokenId> ids) { return raw(ids.data(), ids.size_bytes()); }
+  Digest finish() {
+    Digest d;
+    PRECIS_CHECK(EVP_DigestFinal_ex(context_.get(), d.bytes.data(), nullptr) == 1);
+    PRECIS_CHECK(EVP_DigestInit_ex(context_.get(), nullptr, nullptr) == 1);
+    return d;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+}  // namespace
+
+Digest model_fingerprint(const ModelSpec& model) {
+  return Sha256()
+      .text("precis.model.v1")
+      .text(model.name)
+      .text(model.revision)
+      .integer(model.num_layers)
+      .integer(model.num_q_heads)
+      .integer(model.num_kv_heads)
+      .integer(model.head_dim)
+      .integer(static_cast<std::uint8_t>(model.dtype))
+      .integer(std::bit_cast<std::uint64_t>(model.rope_theta))
+      .text(model.rope_scaling)
+      .integer(model.block_tokens)
+      .finish();
+}
+
+Digest path_root(std::string_view tenant, std::string_view salt, const Digest& fingerprint,
+                 std::string_view adapter) {
+  return Sha256()
+      .text("precis.root.v1")
+      .text(tenant)
+      .text(salt)
+      .digest(fingerprint)
+      .text(adapter)
+      .finish();
+}
+
+std::vector<Digest> block_digests(const Digest& previous, std::span<const TokenId> tokens,
+                                  std::uint32_t block_tokens) {
+  PRECIS_CHECK(block_tokens > 0);
+  Sha256 sha;
+  std::vector<Digest> digests(tokens.size() / block_tokens);
+  const Digest* before = &previous;
+  for (std::size_t k = 0; k < digests.size(); ++k) {
+    const auto block = tokens.subspan(k * block_tokens, block_tokens);
+    digests[k] = sha.digest(*before).tokens(block).finish();
+    before = &digests[k];
+  }
+  return digests;
+}
+
+Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens) {
+  const std::vector<Digest> blocks = block_digests(root, tokens, block_tokens);
+  return Sha256()
+      .text("precis.tip.v1")
+      .digest(blocks.empty() ? root : blocks.back())
+      .tokens(tokens.subspan(blocks.size() * block_tokens))
+      .finish();
+}
+
+SegmentId segment_id(const Digest& tip_at_begin, std::uint32_t begin, const Digest& tip_at_end,
+                     std::uint32_t end, const SegmentId& parent, const Recipe& recipe,
+                     const Budget& budget) {
+  const Digest whole = Sha256()
+                           .text("precis.segment.v1")
+                           .digest(tip_at_begin)
+                           .integer(begin)
+                           .digest(tip_at_end)
+                           .integer(end)
+                           .raw(parent.bytes.data(), parent.bytes.size())
+                           .text(canonical_recipe(recipe))
+                           .integer(static_cast<std::uint8_t>(budget.kind))
+                           .integer(budget.value)
+                           .finish();
+  SegmentId id;
+  std::memcpy(id.bytes.data(), whole.bytes.data(), id.bytes.size());
+  return id;
+}
+
+Digest sha256(std::span<const std::byte> data) {
+  return Sha256().raw(data.data(), data.size()).finish();
+}
+
+}  // namespace precis

@@ -1,0 +1,63 @@
+// Budget arithmetic (policies.md D2, D3): what a budget means in entries.
+#include <algorithm>
+
+#include "precis/recipe.h"
+#include "precis/record_format.h"
+
+namespace precis {
+namespace {
+
+constexpr std::uint64_t kMillion = 1'000'000;
+
+// kvpress 0.5.5's compute_n_kept, rounding and all: 1 - r is not exact, so decimal ratios come out
+// one short of the floor (policies.md 1.1).
+std::uint64_t kvpress_kept(std::uint32_t num_tokens, std::uint64_t keep_ppm) {
+  const double removed = static_cast<double>(kMillion - keep_ppm) / static_cast<double>(kMillion);
+  return static_cast<std::uint64_t>(static_cast<double>(num_tokens) * (1.0 - removed));
+}
+
+Result<std::uint64_t> ratio_entries_per_head(CountRule rule, std::uint32_t num_tokens,
+                                             std::uint64_t keep_ppm) {
+  if (keep_ppm == 0 || keep_ppm > kMillion) {
+    return Status::invalid("budget of " + std::to_string(keep_ppm) +
+                           " parts per million is outside (0, 1000000]");
+  }
+  const std::uint64_t kept = rule == CountRule::kKvpressDouble ? kvpress_kept(num_tokens, keep_ppm)
+                                                               : num_tokens * keep_ppm / kMillion;
+  return std::max<std::uint64_t>(1, kept);
+}
+
+// What the budget asks for, not yet held between its floor and all there is.
+Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model,
+                                    std::uint32_t num_tokens, const Budget& budget) {
+  const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
+  if (budget.kind != Budget::Kind::kAll && budget.value == 0) {
+    return Status::invalid("budget is 0, must keep something");
+  }
+  switch (budget.kind) {
+    case Budget::Kind::kAll: return heads * num_tokens;
+    case Budget::Kind::kRatio: {
+      PRECIS_ASSIGN(const std::uint64_t per_head,
+                    ratio_entries_per_head(recipe.count_rule, num_tokens, budget.value));
+      return heads * per_head;
+    }
+    case Budget::Kind::kEntries: return heads * std::min<std::uint64_t>(num_tokens, budget.value);
+    case Budget::Kind::kBytes:
+      return budget.value / record_entry_bytes(model.head_dim, model.dtype);
+  }
+  return Status::invalid("budget kind " + std::to_string(static_cast<int>(budget.kind)) +
+                         " is unknown");
+}
+
+}  // namespace
+
+Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& model,
+                                     std::uint32_t num_tokens, const Budget& budget) {
+  if (num_tokens == 0) return Status::invalid("budget of a segment without tokens");
+  PRECIS_ASSIGN(const std::uint64_t asked, asked_entries(recipe, model, num_tokens, budget));
+  const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
+  const std::uint64_t floor = heads * std::clamp<std::uint64_t>(recipe.min_entries, 1, num_tokens);
+  return std::clamp(asked, floor, heads * num_tokens);
+}
+
+}  // namespace precis

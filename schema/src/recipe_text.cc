@@ -1,0 +1,195 @@
+// Recipes as people and catalogs write them: preset, preset(name=value, ...), or a JSON object.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "precis/limits.h"
+#include "precis/recipe.h"
+#include "presets.h"
+#include "recipe_fields.h"
+
+namespace precis {
+namespace {
+
+// What a text says before any of it is understood.
+struct Statement {
+  struct Given {
+    std::string name;
+    FieldValue value;
+  };
+  std::string preset;        // empty: none named
+  std::vector<Given> given;  // in the order written
+  std::optional<FieldValue> version;
+};
+
+std::string_view trim(std::string_view s) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t first = s.find_first_not_of(kSpace);
+  if (first == s.npos) return {};
+  return s.substr(first, s.find_last_not_of(kSpace) - first + 1);
+}
+
+// preset, or preset(name=value, ...).
+Result<Statement> read_call(std::string_view text) {
+  Statement statement;
+  const std::size_t open = text.find('(');
+  statement.preset = trim(text.substr(0, open));
+  if (open == text.npos) return statement;
+  if (text.back() != ')') return Status::invalid("the closing ')' is missing");
+  std::string_view rest = trim(text.substr(open + 1, text.size() - open - 2));
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view item = trim(rest.substr(0, comma));
+    const std::size_t equals = item.find('=');
+    if (equals == item.npos) return Status::invalid(in_quotes(item) + " is not name=value");
+    statement.given.push_back(
+        {std::string(trim(item.substr(0, equals))),
+         {FieldValue::Kind::kBare, std::string(trim(item.substr(equals + 1)))}});
+    if (comma == rest.npos) break;
+    rest = trim(rest.substr(comma + 1));
+    if (rest.empty()) return Status::invalid("a parameter is missing after the last ','");
+  }
+  return statement;
+}
+
+Result<FieldValue> json_value(const std::string& name, const nlohmann::json& value) {
+  if (value.is_string()) return FieldValue{FieldValue::Kind::kString, value.get<std::string>()};
+  if (value.is_number()) return FieldValue{FieldValue::Kind::kNumber, value.dump()};
+  if (value.is_boolean()) return FieldValue{FieldValue::Kind::kBoolean, value.dump()};
+  return Status::invalid(in_quotes(name) + " is " + value.type_name() +
+                         ", must be a string, a number or true or false");
+}
+
+// {"preset": ..., "version": ..., "name": value, ...}; a scorer takes the place of a preset.
+Result<Statement> read_json(std::string_view text) {
+  // Depth 1 is the object itself. A name given twice would otherwise be forgotten silently.
+  std::vector<std::string> names;
+  const auto keep_names = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& key) {
+    if (event == nlohmann::json::parse_event_t::key && depth == 1) names.push_back(key);
+    return true;
+  };
+  const nlohmann::json object = nlohmann::json::parse(text, keep_names, /*allow_exceptions=*/false);
+  if (!object.is_object()) return Status::invalid("is not a JSON object");
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
+    return Status::invalid(in_quotes(*twice) + " is given twice");
+  }
+  Statement statement;
+  for (const auto& [name, value] : object.items()) {
+    PRECIS_ASSIGN(FieldValue field, json_value(name, value));
+    if (name == "preset") {
+      statement.preset = field.text;
+    } else if (name == "version") {
+      statement.version = field;
+    } else {
+      statement.given.push_back({name, std::move(field)});
+    }
+  }
+  return statement;
+}
+
+Status unknown_preset(std::string_view name) {
+  std::string all;
+  for (const std::string& preset : preset_names()) all += (all.empty() ? "" : ", ") + preset;
+  return Status::invalid("preset " + in_quotes(name) + " is unknown, choose " + all);
+}
+
+Status unknown_parameter(const Recipe& recipe, std::string_view name) {
+  std::string usable;
+  bool exists = false;
+  for (const RecipeField& field : recipe_fields()) {
+    exists = exists || field.name == name;
+    if (field.applies(recipe)) usable += (usable.empty() ? "" : ", ") + std::string(field.name);
+  }
+  return Status::invalid("parameter " + in_quotes(name) +
+                         (exists ? " has no meaning in this recipe" : " is unknown") +
+                         ", choose from " + usable);
+}
+
+Result<Recipe> base_recipe(const Statement& statement) {
+  const auto says = [&](std::string_view name) {
+    return std::ranges::find(statement.given, name, &Statement::Given::name) !=
+           statement.given.end();
+  };
+  if (statement.preset.empty()) {
+    if (says("scorer")) return Recipe{};
+    return Status::invalid("names neither a preset nor a scorer");
+  }
+  const auto presets = preset_recipes();
+  const auto found = std::ranges::find(presets, statement.preset, &Recipe::preset);
+  if (found == presets.end()) return unknown_preset(statement.preset);
+  return *found;
+}
+
+// Sets what is given, and what follows from it.
+Status apply(const Statement& statement, Recipe& recipe) {
+  std::vector<const RecipeField*> set;
+  for (const auto& [name, value] : statement.given) {
+    const auto field = std::ranges::find(recipe_fields(), name, &RecipeField::name);
+    if (field == recipe_fields().end()) return unknown_parameter(recipe, name);
+    if (std::ranges::find(set, &*field) != set.end()) {
+      return Status::invalid(in_quotes(name) + " is given twice");
+    }
+    set.push_back(&*field);
+    PRECIS_TRY(field->set(recipe, value).with_context(name));
+  }
+  for (const RecipeField& field : recipe_fields()) {
+    const bool given = std::ranges::find(set, &field) != set.end();
+    if (field.applies(recipe)) {
+      // The observation window protects itself, however wide it is asked to be.
+      const bool follows_window =
+          field.name == "recent" && recipe.scorer == Scorer::kWindowAttention;
+      if (follows_window && !given) recipe.recent = recipe.window;
+    } else if (given) {
+      return unknown_parameter(recipe, field.name);
+    } else {
+      PRECIS_TRY(field.set(recipe, {FieldValue::Kind::kBare, field.text(Recipe{})}));
+    }
+  }
+  recipe.protect_tail = recipe.scorer == Scorer::kLagkv;
+  return {};
+}
+
+Result<Recipe> parse(std::string_view text) {
+  PRECIS_ASSIGN(const Statement statement,
+                text.starts_with('{') ? read_json(text) : read_call(text));
+  if (statement.version && statement.version->text != std::to_string(kRecipeVersion)) {
+    return Status::version("version is " + statement.version->text + ", this build knows " +
+                           std::to_string(kRecipeVersion));
+  }
+  PRECIS_ASSIGN(Recipe recipe, base_recipe(statement));
+  PRECIS_TRY(apply(statement, recipe));
+  PRECIS_TRY(validate_recipe(recipe));
+  return recipe;
+}
+
+}  // namespace
+
+Result<Recipe> parse_recipe(std::string_view text) {
+  text = trim(text);
+  if (text.empty()) return Status::invalid("recipe is empty");
+  if (text.size() > limits::kRecipeBytesMax) {
+    return Status::invalid("recipe has " + std::to_string(text.size()) + " bytes, maximum " +
+                           std::to_string(limits::kRecipeBytesMax));
+  }
+  Result<Recipe> recipe = parse(text);
+  if (recipe.ok()) return recipe;
+  return recipe.status().with_context("recipe " + in_quotes(text));
+}
+
+std::string canonical_recipe(const Recipe& recipe) {
+  std::map<std::string_view, std::string> fields{{"version", std::to_string(kRecipeVersion)}};
+  for (const RecipeField& field : recipe_fields()) {
+    if (!field.applies(recipe)) continue;
+    const std::string text = field.text(recipe);
+    fields[field.name] = field.is_word ? "\"" + text + "\"" : text;
+  }
+  std::string json;
+  for (const auto& [name, text] : fields) {
+    json += (json.empty() ? "{\"" : ",\"") + std::string(name) + "\":" + text;
+  }
+  return json + "}";
+}
+
+}  // namespace precis

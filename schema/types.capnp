@@ -1,0 +1,69 @@
+# The nouns that messages and stored rows share (schema/include/precis/types.h says what they mean).
+#
+# Conventions of all our schemas:
+#   - A digest is Data of exactly 32 bytes, a segment id Data of exactly 16 (all zero: no segment).
+#   - Arrays of numbers (token ids, counts, byte counts) are Data of little-endian integers, so that
+#     a million of them are one copy.
+#   - Where a field says "absent: ...", its pointer may be null; elsewhere null reads as empty.
+#   - An enum value that is not listed here is refused. Values equal those of the C++ enums.
+#   - Texts are UTF-8; names have at most 256 bytes and no control characters. Every other maximum
+#     is in schema/include/precis/limits.h.
+@0xcdf864e64d67a438;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("precis::wire");
+
+enum Dtype {
+  unset @0;
+  bf16 @1;
+  f16 @2;
+  f32 @3;
+}
+
+struct ModelSpec {
+  name @0 :Text;
+  revision @1 :Text;
+  numLayers @2 :UInt32;
+  numQHeads @3 :UInt32;
+  numKvHeads @4 :UInt32;
+  headDim @5 :UInt32;
+  dtype @6 :Dtype;
+  ropeTheta @7 :Float64;
+  ropeScaling @8 :Text;
+  # Canonical JSON, empty for none.
+  blockTokens @9 :UInt32;
+}
+
+struct Budget {
+  enum Kind {
+    all @0;
+    ratio @1;
+    entries @2;
+    bytes @3;
+  }
+  kind @0 :Kind;
+  value @1 :UInt64;
+  # Parts per million for ratio, entries per head on average for entries, bytes of the segment for
+  # bytes.
+}
+
+struct Plan {
+  numLayers @0 :UInt32;
+  numKvHeads @1 :UInt32;
+  counts @2 :Data;
+  # u32 [numLayers, numKvHeads], row major.
+}
+
+struct SessionRow {
+  name @0 :Text;
+  tip @1 :Data;
+  # Segment id, null before the first turn.
+  tipEnd @2 :UInt32;
+  turns @3 :UInt32;
+  ttlSeconds @4 :UInt64;
+  # 0: none.
+  expiresUnixMs @5 :UInt64;
+  # 0: never.
+  pinned @6 :Bool;
+  updatedUnixMs @7 :UInt64;
+}

@@ -1,0 +1,305 @@
+// Bad input gets a clear Status, and the service goes on serving.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "precis/limits.h"
+#include "tests/integration/random_kv.h"
+#include "tests/integration/raw_peer.h"
+#include "tests/integration/service_process.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+constexpr std::uint32_t kSeed = 20250615, kTokens = 100;
+
+class BadInputFixture {
+ protected:
+  TempDir dir;
+  ServiceProcess service{dir};
+  std::shared_ptr<Client> client = service.connect();
+  Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random{kSeed};
+  std::vector<TokenId> tokens = random_tokens(random, kTokens);
+  Kv kv = random_kv(random, model.spec, 0, kTokens);
+
+  static PutOptions options(const std::string& recipe = "keydiff",
+                            const Budget& keep = Budget::ratio_ppm(500'000)) {
+    PutOptions result;
+    result.recipe = recipe;
+    result.keep = keep;
+    return result;
+  }
+
+  // The client that misbehaved and another store and read a new path; nothing is left over.
+  void check_still_serving() {
+    const auto other = service.connect();
+    for (Client* c : {client.get(), other.get()}) {
+      const auto path = random_tokens(random, kTokens);
+      const auto stored = put_all(*c, model, path, kv, options());
+      INFO(stored.status().to_string());
+      REQUIRE(stored.ok());
+      CHECK(rows_are_of(read_all(*c, model, path).value(), {&kv}));
+    }
+    CHECK(stat(*client, "precis_open_puts") == 0);
+    CHECK(stat(*client, "precis_staged_bytes") == 0);
+  }
+};
+
+TEST_CASE_METHOD(BadInputFixture, "a put with bad tokens, recipe or budget does not begin",
+                 "[integration]") {
+  const auto refused = [&](const PutOptions& o) {
+    const Status status = client->begin_put(model, tokens, o).status();
+    INFO(status.to_string());
+    CHECK(status.code() == StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  CHECK(refused(options("no_such_preset")).find("ada_keydiff") != std::string::npos);
+  refused(options("ada_snapkv(window=-1)"));
+  refused(options("{\"scorer\": 7"));
+  refused(options("keydiff", Budget::ratio_ppm(0)));
+  refused(options("keydiff", Budget::ratio_ppm(1'000'001)));
+  refused(options("keydiff", Budget::entries(0)));
+  refused(options("keydiff", Budget::bytes(0)));
+  CHECK(Budget::ratio(0.0).status().code() == StatusCode::kInvalidArgument);
+  CHECK(Budget::ratio(1.5).status().code() == StatusCode::kInvalidArgument);
+  CHECK(client->begin_put(model, {}).status().code() == StatusCode::kInvalidArgument);
+  Model unknown = model;
+  unknown.fingerprint = Digest{};
+  CHECK(client->begin_put(unknown, tokens).status().code() == StatusCode::kNotFound);
+  PutOptions orphan = options();
+  orphan.parent = parse_segment_id(std::string(32, 'a')).value();
+  CHECK(client->begin_put(model, tokens, orphan).status().code() == StatusCode::kNotFound);
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "the client refuses a wrong push, and the put leaves no trace",
+                 "[integration]") {
+  LayerPush push = kv.layers[0].push();
+  std::uint32_t layer = 0;
+  SECTION("shape") { push.keys.num_heads = push.values.num_heads = 1, push.head_begin = 2; }
+  SECTION("dtype") { push.keys.dtype = push.values.dtype = Dtype::kBf16; }
+  SECTION("layer") { layer = model.spec.num_layers; }
+  SECTION("tokens") { push.keys.num_tokens = push.values.num_tokens = kTokens + 1; }
+  Put put = client->begin_put(model, tokens, options()).value();
+  REQUIRE(put.layer(1, kv.layers[1].push()).ok());
+  const Status status = put.layer(layer, push);
+  INFO(status.to_string());
+  CHECK(status.code() == StatusCode::kInvalidArgument);
+  CHECK(put.commit().status().code() == StatusCode::kInvalidArgument);
+  CHECK_FALSE(client->lookup(model, tokens).value());
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "a second push of a layer is refused", "[integration]") {
+  Put put = client->begin_put(model, tokens, options()).value();
+  REQUIRE(put.layer(2, kv.layers[2].push()).ok());
+  CHECK(put.layer(2, kv.layers[2].push()).code() == StatusCode::kInvalidArgument);
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "a NaN or an infinity pushed is named by layer, head and token",
+                 "[integration]") {
+  const float bad =
+      GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
+  Tensor& tensor = GENERATE(0, 1) == 0 ? kv.layers[2].keys : kv.layers[2].values;
+  const std::size_t at = (std::size_t{1} * kTokens + 57) * model.spec.head_dim + 3;
+  std::byte before[sizeof bad];
+  std::memcpy(before, tensor.bytes.data() + at * sizeof bad, sizeof bad);
+  std::memcpy(tensor.bytes.data() + at * sizeof bad, &bad, sizeof bad);
+  const Status status = put_all(*client, model, tokens, kv, options()).status();
+  INFO(status.to_string());
+  CHECK(status.code() == StatusCode::kInvalidArgument);
+  CHECK(status.message().find("layer 2") != std::string::npos);
+  CHECK(status.message().find("head 1") != std::string::npos);
+  CHECK(status.message().find("57") != std::string::npos);
+  CHECK_FALSE(client->lookup(model, tokens).value());
+  std::memcpy(tensor.bytes.data() + at * sizeof bad, before, sizeof bad);
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "a commit with layers missing names them", "[integration]") {
+  {
+    Put put = client->begin_put(model, tokens, options()).value();
+    REQUIRE(put.layer(0, kv.layers[0].push()).ok());
+    REQUIRE(put.layer(2, kv.layers[2].push()).ok());
+    const Status status = put.commit().status();
+    INFO(status.to_string());
+    CHECK(status.code() == StatusCode::kInvalidArgument);
+    CHECK(status.message().find("1, 3") != std::string::npos);
+    CHECK_FALSE(client->lookup(model, tokens).value());
+  }
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "a recipe's needs that were not pushed are named",
+                 "[integration]") {
+  const std::string recipe = GENERATE(std::string("snapkv"), std::string("external"));
+  const auto begun = client->begin_put(model, tokens, options(recipe));
+  if (begun.ok()) {  // A preset of that name need not exist.
+    const Status status = put_all(*client, model, tokens, kv, options(recipe)).status();
+    INFO(status.to_string());
+    CHECK(status.code() == StatusCode::kInvalidArgument);
+  }
+  CHECK_FALSE(client->lookup(model, tokens).value());
+}
+
+TEST_CASE_METHOD(BadInputFixture, "the service refuses what a client without checks pushes",
+                 "[integration]") {
+  {
+    RawPeer peer;
+    REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+    msg::BeginPut begin;
+    begin.model = model.fingerprint;
+    begin.tokens = tokens;
+    begin.recipe = "keydiff";
+    const auto begun = std::get<msg::PutBegun>(peer.call(begin).value().body);
+
+    msg::PushLayer good;
+    good.put = begun.put;
+    good.head_count = model.spec.num_kv_heads;
+    good.token_count = kTokens;
+    good.dtype = model.spec.dtype;
+    good.keys = peer.expose(kv.layers[0].keys.bytes.size());
+    good.values = peer.expose(kv.layers[0].values.bytes.size());
+    good.keys_head_stride = good.values_head_stride = kv.layers[0].keys.view.head_bytes();
+    const auto refused = [&](const char* what, auto change,
+                             StatusCode code = StatusCode::kInvalidArgument) {
+      msg::PushLayer push = good;
+      change(push);
+      const auto reply = peer.call(push);
+      REQUIRE(reply.ok());
+      INFO(what << ": " << reply->status.to_string());
+      CHECK(reply->status.code() == code);
+    };
+    refused("layer", [&](auto& p) { p.layer = model.spec.num_layers; });
+    refused("dtype", [](auto& p) { p.dtype = Dtype::kBf16; });
+    refused("heads", [](auto& p) { p.head_count = 3; });
+    refused("head range", [](auto& p) { p.head_begin = UINT32_MAX; });
+    refused("no tokens", [](auto& p) { p.token_count = 0; });
+    refused("tokens", [](auto& p) { p.token_count = kTokens + 1; });
+    refused("token range", [](auto& p) { p.token_begin = UINT32_MAX; });
+    refused("stride", [](auto& p) { p.keys_head_stride = 1; });
+    refused("stride past the region",
+            [](auto& p) { p.values_head_stride = std::uint64_t{1} << 60; });
+    refused("a region too small", [&](auto& p) { p.keys = peer.expose(64); });
+    refused("queries out of nowhere", [](auto& p) { p.num_queries = 3; });
+    refused(
+        "a put that is not there", [](auto& p) { p.put += 1; }, StatusCode::kNotFound);
+    REQUIRE(peer.call(good).value().status.ok());
+    refused("a second time", [](auto&) {});
+  }
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "a region that was never exposed ends the push, not the service",
+                 "[integration]") {
+  {
+    RawPeer peer;
+    REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+    msg::BeginPut begin;
+    begin.model = model.fingerprint;
+    begin.tokens = tokens;
+    const auto begun = std::get<msg::PutBegun>(peer.call(begin).value().body);
+    msg::PushLayer push;
+    push.put = begun.put;
+    push.head_count = model.spec.num_kv_heads;
+    push.token_count = kTokens;
+    push.dtype = model.spec.dtype;
+    push.keys_head_stride = push.values_head_stride = kv.layers[0].keys.view.head_bytes();
+    push.keys = peer.expose(kv.layers[0].keys.bytes.size());
+    push.values = push.keys;
+    push.values.id += 1000;
+    push.values.address = 64;
+    const auto reply = peer.call(push);
+    CHECK((!reply.ok() || !reply->status.ok()));
+  }
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "another protocol version is refused, naming both",
+                 "[integration]") {
+  RawPeer peer;
+  msg::Hello hello;
+  hello.protocol_version = 99;
+  const auto reply = peer.connect(service.address(), encode(hello));
+  REQUIRE(reply.ok());
+  INFO(reply->status.to_string());
+  CHECK(reply->status.code() == StatusCode::kVersionMismatch);
+  CHECK(reply->status.message().find("99") != std::string::npos);
+  CHECK(reply->protocol_version == kProtocolVersion);
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "a greeting that is none is refused", "[integration]") {
+  RawPeer peer;
+  const auto reply = peer.connect(service.address(), std::vector<std::byte>(200, std::byte{0xa5}));
+  CHECK((!reply.ok() || !reply->status.ok()));
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture,
+                 "a message that does not decode is answered, and its client goes on",
+                 "[integration]") {
+  RawPeer peer;
+  REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+  for (const std::size_t size : {0u, 1u, 64u, 5000u}) {
+    std::vector<std::byte> message(size);
+    for (std::byte& b : message) b = static_cast<std::byte>(random() & 0xff);
+    peer.send(message);
+    const auto reply = peer.receive();
+    REQUIRE(reply.ok());
+    CHECK(reply->id == 0);
+    CHECK(reply->status.code() == StatusCode::kInvalidArgument);
+  }
+  CHECK(peer.call(msg::GetStatus{}).value().status.ok());
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "an oversize message ends its connection alone",
+                 "[integration]") {
+  {
+    RawPeer peer;
+    REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+    peer.send(std::vector<std::byte>(limits::kMessageBytesMax + 1));
+    CHECK_FALSE(peer.wait_closed().ok());
+  }
+  const std::vector<TokenId> endless(limits::kPathTokensMax + 1, 1);
+  CHECK(client->lookup(model, endless).status().code() == StatusCode::kInvalidArgument);
+  check_still_serving();
+}
+
+// Speaks bytes to the port as no transport would, and waits for the end.
+void speak(const std::string& address, const std::vector<std::byte>& bytes) {
+  const std::size_t colon = address.rfind(':');
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1))));
+  PRECIS_CHECK(::inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr) == 1);
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  PRECIS_CHECK(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+  (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  ::shutdown(fd, SHUT_WR);
+  char answer[4096];
+  while (::recv(fd, answer, sizeof answer, 0) > 0) {
+  }
+  ::close(fd);
+}
+
+TEST_CASE_METHOD(BadInputFixture, "random bytes on the port disturb nobody", "[integration]") {
+  CAPTURE(kSeed);
+  for (const std::size_t size : {0u, 1u, 31u, 32u, 33u, 1000u, 1'000'000u}) {
+    std::vector<std::byte> bytes(size);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random() & 0xff);
+    speak(service.address(), bytes);
+  }
+  check_still_serving();
+}
+
+}  // namespace

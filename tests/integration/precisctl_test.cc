@@ -1,0 +1,174 @@
+// precisctl as a script uses it: exit codes and JSON; and as a person does: tables and advice.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/integration/random_kv.h"
+#include "tests/integration/service_process.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+using nlohmann::json;
+
+enum : int { kOk = 0, kUsage = 2, kNotFound = 3, kUnreachable = 4, kDenied = 5 };
+
+class PrecisctlFixture {
+ protected:
+  TempDir dir;
+  ServiceProcess service{dir};
+  std::shared_ptr<Client> client = service.connect();
+  Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random{20250617};
+
+  Ran ctl(std::vector<std::string> words) {
+    words.insert(words.begin(), {PRECISCTL_PATH, "--address", service.address()});
+    return run(words);
+  }
+  json ctl_json(std::vector<std::string> words) {
+    words.push_back("--json");
+    const Ran ran = ctl(words);
+    INFO(ran.err);
+    REQUIRE(ran.exit_code == kOk);
+    return json::parse(ran.out);
+  }
+  msg::SegmentInfo store(std::uint32_t num_tokens) {
+    PutOptions options;
+    options.recipe = "ada_keydiff";
+    options.keep = Budget::ratio_ppm(250'000);
+    const auto tokens = random_tokens(random, num_tokens);
+    return put_all(*client, model, tokens, random_kv(random, model.spec, 0, num_tokens), options)
+        .value();
+  }
+};
+
+TEST_CASE_METHOD(PrecisctlFixture, "status, models and stats are told", "[integration]") {
+  store(200);
+  const json status = ctl_json({"status"});
+  CHECK(status["segments"] == 1);
+  CHECK(status["models"] == 1);
+  CHECK(status["tenant"] == "default");
+  const json models = ctl_json({"model", "ls"})["models"];
+  REQUIRE(models.size() == 1);
+  CHECK(models[0]["name"] == "test/tiny");
+  CHECK(models[0]["num_kv_heads"] == 2);
+  const json stats = ctl_json({"stats"});
+  CHECK(stats["precis_segments"] == 1);
+  CHECK(stats["precis_puts_committed_total"] == 1);
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"status"},
+                                                {"model", "ls"},
+                                                {"stats"},
+                                                {"prefix", "ls"},
+                                                {"session", "ls"},
+                                                {"budget", "show"}}) {
+    const Ran ran = ctl(words);
+    CHECK(ran.exit_code == kOk);
+    CHECK_FALSE(ran.out.empty());
+    CHECK(ran.err.empty());
+  }
+}
+
+TEST_CASE_METHOD(PrecisctlFixture, "prefixes are listed, shown and removed by short ids",
+                 "[integration]") {
+  const auto one = store(200), two = store(100);
+  CHECK(ctl_json({"prefix", "ls"})["prefixes"].size() == 2);
+  CHECK(ctl_json({"prefix", "ls", "--model", "test/tiny"})["prefixes"].size() == 2);
+  CHECK(ctl({"prefix", "ls", "--model", "nobody"}).exit_code == kNotFound);
+
+  std::size_t digits = 4;
+  while (one.id.hex().substr(0, digits) == two.id.hex().substr(0, digits)) ++digits;
+  const json shown = ctl_json({"prefix", "show", one.id.hex().substr(0, digits)});
+  CHECK(shown["id"] == one.id.hex());
+  CHECK(shown["entries"] == one.entries);
+  CHECK(shown["keep"]["value"] == 0.25);
+  CHECK(shown["recipe"].is_object());
+  REQUIRE(shown["plan"].size() == 4);
+  std::uint64_t sum = 0;
+  for (const json& layer : shown["plan"]) {
+    for (const json& count : layer) sum += count.get<std::uint64_t>();
+  }
+  CHECK(sum == one.entries);
+
+  CHECK(ctl({"prefix", "show", std::string(32, '0')}).exit_code == kNotFound);
+  CHECK(ctl({"prefix", "show", "zz"}).exit_code == kUsage);
+  CHECK(ctl_json({"prefix", "rm", two.id.hex()})["segments"] == 1);
+  CHECK(ctl_json({"prefix", "ls"})["prefixes"].size() == 1);
+}
+
+TEST_CASE_METHOD(PrecisctlFixture, "sessions are listed, shown and removed", "[integration]") {
+  const auto segment = store(100);
+  REQUIRE(client->open_session("chat", 3600).ok());
+  REQUIRE(client->advance_session("chat", segment.id).ok());
+  CHECK(ctl_json({"session", "ls"})["sessions"].size() == 1);
+  CHECK(ctl_json({"session", "show", "chat"})["tip"] == segment.id.hex());
+  CHECK(ctl({"session", "show", "nobody"}).exit_code == kNotFound);
+  CHECK(ctl({"session", "rm", "chat"}).exit_code == kOk);
+  CHECK(ctl({"session", "rm", "chat"}).exit_code == kNotFound);
+}
+
+TEST_CASE_METHOD(PrecisctlFixture, "budgets are shown, set and unset", "[integration]") {
+  const json before = ctl_json({"budget", "show"})["effective"];
+  const json global =
+      ctl_json({"budget", "set", "--recipe", "knorm", "--keep", "0.2"})["effective"];
+  CHECK(global["keep"]["value"] == 0.2);
+  const json narrow =
+      ctl_json({"budget", "set", "--model", "test/tiny", "--keep", "64 entries"})["effective"];
+  CHECK(narrow["keep"]["kind"] == "entries");
+  CHECK(narrow["keep"]["value"] == 64);
+  CHECK(ctl_json({"budget", "show"})["effective"]["keep"]["value"] == 0.2);
+  CHECK(ctl_json({"budget", "show", "--model",
+                  model.fingerprint.hex().substr(0, 8)})["effective"]["keep"]["value"] == 64);
+  CHECK(client->begin_put(model, random_tokens(random, 200)).value().begun().entries == 64u * 8);
+  ctl_json({"budget", "set", "--model", "test/tiny", "--unset"});
+  const json after = ctl_json({"budget", "set", "--unset"})["effective"];
+  CHECK(after["keep"] == before["keep"]);
+  CHECK(after["recipe"] == before["recipe"]);
+
+  const Ran wrong = ctl({"budget", "set", "--recipe", "no_such_preset"});
+  CHECK(wrong.exit_code == kUsage);
+  CHECK(wrong.err.find("ada_keydiff") != std::string::npos);  // the choices
+  CHECK(ctl({"budget", "set", "--keep", "1.5"}).exit_code == kUsage);
+  CHECK(ctl({"budget", "set", "--keep", "many"}).exit_code == kUsage);
+  CHECK(ctl({"budget", "set"}).exit_code == kUsage);
+  CHECK(ctl({"budget", "set", "--unset", "--keep", "0.5"}).exit_code == kUsage);
+}
+
+TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers", "[integration]") {
+  CHECK(run({PRECISCTL_PATH}).exit_code == kUsage);
+  CHECK(run({PRECISCTL_PATH, "frobnicate"}).exit_code == kUsage);
+  CHECK(run({PRECISCTL_PATH, "prefix"}).exit_code == kUsage);
+  const Ran help = run({PRECISCTL_PATH, "--help"});
+  CHECK(help.exit_code == kOk);
+  CHECK(help.out.find("Exit codes") != std::string::npos);
+
+  const Ran alone = run({PRECISCTL_PATH, "--address", "127.0.0.1:1", "status"});
+  CHECK(alone.exit_code == kUnreachable);
+  CHECK(alone.err.find("precisd --data DIR") != std::string::npos);
+  const Ran as_json = run({PRECISCTL_PATH, "--address", "127.0.0.1:1", "--json", "status"});
+  CHECK(as_json.exit_code == kUnreachable);
+  CHECK(json::parse(as_json.err)["error"]["code"] == "unavailable");
+}
+
+TEST_CASE("a tenant's token is asked for", "[integration]") {
+  const TempDir dir;
+  {
+    std::ofstream config(dir.path("precisd.toml"));
+    config << "[[tenant]]\nname = \"red\"\ntoken = \"secret\"\n";
+  }
+  ServiceProcess service(dir, {"--config", dir.path("precisd.toml")});
+  const std::vector<std::string> ctl{PRECISCTL_PATH, "--address", service.address()};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), ctl.begin(), ctl.end());
+    return run(words);
+  };
+  CHECK(with({"status"}).exit_code == kDenied);
+  CHECK(with({"--tenant", "red", "--token", "guess", "status"}).exit_code == kDenied);
+  CHECK(with({"--tenant", "red", "--token", "secret", "status"}).exit_code == kOk);
+  ConnectOptions options;
+  options.tenant = "red";
+  const auto client = Client::connect(service.address(), options);
+  CHECK(client.status().code() == StatusCode::kPermissionDenied);
+}
+
+}  // namespace

@@ -1,0 +1,40 @@
+// Child processes of the tests.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace precis::testing {
+
+// A program with its standard output on a pipe; killed when destroyed. A program that cannot be
+// started is a broken build and ends the test run.
+class Process {
+ public:
+  explicit Process(const std::vector<std::string>& command);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  // The next line of its output, without its end; nothing once it has ended.
+  std::optional<std::string> read_line();
+  void signal(int number);
+  // Its exit code, or minus the signal that ended it.
+  int wait();
+
+ private:
+  pid_t pid_ = -1;
+  int output_ = -1;
+  std::string buffered_;
+};
+
+struct Ran {
+  int exit_code = 0;
+  std::string out, err;
+};
+// Runs `command` to its end.
+Ran run(const std::vector<std::string>& command);
+
+}  // namespace precis::testing

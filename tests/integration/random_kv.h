@@ -1,0 +1,63 @@
+// KV of a model that does not exist: random, finite, from a seed; put as a prefill worker would,
+// and compared with what comes back.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "precis/client.h"
+
+namespace precis::testing {
+
+// [num_heads, num_tokens, head_dim]
+struct Tensor {
+  std::vector<std::byte> bytes;
+  HeadsView view;
+};
+
+struct LayerKv {
+  Tensor keys, values, queries;
+  LayerPush push() const { return {keys.view, values.view, queries.view, {}, {}, 0, 0}; }
+};
+
+// Of tokens [begin, begin + num_tokens) of a path.
+struct Kv {
+  std::uint32_t begin = 0, num_tokens = 0;
+  std::vector<LayerKv> layers;
+};
+
+ModelSpec tiny_model(Dtype dtype = Dtype::kF32);
+
+std::vector<TokenId> random_tokens(std::mt19937& random, std::uint32_t count);
+
+// With the queries of the last `num_queries` tokens.
+Kv random_kv(std::mt19937& random, const ModelSpec& model, std::uint32_t begin,
+             std::uint32_t num_tokens, std::uint32_t num_queries = 0);
+
+// begin_put, every layer, commit.
+Result<msg::SegmentInfo> put_all(Client& client, const Model& model,
+                                 const std::vector<TokenId>& tokens, const Kv& kv,
+                                 const PutOptions& options,
+                                 Durability durability = Durability::kWal);
+
+// What a reader holds, copied out of the Prefix; equal prefixes are equal here bit for bit.
+struct HeadCopy {
+  std::vector<std::uint32_t> positions, seats;
+  std::vector<float> scores;
+  std::vector<std::byte> keys, values;
+  bool operator==(const HeadCopy&) const = default;
+};
+using PrefixCopy = std::vector<std::vector<HeadCopy>>;  // [layer][head]
+
+// lookup, get, wait, copy.
+Result<PrefixCopy> read_all(Client& client, const Model& model, const std::vector<TokenId>& tokens,
+                            const Budget& keep = Budget::all());
+
+// True if every entry's K and V rows are those of its position in `path`: segment after segment.
+bool rows_are_of(const PrefixCopy& prefix, const std::vector<const Kv*>& path);
+
+std::size_t entries_of(const PrefixCopy& prefix);
+
+}  // namespace precis::testing

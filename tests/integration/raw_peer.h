@@ -1,0 +1,54 @@
+// A client without the client library's manners: says whatever bytes it is given.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/transport/transport.h"
+#include "precis/messages.h"
+
+namespace precis::testing {
+
+class RawPeer {
+ public:
+  RawPeer();
+  ~RawPeer();
+  RawPeer(const RawPeer&) = delete;
+  RawPeer& operator=(const RawPeer&) = delete;
+
+  // The service's answer to the greeting; after an OK one, the peer is connected.
+  Result<msg::HelloReply> connect(const std::string& address, std::vector<std::byte> hello);
+  // Sends and waits for the next reply; an error if the connection ended.
+  Result<msg::Reply> call(msg::RequestBody body);
+  Result<msg::Reply> receive();
+  void send(std::vector<std::byte> message);
+  Status wait_closed();
+
+  // Memory of `size_bytes` open to the service.
+  RemoteRegion expose(std::size_t size_bytes);
+
+ private:
+  void on_loop(std::function<void()> fn);
+
+  EventLoop loop_;
+  std::unique_ptr<Transport> transport_;
+  std::thread thread_;
+  std::unique_ptr<Connection> connection_;  // the loop's thread
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::unique_ptr<Registration>> registrations_;
+  std::vector<std::unique_ptr<Exposure>> exposures_;
+  std::uint64_t next_id_ = 1;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::vector<std::byte>> received_;  // guarded by mutex_
+  Status closed_;                                // guarded by mutex_
+};
+
+}  // namespace precis::testing

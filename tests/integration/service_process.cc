@@ -1,0 +1,59 @@
+#include "tests/integration/service_process.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include <cstdio>
+
+namespace precis::testing {
+
+TempDir::TempDir() {
+  std::string name = (std::filesystem::temp_directory_path() / "precis-test-XXXXXX").string();
+  PRECIS_CHECK(::mkdtemp(name.data()) != nullptr);
+  path_ = name;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;  // A folder left behind is no test failure.
+  std::filesystem::remove_all(path_, ignored);
+}
+
+ServiceProcess::ServiceProcess(const TempDir& dir, std::vector<std::string> flags) {
+  std::vector<std::string> command{PRECISD_PATH, "--data",      dir.path("data"),
+                                   "--listen",   "127.0.0.1:0", "--memory",
+                                   "256MiB",     "--log-level", "error"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  process_ = std::make_unique<Process>(command);
+  const std::string ready = "precisd ready address=";
+  const auto line = process_->read_line();
+  if (!line || !line->starts_with(ready)) {
+    std::fprintf(stderr, "precisd said '%s'\n", line.value_or("nothing").c_str());
+    PRECIS_CHECK(!"precisd did not become ready");
+  }
+  address_ = line->substr(ready.size());
+}
+
+std::shared_ptr<Client> ServiceProcess::connect(const ConnectOptions& options) const {
+  return Client::connect(address_, options).value();
+}
+
+void ServiceProcess::kill() {
+  process_->signal(SIGKILL);
+  process_->wait();
+}
+
+int ServiceProcess::stop() {
+  process_->signal(SIGTERM);
+  return process_->wait();
+}
+
+double stat(Client& client, const std::string& name) {
+  const msg::Stats stats = client.stats().value();
+  for (const msg::Stat& row : stats.rows) {
+    if (row.name == name) return row.value;
+  }
+  std::fprintf(stderr, "no stat is called %s\n", name.c_str());
+  PRECIS_CHECK(!"a stat is missing");
+}
+
+}  // namespace precis::testing

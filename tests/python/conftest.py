@@ -1,0 +1,89 @@
+"""What the Python tests share: models, prefixes built by hand, and a running precisd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kv import toy_spec
+
+import precis
+from precis.demo.service import Precisd, find_precisd
+
+SEED = 20250417
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--reference", action="store_true", help="also the live comparisons with kvpress (minutes)"
+    )
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--reference"):
+        return
+    skip = pytest.mark.skip(reason="runs with --reference")
+    for item in items:
+        if "reference" in item.keywords:
+            item.add_marker(skip)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "reference: a live comparison with kvpress, minutes long")
+
+
+@pytest.fixture(scope="session")
+def precisd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Precisd]:
+    """One precisd for all tests that need no other; a test's own models keep it to itself."""
+    with Precisd(find_precisd(), tmp_path_factory.mktemp("precisd") / "data") as service:
+        yield service
+        service.stop()
+
+
+@pytest.fixture(params=["open", "connect"])
+def cache(request: pytest.FixtureRequest, tmp_path) -> Iterator[precis.Cache]:
+    """The service inside this process, and a real precisd: one API."""
+    if request.param == "open":
+        with precis.open(tmp_path / "cache") as embedded:
+            yield embedded
+    else:
+        with precis.connect(request.getfixturevalue("precisd").address) as remote:
+            yield remote
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest, cache: precis.Cache) -> precis.Model:
+    """A registered toy model that no other test knows."""
+    return cache.register_model(toy_spec(name=request.node.nodeid[-200:]))
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    """SmolLM2-135M-Instruct and its tokenizer."""
+    from precis.demo import smollm2 as source
+
+    return source.load()
+
+
+@pytest.fixture(scope="session")
+def random_llama():
+    """A Llama of random weights with 32 query heads over 8 KV heads."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(SEED)
+    config = LlamaConfig(
+        vocab_size=1000,
+        hidden_size=512,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=32,
+        initializer_range=0.08,  # sharp enough attention for the tests to see an error in it
+    )
+    return LlamaForCausalLM(config).eval()

@@ -1,0 +1,49 @@
+"""Small models and random KV for the tests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import precis
+
+
+def toy_spec(name: str = "toy", dtype: str = "f32", **shape: int) -> precis.ModelSpec:
+    """3 layers, 4 query heads over 2 KV heads of 16 elements."""
+    defaults = {"num_layers": 3, "num_q_heads": 4, "num_kv_heads": 2, "head_dim": 16}
+    return precis.ModelSpec(name, dtype=dtype, **(defaults | shape))
+
+
+def random_layers(
+    spec: precis.ModelSpec, num_tokens: int, seed: int = 1
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Keys and values of every layer, [num_kv_heads, n, head_dim] in float32."""
+    draw = np.random.default_rng(seed)
+    shape = (spec.num_layers, 2, spec.num_kv_heads, num_tokens, spec.head_dim)
+    return [(layer[0], layer[1]) for layer in draw.standard_normal(shape, dtype=np.float32)]
+
+
+def put_all(
+    cache: precis.Cache,
+    model: precis.Model,
+    tokens,
+    layers,
+    durability: str = "wal",
+    recipe: str | None = "ada_keydiff",
+    **options,
+) -> precis.Segment:
+    """One put of whole layers; the recipe is precis.compress's default, not the service's."""
+    with cache.begin_put(model, tokens, recipe=recipe, **options) as put:
+        for index, (keys, values) in enumerate(layers):
+            put.layer(index, keys, values)
+        return put.commit(durability)
+
+
+def same_entries(prefix: precis.Prefix, kept: precis.Kept) -> bool:
+    """Whether a prefix of one segment holds exactly what a compression kept, in the same order."""
+    for layer, got in enumerate(prefix.layers):
+        for head, entries in enumerate(got.heads):
+            for name in ("positions", "seats", "scores", "keys", "values"):
+                want = getattr(kept, name)[layer][head]
+                if not np.array_equal(getattr(entries, name), want):
+                    return False
+    return True

@@ -1,0 +1,250 @@
+"""The API of DESIGN section 7, over an embedded service and over a real precisd."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from kv import put_all, random_layers, same_entries, toy_spec
+
+import precis
+
+
+def test_what_is_put_is_found_and_got(cache, model):
+    tokens, layers = list(range(100)), random_layers(model.spec, 100)
+    assert not cache.lookup(model, tokens)
+    segment = put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)
+    assert (segment.begin, segment.end, segment.parent) == (0, 100, None)
+    assert segment.original_bytes == 100 * 3 * 2 * 2 * 16 * 4
+    assert segment.kept == segment.plan.sum() == 300
+    assert 300 * (12 + 128) <= segment.bytes < segment.original_bytes
+    assert segment.preset == "ada_keydiff" and segment.keep == precis.ratio(0.5)
+    match = cache.lookup(model, [*tokens, 5000])
+    assert match and match.matched_tokens == 100
+    assert np.array_equal(match.plan, segment.plan)
+    assert match.bytes > 0 and match.predicted_seconds > 0
+    assert [link.segment.id for link in match.links] == [segment.id]
+    prefix = cache.get(match)
+    assert prefix.matched_tokens == 100 and len(prefix.layers) == 3
+    assert same_entries(prefix, precis.compress(model.spec, layers, keep=0.5))
+    assert np.array_equal(prefix.plan, segment.plan)
+    assert prefix.kept == 300 and prefix.bytes > 0 and prefix.seconds > 0
+
+
+@pytest.mark.parametrize("keep", [0.4, 0.1, precis.entries(7), precis.bytes_(9000)])
+def test_an_elastic_read_equals_a_fresh_compression_at_that_budget(cache, model, keep):
+    tokens, layers = list(range(130)), random_layers(model.spec, 130)
+    put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)
+    prefix = cache.get(cache.lookup(model, tokens), keep=keep)
+    assert same_entries(
+        prefix, precis.compress(model.spec, layers, recipe="ada_keydiff", keep=keep)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_every_dtype_comes_back_bit_for_bit(cache, request, dtype):
+    torch_dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    model = cache.register_model(toy_spec(request.node.nodeid[-200:], dtype))
+    layers = [
+        tuple(torch.from_numpy(part).to(torch_dtype) for part in layer)
+        for layer in random_layers(model.spec, 70)
+    ]
+    put_all(cache, model, range(70), layers, keep=1.0)
+    prefix = cache.get(cache.lookup(model, range(70)))
+    for layer, (keys, values) in enumerate(layers):
+        for head, entries in enumerate(prefix.layers[layer].heads):
+            order = torch.from_numpy(entries.positions.astype(np.int64))
+            assert torch.equal(torch.from_dlpack(entries.keys), keys[head, order])
+            assert torch.equal(torch.from_dlpack(entries.values), values[head, order])
+
+
+def test_prefix_arrays_lie_in_the_prefix_and_keep_it(cache, model):
+    layers = random_layers(model.spec, 60)
+    put_all(cache, model, range(60), layers, keep=0.5)
+    prefix = cache.get(cache.lookup(model, range(60)))
+    keys = prefix.layers[0].heads[1].keys
+    assert prefix.layers[0].heads[1].keys.ctypes.data == keys.ctypes.data
+    assert torch.from_dlpack(keys).data_ptr() == keys.ctypes.data
+    before = keys.copy()
+    del prefix
+    cache.get(cache.lookup(model, range(60))).wait()
+    assert np.array_equal(keys, before)
+
+
+def test_a_partial_hit_serves_the_entries_before_the_fork(cache, model):
+    layers = random_layers(model.spec, 128)
+    put_all(cache, model, range(128), layers, keep=0.5)
+    match = cache.lookup(model, [*range(100), 7, 7, 7])
+    assert 0 < match.matched_tokens <= 100
+    prefix = cache.get(match)
+    assert prefix.matched_tokens == match.matched_tokens
+    kept = precis.compress(model.spec, layers, keep=0.5)
+    for layer in range(3):
+        for head, entries in enumerate(prefix.layers[layer].heads):
+            positions = kept.positions[layer][head]
+            assert np.array_equal(entries.positions, positions[positions < match.matched_tokens])
+
+
+def test_a_second_turn_pushes_only_its_new_tokens(cache, model):
+    tokens, layers = list(range(150)), random_layers(model.spec, 150)
+    first = put_all(
+        cache, model, tokens[:100], [(k[:, :100], v[:, :100]) for k, v in layers], keep=0.5
+    )
+    put = cache.begin_put(model, tokens, keep=1.0, parent_read=0.3)
+    assert (put.begin, put.end, put.parent) == (100, 150, first.id)
+    for i, (keys, values) in enumerate(layers):
+        put.layer(i, keys[:, 100:], values[:, 100:])
+    second = put.commit()
+    assert second.parent == first.id and second.parent_read == precis.ratio(0.3)
+    match = cache.lookup(model, tokens)
+    assert match.matched_tokens == 150
+    assert [link.segment.id for link in match.links] == [first.id, second.id]
+    prefix = cache.get(match)
+    for layer, (keys, _) in enumerate(layers):
+        for head, entries in enumerate(prefix.layers[layer].heads):
+            assert np.array_equal(entries.keys, keys[head, entries.positions])
+            assert set(range(100, 150)) <= set(entries.positions.tolist())
+
+
+def test_a_session_advances_pins_and_forks(cache, model, request):
+    name = request.node.name
+    tokens, layers = list(range(90)), random_layers(model.spec, 90)
+    session = cache.session(name, ttl=3600)
+    assert (session.tip, session.turns, session.ttl) == (None, 0, 3600)
+    first = put_all(
+        cache, model, tokens[:60], [(k[:, :60], v[:, :60]) for k, v in layers], keep=0.5
+    )
+    assert session.advance(first).tip == first.id
+    second = put_all(cache, model, tokens, [(k[:, 60:], v[:, 60:]) for k, v in layers], keep=0.5)
+    fork = session.fork(name + "-fork")
+    session.advance(second.id).pin()
+    assert (session.tip, session.tip_end, session.turns, session.pinned) == (second.id, 90, 2, True)
+    assert not session.unpin().pinned
+    assert fork.refresh().tip == first.id
+    assert cache.session(name).tip == second.id
+    assert {name, name + "-fork"} <= {row.name for row in cache.sessions()}
+    with pytest.raises(precis.InvalidArgument):
+        fork.advance(second).advance(first)  # first does not stand on second
+    session.remove()
+    with pytest.raises(precis.NotFound):
+        session.refresh()
+
+
+def test_a_layer_comes_in_pieces_of_heads_and_tokens(cache, model):
+    layers = random_layers(model.spec, 96)
+    with cache.begin_put(model, range(96), "ada_keydiff", keep=0.5) as put:
+        for i, (keys, values) in enumerate(layers):
+            for head in (1, 0):
+                for begin in (64, 0, 32):
+                    part = np.s_[head : head + 1, begin : begin + 32]
+                    put.layer(i, keys[part], values[part], head_begin=head, token_begin=begin)
+        put.commit()
+    prefix = cache.get(cache.lookup(model, range(96)))
+    assert same_entries(prefix, precis.compress(model.spec, layers, keep=0.5))
+
+
+def test_the_same_put_again_is_already_stored(cache, model):
+    layers = random_layers(model.spec, 40)
+    first = put_all(cache, model, range(40), layers, recipe="knorm", keep=0.5)
+    put = cache.begin_put(model, range(40), recipe="knorm", keep=0.5, parent=None)
+    assert put.already_stored and put.segment == first.id
+    assert put.commit().id == first.id
+
+
+def test_a_put_that_is_given_up_leaves_no_trace(cache, model):
+    layers = random_layers(model.spec, 40)
+    with pytest.raises(RuntimeError, match="given up"), cache.begin_put(model, range(40)) as put:
+        put.layer(0, *layers[0])
+        raise RuntimeError("given up")
+    assert not cache.lookup(model, range(40))
+    assert cache.segments(model) == []
+
+
+def test_layers_go_in_from_another_thread_while_this_one_runs(cache, model):
+    layers = random_layers(model.spec, 200)
+    put = cache.begin_put(model, range(200), "ada_keydiff", keep=0.5)
+    thread = threading.Thread(
+        target=lambda: [put.layer(i, *layer) for i, layer in reversed(list(enumerate(layers)))]
+    )
+    thread.start()
+    thread.join()
+    put.commit()
+    prefix = cache.get(cache.lookup(model, range(200)))
+    assert same_entries(prefix, precis.compress(model.spec, layers, keep=0.5))
+
+
+def test_defaults_change_live_and_apply_to_the_next_put(cache, model):
+    layers = random_layers(model.spec, 64)
+    cache.set_budget(recipe="knorm", keep=0.25, model=model)
+    effective = cache.budgets(model).effective
+    assert effective.recipe.startswith("knorm") and effective.keep == precis.ratio(0.25)
+    segment = put_all(cache, model, range(64), layers, recipe=None)
+    assert segment.preset == "knorm" and segment.kept == 64 * 6 // 4
+
+
+def test_segments_are_listed_shown_and_removed(cache, model):
+    tokens, layers = list(range(80)), random_layers(model.spec, 80)
+    first = put_all(
+        cache, model, tokens[:40], [(k[:, :40], v[:, :40]) for k, v in layers], keep=0.5
+    )
+    second = put_all(cache, model, tokens, [(k[:, 40:], v[:, 40:]) for k, v in layers], keep=0.5)
+    assert {row.id for row in cache.segments(model)} == {first.id, second.id}
+    shown = cache.segment(first.id)
+    assert shown.children == 1 and np.array_equal(shown.plan, first.plan)
+    with pytest.raises(precis.Error):
+        cache.remove(first)  # another stands on it
+    assert cache.remove(first, recursive=True) == 2
+    assert not cache.lookup(model, tokens)
+    with pytest.raises(precis.NotFound):
+        cache.segment(first.id)
+
+
+def test_the_service_tells_about_itself(cache, model):
+    put_all(cache, model, range(40), random_layers(model.spec, 40), keep=0.5)
+    status = cache.status()
+    assert status.segments >= 1 and status.models >= 1 and status.stored_bytes > 0
+    assert any(row.fingerprint == model.fingerprint for row in cache.models())
+    assert all(name.startswith("precis_") for name in cache.stats())
+    assert len(cache.stats()) > 5
+
+
+def test_an_adapter_is_another_path(cache, request):
+    spec = toy_spec(request.node.nodeid[-200:])
+    plain, lora = cache.register_model(spec), cache.register_model(spec, adapter="lora-1")
+    put_all(cache, plain, range(64), random_layers(spec, 64), keep=0.5)
+    assert cache.lookup(plain, range(64)) and not cache.lookup(lora, range(64))
+
+
+def test_everything_survives_a_restart(tmp_path):
+    spec = toy_spec()
+    layers = random_layers(spec, 100)
+    with precis.open(tmp_path / "cache") as cache:
+        model = cache.register_model(spec)
+        segment = put_all(cache, model, range(100), layers, keep=0.5)
+        cache.session("chat", ttl=60).advance(segment)
+    with precis.open(tmp_path / "cache") as cache:
+        model = cache.register_model(spec)
+        assert cache.session("chat").tip == segment.id
+        prefix = cache.get(cache.lookup(model, range(100)), keep=0.3)
+        assert same_entries(prefix, precis.compress(spec, layers, keep=0.3))
+
+
+def test_a_folder_serves_one_process(tmp_path):
+    with precis.open(tmp_path / "cache"), pytest.raises(precis.Unavailable):
+        precis.open(tmp_path / "cache")
+
+
+def test_a_closed_cache_says_so(tmp_path):
+    cache = precis.open(tmp_path / "cache")
+    cache.close()
+    with pytest.raises(precis.Unavailable, match="closed"):
+        cache.status()
+
+
+def test_where_nobody_listens_the_service_is_unavailable():
+    with pytest.raises(precis.Unavailable):
+        precis.connect("127.0.0.1:1", timeout=2)
+    with pytest.raises(ConnectionError):
+        precis.connect("127.0.0.1:1", timeout=2)

@@ -1,0 +1,154 @@
+"""Arrays in and out: layouts, dtypes, and who copies what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from kv import random_layers, toy_spec
+
+import precis
+from precis.arrays import heads_in
+
+TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_kept_rows_are_the_rows_of_their_positions_bit_for_bit(dtype):
+    spec = toy_spec(dtype=dtype)
+    layers = [
+        tuple(torch.from_numpy(part).to(TORCH[dtype]) for part in layer)
+        for layer in random_layers(spec, 90)
+    ]
+    kept = precis.compress(spec, layers, keep=0.3)
+    for layer, (keys, values) in enumerate(layers):
+        for head in range(spec.num_kv_heads):
+            positions = torch.from_numpy(kept.positions[layer][head].astype(np.int64))
+            for got, want in ((kept.keys, keys), (kept.values, values)):
+                tensor = torch.from_dlpack(got[layer][head])
+                assert tensor.dtype == TORCH[dtype]
+                assert torch.equal(tensor, want[head, positions])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_what_comes_out_reaches_torch_without_a_copy(dtype):
+    spec = toy_spec(dtype=dtype)
+    layers = [
+        tuple(torch.from_numpy(part).to(TORCH[dtype]) for part in layer)
+        for layer in random_layers(spec, 40)
+    ]
+    keys = precis.compress(spec, layers, keep=0.5).keys[1][1]
+    assert not keys.flags.owndata and not keys.flags.writeable
+    assert torch.from_dlpack(keys).data_ptr() == keys.ctypes.data
+    assert torch.from_dlpack(keys[3:5]).data_ptr() == keys[3:5].ctypes.data
+
+
+def test_arrays_keep_the_memory_they_lie_in():
+    spec = toy_spec()
+    layers = random_layers(spec, 2000)
+    kept = precis.compress(spec, layers, keep=0.5)
+    keys, positions = kept.keys[0][0], kept.positions[0][0]
+    before = keys.copy()
+    del kept
+    again = [precis.compress(spec, layers, keep=0.5, recipe="knorm") for _ in range(4)]
+    assert again and np.array_equal(keys, before)
+    assert np.array_equal(keys, layers[0][0][0][positions])
+
+
+def test_a_slice_of_a_larger_cache_goes_in_as_it_lies():
+    large = np.zeros((2, 500, 16), np.float32)
+    view = large[:, 100:200]
+    assert heads_in(view, "keys").ctypes.data == view.ctypes.data
+    tensor = torch.zeros(2, 500, 16)[:, 7:90]
+    assert heads_in(tensor, "keys").data_ptr() == tensor.data_ptr()
+
+
+def test_any_other_layout_is_copied_once_and_means_the_same():
+    spec = toy_spec()
+    layers = random_layers(spec, 60)
+    want = precis.compress(spec, layers, keep=0.4)
+    by_token = [
+        tuple(part.transpose(1, 0, 2).copy().transpose(1, 0, 2) for part in layer)
+        for layer in layers
+    ]
+    by_element = [
+        tuple(torch.from_numpy(part).mT.contiguous().mT for part in layer) for layer in layers
+    ]
+    for form in (by_token, by_element):
+        got = precis.compress(spec, form, keep=0.4)
+        for layer in range(3):
+            for head in range(2):
+                assert np.array_equal(got.positions[layer][head], want.positions[layer][head])
+                assert np.array_equal(got.keys[layer][head], want.keys[layer][head])
+
+
+def test_bf16_goes_in_as_bits_and_comes_out_as_numbers():
+    spec = toy_spec(dtype="bf16")
+    tensors = [
+        tuple(torch.from_numpy(part).bfloat16() for part in layer)
+        for layer in random_layers(spec, 50)
+    ]
+    bits = [tuple(part.view(torch.uint16).numpy() for part in layer) for layer in tensors]
+    kept = precis.compress(spec, bits, keep=0.5)
+    keys = kept.keys[2][0]
+    assert isinstance(keys, precis.BFloat16Array)
+    assert np.array_equal(keys, precis.compress(spec, tensors, keep=0.5).keys[2][0])
+    assert np.array_equal(keys.to_float32(), torch.from_dlpack(keys).float().numpy())
+
+
+def test_a_tensor_that_requires_grad_goes_in():
+    spec = toy_spec()
+    layers = [
+        tuple(torch.from_numpy(part).requires_grad_() for part in layer)
+        for layer in random_layers(spec, 30)
+    ]
+    assert precis.compress(spec, layers, keep=0.5).plan.sum() == 90
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            np.zeros((2, 30), np.float32),
+            r"layer 0 keys: shape \[2, 30\] has 2 dimensions|keys: shape",
+        ),
+        (np.zeros((2, 30, 16)), "keys: the dtype"),
+        (np.zeros((3, 30, 16), np.float32), "num_kv_heads is 3, not 2"),
+        (np.zeros((2, 29, 16), np.float32), "n is 29, not 30|values: n is 30, not 29"),
+        (np.zeros((2, 30, 8), np.float32), "head_dim is 8, not 16"),
+        (np.zeros((2, 30, 16), np.float16), "dtype is f16"),
+        ("keys", "keys: str is no array"),
+        (None, "layer 0 keys: missing"),
+    ],
+)
+def test_arrays_of_a_wrong_kind_are_refused_by_name(keys, message):
+    spec = toy_spec()
+    layers = random_layers(spec, 30)
+    layers[0] = (keys, layers[0][1])
+    with pytest.raises(precis.InvalidArgument, match=message):
+        precis.compress(spec, layers, keep=0.5)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ([1, -2], r"outside \[0, 2\^32\)"),
+        ([1 << 32], r"outside \[0, 2\^32\)"),
+        ([1.5], "not integers"),
+        ([[1, 2], [3, 4]], "not one sequence"),
+        ("abc", "tokens"),
+    ],
+)
+def test_tokens_of_a_wrong_kind_are_refused(tokens, message):
+    from precis.arrays import tokens_in
+
+    with pytest.raises(precis.InvalidArgument, match=message):
+        tokens_in(tokens)
+
+
+def test_tokens_come_as_lists_ranges_arrays_and_tensors():
+    from precis.arrays import tokens_in
+
+    for form in ([3, 4], range(3, 5), np.array([3, 4]), torch.tensor([[3, 4]])):
+        assert tokens_in(form).tolist() == [3, 4]
+        assert tokens_in(form).dtype == np.uint32

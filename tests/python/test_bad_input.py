@@ -1,0 +1,159 @@
+"""Bad input gets an error that names the field, and the service goes on serving."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kv import put_all, random_layers, toy_spec
+
+import precis
+
+
+@pytest.fixture(autouse=True)
+def still_serving(cache, model):
+    """After every test here a whole put and get must work on the same connection."""
+    yield
+    layers = random_layers(model.spec, 30, seed=9)
+    put_all(cache, model, range(9000, 9030), layers, keep=0.5)
+    assert cache.get(cache.lookup(model, range(9000, 9030))).kept == 90
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"dtype": "f64"}, "dtype"),
+        ({"num_layers": 0}, "num_layers"),
+        ({"num_q_heads": 3}, "num_q_heads"),
+        ({"head_dim": 5000}, "head_dim"),
+        ({"block_tokens": 0}, "block_tokens"),
+        ({"name": ""}, "name"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused(cache, change, field):
+    with pytest.raises(precis.InvalidArgument, match=field):
+        cache.register_model(replace(toy_spec(), **change))
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"recipe": "nope"}, "nope"),
+        ({"recipe": "ada_keydiff(alpha=2)"}, "alpha"),
+        ({"recipe": "{"}, "recipe"),
+        ({"keep": 0}, "keep"),
+        ({"keep": 1.5}, "keep"),
+        ({"parent_read": 7.0}, "keep|parent_read"),
+        ({"parent": "zz"}, "segment|hex"),
+    ],
+)
+def test_a_put_that_cannot_be_is_refused(cache, model, options, field):
+    with pytest.raises(precis.InvalidArgument, match=field):
+        cache.begin_put(model, range(40), **options)
+
+
+def test_a_put_needs_tokens_a_known_model_and_a_parent_that_exists(cache, model):
+    with pytest.raises(precis.InvalidArgument, match="token"):
+        cache.begin_put(model, [])
+    with pytest.raises(precis.NotFound):
+        cache.begin_put(model, range(40), parent="0123456789abcdef" * 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "field"),
+    [
+        ((1, 40, 16), np.float32, "missing or incomplete"),  # a piece: of one head
+        ((3, 40, 16), np.float32, "head"),
+        ((2, 41, 16), np.float32, "token"),
+        ((2, 40, 8), np.float32, "head_dim"),
+        ((2, 40, 16), np.float16, "f16"),
+        ((2, 0, 16), np.float32, "token"),
+        ((2, 40), np.float32, "keys"),
+        ((2, 40, 16), np.float64, "dtype"),
+    ],
+)
+def test_a_layer_of_a_wrong_shape_or_dtype_is_refused(cache, model, shape, dtype, field):
+    part = np.zeros(shape, dtype)
+    with (
+        pytest.raises(precis.InvalidArgument, match=field),
+        cache.begin_put(model, range(40)) as put,
+    ):
+        put.layer(0, part, part)
+        for i in range(1, 3):  # a piece may be whole: then it is the commit that misses the rest
+            put.layer(i, *random_layers(model.spec, 40)[i])
+        put.commit()
+
+
+def test_a_layer_that_is_not_there_or_came_before_is_refused(cache, model):
+    layers = random_layers(model.spec, 40)
+    with pytest.raises(precis.InvalidArgument, match="layer"):
+        cache.begin_put(model, range(40)).layer(3, *layers[0])
+    put = cache.begin_put(model, range(40))
+    put.layer(1, *layers[1])
+    with pytest.raises(precis.InvalidArgument, match="layer 1"):
+        put.layer(1, *layers[1])
+
+
+def test_a_commit_with_layers_missing_names_them(cache, model):
+    put = cache.begin_put(model, range(40))
+    put.layer(1, *random_layers(model.spec, 40)[1])
+    with pytest.raises(precis.InvalidArgument, match=r"0.*2"):
+        put.commit()
+    assert not cache.lookup(model, range(40))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_in_the_keys_is_refused_by_commit_at_the_latest(cache, model, value):
+    layers = random_layers(model.spec, 40)
+    layers[2][0][1, 5, 3] = value
+    with pytest.raises(precis.InvalidArgument, match="head 1, token 5"):
+        put_all(cache, model, range(40), layers)
+    assert not cache.lookup(model, range(40))
+
+
+def test_a_durability_that_does_not_exist_is_refused(cache, model):
+    with pytest.raises(precis.InvalidArgument, match="durability"):
+        put_all(cache, model, range(40), random_layers(model.spec, 40), durability="disk")
+
+
+def test_queries_that_the_recipe_needs_must_come(cache, model):
+    with pytest.raises(precis.InvalidArgument, match="queries"):
+        put_all(cache, model, range(40), random_layers(model.spec, 40), recipe="snapkv")
+
+
+def test_a_read_above_what_is_stored_is_refused(cache, model):
+    put_all(cache, model, range(40), random_layers(model.spec, 40), keep=0.3)
+    match = cache.lookup(model, range(40))
+    with pytest.raises(precis.InvalidArgument):
+        cache.get(match, keep=0.6).wait()
+
+
+def test_a_get_of_nothing_is_refused(cache, model):
+    match = cache.lookup(model, range(7000, 7040))
+    assert not match
+    with pytest.raises(precis.Error):
+        cache.get(match).wait()
+
+
+def test_a_get_of_what_was_removed_is_not_found(cache, model):
+    segment = put_all(cache, model, range(40), random_layers(model.spec, 40), keep=0.3)
+    match = cache.lookup(model, range(40))
+    cache.remove(segment)
+    with pytest.raises(precis.NotFound):
+        cache.get(match).wait()
+
+
+def test_sessions_that_are_not_there_are_not_found(cache):
+    session = cache.session("short-lived")
+    session.remove()
+    with pytest.raises(precis.NotFound):
+        session.pin()
+    with pytest.raises(KeyError):
+        session.fork("another")
+
+
+def test_an_error_prints_its_message_alone():
+    error = precis.NotFound("segment 12ab: not stored")
+    assert str(error) == "segment 12ab: not stored"
+    assert error.code == "not_found" and isinstance(error, KeyError)

@@ -1,0 +1,203 @@
+"""The ragged cache is exact: over a whole prefix, and over exactly the kept entries of one."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from conftest import SEED
+from dense_reference import continuation, dense_attention, full_cache, keep_positions
+
+from precis import hf
+
+# Several tokens at once (causal among them), then one at a time, then several again.
+CHUNKS = [7, 1, 1, 1, 1, 1, 20, 1, 1, 30]
+BOUND = 1e-3  # max abs difference of logits in float32
+
+
+@pytest.fixture(params=["smollm2", "random_llama"])
+def hf_model(request):
+    fixture = request.getfixturevalue(request.param)
+    return fixture[0] if request.param == "smollm2" else fixture
+
+
+@pytest.fixture
+def tokens(hf_model) -> list[int]:
+    generator = torch.Generator().manual_seed(SEED)
+    return torch.randint(20, 1000, (192,), generator=generator).tolist()
+
+
+def split(tokens: list[int]) -> tuple[list[int], list[int]]:
+    return tokens[: -sum(CHUNKS)], tokens[-sum(CHUNKS) :]
+
+
+def ragged_continuation(model, cache, tokens) -> torch.Tensor:
+    with hf.ragged_attention(model):
+        return continuation(model, cache, tokens, CHUNKS)
+
+
+def random_kept(model, length: int, seed: int = SEED) -> list[list[torch.Tensor]]:
+    """Another number of entries in every head, in no order of position; one head keeps nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    config = model.config
+    kept = []
+    for _ in range(config.num_hidden_layers):
+        heads = []
+        for _ in range(config.num_key_value_heads):
+            count = int(torch.randint(1, length + 1, (1,), generator=generator))
+            heads.append(torch.randperm(length, generator=generator)[:count])
+        kept.append(heads)
+    kept[1][0] = torch.empty(0, dtype=torch.long)
+    return kept
+
+
+def test_whole_prefix_gives_the_logits_of_transformers_own_cache(hf_model, tokens):
+    prompt, rest = split(tokens)
+    cache, _ = full_cache(hf_model, prompt)
+    everything = [[torch.arange(len(prompt))] * layer.keys.shape[1] for layer in cache.layers]
+    prefix = keep_positions(cache, everything)
+    expected = continuation(hf_model, cache, rest, CHUNKS)
+    actual = ragged_continuation(hf_model, hf.RaggedCache(hf_model, prefix), rest)
+    assert actual.shape[0] == 64
+    assert (actual - expected).abs().max() <= BOUND
+
+
+def test_kept_entries_give_the_logits_of_a_dense_attention_over_them(hf_model, tokens):
+    prompt, rest = split(tokens)
+    cache, _ = full_cache(hf_model, prompt)
+    prefix = keep_positions(cache, random_kept(hf_model, len(prompt)))
+    full = continuation(hf_model, copy.deepcopy(cache), rest, CHUNKS)
+    with dense_attention(hf_model, prefix):
+        expected = continuation(hf_model, cache, rest, CHUNKS)
+    actual = ragged_continuation(hf_model, hf.RaggedCache(hf_model, prefix), rest)
+    assert (actual - expected).abs().max() <= BOUND
+    assert (full - expected).abs().max() > 10 * BOUND  # what was evicted mattered
+
+
+def test_prefill_over_nothing_equals_transformers_own(hf_model, tokens):
+    prompt, rest = split(tokens)
+    cache, logits = full_cache(hf_model, prompt)
+    read = hf.prefill(hf_model, prompt)
+    assert (read.logits - logits).abs().max() <= BOUND
+    assert read.cache.get_seq_length() == len(prompt)
+    expected = continuation(hf_model, cache, rest, CHUNKS)
+    assert (ragged_continuation(hf_model, read.cache, rest) - expected).abs().max() <= BOUND
+
+
+def test_queries_in_blocks_give_the_same_logits(random_llama, monkeypatch):
+    tokens = torch.arange(20, 150).tolist()
+    cache, _ = full_cache(random_llama, tokens[:70])
+    prefix = keep_positions(cache, random_kept(random_llama, 70))
+    whole = hf.forward(random_llama, tokens[70:], hf.RaggedCache(random_llama, prefix))
+    monkeypatch.setattr("precis.hf.ragged._BLOCK_SCORES", 4000)  # 7 queries at a time
+    blocks = hf.forward(random_llama, tokens[70:], hf.RaggedCache(random_llama, prefix))
+    assert (whole - blocks).abs().max() <= 1e-4
+
+
+def test_the_model_and_generate_of_transformers_accept_a_ragged_cache(random_llama):
+    tokens = torch.arange(20, 120)
+    cache, _ = full_cache(random_llama, tokens[:-4].tolist())
+    prefix = keep_positions(cache, random_kept(random_llama, 96))
+    ours = list(
+        hf.generate(random_llama, tokens[-4:], hf.RaggedCache(random_llama, prefix), 12, stop=())
+    )
+    with hf.ragged_attention(random_llama):
+        theirs = random_llama.generate(
+            tokens[None],
+            past_key_values=hf.RaggedCache(random_llama, prefix),
+            max_new_tokens=12,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+    assert theirs[0, 100:].tolist() == ours
+
+
+def test_generate_equals_transformers_generate_over_its_own_cache(smollm2):
+    model, tokenizer = smollm2
+    text = "<|im_start|>user\nName a colour.<|im_end|>\n<|im_start|>assistant\n"
+    ids = tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+    theirs = model.generate(ids, max_new_tokens=12, do_sample=False)[0, ids.shape[1] :].tolist()
+    ours = list(hf.generate(model, ids, hf.RaggedCache(model), max_new_tokens=12))
+    assert ours == [token for token in theirs if token != model.generation_config.eos_token_id]
+    assert ours
+
+
+def test_kept_entries_are_used_where_they_lie(random_llama):
+    cache, _ = full_cache(random_llama, list(range(20, 80)))
+    prefix = keep_positions(cache, random_kept(random_llama, 60))
+    ragged = hf.RaggedCache(random_llama, prefix)
+    kept = ragged.layers[2].kept()
+    for (keys, values), entries in zip(kept, prefix.layers[2].heads, strict=True):
+        assert keys.data_ptr() == entries.keys.data_ptr()
+        assert values.data_ptr() == entries.values.data_ptr()
+
+
+def test_asking_for_an_answer_leaves_the_cache_as_it_was(random_llama):
+    cache = hf.prefill(random_llama, range(20, 80)).cache
+    first = hf.answer_nll(random_llama, [1, 2, 3], [4, 5], cache)
+    assert cache.get_seq_length() == 60
+    assert hf.answer_nll(random_llama, [1, 2, 3], [4, 5], cache) == first
+    logits = hf.forward(random_llama, [1, 2, 3, 4], cache)[-2:]
+    nll = torch.nn.functional.cross_entropy(logits, torch.tensor([4, 5]))
+    assert first.nll == pytest.approx(float(nll), abs=1e-5)
+    assert first.greedy == tuple(logits.argmax(-1).tolist())
+
+
+def test_in_bf16_the_error_is_that_of_transformers_own_attention(random_llama):
+    model = copy.deepcopy(random_llama).to(torch.bfloat16)
+    prompt, rest = list(range(20, 100)), list(range(100, 110))
+    cache, _ = full_cache(model, prompt)
+    prefix = keep_positions(cache, [[torch.arange(80)] * 8] * 4)
+    ours = hf.forward(model, rest, hf.RaggedCache(model, prefix))
+    with dense_attention(model, prefix):  # float64 within each attention
+        exact = continuation(model, copy.deepcopy(cache), rest, [10]).float()
+    model.config._attn_implementation = "eager"
+    theirs = continuation(model, cache, rest, [10]).float()
+    assert (ours - exact).norm() <= 1.5 * (theirs - exact).norm()
+
+
+def test_positions_go_on_from_the_original_length(random_llama):
+    cache, _ = full_cache(random_llama, list(range(20, 80)))
+    kept = [[torch.tensor([3])] * 8 for _ in range(4)]
+    ragged = hf.RaggedCache(random_llama, keep_positions(cache, kept))
+    assert ragged.get_seq_length() == 60
+    hf.forward(random_llama, [5, 6], ragged)
+    assert ragged.get_seq_length() == 62
+    ragged.crop(61)
+    assert ragged.get_seq_length() == 61
+    with pytest.raises(ValueError, match="prefix of 60"):
+        ragged.crop(59)
+
+
+def test_what_a_ragged_cache_cannot_express_is_refused(random_llama):
+    ragged = hf.RaggedCache(random_llama)
+    with pytest.raises(ValueError, match="one sequence"), hf.ragged_attention(random_llama):
+        random_llama(torch.ones(2, 3, dtype=torch.long), past_key_values=ragged)
+    with pytest.raises(ValueError, match="RaggedCache"), hf.ragged_attention(random_llama):
+        random_llama(torch.ones(1, 3, dtype=torch.long))
+    cache, _ = full_cache(random_llama, list(range(20, 40)))
+    prefix = keep_positions(cache, random_kept(random_llama, 20))
+    prefix.layers.pop()
+    with pytest.raises(ValueError, match="3 layers, the model 4"):
+        hf.RaggedCache(random_llama, prefix)
+    sliding = copy.deepcopy(random_llama)
+    sliding.config.layer_types = ["full_attention", "sliding_attention"] * 2
+    with pytest.raises(ValueError, match="sliding_attention"):
+        hf.RaggedCache(sliding)
+    with pytest.raises(ValueError, match="nothing to read"):
+        hf.prefill(random_llama, [])
+
+
+def test_a_ragged_cache_is_freed_with_its_last_reference(random_llama):
+    gc.disable()
+    try:
+        read = hf.prefill(random_llama, range(20, 80))
+        layer = weakref.ref(read.cache.layers[0])
+        del read
+        assert layer() is None
+    finally:
+        gc.enable()

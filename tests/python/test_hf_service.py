@@ -1,0 +1,165 @@
+"""precis.hf through a real service: exact at keep 1, and over exactly the kept entries below it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from conftest import SEED
+from dense_reference import continuation, dense_attention, full_cache
+
+import precis
+from precis import hf
+
+BOUND = 1e-3
+CHUNKS = [20, 1, 1, 1, 11, 30]
+
+
+@pytest.fixture(params=["smollm2", "random_llama"])
+def hf_model(request):
+    fixture = request.getfixturevalue(request.param)
+    return fixture[0] if request.param == "smollm2" else fixture
+
+
+@pytest.fixture
+def tokens() -> list[int]:
+    generator = torch.Generator().manual_seed(SEED)
+    return torch.randint(20, 1000, (224,), generator=generator).tolist()
+
+
+@pytest.fixture
+def registered(cache, hf_model, request) -> precis.Model:
+    return cache.register_model(hf.model_spec(hf_model, name=request.node.nodeid[-200:]))
+
+
+def read_back(cache, model, hf_model, tokens, keep=None) -> tuple[precis.Prefix, hf.RaggedCache]:
+    match = cache.lookup(model, tokens)
+    assert match.matched_tokens == len(tokens)
+    prefix = cache.get(match, keep=keep)
+    return prefix, hf.RaggedCache(hf_model, prefix)
+
+
+def over(hf_model, ragged, rest) -> torch.Tensor:
+    with hf.ragged_attention(hf_model):
+        return continuation(hf_model, ragged, rest, CHUNKS)
+
+
+def test_at_keep_1_the_logits_are_those_of_transformers_own_cache(
+    cache, registered, hf_model, tokens
+):
+    prompt, rest = tokens[:160], tokens[160:]
+    hf.store(cache, registered, hf_model, prompt, recipe="ada_keydiff", keep=1.0)
+    _, ragged = read_back(cache, registered, hf_model, prompt)
+    own, _ = full_cache(hf_model, prompt)
+    expected = continuation(hf_model, own, rest, CHUNKS)
+    assert (over(hf_model, ragged, rest) - expected).abs().max() <= BOUND
+
+
+@pytest.mark.parametrize("keep", [None, 0.15])
+def test_below_it_the_logits_are_those_of_a_dense_attention_over_the_kept(
+    cache, registered, hf_model, tokens, keep
+):
+    prompt, rest = tokens[:160], tokens[160:]
+    hf.store(cache, registered, hf_model, prompt, recipe="ada_keydiff", keep=0.4)
+    prefix, ragged = read_back(cache, registered, hf_model, prompt, keep)
+    own, _ = full_cache(hf_model, prompt)
+    full = continuation(hf_model, copy.deepcopy(own), rest, CHUNKS)
+    with dense_attention(hf_model, prefix):
+        expected = continuation(hf_model, own, rest, CHUNKS)
+    assert (over(hf_model, ragged, rest) - expected).abs().max() <= BOUND
+    assert (full - expected).abs().max() > 10 * BOUND
+
+
+def test_a_second_turn_is_computed_over_its_parent_as_read(cache, random_llama, tokens, request):
+    hf_model = random_llama
+    model = cache.register_model(hf.model_spec(hf_model, name=request.node.nodeid[-200:]))
+    first, _ = hf.store(cache, model, hf_model, tokens[:100], recipe="ada_keydiff", keep=0.5)
+    prefix, ragged = read_back(cache, model, hf_model, tokens[:100], keep=0.3)
+    second, read = hf.store(cache, model, hf_model, tokens[:140], keep=1.0, past=ragged)
+    assert (second.begin, second.end, second.parent) == (100, 140, first.id)
+    assert second.parent_read == precis.ratio(0.3)
+    # The same turn over the kept entries by hand.
+    own, _ = full_cache(hf_model, tokens[:100])
+    with dense_attention(hf_model, prefix), torch.no_grad():
+        out = hf_model(torch.tensor([tokens[100:140]]), past_key_values=own)
+    assert (read.logits - out.logits[0, -1]).abs().max() <= BOUND
+    # The restored chain holds what that turn computed, and decodes as it does.
+    chain, restored = read_back(cache, model, hf_model, tokens[:140])
+    for layer, kept in zip(own.layers, chain.layers, strict=True):
+        for head, entries in enumerate(kept.heads):
+            new = entries.positions >= 100
+            want = layer.keys[0, head, torch.from_numpy(entries.positions[new].astype("int64"))]
+            assert new.sum() == 40
+            assert (torch.from_numpy(entries.keys[new]) - want).abs().max() <= BOUND
+    assert restored.get_seq_length() == 140
+
+
+@pytest.mark.parametrize("recipe", ["snapkv", "ada_snapkv(window=8)"])
+def test_prefill_pushes_the_queries_that_the_recipe_observes(
+    cache, random_llama, tokens, recipe, request
+):
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    captured: list[tuple] = []
+    ragged = hf.RaggedCache(random_llama)
+    with ragged.observed(lambda layer, k, v, q: captured.append((k, v, q[:, -32:]))):
+        hf.forward(random_llama, tokens[:120], ragged)
+    layers = [{"keys": k, "values": v, "queries": q.contiguous()} for k, v, q in captured]
+    want = precis.compress(model, layers, recipe=recipe, keep=0.4)
+    hf.store(cache, model, random_llama, tokens[:120], recipe=recipe, keep=0.4)
+    prefix, _ = read_back(cache, model, random_llama, tokens[:120])
+    for layer in range(4):
+        for head in range(8):
+            got = prefix.layers[layer].heads[head].positions
+            assert got.tolist() == want.positions[layer][head].tolist()
+
+
+def test_log_sum_exp_is_that_of_the_full_attention(random_llama, tokens):
+    class Recorder:
+        """A put that keeps what is pushed."""
+
+        begin, end, already_stored = 0, 90, False
+        recipe = '{"scorer":"window_attn","window":16}'
+        model = precis.Model(hf.model_spec(random_llama, name="m"), "")
+
+        def __init__(self) -> None:
+            self.layers = {}
+
+        def layer(self, index, keys, values, queries=None, lse=None):
+            self.layers[index] = (keys.clone(), queries, lse)
+
+    put = Recorder()
+    hf.prefill(random_llama, tokens[:90], put, lse=True)
+    assert list(put.layers) == [0, 1, 2, 3]
+    for keys, queries, lse in put.layers.values():
+        assert queries.shape == (32, 16, 32) and lse.shape == (32, 16)
+        for head in range(32):
+            for i in range(16):
+                scores = keys[head // 4, : 90 - 16 + i + 1] @ queries[head, i] * 32**-0.5
+                assert lse[head, i] == pytest.approx(float(scores.logsumexp(0)), abs=1e-4)
+
+
+def test_an_error_of_a_push_reaches_the_caller(cache, random_llama, tokens, request):
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    put = cache.begin_put(model, tokens[:60], recipe="knorm", keep=0.5)
+    put.abort()
+    with pytest.raises(precis.Error):
+        hf.prefill(random_llama, tokens[:60], put)
+
+
+def test_a_prefill_must_begin_where_its_put_begins(cache, random_llama, tokens, request):
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    hf.store(cache, model, random_llama, tokens[:100], keep=0.5)
+    put = cache.begin_put(model, tokens[:140])
+    with pytest.raises(ValueError, match=r"put is of tokens \[100, 140\)"):
+        hf.prefill(random_llama, tokens[:140], put)
+
+
+def test_a_turn_cannot_stand_on_a_part_of_a_segment(cache, random_llama, tokens, request):
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    hf.store(cache, model, random_llama, tokens[:128], keep=0.5)
+    prefix = cache.get(cache.lookup(model, [*tokens[:100], 1, 2, 3]))
+    assert 0 < prefix.matched_tokens <= 100
+    past = hf.RaggedCache(random_llama, prefix)
+    with pytest.raises(ValueError, match="which ends at 128"):
+        hf.store(cache, model, random_llama, tokens[:120], past=past)

@@ -1,0 +1,205 @@
+// The tree keeps its own rules (style sections 3 and 4, DESIGN section 8), and the rules bite.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "rules.h"
+
+namespace precis::tidy {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ostringstream out;
+  out << std::ifstream(path, std::ios::binary).rdbuf();
+  return out.str();
+}
+
+// Every text file of ours; what is built or fetched lies elsewhere.
+Tree read_tree() {
+  static const std::vector<std::string> kFolders = {"cachesvc", "client", "cmake", "deploy",
+                                                    "kernels",  "schema", "tests", ".ci"};
+  static const std::vector<std::string> kTop = {
+      "LICENSE",         "CMakeLists.txt",  "CMakePresets.json", "README.md",
+      "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",      "dev"};
+  static const std::vector<std::string> kKinds = {
+      ".h",     ".def", ".cc",   ".cu", ".cuh", ".capnp", ".py",      ".pyi",  ".txt",
+      ".cmake", ".md",  ".toml", ".sh", ".in",  ".json",  ".service", ".html", ""};
+  const fs::path root = PRECIS_SOURCE_DIR;
+  Tree tree;
+  for (const std::string& name : kTop) tree[name] = read(root / name);
+  for (const std::string& folder : kFolders) {
+    for (auto it = fs::recursive_directory_iterator(root / folder); it != fs::end(it); ++it) {
+      const std::string name = it->path().filename().string();
+      if (it->is_directory() && (name == "__pycache__" || name == "build" || name == "dist")) {
+        it.disable_recursion_pending();
+      }
+      const std::string kind = it->path().extension().string();
+      if (!it->is_regular_file() || std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end()) {
+        continue;
+      }
+      tree[it->path().lexically_relative(root).generic_string()] = read(it->path());
+    }
+  }
+  return tree;
+}
+
+std::string lines(const Findings& findings) {
+  std::string text;
+  for (const std::string& finding : findings) text += "\n  " + finding;
+  return text;
+}
+
+void require_clean(const Findings& findings) {
+  INFO(lines(findings));
+  REQUIRE(findings.empty());
+}
+
+}  // namespace
+
+TEST_CASE("the tree was found and holds every part", "[tidy]") {
+  const Tree tree = read_tree();
+  REQUIRE(tree.count("schema/include/precis/status.h") == 1);
+  REQUIRE(tree.count("cachesvc/transport/transport.h") == 1);
+  REQUIRE(tree.count("client/include/precis/client.h") == 1);
+  REQUIRE(tree.count("kernels/include/precis/kernels.h") == 1);
+}
+
+TEST_CASE("dependencies point one way", "[tidy]") {
+  require_clean(check_dependencies(read_tree()));
+}
+
+TEST_CASE("foreign headers stay in their homes", "[tidy]") {
+  require_clean(check_foreign_headers(read_tree()));
+}
+
+TEST_CASE("lines and files keep to their lengths", "[tidy]") {
+  require_clean(check_sizes(read_tree()));
+}
+
+TEST_CASE("nothing is left unfinished or bound to one machine", "[tidy]") {
+  require_clean(check_words(read_tree()));
+}
+
+TEST_CASE("nothing is written that this compiler gets wrong", "[tidy]") {
+  require_clean(check_compiler_traps(read_tree()));
+}
+
+TEST_CASE("every source file is in the build", "[tidy]") {
+  require_clean(check_build_lists(read_tree()));
+}
+
+TEST_CASE("links in documents lead somewhere", "[tidy]") {
+  require_clean(check_links(read_tree()));
+}
+
+// ---- the rules bite -----------------------------------------------------------------------------
+
+TEST_CASE("an include that points up is found", "[tidy]") {
+  Tree tree = {{"schema/include/precis/types.h", "#pragma once\n"},
+               {"cachesvc/base/clock.h", "#include \"precis/types.h\"\n"},
+               {"cachesvc/store/store.h", "#include \"cachesvc/base/clock.h\"\n"},
+               {"client/include/precis/client.h", "#include \"precis/types.h\"\n"},
+               {"cachesvc/embed/open.cc", "#include \"precis/client.h\"\n"}};
+  REQUIRE(check_dependencies(tree).empty());
+
+  SECTION("kernels on base") {
+    tree["kernels/score.cc"] = "#include \"cachesvc/base/clock.h\"\n";
+    REQUIRE(check_dependencies(tree) ==
+            Findings{"kernels/score.cc:1: kernels may not include base (cachesvc/base/clock.h)"});
+  }
+  SECTION("client on store, through spaces") {
+    tree["client/src/client.cc"] = "// x\n  #  include \"cachesvc/store/store.h\"  // why\n";
+    REQUIRE(
+        check_dependencies(tree) ==
+        Findings{"client/src/client.cc:2: client may not include store (cachesvc/store/store.h)"});
+  }
+  SECTION("transport on store, relative") {
+    tree["cachesvc/transport/t.cc"] = "#include \"../store/store.h\"\n";
+    REQUIRE(check_dependencies(tree).size() == 1);
+  }
+  SECTION("a header that is not there") {
+    tree["cachesvc/base/log.cc"] = "#include \"precis/gone.h\"\n";
+    REQUIRE(check_dependencies(tree) ==
+            Findings{"cachesvc/base/log.cc:1: no file is precis/gone.h"});
+  }
+  SECTION("a folder that the architecture does not know") {
+    tree["cachesvc/misc/x.cc"] = "";
+    REQUIRE(check_dependencies(tree).size() == 1);
+  }
+  SECTION("asio.h in a header") {
+    tree["cachesvc/base/asio.h"] = "";
+    tree["cachesvc/base/event_loop.cc"] = "#include \"cachesvc/base/asio.h\"\n";
+    REQUIRE(check_dependencies(tree).empty());
+    tree["cachesvc/base/socket.h"] = "#include \"cachesvc/base/asio.h\"\n";
+    REQUIRE(check_dependencies(tree).size() == 1);
+  }
+}
+
+TEST_CASE("a foreign header outside its home is found", "[tidy]") {
+  const auto found = [](const std::string& path, const std::string& content) {
+    return check_foreign_headers({{path, content}}).size();
+  };
+  REQUIRE(found("cachesvc/transport/ucx_worker.h", "#include <ucp/api/ucp.h>\n") == 0);
+  REQUIRE(found("cachesvc/transport/transport.h", "#include <ucp/api/ucp.h>\n") == 1);
+  REQUIRE(found("cachesvc/store/rocksdb_store.cc", "#include <rocksdb/db.h>\n") == 0);
+  REQUIRE(found("cachesvc/catalog/catalog.cc", "#include <rocksdb/db.h>\n") == 1);
+  REQUIRE(found("cachesvc/base/event_loop.cc", "#include <boost/asio.hpp>\n") == 1);
+  REQUIRE(found("schema/src/messages.cc", "#include \"control.capnp.h\"\n") == 0);
+  REQUIRE(found("client/src/client.cc", "#include \"schema/control.capnp.h\"\n") == 1);
+  REQUIRE(found("kernels/score/score_cuda.cu", "#include <cuda_runtime.h>\n") == 0);
+  REQUIRE(found("kernels/score/score.h", "#include <cuda_runtime.h>\n") == 1);
+  REQUIRE(found("kernels/include/precis/record.h", "#include <xxhash.h>\n") == 1);
+  REQUIRE(check_foreign_headers({{"schema/src/a.cc", "catch (const kj::Exception& e)"},
+                                 {"schema/src/b.cc", "catch (const kj::Exception& e)"}})
+              .size() == 1);
+}
+
+TEST_CASE("a line or a file that is too long is found", "[tidy]") {
+  const std::string line(100, 'x');
+  REQUIRE(check_sizes({{"a.cc", line + "\n"}}).empty());
+  REQUIRE(check_sizes({{"a.cc", line + "x\n"}}) == Findings{"a.cc:1: 101 columns"});
+  std::string wide;
+  for (int i = 0; i < 100; ++i) wide += "\u00e9";
+  REQUIRE(check_sizes({{"a.py", wide}}).empty());
+  REQUIRE(check_sizes({{"a.h", std::string(220, '\n')}}).empty());
+  REQUIRE(check_sizes({{"a.h", std::string(221, '\n')}}).size() == 1);
+  REQUIRE(check_sizes({{"a.cc", std::string(451, '\n')}}).size() == 1);
+}
+
+TEST_CASE("unfinished work and machine paths are found", "[tidy]") {
+  REQUIRE(check_words({{"client/src/a.cc", "int x;  // TODO later\n"}}).size() == 1);
+  REQUIRE(check_words({{"README.md", "cd /home/someone/precis\n"}}).size() == 1);
+  REQUIRE(check_words({{"client/src/a.cc", "std::getenv(\"HOME\")\n"}}).size() == 1);
+  REQUIRE(check_words({{"cachesvc/main.cc", "std::getenv(\"HOME\")\n"}}).empty());
+}
+
+TEST_CASE("a co_await inside a conditional expression is found", "[tidy]") {
+  const auto found = [](const std::string& code) {
+    return check_compiler_traps({{"cachesvc/pipeline/a.cc", code}}).size();
+  };
+  REQUIRE(found("const Status s = ok ? co_await store() : failure;") == 1);
+  REQUIRE(found("const Status s = ok ? failure\n  : co_await store();") == 1);
+  REQUIRE(found("const bool b = x ? y : z;\nif (b) co_await store();") == 0);
+}
+
+TEST_CASE("a test that is not in the build is found", "[tidy]") {
+  Tree tree = {{"tests/unit/base/CMakeLists.txt", "precis_test(base_test SOURCES log_test.cc)\n"},
+               {"tests/unit/base/log_test.cc", ""}};
+  REQUIRE(check_build_lists(tree).empty());
+  tree["tests/unit/base/arena_test.cc"] = "";
+  REQUIRE(check_build_lists(tree) ==
+          Findings{"tests/unit/base/arena_test.cc:1: stands in no CMakeLists.txt"});
+}
+
+TEST_CASE("a link to a file that is not there is found", "[tidy]") {
+  REQUIRE(check_links(
+              {{"docs/a.md", "[b](../src/b.h#l1) [c](https://example.org/x)\n"}, {"src/b.h", ""}})
+              .empty());
+  REQUIRE(check_links({{"docs/a.md", "x\n[b](b.h)\n"}}) == Findings{"docs/a.md:2: no file is b.h"});
+}
+
+}  // namespace precis::tidy

@@ -1,0 +1,71 @@
+// A catalog over a memory store, with a clock that tests advance, and segments made as a put makes
+// them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cachesvc/catalog/catalog.h"
+#include "cachesvc/store/memory_store.h"
+
+namespace precis::testing {
+
+class ManualClock final : public Clock {
+ public:
+  std::uint64_t unix_ms() const override { return now_ms_; }
+  std::uint64_t monotonic_ns() const override { return now_ms_ * 1'000'000; }
+  void advance_ms(std::uint64_t ms) { now_ms_ += ms; }
+
+ private:
+  std::atomic<std::uint64_t> now_ms_{1'700'000'000'000};
+};
+
+using Tokens = std::vector<TokenId>;
+
+// A segment before it is committed.
+struct NewSegment {
+  SegmentRow row;
+  Tokens path;  // from the root to its end
+  std::vector<std::vector<std::byte>> layers;
+  std::vector<Bytes> payload() const { return {layers.begin(), layers.end()}; }
+};
+
+class CatalogFixture {
+ public:
+  explicit CatalogFixture(std::uint32_t block_tokens = 4);
+
+  // Closes the catalog and opens it again over the same store.
+  void reopen();
+  // The same, with what was not durable lost in between.
+  void crash_and_reopen();
+
+  // A segment of the last tokens of `path`, standing on `parent` (none: at the root). `variant`
+  // makes segments of the same tokens differ in recipe; `entries` are kept by each head.
+  NewSegment segment(const Tokens& path, const NewSegment* parent = nullptr,
+                     std::uint32_t variant = 1, std::uint32_t entries = 1) const;
+  // The same, committed; requires that this works.
+  NewSegment put(const Tokens& path, const NewSegment* parent = nullptr, std::uint32_t variant = 1,
+                 std::uint32_t entries = 1, Durability durability = Durability::kWal);
+  Status commit(const NewSegment& segment, Durability durability = Durability::kWal);
+
+  std::vector<Catalog::Link> match(const Tokens& tokens) const;
+  std::uint32_t matched(const Tokens& tokens) const;  // tokens
+  bool has_payload(const NewSegment& segment) const;  // every layer, bit for bit
+  StatusCode segment_code(const SegmentId& id) const;
+  SegmentId tip(const std::string& session) const;
+
+  MemoryStore store;
+  ManualClock clock;
+  std::unique_ptr<Catalog> catalog;
+  const std::string tenant = "tenant";
+  ModelSpec model;
+  Digest fingerprint, root;
+};
+
+// Tokens first, first + 1, ... of a length.
+Tokens tokens(std::uint32_t length, TokenId first = 100);
+
+}  // namespace precis::testing

@@ -1,0 +1,100 @@
+// Threads commit, match, advance, remove and quarantine at once; the catalog stays whole. Made to
+// be run under ThreadSanitizer too.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <random>
+#include <thread>
+
+#include "tests/unit/catalog/catalog_fixture.h"
+
+using namespace precis;
+using namespace precis::testing;
+
+namespace {
+
+// Every chain that is matched must be whole, from the root on, and readable or removed meanwhile.
+bool sound(const CatalogFixture& f, const std::vector<Catalog::Link>& links) {
+  SegmentId below;
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const SegmentRow& row = *links[i].row;
+    if (row.parent != below) return false;
+    if (i + 1 < links.size() ? links[i].matched_end != row.end : links[i].matched_end > row.end)
+      return false;
+    below = row.id;
+    std::vector<std::byte> into(row.layer_bytes[0]);
+    const StatusCode code = f.catalog->read_layer(row, 0, into).code();
+    if (code != StatusCode::kOk && code != StatusCode::kNotFound) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("commits, look-ups and removals from many threads keep every chain whole",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  // One chain of five segments per lane; the lanes share their first segment.
+  std::vector<std::vector<NewSegment>> lanes(3);
+  for (TokenId lane = 0; lane < lanes.size(); ++lane) {
+    for (std::uint32_t length = 6; length <= 18; length += 3) {
+      Tokens path = tokens(length);
+      std::fill(path.begin() + 6, path.end(), 1000 + lane);
+      lanes[lane].push_back(f.segment(path, lanes[lane].empty() ? nullptr : &lanes[lane].back()));
+    }
+  }
+  std::atomic<int> unsound{0}, unexpected{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      const std::string session = "s" + std::to_string(t);
+      for (int step = 0; step < 400; ++step) {
+        const auto& lane = lanes[random() % lanes.size()];
+        const NewSegment& segment = lane[random() % lane.size()];
+        Status status;
+        switch (random() % 6) {
+          case 0:
+          case 1:
+            status = f.commit(segment, random() % 2 ? Durability::kWal : Durability::kMemory);
+            break;
+          case 2:
+            if (random() % 3 == 0) {
+              status = f.catalog->remove(f.tenant, segment.row.id, true, nullptr).status();
+            }
+            break;
+          case 3:
+            if (random() % 8 == 0) f.catalog->quarantine(segment.row.id);
+            f.catalog->count_hit(segment.row.id);
+            break;
+          case 4:
+            status = f.catalog->open_session(f.tenant, {session, 10}).status();
+            if (status.ok())
+              status = f.catalog->advance_session(f.tenant, {session, segment.row.id}).status();
+            break;
+          default:
+            if (!sound(f, f.match(lane.back().path))) ++unsound;
+        }
+        if (status.code() == StatusCode::kInternal || status.code() == StatusCode::kUnavailable) {
+          ++unexpected;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(unsound == 0);
+  CHECK(unexpected == 0);
+
+  // What is in memory is what is in the store.
+  const auto before = f.catalog->totals();
+  std::vector<std::uint32_t> matched;
+  for (const auto& lane : lanes) matched.push_back(f.matched(lane.back().path));
+  f.reopen();
+  const auto after = f.catalog->totals();
+  CHECK(after.segments == before.segments);
+  CHECK(after.stored_bytes == before.stored_bytes);
+  CHECK(after.quarantined_segments == before.quarantined_segments);
+  CHECK(f.store.stats().payload_bytes == after.stored_bytes);
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    CHECK(f.matched(lanes[lane].back().path) == matched[lane]);
+  }
+}

@@ -1,0 +1,199 @@
+// match() and parents() against a reference that looks at every stored segment's tokens. Random
+// trees over two tokens, so that paths meet, fork and repeat; segments come, go and are
+// quarantined.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <random>
+
+#include "tests/unit/catalog/catalog_fixture.h"
+
+using namespace precis;
+using namespace precis::testing;
+
+namespace {
+
+struct Model {
+  std::map<SegmentId, NewSegment> stored;
+  std::map<SegmentId, bool> quarantined;
+};
+
+bool in_service(const Model& model, const SegmentId& id) {
+  if (id.is_null()) return true;
+  const auto at = model.stored.find(id);
+  return at != model.stored.end() && !model.quarantined.at(id) &&
+         in_service(model, at->second.row.parent);
+}
+
+std::vector<SegmentId> chain_of(const Model& model, SegmentId id) {
+  std::vector<SegmentId> chain;
+  for (; !id.is_null(); id = model.stored.at(id).row.parent) chain.insert(chain.begin(), id);
+  return chain;
+}
+
+// One way to cover the first `end` tokens, comparable: the greatest is the best.
+struct Cover {
+  std::uint32_t end = 0;
+  std::uint64_t entries = 0, created = 0;
+  SegmentId id;
+  auto rank() const { return std::tuple(end, entries, created); }
+  bool better_than(const Cover& other) const {
+    return rank() != other.rank() ? rank() > other.rank() : id < other.id;
+  }
+};
+
+std::uint64_t entries_of(const Model& model, const SegmentId& id, std::uint32_t end) {
+  std::uint64_t entries = 0;
+  for (const SegmentId& link : chain_of(model, id)) {
+    const SegmentRow& row = model.stored.at(link).row;
+    const double share =
+        link == id ? static_cast<double>(end - row.begin) / (row.end - row.begin) : 1;
+    entries += static_cast<std::uint64_t>(static_cast<double>(row.plan.total()) * share);
+  }
+  return entries;
+}
+
+// Every cover of `ids` by a chain of `model`; whole segments only if `whole`.
+std::vector<Cover> covers(const Model& model, const Tokens& ids, std::uint32_t block, bool whole) {
+  std::vector<Cover> all;
+  for (const auto& [id, segment] : model.stored) {
+    if (!in_service(model, id)) continue;
+    const SegmentRow& row = segment.row;
+    for (std::uint32_t end = row.begin + 1; end <= row.end; ++end) {
+      if (end != row.end && (whole || end % block != 0)) continue;
+      if (end > ids.size() || !std::equal(ids.begin(), ids.begin() + end, segment.path.begin()))
+        continue;
+      all.push_back({end, entries_of(model, id, end), row.created_unix_ms, id});
+    }
+  }
+  return all;
+}
+
+const Cover* best_of(const std::vector<Cover>& all) {
+  const Cover* best = nullptr;
+  for (const Cover& cover : all) {
+    if (!best || cover.better_than(*best)) best = &cover;
+  }
+  return best;
+}
+
+class Trial {
+ public:
+  Trial(unsigned seed, std::uint32_t block) : random_(seed), block_(block), f_(block) {}
+
+  void step() {
+    const unsigned kind = number(10);
+    if (kind < 7 || model_.stored.empty()) {
+      add();
+    } else if (kind < 8) {
+      remove();
+    } else if (kind < 9) {
+      quarantine();
+    } else {
+      heal();
+    }
+  }
+
+  void check() {
+    const Tokens ids = query();
+    CAPTURE(ids);
+    const std::vector<Cover> all = covers(model_, ids, block_, /*whole=*/false);
+    const auto links = f_.match(ids);
+    const Cover* const best = best_of(all);
+    REQUIRE(links.empty() == (best == nullptr));
+    if (best) {
+      const auto chain = chain_of(model_, best->id);
+      REQUIRE(links.size() == chain.size());
+      for (std::size_t i = 0; i < links.size(); ++i) {
+        REQUIRE(links[i].row->id == chain[i]);
+        const bool last = i + 1 == links.size();
+        REQUIRE(links[i].matched_end == (last ? best->end : links[i].row->end));
+      }
+    }
+    check_parents(ids);
+  }
+
+ private:
+  void check_parents(const Tokens& ids) {
+    if (ids.empty()) return;
+    const Tokens proper(ids.begin(), ids.end() - 1);
+    const std::vector<Cover> all = covers(model_, proper, block_, /*whole=*/true);
+    const auto parents = f_.catalog->parents(f_.tenant, f_.root, ids, block_);
+    const Cover* const best = best_of(all);
+    REQUIRE(parents.empty() == (best == nullptr));
+    if (!best) return;
+    const auto chain = chain_of(model_, best->id);
+    REQUIRE(parents.size() == chain.size());
+    for (std::size_t i = 0; i < parents.size(); ++i) REQUIRE(parents[i]->id == chain[i]);
+  }
+
+  unsigned number(unsigned below) { return random_() % below; }
+  const NewSegment& any() {
+    return std::next(model_.stored.begin(), number(static_cast<unsigned>(model_.stored.size())))
+        ->second;
+  }
+  void append_tokens(Tokens& ids, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) ids.push_back(number(2));
+  }
+
+  void add() {
+    const NewSegment* parent = nullptr;
+    if (!model_.stored.empty() && number(4) != 0) parent = &any();
+    if (parent && !in_service(model_, parent->row.id)) return;
+    Tokens path = parent ? parent->path : Tokens{};
+    append_tokens(path, 1 + number(2 * block_ + 2));
+    if (number(3) == 0) f_.clock.advance_ms(1);
+    NewSegment made = f_.segment(path, parent, /*variant=*/1 + number(2), /*entries=*/number(4));
+    if (model_.stored.contains(made.row.id)) return;
+    REQUIRE(f_.commit(made).ok());
+    model_.quarantined[made.row.id] = false;
+    model_.stored.emplace(made.row.id, std::move(made));
+  }
+
+  void remove() {
+    std::vector<SegmentId> gone;
+    REQUIRE(f_.catalog->remove(f_.tenant, any().row.id, /*recursive=*/true, &gone).ok());
+    for (const SegmentId& id : gone) model_.stored.erase(id);
+  }
+
+  void quarantine() {
+    const SegmentId id = any().row.id;
+    f_.catalog->quarantine(id);
+    model_.quarantined[id] = true;
+  }
+
+  void heal() {
+    const NewSegment& segment = any();
+    if (!model_.quarantined[segment.row.id] || !in_service(model_, segment.row.parent)) return;
+    REQUIRE(f_.commit(segment).ok());
+    model_.quarantined[segment.row.id] = false;
+  }
+
+  // Most often the beginning of a stored path and something behind it.
+  Tokens query() {
+    Tokens ids;
+    if (!model_.stored.empty() && number(8) != 0) ids = any().path;
+    ids.resize(number(static_cast<unsigned>(ids.size()) + 1));
+    append_tokens(ids, number(block_ + 3));
+    return ids;
+  }
+
+  std::mt19937 random_;
+  const std::uint32_t block_;
+  CatalogFixture f_;
+  Model model_;
+};
+
+}  // namespace
+
+TEST_CASE("match and parents agree with a search through every stored token", "[unit][catalog]") {
+  const unsigned seed = GENERATE(range(1u, 9u));
+  const std::uint32_t block = GENERATE(1u, 2u, 3u, 5u);
+  CAPTURE(seed, block);
+  Trial trial(seed, block);
+  for (int step = 0; step < 60; ++step) {
+    CAPTURE(step);
+    trial.step();
+    for (int query = 0; query < 4; ++query) trial.check();
+  }
+}

@@ -1,0 +1,117 @@
+#include <catch2/catch.hpp>
+
+#include "tests/unit/catalog/catalog_fixture.h"
+
+using namespace precis;
+using namespace precis::testing;
+
+TEST_CASE("a removed segment is gone from memory and store", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment segment = f.put(tokens(8));
+  std::vector<SegmentId> gone;
+  const auto removed = f.catalog->remove(f.tenant, segment.row.id, false, &gone);
+  REQUIRE(removed.ok());
+  CHECK(removed->segments == 1);
+  CHECK(removed->bytes == segment.row.stored_bytes);
+  CHECK(gone == std::vector{segment.row.id});
+  CHECK(f.match(segment.path).empty());
+  CHECK(f.segment_code(segment.row.id) == StatusCode::kNotFound);
+  CHECK(f.store.stats().payload_bytes == 0);
+  CHECK(f.catalog->totals().stored_bytes == 0);
+  CHECK(f.catalog->totals().original_bytes == 0);
+  CHECK(f.catalog->models(f.tenant).at(0).segments == 0);
+  f.reopen();
+  CHECK(f.catalog->totals().segments == 0);
+}
+
+TEST_CASE("removing what is not there is kNotFound", "[unit][catalog]") {
+  CatalogFixture f;
+  CHECK(f.catalog->remove(f.tenant, SegmentId{}, true, nullptr).status().code() ==
+        StatusCode::kNotFound);
+}
+
+TEST_CASE("a segment on which others stand goes only with them", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment root = f.put(tokens(6)), a = f.put(tokens(9), &root), b = f.put(tokens(12), &a),
+                   other = f.put(tokens(4, 900));
+  const auto refused = f.catalog->remove(f.tenant, root.row.id, false, nullptr);
+  CHECK(refused.status().code() == StatusCode::kInvalidArgument);
+  CHECK(refused.status().message().find(a.row.id.hex()) != std::string::npos);
+  CHECK(f.matched(b.path) == 12);
+
+  std::vector<SegmentId> gone;
+  const auto removed = f.catalog->remove(f.tenant, root.row.id, true, &gone);
+  REQUIRE(removed.ok());
+  CHECK(removed->segments == 3);
+  CHECK(gone == std::vector{root.row.id, a.row.id, b.row.id});
+  CHECK(f.match(b.path).empty());
+  CHECK(f.matched(other.path) == 4);
+  CHECK(f.store.stats().payload_bytes == other.row.stored_bytes);
+}
+
+TEST_CASE("a pinned session keeps its whole chain from being removed, an unpinned one its tip not",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), c = f.put(tokens(12), &b);
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", b.row.id}).ok());
+  REQUIRE(f.catalog->pin_session(f.tenant, {"chat", true}).ok());
+
+  for (const SegmentId& id : {a.row.id, b.row.id}) {
+    const auto refused = f.catalog->remove(f.tenant, id, true, nullptr);
+    CHECK(refused.status().code() == StatusCode::kInvalidArgument);
+    CHECK(refused.status().message().find("chat") != std::string::npos);
+  }
+  CHECK(f.catalog->remove(f.tenant, c.row.id, true, nullptr)
+            .ok());  // Stands on the pinned chain only.
+
+  REQUIRE(f.catalog->pin_session(f.tenant, {"chat", false}).ok());
+  REQUIRE(f.catalog->remove(f.tenant, a.row.id, true, nullptr).ok());
+  const auto session = f.catalog->session(f.tenant, "chat");
+  REQUIRE(session.ok());
+  CHECK(session->tip.is_null());
+  CHECK(session->tip_end == 0);
+  CHECK(session->turns == 1);
+  f.reopen();
+  CHECK(f.tip("chat").is_null());
+}
+
+TEST_CASE("a pinned session whose time has passed protects nothing", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", 10}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).ok());
+  REQUIRE(f.catalog->pin_session(f.tenant, {"chat", true}).ok());
+  f.clock.advance_ms(10'000);
+  CHECK(f.catalog->remove(f.tenant, a.row.id, false, nullptr).ok());
+}
+
+TEST_CASE("a removal that the store refuses removes nothing", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment segment = f.put(tokens(8));
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", segment.row.id}).ok());
+  f.store.fail_next_write(Status::unavailable("gone"));
+  CHECK(f.catalog->remove(f.tenant, segment.row.id, false, nullptr).status().code() ==
+        StatusCode::kUnavailable);
+  CHECK(f.matched(segment.path) == 8);
+  CHECK(f.has_payload(segment));
+  CHECK(f.tip("chat") == segment.row.id);
+}
+
+TEST_CASE("a row outlives the removal of its segment for those who hold it", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment segment = f.put(tokens(8));
+  const auto links = f.match(segment.path);
+  REQUIRE(f.catalog->remove(f.tenant, segment.row.id, false, nullptr).ok());
+  CHECK(*links.at(0).row == segment.row);
+}
+
+TEST_CASE("a segment may be put again after its removal", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment segment = f.put(tokens(8));
+  REQUIRE(f.catalog->remove(f.tenant, segment.row.id, false, nullptr).ok());
+  CHECK(f.commit(segment).ok());
+  CHECK(f.matched(segment.path) == 8);
+  CHECK(f.has_payload(segment));
+}

@@ -1,0 +1,246 @@
+#include <catch2/catch.hpp>
+
+#include "precis/limits.h"
+#include "tests/unit/catalog/catalog_fixture.h"
+
+using namespace precis;
+using namespace precis::testing;
+
+namespace {
+
+std::size_t stored_sessions(CatalogFixture& f) {
+  std::size_t rows = 0;
+  REQUIRE(f.store
+              .scan(Table::kSessions,
+                    [&](std::string_view, Bytes) -> Status {
+                      ++rows;
+                      return {};
+                    })
+              .ok());
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("a session is made when first opened and found afterwards", "[unit][catalog]") {
+  CatalogFixture f;
+  const auto made = f.catalog->open_session(f.tenant, {"chat", {}});
+  REQUIRE(made.ok());
+  CHECK(made->name == "chat");
+  CHECK(made->tip.is_null());
+  CHECK(made->turns == 0);
+  CHECK(made->expires_unix_ms == 0);
+  CHECK(*f.catalog->open_session(f.tenant, {"chat", {}}) == *made);
+  CHECK(*f.catalog->session(f.tenant, "chat") == *made);
+  CHECK(f.catalog->sessions(f.tenant).size() == 1);
+  CHECK(f.catalog->totals().sessions == 1);
+}
+
+TEST_CASE("a session that does not exist is kNotFound to every call that does not make one",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  const auto not_found = StatusCode::kNotFound;
+  CHECK(f.catalog->session(f.tenant, "chat").status().code() == not_found);
+  CHECK(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).status().code() == not_found);
+  CHECK(f.catalog->pin_session(f.tenant, {"chat", true}).status().code() == not_found);
+  CHECK(f.catalog->fork_session(f.tenant, {"chat", "new"}).status().code() == not_found);
+  CHECK(f.catalog->remove_session(f.tenant, "chat").code() == not_found);
+}
+
+TEST_CASE("a tenant sees its own sessions only, names may be the same", "[unit][catalog]") {
+  CatalogFixture f;
+  REQUIRE(f.catalog->open_session("a", {"chat", {}}).ok());
+  REQUIRE(f.catalog->open_session("b", {"chat", 50}).ok());
+  REQUIRE(f.catalog->open_session("b", {"other", {}}).ok());
+  CHECK(f.catalog->sessions("a").size() == 1);
+  CHECK(f.catalog->sessions("b").size() == 2);
+  CHECK(f.catalog->session("a", "chat")->ttl_seconds == 0);
+  CHECK(f.catalog->session("a", "other").status().code() == StatusCode::kNotFound);
+  REQUIRE(f.catalog->remove_session("a", "chat").ok());
+  CHECK(f.catalog->session("b", "chat").ok());
+}
+
+TEST_CASE("a session name has 1 to kNameBytesMax bytes", "[unit][catalog]") {
+  CatalogFixture f;
+  const std::string longest(limits::kNameBytesMax, 'x');
+  CHECK(f.catalog->open_session(f.tenant, {longest, {}}).ok());
+  for (const std::string& name : {std::string(), longest + "x"}) {
+    CHECK(f.catalog->open_session(f.tenant, {name, {}}).status().code() ==
+          StatusCode::kInvalidArgument);
+    CHECK(f.catalog->fork_session(f.tenant, {longest, name}).status().code() ==
+          StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_CASE("a TTL beyond the end of time is kInvalidArgument", "[unit][catalog]") {
+  CatalogFixture f;
+  CHECK(f.catalog->open_session(f.tenant, {"chat", ~std::uint64_t{0}}).status().code() ==
+        StatusCode::kInvalidArgument);
+  CHECK(f.catalog->open_session(f.tenant, {"chat", 1'000'000'000}).ok());
+}
+
+TEST_CASE("each turn advances the tip to a segment that stands on it", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), c = f.put(tokens(12), &b);
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());
+  auto row = f.catalog->advance_session(f.tenant, {"chat", a.row.id});
+  REQUIRE(row.ok());
+  CHECK(row->tip == a.row.id);
+  CHECK(row->tip_end == 6);
+  CHECK(row->turns == 1);
+  row = f.catalog->advance_session(f.tenant, {"chat", c.row.id});  // Two segments further.
+  REQUIRE(row.ok());
+  CHECK(row->tip_end == 12);
+  CHECK(row->turns == 2);
+  row = f.catalog->advance_session(f.tenant, {"chat", c.row.id});  // Said again: no new turn.
+  REQUIRE(row.ok());
+  CHECK(row->turns == 2);
+}
+
+TEST_CASE("a tip that does not stand on the present one is refused, with both named",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), aside = f.put(tokens(5, 900));
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", b.row.id}).ok());
+  for (const NewSegment* wrong : {&a, &aside}) {
+    const auto refused = f.catalog->advance_session(f.tenant, {"chat", wrong->row.id});
+    CHECK(refused.status().code() == StatusCode::kInvalidArgument);
+    CHECK(refused.status().message().find(wrong->row.id.hex()) != std::string::npos);
+    CHECK(refused.status().message().find(b.row.id.hex()) != std::string::npos);
+  }
+  CHECK(f.tip("chat") == b.row.id);
+  CHECK(f.catalog->advance_session(f.tenant, {"chat", SegmentId{}}).status().code() ==
+        StatusCode::kNotFound);
+}
+
+TEST_CASE("a foreign tenant's segment is no tip", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  REQUIRE(f.catalog->open_session("foreign", {"chat", {}}).ok());
+  CHECK(f.catalog->advance_session("foreign", {"chat", a.row.id}).status().code() ==
+        StatusCode::kNotFound);
+}
+
+TEST_CASE("a session expires when its TTL has passed since it was opened or advanced",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", 10}).ok());
+  f.clock.advance_ms(9'999);
+  CHECK(f.catalog->session(f.tenant, "chat").ok());
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());  // Renews, keeps the TTL.
+  f.clock.advance_ms(9'999);
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).ok());
+  f.clock.advance_ms(9'999);
+  CHECK(f.catalog->session(f.tenant, "chat").ok());
+  f.clock.advance_ms(1);
+  CHECK(f.catalog->session(f.tenant, "chat").status().code() == StatusCode::kNotFound);
+  CHECK(f.catalog->sessions(f.tenant).empty());
+  CHECK(f.catalog->totals().sessions == 0);
+  CHECK(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).status().code() ==
+        StatusCode::kNotFound);
+}
+
+TEST_CASE("a TTL of 0 lifts an earlier one", "[unit][catalog]") {
+  CatalogFixture f;
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", 10}).ok());
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", 0}).ok());
+  f.clock.advance_ms(1'000'000'000);
+  CHECK(f.catalog->session(f.tenant, "chat").ok());
+}
+
+TEST_CASE("expired sessions leave the store with a later change", "[unit][catalog]") {
+  CatalogFixture f;
+  for (int i = 0; i < 100; ++i) {
+    REQUIRE(f.catalog->open_session(f.tenant, {"chat" + std::to_string(i), 10}).ok());
+  }
+  CHECK(stored_sessions(f) == 100);
+  f.clock.advance_ms(10'000);
+  f.put(tokens(4));
+  f.put(tokens(5));
+  CHECK(stored_sessions(f) == 0);
+  f.reopen();
+  CHECK(f.catalog->totals().sessions == 0);
+}
+
+TEST_CASE("a session opened anew under an expired one's name is a new one, and stays",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", 10}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).ok());
+  f.clock.advance_ms(10'000);
+  const auto anew = f.catalog->open_session(f.tenant, {"chat", {}});
+  REQUIRE(anew.ok());
+  CHECK(anew->tip.is_null());
+  CHECK(anew->turns == 0);
+  CHECK(anew->ttl_seconds == 0);
+  f.put(tokens(5, 900));
+  f.reopen();
+  CHECK(*f.catalog->session(f.tenant, "chat") == *anew);
+}
+
+TEST_CASE("a fork has the tip and goes its own way", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a);
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", 10}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).ok());
+  REQUIRE(f.catalog->pin_session(f.tenant, {"chat", true}).ok());
+  f.clock.advance_ms(5'000);
+  const auto fork = f.catalog->fork_session(f.tenant, {"chat", "fork"});
+  REQUIRE(fork.ok());
+  CHECK(fork->tip == a.row.id);
+  CHECK(fork->tip_end == 6);
+  CHECK(fork->turns == 1);
+  CHECK_FALSE(fork->pinned);
+  CHECK(fork->expires_unix_ms == f.clock.unix_ms() + 10'000);
+  REQUIRE(f.catalog->advance_session(f.tenant, {"fork", b.row.id}).ok());
+  CHECK(f.tip("chat") == a.row.id);
+  CHECK(f.catalog->fork_session(f.tenant, {"chat", "fork"}).status().code() ==
+        StatusCode::kInvalidArgument);
+  CHECK(f.tip("fork") == b.row.id);
+}
+
+TEST_CASE("a removed session is gone; its segments stay", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", 10}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).ok());
+  REQUIRE(f.catalog->remove_session(f.tenant, "chat").ok());
+  CHECK(f.catalog->session(f.tenant, "chat").status().code() == StatusCode::kNotFound);
+  CHECK(f.matched(a.path) == 6);
+  CHECK(stored_sessions(f) == 0);
+}
+
+TEST_CASE("sessions are the same after a restart", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  REQUIRE(f.catalog->open_session(f.tenant, {"one", 10}).ok());
+  REQUIRE(f.catalog->open_session(f.tenant, {"two", {}}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"two", a.row.id}).ok());
+  REQUIRE(f.catalog->pin_session(f.tenant, {"two", true}).ok());
+  const auto before = f.catalog->sessions(f.tenant);
+  CHECK(before.size() == 2);
+  f.crash_and_reopen();
+  CHECK(f.catalog->sessions(f.tenant) == before);
+}
+
+TEST_CASE("a change of a session that the store refuses is not made", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", 10}).ok());
+  const auto before = *f.catalog->session(f.tenant, "chat");
+  const auto fails = [&](const auto& call) {
+    f.store.fail_next_write(Status::unavailable("gone"));
+    CHECK(call().code() == StatusCode::kUnavailable);
+    CHECK(f.catalog->sessions(f.tenant) == std::vector{before});
+  };
+  fails([&] { return f.catalog->advance_session(f.tenant, {"chat", a.row.id}).status(); });
+  fails([&] { return f.catalog->pin_session(f.tenant, {"chat", true}).status(); });
+  fails([&] { return f.catalog->fork_session(f.tenant, {"chat", "fork"}).status(); });
+  fails([&] { return f.catalog->open_session(f.tenant, {"chat", 99}).status(); });
+  fails([&] { return f.catalog->open_session(f.tenant, {"new", {}}).status(); });
+  fails([&] { return f.catalog->remove_session(f.tenant, "chat"); });
+}

@@ -1,0 +1,70 @@
+// A server that says what a test tells it to, over a loopback transport: scripts answer requests,
+// and may lie.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/transport/transport.h"
+#include "precis/client.h"
+#include "precis/messages.h"
+
+namespace precis::testing {
+
+class FakeServer {
+ public:
+  // Called on the loop's thread with every request but GetStatus, AbortPut and Cancel, which are
+  // answered as a good server would (a canceled get too) unless `answer_small` is false.
+  using Script = std::function<void(FakeServer&, msg::Request)>;
+
+  explicit FakeServer(Script script);
+  ~FakeServer();
+  FakeServer(const FakeServer&) = delete;
+  FakeServer& operator=(const FakeServer&) = delete;
+
+  // What the next peer is told.
+  msg::HelloReply greeting;
+  bool accept = true;
+  bool answer_small = true;
+  std::vector<std::byte> raw_greeting;  // sent instead, where not empty
+
+  Result<std::shared_ptr<Client>> connect(ConnectOptions options = {});
+
+  // From a script.
+  void reply(std::uint64_t id, msg::ReplyBody body);
+  void refuse(std::uint64_t id, Status status);
+  void send(const msg::ServerMessage& message);
+  void send_raw(std::vector<std::byte> bytes);
+  void push(const RemoteRegion& to, std::uint64_t offset, std::vector<std::byte> bytes,
+            std::function<void(Status)> then);
+  void pull(const RemoteRegion& from, std::size_t size_bytes,
+            std::function<void(std::vector<std::byte>)> then);
+  void drop();  // closes the connection
+  // Every request seen so far, probes and cancels too.
+  const std::vector<msg::Request>& seen() const { return seen_; }
+
+  // From the test's thread: runs fn on the loop's and waits.
+  void on_loop(std::function<void()> fn);
+
+ private:
+  // Shared with the clients, whose keep_alive it is.
+  struct Host {
+    EventLoop loop;
+    std::unique_ptr<Transport> transport;
+    std::thread thread;
+    ~Host();
+  };
+  void on_message(const std::vector<std::byte>& bytes);
+
+  std::shared_ptr<Host> host_;
+  Script script_;
+  std::string address_;
+  std::unique_ptr<Connection> connection_;
+  std::vector<msg::Request> seen_;
+};
+
+}  // namespace precis::testing

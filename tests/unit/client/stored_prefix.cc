@@ -1,0 +1,127 @@
+#include "tests/unit/client/stored_prefix.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "precis/recipe.h"
+#include "precis/record.h"
+#include "precis/served_layout.h"
+
+namespace precis::testing {
+namespace {
+
+std::vector<std::byte> random_row(std::mt19937& random, std::size_t size) {
+  std::vector<std::byte> row(size);
+  for (std::byte& b : row) b = static_cast<std::byte>(random() & 0xff);
+  return row;
+}
+
+std::vector<std::byte> seal(const ModelSpec& model, const std::vector<Entry>& entries,
+                            std::uint32_t layer, std::uint32_t head, const SegmentId& segment) {
+  const auto count = static_cast<std::uint32_t>(entries.size());
+  const RecordLayout at = RecordLayout::of(count, model.head_dim, model.dtype);
+  std::vector<std::byte> record(at.size);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Entry& e = entries[i];
+    std::memcpy(record.data() + at.positions + 4 * i, &e.position, 4);
+    std::memcpy(record.data() + at.seats + 4 * i, &e.seat, 4);
+    std::memcpy(record.data() + at.scores + 4 * i, &e.score, 4);
+    std::memcpy(record.data() + at.keys + i * at.row_bytes, e.key.data(), at.row_bytes);
+    std::memcpy(record.data() + at.values + i * at.row_bytes, e.value.data(), at.row_bytes);
+  }
+  kernels::seal_record(record, layer, head, count, model.head_dim, model.dtype, segment);
+  return record;
+}
+
+}  // namespace
+
+ModelSpec small_model(Dtype dtype) {
+  ModelSpec model;
+  model.name = "test/small";
+  model.num_layers = 3;
+  model.num_q_heads = 4;
+  model.num_kv_heads = 2;
+  model.head_dim = 8;
+  model.dtype = dtype;
+  return model;
+}
+
+StoredSegment random_segment(std::mt19937& random, const ModelSpec& model, std::uint32_t begin,
+                             std::uint32_t end, std::uint64_t entries) {
+  struct Place {
+    std::uint32_t layer, head, position;
+  };
+  std::vector<Place> places;
+  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+    for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
+      for (std::uint32_t p = begin; p < end; ++p) places.push_back({l, h, p});
+    }
+  }
+  std::shuffle(places.begin(), places.end(), random);
+
+  StoredSegment segment;
+  for (std::uint8_t& b : segment.info.id.bytes) b = static_cast<std::uint8_t>(random());
+  segment.info.begin = begin;
+  segment.info.end = end;
+  segment.info.entries = entries;
+  segment.info.budget = Budget::entries(entries / model.num_layers / model.num_kv_heads);
+  segment.info.recipe = canonical_recipe(parse_recipe("keydiff").value());
+  segment.entries.assign(model.num_layers, std::vector<std::vector<Entry>>(model.num_kv_heads));
+  const std::size_t row_bytes = model.head_dim * dtype_size_bytes(model.dtype);
+  for (std::uint32_t seat = 1; seat <= entries; ++seat) {
+    const Place& at = places[seat - 1];
+    segment.entries[at.layer][at.head].push_back(
+        {at.position, seat, static_cast<float>(random() % 1000), random_row(random, row_bytes),
+         random_row(random, row_bytes)});
+  }
+  reseal(model, segment);
+  return segment;
+}
+
+void reseal(const ModelSpec& model, StoredSegment& segment) {
+  segment.records.clear();
+  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+    auto& layer = segment.records.emplace_back();
+    for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
+      layer.push_back(seal(model, segment.entries[l][h], l, h, segment.info.id));
+    }
+  }
+}
+
+LookupMatch match_of(const ModelSpec& model, const std::vector<StoredSegment>& segments) {
+  LookupMatch match;
+  match.model.spec = model;
+  for (const StoredSegment& segment : segments) {
+    match.links.push_back({segment.info, segment.info.end});
+    match.matched_tokens = segment.info.end;
+  }
+  return match;
+}
+
+ServedBytes serve_layer(const ModelSpec& model, const std::vector<StoredSegment>& segments,
+                        const std::vector<std::uint64_t>& entries, std::uint32_t layer) {
+  ServedBytes served;
+  served.message.layer = layer;
+  std::vector<std::vector<std::array<Bytes, 6>>> cuts(segments.size());  // [link][head]
+  for (std::size_t link = 0; link < segments.size(); ++link) {
+    for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
+      const auto record = kernels::open_record(segments[link].records[layer][h]).value();
+      const std::uint32_t count = kernels::count_at(record, entries[link]);
+      served.message.counts.push_back(count);
+      served.message.tail_checksums.push_back(kernels::cut_tail_checksum(record, count).value());
+      cuts[link].push_back(kernels::cut_ranges(record, count));
+    }
+  }
+  for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
+    for (std::size_t s = 0; s < kServedSections; ++s) {
+      for (std::size_t link = 0; link < segments.size(); ++link) {
+        const Bytes range = cuts[link][h][s];
+        served.bytes.insert(served.bytes.end(), range.begin(), range.end());
+      }
+      served.bytes.resize(align_section(served.bytes.size()));
+    }
+  }
+  return served;
+}
+
+}  // namespace precis::testing

@@ -1,0 +1,48 @@
+// A prefix of random segments as a service would store and serve it, built with the kernels' own
+// records; a test may then damage what it is about to serve.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "precis/client.h"
+#include "precis/messages.h"
+
+namespace precis::testing {
+
+struct Entry {
+  std::uint32_t position, seat;
+  float score;
+  std::vector<std::byte> key, value;
+};
+
+struct StoredSegment {
+  msg::SegmentInfo info;
+  std::vector<std::vector<std::vector<Entry>>> entries;  // [layer][head], by seat
+  // [layer][head]: sealed records.
+  std::vector<std::vector<std::vector<std::byte>>> records;
+};
+
+struct ServedBytes {
+  msg::LayerServed message;
+  std::vector<std::byte> bytes;
+};
+
+ModelSpec small_model(Dtype dtype = Dtype::kBf16);
+
+// Tokens [begin, end), keeping `entries` of its tokens x layers x heads.
+StoredSegment random_segment(std::mt19937& random, const ModelSpec& model, std::uint32_t begin,
+                             std::uint32_t end, std::uint64_t entries);
+
+// Makes the records anew, after the entries were changed.
+void reseal(const ModelSpec& model, StoredSegment& segment);
+
+// The match a lookup of the whole path would give.
+LookupMatch match_of(const ModelSpec& model, const std::vector<StoredSegment>& segments);
+
+// Layer `layer` cut at `entries` [num_links], to be pushed to message.offset.
+ServedBytes serve_layer(const ModelSpec& model, const std::vector<StoredSegment>& segments,
+                        const std::vector<std::uint64_t>& entries, std::uint32_t layer);
+
+}  // namespace precis::testing

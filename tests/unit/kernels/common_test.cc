@@ -1,0 +1,79 @@
+// What all stages stand on: element arithmetic, the order of scores, the thread pool.
+#include <atomic>
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <thread>
+
+#include "kernels/common/element_op.h"
+#include "kernels/common/thread_pool.h"
+#include "kernels/select/select_op.h"
+#include "tests/unit/kernels/layer_fixture.h"
+#include "tests/unit/kernels/reference.h"
+
+using namespace precis;
+using namespace precis::kernels;
+using namespace precis::kernels::test;
+
+TEST_CASE("every f16 and bf16 widens to exactly its value", "[kernels][common]") {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    for (const Dtype dtype : {Dtype::kF16, Dtype::kBf16}) {
+      const double expected = value_at(HeadsView::packed(&half, 1, 1, 1, dtype), 0, 0, 0);
+      const float got = dtype == Dtype::kF16 ? f32_of_f16(half) : f32_of_bf16(half);
+      const bool same = std::isnan(expected)
+                            ? std::isnan(got)
+                            : got == expected && std::signbit(got) == std::signbit(expected);
+      if (!same) FAIL(dtype_name(dtype) << " " << bits << ": " << got << " is not " << expected);
+    }
+  }
+}
+
+TEST_CASE("exp_f32 is within two units in the last place", "[kernels][common]") {
+  double worst = 0;
+  for (int i = -872990; i <= 800000; i += 7) {
+    const float x = static_cast<float>(i) / 10000.0f;
+    const double exact = std::exp(double{x});
+    const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
+    worst = std::max(worst, std::fabs(exp_f32(x) - exact) / unit);
+  }
+  CHECK(worst < 2.0);
+  CHECK(exp_f32(0.0f) == 1.0f);
+  CHECK(exp_f32(-1000.0f) == 0.0f);
+  CHECK(exp_f32(-INFINITY) == 0.0f);
+}
+
+TEST_CASE("score_rank orders every pair as D1 does", "[kernels][select]") {
+  const std::vector<float> scores = {NAN,   -NAN, -INFINITY, -3e38f, -1.0f, -1e-40f,
+                                     -0.0f, 0.0f, 1e-40f,    1.0f,   3e38f, INFINITY};
+  for (const float a : scores) {
+    for (const float b : scores) {
+      CAPTURE(a, b);
+      const int expected = compare_scores(a, b);
+      const int got = int{score_rank(a) < score_rank(b)} - int{score_rank(a) > score_rank(b)};
+      CHECK(got == expected);
+    }
+  }
+}
+
+TEST_CASE("the pool runs every item exactly once, for several callers at a time",
+          "[kernels][common]") {
+  const unsigned threads = GENERATE(1u, 2u, 5u);
+  const std::size_t count =
+      GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{1000});
+  ThreadPool pool(threads);
+  std::vector<std::vector<std::atomic<int>>> ran;
+  for (int c = 0; c < 4; ++c) ran.emplace_back(count);
+  std::vector<std::thread> callers;
+  for (auto& mine : ran) {
+    callers.emplace_back([&pool, &mine, count] {
+      for (int round = 0; round < 20; ++round) {
+        pool.parallel_for(count, [&](std::size_t i) { mine[i].fetch_add(1); });
+      }
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  for (const auto& mine : ran) {
+    for (const auto& times : mine) CHECK(times == 20);
+  }
+}

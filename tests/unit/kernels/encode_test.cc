@@ -1,0 +1,117 @@
+// Stages compact and encode: what stands in the records, byte for byte.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "tests/unit/kernels/layer_fixture.h"
+#include "tests/unit/kernels/reference.h"
+
+using namespace precis;
+using namespace precis::kernels;
+using namespace precis::kernels::test;
+
+TEST_CASE("records hold each head's entries in retention order", "[kernels][encode]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  const auto backend = make_cpu_backend(3);
+  for (int round = 0; round < 40; ++round) {
+    LayerShape shape;
+    shape.num_layers = pick(rng, 1, 3);
+    shape.layer = pick(rng, 0, shape.num_layers - 1);
+    shape.num_kv_heads = pick(rng, 1, 4);
+    shape.num_tokens = pick(rng, 1, 150);
+    shape.head_dim = pick(rng, 1, 20);
+    shape.begin = pick(rng, 0, 100);
+    shape.stride_gap = pick(rng, 0, 3);
+    shape.external = true;
+    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    CAPTURE(round, shape.text());
+    const OwnedLayer layer = make_layer(shape, rng);
+    Recipe recipe;
+    recipe.scorer = Scorer::kExternal;
+    const std::uint32_t all = shape.num_layers * shape.num_kv_heads * shape.num_tokens;
+    const Compressed c = compress(*backend, recipe, layer.input, pick(rng, 1, all));
+    const auto records = open_all(c.records);
+    REQUIRE(records.size() == shape.num_kv_heads);
+    const std::size_t row_bytes = layer.input.keys.row_bytes();
+    for (std::uint32_t h = 0; h < shape.num_kv_heads; ++h) {
+      const RecordView& r = records[h];
+      CHECK((r.layer == shape.layer && r.head == h && r.head_dim == shape.head_dim &&
+             r.dtype == shape.dtype));
+      REQUIRE(r.count == c.plan.kept[h].size());
+      for (std::uint32_t k = 0; k < r.count; ++k) {
+        const std::uint32_t token = c.plan.kept[h][k];
+        REQUIRE(token == c.orders.order[h][k]);
+        REQUIRE(r.positions[k] == shape.begin + token);
+        REQUIRE(r.seats[k] == c.plan.seats[h][k]);
+        const float& score = c.scores[h * shape.num_tokens + token];
+        REQUIRE(std::memcmp(&r.scores[k], &score, 4) == 0);
+        REQUIRE(std::memcmp(&r.keys[k * row_bytes], layer.input.keys.row(h, token), row_bytes) ==
+                0);
+        REQUIRE(std::memcmp(&r.values[k * row_bytes], layer.input.values.row(h, token),
+                            row_bytes) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("records are the same whatever the threads and whatever the buffer held before",
+          "[kernels][encode]") {
+  Rng rng(9);
+  LayerShape shape;
+  shape.num_tokens = 2100;
+  shape.head_dim = 24;
+  shape.group = 3;
+  shape.num_kv_heads = 3;
+  shape.pushed = 16;
+  shape.dtype = Dtype::kBf16;
+  const OwnedLayer layer = make_layer(shape, rng);
+  for (const Scorer scorer :
+       {Scorer::kWindowAttention, Scorer::kKnorm, Scorer::kKeydiff, Scorer::kLagkv}) {
+    Recipe recipe;
+    recipe.scorer = scorer;
+    recipe.window = 16;
+    recipe.recent = scorer == Scorer::kLagkv ? 0 : 16;
+    recipe.protect_tail = scorer == Scorer::kLagkv;
+    if (scorer == Scorer::kWindowAttention) recipe.heads = HeadAllocator::kAda;
+    const auto one = make_cpu_backend(1);
+    const Compressed expected = compress(*one, recipe, layer.input, 3 * 501);
+    for (const unsigned threads : {2u, 3u, 8u}) {
+      const auto backend = make_cpu_backend(threads);
+      const Compressed c = compress(*backend, recipe, layer.input, 3 * 501);
+      AlignedBytes other(c.records.bytes().size(), std::byte{0x11});
+      REQUIRE(
+          backend
+              ->encode(layer.input, c.scores, c.plan, SegmentId{{1, 2, 3}}, other.mutable_bytes())
+              .ok());
+      CHECK(bytes_text(c.records.bytes()) == bytes_text(expected.records.bytes()));
+      CHECK(bytes_text(other.bytes()) == bytes_text(expected.records.bytes()));
+    }
+  }
+}
+
+TEST_CASE("a head that keeps nothing has an empty, valid record", "[kernels][encode]") {
+  Rng rng(9);
+  const OwnedLayer layer = make_layer({}, rng);
+  const auto backend = make_cpu_backend(1);
+  const Compressed c = compress(*backend, Recipe{}, layer.input, 1);
+  const auto records = open_all(c.records);
+  CHECK(records[0].count == 1);
+  CHECK(records[1].count == 0);
+}
+
+TEST_CASE("encode refuses a buffer of another size or alignment", "[kernels][encode]") {
+  Rng rng(9);
+  const OwnedLayer layer = make_layer({}, rng);
+  const auto backend = make_cpu_backend(1);
+  Compressed c = compress(*backend, Recipe{}, layer.input, 10);
+  AlignedBytes larger(c.records.bytes().size() + 64);
+  const MutableBytes out = larger.mutable_bytes();
+  const auto encode = [&](MutableBytes bytes) {
+    return backend->encode(layer.input, c.scores, c.plan, {}, bytes).code();
+  };
+  CHECK(encode(out) == StatusCode::kInvalidArgument);
+  CHECK(encode(out.first(out.size() - 128)) == StatusCode::kInvalidArgument);
+  CHECK(encode(out.subspan(2, out.size() - 64)) == StatusCode::kInvalidArgument);
+  CHECK(encode(out.first(out.size() - 64)) == StatusCode::kOk);
+}

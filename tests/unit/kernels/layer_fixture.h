@@ -1,0 +1,86 @@
+// Random layers and whole compressions for the kernel tests.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "precis/kernels.h"
+#include "precis/record.h"
+
+namespace precis::kernels::test {
+
+using Rng = std::mt19937_64;
+
+struct LayerShape {
+  std::uint32_t layer = 0, num_layers = 1;
+  std::uint32_t num_kv_heads = 2, group = 1;
+  std::uint32_t num_tokens = 40, head_dim = 8;
+  std::uint32_t begin = 0;
+  std::uint32_t pushed = 0;      // observation queries per head
+  bool lse = false;              // their exact log-sum-exp over this layer's keys
+  bool external = false;         // scores with ties, infinities and NaN
+  std::uint32_t stride_gap = 0;  // elements between heads that belong to nobody
+  Dtype dtype = Dtype::kF32;
+  std::string text() const;
+};
+
+// A layer that owns what its input views. Movable: the views point into heap memory.
+struct OwnedLayer {
+  std::vector<std::byte> keys, values, queries;
+  std::vector<float> lse, scores;
+  LayerInput input;
+};
+OwnedLayer make_layer(const LayerShape& shape, Rng& rng);
+
+// Element [head, token, channel] by the definition of its dtype, not by the kernels' conversion.
+double value_at(const HeadsView& view, std::uint32_t head, std::uint32_t token,
+                std::uint32_t channel);
+void set_element(OwnedLayer& owner, const HeadsView& view, std::uint32_t head, std::uint32_t token,
+                 std::uint32_t channel, float value);
+
+// Bytes at a 64-byte boundary.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(std::size_t size = 0, std::byte fill = std::byte{0xcd});
+  MutableBytes mutable_bytes() { return {reinterpret_cast<std::byte*>(lines_.data()), size_}; }
+  Bytes bytes() const { return {reinterpret_cast<const std::byte*>(lines_.data()), size_}; }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> lines_;
+  std::size_t size_;
+};
+
+// One layer through score, select, allocate, encode.
+struct Compressed {
+  std::vector<float> scores;
+  RetentionOrders orders;
+  LayerPlan plan;
+  AlignedBytes records;
+};
+Compressed compress(Backend& backend, const Recipe& recipe, const LayerInput& input,
+                    std::uint64_t entries);
+
+// All layers, seats placed where the recipe is a cut.
+std::vector<Compressed> compress_segment(Backend& backend, const Recipe& recipe,
+                                         const std::vector<OwnedLayer>& layers,
+                                         std::uint64_t entries);
+
+// The records of a layer, each opened and verified; fails the test otherwise.
+std::vector<RecordView> open_all(const AlignedBytes& records);
+
+// A seed from the system, or PRECIS_TEST_SEED; print it with INFO.
+std::uint64_t test_seed();
+std::uint32_t pick(Rng& rng, std::uint32_t low, std::uint32_t high);
+
+// The shape's input without anything but sizes, for stages that look at nothing else.
+LayerInput sizes_only(std::uint32_t num_kv_heads, std::uint32_t num_tokens, std::uint32_t layer = 0,
+                      std::uint32_t num_layers = 1);
+
+std::string bytes_text(Bytes bytes);  // for comparisons that print
+
+}  // namespace precis::kernels::test

@@ -1,0 +1,145 @@
+// Stage score, window attention: against softmax, pooling and reductions as policies.md 1.2, 1.3
+// and D4 define them, in double.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kernels/common/isa.h"
+#include "kernels/score/score.h"
+#include "tests/unit/kernels/layer_fixture.h"
+#include "tests/unit/kernels/reference.h"
+
+using namespace precis;
+using namespace precis::kernels;
+using namespace precis::kernels::test;
+
+namespace {
+
+std::vector<float> scores_of(const Recipe& recipe, const LayerInput& input,
+                             Isa isa = detect_isa()) {
+  ThreadPool pool(2);
+  std::vector<float> scores(std::size_t{input.num_kv_heads()} * input.num_tokens());
+  REQUIRE(score_cpu({pool, isa}, recipe, input, scores).ok());
+  return scores;
+}
+
+// Weights are at most 1 (32 under a sum of 32 rows); f32 logits of |z| < 40 err by some 1e-5.
+void check_scores(const std::vector<float>& got, const std::vector<double>& expected) {
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == expected[i]) continue;
+    if (!(std::fabs(got[i] - expected[i]) <= 1e-7 + 5e-5 * std::fabs(expected[i]))) {
+      FAIL("score " << i << " is " << got[i] << ", expected " << expected[i]);
+    }
+  }
+}
+
+Recipe window_recipe(std::uint32_t window, std::uint32_t kernel) {
+  Recipe r;
+  r.scorer = Scorer::kWindowAttention;
+  r.window = r.recent = window;
+  r.kernel = kernel;
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("window attention follows its definition in every order and reduction",
+          "[kernels][window_attention]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  Recipe recipe = window_recipe(pick(rng, 1, 9), 1 + 2 * pick(rng, 0, 3));
+  recipe.pool = GENERATE(Pool::kAvg, Pool::kMax);
+  recipe.pool_order = GENERATE(PoolOrder::kRowsGroupPool, PoolOrder::kRowsPoolGroup);
+  recipe.row_reduce = GENERATE(Reduce::kMean, Reduce::kMax, Reduce::kSum);
+  recipe.group_reduce = GENERATE(Reduce::kMean, Reduce::kMax, Reduce::kSum);
+  LayerShape shape;
+  shape.group = GENERATE(1u, 3u, 4u);
+  shape.num_tokens = pick(rng, 1, 80);
+  shape.head_dim = pick(rng, 1, 40);
+  shape.num_kv_heads = pick(rng, 1, 2);
+  shape.pushed = pick(rng, 1, shape.num_tokens);
+  shape.lse = pick(rng, 0, 1) == 1;
+  shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+  CAPTURE(shape.text(), recipe.window, recipe.kernel);
+  const OwnedLayer layer = make_layer(shape, rng);
+  check_scores(scores_of(recipe, layer.input), reference_scores(recipe, layer.input));
+}
+
+TEST_CASE("window attention agrees on every instruction set, tile and chunk border",
+          "[kernels][window_attention]") {
+  Rng rng(2);
+  LayerShape shape;
+  shape.num_tokens = GENERATE(31u, 32u, 33u, 64u, 65u, 1024u, 1025u, 1057u);
+  shape.group = 3;
+  shape.num_kv_heads = 1;
+  shape.pushed = 4;
+  const OwnedLayer layer = make_layer(shape, rng);
+  const Recipe recipe = window_recipe(4, 5);
+  const auto expected = reference_scores(recipe, layer.input);
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > detect_isa()) continue;
+    CAPTURE(isa_name(isa), shape.num_tokens);
+    check_scores(scores_of(recipe, layer.input, isa), expected);
+  }
+}
+
+TEST_CASE("of more queries than the window the last ones observe", "[kernels][window_attention]") {
+  Rng rng(4);
+  LayerShape shape;
+  shape.pushed = 12;
+  OwnedLayer layer = make_layer(shape, rng);
+  const Recipe recipe = window_recipe(5, 3);
+  const auto before = scores_of(recipe, layer.input);
+  for (std::uint32_t q = 0; q < layer.input.num_q_heads; ++q) {
+    for (std::uint32_t i = 0; i < 7; ++i) set_element(layer, layer.input.queries, q, i, 0, 9.0f);
+  }
+  CHECK(scores_of(recipe, layer.input) == before);
+  set_element(layer, layer.input.queries, 0, 7, 0, 9.0f);
+  CHECK(scores_of(recipe, layer.input) != before);
+}
+
+TEST_CASE("the tokens the queries stand at score +infinity, all of them in a short segment",
+          "[kernels][window_attention]") {
+  Rng rng(4);
+  LayerShape shape;
+  shape.num_kv_heads = 1;
+  shape.pushed = GENERATE(1u, 5u, 6u);
+  shape.num_tokens = 6;
+  const OwnedLayer layer = make_layer(shape, rng);
+  const auto scores = scores_of(window_recipe(32, 7), layer.input);
+  for (std::uint32_t t = 0; t < 6; ++t) {
+    CHECK(std::isinf(scores[t]) == (t + shape.pushed >= 6));
+  }
+}
+
+TEST_CASE("a pushed log-sum-exp over a longer context lowers every weight alike",
+          "[kernels][window_attention]") {
+  Rng rng(4);
+  LayerShape shape;
+  shape.pushed = 3;
+  shape.lse = true;
+  OwnedLayer layer = make_layer(shape, rng);
+  const Recipe recipe = window_recipe(3, 1);
+  const auto within = scores_of(recipe, layer.input);
+  for (float& lse : layer.lse) lse += std::log(2.0f);  // as much mass again lies before the segment
+  const auto longer = scores_of(recipe, layer.input);
+  for (std::size_t i = 0; i < within.size(); ++i) {
+    if (!std::isinf(within[i])) CHECK(longer[i] == Approx(within[i] / 2).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("logits far apart neither overflow nor lose the largest", "[kernels][window_attention]") {
+  Rng rng(4);
+  LayerShape shape;
+  shape.num_kv_heads = 1;
+  shape.pushed = 1;
+  OwnedLayer layer = make_layer(shape, rng);
+  for (std::uint32_t c = 0; c < shape.head_dim; ++c) {
+    set_element(layer, layer.input.queries, 0, 0, c, 100.0f);
+    set_element(layer, layer.input.keys, 0, 7, c, 50.0f);
+  }
+  const auto scores = scores_of(window_recipe(1, 1), layer.input);
+  for (std::uint32_t t = 0; t + 1 < shape.num_tokens; ++t)
+    CHECK(scores[t] == (t == 7 ? 1.0f : 0.0f));
+}

@@ -1,0 +1,145 @@
+// A cut's ranges, put one behind the other, are what ServedLayout promises, and pass the reader's
+// check.
+#include "cachesvc/pipeline/cut.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+namespace precis {
+namespace {
+
+constexpr std::uint32_t kHeads = 2, kHeadDim = 6, kLayer = 3;
+constexpr Dtype kDtype = Dtype::kF16;
+
+// One link's records of a layer: head h has counts[h] entries, whose seats are given.
+std::vector<std::byte> make_records(const std::vector<std::vector<std::uint32_t>>& seats,
+                                    std::mt19937& random, std::uint32_t layer = kLayer) {
+  std::vector<std::byte> bytes;
+  for (std::uint32_t h = 0; h < seats.size(); ++h) {
+    const auto count = static_cast<std::uint32_t>(seats[h].size());
+    const RecordLayout at = RecordLayout::of(count, kHeadDim, kDtype);
+    std::vector<std::byte> record(at.size);  // padding stays zero
+    auto fill = [&](std::size_t offset, std::size_t size) {
+      for (std::size_t i = 0; i < size; ++i) record[offset + i] = std::byte(random() & 0xff);
+    };
+    for (const std::size_t offset : {at.positions, at.scores}) fill(offset, std::size_t{count} * 4);
+    for (const std::size_t offset : {at.keys, at.values}) fill(offset, count * at.row_bytes);
+    std::memcpy(record.data() + at.seats, seats[h].data(), count * 4);
+    kernels::seal_record(record, layer, h, count, kHeadDim, kDtype, SegmentId{});
+    bytes.insert(bytes.end(), record.begin(), record.end());
+  }
+  return bytes;
+}
+
+// Seats 1..total dealt at random over the heads.
+std::vector<std::vector<std::uint32_t>> deal(std::uint32_t total, std::mt19937& random) {
+  std::vector<std::vector<std::uint32_t>> seats(kHeads);
+  for (std::uint32_t seat = 1; seat <= total; ++seat) seats[random() % kHeads].push_back(seat);
+  return seats;
+}
+
+std::vector<std::byte> gather(const LayerCut& cut) {
+  std::vector<std::byte> out;
+  for (const Bytes range : cut.ranges) out.insert(out.end(), range.begin(), range.end());
+  return out;
+}
+
+// What the reader does: slices by the layout and checks each link's part of each head.
+void check_as_reader(const LayerCut& cut, const std::vector<std::byte>& served,
+                     const std::vector<std::vector<std::byte>>& links) {
+  const ServedLayout layout = ServedLayout::of(cut.counts, kHeads, kHeadDim, kDtype);
+  REQUIRE(layout.size_bytes == cut.size_bytes);
+  REQUIRE(served.size() == cut.size_bytes);
+  const std::size_t row_bytes = kHeadDim * dtype_size_bytes(kDtype);
+  for (std::uint32_t h = 0; h < kHeads; ++h) {
+    auto at = layout.heads[h].section;
+    for (std::size_t link = 0; link < links.size(); ++link) {
+      const std::uint32_t count = cut.counts[link * kHeads + h];
+      Bytes rest = links[link];
+      std::size_t size = 0;
+      for (std::uint32_t skip = 0; skip < h; ++skip) {
+        REQUIRE(kernels::open_record(rest, &size).ok());
+        rest = rest.subspan(size);
+      }
+      const auto stored = kernels::open_record(rest, &size);
+      REQUIRE(stored.ok());
+      const auto parts = served_part_bytes(count, row_bytes);
+      const auto expected = kernels::cut_ranges(*stored, count);
+      for (std::size_t s = 0; s < kServedSections; ++s) {
+        REQUIRE(expected[s].size() == parts[s]);
+        CHECK(std::equal(expected[s].begin(), expected[s].end(), served.begin() + at[s]));
+        at[s] += parts[s];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a cut's ranges fill the reader's layout", "[unit][pipeline]") {
+  const std::uint32_t seed = GENERATE(1u, 2u, 3u, 4u);
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const std::size_t num_links = 1 + seed % 3;
+  std::vector<std::vector<std::byte>> links;
+  std::vector<Bytes> records;
+  std::vector<std::uint64_t> entries;
+  const std::vector<std::byte> zeros(kSectionAlign);
+  for (std::size_t link = 0; link < num_links; ++link) {
+    const std::uint32_t total = 1 + random() % 400;
+    links.push_back(make_records(deal(total, random), random));
+    entries.push_back(1 + random() % total);
+  }
+  for (const auto& link : links) records.emplace_back(link);
+  for (const bool whole : {false, true}) {
+    if (whole) std::fill(entries.begin(), entries.end(), UINT64_MAX);
+    const auto cut = cut_layer(records, entries, kLayer, kHeads, kHeadDim, kDtype, zeros);
+    REQUIRE(cut.ok());
+    check_as_reader(*cut, gather(*cut), links);
+    std::uint64_t total = 0;
+    for (const std::uint32_t count : cut->counts) total += count;
+    if (!whole) CHECK(total == std::accumulate(entries.begin(), entries.end(), std::uint64_t{0}));
+  }
+}
+
+TEST_CASE("one link alone needs no range of zeros", "[unit][pipeline]") {
+  std::mt19937 random(7);
+  const auto link = make_records(deal(150, random), random);
+  const std::vector<std::byte> zeros(kSectionAlign);
+  const std::vector<Bytes> records = {link};
+  const std::vector<std::uint64_t> entries = {97};
+  const auto cut = cut_layer(records, entries, kLayer, kHeads, kHeadDim, kDtype, zeros);
+  REQUIRE(cut.ok());
+  for (const Bytes range : cut->ranges) {
+    CHECK(range.data() >= link.data());
+    CHECK(range.data() + range.size() <= link.data() + link.size());
+  }
+}
+
+TEST_CASE("damage in a cut's last block is found, not hashed afresh", "[unit][pipeline]") {
+  std::mt19937 random(11);
+  auto link = make_records({std::vector<std::uint32_t>{1, 2, 3, 4, 5}, {6, 7}}, random);
+  const RecordLayout at = RecordLayout::of(5, kHeadDim, kDtype);
+  link[at.keys + 4 * at.row_bytes] ^= std::byte{1};  // of the entry past the cut
+  const std::vector<std::byte> zeros(kSectionAlign);
+  const std::vector<Bytes> records = {link};
+  const std::vector<std::uint64_t> entries = {3};
+  const auto cut = cut_layer(records, entries, kLayer, kHeads, kHeadDim, kDtype, zeros);
+  CHECK(cut.status().code() == StatusCode::kCorruption);
+}
+
+TEST_CASE("a record in the wrong place is corruption", "[unit][pipeline]") {
+  std::mt19937 random(13);
+  const auto link = make_records(deal(10, random), random, /*layer=*/kLayer + 1);
+  const std::vector<std::byte> zeros(kSectionAlign);
+  const std::vector<Bytes> records = {link};
+  const std::vector<std::uint64_t> entries = {10};
+  const auto cut = cut_layer(records, entries, kLayer, kHeads, kHeadDim, kDtype, zeros);
+  CHECK(cut.status().code() == StatusCode::kCorruption);
+  CHECK_THAT(cut.status().message(), Catch::Contains("layer 3 head 0"));
+}
+
+}  // namespace precis

@@ -1,0 +1,88 @@
+// Memory is taken, made, waited for, and given up on.
+#include "cachesvc/pipeline/memory.h"
+
+#include <catch2/catch.hpp>
+#include <optional>
+
+namespace precis {
+namespace {
+
+constexpr std::size_t kArenaBytes = 1u << 20;
+constexpr std::size_t kHalf = kArenaBytes / 2;
+
+struct Fixture {
+  explicit Fixture(std::chrono::milliseconds wait)
+      : arena(std::move(Arena::create(kArenaBytes)).value()),
+        hot_tier(kArenaBytes),
+        memory(*arena, hot_tier, loop, wait) {}
+
+  using Answer = Result<std::unique_ptr<Arena::Buffer>>;
+  Task<void> acquire(std::size_t size, std::optional<Answer>& answer) {
+    answer.emplace(co_await memory.acquire(size));
+    if (stop_when_answered) loop.stop();
+  }
+
+  EventLoop loop;
+  std::unique_ptr<Arena> arena;
+  HotTier hot_tier;
+  Memory memory;
+  bool stop_when_answered = false;
+};
+
+}  // namespace
+
+TEST_CASE("the hot tier makes room for what is asked", "[unit][pipeline]") {
+  Fixture f(std::chrono::hours(1));
+  for (std::uint32_t layer = 0; layer < 4; ++layer) {
+    f.hot_tier.insert(SegmentId{}, layer, std::move(f.arena->allocate(kArenaBytes / 4)).value());
+  }
+  std::optional<Fixture::Answer> answer;
+  spawn(f.acquire(kHalf, answer));
+  REQUIRE(answer);
+  CHECK(answer->ok());
+  CHECK(f.hot_tier.stats().entries == 2);
+}
+
+TEST_CASE("who comes while memory is short is served in turn when some comes free",
+          "[unit][pipeline]") {
+  Fixture f(std::chrono::hours(1));
+  auto taken = f.arena->allocate(kArenaBytes - 4096);
+  REQUIRE(taken.ok());
+  std::optional<Fixture::Answer> large, small;
+  spawn(f.acquire(kHalf, large));
+  spawn(f.acquire(64, small));  // would fit, but is not let past
+  CHECK_FALSE(large);
+  CHECK_FALSE(small);
+  std::move(taken).value().reset();
+  f.memory.retry();
+  f.loop.post([&] { f.loop.stop(); });
+  f.loop.run();
+  REQUIRE(large);
+  REQUIRE(small);
+  CHECK(large->ok());
+  CHECK(small->ok());
+}
+
+TEST_CASE("who waits too long is told what is in use", "[unit][pipeline]") {
+  Fixture f(std::chrono::milliseconds(1));
+  auto taken = f.arena->allocate(kArenaBytes);
+  REQUIRE(taken.ok());
+  f.stop_when_answered = true;
+  std::optional<Fixture::Answer> answer;
+  spawn(f.acquire(kHalf, answer));
+  f.loop.run();
+  REQUIRE(answer);
+  CHECK(answer->status().code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(answer->status().message(),
+             Catch::Contains("524288 B") && Catch::Contains("memory_bytes"));
+}
+
+TEST_CASE("what can never fit is refused at once", "[unit][pipeline]") {
+  Fixture f(std::chrono::hours(1));
+  std::optional<Fixture::Answer> answer;
+  spawn(f.acquire(kArenaBytes + 1, answer));
+  REQUIRE(answer);
+  CHECK(answer->status().code() == StatusCode::kInvalidArgument);
+}
+
+}  // namespace precis

@@ -1,0 +1,282 @@
+// Pieces of a layer: which fit, which are refused, and where their bytes land.
+#include "cachesvc/pipeline/staged_layer.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <numeric>
+
+namespace precis {
+namespace {
+
+ModelSpec small_model() {
+  ModelSpec model;
+  model.name = "small";
+  model.num_layers = 2;
+  model.num_q_heads = 4;
+  model.num_kv_heads = 2;
+  model.head_dim = 8;
+  model.dtype = Dtype::kF32;
+  return model;
+}
+
+constexpr std::uint32_t kTokens = 6;
+
+// A buffer that stands in for the arena's.
+class OwnBuffer final : public Arena::Buffer {
+ public:
+  explicit OwnBuffer(std::size_t size) : bytes_(size) {}
+  MutableBytes bytes() const override { return const_cast<std::vector<std::byte>&>(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class NoRegistration final : public Registration {
+ public:
+  MutableBytes bytes() const override { return {}; }
+};
+
+// Regions carry the address of the client's bytes; pulling copies from there at once.
+class CopyingConnection final : public Connection {
+ public:
+  void start(Handlers) override {}
+  void send(std::vector<std::byte>) override {}
+  void close() override {}
+  void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into, const Registration&,
+            Completion done) override {
+    if (fail_with.ok()) {
+      REQUIRE(offset + into.size() <= from.size_bytes);
+      std::memcpy(into.data(), reinterpret_cast<const std::byte*>(from.address) + offset,
+                  into.size());
+    }
+    ++pulls;
+    waiting.push_back(std::move(done));
+  }
+  void push(std::vector<Bytes>, const Registration&, const RemoteRegion&, std::uint64_t,
+            Completion) override {}
+  Result<std::unique_ptr<Exposure>> expose(Registration&) override {
+    return Status::unsupported("no");
+  }
+  std::string description() const override { return "copy"; }
+  void complete_all() {
+    for (auto& done : std::exchange(waiting, {})) done(fail_with);
+  }
+
+  Status fail_with;
+  int pulls = 0;
+  std::vector<Completion> waiting;
+};
+
+template <typename T>
+RemoteRegion region_of(const std::vector<T>& values) {
+  RemoteRegion region;
+  region.address = reinterpret_cast<std::uint64_t>(values.data());
+  region.size_bytes = values.size() * sizeof(T);
+  return region;
+}
+
+// A whole layer of distinct numbers, and pieces of it.
+struct Source {
+  ModelSpec model = small_model();
+  std::vector<float> keys, values, queries, lse;
+  Source() {
+    const std::size_t count = model.num_kv_heads * kTokens * model.head_dim;
+    keys.resize(count);
+    values.resize(count);
+    std::iota(keys.begin(), keys.end(), 1.0f);
+    std::iota(values.begin(), values.end(), 1001.0f);
+    queries.resize(std::size_t{model.num_q_heads} * 2 * model.head_dim);
+    std::iota(queries.begin(), queries.end(), 5001.0f);
+    lse.resize(std::size_t{model.num_q_heads} * 2);
+    std::iota(lse.begin(), lse.end(), 9001.0f);
+  }
+  std::uint64_t stride() const { return kTokens * model.head_dim * sizeof(float); }
+  // heads [hb, hb + hc) and tokens [tb, tb + tc), as a strided slice of the whole.
+  msg::PushLayer piece(std::uint32_t hb, std::uint32_t hc, std::uint32_t tb,
+                       std::uint32_t tc) const {
+    msg::PushLayer push;
+    push.layer = 1;
+    push.dtype = model.dtype;
+    push.head_begin = hb;
+    push.head_count = hc;
+    push.token_begin = tb;
+    push.token_count = tc;
+    const std::uint64_t skip = hb * stride() + tb * model.head_dim * sizeof(float);
+    push.keys = region_of(keys);
+    push.keys.address += skip;
+    push.keys.size_bytes -= skip;
+    push.values = region_of(values);
+    push.values.address += skip;
+    push.values.size_bytes -= skip;
+    push.keys_head_stride = push.values_head_stride = stride();
+    return push;
+  }
+};
+
+Task<void> pull(StagedLayer& layer, msg::PushLayer piece, Connection& from, Status& outcome) {
+  const NoRegistration registration;
+  outcome = (co_await layer.pull(std::move(piece), from, registration)).status();
+}
+
+void give_memory(StagedLayer& layer) {
+  for (const auto part : {StagedLayer::Part::kEntries, StagedLayer::Part::kObservations}) {
+    if (layer.needs(part)) {
+      layer.give_memory(part, std::make_unique<OwnBuffer>(layer.size_bytes(part)));
+    }
+  }
+}
+
+std::vector<float> floats(const HeadsView& view) {
+  std::vector<float> out(view.size_bytes() / sizeof(float));
+  std::memcpy(out.data(), view.data, view.size_bytes());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("pieces of heads and of tokens make up the layer as it was", "[unit][pipeline]") {
+  const Source source;
+  StagedLayer layer(source.model, 1, kTokens);
+  CopyingConnection from;
+  std::vector<msg::PushLayer> pieces = {source.piece(0, 1, 0, kTokens), source.piece(1, 1, 4, 2),
+                                        source.piece(1, 1, 0, 4)};
+  pieces[1].queries = region_of(source.queries);
+  pieces[1].queries->address += source.queries.size() * 2;  // the second KV head's group
+  pieces[1].queries->size_bytes /= 2;
+  pieces[1].num_queries = 2;
+  pieces[0].queries = region_of(source.queries);
+  pieces[0].queries->size_bytes /= 2;
+  pieces[0].num_queries = 2;
+  for (msg::PushLayer& piece : pieces) {
+    CHECK_FALSE(layer.complete());
+    REQUIRE(layer.claim(piece) == Status());
+    give_memory(layer);
+    Status outcome = Status::internal("not pulled");
+    spawn(pull(layer, piece, from, outcome));
+    from.complete_all();
+    REQUIRE(outcome == Status());
+  }
+  REQUIRE(layer.complete());
+  const kernels::LayerInput input = layer.input(/*begin=*/100);
+  CHECK(input.layer == 1);
+  CHECK(input.begin == 100);
+  CHECK(floats(input.keys) == source.keys);
+  CHECK(floats(input.values) == source.values);
+  CHECK(floats(input.queries) == source.queries);
+  CHECK(input.lse.empty());
+}
+
+TEST_CASE("a whole contiguous layer is pulled in one run per tensor", "[unit][pipeline]") {
+  const Source source;
+  StagedLayer layer(source.model, 1, kTokens);
+  CopyingConnection from;
+  msg::PushLayer piece = source.piece(0, 2, 0, kTokens);
+  piece.queries = region_of(source.queries);
+  piece.lse = region_of(source.lse);
+  piece.num_queries = 2;
+  REQUIRE(layer.claim(piece) == Status());
+  give_memory(layer);
+  Status outcome = Status::internal("not pulled");
+  spawn(pull(layer, piece, from, outcome));
+  from.complete_all();
+  CHECK(outcome == Status());
+  CHECK(from.pulls == 4);
+  const kernels::LayerInput input = layer.input(0);
+  CHECK(std::vector<float>(input.lse.begin(), input.lse.end()) == source.lse);
+}
+
+TEST_CASE("a pull that fails leaves the layer incomplete", "[unit][pipeline]") {
+  const Source source;
+  StagedLayer layer(source.model, 1, kTokens);
+  CopyingConnection from;
+  from.fail_with = Status::unavailable("the client left");
+  const msg::PushLayer piece = source.piece(0, 2, 0, kTokens);
+  REQUIRE(layer.claim(piece) == Status());
+  give_memory(layer);
+  Status outcome;
+  spawn(pull(layer, piece, from, outcome));
+  from.complete_all();
+  CHECK(outcome == from.fail_with);
+  CHECK_FALSE(layer.complete());
+}
+
+TEST_CASE("pieces that do not fit are refused with the field and the limit", "[unit][pipeline]") {
+  const Source source;
+  StagedLayer layer(source.model, 1, kTokens);
+  REQUIRE(layer.claim(source.piece(0, 1, 0, 4)) == Status());
+  msg::PushLayer piece = source.piece(1, 1, 0, kTokens);
+  std::string expected;
+
+  SECTION("another dtype") {
+    piece.dtype = Dtype::kF16;
+    expected = "dtype is f16, the model's is f32";
+  }
+  SECTION("heads past the last") {
+    piece.head_count = 2;
+    expected = "heads [1, 3) must be a part of [0, 2)";
+  }
+  SECTION("no heads") {
+    piece.head_count = 0;
+    expected = "heads [1, 1)";
+  }
+  SECTION("tokens past the last") {
+    piece.token_begin = 1;
+    expected = "tokens [1, 7) must be a part of [0, 6)";
+  }
+  SECTION("counts that overflow when added") {
+    piece.token_begin = UINT32_MAX;
+    piece.token_count = UINT32_MAX;
+    expected = "must be a part of";
+  }
+  SECTION("tokens pushed before") {
+    piece = source.piece(0, 2, 3, 3);
+    expected = "layer 1 head 0: tokens [3, 6) were pushed before";
+  }
+  SECTION("a region too small") {
+    piece.keys.size_bytes -= 1;
+    expected = "keys exposes 191 B, 192 B are needed";
+  }
+  SECTION("a stride under one head") {
+    piece.values_head_stride = 8;
+    expected = "head stride is 8 B";
+  }
+  SECTION("a stride that would overflow") {
+    piece.values_head_stride = UINT64_MAX;
+    expected = "head stride is";
+  }
+  SECTION("more queries than tokens") {
+    piece.queries = region_of(source.queries);
+    piece.num_queries = kTokens + 1;
+    expected = "7 queries exceed 6";
+  }
+  SECTION("queries smaller than they say") {
+    piece.queries = region_of(source.queries);
+    piece.num_queries = 5;
+    expected = "queries exposes";
+  }
+  SECTION("a region of no queries") {
+    piece.queries = region_of(source.queries);
+    expected = "num_queries is 0 but queries came";
+  }
+  SECTION("queries without a region") {
+    piece.num_queries = 2;
+    expected = "num_queries is 2 but no queries came";
+  }
+  SECTION("a log-sum-exp without queries") {
+    piece.lse = region_of(source.lse);
+    expected = "lse came without queries";
+  }
+  SECTION("scores with some pieces only") {
+    piece.scores = region_of(source.keys);
+    expected = "some pieces bring scores and some do not";
+  }
+  const Status status = layer.claim(piece);
+  CHECK(status.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(status.message(), Catch::Contains(expected));
+  // Nothing was claimed: what does fit still does.
+  CHECK(layer.claim(source.piece(1, 1, 0, kTokens)) == Status());
+  CHECK(layer.claim(source.piece(0, 1, 4, 2)) == Status());
+}
+
+}  // namespace precis

@@ -1,0 +1,111 @@
+// Budget arithmetic (policies.md D2, D3) against the sums written out by hand.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "precis/recipe.h"
+#include "precis/record_format.h"
+
+namespace precis {
+namespace {
+
+ModelSpec model(std::uint32_t num_layers, std::uint32_t num_kv_heads) {
+  ModelSpec m;
+  m.num_layers = num_layers;
+  m.num_q_heads = m.num_kv_heads = num_kv_heads;
+  m.head_dim = 64;
+  m.dtype = Dtype::kBf16;
+  return m;
+}
+
+std::uint64_t entries(const Recipe& recipe, std::uint32_t num_tokens, const Budget& budget) {
+  return budget_entries(recipe, model(1, 1), num_tokens, budget).value();
+}
+
+Recipe recipe_of(const char* text) { return parse_recipe(text).value(); }
+
+TEST_CASE("a ratio is the exact floor of n * ppm / 10^6 for every head", "[unit][schema]") {
+  const Recipe keydiff = recipe_of("keydiff");
+  CHECK(entries(keydiff, 1000, Budget::ratio_ppm(200000)) == 200);
+  CHECK(entries(keydiff, 1000, Budget::ratio_ppm(100000)) == 100);
+  CHECK(entries(keydiff, 10, Budget::ratio_ppm(100000)) == 1);
+  CHECK(entries(keydiff, 9, Budget::ratio_ppm(999999)) == 8);
+  CHECK(entries(keydiff, 9, Budget::ratio_ppm(1000000)) == 9);
+  CHECK(budget_entries(keydiff, model(30, 3), 1001, Budget::ratio_ppm(300000)).value() == 90 * 300);
+  // n * ppm does not fit 32 bits.
+  CHECK(entries(keydiff, 1u << 24, Budget::ratio_ppm(999999)) == 16777199);
+}
+
+TEST_CASE("every head keeps at least one entry, and never more than there are", "[unit][schema]") {
+  const Recipe keydiff = recipe_of("keydiff");
+  const ModelSpec m = model(4, 2);
+  CHECK(budget_entries(keydiff, m, 5, Budget::ratio_ppm(1)).value() == 8);
+  CHECK(budget_entries(keydiff, m, 5, Budget::bytes(1)).value() == 8);
+  CHECK(budget_entries(keydiff, m, 5, Budget::all()).value() == 40);
+  CHECK(budget_entries(keydiff, m, 5, Budget::entries(6)).value() == 40);
+  CHECK(budget_entries(keydiff, m, 5, Budget::entries(~std::uint64_t{0})).value() == 40);
+  CHECK(budget_entries(keydiff, m, 5, Budget::bytes(~std::uint64_t{0})).value() == 40);
+}
+
+TEST_CASE("entries are per head on average, bytes divide by what an entry costs",
+          "[unit][schema]") {
+  const Recipe keydiff = recipe_of("keydiff");
+  const ModelSpec m = model(4, 2);
+  CHECK(budget_entries(keydiff, m, 100, Budget::entries(7)).value() == 56);
+  const std::uint64_t each = record_entry_bytes(m.head_dim, m.dtype);
+  CHECK(each == 12 + 2 * 64 * 2);
+  CHECK(budget_entries(keydiff, m, 100, Budget::bytes(each * 57)).value() == 57);
+  CHECK(budget_entries(keydiff, m, 100, Budget::bytes(each * 57 - 1)).value() == 56);
+}
+
+TEST_CASE("min_entries is a floor of every budget, capped at the segment", "[unit][schema]") {
+  const Recipe r = recipe_of("keydiff(min_entries=128)");
+  const ModelSpec m = model(3, 2);
+  CHECK(budget_entries(r, m, 1000, Budget::ratio_ppm(100000)).value() == 6 * 128);
+  CHECK(budget_entries(r, m, 1000, Budget::ratio_ppm(200000)).value() == 6 * 200);
+  CHECK(budget_entries(r, m, 100, Budget::ratio_ppm(100000)).value() == 6 * 100);
+  CHECK(budget_entries(r, m, 1000, Budget::entries(1)).value() == 6 * 128);
+  CHECK(budget_entries(r, m, 1000, Budget::bytes(1)).value() == 6 * 128);
+}
+
+TEST_CASE("kvpress_double keeps what kvpress keeps, off by one and all", "[unit][schema]") {
+  const Recipe r = recipe_of("knorm_kvpress");
+  CHECK(entries(r, 1000, Budget::ratio_ppm(200000)) == 199);
+  CHECK(entries(r, 1000, Budget::ratio_ppm(100000)) == 99);
+  CHECK(entries(r, 10, Budget::ratio_ppm(100000)) == 1);  // trunc gives 0, kvpress 0.5.5 clamps
+  CHECK(entries(r, 1000, Budget::ratio_ppm(500000)) == 500);
+  CHECK(entries(r, 1000, Budget::ratio_ppm(1000000)) == 1000);
+  CHECK(entries(r, 1000, Budget::all()) == 1000);
+  // Whole numbers of entries have no rounding to copy.
+  CHECK(entries(r, 1000, Budget::entries(200)) == 200);
+}
+
+TEST_CASE("budgets outside their range are refused with the value", "[unit][schema]") {
+  const Recipe r = recipe_of("keydiff");
+  for (const Budget& bad :
+       {Budget::ratio_ppm(0), Budget::ratio_ppm(1000001), Budget::entries(0), Budget::bytes(0)}) {
+    CAPTURE(bad.to_string());
+    CHECK(budget_entries(r, model(1, 1), 10, bad).status().code() == StatusCode::kInvalidArgument);
+  }
+  CHECK_FALSE(budget_entries(r, model(1, 1), 0, Budget::all()).ok());
+}
+
+TEST_CASE("a larger budget never keeps less", "[unit][schema]") {
+  const std::uint64_t seed = GENERATE(1u, 2u, 3u);
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const Recipe r = recipe_of(GENERATE("keydiff", "keydiff_kvpress", "keydiff(min_entries=20)"));
+  for (int round = 0; round < 500; ++round) {
+    const auto n = static_cast<std::uint32_t>(1 + random() % 5000);
+    const auto a = static_cast<std::uint32_t>(1 + random() % 1000000);
+    const auto b = static_cast<std::uint32_t>(1 + random() % 1000000);
+    CAPTURE(n, a, b);
+    const auto small = entries(r, n, Budget::ratio_ppm(std::min(a, b)));
+    const auto large = entries(r, n, Budget::ratio_ppm(std::max(a, b)));
+    REQUIRE(1 <= small);
+    REQUIRE(small <= large);
+    REQUIRE(large <= n);
+  }
+}
+
+}  // namespace
+}  // namespace precis

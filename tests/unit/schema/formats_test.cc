@@ -1,0 +1,73 @@
+// The arithmetic of the record format and of the served layout.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "precis/record_format.h"
+#include "precis/served_layout.h"
+
+namespace precis {
+namespace {
+
+TEST_CASE("the sections of a record are aligned, in order and large enough", "[unit][schema]") {
+  const std::uint32_t count = GENERATE(0u, 1u, 63u, 64u, 65u, 1000u);
+  const std::uint32_t head_dim = GENERATE(1u, 64u, 128u);
+  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
+  CAPTURE(count, head_dim, dtype_name(dtype));
+  const RecordLayout l = RecordLayout::of(count, head_dim, dtype);
+  CHECK(l.row_bytes == head_dim * dtype_size_bytes(dtype));
+  const std::size_t begins[] = {l.checksums, l.positions, l.seats, l.scores,
+                                l.keys,      l.values,    l.size};
+  const std::size_t needs[] = {
+      (count + 63) / 64 * 16ul, 4ul * count,        4ul * count, 4ul * count,
+      count * l.row_bytes,      count * l.row_bytes};
+  CHECK(l.checksums == 128);
+  for (std::size_t s = 0; s < 6; ++s) {
+    CAPTURE(s);
+    CHECK(begins[s] % kSectionAlign == 0);
+    CHECK(begins[s] + needs[s] <= begins[s + 1]);
+    CHECK(begins[s + 1] - (begins[s] + needs[s]) < kSectionAlign);
+  }
+}
+
+TEST_CASE("a served layer's sections are aligned, in order and fit the capacity",
+          "[unit][schema]") {
+  const std::uint64_t seed = GENERATE(range<std::uint64_t>(1, 21));
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const auto num_links = static_cast<std::uint32_t>(1 + random() % 4);
+  const auto num_kv_heads = static_cast<std::uint32_t>(1 + random() % 5);
+  const auto num_layers = static_cast<std::uint32_t>(1 + random() % 4);
+  const std::uint32_t head_dim = 48;
+  std::uint64_t entries = 0;
+  std::size_t bytes = 0;
+  for (std::uint32_t layer = 0; layer < num_layers; ++layer) {
+    std::vector<std::uint32_t> counts(num_links * num_kv_heads);
+    for (auto& count : counts) entries += count = static_cast<std::uint32_t>(random() % 200);
+    const ServedLayout layout = ServedLayout::of(counts, num_kv_heads, head_dim, Dtype::kBf16);
+    REQUIRE(layout.heads.size() == num_kv_heads);
+    std::size_t at = 0;
+    for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
+      std::array<std::size_t, kServedSections> needs{};
+      std::uint32_t count = 0;
+      for (std::uint32_t link = 0; link < num_links; ++link) {
+        const std::uint32_t n = counts[link * num_kv_heads + h];
+        count += n;
+        const std::size_t row = 96;
+        const std::size_t part[] = {n / 64 * 16, n * 4, n * 4, n * 4, n * row, n * row};
+        for (std::size_t s = 0; s < kServedSections; ++s) needs[s] += part[s];
+      }
+      CHECK(layout.heads[h].count == count);
+      for (std::size_t s = 0; s < kServedSections; ++s) {
+        CHECK(layout.heads[h].section[s] == at);
+        CHECK(at % kSectionAlign == 0);
+        at += (needs[s] + 63) / 64 * 64;
+      }
+    }
+    CHECK(layout.size_bytes == at);
+    bytes += layout.size_bytes;
+  }
+  CHECK(bytes <= served_capacity_bytes(entries, num_layers, num_kv_heads, head_dim, Dtype::kBf16));
+}
+
+}  // namespace
+}  // namespace precis

@@ -1,0 +1,103 @@
+// The nouns: names, parsing, ranges.
+#include "precis/types.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+using Catch::Matchers::Contains;
+
+TEST_CASE("a status keeps its code, its message and one context per layer", "[unit][schema]") {
+  const Status status = Status::corruption("block 3 differs").with_context("layer 7");
+  CHECK(status.code() == StatusCode::kCorruption);
+  CHECK(status.to_string() == "corruption: layer 7: block 3 differs");
+  CHECK(Status().with_context("nothing happened").ok());
+  CHECK(Status().to_string() == "ok");
+}
+
+TEST_CASE("every status code has a name of its own", "[unit][schema]") {
+  std::vector<std::string_view> names;
+  for (int code = 0; code <= kStatusCodeMax; ++code) {
+    names.push_back(status_code_name(static_cast<StatusCode>(code)));
+  }
+  std::sort(names.begin(), names.end());
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+  CHECK(std::find(names.begin(), names.end(), "unknown") == names.end());
+}
+
+TEST_CASE("dtypes and durabilities parse by their names and refuse others with the choices",
+          "[unit][schema]") {
+  for (Dtype d : {Dtype::kBf16, Dtype::kF16, Dtype::kF32})
+    CHECK(parse_dtype(dtype_name(d)).value() == d);
+  CHECK_THAT(parse_dtype("fp8").status().message(), Contains("choose bf16, f16 or f32"));
+  for (Durability d : {Durability::kMemory, Durability::kWal, Durability::kFsync}) {
+    CHECK(parse_durability(durability_name(d)).value() == d);
+  }
+  CHECK_THAT(parse_durability("disk").status().message(), Contains("choose memory, wal or fsync"));
+}
+
+TEST_CASE("digests and segment ids parse from the hex they print", "[unit][schema]") {
+  Digest digest;
+  for (std::size_t i = 0; i < 32; ++i) digest.bytes[i] = static_cast<std::uint8_t>(i * 37);
+  CHECK(parse_digest(digest.hex()).value() == digest);
+  SegmentId id;
+  id.bytes[15] = 0xab;
+  CHECK(id.hex() == "000000000000000000000000000000ab");
+  CHECK(parse_segment_id("000000000000000000000000000000AB").value() == id);
+  CHECK_THAT(parse_segment_id("12").status().message(), Contains("2 characters, must be 32"));
+  CHECK_THAT(parse_segment_id(std::string(32, 'g')).status().message(),
+             Contains("not hexadecimal"));
+}
+
+TEST_CASE("keep must lie in (0, 1] and is rounded to parts per million", "[unit][schema]") {
+  CHECK(Budget::ratio(0.3).value() == Budget::ratio_ppm(300000));
+  CHECK(Budget::ratio(1.0).value() == Budget::ratio_ppm(1000000));
+  CHECK(Budget::ratio(1e-9).value() == Budget::ratio_ppm(1));
+  for (double bad : {0.0, -0.1, 1.0000001, std::numeric_limits<double>::quiet_NaN(),
+                     std::numeric_limits<double>::infinity()}) {
+    CAPTURE(bad);
+    CHECK(Budget::ratio(bad).status().code() == StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_CASE("budgets print as people write them", "[unit][schema]") {
+  CHECK(Budget::all().to_string() == "all");
+  CHECK(Budget::ratio_ppm(300000).to_string() == "0.3");
+  CHECK(Budget::ratio_ppm(1000000).to_string() == "1.0");
+  CHECK(Budget::ratio_ppm(1).to_string() == "0.000001");
+  CHECK(Budget::entries(128).to_string() == "128 entries");
+  CHECK(Budget::bytes(1048576).to_string() == "1048576 B");
+}
+
+TEST_CASE("a model spec names the field that is out of range", "[unit][schema]") {
+  ModelSpec sound;
+  sound.name = "m";
+  sound.num_layers = 2;
+  sound.num_q_heads = 4;
+  sound.num_kv_heads = 2;
+  sound.head_dim = 64;
+  REQUIRE(sound.validate() == Status());
+  CHECK(sound.token_bytes() == 2 * 2 * 2 * 64 * 2);
+  const auto refused = [&](auto change) {
+    ModelSpec m = sound;
+    change(m);
+    return m.validate().message();
+  };
+  CHECK_THAT(refused([](ModelSpec& m) { m.name.clear(); }), Contains("name is empty"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.name.assign(257, 'x'); }),
+             Contains("length of name is 257"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.num_layers = 0; }), Contains("num_layers is 0"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.num_kv_heads = 0; }), Contains("num_kv_heads is 0"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.num_kv_heads = 3; }), Contains("not a multiple"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.head_dim = 2000; }), Contains("head_dim is 2000"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.block_tokens = 0; }), Contains("block_tokens is 0"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.dtype = static_cast<Dtype>(7); }), Contains("dtype 7"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.rope_theta = -1; }), Contains("rope_theta is -1"));
+}
+
+}  // namespace
+}  // namespace precis

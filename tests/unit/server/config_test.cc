@@ -1,0 +1,115 @@
+#include "cachesvc/base/config.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+namespace precis {
+namespace {
+
+// A settings file that is there while the object lives.
+class File {
+ public:
+  explicit File(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              ("precis-config-" + std::to_string(::getpid()) + ".toml")) {
+    std::ofstream(path_) << text;
+  }
+  ~File() { std::filesystem::remove(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+Config valid() {
+  Config config;
+  config.data_dir = "data";
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("every setting of the file arrives", "[unit][server]") {
+  const File file(R"(data_dir = "store"
+listen = "0.0.0.0:1"
+memory_bytes = "2GiB"
+compute_threads = 3
+log_level = "debug"
+transports = "tcp"
+memory_wait_ms = 5
+default_recipe = "snapkv"
+default_keep = 0.25
+[[tenant]]
+name = "red"
+token = "t"
+salt = "s"
+)");
+  const auto config = Config::load(file.path());
+  REQUIRE(config.ok());
+  CHECK(config->data_dir == "store");
+  CHECK(config->listen == "0.0.0.0:1");
+  CHECK(config->memory_bytes == 2ull << 30);
+  CHECK(config->compute_threads == 3);
+  CHECK(config->log_level == "debug");
+  CHECK(config->transports == "tcp");
+  CHECK(config->memory_wait_ms == 5);
+  CHECK(config->default_recipe == "snapkv");
+  CHECK(config->default_keep == 0.25);
+  REQUIRE(config->tenants.size() == 1);
+  CHECK(config->tenants[0].salt == "s");
+  CHECK(config->validate() == Status());
+}
+
+TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") {
+  auto problem = [](const std::string& text) {
+    const File file(text);
+    const auto config = Config::load(file.path());
+    CHECK(config.status().code() == StatusCode::kInvalidArgument);
+    return config.status().message();
+  };
+  CHECK_THAT(problem("listen = 7"), Catch::Contains(":1: listen has the wrong type"));
+  CHECK_THAT(problem("\nlisten_on = \"x\""),
+             Catch::Contains(":2: listen_on is not a setting") && Catch::Contains("data_dir"));
+  CHECK_THAT(problem("compute_threads = -1"), Catch::Contains("out of range"));
+  CHECK_THAT(problem("memory_bytes = \"4 parsecs\""), Catch::Contains("4GiB"));
+  CHECK_THAT(problem("tenant = 3"), Catch::Contains("[[tenant]]"));
+  CHECK_THAT(problem("[[tenant]]\nnmae = \"x\""), Catch::Contains("nmae"));
+  CHECK_THAT(problem("data_dir = "), Catch::Contains(":1:"));
+}
+
+TEST_CASE("a file that is not there is said to be so", "[unit][server]") {
+  CHECK(Config::load("no/such/file.toml").status().code() == StatusCode::kNotFound);
+}
+
+TEST_CASE("validation tells every problem at once", "[unit][server]") {
+  CHECK(valid().validate() == Status());
+  Config config = valid();
+  config.data_dir.clear();
+  config.listen = "nowhere";
+  config.default_recipe = "no_such_recipe";
+  config.default_keep = 1.5;
+  config.log_level = "loud";
+  config.memory_bytes = 5;
+  config.tenants = {{"a", "", ""}, {"a", "", ""}};
+  const std::string problems = config.validate().message();
+  for (const char* part : {"data_dir", "nowhere", "no_such_recipe", "1.5", "loud", "memory_bytes",
+                           "'a' is there twice"}) {
+    CHECK_THAT(problems, Catch::Contains(part));
+  }
+}
+
+TEST_CASE("sizes are read with and without units", "[unit][server]") {
+  CHECK(*parse_bytes("1000") == 1000);
+  CHECK(*parse_bytes("3KiB") == 3072);
+  CHECK(*parse_bytes("2 MiB") == 2u << 20);
+  for (const char* text :
+       {"", "MiB", "-1", "1.5GiB", "1TB", "99999999999999999999", "99999999999GiB"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_bytes(text).ok());
+  }
+}
+
+}  // namespace precis

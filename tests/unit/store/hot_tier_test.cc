@@ -1,0 +1,221 @@
+// The hot tier: leases, order of eviction, bounds.
+#include "cachesvc/store/hot_tier.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+using namespace precis;
+
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+
+SegmentId segment(std::uint8_t n) {
+  SegmentId id;
+  id.bytes[0] = n;
+  id.bytes[15] = 1;
+  return id;
+}
+
+struct Fixture {
+  explicit Fixture(std::size_t limit = 256 * kKiB, std::size_t arena_bytes = 1024 * kKiB)
+      : arena(Arena::create(arena_bytes).value()), tier(limit) {}
+
+  HotTier::Lease insert(std::uint8_t n, std::uint32_t layer, std::size_t size,
+                        std::byte fill = std::byte{0}) {
+    auto buffer = arena->allocate(size).value();
+    std::ranges::fill(buffer->bytes(), fill);
+    return tier.insert(segment(n), layer, std::move(buffer));
+  }
+
+  std::unique_ptr<Arena> arena;
+  HotTier tier;
+};
+
+}  // namespace
+
+TEST_CASE("a layer put into the tier is found under its segment and layer alone",
+          "[unit][hot_tier]") {
+  Fixture f;
+  f.insert(1, 2, 100, std::byte{42});
+  const auto lease = f.tier.find(segment(1), 2);
+  REQUIRE(lease);
+  CHECK(lease->bytes().size() == 100);
+  CHECK(lease->bytes()[99] == std::byte{42});
+  CHECK_FALSE(f.tier.find(segment(1), 1));
+  CHECK_FALSE(f.tier.find(segment(2), 2));
+  CHECK(f.tier.contains(segment(1), 2));
+  CHECK_FALSE(f.tier.contains(segment(2), 2));
+}
+
+TEST_CASE("finds are counted as hits and misses, contains is not", "[unit][hot_tier]") {
+  Fixture f;
+  f.insert(1, 0, 100);
+  (void)f.tier.find(segment(1), 0);
+  (void)f.tier.find(segment(1), 0);
+  (void)f.tier.find(segment(9), 0);
+  (void)f.tier.contains(segment(9), 0);
+  const HotTierStats stats = f.tier.stats();
+  CHECK(stats.hits == 2);
+  CHECK(stats.misses == 1);
+  CHECK(stats.entries == 1);
+  CHECK(stats.bytes == 100);
+  CHECK(stats.limit_bytes == 256 * kKiB);
+}
+
+TEST_CASE("past its limit the tier evicts what was used longest ago", "[unit][hot_tier]") {
+  Fixture f(4 * kKiB);
+  for (std::uint8_t n = 0; n < 4; ++n) f.insert(n, 0, kKiB);
+  (void)f.tier.find(segment(0), 0);      // Renewed.
+  (void)f.tier.contains(segment(1), 0);  // Not renewed by this.
+  f.insert(4, 0, kKiB);
+  CHECK_FALSE(f.tier.contains(segment(1), 0));
+  CHECK(f.tier.contains(segment(0), 0));
+  f.insert(5, 0, 2 * kKiB);
+  CHECK_FALSE(f.tier.contains(segment(2), 0));
+  CHECK_FALSE(f.tier.contains(segment(3), 0));
+  CHECK(f.tier.contains(segment(0), 0));
+  CHECK(f.tier.stats().evictions == 3);
+  CHECK(f.tier.stats().bytes == 4 * kKiB);
+}
+
+TEST_CASE("an entry exactly at the limit is kept, one byte more is served but not kept",
+          "[unit][hot_tier]") {
+  Fixture f(4 * kKiB);
+  f.insert(1, 0, 4 * kKiB);
+  CHECK(f.tier.contains(segment(1), 0));
+  const auto lease = f.insert(2, 0, 4 * kKiB + 1, std::byte{7});
+  REQUIRE(lease);
+  CHECK(lease->bytes()[4 * kKiB] == std::byte{7});
+  CHECK_FALSE(f.tier.contains(segment(2), 0));
+}
+
+TEST_CASE("an entry under lease is not evicted, whatever is asked", "[unit][hot_tier]") {
+  Fixture f(4 * kKiB);
+  const auto lease = f.insert(1, 0, 2 * kKiB, std::byte{1});
+  f.insert(2, 0, 2 * kKiB);
+  CHECK(f.tier.make_room(100 * kKiB) == 2 * kKiB);
+  CHECK(f.tier.make_room(1) == 0);
+  CHECK(f.tier.contains(segment(1), 0));
+  CHECK(lease->bytes()[0] == std::byte{1});
+}
+
+TEST_CASE("with everything under lease a new layer is served and not kept", "[unit][hot_tier]") {
+  Fixture f(4 * kKiB);
+  const auto first = f.insert(1, 0, 4 * kKiB);
+  auto second = f.insert(2, 0, kKiB);
+  CHECK(second);
+  CHECK_FALSE(f.tier.contains(segment(2), 0));
+  CHECK(f.tier.stats().bytes == 5 * kKiB);
+  second.reset();
+  CHECK(f.tier.stats().bytes == 4 * kKiB);
+}
+
+TEST_CASE(
+    "an erased segment is gone at once; its leased layers stay readable and counted until let go",
+    "[unit][hot_tier]") {
+  Fixture f;
+  f.insert(1, 0, kKiB);
+  auto lease = f.insert(1, 1, kKiB, std::byte{9});
+  f.insert(2, 0, kKiB);
+  f.tier.erase(segment(1));
+  CHECK_FALSE(f.tier.contains(segment(1), 0));
+  CHECK_FALSE(f.tier.contains(segment(1), 1));
+  CHECK(f.tier.contains(segment(2), 0));
+  CHECK(lease->bytes()[0] == std::byte{9});
+  CHECK(f.tier.stats().entries == 1);
+  CHECK(f.tier.stats().bytes == 2 * kKiB);
+  CHECK(f.arena->used_bytes() == 2 * kKiB);
+  lease.reset();
+  CHECK(f.tier.stats().bytes == kKiB);
+  CHECK(f.arena->used_bytes() == kKiB);
+}
+
+TEST_CASE("erasing what is not there is fine, and neighbours of its key stay", "[unit][hot_tier]") {
+  Fixture f;
+  f.insert(1, 0, kKiB);
+  f.insert(3, 0, kKiB);
+  f.tier.erase(segment(2));
+  CHECK(f.tier.stats().entries == 2);
+}
+
+TEST_CASE("a layer that is there already is kept, and its lease returned", "[unit][hot_tier]") {
+  Fixture f;
+  f.insert(1, 0, kKiB, std::byte{1});
+  const auto lease = f.insert(1, 0, kKiB, std::byte{2});
+  CHECK(lease->bytes()[0] == std::byte{1});
+  CHECK(f.tier.stats().entries == 1);
+  CHECK(f.arena->used_bytes() == kKiB);
+}
+
+TEST_CASE("make_room frees at least what is asked, coldest first, so that the arena can serve",
+          "[unit][hot_tier]") {
+  Fixture f(1024 * kKiB, 64 * kKiB);
+  std::size_t kept = 0;
+  while (f.arena->used_bytes() + 8 * kKiB <= f.arena->memory().size()) {
+    f.insert(static_cast<std::uint8_t>(kept++), 0, 8 * kKiB);
+  }
+  REQUIRE(f.arena->allocate(8 * kKiB).status().code() == StatusCode::kOutOfSpace);
+  CHECK(f.tier.make_room(9 * kKiB) == 16 * kKiB);
+  CHECK_FALSE(f.tier.contains(segment(0), 0));
+  CHECK_FALSE(f.tier.contains(segment(1), 0));
+  CHECK(f.tier.contains(segment(2), 0));
+  CHECK(f.arena->allocate(16 * kKiB).ok());
+}
+
+TEST_CASE("a tier without room keeps nothing and serves all the same", "[unit][hot_tier]") {
+  Fixture f(0);
+  const auto lease = f.insert(1, 0, kKiB, std::byte{3});
+  CHECK(lease->bytes()[0] == std::byte{3});
+  CHECK(f.tier.stats().entries == 0);
+}
+
+TEST_CASE("a lease outlives the tier that gave it", "[unit][hot_tier]") {
+  const auto arena = Arena::create(64 * kKiB).value();
+  HotTier::Lease lease;
+  {
+    HotTier tier(64 * kKiB);
+    auto buffer = arena->allocate(kKiB).value();
+    buffer->bytes()[0] = std::byte{5};
+    lease = tier.insert(segment(1), 0, std::move(buffer));
+  }
+  CHECK(lease->bytes()[0] == std::byte{5});
+  CHECK(arena->used_bytes() == kKiB);
+}
+
+TEST_CASE("readers, writers and erasers share the tier; every lease holds what was put in",
+          "[unit][hot_tier]") {
+  Fixture f(64 * kKiB, 4096 * kKiB);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      for (int i = 0; i < 3000; ++i) {
+        const auto n = static_cast<std::uint8_t>(random() % 40);
+        if (random() % 20 == 0) f.tier.erase(segment(n));
+        auto lease = f.tier.find(segment(n), 0);
+        if (!lease) {
+          auto buffer = f.arena->allocate(2 * kKiB + n);
+          if (!buffer.ok()) continue;
+          std::ranges::fill((*buffer)->bytes(), static_cast<std::byte>(n));
+          lease = f.tier.insert(segment(n), 0, std::move(buffer).value());
+        }
+        const Bytes bytes = lease->bytes();
+        if (bytes.size() != 2 * kKiB + n || bytes.front() != static_cast<std::byte>(n) ||
+            bytes.back() != static_cast<std::byte>(n)) {
+          ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(f.tier.stats().bytes <= 64 * kKiB);
+  for (std::uint8_t n = 0; n < 40; ++n) f.tier.erase(segment(n));
+  CHECK(f.tier.stats().bytes == 0);
+  CHECK(f.arena->used_bytes() == 0);
+}

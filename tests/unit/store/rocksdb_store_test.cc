@@ -1,0 +1,253 @@
+// What the RocksDB store promises beyond the contract: files, formats, locks, full and damaged
+// disks.
+#include "cachesvc/store/rocksdb_store.h"
+
+#include <rocksdb/db.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/unit/store/faulty_disk.h"
+#include "tests/unit/store/test_dir.h"
+
+using namespace precis;
+using precis::testing::FaultyDisk;
+using precis::testing::noise;
+using precis::testing::TestDir;
+using Value = std::vector<std::byte>;
+
+namespace {
+
+std::unique_ptr<Store> open_store(const std::string& dir, const RocksdbStoreOptions& options = {}) {
+  auto store = open_rocksdb_store(dir, options);
+  INFO(store.status().to_string());
+  REQUIRE(store.ok());
+  return std::move(store).value();
+}
+
+Status put(Store& store, Table table, const std::string& key, const Value& value,
+           Durability durability = Durability::kWal) {
+  return store.write({{{table, key, value}}, {}}, durability);
+}
+
+// The store's files with this ending.
+std::vector<std::filesystem::path> files(const std::string& dir, const std::string& ending) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& file : std::filesystem::directory_iterator(dir)) {
+    if (file.path().extension() == ending) found.push_back(file.path());
+  }
+  return found;
+}
+
+void flip_byte(const std::filesystem::path& path, std::size_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const char byte = static_cast<char>(file.get() ^ 0x10);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(byte);
+  REQUIRE(file.good());
+}
+
+}  // namespace
+
+TEST_CASE("what was written is there after closing and opening, at every durability",
+          "[unit][store]") {
+  const TestDir dir;
+  const auto durability = GENERATE(Durability::kMemory, Durability::kWal, Durability::kFsync);
+  const Value row = noise(1, 100), payload = noise(2, 2'000'000);
+  {
+    const auto store = open_store(dir.path());
+    REQUIRE(put(*store, Table::kSegments, "row", row, durability).ok());
+    REQUIRE(put(*store, Table::kPayload, "payload", payload, durability).ok());
+    REQUIRE(put(*store, Table::kMeta, "gone", row, durability).ok());
+    REQUIRE(store->write({{}, {{Table::kMeta, "gone"}}}, durability).ok());
+  }
+  const auto store = open_store(dir.path());
+  CHECK(*store->get(Table::kSegments, "row") == row);
+  CHECK(*store->get(Table::kPayload, "payload") == payload);
+  CHECK(store->get(Table::kMeta, "gone").status().code() == StatusCode::kNotFound);
+}
+
+TEST_CASE("a batch larger than any write buffer is written and read back", "[unit][store]") {
+  const TestDir dir;
+  std::vector<Value> layers;
+  StoreBatch batch;
+  for (std::uint64_t l = 0; l < 32; ++l) layers.push_back(noise(l, 4u << 20));
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    batch.puts.push_back({Table::kPayload, std::to_string(l), layers[l]});
+  }
+  const auto store = open_store(dir.path());
+  REQUIRE(store->write(batch, Durability::kWal).ok());
+  REQUIRE(store->harden().ok());
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    Value into(layers[l].size());
+    REQUIRE(store->read_into(Table::kPayload, std::to_string(l), into).ok());
+    CHECK(into == layers[l]);
+  }
+  CHECK_FALSE(files(dir.path(), ".blob").empty());
+}
+
+TEST_CASE("missing parent directories are made", "[unit][store]") {
+  const TestDir dir;
+  CHECK(open_rocksdb_store(dir.path() + "/a/b").ok());
+}
+
+TEST_CASE("a directory that cannot be made is kUnavailable and named", "[unit][store]") {
+  const TestDir dir;
+  std::ofstream(dir.path() + "/file") << "not a directory";
+  const auto store = open_rocksdb_store(dir.path() + "/file/store");
+  CHECK(store.status().code() == StatusCode::kUnavailable);
+  CHECK(store.status().message().find(dir.path()) != std::string::npos);
+}
+
+TEST_CASE("a store that is open is refused to a second opener, who is told what to do",
+          "[unit][store]") {
+  const TestDir dir;
+  const auto store = open_store(dir.path());
+  const auto second = open_rocksdb_store(dir.path());
+  CHECK(second.status().code() == StatusCode::kUnavailable);
+  CHECK(second.status().message().find("stop the other process") != std::string::npos);
+  CHECK(put(*store, Table::kMeta, "key", noise(1, 1)).ok());
+}
+
+TEST_CASE("a store of a newer format is refused", "[unit][store]") {
+  const TestDir dir;
+  const Value newer{std::byte{2}, std::byte{0}, std::byte{0}, std::byte{0}};
+  REQUIRE(put(*open_store(dir.path()), Table::kMeta, "store.format", newer).ok());
+  const auto refused = open_rocksdb_store(dir.path());
+  CHECK(refused.status().code() == StatusCode::kVersionMismatch);
+  CHECK(refused.status().message().find("format 2") != std::string::npos);
+}
+
+TEST_CASE("a store with a damaged format row is kCorruption", "[unit][store]") {
+  const TestDir dir;
+  REQUIRE(put(*open_store(dir.path()), Table::kMeta, "store.format", noise(1, 3)).ok());
+  CHECK(open_rocksdb_store(dir.path()).status().code() == StatusCode::kCorruption);
+}
+
+TEST_CASE("a store with a table that this build does not know is refused, and left as it is",
+          "[unit][store]") {
+  const TestDir dir;
+  open_store(dir.path()).reset();
+  std::vector<std::string> names;
+  REQUIRE(rocksdb::DB::ListColumnFamilies({}, dir.path(), &names).ok());
+  const auto add_table = [&] {
+    std::vector<rocksdb::ColumnFamilyDescriptor> families;
+    for (const auto& name : names) families.emplace_back(name, rocksdb::ColumnFamilyOptions());
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* db = nullptr;
+    REQUIRE(rocksdb::DB::Open({}, dir.path(), families, &handles, &db).ok());
+    rocksdb::ColumnFamilyHandle* added = nullptr;
+    REQUIRE(db->CreateColumnFamily({}, "of_the_future", &added).ok());
+    handles.push_back(added);
+    for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
+    delete db;
+  };
+  add_table();
+  const auto refused = open_rocksdb_store(dir.path());
+  CHECK(refused.status().code() == StatusCode::kVersionMismatch);
+  CHECK(refused.status().message().find("of_the_future") != std::string::npos);
+}
+
+TEST_CASE("nothing is written beside the data directory's own files, and no log to the terminal",
+          "[unit][store]") {
+  const TestDir dir;
+  open_store(dir.path() + "/store").reset();
+  CHECK(std::filesystem::exists(dir.path() + "/store/LOG"));
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+}
+
+TEST_CASE("disk_bytes is what the files take, blobs and log included", "[unit][store]") {
+  const TestDir dir;
+  const auto store = open_store(dir.path());
+  const std::uint64_t before = store->stats().disk_bytes;
+  const Value payload = noise(1, 5'000'000);
+  REQUIRE(put(*store, Table::kPayload, "key", payload).ok());
+  CHECK(store->stats().disk_bytes >= before + payload.size());  // in the log
+  REQUIRE(store->harden().ok());
+  CHECK(store->stats().disk_bytes >= before + payload.size());  // in a blob
+}
+
+TEST_CASE("the space of removed payload comes back as more is written", "[unit][store]") {
+  const TestDir dir;
+  const auto store = open_store(dir.path());
+  const Value payload = noise(1, 4'000'000);
+  constexpr int kRounds = 12;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string key = std::to_string(round);
+    REQUIRE(put(*store, Table::kPayload, key, payload).ok());
+    REQUIRE(store->harden().ok());
+    REQUIRE(store->write({{}, {{Table::kPayload, key}}}, Durability::kWal).ok());
+  }
+  REQUIRE(store->harden().ok());
+  // RocksDB tidies up in threads of its own; that it never does would be this test's time limit.
+  while (store->stats().disk_bytes > kRounds * payload.size() / 2) std::this_thread::yield();
+  SUCCEED();
+}
+
+TEST_CASE("a damaged row is kCorruption and never content", "[unit][store]") {
+  const TestDir dir;
+  {
+    const auto store = open_store(dir.path());
+    for (int i = 0; i < 100; ++i) {
+      REQUIRE(put(*store, Table::kSegments, std::to_string(i), noise(1, 1000)).ok());
+    }
+    REQUIRE(store->harden().ok());
+  }
+  // The largest table file is that of the rows; its first block is data.
+  std::filesystem::path largest;
+  for (const auto& file : files(dir.path(), ".sst")) {
+    if (largest.empty() || std::filesystem::file_size(file) > std::filesystem::file_size(largest)) {
+      largest = file;
+    }
+  }
+  flip_byte(largest, 500);
+  const auto store = open_store(dir.path());
+  CHECK(store->get(Table::kSegments, "0").status().code() == StatusCode::kCorruption);
+  const Status scanned =
+      store->scan(Table::kSegments, [](std::string_view, Bytes) { return Status(); });
+  CHECK(scanned.code() == StatusCode::kCorruption);
+}
+
+TEST_CASE("a full disk is kOutOfSpace and changes nothing; with room again the store goes on",
+          "[unit][store]") {
+  const TestDir dir;
+  FaultyDisk disk;
+  const RocksdbStoreOptions options{disk.env()};
+  const Value old_value = noise(1, 10'000), new_value = noise(2, 10'000);
+  const auto durability = GENERATE(Durability::kWal, Durability::kFsync);
+  {
+    const auto store = open_store(dir.path(), options);
+    REQUIRE(put(*store, Table::kPayload, "key", old_value, durability).ok());
+    disk.set_full(true);
+    for (int i = 0; i < 3; ++i) {
+      const Status refused = put(*store, Table::kPayload, "key", new_value, durability);
+      CHECK(refused.code() == StatusCode::kOutOfSpace);
+    }
+    CHECK(*store->get(Table::kPayload, "key") == old_value);
+    disk.set_full(false);
+    REQUIRE(put(*store, Table::kPayload, "key", new_value, durability).ok());
+    CHECK(*store->get(Table::kPayload, "key") == new_value);
+  }
+  CHECK(*open_store(dir.path(), options)->get(Table::kPayload, "key") == new_value);
+}
+
+TEST_CASE("a flush that fails for want of space is reported by harden, which works later",
+          "[unit][store]") {
+  const TestDir dir;
+  FaultyDisk disk;
+  const RocksdbStoreOptions options{disk.env()};
+  const Value value = noise(1, 10'000);
+  {
+    const auto store = open_store(dir.path(), options);
+    REQUIRE(put(*store, Table::kPayload, "key", value, Durability::kMemory).ok());
+    disk.set_full(true);
+    CHECK(store->harden().code() == StatusCode::kOutOfSpace);
+    CHECK(*store->get(Table::kPayload, "key") == value);
+    disk.set_full(false);
+    CHECK(store->harden().ok());
+  }
+  CHECK(*open_store(dir.path(), options)->get(Table::kPayload, "key") == value);
+}
