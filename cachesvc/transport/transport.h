@@ -5,8 +5,8 @@
 // not pulling.
 //
 // Threads: every call and every callback happens on the transport's EventLoop thread, except
-// register_memory() and expose(), which any thread may call. Callbacks never run inside the call that
-// was given them.
+// register_memory() and expose(), which any thread may call. Callbacks never run inside the call
+// that was given them.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,8 @@ class Connection {
   // kInvalidArgument; a dead peer is kUnavailable.
   virtual void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
                     const Registration& local, Completion done) = 0;
-  // Server side: the gather list `from`, one range after the other, to `offset` of the client's region.
+  // Server side: the gather list `from`, one range after the other, to `offset` of the client's
+  // region.
   virtual void push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
                     std::uint64_t offset, Completion done) = 0;
 
@@ -81,8 +82,9 @@ class Transport {
   virtual Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) = 0;
 
   // Server: accepts connections at `address` ("host:port"; port 0 picks one). `greet` sees a peer's
-  // Hello bytes and says what to answer; an accepted connection is handed to `accepted`. A peer that
-  // speaks garbage, another preface version, too much or too slowly is answered if possible and dropped.
+  // Hello bytes and says what to answer; an accepted connection is handed to `accepted`. A peer
+  // that speaks garbage, another preface version, too much or too slowly is answered if possible
+  // and dropped.
   struct Greeting {
     std::vector<std::byte> reply;  // HelloReply bytes, sent in either case
     bool accept = false;
@@ -95,8 +97,9 @@ class Transport {
   virtual Result<std::string> listen(const std::string& address, Acceptor acceptor) = 0;
   virtual void stop_listening() = 0;
 
-  // Client: connects and greets. `done` gets the connection and the peer's HelloReply bytes; a refusal
-  // has no connection but its reply bytes. kUnavailable if nobody answers, kTimedOut past `timeout_ms`.
+  // Client: connects and greets. `done` gets the connection and the peer's HelloReply bytes; a
+  // refusal has no connection but its reply bytes. kUnavailable if nobody answers, kTimedOut past
+  // `timeout_ms`.
   struct Connected {
     std::unique_ptr<Connection> connection;
     std::vector<std::byte> hello_reply;

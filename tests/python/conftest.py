@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+
+# Before torch is loaded: its threads spin for cores that precisd keeps busy, which makes the small
+# matrices of these tests several times slower than on one thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from kv import toy_spec
 
 import precis

@@ -1,0 +1,70 @@
+#include "cachesvc/transport/am_wire.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cachesvc/transport/little_endian.h"
+
+namespace precis {
+
+std::array<std::byte, AmHeader::kBytes> encode_am_header(const AmHeader& header) {
+  std::vector<std::byte> out;
+  out.reserve(AmHeader::kBytes);
+  put_le(out, header.link_id);
+  put_le(out, static_cast<std::uint32_t>(header.kind));
+  put_le(out, static_cast<std::uint32_t>(header.code));
+  put_le(out, header.op);
+  put_le(out, header.region);
+  put_le(out, header.offset);
+  put_le(out, header.size_bytes);
+  std::array<std::byte, AmHeader::kBytes> bytes{};
+  std::copy(out.begin(), out.end(), bytes.begin());
+  return bytes;
+}
+
+std::uint64_t am_link_id(Bytes header) { return LeReader(header).get<std::uint64_t>(); }
+
+Result<AmHeader> decode_am_header(Bytes bytes) {
+  if (bytes.size() != AmHeader::kBytes) {
+    return Status::invalid("active message header of " + std::to_string(bytes.size()) +
+                           " B, must be " + std::to_string(AmHeader::kBytes) + " B");
+  }
+  LeReader reader(bytes);
+  AmHeader header;
+  header.link_id = reader.get<std::uint64_t>();
+  const auto kind = reader.get<std::uint32_t>();
+  const auto code = reader.get<std::uint32_t>();
+  header.op = reader.get<std::uint64_t>();
+  header.region = reader.get<std::uint64_t>();
+  header.offset = reader.get<std::uint64_t>();
+  header.size_bytes = reader.get<std::uint64_t>();
+  if (kind < static_cast<std::uint32_t>(AmKind::kMessage) ||
+      kind > static_cast<std::uint32_t>(AmKind::kRevoked)) {
+    return Status::invalid("active message of unknown kind " + std::to_string(kind));
+  }
+  if (code > kStatusCodeMax) {
+    return Status::invalid("active message with unknown status code " + std::to_string(code));
+  }
+  header.kind = static_cast<AmKind>(kind);
+  header.code = static_cast<StatusCode>(code);
+  return header;
+}
+
+std::string encode_region_key(const RegionKey& key) {
+  std::vector<std::byte> slot;
+  put_le(slot, key.host_slot);
+  return std::string(reinterpret_cast<const char*>(slot.data()), slot.size()) + key.ucx;
+}
+
+Result<RegionKey> decode_region_key(const std::string& bytes) {
+  LeReader reader(std::as_bytes(std::span(bytes)));
+  RegionKey key;
+  key.host_slot = reader.get<std::uint64_t>();
+  if (!reader.ok()) {
+    return Status::invalid("region key of " + std::to_string(bytes.size()) + " B is truncated");
+  }
+  key.ucx = bytes.substr(sizeof key.host_slot);
+  return key;
+}
+
+}  // namespace precis

@@ -1,0 +1,138 @@
+#include "cachesvc/transport/bulk_transfer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cachesvc/transport/region_table.h"
+
+namespace precis {
+namespace {
+
+Status check_local(MutableBytes range, MutableBytes registered) {
+  const std::less_equal<const std::byte*> le;
+  if (range.empty() || (le(registered.data(), range.data()) &&
+                        le(range.data() + range.size(), registered.data() + registered.size()))) {
+    return {};
+  }
+  return Status::invalid("a local range of " + std::to_string(range.size()) +
+                         " B is outside its registration of " + std::to_string(registered.size()) +
+                         " B");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<BulkTransfer>> BulkTransfer::make(Kind kind, RemoteRegion remote,
+                                                         std::uint64_t offset,
+                                                         std::vector<MutableBytes> local,
+                                                         const Registration& registration,
+                                                         Completion done) {
+  std::uint64_t size = 0;
+  for (const MutableBytes range : local) {
+    PRECIS_TRY(check_local(range, registration.bytes()));
+    size += range.size();
+  }
+  PRECIS_TRY(check_range(remote, offset, size));
+  std::erase_if(local, [](MutableBytes range) { return range.empty(); });
+  return std::shared_ptr<BulkTransfer>(new BulkTransfer(
+      kind, std::move(remote), offset, std::move(local), registration, std::move(done)));
+}
+
+BulkTransfer::BulkTransfer(Kind kind, RemoteRegion remote, std::uint64_t offset,
+                           std::vector<MutableBytes> local, const Registration& registration,
+                           Completion done)
+    : kind_(kind),
+      remote_(std::move(remote)),
+      offset_(offset),
+      local_(std::move(local)),
+      registration_(registration),
+      done_(std::move(done)) {}
+
+BulkChunk BulkTransfer::next(const std::shared_ptr<BulkTransfer>& self, std::size_t size_bytes_max,
+                             std::size_t ranges_max) {
+  PRECIS_CHECK(has_next());
+  BulkChunk chunk;
+  chunk.transfer = self;
+  chunk.offset = offset_;
+  while (next_range_ < local_.size() && chunk.local.size() < ranges_max &&
+         chunk.size_bytes < size_bytes_max) {
+    const MutableBytes rest = local_[next_range_].subspan(range_offset_);
+    const MutableBytes piece = rest.first(std::min(rest.size(), size_bytes_max - chunk.size_bytes));
+    chunk.local.push_back(piece);
+    chunk.size_bytes += piece.size();
+    range_offset_ += piece.size();
+    if (piece.size() == rest.size()) {
+      ++next_range_;
+      range_offset_ = 0;
+    }
+  }
+  offset_ += chunk.size_bytes;
+  ++under_way_;
+  return chunk;
+}
+
+void BulkTransfer::finish(const Status& status) {
+  PRECIS_CHECK(under_way_ > 0);
+  --under_way_;
+  if (!status.ok()) return fail(status);
+  complete_if_over();
+}
+
+void BulkTransfer::fail(const Status& status) {
+  if (status_.ok()) status_ = status;
+  complete_if_over();
+}
+
+void BulkTransfer::complete_if_over() {
+  if (under_way_ > 0 || has_next() || !done_) return;
+  std::exchange(done_, nullptr)(status_);
+}
+
+std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges) {
+  std::vector<MutableBytes> local;
+  local.reserve(ranges.size());
+  for (const Bytes range : ranges) {
+    local.emplace_back(const_cast<std::byte*>(range.data()), range.size());
+  }
+  return local;
+}
+
+BulkQueue::BulkQueue(Limits limits, Move move)
+    : state_(std::make_shared<State>(State{limits, std::move(move), {}, 0, false, {}})) {}
+
+BulkQueue::~BulkQueue() { fail(Status::canceled("the connection was closed on this side")); }
+
+void BulkQueue::add(std::shared_ptr<BulkTransfer> transfer) {
+  if (!state_->failed.ok()) return transfer->fail(state_->failed);
+  if (!transfer->has_next()) return transfer->complete_if_over();
+  state_->queue.push_back(std::move(transfer));
+  pump(state_);
+}
+
+void BulkQueue::fail(const Status& status) {
+  if (!state_->failed.ok()) return;
+  state_->failed = status;
+  for (const auto& transfer : std::exchange(state_->queue, {})) transfer->fail(status);
+}
+
+void BulkQueue::pump(const std::shared_ptr<State>& state) {
+  if (std::exchange(state->pumping, true)) return;  // a chunk ended within its own start
+  while (!state->queue.empty() && state->under_way < state->limits.chunks_under_way) {
+    const auto transfer = state->queue.front();
+    if (!transfer->has_next()) {  // one of its chunks failed
+      state->queue.pop_front();
+      continue;
+    }
+    BulkChunk chunk =
+        transfer->next(transfer, state->limits.chunk_bytes, state->limits.ranges_per_chunk);
+    if (!transfer->has_next()) state->queue.pop_front();
+    ++state->under_way;
+    state->move(std::move(chunk), [state, transfer](Status status) {
+      --state->under_way;
+      transfer->finish(status);
+      pump(state);
+    });
+  }
+  state->pumping = false;
+}
+
+}  // namespace precis

@@ -1,0 +1,104 @@
+// One pull or push on its way: its bytes cut into chunks, each of which a transport moves by its
+// own means, several at once. The completion runs when no chunk is left under way, so the memory on
+// both sides is at rest by then. Used on the loop's thread only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cachesvc/transport/transport.h"
+
+namespace precis {
+
+class BulkTransfer;
+
+// The next piece: `local`, one range after the other, stands at `offset` of the client's region.
+struct BulkChunk {
+  std::shared_ptr<BulkTransfer> transfer;  // shared by the queue and the chunks under way
+  std::vector<MutableBytes> local;
+  std::uint64_t offset = 0;
+  std::size_t size_bytes = 0;
+};
+
+class BulkTransfer {
+ public:
+  enum class Kind { kPull, kPush };
+
+  // `local` [n ranges] are written by a pull and only read by a push. kInvalidArgument if a range
+  // is not within `registration`, or if the whole is not within `remote`.
+  static Result<std::shared_ptr<BulkTransfer>> make(Kind kind, RemoteRegion remote,
+                                                    std::uint64_t offset,
+                                                    std::vector<MutableBytes> local,
+                                                    const Registration& registration,
+                                                    Completion done);
+
+  Kind kind() const { return kind_; }
+  const RemoteRegion& remote() const { return remote_; }
+  const Registration& registration() const { return registration_; }
+  bool has_next() const { return status_.ok() && next_range_ < local_.size(); }
+  // At most `size_bytes_max` in at most `ranges_max` ranges; every chunk is finished once.
+  BulkChunk next(const std::shared_ptr<BulkTransfer>& self, std::size_t size_bytes_max,
+                 std::size_t ranges_max);
+  void finish(const Status& status);
+  // No further chunk starts; the first reason stays.
+  void fail(const Status& status);
+  // Runs the completion if nothing is left to move: also for a transfer of no bytes.
+  void complete_if_over();
+
+ private:
+  BulkTransfer(Kind kind, RemoteRegion remote, std::uint64_t offset,
+               std::vector<MutableBytes> local, const Registration& registration, Completion done);
+
+  const Kind kind_;
+  const RemoteRegion remote_;
+  std::uint64_t offset_;  // of the next chunk
+  std::vector<MutableBytes> local_;
+  const Registration& registration_;
+  Completion done_;
+  std::size_t next_range_ = 0;  // the first range not wholly cut, and how far it is
+  std::size_t range_offset_ = 0;
+  std::size_t under_way_ = 0;
+  Status status_;
+};
+
+// What a push reads, in the one form of both kinds: it is not written through.
+std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges);
+
+// Transfers in order, with a bound on the chunks under way.
+class BulkQueue {
+ public:
+  struct Limits {
+    std::size_t chunk_bytes;
+    std::size_t ranges_per_chunk;
+    std::size_t chunks_under_way;
+  };
+  // Moves one chunk, then calls `ended` once, at once or later on the loop.
+  using Ended = std::function<void(Status)>;
+  using Move = std::function<void(BulkChunk chunk, Ended ended)>;
+  BulkQueue(Limits limits, Move move);
+  ~BulkQueue();
+  BulkQueue(const BulkQueue&) = delete;
+  BulkQueue& operator=(const BulkQueue&) = delete;
+
+  void add(std::shared_ptr<BulkTransfer> transfer);
+  // Starts nothing more: what is queued ends with `status`, what is under way as its chunks do.
+  void fail(const Status& status);
+
+ private:
+  // Shared by the queue and the chunks under way, which may outlive it.
+  struct State {
+    Limits limits;
+    Move move;
+    std::deque<std::shared_ptr<BulkTransfer>> queue;  // with chunks to start
+    std::size_t under_way = 0;
+    bool pumping = false;
+    Status failed;
+  };
+  static void pump(const std::shared_ptr<State>& state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace precis

@@ -1,0 +1,105 @@
+#include "cachesvc/transport/ucx_host_bulk.h"
+
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+#include "cachesvc/transport/ucx_bulk.h"
+
+namespace precis {
+namespace {
+
+// Up to here a copy takes less time than waking a thread to do it (some 50 us), so the loop does
+// it.
+constexpr std::size_t kInlineBytesMax = 256u << 10;
+
+// No load after it is done before a store ahead of it, also where the stores are the kernel's. (An
+// exchange and not a fence, which ThreadSanitizer does not know.)
+void full_barrier() {
+  std::atomic<int> word{0};
+  word.exchange(1, std::memory_order_seq_cst);
+}
+
+}  // namespace
+
+UcxHostBulk::UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers)
+    : link_(link), copiers_(copiers), state_(std::make_shared<State>()) {
+  state_->peer = std::move(peer);
+  // A second sign of life: a forked child may hold the dead peer's socket open.
+  exit_watch_ = link.loop().watch_readable(state_->peer->exit_descriptor(), [this] {
+    const auto watch = std::move(exit_watch_);
+    link_.end(Status::unavailable("the peer's process has ended"));
+  });
+}
+
+BulkQueue::Limits UcxHostBulk::limits() const {
+  return {.chunk_bytes = 2u << 20, .ranges_per_chunk = 64, .chunks_under_way = 4};
+}
+
+void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
+  const RemoteRegion& remote = chunk.transfer->remote();
+  const auto key = decode_region_key(remote.key);
+  if (!key.ok()) return ended(key.status());
+  if (const Status status = state_->enter(key->host_slot, remote.id); !status.ok()) {
+    return ended(status);
+  }
+  if (chunk.size_bytes <= kInlineBytesMax) {
+    const Status status = state_->copy(chunk);
+    state_->leave(key->host_slot);
+    return ended(status);
+  }
+  copiers_.post([state = state_, slot = key->host_slot, &loop = link_.loop(),
+                 chunk = std::move(chunk), ended = std::move(ended)]() mutable {
+    Status status = state->copy(chunk);
+    loop.post([state = std::move(state), slot, status = std::move(status), chunk = std::move(chunk),
+               ended = std::move(ended)] {
+      state->leave(slot);
+      ended(status);
+    });
+  });
+}
+
+void UcxHostBulk::keep_until_quiet(std::unique_ptr<PrefaceSocket> socket) {
+  exit_watch_.reset();
+  if (!state_->entered.empty()) state_->socket = std::move(socket);
+}
+
+// Tells the client that its region is in use, then asks whether it is still exposed: in this order,
+// so that a client which takes it back meanwhile sees the one or is seen doing the other.
+Status UcxHostBulk::State::enter(std::uint64_t slot, std::uint64_t region) {
+  std::uint64_t active = 1;
+  const MutableBytes active_bytes = std::as_writable_bytes(std::span(&active, 1));
+  if (!entered.contains(slot)) {
+    PRECIS_TRY(peer->write({&active_bytes, 1}, slot + offsetof(HostSlot, active)));
+  }
+  ++entered[slot];
+  full_barrier();
+
+  std::uint64_t open = 0;
+  const MutableBytes open_bytes = std::as_writable_bytes(std::span(&open, 1));
+  Status status = peer->read({&open_bytes, 1}, slot + offsetof(HostSlot, open));
+  if (status.ok() && open != region) {
+    status = Status::not_found("region " + std::to_string(region) + " is not exposed (any more)");
+  }
+  if (!status.ok()) leave(slot);
+  return status;
+}
+
+void UcxHostBulk::State::leave(std::uint64_t slot) {
+  const auto found = entered.find(slot);
+  if (--found->second > 0) return;
+  entered.erase(found);
+  std::uint64_t active = 0;
+  const MutableBytes bytes = std::as_writable_bytes(std::span(&active, 1));
+  // Fails only if the client is gone, and with it all who could wait.
+  static_cast<void>(peer->write({&bytes, 1}, slot + offsetof(HostSlot, active)));
+  if (entered.empty()) socket.reset();
+}
+
+Status UcxHostBulk::State::copy(const BulkChunk& chunk) const {
+  const std::uint64_t address = chunk.transfer->remote().address + chunk.offset;
+  return chunk.transfer->kind() == BulkTransfer::Kind::kPull ? peer->read(chunk.local, address)
+                                                             : peer->write(chunk.local, address);
+}
+
+}  // namespace precis

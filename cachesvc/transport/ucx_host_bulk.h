@@ -1,0 +1,42 @@
+// The means of bulk transfer within one host: the kernel copies between the two processes
+// (host_copy.h), large chunks on threads of their own and several at once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "cachesvc/base/executor.h"
+#include "cachesvc/transport/host_copy.h"
+#include "cachesvc/transport/ucx_link.h"
+
+namespace precis {
+
+class UcxHostBulk final : public BulkMeans {
+ public:
+  // `copiers` outlives it.
+  UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers);
+  BulkQueue::Limits limits() const override;
+  void move(BulkChunk chunk, BulkQueue::Ended ended) override;
+  void keep_until_quiet(std::unique_ptr<PrefaceSocket> socket) override;
+  std::string name() const override { return "host copy"; }
+
+ private:
+  // Shared with the copies under way, which may outlive the link.
+  struct State {
+    std::shared_ptr<HostPeer> peer;
+    std::map<std::uint64_t, std::size_t> entered;  // copies under way per slot
+    std::unique_ptr<PrefaceSocket> socket;         // of the ended link, closed when none is left
+
+    Status enter(std::uint64_t slot, std::uint64_t region);
+    void leave(std::uint64_t slot);
+    Status copy(const BulkChunk& chunk) const;
+  };
+
+  UcxLink& link_;
+  Executor& copiers_;
+  std::shared_ptr<State> state_;
+  std::unique_ptr<EventLoop::Watch> exit_watch_;
+};
+
+}  // namespace precis

@@ -1,0 +1,141 @@
+// One link over UCX, as either side has it: the endpoint, the sign of life beside it, ordered
+// messages, and the queue of bulk transfers. UcxTransport makes it after the preface and keeps it
+// until it ends; the Connection that users hold is a handle on it. Everything happens on the loop's
+// thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cachesvc/transport/bulk_transfer.h"
+#include "cachesvc/transport/host_copy.h"
+#include "cachesvc/transport/preface_io.h"
+#include "cachesvc/transport/region_table.h"
+#include "cachesvc/transport/transport.h"
+#include "cachesvc/transport/ucx_worker.h"
+
+namespace precis {
+
+// How the chunks of a link's transfers are moved. Chosen once per link.
+class BulkMeans {
+ public:
+  virtual ~BulkMeans() = default;
+  virtual BulkQueue::Limits limits() const = 0;
+  // Calls `ended` once, when the local memory of the chunk is at rest.
+  virtual void move(BulkChunk chunk, BulkQueue::Ended ended) = 0;
+  // The link is over: ends what only waits for the peer. What UCX has in hand, UCX ends.
+  virtual void lose(const Status&) {}
+  // The client opens or closes a region (kExposed, kRevoke). Not OK where it need not tell.
+  virtual Status on_region(const AmHeader& header);
+  // The link is over, and this is what its end is known by to the peer: keeps it until nothing of
+  // the peer's is in use any more.
+  virtual void keep_until_quiet(std::unique_ptr<PrefaceSocket>) {}
+  virtual std::string name() const = 0;
+};
+
+class UcxMessageBulk;
+
+class UcxLink : public std::enable_shared_from_this<UcxLink> {
+ public:
+  struct Ids {
+    std::uint64_t mine;   // in messages to this side
+    std::uint64_t peers;  // in messages to the peer
+  };
+  // `on_end` is called once, when the link is over and no message for it is expected any more.
+  static Result<std::shared_ptr<UcxLink>> make(EventLoop& loop, UcxWorker& worker, Ids ids,
+                                               const std::vector<std::byte>& peer_address,
+                                               std::function<void()> on_end);
+  ~UcxLink();
+
+  // From now on `socket` is the sign of life.
+  void watch(std::unique_ptr<PrefaceSocket> socket);
+  // Client: the server reaches this side's memory by one-sided operations, so it is told of every
+  // region, and says itself when it has let go of one. Set before anybody shares the link.
+  void announce_regions() { announces_ = true; }
+  bool announces() const { return announces_; }
+  void announce(std::uint64_t region, RegionTable::Access leave);
+  void revoke(std::uint64_t region);
+  // Client: the words by which a server on the same host reaches this side's memory.
+  void use_window(std::unique_ptr<HostWindow> window);
+  // Server: how transfers move; messages if never called.
+  void use_means(std::unique_ptr<BulkMeans> means);
+
+  // What Connection does.
+  void start(Connection::Handlers handlers);
+  void send(std::vector<std::byte> message);
+  void bulk(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,
+            std::vector<MutableBytes> local, const Registration& registration, Completion done);
+  // The owner's own end: what was sent before still arrives, within a bound.
+  void close();
+
+  // The link is over at once: it broke, or its transport goes. No use of worker or loop afterwards,
+  // but to call back.
+  void end(const Status& reason);
+
+  void on_active_message(const Result<AmHeader>& header, const UcxInbound& inbound);
+
+  // For the means of bulk transfer.
+  void send_am(AmHeader header, const std::vector<Bytes>& data, UcxDone done);
+  EventLoop& loop() { return loop_; }
+  UcxWorker& worker() { return worker_; }
+  ucp_ep_h endpoint() { return endpoint_; }
+  bool over() const { return !ended_.ok(); }
+  const std::shared_ptr<RegionTable>& regions() const { return regions_; }
+  // Of a client whose server may be on the same host, else null. Set before anybody shares the
+  // link.
+  const std::shared_ptr<HostWindow>& window() const { return window_; }
+  // How UCX reaches the peer: its lanes, in UCX's words, and whether by shared memory.
+  const std::string& lanes() const { return lanes_; }
+  bool same_host() const;
+  std::string description() const;
+
+ private:
+  struct Arrival {
+    std::vector<std::byte> message;
+    bool complete = false;
+  };
+
+  UcxLink(EventLoop& loop, UcxWorker& worker, Ids ids, std::function<void()> on_end);
+  BulkMeans& moving();
+  Status on_message(const AmHeader& header, const UcxInbound& inbound);
+  void schedule_delivery();
+  void deliver();
+
+  EventLoop& loop_;
+  UcxWorker& worker_;
+  const Ids ids_;
+  std::function<void()> on_end_;
+  std::function<void(ucs_status_t)> on_ucx_error_;
+  ucp_ep_h endpoint_ = nullptr;
+  std::string lanes_;
+  std::unique_ptr<PrefaceSocket> socket_;
+  std::shared_ptr<HostWindow> window_;  // shared with the Exposures, which may outlive the link
+
+  // Shared with the call under way, in which the user may destroy the Connection.
+  std::shared_ptr<Connection::Handlers> handlers_;
+  std::map<std::uint64_t, Arrival> inbox_;  // by number: arrivals may overtake each other
+  std::size_t inbox_bytes_ = 0;
+  std::uint64_t next_in_ = 1;
+  std::uint64_t goodbye_in_ = 0;  // the peer's last number, 0 while it has said nothing
+  bool delivery_scheduled_ = false;
+
+  std::uint64_t next_out_ = 1;
+  std::size_t unsent_bytes_ = 0;
+
+  const std::shared_ptr<RegionTable> regions_ = std::make_shared<RegionTable>();
+  bool announces_ = false;
+  std::map<std::uint64_t, RegionTable::Access>
+      leaves_;                                    // announced regions, until the server lets go
+  std::unique_ptr<UcxMessageBulk> message_bulk_;  // always there: the peer may ask by message
+  std::unique_ptr<BulkMeans> means_;              // null: message_bulk_
+  std::unique_ptr<BulkQueue> queue_;
+
+  bool closing_ = false;
+  std::unique_ptr<EventLoop::Timer> closing_timer_;
+  Status ended_;  // why the link is over; OK while it is not
+};
+
+}  // namespace precis

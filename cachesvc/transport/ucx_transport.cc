@@ -1,0 +1,395 @@
+#include "cachesvc/transport/ucx_transport.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "cachesvc/base/executor.h"
+#include "cachesvc/transport/am_wire.h"
+#include "cachesvc/transport/preface_io.h"
+#include "cachesvc/transport/ucx_bulk.h"
+#include "cachesvc/transport/ucx_host_bulk.h"
+#include "cachesvc/transport/ucx_link.h"
+#include "cachesvc/transport/ucx_worker.h"
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// How long the end of an Exposure waits for what is under way on it before it ends the link.
+constexpr std::chrono::seconds kExposureTimeout{2};
+
+void fill_random(MutableBytes bytes) {
+  PRECIS_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+}
+
+std::uint64_t random_id() {
+  std::uint64_t id = 0;
+  while (id == 0) fill_random(std::as_writable_bytes(std::span(&id, 1)));
+  return id;
+}
+
+class UcxExposure final : public Exposure {
+ public:
+  UcxExposure(std::shared_ptr<UcxLink> link, const UcxMemory& memory)
+      : link_(std::move(link)), table_(link_->regions()) {
+    region_.id = table_->add(memory.bytes());
+    region_.address = reinterpret_cast<std::uintptr_t>(memory.bytes().data());
+    region_.size_bytes = memory.bytes().size();
+    RegionKey key;
+    if (link_->window()) slot_ = link_->window()->claim(region_.id);
+    key.host_slot = reinterpret_cast<std::uintptr_t>(slot_);
+    key.ucx = memory.key();
+    region_.key = encode_region_key(key);
+    if (link_->announces()) {
+      // Shared with the call only: std::function wants what it holds to be copyable.
+      auto leave = std::make_shared<RegionTable::Access>(
+          table_->access(region_.id, 0, region_.size_bytes).value());
+      on_loop([link = link_, id = region_.id, leave = std::move(leave)] {
+        link->announce(id, std::move(*leave));
+      });
+    }
+  }
+  ~UcxExposure() override {
+    table_->retire(region_.id);
+    if (link_->announces()) on_loop([link = link_, id = region_.id] { link->revoke(id); });
+    if (slot_ != nullptr) link_->window()->release(slot_);
+    if (!table_->wait_until_idle(region_.id, std::chrono::nanoseconds(0))) finish();
+    table_->remove(region_.id);
+  }
+  RemoteRegion region() const override { return region_; }
+
+ private:
+  // At once where this is the loop's thread: it may be about to wait here.
+  void on_loop(std::function<void()> fn) {
+    if (link_->loop().on_loop_thread()) return fn();
+    link_->loop().post(std::move(fn));
+  }
+
+  // Operations under way end within a bound, or by the end of the link.
+  void finish() {
+    const Status late = Status::canceled("memory was taken back while it was being transferred");
+    if (!link_->loop().on_loop_thread()) {
+      if (table_->wait_until_idle(region_.id, kExposureTimeout)) return;
+      link_->loop().post([link = link_, late] { link->end(late); });
+      table_->wait_until_idle(region_.id);
+      return;
+    }
+    const auto deadline = steady_clock::now() + kExposureTimeout;
+    while (!table_->wait_until_idle(region_.id, std::chrono::nanoseconds(0))) {
+      link_->worker().progress();
+      if (steady_clock::now() > deadline) link_->end(late);
+    }
+  }
+
+  const std::shared_ptr<UcxLink> link_;
+  const std::shared_ptr<RegionTable> table_;
+  RemoteRegion region_;
+  HostSlot* slot_ = nullptr;
+};
+
+class UcxConnection final : public Connection {
+ public:
+  explicit UcxConnection(std::shared_ptr<UcxLink> link) : link_(std::move(link)) {}
+  ~UcxConnection() override { link_->close(); }
+
+  void start(Handlers handlers) override { link_->start(std::move(handlers)); }
+  void send(std::vector<std::byte> message) override { link_->send(std::move(message)); }
+  void close() override { link_->close(); }
+  void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
+            const Registration& local, Completion done) override {
+    link_->bulk(BulkTransfer::Kind::kPull, from, offset, {into}, local, std::move(done));
+  }
+  void push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
+            std::uint64_t offset, Completion done) override {
+    link_->bulk(BulkTransfer::Kind::kPush, to, offset, as_local(from), local, std::move(done));
+  }
+  Result<std::unique_ptr<Exposure>> expose(Registration& registration) override {
+    return std::unique_ptr<Exposure>(
+        std::make_unique<UcxExposure>(link_, static_cast<UcxMemory&>(registration)));
+  }
+  std::string description() const override { return link_->description(); }
+
+ private:
+  std::shared_ptr<UcxLink> link_;
+};
+
+class UcxTransport final : public Transport {
+ public:
+  UcxTransport(EventLoop& loop, const UcxOptions& options) : loop_(loop), options_(options) {}
+
+  Status start() {
+    PRECIS_ASSIGN(worker_, UcxWorker::create(loop_, options_, [this](const UcxInbound& inbound) {
+                    const auto link = links_.find(am_link_id(inbound.header));
+                    if (link == links_.end()) return;  // for a link that is over, or nobody's
+                    const auto alive = link->second;
+                    alive->on_active_message(decode_am_header(inbound.header), inbound);
+                  }));
+    return {};
+  }
+
+  ~UcxTransport() override {
+    stop_listening();
+    guests_.clear();
+    attempts_.clear();
+    for (const auto& [id, link] : std::exchange(links_, {})) {
+      link->end(Status::canceled("the transport was closed on this side"));
+    }
+  }
+
+  Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) override {
+    PRECIS_ASSIGN(auto mapped, worker_->map(memory));
+    return std::unique_ptr<Registration>(std::move(mapped));
+  }
+
+  Result<std::string> listen(const std::string& address, Acceptor acceptor) override {
+    acceptor_ = std::move(acceptor);
+    PRECIS_ASSIGN(listener_,
+                  preface_listen(loop_, address, [this](std::unique_ptr<PrefaceSocket> socket) {
+                    welcome(std::move(socket));
+                  }));
+    return listener_->address();
+  }
+
+  void stop_listening() override { listener_.reset(); }
+
+  void connect(const std::string& address, std::vector<std::byte> hello, std::uint32_t timeout_ms,
+               std::function<void(Result<Connected>)> done) override;
+
+ private:
+  // A peer that is still in its preface, on the server.
+  struct Guest {
+    std::unique_ptr<PrefaceSocket> socket;
+    std::unique_ptr<EventLoop::Timer> deadline;
+    preface::Introduction introduction;
+    HostChallenge challenge{};
+    std::shared_ptr<UcxLink> link;
+    ~Guest() {
+      if (link) link->end(Status::canceled("the preface was not finished"));
+    }
+  };
+  // A connect() under way, on the client.
+  struct Attempt {
+    std::unique_ptr<PrefaceConnect> connecting;
+    std::unique_ptr<PrefaceSocket> socket;
+    std::unique_ptr<EventLoop::Timer> deadline;
+    std::vector<std::byte> hello;
+    std::uint64_t link_id = 0;
+    std::unique_ptr<HostWindow> window;
+    std::function<void(Result<Connected>)> done;
+  };
+
+  void welcome(std::unique_ptr<PrefaceSocket> socket);
+  void on_hello(std::uint64_t id, Result<preface::Frame> frame);
+  Status admit(std::uint64_t id, preface::Introduction introduction);
+  void on_ready(std::uint64_t id, const Result<preface::Frame>& frame);
+  void turn_away(std::uint64_t id, preface::Kind kind, Bytes body);
+
+  void on_connected(std::uint64_t id, Result<std::unique_ptr<PrefaceSocket>> socket);
+  void on_answer(std::uint64_t id, Result<preface::Frame> frame);
+  Result<Connected> settle(Attempt& attempt, Result<preface::Frame> frame);
+  void finish(std::uint64_t id, Result<Connected> result);
+
+  Executor& copiers();
+
+  Result<std::shared_ptr<UcxLink>> make_link(std::uint64_t mine, const preface::Introduction& peer);
+  bool one_sided(const UcxLink& link) const;
+  std::unique_ptr<BulkMeans> choose_means(UcxLink& link, const Guest& guest);
+
+  EventLoop& loop_;
+  const UcxOptions options_;
+  std::unique_ptr<UcxWorker> worker_;  // before all that uses it, so that it goes last
+  std::unique_ptr<Executor> copiers_;  // threads for host copies, once there are some
+  // Shared with the Connections; a link stays here until it is over, also without one.
+  std::map<std::uint64_t, std::shared_ptr<UcxLink>> links_;
+  Acceptor acceptor_;
+  std::unique_ptr<PrefaceListener> listener_;
+  std::map<std::uint64_t, Guest> guests_;
+  std::map<std::uint64_t, Attempt> attempts_;
+  std::uint64_t next_id_ = 1;  // of guests and attempts
+};
+
+Result<std::shared_ptr<UcxLink>> UcxTransport::make_link(std::uint64_t mine,
+                                                         const preface::Introduction& peer) {
+  PRECIS_ASSIGN(auto link, UcxLink::make(loop_, *worker_, {mine, peer.link_id}, peer.worker_address,
+                                         [this, mine] { links_.erase(mine); }));
+  links_.emplace(mine, link);
+  return link;
+}
+
+// ---- server -------------------------------------------------------------------------------------
+
+void UcxTransport::welcome(std::unique_ptr<PrefaceSocket> socket) {
+  if (guests_.size() + links_.size() >= limits::kConnectionsMax) {
+    const Status full = Status::rejected("this service has its " +
+                                         std::to_string(limits::kConnectionsMax) + " connections");
+    return send_last(loop_, std::move(socket), preface::Kind::kError, preface::encode_error(full));
+  }
+  const std::uint64_t id = next_id_++;
+  Guest& guest = guests_[id];
+  guest.socket = std::move(socket);
+  guest.deadline = loop_.after(options_.preface_timeout, [this, id] {
+    const Status late = Status::timed_out("no whole preface within " +
+                                          std::to_string(options_.preface_timeout.count()) + " ms");
+    turn_away(id, preface::Kind::kError, preface::encode_error(late));
+  });
+  guest.socket->read([this, id](Result<preface::Frame> frame) { on_hello(id, std::move(frame)); });
+}
+
+void UcxTransport::on_hello(std::uint64_t id, Result<preface::Frame> frame) {
+  const auto check = [&]() -> Status {
+    PRECIS_TRY(frame.status());
+    if (frame->kind != preface::Kind::kHello) {
+      return Status::invalid("a preface begins with a hello");
+    }
+    PRECIS_ASSIGN(preface::Introduction introduction, preface::decode_introduction(frame->body));
+    return admit(id, std::move(introduction));
+  };
+  if (const Status status = check(); !status.ok()) {
+    turn_away(id, preface::Kind::kError, preface::encode_error(status));
+  }
+}
+
+Status UcxTransport::admit(std::uint64_t id, preface::Introduction introduction) {
+  Guest& guest = guests_.at(id);
+  Greeting greeting = acceptor_.greet(introduction.payload);
+  if (!greeting.accept) {
+    turn_away(id, preface::Kind::kRefusal, greeting.reply);
+    return {};
+  }
+  const std::uint64_t link_id = random_id();
+  PRECIS_ASSIGN(guest.link, make_link(link_id, introduction));
+  guest.introduction = std::move(introduction);
+  fill_random(guest.challenge);
+
+  preface::Introduction mine;
+  mine.link_id = link_id;
+  mine.challenge = guest.challenge;
+  mine.one_sided = one_sided(*guest.link);
+  mine.worker_address = worker_->address();
+  mine.payload = std::move(greeting.reply);
+  guest.socket->write(preface::Kind::kWelcome, preface::encode_introduction(mine));
+  guest.socket->read([this, id](const Result<preface::Frame>& frame) { on_ready(id, frame); });
+  return {};
+}
+
+void UcxTransport::on_ready(std::uint64_t id, const Result<preface::Frame>& frame) {
+  if (!frame.ok() || frame->kind != preface::Kind::kReady) {
+    guests_.erase(id);
+    return;
+  }
+  auto guest = guests_.extract(id);
+  Guest& ready = guest.mapped();
+  const auto link = std::exchange(ready.link, nullptr);
+  if (link->over()) return;
+  link->use_means(choose_means(*link, ready));
+  link->watch(std::move(ready.socket));
+  acceptor_.accepted(std::make_unique<UcxConnection>(link), ready.introduction.payload);
+}
+
+bool UcxTransport::one_sided(const UcxLink& link) const {
+  using Mode = UcxOptions::BulkMode;
+  return options_.bulk == Mode::kOneSided ||
+         (options_.bulk == Mode::kAuto && UcxOneSidedBulk::possible(link.lanes()));
+}
+
+// Null for messages.
+std::unique_ptr<BulkMeans> UcxTransport::choose_means(UcxLink& link, const Guest& guest) {
+  using Mode = UcxOptions::BulkMode;
+  if (one_sided(link)) return std::make_unique<UcxOneSidedBulk>(link);
+  if (options_.bulk == Mode::kHostCopy || (options_.bulk == Mode::kAuto && link.same_host())) {
+    auto peer = HostPeer::prove(guest.introduction.pid, guest.introduction.challenge_address,
+                                guest.challenge);
+    if (peer.ok()) return std::make_unique<UcxHostBulk>(link, std::move(*peer), copiers());
+  }
+  return nullptr;
+}
+
+Executor& UcxTransport::copiers() {
+  if (!copiers_) copiers_ = std::make_unique<Executor>("precis-copy", options_.copy_threads);
+  return *copiers_;
+}
+
+void UcxTransport::turn_away(std::uint64_t id, preface::Kind kind, Bytes body) {
+  auto guest = guests_.extract(id);
+  send_last(loop_, std::move(guest.mapped().socket), kind, body);
+}
+
+// ---- client -------------------------------------------------------------------------------------
+
+void UcxTransport::connect(const std::string& address, std::vector<std::byte> hello,
+                           std::uint32_t timeout_ms, std::function<void(Result<Connected>)> done) {
+  const std::uint64_t id = next_id_++;
+  Attempt& attempt = attempts_[id];
+  attempt.hello = std::move(hello);
+  attempt.done = std::move(done);
+  attempt.deadline = loop_.after(milliseconds(timeout_ms), [this, id, address, timeout_ms] {
+    finish(id, Status::timed_out(address + " did not answer within " + std::to_string(timeout_ms) +
+                                 " ms"));
+  });
+  attempt.connecting =
+      preface_connect(loop_, address, [this, id](Result<std::unique_ptr<PrefaceSocket>> socket) {
+        on_connected(id, std::move(socket));
+      });
+}
+
+void UcxTransport::on_connected(std::uint64_t id, Result<std::unique_ptr<PrefaceSocket>> socket) {
+  if (!socket.ok()) return finish(id, socket.status());
+  Attempt& attempt = attempts_.at(id);
+  attempt.socket = std::move(*socket);
+  attempt.link_id = random_id();
+  attempt.window = std::make_unique<HostWindow>();
+
+  preface::Introduction mine;
+  mine.link_id = attempt.link_id;
+  mine.pid = static_cast<std::uint32_t>(getpid());
+  mine.challenge_address = attempt.window->challenge_address();
+  mine.worker_address = worker_->address();
+  mine.payload = std::move(attempt.hello);
+  attempt.socket->write(preface::Kind::kHello, preface::encode_introduction(mine));
+  attempt.socket->read(
+      [this, id](Result<preface::Frame> frame) { on_answer(id, std::move(frame)); });
+}
+
+void UcxTransport::on_answer(std::uint64_t id, Result<preface::Frame> frame) {
+  finish(id, settle(attempts_.at(id), std::move(frame)));
+}
+
+Result<Transport::Connected> UcxTransport::settle(Attempt& attempt, Result<preface::Frame> frame) {
+  PRECIS_TRY(frame.status());
+  if (frame->kind == preface::Kind::kError) return preface::decode_error(frame->body);
+  if (frame->kind == preface::Kind::kRefusal) return Connected{nullptr, std::move(frame->body)};
+  if (frame->kind != preface::Kind::kWelcome) {
+    return Status::invalid("the peer answers a hello with another frame");
+  }
+  PRECIS_ASSIGN(preface::Introduction peer, preface::decode_introduction(frame->body));
+  PRECIS_ASSIGN(auto link, make_link(attempt.link_id, peer));
+  attempt.window->answer(peer.challenge);
+  attempt.window->watch(attempt.socket->descriptor());
+  link->use_window(std::move(attempt.window));
+  if (peer.one_sided) link->announce_regions();
+  attempt.socket->write(preface::Kind::kReady, {});
+  link->watch(std::move(attempt.socket));
+  return Connected{std::make_unique<UcxConnection>(std::move(link)), std::move(peer.payload)};
+}
+
+void UcxTransport::finish(std::uint64_t id, Result<Connected> result) {
+  auto attempt = attempts_.extract(id);
+  attempt.mapped().done(std::move(result));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_ucx_transport(EventLoop& loop, const UcxOptions& options) {
+  auto transport = std::make_unique<UcxTransport>(loop, options);
+  PRECIS_TRY(transport->start());
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+}  // namespace precis

@@ -1,0 +1,42 @@
+// The transport between processes and machines, over UCX (DESIGN section 6).
+//
+// `listen` opens a TCP port for the preface only (preface.h): both sides check each other there and
+// exchange UCX worker addresses and greetings. What follows runs over UCX: control messages, and
+// bulk bytes by the best means the two sides share. The TCP connection stays open as the sign of
+// life: when a process dies, its kernel closes it, and the link fails here whatever UCX has
+// noticed.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/transport/transport.h"
+
+namespace precis {
+
+struct UcxOptions {
+  // What UCX may use: empty for the best there is, "tcp", "shm" (shared memory within one host), or
+  // UCX's own list (UCX_TLS), e.g. "rc,tcp".
+  std::string transports;
+
+  // How bulk bytes move. kAuto takes, per connection, the best that both sides have: one-sided
+  // operations where the network's hardware does them, the kernel's copy between two processes of
+  // one host (host_copy.h), else active messages. The others leave no choice, where they are
+  // possible.
+  enum class BulkMode { kAuto, kOneSided, kHostCopy, kMessages };
+  BulkMode bulk = BulkMode::kAuto;
+  unsigned copy_threads = 2;  // for kHostCopy
+
+  // How long the loop polls UCX after the last work before it blocks.
+  std::chrono::nanoseconds spin{20'000};
+  // How long a peer may take over its preface.
+  std::chrono::milliseconds preface_timeout{5'000};
+};
+
+// kUnavailable if UCX cannot start, kInvalidArgument if it knows none of options.transports.
+// Destroy it on the loop's thread, or when the loop is not running; before the loop.
+Result<std::unique_ptr<Transport>> make_ucx_transport(EventLoop& loop, const UcxOptions& options);
+
+}  // namespace precis

@@ -1,0 +1,217 @@
+// The contract of transport.h over every wire: bulk bytes, their bounds, and the end of an
+// exposure.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "tests/unit/transport/party.h"
+
+namespace precis::test {
+namespace {
+
+// Registered memory on both sides of a pair, the client's exposed.
+struct Memory {
+  Memory(Pair& p, std::size_t size, std::uint64_t seed)
+      : random(seed), at_server(random_bytes(random, size)), at_client(random_bytes(random, size)) {
+    server = p.server.register_memory(at_server);
+    client = p.client.register_memory(at_client);
+    exposure = p.at_client.expose(*client);
+    // A server hears of a region by message, so it may use it once one has come.
+    const std::size_t before = p.at_server.inbox().message_count();
+    p.at_client.send(bytes_of("here is a region"));
+    p.at_server.inbox().wait_messages(before + 1);
+  }
+  MutableBytes local(std::size_t offset, std::size_t size) {
+    return MutableBytes(at_server).subspan(offset, size);
+  }
+
+  std::mt19937_64 random;
+  std::vector<std::byte> at_server, at_client;
+  std::unique_ptr<Registration> server, client;
+  std::unique_ptr<Exposure> exposure;
+};
+
+TEST_CASE("a pull brings exactly the asked bytes", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  const std::size_t size = GENERATE(0u, 1u, 63u, 4097u, (1u << 20) + 3u, (9u << 20) + 5u);
+  CAPTURE(wire_name(wire), size);
+  Pair pair(wire);
+  Memory memory(pair, size + 2000, 11);
+  auto expected = memory.at_server;
+  std::copy_n(memory.at_client.begin() + 1001, size, expected.begin() + 777);
+  REQUIRE(pair.at_server.pull(memory.exposure->region(), 1001, memory.local(777, size),
+                              *memory.server) == Status());
+  CHECK((memory.at_server == expected));
+}
+
+TEST_CASE("a push gathers its ranges into the region", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  const std::size_t num_ranges = GENERATE(0u, 1u, 3u, 200u);
+  const std::size_t range_size_max = GENERATE(1u, 70'000u, 3u << 20);
+  if (num_ranges * range_size_max > (64u << 20)) return;
+  CAPTURE(wire_name(wire), num_ranges, range_size_max);
+  Pair pair(wire);
+  Memory memory(pair, num_ranges * range_size_max + 100, 12);
+  auto expected = memory.at_client;
+  std::vector<Bytes> ranges;
+  std::size_t to = 13;
+  for (std::size_t i = 0; i < num_ranges; ++i) {
+    // Sizes of every alignment, some empty, from all over the memory.
+    const std::size_t size = memory.random() % (range_size_max + 1);
+    const std::size_t from = memory.random() % (memory.at_server.size() - size);
+    ranges.push_back(memory.local(from, size));
+    std::copy_n(memory.at_server.begin() + static_cast<std::ptrdiff_t>(from), size,
+                expected.begin() + static_cast<std::ptrdiff_t>(to));
+    to += size;
+  }
+  REQUIRE(pair.at_server.push(ranges, *memory.server, memory.exposure->region(), 13) == Status());
+  // The client may look: a completed push is in its memory.
+  CHECK((memory.at_client == expected));
+}
+
+TEST_CASE("many transfers at once do not mix", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  CAPTURE(wire_name(wire));
+  constexpr std::size_t kPiece = 50'000;
+  constexpr std::size_t kPieces = 200;
+  Pair pair(wire);
+  Memory pulled(pair, kPiece * kPieces, 13), pushed(pair, kPiece * kPieces, 14);
+  std::vector<std::future<Status>> under_way;
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    const std::size_t size = pulled.random() % kPiece;
+    under_way.push_back(pair.at_server.start_pull(pulled.exposure->region(), i * kPiece,
+                                                  pulled.local(i * kPiece, size), *pulled.server));
+    std::copy_n(pulled.at_client.begin() + static_cast<std::ptrdiff_t>(i * kPiece + size),
+                kPiece - size,
+                pulled.at_server.begin() + static_cast<std::ptrdiff_t>(i * kPiece + size));
+    under_way.push_back(pair.at_server.start_push(
+        {pushed.local(i * kPiece, kPiece)}, *pushed.server, pushed.exposure->region(), i * kPiece));
+  }
+  for (auto& status : under_way) CHECK(get(std::move(status)) == Status());
+  CHECK((pulled.at_server == pulled.at_client));
+  CHECK((pushed.at_server == pushed.at_client));
+}
+
+TEST_CASE("a message sent after a push is seen after its bytes", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  CAPTURE(wire_name(wire));
+  Pair pair(wire);
+  Memory memory(pair, 3u << 20, 15);
+  for (std::size_t round = 1; round <= 10; ++round) {
+    std::fill(memory.at_server.begin(), memory.at_server.end(), static_cast<std::byte>(round));
+    REQUIRE(pair.at_server.push({memory.local(0, memory.at_server.size())}, *memory.server,
+                                memory.exposure->region(), 0) == Status());
+    pair.at_server.send(bytes_of("look"));
+    pair.at_client.inbox().wait_messages(round);
+    CHECK((memory.at_client == memory.at_server));
+  }
+}
+
+TEST_CASE("bytes outside the region are refused and the connection goes on", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  CAPTURE(wire_name(wire));
+  Pair pair(wire);
+  Memory memory(pair, 1000, 16);
+  const auto before = memory.at_client;
+  const RemoteRegion region = memory.exposure->region();
+  const std::uint64_t offset =
+      GENERATE(1u, 1000u, 1001u, ~std::uint64_t{0}, ~std::uint64_t{0} - 998);
+  CHECK(pair.at_server.pull(region, offset, memory.local(0, 1000), *memory.server).code() ==
+        StatusCode::kInvalidArgument);
+  CHECK(pair.at_server.push({memory.local(0, 1000)}, *memory.server, region, offset).code() ==
+        StatusCode::kInvalidArgument);
+  CHECK((memory.at_client == before));
+  CHECK(pair.at_server.pull(region, 0, memory.local(0, 1000), *memory.server) == Status());
+}
+
+TEST_CASE("local bytes outside the registration are refused", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  CAPTURE(wire_name(wire));
+  Pair pair(wire);
+  Memory memory(pair, 1000, 17);
+  std::vector<std::byte> elsewhere(1000);
+  const RemoteRegion region = memory.exposure->region();
+  CHECK(pair.at_server.pull(region, 0, elsewhere, *memory.server).code() ==
+        StatusCode::kInvalidArgument);
+  CHECK(pair.at_server.push({memory.local(0, 10), elsewhere}, *memory.server, region, 0).code() ==
+        StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a region that lies about itself fails its transfers and nothing else", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
+  CAPTURE(wire_name(wire));
+  Pair pair(wire);
+  Memory memory(pair, 1000, 18);
+  std::vector<RemoteRegion> lies(3, memory.exposure->region());
+  lies[0].id += 1;
+  lies[1].size_bytes = std::uint64_t{1} << 60;
+  lies[1].address = ~std::uint64_t{0} - 500;  // no process has memory there
+  lies[2].id = 0;
+  for (const RemoteRegion& lie : lies) {
+    CAPTURE(lie.id, lie.size_bytes);
+    const std::uint64_t offset = lie.size_bytes > 1000 ? 2000 : 0;
+    CHECK_FALSE(pair.at_server.pull(lie, offset, memory.local(0, 1000), *memory.server).ok());
+    CHECK_FALSE(pair.at_server.push({memory.local(0, 1000)}, *memory.server, lie, offset).ok());
+  }
+  CHECK(pair.at_server.pull(memory.exposure->region(), 0, memory.local(0, 1000), *memory.server) ==
+        Status());
+}
+
+TEST_CASE("a region key of any bytes is no key", "[transport]") {
+  Pair pair(Wire::kShmHostCopy);
+  Memory memory(pair, 1000, 19);
+  RemoteRegion region = memory.exposure->region();
+  for (std::size_t size = 0; size < 64; ++size) {
+    const auto bytes = random_bytes(memory.random, size);
+    region.key.assign(reinterpret_cast<const char*>(bytes.data()), size);
+    CHECK_FALSE(pair.at_server.pull(region, 0, memory.local(0, 1000), *memory.server).ok());
+  }
+}
+
+TEST_CASE("nothing reaches memory that was taken back", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  CAPTURE(wire_name(wire));
+  Pair pair(wire);
+  for (int round = 0; round < 20; ++round) {
+    Memory memory(pair, 8u << 20, 20);
+    const RemoteRegion region = memory.exposure->region();
+    auto push = pair.at_server.start_push({memory.local(0, 8u << 20)}, *memory.server, region, 0);
+    auto pull = pair.at_server.start_pull(region, 0, memory.local(0, 8u << 20), *memory.server);
+    // From the client's loop or from another thread, in the middle of the transfers.
+    if (round % 2 == 0) {
+      pair.client.thread.on_loop([&] { memory.exposure.reset(); });
+    } else {
+      memory.exposure.reset();
+    }
+    std::fill(memory.at_client.begin(), memory.at_client.end(), std::byte{0x11});
+    const Status pushed = get(std::move(push)), pulled = get(std::move(pull));
+    CHECK((pushed.ok() || pushed.code() == StatusCode::kNotFound));
+    CHECK((pulled.ok() || pulled.code() == StatusCode::kNotFound));
+    CHECK(std::all_of(memory.at_client.begin(), memory.at_client.end(),
+                      [](std::byte b) { return b == std::byte{0x11}; }));
+    CHECK(pair.at_server.pull(region, 0, memory.local(0, 10), *memory.server).code() ==
+          StatusCode::kNotFound);
+  }
+  CHECK(pair.at_server.inbox().closed_count() == 0);
+}
+
+TEST_CASE("completions never run inside the call that was given them", "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  CAPTURE(wire_name(wire));
+  Pair pair(wire);
+  Memory memory(pair, 1000, 21);
+  auto connection = pair.connect_again();
+  End& at_server = connection.first;
+  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{5000}}) {  // well, and refused
+    std::promise<bool> inside;
+    at_server.with_connection([&](Connection& c) {
+      auto calling = std::make_shared<bool>(true);
+      c.pull(memory.exposure->region(), offset, memory.local(0, 0), *memory.server,
+             [calling, &inside](const Status&) { inside.set_value(*calling); });
+      *calling = false;
+    });
+    CHECK_FALSE(get(inside.get_future()));
+  }
+}
+
+}  // namespace
+}  // namespace precis::test

@@ -1,0 +1,48 @@
+// A client that its test kills: transport_doomed_peer ADDRESS TRANSPORTS. Connects, exposes 256 MiB
+// of the byte 0x42, tells the server of the region in its first message, and stays until it is
+// killed.
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/transport/ucx_transport.h"
+#include "tests/unit/transport/doomed_region.h"
+
+int main(int argc, char** argv) {
+  using namespace precis;
+  if (argc != 3) return 2;
+  EventLoop loop;
+  UcxOptions options;
+  options.transports = argv[2];
+  auto transport = make_ucx_transport(loop, options);
+  if (!transport.ok()) {
+    std::fprintf(stderr, "doomed peer: %s\n", transport.status().to_string().c_str());
+    return 3;
+  }
+  void* memory =
+      mmap(nullptr, test::kDoomedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 4;
+  std::memset(memory, 0x42, test::kDoomedBytes);
+  const MutableBytes bytes(static_cast<std::byte*>(memory), test::kDoomedBytes);
+  auto registration = (*transport)->register_memory(bytes);
+  if (!registration.ok()) return 5;
+
+  std::unique_ptr<Connection> connection;
+  std::unique_ptr<Exposure> exposure;
+  loop.post([&] {
+    (*transport)->connect(argv[1], {}, 10'000, [&](Result<Transport::Connected> connected) {
+      if (!connected.ok()) return loop.stop();
+      connection = std::move(connected->connection);
+      connection->start({.on_message = [](std::vector<std::byte>) {},
+                         .on_closed = [&](const Status&) { loop.stop(); }});
+      exposure = connection->expose(**registration).value();
+      connection->send(test::encode_doomed_region(exposure->region()));
+    });
+  });
+  loop.run();
+  exposure.reset();
+  connection.reset();
+  return 0;
+}

@@ -1,0 +1,100 @@
+// A peer that is killed in the middle of a transfer: its transfers end with an error, its
+// connection closes, and nobody else notices.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/unit/transport/doomed_region.h"
+#include "tests/unit/transport/party.h"
+
+extern char** environ;
+
+namespace precis::test {
+namespace {
+
+class Child {
+ public:
+  Child(const std::string& address, const std::string& transports) {
+    std::string program = PRECIS_DOOMED_PEER, a = address, t = transports;
+    char* argv[] = {program.data(), a.data(), t.data(), nullptr};
+    REQUIRE(posix_spawn(&pid_, program.c_str(), nullptr, nullptr, argv, environ) == 0);
+  }
+  ~Child() { kill_now(); }
+  void kill_now() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    int status;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody",
+          "[transport][death]") {
+  const Wire wire = GENERATE(Wire::kShmHostCopy, Wire::kShmMessages, Wire::kTcpMessages);
+  const int round = GENERATE(range(0, 3));
+  const bool shm = wire == Wire::kShmHostCopy || wire == Wire::kShmMessages;
+  CAPTURE(wire_name(wire), round);
+  Pair pair(wire);  // the bystanders, on the same server
+  std::vector<std::byte> bystanding(1u << 20), memory(kDoomedBytes), pushed(kDoomedBytes);
+  auto registration = pair.server.register_memory(memory);
+  auto push_registration = pair.server.register_memory(pushed);
+  auto client_registration = pair.client.register_memory(bystanding);
+  auto exposure = pair.at_client.expose(*client_registration);
+
+  auto accepted = pair.accept_next();
+  Child child(pair.address, shm ? "shm" : "tcp");
+  End doomed(pair.server, get(std::move(accepted)));
+  doomed.start();
+  const RemoteRegion region = decode_doomed_region(doomed.inbox().wait_messages(1)[0]);
+
+  std::vector<std::future<Status>> under_way;
+  for (int i = 0; i < 4; ++i) {
+    under_way.push_back(doomed.start_pull(region, 0, memory, *registration));
+    under_way.push_back(doomed.start_push({pushed}, *push_registration, region, 0));
+  }
+  // In the middle: at once, after some bytes of the first pull, after the first pull.
+  if (round == 1) {
+    while (std::atomic_ref(memory[8u << 20]).load() != std::byte{0x42}) std::this_thread::yield();
+  } else if (round == 2) {
+    CHECK(get(std::move(under_way.front())).ok());
+    under_way.erase(under_way.begin());
+  }
+  child.kill_now();
+
+  std::size_t failed = 0;
+  for (auto& transfer : under_way) {
+    const Status status = get(std::move(transfer));
+    CHECK((status.ok() || status.code() == StatusCode::kUnavailable));
+    failed += status.ok() ? 0 : 1;
+  }
+  CHECK(failed > 0);
+  CHECK(doomed.inbox().wait_closed().code() == StatusCode::kUnavailable);
+  CHECK(pair.at_server.pull(exposure->region(), 0, MutableBytes(memory).first(1u << 20),
+                            *registration) == Status());
+  CHECK(doomed.inbox().closed_count() == 1);
+  CHECK(pair.at_server.inbox().closed_count() == 0);
+}
+
+TEST_CASE("a killed server closes its clients' connections", "[transport][death]") {
+  // The other way round is the same: the socket's end is all that either side waits for. What
+  // differs is an Exposure that outlives its server.
+  const Wire wire = GENERATE(Wire::kShmHostCopy, Wire::kTcpMessages);
+  CAPTURE(wire_name(wire));
+  auto pair = std::make_unique<Pair>(wire);
+  std::vector<std::byte> memory(1000);
+  auto registration = pair->client.register_memory(memory);
+  auto exposure = pair->at_client.expose(*registration);
+  pair->server.thread.on_loop([&] { pair->server.transport.reset(); });
+  CHECK(pair->at_client.inbox().wait_closed().code() == StatusCode::kUnavailable);
+  exposure.reset();
+  CHECK(pair->at_client.inbox().closed_count() == 1);
+}
+
+}  // namespace
+}  // namespace precis::test
