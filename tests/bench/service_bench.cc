@@ -132,8 +132,8 @@ Result<std::vector<Row>> bench_service(const ServiceBenchOptions& options) {
   const ModelSpec spec = bench_model();
   const Payload payload(spec, options.bytes);
   const testing::TempDir dir;
-  std::vector<std::string> flags = {"--log-level", "warn"};
-  if (options.transport == "tcp") flags.insert(flags.end(), {"--transports", "tcp"});
+  std::vector<std::string> flags;
+  if (options.transport == "tcp") flags = {"--transports", "tcp"};
   testing::ServiceProcess service(dir, flags);
   const auto client = service.connect();
   PRECIS_ASSIGN(const Model model, client->register_model(spec));
