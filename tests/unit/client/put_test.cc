@@ -1,4 +1,5 @@
 // What a put checks itself, what it sends, and how it ends.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <numeric>
@@ -277,9 +278,8 @@ TEST_CASE_METHOD(PutFixture, "of the whole path's keys the new tokens are pushed
     const std::size_t head_bytes = kNew * push.keys.row_bytes();
     CHECK(std::memcmp(taken.keys.data() + h * taken.message.keys_head_stride,
                       push.keys.row(h, kBegin), head_bytes) == 0);
-    CHECK(std::memcmp(taken.scores.data() + std::size_t{h} * kNew * sizeof(float),
-                      push.scores.data() + std::size_t{h} * kEnd + kBegin,
-                      kNew * sizeof(float)) == 0);
+    const auto* scores = reinterpret_cast<const float*>(taken.scores.data()) + h * kNew;
+    CHECK(std::equal(scores, scores + kNew, push.scores.begin() + h * kEnd + kBegin));
   }
 }
 

@@ -75,10 +75,8 @@ std::size_t Inbox::message_count() {
   return messages_.size();
 }
 
-Party::Party(Wire wire) { make(wire, nullptr); }
-Party::Party(Wire wire, std::shared_ptr<LoopbackNet> net) { make(wire, std::move(net)); }
-
-void Party::make(Wire wire, std::shared_ptr<LoopbackNet> net) {
+Party::Party(Wire wire, std::shared_ptr<LoopbackNet> net,
+             std::chrono::milliseconds preface_timeout) {
   transport = thread.on_loop([&]() -> std::unique_ptr<Transport> {
     if (wire == Wire::kLoopback) {
       return make_loopback_transport(thread.loop, net);
@@ -90,7 +88,7 @@ void Party::make(Wire wire, std::shared_ptr<LoopbackNet> net) {
     options.bulk = wire == Wire::kShmHostCopy   ? Mode::kHostCopy
                    : wire == Wire::kTcpOneSided ? Mode::kOneSided
                                                 : Mode::kMessages;
-    options.preface_timeout = std::chrono::milliseconds(200);
+    options.preface_timeout = preface_timeout;
     auto made = make_ucx_transport(thread.loop, options);
     if (!made.ok()) throw std::runtime_error(made.status().to_string());
     return std::move(*made);
@@ -165,7 +163,8 @@ std::string End::description() {
   return party_->thread.on_loop([this] { return connection_->description(); });
 }
 
-Pair::Pair(Wire wire) : net(make_loopback_net()), server(wire, net), client(wire, net) {
+Pair::Pair(Wire wire, std::chrono::milliseconds preface_timeout)
+    : net(make_loopback_net()), server(wire, net, preface_timeout), client(wire, net) {
   address = listen(server, wire,
                    {.greet =
                         [](Bytes) {

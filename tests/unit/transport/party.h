@@ -91,17 +91,14 @@ class Inbox {
 
 class Party {
  public:
-  Party(Wire wire, std::shared_ptr<LoopbackNet> net);
-  explicit Party(Wire wire);  // alone
+  explicit Party(Wire wire, std::shared_ptr<LoopbackNet> net = nullptr,
+                 std::chrono::milliseconds preface_timeout = kPatience);
   ~Party();
 
   std::unique_ptr<Registration> register_memory(MutableBytes memory);
 
   LoopThread thread;
   std::unique_ptr<Transport> transport;
-
- private:
-  void make(Wire wire, std::shared_ptr<LoopbackNet> net);
 };
 
 // Listens with `acceptor` on an address that suits the wire.
@@ -155,7 +152,7 @@ class End {
 
 // Two parties and a connection between them, started on both ends.
 struct Pair {
-  explicit Pair(Wire wire);
+  explicit Pair(Wire wire, std::chrono::milliseconds preface_timeout = kPatience);
   // Another connection of the same two parties.
   std::pair<End, End> connect_again();
   // The next connection that the server accepts.

@@ -138,7 +138,7 @@ TEST_CASE("a frame out of turn is refused", "[transport]") {
 }
 
 TEST_CASE("a silent peer is told that it is too late", "[transport]") {
-  Pair pair(Wire::kTcpMessages);
+  Pair pair(Wire::kTcpMessages, std::chrono::seconds(1));
   Stranger stranger(pair.address);
   CHECK(stranger.hear_error().code() == StatusCode::kTimedOut);
   check_still_serving(pair);
@@ -173,7 +173,6 @@ TEST_CASE("an idle connection costs no processor", "[transport]") {
   pair.at_client.send(bytes_of("ping"));
   pair.at_server.inbox().wait_messages(1);
   // Longer than any spinning; a loop that spins goes round a million times meanwhile.
-  std::promise<void> later;
   std::unique_ptr<EventLoop::Timer> timer;
   LoopThread clock;
   const auto wait = [&](std::chrono::milliseconds time) {
