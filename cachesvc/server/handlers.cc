@@ -48,6 +48,15 @@ void Handlers::cancel() {
   for (auto& [id, get] : gets_) get->canceled = true;
 }
 
+msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
+  const auto model = parts_.catalog.model(tenant_.name, info.model);
+  info.in_memory = model.ok();
+  for (std::uint32_t l = 0; info.in_memory && l < model->num_layers; ++l) {
+    info.in_memory = parts_.hot_tier.contains(info.id, l);
+  }
+  return info;
+}
+
 Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
   const auto it = puts_.find(put);
   if (it != puts_.end()) return it->second;
@@ -88,8 +97,9 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushLayer request) {
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
   PRECIS_CO_ASSIGN(auto put, find_put(request.put));
   auto info = co_await parts_.put_path.commit(std::move(put), request.durability);
-  if (info.ok()) puts_.erase(request.put);
-  co_return answer(std::move(info));
+  if (!info.ok()) co_return info.status();
+  puts_.erase(request.put);
+  co_return msg::ReplyBody(with_tier(std::move(info).value()));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {
@@ -178,12 +188,15 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveSession request) {
 // -----------------------------------------------------------------------------------
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListPrefixes request) {
-  co_return msg::ReplyBody(
-      msg::Segments{parts_.catalog.segments(tenant_.name, request.model, request.limit)});
+  msg::Segments segments{parts_.catalog.segments(tenant_.name, request.model, request.limit)};
+  for (msg::SegmentInfo& row : segments.rows) row = with_tier(std::move(row));
+  co_return msg::ReplyBody(std::move(segments));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowPrefix request) {
-  co_return answer(parts_.catalog.info(tenant_.name, request.segment, /*with_plan=*/true));
+  PRECIS_CO_ASSIGN(auto info,
+                   parts_.catalog.info(tenant_.name, request.segment, /*with_plan=*/true));
+  co_return msg::ReplyBody(with_tier(std::move(info)));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemovePrefix request) {

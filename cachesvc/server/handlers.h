@@ -66,6 +66,8 @@ class Handlers {
   Task<Answer> on(std::uint64_t id, msg::GetStats request);
   Task<Answer> on(std::uint64_t id, msg::GetStatus request);
 
+  // Says of a segment whether every layer of it is in the hot tier.
+  msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
   Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
   // Runs a catalog call that waits for the store on the storage executor.
   template <typename Fn>

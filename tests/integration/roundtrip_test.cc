@@ -123,6 +123,32 @@ TEST_CASE("a put of what is already stored moves nothing and answers the same", 
   CHECK(client->segments().value().size() == 1);
 }
 
+TEST_CASE("a segment says whether it is in memory", "[integration]") {
+  const TempDir dir;
+  std::mt19937 random(kSeed);
+  const auto tokens = random_tokens(random, 200);
+  SegmentId id;
+  {
+    ServiceProcess service(dir);
+    const auto client = service.connect();
+    const Model model = client->register_model(tiny_model()).value();
+    const Kv kv = random_kv(random, model.spec, 0, 200);
+    const auto stored =
+        put_all(*client, model, tokens, kv, options_of("keydiff", Budget::ratio_ppm(500'000)));
+    REQUIRE(stored.ok());
+    CHECK(stored.value().in_memory);
+    id = stored.value().id;
+    service.stop();
+  }
+  ServiceProcess service(dir);
+  const auto client = service.connect();
+  const Model model = client->register_model(tiny_model()).value();
+  CHECK_FALSE(client->segment(id).value().in_memory);
+  REQUIRE(read_all(*client, model, tokens).ok());
+  CHECK(client->segment(id).value().in_memory);
+  CHECK(client->segments().value().front().in_memory);
+}
+
 TEST_CASE("prefixes are streamed to many clients at once", "[integration]") {
   const TempDir dir;
   ServiceProcess service(dir);

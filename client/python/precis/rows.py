@@ -25,7 +25,7 @@ class Segment:
         bytes: of all its records as stored.
         original_bytes: K and V of its tokens, uncompressed.
         compress_seconds: compute time of the put's stages, all layers added up.
-        in_memory: every layer is in the RAM tier; said of a match's segments, false elsewhere.
+        in_memory: every layer is in the RAM tier.
         plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads]; None in listings.
     """
 
