@@ -38,7 +38,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       "--memory", flags.memory,
       "Memory for the hot tier and puts under way, e.g. 4GiB [a quarter of the machine's]");
   app.add_option("--threads", flags.threads, "Compute threads [every core]");
-  app.add_option("--transports", flags.transports, "UCX transports, e.g. tcp [the best there are]");
+  app.add_option("--transports", flags.transports, "as UCX_TLS, e.g. tcp [the best there are]");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
   app.set_version_flag("--version", precis::server_name());
 }

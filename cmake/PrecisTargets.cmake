@@ -25,7 +25,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC 12 sees overlaps and overruns inside its own string and vector when optimising (GCC bugs
   # 105651, 107852). The asan preset looks for real ones.
   target_compile_options(precis_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow>)
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow
+                              -Wno-stringop-overread>)
 endif()
 
 # Sanitizers are for the whole build, or containers that cross a target's edge are misread.

@@ -24,7 +24,7 @@ struct Config {
   std::uint64_t memory_bytes = 0;     // arena: staging and hot tier; 0: a quarter of the machine's
   std::uint32_t compute_threads = 0;  // 0: every core
   std::string log_level = "info";
-  std::string transports;                 // UCX transports, e.g. "tcp"; empty: the best there are
+  std::string transports;                 // as UCX_TLS, e.g. "tcp"; empty: the best there are
   std::uint32_t memory_wait_ms = 30'000;  // a put waits this long for staging memory
   // Defaults of puts that say nothing and find nothing in the catalog.
   std::string default_recipe = "ada_keydiff(min_entries=128)";

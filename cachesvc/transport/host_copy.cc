@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -31,6 +32,25 @@ bool readable(int descriptor, int timeout_ms) {
 std::uint64_t address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
 }  // namespace
+
+HostId this_host() {
+  HostId id{};
+  char text[37] = {};  // 32 hexadecimal digits in groups with dashes
+  const int file = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return id;
+  const ssize_t n = ::read(file, text, sizeof(text) - 1);
+  ::close(file);
+  if (n != sizeof(text) - 1) return id;
+  std::string digits(text, sizeof(text) - 1);
+  std::erase(digits, '-');
+  for (std::size_t i = 0; i < id.size(); ++i) {
+    unsigned byte = 0;
+    const char* first = digits.data() + 2 * i;
+    if (std::from_chars(first, first + 2, byte, 16).ptr != first + 2) return {};
+    id[i] = static_cast<std::byte>(byte);
+  }
+  return id;
+}
 
 HostWindow::HostWindow() : words_(std::make_unique<Words>()) {}
 

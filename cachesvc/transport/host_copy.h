@@ -29,6 +29,10 @@
 namespace precis {
 
 using HostChallenge = std::array<std::byte, 16>;
+using HostId = std::array<std::byte, 16>;
+
+// Names the running kernel, the same in all its containers: its boot id. Zeros where it tells none.
+HostId this_host();
 
 // The layout is shared by two processes.
 struct HostSlot {

@@ -74,6 +74,7 @@ std::vector<std::byte> encode_introduction(const Introduction& introduction) {
   put_le(body, introduction.challenge_address);
   put_le(body, introduction.pid);
   put_le(body, static_cast<std::uint32_t>(introduction.worker_address.size()));
+  put_bytes(body, introduction.host);
   put_bytes(body, introduction.challenge);
   put_le(body, static_cast<std::uint8_t>(introduction.one_sided));
   put_bytes(body, introduction.worker_address);
@@ -88,6 +89,7 @@ Result<Introduction> decode_introduction(Bytes body) {
   introduction.challenge_address = reader.get<std::uint64_t>();
   introduction.pid = reader.get<std::uint32_t>();
   const auto address_bytes = reader.get<std::uint32_t>();
+  const Bytes host = reader.take(introduction.host.size());
   const Bytes challenge = reader.take(introduction.challenge.size());
   introduction.one_sided = reader.get<std::uint8_t>() != 0;
   if (address_bytes > kWorkerAddressBytesMax) {
@@ -99,6 +101,7 @@ Result<Introduction> decode_introduction(Bytes body) {
   if (!reader.ok() || introduction.worker_address.empty()) {
     return Status::invalid("introduction of " + std::to_string(body.size()) + " B is truncated");
   }
+  std::copy(host.begin(), host.end(), introduction.host.begin());
   std::copy(challenge.begin(), challenge.end(), introduction.challenge.begin());
   introduction.payload = copy(reader.rest());
   if (introduction.payload.size() > limits::kHelloBytesMax) {

@@ -47,6 +47,7 @@ struct Frame {
 struct Introduction {
   // Stands in every message to this side; random, so that no other peer can guess it.
   std::uint64_t link_id = 0;
+  std::array<std::byte, 16> host{};  // of the machine since its start; zeros if it has no such name
   // Client: where in its memory it will write `challenge` of the answer, to show that it is a
   // process of the server's host and that this memory is its own to give (host_copy.h).
   std::uint32_t pid = 0;

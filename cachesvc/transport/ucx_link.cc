@@ -18,15 +18,14 @@ constexpr std::chrono::seconds kGoodbyeTimeout{1};
 // Arrived and not handed out: all that the peer may have on the way, and the message that it is on.
 constexpr std::size_t kInboxBytesMax = limits::kSendQueueBytesMax + limits::kMessageBytesMax;
 
-// The family of the transport that carries the messages, from UCX's list of lanes: "shm", "tcp",
-// ...
+// The family of the transport that carries the messages, from UCX's list of lanes.
 std::string_view message_transport(std::string_view lanes) {
   for (std::size_t at = 0; at < lanes.size();) {
     const std::size_t end = std::min(lanes.find('\n', at), lanes.size());
     const std::string_view line = lanes.substr(at, end - at);
     at = end + 1;
     if (line.find("lane[") == line.npos || line.find(" am ") == line.npos) continue;
-    for (const char* shm : {":posix/", ":sysv/", ":self/"}) {
+    for (const char* shm : {":posix/", ":sysv/"}) {
       if (line.find(shm) != line.npos) return "shm";
     }
     return line.find(":tcp/") != line.npos ? "tcp" : "rdma";
@@ -257,8 +256,6 @@ void UcxLink::deliver() {
   if (!over()) return;
   if (const auto handlers = std::exchange(handlers_, nullptr)) handlers->on_closed(ended_);
 }
-
-bool UcxLink::same_host() const { return message_transport(lanes_) == "shm"; }
 
 std::string UcxLink::description() const {
   std::string text(message_transport(lanes_));

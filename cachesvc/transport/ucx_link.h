@@ -87,9 +87,8 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   // Of a client whose server may be on the same host, else null. Set before anybody shares the
   // link.
   const std::shared_ptr<HostWindow>& window() const { return window_; }
-  // How UCX reaches the peer: its lanes, in UCX's words, and whether by shared memory.
+  // How UCX reaches the peer: its lanes, in UCX's words.
   const std::string& lanes() const { return lanes_; }
-  bool same_host() const;
   std::string description() const;
 
  private:

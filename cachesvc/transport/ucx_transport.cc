@@ -199,11 +199,13 @@ class UcxTransport final : public Transport {
   Executor& copiers();
 
   Result<std::shared_ptr<UcxLink>> make_link(std::uint64_t mine, const preface::Introduction& peer);
-  bool one_sided(const UcxLink& link) const;
+  bool same_host(const preface::Introduction& peer) const;
+  bool one_sided(const UcxLink& link, const preface::Introduction& peer) const;
   std::unique_ptr<BulkMeans> choose_means(UcxLink& link, const Guest& guest);
 
   EventLoop& loop_;
   const UcxOptions options_;
+  const HostId host_ = this_host();
   std::unique_ptr<UcxWorker> worker_;  // before all that uses it, so that it goes last
   std::unique_ptr<Executor> copiers_;  // threads for host copies, once there are some
   // Shared with the Connections; a link stays here until it is over, also without one.
@@ -270,8 +272,9 @@ Status UcxTransport::admit(std::uint64_t id, preface::Introduction introduction)
 
   preface::Introduction mine;
   mine.link_id = link_id;
+  mine.host = host_;
   mine.challenge = guest.challenge;
-  mine.one_sided = one_sided(*guest.link);
+  mine.one_sided = one_sided(*guest.link, guest.introduction);
   mine.worker_address = worker_->address();
   mine.payload = std::move(greeting.reply);
   guest.socket->write(preface::Kind::kWelcome, preface::encode_introduction(mine));
@@ -293,17 +296,24 @@ void UcxTransport::on_ready(std::uint64_t id, const Result<preface::Frame>& fram
   acceptor_.accepted(std::make_unique<UcxConnection>(link), ready.introduction.payload);
 }
 
-bool UcxTransport::one_sided(const UcxLink& link) const {
+// Whether to try the host copy; the proof comes with it.
+bool UcxTransport::same_host(const preface::Introduction& peer) const {
   using Mode = UcxOptions::BulkMode;
-  return options_.bulk == Mode::kOneSided ||
-         (options_.bulk == Mode::kAuto && UcxOneSidedBulk::possible(link.lanes()));
+  return options_.bulk == Mode::kHostCopy ||
+         (options_.bulk == Mode::kAuto && options_.transports.empty() && host_ != HostId{} &&
+          peer.host == host_);
+}
+
+bool UcxTransport::one_sided(const UcxLink& link, const preface::Introduction& peer) const {
+  using Mode = UcxOptions::BulkMode;
+  return options_.bulk == Mode::kOneSided || (options_.bulk == Mode::kAuto && !same_host(peer) &&
+                                              UcxOneSidedBulk::possible(link.lanes()));
 }
 
 // Null for messages.
 std::unique_ptr<BulkMeans> UcxTransport::choose_means(UcxLink& link, const Guest& guest) {
-  using Mode = UcxOptions::BulkMode;
-  if (one_sided(link)) return std::make_unique<UcxOneSidedBulk>(link);
-  if (options_.bulk == Mode::kHostCopy || (options_.bulk == Mode::kAuto && link.same_host())) {
+  if (one_sided(link, guest.introduction)) return std::make_unique<UcxOneSidedBulk>(link);
+  if (same_host(guest.introduction)) {
     auto peer = HostPeer::prove(guest.introduction.pid, guest.introduction.challenge_address,
                                 guest.challenge);
     if (peer.ok()) return std::make_unique<UcxHostBulk>(link, std::move(*peer), copiers());
@@ -348,6 +358,7 @@ void UcxTransport::on_connected(std::uint64_t id, Result<std::unique_ptr<Preface
 
   preface::Introduction mine;
   mine.link_id = attempt.link_id;
+  mine.host = host_;
   mine.pid = static_cast<std::uint32_t>(getpid());
   mine.challenge_address = attempt.window->challenge_address();
   mine.worker_address = worker_->address();

@@ -17,14 +17,13 @@
 namespace precis {
 
 struct UcxOptions {
-  // What UCX may use: empty for the best there is, "tcp", "shm" (shared memory within one host), or
-  // UCX's own list (UCX_TLS), e.g. "rc,tcp".
+  // What UCX may use: empty for the best there is, or a list as UCX_TLS takes it, e.g. "tcp" or
+  // "rc,tcp". A list is all that is used: within one host, too, bytes go over it.
   std::string transports;
 
-  // How bulk bytes move. kAuto takes, per connection, the best that both sides have: one-sided
-  // operations where the network's hardware does them, the kernel's copy between two processes of
-  // one host (host_copy.h), else active messages. The others leave no choice, where they are
-  // possible.
+  // How bulk bytes move. kAuto takes, per connection, the best that both sides have: the kernel's
+  // copy between two processes of one host (host_copy.h), one-sided operations where the network's
+  // hardware does them, else active messages. The others leave no choice, where they are possible.
   enum class BulkMode { kAuto, kOneSided, kHostCopy, kMessages };
   BulkMode bulk = BulkMode::kAuto;
   unsigned copy_threads = 2;  // for kHostCopy

@@ -46,9 +46,6 @@ constexpr int kCloseRoundsMax = 100'000;
 // environment can undo, as UCX does it when it is loaded: UCX_MEM_EVENTS=n keeps it from patching
 // mmap and madvise in libc, which ThreadSanitizer does not survive.
 void tame_ucx_once() {
-  // Shared memory tells of a dead peer only if asked to, and only the environment can ask.
-  setenv("UCX_POSIX_ERROR_HANDLING", "y", /*overwrite=*/0);
-  setenv("UCX_SYSV_ERROR_HANDLING", "y", /*overwrite=*/0);
   // It writes its log to stdout, where programs print results. Its errors reach us as statuses.
   if (getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
   // Its handlers for crashes replace the debugger's, the sanitizers' and Python's.
@@ -62,14 +59,12 @@ void tame_ucx() {
   std::call_once(once, tame_ucx_once);
 }
 
-// UCX's list of transports for ours. Its own copy between processes (cma) stays out: it believes
-// the peer's word about which process it is, where host_copy.h asks for proof.
-std::string transport_list(const std::string& transports) {
-  if (transports.empty()) return "^cma,sysv,knem,xpmem";
-  if (transports == "shm") return "posix,self";
-  if (transports == "tcp") return "tcp,self";
-  return transports;
-}
+// All but shared memory. Within one host, UCX's senders write straight into the receiver's queue:
+// one that is killed between taking a place there and filling it stops that queue for everyone
+// (uct_mm_ep_am_common_send, seen with a client under SIGKILL), and one that goes mad damages a
+// process that is not its own. Its copies between processes (cma, knem, xpmem) believe the peer's
+// word about which process it is, where host_copy.h asks for proof.
+constexpr const char* kTransports = "^posix,sysv,cma,knem,xpmem";
 
 struct ConfigRelease {
   void operator()(ucp_config_t* config) const { ucp_config_release(config); }
@@ -108,8 +103,10 @@ Status UcxWorker::start(EventLoop& loop, const UcxOptions& options) {
     return to_status(ucp_config_modify(read, name, value.c_str()),
                      std::string("set UCX_") + name + " to '" + value + "'");
   };
-  if (!options.transports.empty() || getenv("UCX_TLS") == nullptr) {
-    PRECIS_TRY(set("TLS", transport_list(options.transports)));
+  if (!options.transports.empty()) {
+    PRECIS_TRY(set("TLS", options.transports == "tcp" ? "tcp,self" : options.transports));
+  } else if (getenv("UCX_TLS") == nullptr) {
+    PRECIS_TRY(set("TLS", kTransports));
   }
   // The TCP connection beside the link is the sign of life; registrations are not cached, see
   // above.

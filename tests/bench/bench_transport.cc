@@ -144,7 +144,7 @@ int run(int argc, char** argv) {
         {"loopback", "loopback:bench",
          [&](EventLoop& loop) { return make_loopback_transport(loop, loopback); }, &copy,
          "streaming copy"},
-        {"shm", "127.0.0.1:0", ucx("shm"), &copy, "streaming copy"},
+        {"shm", "127.0.0.1:0", ucx(""), &copy, "streaming copy"},
         {"tcp", "127.0.0.1:0", ucx("tcp"), &socket, "raw socket"},
     };
     for (const Lane& lane : lanes) {

@@ -139,6 +139,11 @@ Result<std::vector<Row>> bench_service(const ServiceBenchOptions& options) {
   PRECIS_ASSIGN(const Model model, client->register_model(spec));
 
   const bool shm = options.transport == "shm";
+  PRECIS_ASSIGN(const msg::ServerStatus info, client->status());
+  if (shm && info.transport.find("host copy") == std::string::npos) {
+    return Status::unsupported("this machine forbids copies between processes, so bytes go over '" +
+                               info.transport + "': measure --transport tcp alone");
+  }
   const std::string ceiling_name = shm ? "streaming copy, 1 thread" : "raw socket, blocking";
   Rate ceiling;
   options.progress(options.transport + ": ceiling");

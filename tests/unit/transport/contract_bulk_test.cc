@@ -174,7 +174,7 @@ TEST_CASE("a region that lies about itself fails its transfers and nothing else"
 }
 
 TEST_CASE("a region key of any bytes is no key", "[transport]") {
-  Pair pair(Wire::kShmHostCopy);
+  Pair pair(Wire::kHostCopy);
   Memory memory(pair, 1000, 19);
   RemoteRegion region = memory.exposure->region();
   for (std::size_t size = 0; size < 64; ++size) {

@@ -10,8 +10,7 @@ namespace precis::test {
 const char* wire_name(Wire wire) {
   switch (wire) {
     case Wire::kLoopback: return "loopback";
-    case Wire::kShmHostCopy: return "UCX shm, host copy";
-    case Wire::kShmMessages: return "UCX shm, messages";
+    case Wire::kHostCopy: return "UCX, host copy";
     case Wire::kTcpMessages: return "UCX tcp, messages";
     case Wire::kTcpOneSided: return "UCX tcp, one-sided";
   }
@@ -83,9 +82,8 @@ Party::Party(Wire wire, std::shared_ptr<LoopbackNet> net,
     }
     using Mode = UcxOptions::BulkMode;
     UcxOptions options;
-    const bool shm = wire == Wire::kShmHostCopy || wire == Wire::kShmMessages;
-    options.transports = shm ? "shm" : "tcp";
-    options.bulk = wire == Wire::kShmHostCopy   ? Mode::kHostCopy
+    options.transports = "tcp";
+    options.bulk = wire == Wire::kHostCopy      ? Mode::kHostCopy
                    : wire == Wire::kTcpOneSided ? Mode::kOneSided
                                                 : Mode::kMessages;
     options.preface_timeout = preface_timeout;

@@ -22,16 +22,14 @@ namespace precis::test {
 
 enum class Wire {
   kLoopback,
-  kShmHostCopy,  // UCX over shared memory, the kernel copies bulk bytes
-  kShmMessages,  // UCX over shared memory, bulk bytes in active messages
-  kTcpMessages,  // UCX over TCP
+  kHostCopy,     // UCX over TCP, the kernel copies bulk bytes between the processes
+  kTcpMessages,  // UCX over TCP, bulk bytes in active messages
   kTcpOneSided,  // UCX over TCP, which emulates get and put: for their own code only, as an
                  // emulated put checks no key and lands after its target has closed
 };
-inline constexpr Wire kWires[] = {Wire::kLoopback, Wire::kShmHostCopy, Wire::kShmMessages,
-                                  Wire::kTcpMessages};
-inline constexpr Wire kBulkWires[] = {Wire::kLoopback, Wire::kShmHostCopy, Wire::kShmMessages,
-                                      Wire::kTcpMessages, Wire::kTcpOneSided};
+inline constexpr Wire kWires[] = {Wire::kLoopback, Wire::kHostCopy, Wire::kTcpMessages};
+inline constexpr Wire kBulkWires[] = {Wire::kLoopback, Wire::kHostCopy, Wire::kTcpMessages,
+                                      Wire::kTcpOneSided};
 const char* wire_name(Wire wire);
 
 // Longer than anything takes on the slowest machine; reached only by a test that has failed.

@@ -16,9 +16,9 @@ namespace {
 
 class Child {
  public:
-  Child(const std::string& address, const std::string& transports) {
-    std::string program = PRECIS_DOOMED_PEER, a = address, t = transports;
-    char* argv[] = {program.data(), a.data(), t.data(), nullptr};
+  explicit Child(const std::string& address) {
+    std::string program = PRECIS_DOOMED_PEER, a = address;
+    char* argv[] = {program.data(), a.data(), nullptr};
     REQUIRE(posix_spawn(&pid_, program.c_str(), nullptr, nullptr, argv, environ) == 0);
   }
   ~Child() { kill_now(); }
@@ -36,12 +36,8 @@ class Child {
 
 TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody",
           "[transport][death]") {
-  // Bulk messages over UCX's shared memory are left out because they do not hold this promise: now
-  // and then a survivor's pull never ended after the kill. All senders of a process share one
-  // receive queue there, which would explain it; CHANGELOG.md lists it as a known defect.
-  const Wire wire = GENERATE(Wire::kShmHostCopy, Wire::kTcpMessages);
+  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages);
   const int round = GENERATE(range(0, 3));
-  const bool shm = wire == Wire::kShmHostCopy;
   CAPTURE(wire_name(wire), round);
   Pair pair(wire);  // the bystanders, on the same server
   std::vector<std::byte> bystanding(1u << 20), memory(kDoomedBytes), pushed(kDoomedBytes);
@@ -51,7 +47,7 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
   auto exposure = pair.at_client.expose(*client_registration);
 
   auto accepted = pair.accept_next();
-  Child child(pair.address, shm ? "shm" : "tcp");
+  Child child(pair.address);
   End doomed(pair.server, get(std::move(accepted)));
   doomed.start();
   const RemoteRegion region = decode_doomed_region(doomed.inbox().wait_messages(1)[0]);
@@ -87,7 +83,7 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
 TEST_CASE("a killed server closes its clients' connections", "[transport][death]") {
   // The other way round is the same: the socket's end is all that either side waits for. What
   // differs is an Exposure that outlives its server.
-  const Wire wire = GENERATE(Wire::kShmHostCopy, Wire::kTcpMessages);
+  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages);
   CAPTURE(wire_name(wire));
   auto pair = std::make_unique<Pair>(wire);
   std::vector<std::byte> memory(1000);

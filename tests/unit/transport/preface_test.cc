@@ -9,6 +9,7 @@ namespace {
 Introduction sample() {
   Introduction introduction;
   introduction.link_id = 77;
+  introduction.host.fill(std::byte{7});
   introduction.pid = 4242;
   introduction.challenge_address = 0x7f0011223344;
   introduction.challenge.fill(std::byte{9});
