@@ -81,7 +81,11 @@ int main(int argc, char** argv) {
   CLI::App app("precisd keeps a compressed KV cache and serves it.\nTry: precisd --data DIR");
   Flags flags;
   add_flags(app, flags);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
   const auto config = settle(app, flags);
   if (!config.ok()) return fail(config.status(), kExitUsage);
 
@@ -89,6 +93,7 @@ int main(int argc, char** argv) {
   auto service = Service::create(*config, [&](EventLoop& loop) {
     precis::UcxOptions options;
     options.transports = config->transports;
+    options.address = config->listen;
     return precis::make_ucx_transport(loop, options);
   });
   if (!service.ok()) return fail(service.status(), kExitFailed);

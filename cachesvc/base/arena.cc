@@ -35,13 +35,18 @@ class FreeRanges {
 
   // The offset of a range of `size` bytes, now taken, or npos.
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
-  std::size_t take(std::size_t size) {
+  std::size_t take(std::size_t size, Arena::End end) {
     const auto fit = by_size_.lower_bound({size, 0});
     if (fit == by_size_.end()) return npos;
     const auto [range_size, offset] = *fit;
     remove(offset, range_size);
-    if (range_size > size) add(offset + size, range_size - size);
-    return offset;
+    const std::size_t rest = range_size - size;
+    if (end == Arena::End::kLow) {
+      if (rest > 0) add(offset + size, rest);
+      return offset;
+    }
+    if (rest > 0) add(offset, rest);
+    return offset + rest;
   }
 
   void give(std::size_t offset, std::size_t size) {
@@ -90,14 +95,14 @@ class MappedArena final : public Arena {
     ::munmap(base_, size_);
   }
 
-  Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes) override {
+  Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes, End end) override {
     if (size_bytes > size_) {
       return Status::invalid("arena: " + std::to_string(size_bytes) + " B exceed the arena of " +
                              std::to_string(size_) + " B");
     }
-    const std::size_t taken = size_bytes == 0 ? kAlign : round_up(size_bytes, kAlign);
+    const std::size_t taken = taken_for(size_bytes);
     std::lock_guard lock(mutex_);
-    const std::size_t offset = free_.take(taken);
+    const std::size_t offset = free_.take(taken, end);
     if (offset == FreeRanges::npos) {
       return Status::out_of_space("arena: no free range of " + std::to_string(taken) + " B; " +
                                   std::to_string(used_) + " of " + std::to_string(size_) +
@@ -121,11 +126,23 @@ class MappedArena final : public Arena {
         : arena_(arena), offset_(offset), taken_(taken), size_(size) {}
     ~Piece() override { arena_.release(offset_, taken_); }
     MutableBytes bytes() const override { return {arena_.base_ + offset_, size_}; }
+    void shrink(std::size_t size_bytes) override {
+      PRECIS_CHECK(size_bytes <= size_);
+      const std::size_t kept = taken_for(size_bytes);
+      if (kept < taken_) arena_.release(offset_ + kept, taken_ - kept);
+      taken_ = kept;
+      size_ = size_bytes;
+    }
 
    private:
     MappedArena& arena_;
-    const std::size_t offset_, taken_, size_;
+    const std::size_t offset_;
+    std::size_t taken_, size_;
   };
+
+  static std::size_t taken_for(std::size_t size_bytes) {
+    return size_bytes == 0 ? kAlign : round_up(size_bytes, kAlign);
+  }
 
   void release(std::size_t offset, std::size_t taken) {
     std::lock_guard lock(mutex_);

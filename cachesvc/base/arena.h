@@ -23,10 +23,15 @@ class Arena {
    public:
     virtual ~Buffer() = default;
     virtual MutableBytes bytes() const = 0;
+    // Gives back what lies past `size_bytes`, at most what it has.
+    virtual void shrink(std::size_t size_bytes) = 0;
   };
+  // Which end of the arena to take from: what is soon given back keeps out of the way of what
+  // stays, so that neither leaves holes among the other.
+  enum class End { kLow, kHigh };
   // kOutOfSpace if no free range is that large now, kInvalidArgument if none can ever be.
   // 64-byte aligned. Thread-safe.
-  virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes) = 0;
+  virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes, End end = End::kLow) = 0;
 
   virtual MutableBytes memory() const = 0;  // all of it, for registration
   virtual std::size_t used_bytes() const = 0;

@@ -8,6 +8,7 @@
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/block_digest.h"
+#include "precis/limits.h"
 
 namespace precis {
 namespace {
@@ -234,6 +235,10 @@ Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const
   const ModelKey key{std::string(tenant), fingerprint};
   std::lock_guard changing(changes_);
   if (!models_.contains(key)) {
+    if (model_count(tenant) >= limits::kModelsPerTenantMax) {
+      return Status::rejected("tenant '" + key.first + "' has its " +
+                              std::to_string(limits::kModelsPerTenantMax) + " models");
+    }
     Change change;
     change.put(Table::kModels, model_key(tenant, fingerprint),
                encode(StoredModel{key.first, model}));
@@ -247,6 +252,15 @@ Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const
     tree_.model_added(fingerprint);
   }
   return msg::ModelRow{model, fingerprint, models_.at(key).segments};
+}
+
+std::size_t CatalogImpl::model_count(std::string_view tenant) const {
+  std::size_t count = 0;
+  for (auto model = models_.lower_bound({std::string(tenant), Digest{}});
+       model != models_.end() && model->first.first == tenant; ++model) {
+    ++count;
+  }
+  return count;
 }
 
 Result<ModelSpec> CatalogImpl::model(std::string_view tenant, const Digest& fingerprint) const {
@@ -264,6 +278,22 @@ std::vector<msg::ModelRow> CatalogImpl::models(std::string_view tenant) const {
     rows.push_back({model->second.spec, model->first.second, model->second.segments});
   }
   return rows;
+}
+
+Catalog::Totals CatalogImpl::totals(std::string_view tenant) const {
+  std::shared_lock lock(state_);
+  Totals totals;
+  totals.models = model_count(tenant);
+  for (const auto& [id, node] : tree_.nodes()) {
+    if (node.row->tenant != tenant) continue;
+    ++totals.segments;
+    totals.stored_bytes += node.row->stored_bytes;
+    totals.original_bytes += node.row->original_bytes;
+    totals.quarantined_segments += node.in_service ? 0 : 1;
+  }
+  totals.sessions = sessions_.all(tenant, clock_.unix_ms()).size();
+  totals.quarantined_rows = bad_rows_.size();
+  return totals;
 }
 
 Catalog::Totals CatalogImpl::totals() const {

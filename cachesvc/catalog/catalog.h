@@ -63,6 +63,9 @@ class Catalog {
   // meanwhile, kInvalidArgument if the row does not fit its model, its parent or its payload.
   virtual Status commit(const SegmentRow& row, std::span<const Bytes> layers,
                         Durability durability) = 0;
+  // [blocking] Makes a stored segment, and those it stands on, at least as durable. kNotFound,
+  // kCorruption as segment().
+  virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;
   // [blocking] Layer `layer`'s records into `into` of row.layer_bytes[layer], not yet checked by
   // their own checksums. kNotFound if the segment was removed; on kCorruption the caller
   // quarantines it.
@@ -111,6 +114,8 @@ class Catalog {
     std::uint64_t quarantined_segments =
         0;  // out of service, those that stand on bad ones included
   };
+  // Of one tenant; `bad_rows` is of all, as a row that cannot be read is nobody's.
+  virtual Totals totals(std::string_view tenant) const = 0;
   virtual Totals totals() const = 0;
 };
 

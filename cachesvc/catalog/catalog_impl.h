@@ -48,6 +48,7 @@ class CatalogImpl final : public Catalog {
   Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   std::vector<msg::ModelRow> models(std::string_view tenant) const override;
+  Totals totals(std::string_view tenant) const override;
   Totals totals() const override;
 
   // ---- catalog_segments.cc
@@ -61,6 +62,7 @@ class CatalogImpl final : public Catalog {
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
   Status commit(const SegmentRow& row, std::span<const Bytes> layers,
                 Durability durability) override;
+  Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
   Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                               std::vector<SegmentId>* gone) override;
@@ -109,6 +111,7 @@ class CatalogImpl final : public Catalog {
   Status save_session(std::string_view tenant, const msg::SessionRow& row);
 
   // With changes_ or state_ held.
+  std::size_t model_count(std::string_view tenant) const;
   const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
   // kNotFound, or kCorruption if it is out of service.
   Result<const SegmentNode*> find_segment(std::string_view tenant, const SegmentId& id) const;
@@ -125,6 +128,7 @@ class CatalogImpl final : public Catalog {
 
   // With changes_ held.
   Status harden();
+  Status check_session_room(std::string_view tenant) const;
   Status harden_again(const SegmentNode& present, Durability durability);
   Result<const SegmentNode*> find_parent(const SegmentRow& row) const;
   Status check_removable(std::string_view tenant, const SegmentId& id, bool recursive,

@@ -152,6 +152,12 @@ Status CatalogImpl::commit(const SegmentRow& row, std::span<const Bytes> layers,
   return {};
 }
 
+Status CatalogImpl::harden(std::string_view tenant, const SegmentId& id, Durability durability) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const SegmentNode* const node, find_segment(tenant, id));
+  return harden_again(*node, durability);
+}
+
 Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
   if (layer >= row.layer_bytes.size() || into.size() != row.layer_bytes[layer]) {
     return Status::invalid("segment " + row.id.hex() + ": layer " + std::to_string(layer) + " of " +

@@ -3,6 +3,7 @@
 
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
+#include "precis/limits.h"
 
 namespace precis {
 
@@ -29,6 +30,13 @@ Status CatalogImpl::save_session(std::string_view tenant, const msg::SessionRow&
   return {};
 }
 
+Status CatalogImpl::check_session_room(std::string_view tenant) const {
+  if (sessions_.all(tenant, clock_.unix_ms()).size() < limits::kSessionsPerTenantMax) return {};
+  return Status::rejected("tenant '" + std::string(tenant) + "' has its " +
+                          std::to_string(limits::kSessionsPerTenantMax) +
+                          " sessions; remove some, or give them a TTL");
+}
+
 Result<msg::SessionRow> CatalogImpl::open_session(std::string_view tenant,
                                                   const msg::OpenSession& request) {
   std::lock_guard changing(changes_);
@@ -38,6 +46,7 @@ Result<msg::SessionRow> CatalogImpl::open_session(std::string_view tenant,
   const bool same = present && present->ttl_seconds == row.ttl_seconds &&
                     present->expires_unix_ms == row.expires_unix_ms;
   if (same) return *present;
+  if (!present) PRECIS_TRY(check_session_room(tenant));
   PRECIS_TRY(save_session(tenant, row));
   return row;
 }
@@ -87,6 +96,7 @@ Result<msg::SessionRow> CatalogImpl::fork_session(std::string_view tenant,
                            "' exists already; choose another name for the fork, or remove it");
   }
   PRECIS_ASSIGN(const msg::SessionRow row, forked_session(*present, request.new_name, now_ms));
+  PRECIS_TRY(check_session_room(tenant));
   PRECIS_TRY(save_session(tenant, row));
   return row;
 }

@@ -1,5 +1,7 @@
 #include "cachesvc/pipeline/cut.h"
 
+#include <string>
+
 namespace precis {
 namespace {
 
@@ -18,6 +20,23 @@ void pad(std::vector<Bytes>& ranges, std::size_t bytes, Bytes inside, Bytes zero
 }
 
 }  // namespace
+
+Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) {
+  for (std::uint32_t h = 0; h < row.plan.num_kv_heads; ++h) {
+    std::size_t size = 0;
+    PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(records, &size));
+    if (record.segment != row.id || record.layer != layer || record.head != h ||
+        record.count != row.plan.at(layer, h)) {
+      return Status::corruption(
+          "the record of head " + std::to_string(h) + " is another's: of segment " +
+          record.segment.hex() + ", layer " + std::to_string(record.layer) + ", head " +
+          std::to_string(record.head) + ", " + std::to_string(record.count) + " entries");
+    }
+    PRECIS_TRY(kernels::verify_record(record));
+    records = records.subspan(size);
+  }
+  return records.empty() ? Status() : Status::corruption("bytes stand behind the last record");
+}
 
 Result<LayerCut> cut_layer(std::span<const Bytes> records, std::span<const std::uint64_t> entries,
                            std::uint32_t layer, std::uint32_t num_kv_heads, std::uint32_t head_dim,

@@ -7,11 +7,16 @@
 #include <span>
 #include <vector>
 
+#include "precis/catalog_row.h"
 #include "precis/kernels.h"
 #include "precis/record.h"
 #include "precis/served_layout.h"
 
 namespace precis {
+
+// What was read from disk, before it is used: that these are the records of `row`'s layer, whole,
+// in place and of no other segment. kCorruption names head and difference.
+Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer);
 
 struct LayerCut {
   std::vector<std::uint32_t> counts;              // [num_links, num_kv_heads]

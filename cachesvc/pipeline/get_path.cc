@@ -10,16 +10,6 @@ namespace {
 
 constexpr std::size_t kLayersInFlight = 4;  // enough to hide a cold read behind a push
 
-Status check_layer(Bytes records, std::uint32_t num_kv_heads) {
-  for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
-    std::size_t size = 0;
-    PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(records, &size));
-    PRECIS_TRY(kernels::verify_record(record));
-    records = records.subspan(size);
-  }
-  return records.empty() ? Status() : Status::corruption("bytes stand behind the last record");
-}
-
 }  // namespace
 
 struct GetPath::Prefix {
@@ -46,7 +36,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
     }
     std::vector<Bytes> records;
     for (const HotTier::Lease& lease : *leases) records.push_back(lease->bytes());
-    auto cut = co_await run_on(parts_.storage, parts_.loop, [&] {
+    auto cut = co_await run_on(parts_.reads, parts_.loop, [&] {
       return cut_layer(records, prefix.entries, layer, prefix.model.num_kv_heads,
                        prefix.model.head_dim, prefix.model.dtype, parts_.zeros);
     });
@@ -62,7 +52,9 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
     spawn(push(request, std::move(leases).value(), std::move(cut).value(), std::move(message), to,
                pushes, served));
   }
-  PRECIS_CO_TRY(co_await pushes.drain());
+  const Status pushed = co_await pushes.drain();
+  parts_.memory.retry();  // leases of layers that were not pushed have ended, too
+  PRECIS_CO_TRY(pushed);
 
   for (const Catalog::Row& row : prefix.links) parts_.catalog.count_hit(row->id);
   parts_.rate.served(offset, static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9);
@@ -129,15 +121,23 @@ Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(const Prefix& prefix,
 }
 
 Task<Result<HotTier::Lease>> GetPath::read_cold(const Catalog::Row& row, std::uint32_t layer) {
-  PRECIS_CO_ASSIGN(auto memory, co_await parts_.memory.acquire(row->layer_bytes[layer]));
-  const Status status = co_await run_on(parts_.storage, parts_.loop, [&]() -> Status {
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::vector<Memory::Want>(
+                                    1, Memory::Want{row->layer_bytes[layer]})));
+  std::unique_ptr<Arena::Buffer> memory = std::move(pieces.front());
+  const Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
     PRECIS_TRY(parts_.catalog.read_layer(*row, layer, memory->bytes()));
     parts_.rate.read_cold(memory->bytes().size(),
                           static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9);
-    return check_layer(memory->bytes(), row->plan.num_kv_heads);
+    return check_records(memory->bytes(), *row, layer);
   });
   ++parts_.metrics.layers_cold;
+  // Removed meanwhile, and perhaps put anew: these bytes say nothing of what is there now.
+  const auto present = parts_.catalog.segment(row->tenant, row->id);
+  PRECIS_CO_TRY(present.status());
+  if (*present != row) {
+    co_return Status::not_found("segment " + row->id.hex() + " was replaced during the get");
+  }
   if (status.code() == StatusCode::kCorruption) {
     // Doubt is a miss: out of service before anybody is answered.
     ++parts_.metrics.corrupt_layers;

@@ -28,7 +28,8 @@ class GetPath {
   // All outlive the path.
   struct Parts {
     EventLoop& loop;
-    Executor& storage;
+    Executor& reads;    // reads and cuts
+    Executor& storage;  // changes of the catalog
     Memory& memory;
     const Registration& registration;  // of the arena
     Bytes zeros;                       // kSectionAlign zero bytes of the arena

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "cachesvc/base/arena.h"
 #include "cachesvc/base/event_loop.h"
@@ -23,20 +24,30 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // A piece of the arena. kOutOfSpace if none came free in time, or if none that large ever can.
-  Task<Result<std::unique_ptr<Arena::Buffer>>> acquire(std::size_t size_bytes);
+  // Pieces of the arena, all or none, so that nobody holds one while waiting for the next.
+  // kOutOfSpace if they did not come free in time, kInvalidArgument if they never can, kUnavailable
+  // once stop() was called.
+  struct Want {
+    std::size_t size_bytes;
+    Arena::End end = Arena::End::kLow;
+  };
+  using Pieces = std::vector<std::unique_ptr<Arena::Buffer>>;
+  Task<Result<Pieces>> acquire(std::vector<Want> wants);
 
   // Any thread: memory may have come free; waiters try again.
   void retry();
 
+  // Nobody waits any more: the service is stopping.
+  void stop();
+
  private:
-  using Answer = Result<std::unique_ptr<Arena::Buffer>>;
+  using Answer = Result<Pieces>;
   struct Waiter {
-    std::size_t size_bytes;
+    std::vector<Want> wants;
     std::function<void(Answer)> done;
     std::unique_ptr<EventLoop::Timer> deadline;
   };
-  Answer take(std::size_t size_bytes);
+  Answer take(const std::vector<Want>& wants);
   void serve_waiters();
   void give_up(const Waiter* waiter);
 
@@ -46,6 +57,7 @@ class Memory {
   std::chrono::milliseconds wait_;
   std::deque<std::unique_ptr<Waiter>> waiters_;
   std::atomic<std::size_t> waiting_{0};
+  bool stopped_ = false;
 };
 
 }  // namespace precis

@@ -1,9 +1,11 @@
 #include "cachesvc/pipeline/put_path.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "precis/block_digest.h"
+#include "precis/limits.h"
 #include "precis/recipe.h"
 
 namespace precis {
@@ -34,9 +36,10 @@ class PutPath::Put {
  public:
   struct Layer {
     std::unique_ptr<StagedLayer> staged;     // until compressed
-    std::unique_ptr<Arena::Buffer> records;  // once compressed
-    std::vector<std::uint32_t> counts;       // [num_kv_heads]
-    bool allocating = false;                 // a piece waits for the layer's memory
+    std::unique_ptr<Arena::Buffer> records;  // room from the first piece on, filled by compression
+    bool compressed = false;
+    std::vector<std::uint32_t> counts;  // [num_kv_heads]
+    bool allocating = false;            // a piece waits for the layer's memory
     std::vector<std::function<void(bool)>> waiting_for_memory;
   };
 
@@ -54,6 +57,12 @@ class PutPath::Put {
   std::unique_ptr<GaugeHold> open;
 
   std::uint32_t num_tokens() const { return row.end - row.begin; }
+  // Room for a layer's records, whatever its heads keep of the layer's seats.
+  std::size_t records_bytes_max() const {
+    const std::uint64_t seats = std::min((entries - 1) / model.num_layers + 1,
+                                         std::uint64_t{model.num_kv_heads} * num_tokens());
+    return kernels::encoded_bytes_max(seats, model.num_kv_heads, model.head_dim, model.dtype);
+  }
 };
 
 // ---- begin
@@ -95,6 +104,12 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
     PRECIS_ASSIGN(chain, parts_.catalog.chain(tenant.name, request.parent));
   }
   SegmentRow& row = put.row;
+  if (chain.size() >= limits::kChainSegmentsMax) {
+    return Status::invalid("the path has " + std::to_string(chain.size()) +
+                           " segments below the new one, at most " +
+                           std::to_string(limits::kChainSegmentsMax) +
+                           " stand on each other; put the whole path as one segment");
+  }
   row.begin = chain.empty() ? 0 : chain.back()->end;
   row.end = static_cast<std::uint32_t>(request.tokens.size());
   if (row.begin >= row.end) {
@@ -118,14 +133,14 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
   row.blocks = block_digests(root, tokens, model.block_tokens);
   row.blocks.erase(row.blocks.begin(), row.blocks.begin() + row.begin / model.block_tokens);
   row.tail.assign(tokens.end() - row.end % model.block_tokens, tokens.end());
-  row.id =
-      segment_id(tip_at_begin, row.begin, row.tip, row.end, row.parent, put.recipe, row.budget);
+  row.id = segment_id({tip_at_begin, row.begin, row.tip, row.end, row.parent, row.parent_read},
+                      put.recipe, row.budget);
   row.original_bytes = model.token_bytes() * put.num_tokens();
   PRECIS_ASSIGN(put.entries, budget_entries(put.recipe, model, put.num_tokens(), row.budget));
   put.already_stored = parts_.catalog.segment(tenant.name, row.id).ok();
 
   const std::uint64_t layer_bytes = row.original_bytes / model.num_layers;
-  const std::uint64_t kept_bytes = put.entries * record_entry_bytes(model.head_dim, model.dtype);
+  const std::uint64_t kept_bytes = model.num_layers * put.records_bytes_max();
   if (layer_bytes + kept_bytes > parts_.arena_bytes) {
     return Status::out_of_space("the put needs " + std::to_string(layer_bytes + kept_bytes) +
                                 " B of memory (one layer and " + std::to_string(put.entries) +
@@ -147,6 +162,12 @@ msg::PutBegun PutPath::describe(const Put& put) {
   return begun;
 }
 
+Status PutPath::abort(Put& put) {
+  if (put.committing) return Status::invalid("the put is being committed and can't be given up");
+  if (put.failure.ok()) put.failure = Status::canceled("the put was given up");
+  return {};
+}
+
 // ---- ingest
 // ---------------------------------------------------------------------------------------
 
@@ -160,7 +181,7 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
                               std::to_string(put->layers.size()));
   }
   Put::Layer& layer = put->layers[piece.layer];
-  if (layer.records || (layer.staged && layer.staged->complete())) {
+  if (layer.compressed || (layer.staged && layer.staged->complete())) {
     co_return Status::invalid("layer " + std::to_string(piece.layer) +
                               " was pushed before, each may be pushed once");
   }
@@ -175,14 +196,18 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   }
   for (const auto part : {StagedLayer::Part::kEntries, StagedLayer::Part::kObservations}) {
     if (!put->failure.ok() || !layer.staged->needs(part)) continue;
+    // Room for the records comes with the entries, so that compression never waits for memory.
+    std::vector<Memory::Want> wants{{layer.staged->size_bytes(part), Arena::End::kHigh}};
+    if (part == StagedLayer::Part::kEntries) wants.push_back({put->records_bytes_max()});
     layer.allocating = true;
-    auto memory = co_await parts_.memory.acquire(layer.staged->size_bytes(part));
+    auto memory = co_await parts_.memory.acquire(std::move(wants));
     layer.allocating = false;
-    if (memory.ok()) {
-      layer.staged->give_memory(part, std::move(memory).value());
-    } else {
+    if (!memory.ok()) {
       put->failure = memory.status().with_context("layer " + std::to_string(piece.layer));
+      break;
     }
+    layer.staged->give_memory(part, std::move(memory->front()));
+    if (part == StagedLayer::Part::kEntries) layer.records = std::move(memory->back());
   }
   for (auto& done : std::exchange(layer.waiting_for_memory, {})) done(true);
   PRECIS_CO_TRY(put->failure);
@@ -200,10 +225,12 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
 
 Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   ++put->compressing;
+  ++compressing_;
   const Status status = co_await compress_layer(*put, layer);
   if (!status.ok() && put->failure.ok()) put->failure = status;
   put->layers[layer].staged.reset();
   parts_.memory.retry();
+  --compressing_;
   if (--put->compressing == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
 }
 
@@ -222,17 +249,18 @@ Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
     PRECIS_TRY(backend.select(put.recipe, input, scores, orders));
     return backend.allocate(put.recipe, input, scores, orders, put.entries, plan);
   }));
+  PRECIS_CO_TRY(put.failure);
 
   layer.counts = plan.counts();
   const std::size_t size =
       kernels::encoded_bytes(layer.counts, put.model.head_dim, put.model.dtype);
-  PRECIS_CO_ASSIGN(auto records, co_await parts_.memory.acquire(size));
+  layer.records->shrink(size);
   PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
     const ComputeTime timed(parts_.clock, put.compress_ns);
-    return backend.encode(input, scores, plan, put.row.id, records->bytes());
+    return backend.encode(input, scores, plan, put.row.id, layer.records->bytes());
   }));
 
-  layer.records = std::move(records);
+  layer.compressed = true;
   parts_.metrics.compressed_in_bytes +=
       static_cast<std::int64_t>(input.keys.size_bytes() + input.values.size_bytes());
   parts_.metrics.compressed_out_bytes += static_cast<std::int64_t>(size);
@@ -246,7 +274,13 @@ Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durabil
   const SegmentRow& row = put->row;
   if (put->committing) co_return Status::invalid("the put is being committed already");
   put->committing = true;
-  if (!put->already_stored) {
+  if (put->already_stored) {
+    Status hardened = co_await run_on(parts_.storage, parts_.loop, [&] {
+      return parts_.catalog.harden(row.tenant, row.id, durability);
+    });
+    put->committing = false;
+    PRECIS_CO_TRY(std::move(hardened));
+  } else {
     if (put->compressing > 0) {
       co_await completion<bool>(
           [&](std::function<void(bool)> done) { put->idle = std::move(done); });
@@ -269,8 +303,9 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
   row.stored_bytes = 0;
   for (std::size_t l = 0; l < put.layers.size(); ++l) {
     const Put::Layer& layer = put.layers[l];
-    if (!layer.records) {
-      missing += (missing.empty() ? "" : ", ") + std::to_string(l);
+    if (!layer.compressed) {
+      missing += (missing.empty() ? "layer " : ", layer ") + std::to_string(l) +
+                 (layer.staged ? " (" + layer.staged->missing() + ")" : "");
       continue;
     }
     layers.push_back(layer.records->bytes());
@@ -279,8 +314,8 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
     row.stored_bytes += layers.back().size();
   }
   if (!missing.empty()) {
-    co_return Status::invalid("layers " + missing +
-                              " are missing or incomplete; push them, then commit");
+    co_return Status::invalid("not everything was pushed: " + missing +
+                              " to come; push the rest, then commit");
   }
   row.compress_seconds = static_cast<double>(put.compress_ns.load()) * 1e-9;
   row.created_unix_ms = parts_.clock.unix_ms();
@@ -299,6 +334,7 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
   for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
     parts_.hot_tier.insert(row.id, l, std::move(put.layers[l].records));
   }
+  parts_.memory.retry();  // what is in the hot tier gives way
   co_return Status();
 }
 

@@ -49,6 +49,11 @@ class PutPath {
   Result<std::shared_ptr<Put>> begin(const Tenant& tenant, const msg::BeginPut& request);
   static msg::PutBegun describe(const Put& put);
 
+  // Gives a put up: what is under way for it ends at its next stage.
+  static Status abort(Put& put);
+  // Nothing is being compressed.
+  bool idle() const { return compressing_ == 0; }
+
   // Takes one piece in; done once its bytes are here. A complete layer is compressed behind.
   Task<Status> push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
 
@@ -63,6 +68,7 @@ class PutPath {
   Task<Status> store(Put& put, Durability durability);
 
   Parts parts_;
+  std::size_t compressing_ = 0;  // layers, of all puts
 };
 
 }  // namespace precis

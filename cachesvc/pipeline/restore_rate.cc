@@ -26,7 +26,9 @@ RestoreRate::RestoreRate() {
 void RestoreRate::update(Rate& rate, std::uint64_t bytes, double seconds) {
   if (bytes < kWorthMeasuring || seconds <= 0) return;
   const double now = static_cast<double>(bytes) / seconds;
-  rate.bytes_per_second = (1 - kNewShare) * rate.bytes_per_second + kNewShare * now;
+  // The first measurement replaces the guess whole.
+  const double share = rate.measured.exchange(true) ? kNewShare : 1.0;
+  rate.bytes_per_second = (1 - share) * rate.bytes_per_second + share * now;
 }
 
 double RestoreRate::predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes) const {

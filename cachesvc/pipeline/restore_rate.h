@@ -1,6 +1,6 @@
 // What restoring has cost lately, so that a match can carry a price. Rates are exponential averages
-// of measured gets and cold reads; before the first of either, a copy timed at start stands for
-// both, which is optimistic for the cold tier.
+// of measured gets and cold reads; until the first of either, a copy timed at start stands for it,
+// which is optimistic for the cold tier.
 #pragma once
 
 #include <atomic>
@@ -22,6 +22,7 @@ class RestoreRate {
  private:
   struct Rate {
     std::atomic<double> bytes_per_second{0};
+    std::atomic<bool> measured{false};
   };
   void update(Rate& rate, std::uint64_t bytes, double seconds);
   Rate served_, cold_;

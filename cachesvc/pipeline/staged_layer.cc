@@ -219,6 +219,16 @@ bool StagedLayer::complete() const {
          (num_queries_ == 0 || query_heads_arrived_ == model_.num_kv_heads);
 }
 
+std::string StagedLayer::missing() const {
+  const std::uint64_t all = std::uint64_t{model_.num_kv_heads} * num_tokens_;
+  if (tokens_arrived_ < all) {
+    return "only " + std::to_string(tokens_arrived_) + " of " + std::to_string(all) +
+           " tokens, summed over its heads";
+  }
+  return "queries of only " + std::to_string(query_heads_arrived_) + " of " +
+         std::to_string(model_.num_kv_heads) + " KV heads";
+}
+
 kernels::LayerInput StagedLayer::input(std::uint32_t begin) const {
   auto heads = [&](const std::byte* data, std::uint32_t num_heads, std::uint32_t rows) {
     return HeadsView::packed(data, num_heads, rows, model_.head_dim, model_.dtype);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@ class StagedLayer {
 
   // Every head and token has arrived.
   bool complete() const;
+  std::string missing() const;  // "999 of 1000 tokens", for people
   kernels::LayerInput input(std::uint32_t begin) const;
 
  private:

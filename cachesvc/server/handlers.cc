@@ -36,6 +36,7 @@ Handlers::Handlers(const Parts& parts, Tenant tenant, Connection& connection,
 
 Handlers::~Handlers() {
   parts_.metrics.puts_aborted += static_cast<std::int64_t>(puts_.size());
+  for (auto& [id, put] : puts_) static_cast<void>(PutPath::abort(*put));
   puts_.clear();
   parts_.memory.retry();
 }
@@ -103,7 +104,8 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {
-  PRECIS_CO_TRY(find_put(request.put).status());
+  PRECIS_CO_ASSIGN(auto put, find_put(request.put));
+  PRECIS_CO_TRY(PutPath::abort(*put));
   puts_.erase(request.put);
   ++parts_.metrics.puts_aborted;
   parts_.memory.retry();
@@ -225,11 +227,11 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::SetBudget request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::GetStats) {
-  co_return msg::ReplyBody(co_await stored([&] { return parts_.server_stats(); }));
+  co_return msg::ReplyBody(co_await stored([&] { return parts_.server_stats(tenant_.name); }));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::GetStatus) {
-  msg::ServerStatus status = parts_.server_status();
+  msg::ServerStatus status = parts_.server_status(tenant_.name);
   status.tenant = tenant_.name;
   status.transport = connection_.description();
   co_return msg::ReplyBody(std::move(status));

@@ -28,8 +28,8 @@ class Handlers {
     Memory& memory;
     Metrics& metrics;
     msg::BudgetRow configured;
-    std::function<msg::ServerStatus()> server_status;
-    std::function<msg::Stats()> server_stats;
+    std::function<msg::ServerStatus(const std::string& tenant)> server_status;
+    std::function<msg::Stats(const std::string& tenant)> server_stats;
   };
   using Answer = Result<msg::ReplyBody>;
 

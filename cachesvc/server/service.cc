@@ -15,7 +15,8 @@ namespace precis {
 namespace {
 
 constexpr unsigned kComputeThreads = 1;  // a backend spreads one layer over every core by itself
-constexpr unsigned kStorageThreads = 2;  // one may write while the other reads
+constexpr unsigned kStorageThreads = 1;  // changes come one after the other
+constexpr unsigned kReadThreads = 2;     // of gets, which wait for no change
 constexpr std::chrono::milliseconds kStopCheck{5};
 constexpr std::uint64_t kStagingShare = 4;  // a quarter of the memory is kept free of the hot tier
 
@@ -44,6 +45,7 @@ struct Service::Impl {
   std::unique_ptr<Lookup> lookup;
   Executor compute{"compute", kComputeThreads};
   Executor storage{"storage", kStorageThreads};
+  Executor reads{"reads", kReadThreads};
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<Handlers::Parts> parts;
@@ -61,8 +63,8 @@ struct Service::Impl {
   void accept(std::unique_ptr<Connection> connection, Bytes bytes);
   void begin_stop();
   void finish_stop();
-  msg::ServerStatus status() const;
-  msg::Stats stats() const;
+  msg::ServerStatus status(const std::string& tenant) const;
+  msg::Stats stats(const std::string& tenant) const;
 };
 
 // ---- building
@@ -110,12 +112,13 @@ void Service::Impl::wire() {
   put_path = std::make_unique<PutPath>(
       PutPath::Parts{loop, compute, storage, *memory, *registration, arena->memory().size(),
                      *backend, *catalog, *hot_tier, metrics, clock, configured});
-  get_path = std::make_unique<GetPath>(GetPath::Parts{loop, storage, *memory, *registration,
+  get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, storage, *memory, *registration,
                                                       zeros->bytes(), *catalog, *hot_tier, rate,
                                                       metrics, log, clock});
   parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
       loop, storage, *catalog, *hot_tier, *put_path, *get_path, *lookup, *memory, metrics,
-      configured, [this] { return status(); }, [this] { return stats(); }});
+      configured, [this](const std::string& tenant) { return status(tenant); },
+      [this](const std::string& tenant) { return stats(tenant); }});
 }
 
 Status Service::Impl::listen() {
@@ -184,15 +187,17 @@ void Service::Impl::begin_stop() {
   if (std::exchange(stopping, true)) return;
   log.info("stopping", {{"connections", peers.size()}});
   transport->stop_listening();
+  memory->stop();
   const auto open = peers;  // closing takes each out of the set
   for (const auto& peer : open) peer->close();
   finish_stop();
 }
 
-// Requests under way hold their peer; the last one gone, the loop may end.
+// Requests under way hold their peer; the last one gone, and nothing being compressed, the loop may
+// end.
 void Service::Impl::finish_stop() {
   std::erase_if(leaving, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
-  if (leaving.empty()) {
+  if (leaving.empty() && put_path->idle()) {
     log.info("stopped");
     return loop.stop();
   }
@@ -202,11 +207,11 @@ void Service::Impl::finish_stop() {
 // ---- status
 // ---------------------------------------------------------------------------------------
 
-msg::ServerStatus Service::Impl::status() const {
-  const Catalog::Totals totals = catalog->totals();
+msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
+  const Catalog::Totals totals = catalog->totals(tenant);
   msg::ServerStatus status;
   status.server = server_name();
-  status.data_dir = config.data_dir;
+  if (config.tenants.empty()) status.data_dir = config.data_dir;  // no tenant's business
   status.device = std::string(backend->name());
   status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
   status.models = totals.models;
@@ -218,9 +223,10 @@ msg::ServerStatus Service::Impl::status() const {
   return status;
 }
 
-msg::Stats Service::Impl::stats() const {
+// Of the process; what stands in the catalog, of the tenant.
+msg::Stats Service::Impl::stats(const std::string& tenant) const {
   msg::Stats stats{metrics.rows()};
-  const Catalog::Totals totals = catalog->totals();
+  const Catalog::Totals totals = catalog->totals(tenant);
   const HotTierStats hot = hot_tier->stats();
   const StoreStats disk = store->stats();
   auto add = [&](const char* name, std::uint64_t value, const char* help) {

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <deque>
 #include <utility>
@@ -45,6 +46,13 @@ Result<HostPort> split(const std::string& address) {
     return Status::invalid("address '" + address + "' is not of the form host:port");
   }
   HostPort parts{address.substr(0, colon), address.substr(colon + 1)};
+  std::uint16_t port = 0;
+  const char* const end = parts.port.data() + parts.port.size();
+  const auto [stop, error] = std::from_chars(parts.port.data(), end, port);
+  if (error != std::errc() || stop != end) {
+    return Status::invalid("address '" + address + "': port '" + parts.port +
+                           "' must be a number in [0, 65535]");
+  }
   if (parts.host.front() == '[' && parts.host.back() == ']') {
     parts.host = parts.host.substr(1, parts.host.size() - 2);
   }
@@ -208,7 +216,8 @@ class AsioListener final : public PrefaceListener {
       if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
       if (!error) acceptor.bind(endpoint, error);
       if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
-      return to_status(error, "listen on " + to_string(endpoint));
+      return to_status(error,
+                       "listen on " + to_string(endpoint) + " (choose another with --listen)");
     }
 
     void accept() {
@@ -337,6 +346,14 @@ std::unique_ptr<PrefaceConnect> preface_connect(
     });
   }
   return std::make_unique<AsioConnect>(std::move(state));
+}
+
+bool is_loopback(const std::string& address) {
+  const auto parts = split(address);
+  if (!parts.ok()) return false;
+  error_code not_a_number;
+  const auto host = asio::ip::make_address(parts->host, not_a_number);
+  return not_a_number ? parts->host == "localhost" : host.is_loopback();
 }
 
 }  // namespace precis

@@ -53,4 +53,7 @@ std::unique_ptr<PrefaceConnect> preface_connect(
     EventLoop& loop, const std::string& address,
     std::function<void(Result<std::unique_ptr<PrefaceSocket>>)> done);
 
+// "127.0.0.1:7470", "[::1]:0", "localhost:1"; false for what is no address.
+bool is_loopback(const std::string& address);
+
 }  // namespace precis

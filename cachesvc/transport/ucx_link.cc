@@ -259,7 +259,8 @@ void UcxLink::deliver() {
 
 std::string UcxLink::description() const {
   std::string text(message_transport(lanes_));
-  return means_ ? text + " (" + means_->name() + ")" : text;
+  if (means_) return text + " (" + means_->name() + ")";
+  return no_host_copy_.empty() ? text : text + " (no host copy: " + no_host_copy_ + ")";
 }
 
 }  // namespace precis

@@ -62,6 +62,8 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   void use_window(std::unique_ptr<HostWindow> window);
   // Server: how transfers move; messages if never called.
   void use_means(std::unique_ptr<BulkMeans> means);
+  // Why it is not the host copy, where it might have been; shows in description().
+  void note_no_host_copy(std::string why) { no_host_copy_ = std::move(why); }
 
   // What Connection does.
   void start(Connection::Handlers handlers);
@@ -110,6 +112,7 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   std::function<void(ucs_status_t)> on_ucx_error_;
   ucp_ep_h endpoint_ = nullptr;
   std::string lanes_;
+  std::string no_host_copy_;
   std::unique_ptr<PrefaceSocket> socket_;
   std::shared_ptr<HostWindow> window_;  // shared with the Exposures, which may outlive the link
 

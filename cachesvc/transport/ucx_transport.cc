@@ -317,6 +317,7 @@ std::unique_ptr<BulkMeans> UcxTransport::choose_means(UcxLink& link, const Guest
     auto peer = HostPeer::prove(guest.introduction.pid, guest.introduction.challenge_address,
                                 guest.challenge);
     if (peer.ok()) return std::make_unique<UcxHostBulk>(link, std::move(*peer), copiers());
+    link.note_no_host_copy(peer.status().message());
   }
   return nullptr;
 }

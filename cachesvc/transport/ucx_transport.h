@@ -20,6 +20,9 @@ struct UcxOptions {
   // What UCX may use: empty for the best there is, or a list as UCX_TLS takes it, e.g. "tcp" or
   // "rc,tcp". A list is all that is used: within one host, too, bytes go over it.
   std::string transports;
+  // Where it will listen or connect, if that is known: at a loopback address nothing is opened to
+  // other machines. Else UCX takes one TCP port of the system's choice on every network device.
+  std::string address;
 
   // How bulk bytes move. kAuto takes, per connection, the best that both sides have: the kernel's
   // copy between two processes of one host (host_copy.h), one-sided operations where the network's

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cachesvc/transport/preface_io.h"
 #include "cachesvc/transport/ucx_status.h"
 
 namespace precis {
@@ -108,6 +109,7 @@ Status UcxWorker::start(EventLoop& loop, const UcxOptions& options) {
   } else if (getenv("UCX_TLS") == nullptr) {
     PRECIS_TRY(set("TLS", kTransports));
   }
+  if (is_loopback(options.address)) PRECIS_TRY(set("NET_DEVICES", "lo"));
   // The TCP connection beside the link is the sign of life; registrations are not cached, see
   // above.
   PRECIS_TRY(set("KEEPALIVE_INTERVAL", "inf"));

@@ -178,6 +178,25 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_flag("--json", a.json, "JSON instead of tables");
 }
 
+// What is wrong with the command line, and what would be right.
+std::string misuse(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* at = &app;
+  std::string path;
+  for (auto given = app.get_subcommands(); !given.empty(); given = at->get_subcommands()) {
+    at = given.front();
+    path += " " + at->get_name();
+  }
+  std::string choices;
+  for (const CLI::App* command : at->get_subcommands([](const CLI::App*) { return true; })) {
+    choices += (choices.empty() ? "" : ", ") + command->get_name();
+  }
+  const std::vector<std::string> rest = app.remaining(true);
+  const std::string help = "; see precisctl" + path + " --help";
+  if (choices.empty()) return std::string(error.what()) + help;
+  if (rest.empty()) return "a command is missing after 'precisctl" + path + "': " + choices;
+  return "'" + rest.front() + "' is no command of 'precisctl" + path + "': choose " + choices;
+}
+
 int run(const Arguments& args) {
   auto client = precis::Client::connect(args.address, args.options);
   const Status status = client.ok() ? args.run(Context{**client, args.json}) : client.status();
@@ -193,6 +212,7 @@ int main(int argc, char** argv) {
   app.footer(kExitCodes);
   app.require_subcommand(1);
   add_options(app, args);
+  app.set_version_flag("--version", "precisctl " PRECIS_VERSION);
   add_command(app, "status", "Is it up, and what does it hold", args, precis::cli::show_status);
   CLI::App& model = add_group(app, "model", "Registered models");
   add_command(model, "ls", "List them", args, precis::cli::list_models);
@@ -203,7 +223,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    print_error(Status::invalid(misuse(app, error)), args.json);
+    return kUsage;
   }
   return run(args);
 }

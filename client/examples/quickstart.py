@@ -10,6 +10,8 @@ import numpy as np
 
 import precis
 
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
 where = sys.argv[1]
 cache = precis.connect(where) if ":" in where else precis.open(where)
 

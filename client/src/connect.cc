@@ -11,9 +11,11 @@ namespace {
 
 class OwnLoop {
  public:
-  static Result<std::shared_ptr<OwnLoop>> start() {
+  static Result<std::shared_ptr<OwnLoop>> start(const std::string& address) {
     auto own = std::make_shared<OwnLoop>();  // shared: what attach() keeps alive
-    PRECIS_ASSIGN(own->transport_, make_ucx_transport(own->loop_, UcxOptions{}));
+    UcxOptions options;
+    options.address = address;
+    PRECIS_ASSIGN(own->transport_, make_ucx_transport(own->loop_, options));
     own->thread_ = std::thread([loop = &own->loop_] {
       ::pthread_setname_np(::pthread_self(), "precis-client");
       loop->run();
@@ -42,7 +44,7 @@ class OwnLoop {
 
 Result<std::shared_ptr<Client>> Client::connect(const std::string& address,
                                                 const ConnectOptions& options) {
-  PRECIS_ASSIGN(auto own, OwnLoop::start());
+  PRECIS_ASSIGN(auto own, OwnLoop::start(address));
   EventLoop& loop = own->loop();
   Transport& transport = own->transport();
   return attach(std::move(own), loop, transport, address, options);

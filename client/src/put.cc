@@ -43,10 +43,11 @@ Status expose_piece(Channel& channel, const LayerPush& push, msg::PushLayer& mes
 
 }  // namespace
 
-Put::Impl::Impl(std::shared_ptr<Channel> link, ModelSpec spec, msg::PutBegun reply)
+Put::Impl::Impl(std::shared_ptr<Channel> link, ModelSpec spec, msg::PutBegun reply, Recipe parsed)
     : channel(std::move(link)),
       model(std::move(spec)),
       begun(std::move(reply)),
+      recipe(std::move(parsed)),
       pushed(model.num_layers) {}
 
 Put::Impl::~Impl() {
@@ -54,14 +55,17 @@ Put::Impl::~Impl() {
 }
 
 Status Put::Impl::push(std::uint32_t layer, const LayerPush& push) {
-  PRECIS_ASSIGN(PutPiece piece, check_piece(model, begun, layer, push));
+  auto checked = check_piece(model, recipe, begun, layer, push);
+  // What the service finds names its layer itself, which may be an earlier one.
+  PRECIS_TRY(checked.status().with_context("layer " + std::to_string(layer)));
+  PutPiece piece = std::move(checked).value();
   const PieceExtent extent = piece.extent();
   for (const PieceExtent& earlier : pushed[layer]) {
     if (!extent.overlaps(earlier)) continue;
-    return Status::invalid("heads [" + std::to_string(extent.head_begin) + ", " +
-                           std::to_string(extent.head_end) + ") and tokens [" +
-                           std::to_string(extent.token_begin) + ", " +
-                           std::to_string(extent.token_end) + ") of it were pushed before");
+    return Status::invalid(
+        "layer " + std::to_string(layer) + ": heads [" + std::to_string(extent.head_begin) + ", " +
+        std::to_string(extent.head_end) + ") and tokens [" + std::to_string(extent.token_begin) +
+        ", " + std::to_string(extent.token_end) + ") of it were pushed before");
   }
   if (!begun.already_stored) PRECIS_TRY(send(layer, piece.push));
   pushed[layer].push_back(extent);
@@ -96,7 +100,7 @@ const msg::PutBegun& Put::begun() const { return impl_->begun; }
 
 Status Put::layer(std::uint32_t layer, const LayerPush& push) {
   PRECIS_TRY(impl_->ended);
-  const Status status = impl_->push(layer, push).with_context("layer " + std::to_string(layer));
+  const Status status = impl_->push(layer, push);
   if (!status.ok()) {
     impl_->channel->tell(msg::AbortPut{impl_->begun.put});
     impl_->ended = Status::invalid("the put has ended with an error: " + status.message());

@@ -12,7 +12,7 @@
 namespace precis {
 
 struct Put::Impl {
-  Impl(std::shared_ptr<Channel> link, ModelSpec spec, msg::PutBegun reply);
+  Impl(std::shared_ptr<Channel> link, ModelSpec spec, msg::PutBegun reply, Recipe parsed);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -23,6 +23,7 @@ struct Put::Impl {
   const std::shared_ptr<Channel> channel;  // the link lives as long as any handle on it
   const ModelSpec model;
   const msg::PutBegun begun;
+  const Recipe recipe;
   std::vector<std::vector<PieceExtent>> pushed;  // [num_layers]
   Status ended;                                  // not ok once nothing more can be pushed
 };

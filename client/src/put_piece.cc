@@ -41,8 +41,10 @@ Status check_shapes(const ModelSpec& model, const LayerPush& push) {
   }
   if (heads == 0 || push.head_begin >= model.num_kv_heads ||
       heads > model.num_kv_heads - push.head_begin) {
-    return Status::invalid(text(heads) + " KV heads from head " + text(push.head_begin) +
-                           ", must be 1 or more of the model's " + text(model.num_kv_heads));
+    return Status::invalid("keys are [" + text(heads) + ", " + text(push.keys.num_tokens) + ", " +
+                           text(push.keys.head_dim) + "] from head " + text(push.head_begin) +
+                           ", must be [num_kv_heads, n, head_dim] of the model's " +
+                           text(model.num_kv_heads) + " KV heads");
   }
   return {};
 }
@@ -97,6 +99,20 @@ Status check_queries(const ModelSpec& model, const msg::PutBegun& begun, const L
   return {};
 }
 
+// A whole layer in one piece must bring what the recipe needs; of several pieces the service knows
+// only at the end.
+Status check_needs(const Recipe& recipe, const msg::PutBegun& begun, const LayerPush& push) {
+  if (push.keys.num_tokens != begun.end - begun.begin) return {};
+  if (recipe.needs_queries() && push.queries.empty()) {
+    return Status::invalid("queries are missing: the recipe observes the last " +
+                           text(recipe.window) + " queries of every layer");
+  }
+  if (recipe.needs_scores() && push.scores.empty()) {
+    return Status::invalid("scores are missing: the recipe ranks by scores of your own");
+  }
+  return {};
+}
+
 Status check_scores(const LayerPush& push) {
   const std::size_t must = std::size_t{push.keys.num_heads} * push.keys.num_tokens;
   if (push.scores.empty() || push.scores.size() == must) return {};
@@ -119,8 +135,9 @@ void pack_queries(PutPiece& piece) {
 
 }  // namespace
 
-Result<PutPiece> check_piece(const ModelSpec& model, const msg::PutBegun& begun,
-                             std::uint32_t layer, const LayerPush& push) {
+Result<PutPiece> check_piece(const ModelSpec& model, const Recipe& recipe,
+                             const msg::PutBegun& begun, std::uint32_t layer,
+                             const LayerPush& push) {
   if (layer >= model.num_layers) {
     return Status::invalid("the model has layers 0 to " + text(model.num_layers - 1));
   }
@@ -133,6 +150,7 @@ Result<PutPiece> check_piece(const ModelSpec& model, const msg::PutBegun& begun,
   PRECIS_TRY(check_tokens(begun, piece.push));
   PRECIS_TRY(check_queries(model, begun, piece.push));
   PRECIS_TRY(check_scores(piece.push));
+  PRECIS_TRY(check_needs(recipe, begun, piece.push));
   pack_queries(piece);
   return piece;
 }

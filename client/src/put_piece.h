@@ -31,7 +31,8 @@ struct PutPiece {
 };
 
 // kInvalidArgument: what is wrong, the values, what they must be.
-Result<PutPiece> check_piece(const ModelSpec& model, const msg::PutBegun& begun,
-                             std::uint32_t layer, const LayerPush& push);
+Result<PutPiece> check_piece(const ModelSpec& model, const Recipe& recipe,
+                             const msg::PutBegun& begun, std::uint32_t layer,
+                             const LayerPush& push);
 
 }  // namespace precis

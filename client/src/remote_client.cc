@@ -60,7 +60,10 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
                             ", " + std::to_string(begun.end) + ") on a path of " +
                             std::to_string(tokens.size()));
   }
-  return Put(std::make_unique<Put::Impl>(channel_, model.spec, std::move(begun)));
+  // A recipe that only a newer service knows needs what it says when the layer is in.
+  auto recipe = parse_recipe(begun.recipe);
+  return Put(std::make_unique<Put::Impl>(channel_, model.spec, std::move(begun),
+                                         recipe.ok() ? std::move(*recipe) : Recipe{}));
 }
 
 Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const TokenId> tokens) {

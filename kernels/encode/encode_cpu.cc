@@ -34,6 +34,15 @@ std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t h
   return bytes;
 }
 
+std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
+                              std::uint32_t head_dim, Dtype dtype) {
+  // Per head a record's header and padding: an entry less than a boundary in every section, and a
+  // block of checksums begun.
+  const std::size_t per_head = sizeof(RecordHeader) + 6 * kSectionAlign + kChecksumBytes;
+  return num_kv_heads * per_head + entries / kChecksumBlockEntries * kChecksumBytes +
+         entries * record_entry_bytes(head_dim, dtype);
+}
+
 Status encode_cpu(const CpuContext& context, const LayerInput& input, std::span<const float> scores,
                   const LayerPlan& plan, const SegmentId& segment, MutableBytes out) {
   const std::uint32_t num_heads = input.num_kv_heads(), head_dim = input.keys.head_dim;

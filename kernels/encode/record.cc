@@ -27,6 +27,7 @@ std::span<const T> section(Bytes record, std::size_t offset, std::size_t count) 
 
 RecordView view_of(Bytes record, const RecordHeader& header, const RecordLayout& layout) {
   RecordView view;
+  std::copy(std::begin(header.segment), std::end(header.segment), view.segment.bytes.begin());
   view.layer = header.layer;
   view.head = header.head;
   view.count = header.count;

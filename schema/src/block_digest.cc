@@ -98,16 +98,18 @@ Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32
       .finish();
 }
 
-SegmentId segment_id(const Digest& tip_at_begin, std::uint32_t begin, const Digest& tip_at_end,
-                     std::uint32_t end, const SegmentId& parent, const Recipe& recipe,
-                     const Budget& budget) {
+SegmentId segment_id(const SegmentPlace& place, const Recipe& recipe, const Budget& budget) {
+  const Budget read = place.parent_read.value_or(Budget{});
   const Digest whole = Sha256()
                            .text("precis.segment.v1")
-                           .digest(tip_at_begin)
-                           .integer(begin)
-                           .digest(tip_at_end)
-                           .integer(end)
-                           .raw(parent.bytes.data(), parent.bytes.size())
+                           .digest(place.tip_at_begin)
+                           .integer(place.begin)
+                           .digest(place.tip_at_end)
+                           .integer(place.end)
+                           .raw(place.parent.bytes.data(), place.parent.bytes.size())
+                           .integer(static_cast<std::uint8_t>(place.parent_read.has_value()))
+                           .integer(static_cast<std::uint8_t>(read.kind))
+                           .integer(read.value)
                            .text(canonical_recipe(recipe))
                            .integer(static_cast<std::uint8_t>(budget.kind))
                            .integer(budget.value)

@@ -132,7 +132,7 @@ TEST_CASE_METHOD(BadInputFixture, "a commit with layers missing names them", "[i
     const Status status = put.commit().status();
     INFO(status.to_string());
     CHECK(status.code() == StatusCode::kInvalidArgument);
-    CHECK(status.message().find("1, 3") != std::string::npos);
+    CHECK(status.message().find("layer 1, layer 3") != std::string::npos);
     CHECK_FALSE(client->lookup(model, tokens).value());
   }
   check_still_serving();

@@ -89,6 +89,40 @@ TEST_CASE("a commit acknowledged in memory is whole or absent after a SIGKILL", 
   }
 }
 
+TEST_CASE("a put again, at a stronger durability, makes the first one durable", "[integration]") {
+  const TempDir dir;
+  auto service = std::make_unique<ServiceProcess>(dir);
+  auto client = service->connect();
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  const auto tokens = random_tokens(random, 300);
+  const Kv kv = random_kv(random, model.spec, 0, 300);
+  REQUIRE(put_all(*client, model, tokens, kv, keep(0.4), Durability::kMemory).ok());
+  REQUIRE(put_all(*client, model, tokens, kv, keep(0.4), Durability::kFsync).ok());
+  const PrefixCopy stored = read_all(*client, model, tokens).value();
+  service->kill();
+  service = std::make_unique<ServiceProcess>(dir);
+  client = service->connect();
+  CHECK(read_all(*client, model, tokens).value() == stored);
+}
+
+TEST_CASE("a service that is stopped while it compresses ends in order", "[integration]") {
+  const TempDir dir;
+  ServiceProcess service(dir);
+  const auto client = service.connect();
+  ModelSpec spec = tiny_model();
+  spec.num_kv_heads = spec.num_q_heads = 8;
+  spec.name = "a large layer";
+  spec.num_layers = 1;
+  const Model model = client->register_model(spec).value();
+  std::mt19937 random(kSeed);
+  const auto tokens = random_tokens(random, 20'000);
+  const Kv kv = random_kv(random, model.spec, 0, 20'000);
+  auto put = client->begin_put(model, tokens, keep(0.4)).value();
+  REQUIRE(put.layer(0, kv.layers[0].push()).ok());
+  CHECK(service.stop() == 0);
+}
+
 TEST_CASE("clients killed at random points of a put leave nothing and disturb nobody",
           "[integration]") {
   constexpr int kVictims = 50;

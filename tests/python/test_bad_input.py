@@ -63,7 +63,7 @@ def test_a_put_needs_tokens_a_known_model_and_a_parent_that_exists(cache, model)
 @pytest.mark.parametrize(
     ("shape", "dtype", "field"),
     [
-        ((1, 40, 16), np.float32, "missing or incomplete"),  # a piece: of one head
+        ((1, 40, 16), np.float32, "only 40 of"),  # a piece: of one head
         ((3, 40, 16), np.float32, "head"),
         ((2, 41, 16), np.float32, "token"),
         ((2, 40, 8), np.float32, "head_dim"),

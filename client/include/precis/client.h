@@ -7,6 +7,7 @@
 //   auto stored = put->commit();
 //   auto match  = client->lookup(*model, tokens);
 //   auto prefix = client->get(*match, precis::Budget::ratio_ppm(200'000));
+//   prefix->wait();                                // or wait_layer(), to begin with the first
 //   prefix->head(layer, head).keys ...
 //
 // Nothing throws: every fallible call returns a Status or a Result. Objects are handles onto one
@@ -165,8 +166,9 @@ class Client {
                                 const PutOptions& options = {}) = 0;
   // The longest stored prefix; matched_tokens is 0 when there is none.
   virtual Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens) = 0;
-  // Begins to stream the prefix; `keep` at most what every link stores (kInvalidArgument names the
-  // first that stores less), Budget::all() for all of it.
+  // Begins to stream the prefix; `keep` of each link by itself (a ratio of its tokens, entries per
+  // head, bytes), at most what it stores (kInvalidArgument names the first that stores less);
+  // Budget::all() for all of it.
   virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all()) = 0;
 
   virtual Result<msg::SessionRow> open_session(const std::string& name,

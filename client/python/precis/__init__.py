@@ -17,7 +17,7 @@
 
 from . import errors
 from ._core import canonical_recipe, preset_names
-from .arrays import BFloat16Array
+from .arrays import BFloat16Array as BFloat16Array
 from .budget import ALL, Budget, Keep, bytes_, entries, ratio
 from .cache import Cache, connect, open
 from .compress import Kept, compress
@@ -46,7 +46,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALL",
-    "BFloat16Array",
     "Budget",
     "BudgetRow",
     "Budgets",

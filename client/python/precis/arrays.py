@@ -107,3 +107,13 @@ def tokens_in(tokens: Any) -> np.ndarray:
 def _is_torch(array: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
+
+
+def count_in(value: Any, field: str, maximum: int = 2**31 - 1) -> int:
+    """A whole number that is not negative, as an index or a size."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidArgument(f"{field}: {value!r} is no whole number")
+    number = value.__index__()
+    if not 0 <= number <= maximum:
+        raise InvalidArgument(f"{field} is {number}, must be in [0, {maximum}]")
+    return number

@@ -40,7 +40,7 @@ Keep: TypeAlias = float | Budget
 
 def ratio(share: float) -> Budget:
     """A share of all entries, in (0, 1]; what a bare number means."""
-    return from_pair(_core.ratio_budget(share))
+    return from_pair(to_pair(_number("ratio", share)))
 
 
 def entries(per_head: int) -> Budget:
@@ -54,6 +54,12 @@ def bytes_(total: int) -> Budget:
 
 
 ALL = Budget("all", 0)
+
+
+def _number(field: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidArgument(f"keep: {field} is {value!r}; a number in (0, 1] is needed")
+    return float(value)
 
 
 def _count(field: str, value: int) -> int:

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any, Literal
 
 from . import _core
-from .arrays import tokens_in
+from .arrays import count_in, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
-from .errors import Unavailable
+from .errors import InvalidArgument, Unavailable
 from .model import Model, ModelSpec
 from .prefix import Prefix
 from .put import Put
@@ -100,6 +100,9 @@ class Cache:
     ) -> Put:
         """Begins to store the KV of `tokens`.
 
+        A segment is known by its tokens, recipe, budget and parent. Where it is stored already
+        (`put.already_stored`) its KV stays as it is: pushes are checked and not moved.
+
         Args:
             tokens: the whole path from its root; a sequence, an array or a tensor.
             recipe: a preset ("ada_keydiff"), one with parameters ("ada_snapkv(window=64)"), or
@@ -109,6 +112,8 @@ class Cache:
                 ("auto"), at the root (None), or at the end of a given segment.
             parent_read: the budget at which the parent was read while this KV was computed.
         """
+        if not isinstance(model, Model):
+            raise InvalidArgument(f"model: {model!r} is none; register_model() returns one")
         if isinstance(parent, Segment):
             parent = parent.id
         core = self.core.begin_put(
@@ -122,7 +127,11 @@ class Cache:
         return Put(core, model)
 
     def lookup(self, model: Model, tokens: Any) -> Match:
-        """Finds the longest stored prefix of a path; the match is false when there is none."""
+        """Finds the longest stored prefix of a path; the match is false when there is none.
+
+        A path that ends inside a segment matches it up to the last whole block of
+        `ModelSpec.block_tokens` tokens.
+        """
         return Match.from_core(self.core.lookup(model.core, tokens_in(tokens)))
 
     def get(self, match: Match, keep: Keep | None = None) -> Prefix:
@@ -138,7 +147,8 @@ class Cache:
 
     def session(self, name: str, ttl: int | None = None) -> Session:
         """Finds or makes a session. `ttl`: seconds it outlives its last use, set anew if given."""
-        return Session(self, self.core.open_session(name, ttl))
+        seconds = None if ttl is None else count_in(ttl, "ttl")
+        return Session(self, self.core.open_session(name, seconds))
 
     def sessions(self) -> list[Session]:
         """Every session of the tenant."""
@@ -148,6 +158,7 @@ class Cache:
 
     def segments(self, model: Model | None = None, limit: int = 1000) -> list[Segment]:
         """Stored segments, without their plans."""
+        limit = count_in(limit, "limit", maximum=2**32 - 1)
         rows = self.core.segments(None if model is None else model.fingerprint, limit)
         return [Segment.from_core(row) for row in rows]
 

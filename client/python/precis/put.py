@@ -6,7 +6,7 @@ import contextlib
 from types import TracebackType
 from typing import Any
 
-from .arrays import floats_in, heads_in
+from .arrays import count_in, floats_in, heads_in
 from .errors import Error
 from .model import Model
 from .rows import Segment
@@ -97,6 +97,11 @@ class Put:
         Raises:
             InvalidArgument: a wrong shape, dtype or layer, or a piece that was pushed before.
         """
+        index = count_in(index, "layer")
+        head_begin, token_begin = (
+            count_in(head_begin, "head_begin"),
+            count_in(token_begin, "token_begin"),
+        )
         keys = heads_in(keys, "keys")
         if queries is not None:
             queries = heads_in(queries, "queries")

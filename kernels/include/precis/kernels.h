@@ -91,6 +91,10 @@ class Backend {
 std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t head_dim,
                           Dtype dtype);
 
+// At most so many bytes take a layer's records of `entries` entries, however heads share them.
+std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
+                              std::uint32_t head_dim, Dtype dtype);
+
 // Fills the seats of a segment whose recipe is a cut: (score desc, layer asc, head asc, position
 // asc) over all records (D17), then seals them. Seats ascend within each record all the same: a
 // protected entry joins no later than any entry behind it. layers[l] are layer l's records as

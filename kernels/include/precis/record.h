@@ -16,6 +16,7 @@ using Checksum = std::array<std::uint8_t, kChecksumBytes>;
 
 // A record's sections, all `count` long. Views into the record's memory.
 struct RecordView {
+  SegmentId segment;
   std::uint32_t layer = 0, head = 0, count = 0, head_dim = 0;
   Dtype dtype = Dtype::kF32;
   // [checksum_blocks(count)]; in a cut as served, of its whole blocks only

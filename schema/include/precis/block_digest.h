@@ -33,9 +33,17 @@ std::vector<Digest> block_digests(const Digest& previous, std::span<const TokenI
 // The name of a whole path, tail included.
 Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
 
-SegmentId segment_id(const Digest& tip_at_begin, std::uint32_t begin, const Digest& tip_at_end,
-                     std::uint32_t end, const SegmentId& parent, const Recipe& recipe,
-                     const Budget& budget);
+// Where a segment lies on its path and on what it stands: null and none at the root.
+struct SegmentPlace {
+  Digest tip_at_begin;
+  std::uint32_t begin = 0;
+  Digest tip_at_end;
+  std::uint32_t end = 0;
+  SegmentId parent;
+  std::optional<Budget> parent_read;  // its KV was computed over the parent as read at this budget
+};
+// Pushed scores are no part of it: a path put again with others is the segment that is there.
+SegmentId segment_id(const SegmentPlace& place, const Recipe& recipe, const Budget& budget);
 
 // SHA-256 of `data`, for credentials and fitting texts.
 Digest sha256(std::span<const std::byte> data);

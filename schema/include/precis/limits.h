@@ -40,5 +40,8 @@ inline constexpr std::uint32_t kPutsPerConnectionMax = 64;
 inline constexpr std::uint32_t kRequestsInFlightPerConnectionMax = 256;
 inline constexpr std::uint32_t kGetsPerConnectionMax = 64;
 inline constexpr std::uint32_t kListRowsMax = 100000;
+inline constexpr std::size_t kModelsPerTenantMax =
+    1024;  // with kRopeScalingBytesMax, in one message
+inline constexpr std::size_t kSessionsPerTenantMax = 100000;
 
 }  // namespace precis::limits

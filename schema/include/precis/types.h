@@ -74,7 +74,8 @@ struct Plan {
 };
 
 // How a reader or a writer names a budget. `value`: parts per million for kRatio, entries per head
-// on average for kEntries, bytes of the whole segment for kBytes; kAll is what is stored, or 1.0.
+// on average for kEntries, bytes of the whole segment for kBytes (of a prefix: each segment's);
+// kAll is what is stored, or 1.0.
 struct Budget {
   enum class Kind : std::uint8_t { kAll = 0, kRatio = 1, kEntries = 2, kBytes = 3 };
   Kind kind = Kind::kAll;

@@ -70,6 +70,24 @@ TEST_CASE("buffers have the size asked for and 64-byte alignment", "[unit][base]
   CHECK(offset_in(*arena, **first) != offset_in(*arena, **second));
 }
 
+TEST_CASE("a buffer shrinks in place, and pieces of the two ends stay apart", "[unit][base]") {
+  const auto arena = make_arena(kMiB);
+  auto low = arena->allocate(1000).value();
+  auto high = arena->allocate(1000, Arena::End::kHigh).value();
+  CHECK(offset_in(*arena, *low) == 0);
+  CHECK(offset_in(*arena, *high) == kMiB - 1024);
+  low->bytes()[99] = std::byte{7};
+  low->shrink(100);
+  CHECK(low->bytes().size() == 100);
+  CHECK(low->bytes()[99] == std::byte{7});
+  CHECK(arena->used_bytes() == 128 + 1024);
+  const auto next = arena->allocate(64).value();
+  CHECK(offset_in(*arena, *next) == 128);
+  high->shrink(0);
+  high.reset();
+  CHECK(arena->used_bytes() == 128 + 64);
+}
+
 TEST_CASE("used_bytes counts what is taken, alignment included, and falls to zero",
           "[unit][base]") {
   const auto arena = make_arena(kMiB);

@@ -68,8 +68,9 @@ NewSegment CatalogFixture::segment(const Tokens& path, const NewSegment* parent,
   row.blocks.erase(row.blocks.begin(), row.blocks.begin() + row.begin / model.block_tokens);
   row.tail.assign(path.end() - row.end % model.block_tokens, path.end());
   row.budget = Budget::entries(variant);
-  row.id = segment_id(path_tip(root, all.first(row.begin), model.block_tokens), row.begin, row.tip,
-                      row.end, row.parent, Recipe{}, row.budget);
+  row.id = segment_id({path_tip(root, all.first(row.begin), model.block_tokens), row.begin, row.tip,
+                       row.end, row.parent, row.parent_read},
+                      Recipe{}, row.budget);
   row.recipe = canonical_recipe(Recipe{});
   row.preset = "keydiff";
   row.plan = {model.num_layers, model.num_kv_heads, {}};

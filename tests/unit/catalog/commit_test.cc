@@ -176,6 +176,10 @@ TEST_CASE("to another tenant a segment is not there", "[unit][catalog]") {
   CHECK(f.catalog->info("foreign", id, true).status().code() == StatusCode::kNotFound);
   CHECK(f.catalog->remove("foreign", id, true, nullptr).status().code() == StatusCode::kNotFound);
   CHECK(f.catalog->segments("foreign", std::nullopt, 10).empty());
+  CHECK(f.catalog->harden("foreign", id, Durability::kFsync).code() == StatusCode::kNotFound);
+  CHECK(f.catalog->totals("foreign").segments == 0);
+  CHECK(f.catalog->totals("foreign").stored_bytes == 0);
+  CHECK(f.catalog->totals(f.tenant).segments == 1);
   CHECK(f.segment_code(id) == StatusCode::kOk);
 }
 

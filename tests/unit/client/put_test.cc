@@ -144,15 +144,15 @@ TEST_CASE_METHOD(PutFixture, "a wrong push is refused here, naming what is wrong
   }
   SECTION("too many heads") {
     push.keys = push.values = heads(spec.num_kv_heads + 1, kNew);
-    said = "3 KV heads from head 0";
+    said = "keys are [3, 8, 8] from head 0";
   }
   SECTION("heads past the last") {
     push.head_begin = 1;
-    said = "2 KV heads from head 1";
+    said = "keys are [2, 8, 8] from head 1";
   }
   SECTION("no heads") {
     push.keys.num_heads = push.values.num_heads = 0;
-    said = "0 KV heads";
+    said = "keys are [0, 8, 8]";
   }
   SECTION("heads that overlap in memory") {
     push.keys.head_stride_bytes = 8;

@@ -142,4 +142,27 @@ TEST_CASE("a record in the wrong place is corruption", "[unit][pipeline]") {
   CHECK_THAT(cut.status().message(), Catch::Contains("layer 3 head 0"));
 }
 
+TEST_CASE("records of another segment, or other than the catalog says, are corruption",
+          "[unit][pipeline]") {
+  std::mt19937 random(17);
+  const auto records = make_records(deal(10, random), random);
+  SegmentRow row;
+  row.plan = {kLayer + 1, kHeads, std::vector<std::uint32_t>((kLayer + 1) * kHeads)};
+  std::size_t size = 0;
+  Bytes rest = records;
+  for (std::uint32_t h = 0; h < kHeads; ++h) {
+    row.plan.counts[kLayer * kHeads + h] = kernels::open_record(rest, &size)->count;
+    rest = rest.subspan(size);
+  }
+  CHECK(check_records(records, row, kLayer).ok());
+  CHECK(check_records(records, row, 0).code() == StatusCode::kCorruption);
+  SegmentRow other = row;
+  other.id.bytes[0] = 1;
+  CHECK_THAT(check_records(records, other, kLayer).message(), Catch::Contains("another's"));
+  ++row.plan.counts[kLayer * kHeads + 1];
+  CHECK_THAT(check_records(records, row, kLayer).message(), Catch::Contains("head 1"));
+  CHECK(check_records(Bytes(records).first(records.size() - 64), row, kLayer).code() ==
+        StatusCode::kCorruption);
+}
+
 }  // namespace precis

@@ -16,9 +16,10 @@ struct Fixture {
         hot_tier(kArenaBytes),
         memory(*arena, hot_tier, loop, wait) {}
 
-  using Answer = Result<std::unique_ptr<Arena::Buffer>>;
+  using Answer = Result<Memory::Pieces>;
   Task<void> acquire(std::size_t size, std::optional<Answer>& answer) {
-    answer.emplace(co_await memory.acquire(size));
+    const std::vector<Memory::Want> wants(1, Memory::Want{size});
+    answer.emplace(co_await memory.acquire(wants));
     if (stop_when_answered) loop.stop();
   }
 
@@ -83,6 +84,21 @@ TEST_CASE("what can never fit is refused at once", "[unit][pipeline]") {
   spawn(f.acquire(kArenaBytes + 1, answer));
   REQUIRE(answer);
   CHECK(answer->status().code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("of several pieces all are taken or none", "[unit][pipeline]") {
+  Fixture f(std::chrono::hours(1));
+  std::optional<Fixture::Answer> answer;
+  const auto acquire = [&]() -> Task<void> {
+    const std::vector<Memory::Want> wants{{kHalf, Arena::End::kHigh}, {kHalf + 64}};
+    answer.emplace(co_await f.memory.acquire(wants));
+  };
+  spawn(acquire());
+  CHECK_FALSE(answer);
+  CHECK(f.arena->used_bytes() == 0);
+  f.memory.stop();
+  REQUIRE(answer);
+  CHECK(answer->status().code() == StatusCode::kUnavailable);
 }
 
 }  // namespace precis

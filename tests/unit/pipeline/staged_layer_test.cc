@@ -27,6 +27,7 @@ class OwnBuffer final : public Arena::Buffer {
  public:
   explicit OwnBuffer(std::size_t size) : bytes_(size) {}
   MutableBytes bytes() const override { return const_cast<std::vector<std::byte>&>(bytes_); }
+  void shrink(std::size_t size) override { bytes_.resize(size); }
 
  private:
   std::vector<std::byte> bytes_;

@@ -33,9 +33,10 @@ ModelSpec model_in(const nlohmann::json& row) {
   return m;
 }
 
-Budget budget_in(const nlohmann::json& row) {
-  const auto kind = row.at("budget_kind").get<std::string>();
-  const auto value = row.at("budget_value").get<std::uint64_t>();
+std::optional<Budget> budget_in(const nlohmann::json& row, const std::string& field) {
+  if (row.at(field + "_kind").is_null()) return std::nullopt;
+  const auto kind = row.at(field + "_kind").get<std::string>();
+  const auto value = row.at(field + "_value").get<std::uint64_t>();
   if (kind == "bytes") return Budget::bytes(value);
   REQUIRE(kind == "ratio");
   return Budget::ratio_ppm(static_cast<std::uint32_t>(value));
@@ -78,10 +79,13 @@ TEST_CASE("segment ids equal the published vectors", "[unit][schema]") {
   for (const auto& row : all.at("segments")) {
     const Recipe recipe = parse_recipe(row.at("recipe").get<std::string>()).value();
     REQUIRE(canonical_recipe(recipe) == row.at("recipe"));
-    const SegmentId id =
-        segment_id(digest_in(row, "tip_at_begin"), row.at("begin"), digest_in(row, "tip_at_end"),
-                   row.at("end"), parse_segment_id(row.at("parent").get<std::string>()).value(),
-                   recipe, budget_in(row));
+    const SegmentPlace place{digest_in(row, "tip_at_begin"),
+                             row.at("begin"),
+                             digest_in(row, "tip_at_end"),
+                             row.at("end"),
+                             parse_segment_id(row.at("parent").get<std::string>()).value(),
+                             budget_in(row, "parent_read")};
+    const SegmentId id = segment_id(place, recipe, *budget_in(row, "budget"));
     CHECK(id.hex() == row.at("segment"));
   }
 }
@@ -135,7 +139,9 @@ TEST_CASE("a recipe's preset name is no part of a segment's identity", "[unit][s
   Recipe unnamed = preset;
   unnamed.preset = "something else";
   const auto id = [](const Recipe& r) {
-    return segment_id(Digest{}, 0, Digest{}, 9, SegmentId{}, r, Budget::ratio_ppm(300000));
+    SegmentPlace place;
+    place.end = 9;
+    return segment_id(place, r, Budget::ratio_ppm(300000));
   };
   CHECK(id(preset) == id(unnamed));
   CHECK(id(preset) != id(parse_recipe("knorm").value()));

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "cachesvc/transport/preface_io.h"
+
 namespace precis::preface {
 namespace {
 
@@ -109,6 +111,16 @@ TEST_CASE("an error crosses the preface with its code and words", "[transport]")
   const Status status = decode_error(encode_error(Status::rejected("full")));
   CHECK(status.code() == StatusCode::kRejected);
   CHECK_THAT(status.message(), Catch::Contains("full"));
+}
+
+TEST_CASE("only addresses of this machine alone are loopback", "[transport]") {
+  for (const char* address : {"127.0.0.1:0", "127.8.9.1:7470", "[::1]:1", "localhost:7470"}) {
+    CHECK(is_loopback(address));
+  }
+  for (const char* address : {"0.0.0.0:0", "10.0.0.1:7470", "[::]:1", "host:7470", "127.0.0.1",
+                              "127.0.0.1:99999", "127.0.0.1:-1", ""}) {
+    CHECK_FALSE(is_loopback(address));
+  }
 }
 
 }  // namespace

