@@ -24,20 +24,22 @@ class CpuBackend final : public Backend {
   Status check(const Recipe& recipe, const LayerInput& input) override {
     return check_cpu(context_, recipe, input);
   }
-  Status score(const Recipe& recipe, const LayerInput& input, std::span<float> scores) override {
+  Status score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) override {
     return score_cpu(context_, recipe, input, scores);
   }
-  Status select(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
+  Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
                 RetentionOrders& orders) override {
     return select_cpu(context_, recipe, input, scores, orders);
   }
-  Status allocate(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
-                  const RetentionOrders& orders, std::uint64_t entries, LayerPlan& plan) override {
-    return allocate_cpu(recipe, input, scores, orders, entries, plan);
+  Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
+                  const RetentionOrders& orders, std::uint64_t slots, LayerTurns& turns) override {
+    return allocate_cpu(recipe, input, scores, orders, slots, turns);
   }
-  Status encode(const LayerInput& input, std::span<const float> scores, const LayerPlan& plan,
-                const SegmentId& segment, MutableBytes out) override {
-    return encode_cpu(context_, input, scores, plan, segment, out);
+  Status encode(const LayerInput& input, const LayerScores& scores, const RetentionOrders& orders,
+                std::span<const std::uint32_t> counts,
+                const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
+                MutableBytes out) override {
+    return encode_cpu(context_, input, scores, orders, counts, seats, segment, out);
   }
 
  private:

@@ -1,5 +1,6 @@
-// The CUDA backend. One stage runs on the device, the window-attention score; every other stage and
-// scorer is the CPU backend's, so their results are equal by construction (D15).
+// The CUDA backend. One stage runs on the device, the window-attention score where rows are reduced
+// before they are pooled; every other stage and scorer is the CPU backend's, so their results are
+// equal by construction (D15).
 #include <mutex>
 
 #include "kernels/common/device.h"
@@ -21,25 +22,39 @@ class CudaBackend final : public Backend {
   Status check(const Recipe& recipe, const LayerInput& input) override {
     return cpu_->check(recipe, input);
   }
-  Status score(const Recipe& recipe, const LayerInput& input, std::span<float> scores) override {
-    if (recipe.scorer != Scorer::kWindowAttention) return cpu_->score(recipe, input, scores);
-    PRECIS_CHECK(scores.size() == std::size_t{input.num_kv_heads()} * input.num_tokens());
-    return score_window_attention(recipe, input, scores);
+  Status score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) override {
+    if (!on_device(recipe)) return cpu_->score(recipe, input, scores);
+    scores.scores.resize(std::size_t{input.num_kv_heads()} * input.num_tokens());
+    scores.second.clear();
+    scores.weight = 0;
+    return score_window_attention(recipe, input, scores.scores);
   }
-  Status select(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
+  Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
                 RetentionOrders& orders) override {
     return cpu_->select(recipe, input, scores, orders);
   }
-  Status allocate(const Recipe& recipe, const LayerInput& input, std::span<const float> scores,
-                  const RetentionOrders& orders, std::uint64_t entries, LayerPlan& plan) override {
-    return cpu_->allocate(recipe, input, scores, orders, entries, plan);
+  Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
+                  const RetentionOrders& orders, std::uint64_t slots, LayerTurns& turns) override {
+    return cpu_->allocate(recipe, input, scores, orders, slots, turns);
   }
-  Status encode(const LayerInput& input, std::span<const float> scores, const LayerPlan& plan,
-                const SegmentId& segment, MutableBytes out) override {
-    return cpu_->encode(input, scores, plan, segment, out);
+  Status encode(const LayerInput& input, const LayerScores& scores, const RetentionOrders& orders,
+                std::span<const std::uint32_t> counts,
+                const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
+                MutableBytes out) override {
+    return cpu_->encode(input, scores, orders, counts, seats, segment, out);
   }
 
  private:
+  // Whole rows reduced by one sum, and nothing wanted of a layer but its scores.
+  static bool on_device(const Recipe& recipe) {
+    return recipe.scorer == Scorer::kWindowAttention &&
+           recipe.row_reduce != RowReduce::kMeanVariance &&
+           (recipe.pool_order == PoolOrder::kRowsGroupPool ||
+            recipe.pool_order == PoolOrder::kRowsPoolGroup) &&
+           recipe.selector != Selector::kTwoStage && recipe.layers != LayerAllocator::kEntropy &&
+           recipe.layers != LayerAllocator::kPreference;
+  }
+
   Status score_window_attention(const Recipe& recipe, const LayerInput& input,
                                 std::span<float> scores) {
     const std::lock_guard lock(mutex_);
@@ -49,8 +64,7 @@ class CudaBackend final : public Backend {
     PRECIS_ASSIGN(DeviceBuffer lse, DeviceBuffer::allocate(input.lse.size_bytes()));
     PRECIS_ASSIGN(DeviceBuffer out, DeviceBuffer::allocate(scores.size_bytes()));
     WindowAttentionDevice task{};
-    task.op = WindowAttentionOp::of(recipe, input.num_tokens(), input.queries.num_tokens,
-                                    input.num_q_heads / input.num_kv_heads());
+    task.op = AttentionOp::of(recipe, input.num_tokens(), input.queries.num_tokens, input.group());
     task.num_kv_heads = input.num_kv_heads();
     task.num_tokens = input.num_tokens();
     task.head_dim = input.keys.head_dim;

@@ -146,6 +146,10 @@ struct PushLayer {  # -> Done, when the memory may be reused
   # Absent: none. f32 [headCount * group, numQueries].
   scores @14 :RemoteRegion;
   # Absent: none. f32 [headCount, tokenCount], for external scorers.
+  queryMean @15 :RemoteRegion;
+  # Absent: none. Of queries to come, f32 [headCount * group, head_dim].
+  queryCovariance @16 :RemoteRegion;
+  # Absent: none. f32 [headCount * group, head_dim, head_dim].
 }
 
 struct CommitPut {  # -> SegmentInfo with its plan

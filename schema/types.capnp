@@ -40,11 +40,12 @@ struct Budget {
     ratio @1;
     entries @2;
     bytes @3;
+    quality @4;
   }
   kind @0 :Kind;
   value @1 :UInt64;
   # Parts per million for ratio, entries per head on average for entries, bytes of the segment for
-  # bytes.
+  # bytes, the share of the score mass + 2^32 x the cap in parts per million for quality.
 }
 
 struct Plan {

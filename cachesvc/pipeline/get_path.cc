@@ -80,6 +80,9 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
     PRECIS_ASSIGN(const Recipe recipe, parse_recipe(row->recipe));
     const std::uint64_t stored = row->plan.total();
     std::uint64_t cut = stored;
+    if (request.budget.kind == Budget::Kind::kQuality) {
+      return Status::invalid("a quality target is for puts; read at a ratio, entries or bytes");
+    }
     if (request.budget.kind != Budget::Kind::kAll) {
       PRECIS_ASSIGN(cut,
                     budget_entries(recipe, prefix.model, row->end - row->begin, request.budget));

@@ -46,7 +46,10 @@ class PutPath::Put {
   ModelSpec model;
   Recipe recipe;
   SegmentRow row;             // what commit will write; plan and sizes are filled in as layers come
-  std::uint64_t entries = 0;  // T
+  std::uint64_t entries = 0;  // T, or what a quality target is capped at
+  std::unique_ptr<kernels::Joiner> joiner;  // compute thread only, as what compression writes
+  std::vector<std::vector<float>> floors;   // [num_layers], of a quality target
+  double mass = 0;
   bool already_stored = false;
   bool committing = false;
   std::vector<Layer> layers;
@@ -55,13 +58,23 @@ class PutPath::Put {
   std::function<void(bool)> idle;  // commit waits for compression
   std::atomic<std::uint64_t> compress_ns{0};
   std::unique_ptr<GaugeHold> open;
+  std::shared_ptr<const Profile> profile;  // of recipes that need one
 
   std::uint32_t num_tokens() const { return row.end - row.begin; }
-  // Room for a layer's records, whatever its heads keep of the layer's seats.
-  std::size_t records_bytes_max() const {
-    const std::uint64_t seats = std::min((entries - 1) / model.num_layers + 1,
-                                         std::uint64_t{model.num_kv_heads} * num_tokens());
-    return kernels::encoded_bytes_max(seats, model.num_kv_heads, model.head_dim, model.dtype);
+  // Room for a layer's records, whatever its heads keep of what the layer may keep.
+  std::size_t records_bytes_max(std::uint32_t layer) const {
+    return kernels::encoded_bytes_max(joiner->slots_wanted(layer), model.num_kv_heads,
+                                      model.head_dim, model.dtype);
+  }
+  // All that the put stages at once: one layer as pushed, one with room for its records, and the
+  // budget spread over the others.
+  std::size_t staged_bytes_max() const {
+    std::size_t room = 0;
+    for (std::uint32_t l = 0; l < model.num_layers; ++l)
+      room = std::max(room, records_bytes_max(l));
+    return row.original_bytes / model.num_layers + room +
+           kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads,
+                                      model.head_dim, model.dtype);
   }
 };
 
@@ -86,6 +99,12 @@ Status PutPath::settle(const Tenant& tenant, const msg::BeginPut& request, Put& 
       parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
   PRECIS_ASSIGN(put.recipe,
                 parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
+  if (put.recipe.needs_o_proj() || put.recipe.needs_profile()) {
+    return Status::unsupported(
+        std::string("the recipe needs ") +
+        (put.recipe.needs_profile() ? "a profile" : "the model's output projections") +
+        ", which the service does not keep yet; compress() takes it as an argument");
+  }
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;
   put.row.budget = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
@@ -139,10 +158,13 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
   PRECIS_ASSIGN(put.entries, budget_entries(put.recipe, model, put.num_tokens(), row.budget));
   put.already_stored = parts_.catalog.segment(tenant.name, row.id).ok();
 
-  const std::uint64_t layer_bytes = row.original_bytes / model.num_layers;
-  const std::uint64_t kept_bytes = model.num_layers * put.records_bytes_max();
-  if (layer_bytes + kept_bytes > parts_.arena_bytes) {
-    return Status::out_of_space("the put needs " + std::to_string(layer_bytes + kept_bytes) +
+  PRECIS_ASSIGN(put.joiner,
+                kernels::Joiner::make(
+                    put.recipe, {model.num_layers, model.num_kv_heads, put.num_tokens(), row.begin},
+                    put.entries, put.profile.get()));
+  put.floors.resize(model.num_layers);
+  if (put.staged_bytes_max() > parts_.arena_bytes) {
+    return Status::out_of_space("the put needs " + std::to_string(put.staged_bytes_max()) +
                                 " B of memory (one layer and " + std::to_string(put.entries) +
                                 " entries), memory_bytes is " + std::to_string(parts_.arena_bytes) +
                                 "; keep fewer entries, or raise memory_bytes");
@@ -186,7 +208,8 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
                               " was pushed before, each may be pushed once");
   }
   if (!layer.staged) {
-    layer.staged = std::make_unique<StagedLayer>(put->model, piece.layer, put->num_tokens());
+    layer.staged =
+        std::make_unique<StagedLayer>(put->model, put->recipe, piece.layer, put->num_tokens());
   }
   PRECIS_CO_TRY(layer.staged->claim(piece));
 
@@ -198,7 +221,9 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
     if (!put->failure.ok() || !layer.staged->needs(part)) continue;
     // Room for the records comes with the entries, so that compression never waits for memory.
     std::vector<Memory::Want> wants{{layer.staged->size_bytes(part), Arena::End::kHigh}};
-    if (part == StagedLayer::Part::kEntries) wants.push_back({put->records_bytes_max()});
+    if (part == StagedLayer::Part::kEntries) {
+      wants.push_back({put->records_bytes_max(piece.layer)});
+    }
     layer.allocating = true;
     auto memory = co_await parts_.memory.acquire(std::move(wants));
     layer.allocating = false;
@@ -235,36 +260,56 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
 }
 
 Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
+  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
+    const ComputeTime timed(parts_.clock, put.compress_ns);
+    PRECIS_TRY(stages(put, index));
+    return trim(put, index);
+  }));
   Put::Layer& layer = put.layers[index];
-  kernels::Backend& backend = parts_.backend;
-  const kernels::LayerInput input = layer.staged->input(put.row.begin);
-  std::vector<float> scores(std::size_t{put.model.num_kv_heads} * put.num_tokens());
-  kernels::RetentionOrders orders;
-  kernels::LayerPlan plan;
-
-  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
-    const ComputeTime timed(parts_.clock, put.compress_ns);
-    PRECIS_TRY(backend.check(put.recipe, input));
-    PRECIS_TRY(backend.score(put.recipe, input, scores));
-    PRECIS_TRY(backend.select(put.recipe, input, scores, orders));
-    return backend.allocate(put.recipe, input, scores, orders, put.entries, plan);
-  }));
-  PRECIS_CO_TRY(put.failure);
-
-  layer.counts = plan.counts();
-  const std::size_t size =
-      kernels::encoded_bytes(layer.counts, put.model.head_dim, put.model.dtype);
-  layer.records->shrink(size);
-  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
-    const ComputeTime timed(parts_.clock, put.compress_ns);
-    return backend.encode(input, scores, plan, put.row.id, layer.records->bytes());
-  }));
-
   layer.compressed = true;
   parts_.metrics.compressed_in_bytes +=
-      static_cast<std::int64_t>(input.keys.size_bytes() + input.values.size_bytes());
-  parts_.metrics.compressed_out_bytes += static_cast<std::int64_t>(size);
+      static_cast<std::int64_t>(put.row.original_bytes / put.model.num_layers);
   co_return Status();
+}
+
+Status PutPath::stages(Put& put, std::uint32_t index) {
+  Put::Layer& layer = put.layers[index];
+  kernels::Backend& backend = parts_.backend;
+  kernels::LayerInput input = layer.staged->input(put.row.begin);
+  input.entries = put.entries;
+  kernels::LayerScores scores;
+  kernels::RetentionOrders orders;
+  kernels::LayerTurns turns;
+
+  PRECIS_TRY(backend.check(put.recipe, input));
+  PRECIS_TRY(backend.score(put.recipe, input, scores));
+  PRECIS_TRY(backend.select(put.recipe, input, scores, orders));
+  PRECIS_TRY(
+      backend.allocate(put.recipe, input, scores, orders, put.joiner->slots_wanted(index), turns));
+  put.floors[index] = turns.floors;
+  put.mass += turns.mass;
+  put.joiner->add(index, std::move(turns));
+  layer.counts = put.joiner->counts(index);
+  layer.records->shrink(kernels::encoded_bytes(layer.counts, put.model.head_dim, put.model.dtype));
+  // Seats that depend on layers to come are placed at commit.
+  const auto seats = put.recipe.joins_layers() ? std::vector<std::vector<std::uint32_t>>()
+                                               : put.joiner->seats(index);
+  return backend.encode(input, scores, orders, layer.counts, seats, put.row.id,
+                        layer.records->bytes());
+}
+
+// The cascade: what the layer took from those before it, they give back.
+Status PutPath::trim(Put& put, std::uint32_t newest) {
+  if (!put.recipe.joins_layers()) return {};
+  for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
+    Put::Layer& layer = put.layers[l];
+    if (l == newest || layer.counts.empty() || layer.counts == put.joiner->counts(l)) continue;
+    layer.counts = put.joiner->counts(l);
+    PRECIS_ASSIGN(const std::size_t size,
+                  kernels::trim_records(layer.records->bytes(), layer.counts));
+    layer.records->shrink(size);
+  }
+  return {};
 }
 
 // ---- commit
@@ -294,40 +339,63 @@ Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durabil
   co_return parts_.catalog.info(row.tenant, row.id, /*with_plan=*/true);
 }
 
+// Seats that waited for the last layer, and the cut of a quality target.
+Status PutPath::place_seats(Put& put) {
+  std::vector<MutableBytes> layers;
+  for (Put::Layer& layer : put.layers) layers.push_back(layer.records->bytes());
+  if (put.recipe.is_cut()) {
+    PRECIS_TRY(kernels::place_cut_seats(layers));
+  } else if (put.recipe.joins_layers()) {
+    for (std::uint32_t l = 0; l < layers.size(); ++l) {
+      PRECIS_TRY(kernels::place_seats(layers[l], put.joiner->seats(l)));
+    }
+  }
+  if (put.row.budget.kind != Budget::Kind::kQuality) return {};
+  PRECIS_ASSIGN(
+      const std::uint64_t entries,
+      kernels::quality_entries(layers, put.floors, put.mass, put.row.budget.quality_share_ppm()));
+  for (Put::Layer& layer : put.layers) {
+    PRECIS_ASSIGN(const std::size_t size,
+                  kernels::cut_records(layer.records->bytes(), entries, &layer.counts));
+    layer.records->shrink(size);
+  }
+  return {};
+}
+
 Task<Status> PutPath::store(Put& put, Durability durability) {
   SegmentRow& row = put.row;
   std::string missing;
-  std::vector<MutableBytes> layers;
-  row.plan = {put.model.num_layers, put.model.num_kv_heads, {}};
-  row.layer_bytes.clear();
-  row.stored_bytes = 0;
   for (std::size_t l = 0; l < put.layers.size(); ++l) {
     const Put::Layer& layer = put.layers[l];
-    if (!layer.compressed) {
-      missing += (missing.empty() ? "layer " : ", layer ") + std::to_string(l) +
-                 (layer.staged ? " (" + layer.staged->missing() + ")" : "");
-      continue;
-    }
-    layers.push_back(layer.records->bytes());
-    row.plan.counts.insert(row.plan.counts.end(), layer.counts.begin(), layer.counts.end());
-    row.layer_bytes.push_back(layers.back().size());
-    row.stored_bytes += layers.back().size();
+    if (layer.compressed) continue;
+    missing += (missing.empty() ? "layer " : ", layer ") + std::to_string(l) +
+               (layer.staged ? " (" + layer.staged->missing() + ")" : "");
   }
   if (!missing.empty()) {
     co_return Status::invalid("not everything was pushed: " + missing +
                               " to come; push the rest, then commit");
   }
+  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&] {
+    const ComputeTime timed(parts_.clock, put.compress_ns);
+    return place_seats(put);
+  }));
+
+  std::vector<Bytes> payload;
+  row.plan = {put.model.num_layers, put.model.num_kv_heads, {}};
+  row.layer_bytes.clear();
+  row.stored_bytes = 0;
+  for (const Put::Layer& layer : put.layers) {
+    payload.push_back(layer.records->bytes());
+    row.plan.counts.insert(row.plan.counts.end(), layer.counts.begin(), layer.counts.end());
+    row.layer_bytes.push_back(payload.back().size());
+    row.stored_bytes += payload.back().size();
+  }
+  parts_.metrics.compressed_out_bytes += static_cast<std::int64_t>(row.stored_bytes);
   row.compress_seconds = static_cast<double>(put.compress_ns.load()) * 1e-9;
   row.created_unix_ms = parts_.clock.unix_ms();
 
-  if (put.recipe.is_cut()) {
-    PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop,
-                                  [&] { return kernels::place_cut_seats(layers); }));
-  }
-  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, [&] {
-    const std::vector<Bytes> payload(layers.begin(), layers.end());
-    return parts_.catalog.commit(row, payload, durability);
-  }));
+  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop,
+                                [&] { return parts_.catalog.commit(row, payload, durability); }));
   // Two equal puts may end at once: the first one's records are stored, and only those may be hot.
   const auto stored = parts_.catalog.segment(row.tenant, row.id);
   if (!stored.ok() || !(**stored == row)) co_return stored.status();

@@ -20,6 +20,7 @@
 #include "cachesvc/pipeline/tenant.h"
 #include "cachesvc/store/hot_tier.h"
 #include "cachesvc/transport/transport.h"
+#include "precis/joiner.h"
 #include "precis/kernels.h"
 
 namespace precis {
@@ -65,6 +66,10 @@ class PutPath {
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
+  // These three on the compute thread.
+  Status stages(Put& put, std::uint32_t layer);
+  Status trim(Put& put, std::uint32_t newest);
+  static Status place_seats(Put& put);
   Task<Status> store(Put& put, Durability durability);
 
   Parts parts_;

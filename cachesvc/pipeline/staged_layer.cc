@@ -19,6 +19,13 @@ std::uint64_t span_bytes(std::uint32_t heads, std::uint64_t head_bytes, std::uin
 
 }  // namespace
 
+namespace {
+
+// The piece brings what stands apart from its tokens.
+bool observes(const msg::PushLayer& piece) { return piece.queries || piece.query_mean; }
+
+}  // namespace
+
 // One contiguous run of bytes to be pulled.
 struct StagedLayer::Source {
   const RemoteRegion* region;
@@ -26,12 +33,14 @@ struct StagedLayer::Source {
   MutableBytes to;
 };
 
-StagedLayer::StagedLayer(const ModelSpec& model, std::uint32_t layer, std::uint32_t num_tokens)
+StagedLayer::StagedLayer(const ModelSpec& model, const Recipe& recipe, std::uint32_t layer,
+                         std::uint32_t num_tokens)
     : model_(model),
+      recipe_(recipe),
       layer_(layer),
       num_tokens_(num_tokens),
       claimed_(model.num_kv_heads),
-      queries_claimed_(model.num_kv_heads) {}
+      observed_(model.num_kv_heads) {}
 
 Status StagedLayer::check_shape(const msg::PushLayer& piece) const {
   const std::string where = "layer " + std::to_string(layer_) + ": ";
@@ -50,18 +59,23 @@ Status StagedLayer::check_shape(const msg::PushLayer& piece) const {
                            " must be a part of [0, " + std::to_string(num_tokens_) +
                            "), the tokens of this put");
   }
-  if (piece.num_queries > std::min(limits::kObservationQueriesMax, num_tokens_)) {
+  if (piece.num_queries > recipe_.queries_max(num_tokens_)) {
     return Status::invalid(where + std::to_string(piece.num_queries) + " queries exceed " +
-                           std::to_string(std::min(limits::kObservationQueriesMax, num_tokens_)));
+                           std::to_string(recipe_.queries_max(num_tokens_)));
+  }
+  if (piece.query_mean.has_value() != piece.query_covariance.has_value()) {
+    return Status::invalid(where + "query_mean and query_covariance come together");
   }
   if (begun_ && piece.scores.has_value() != has_scores_) {
     return Status::invalid(where + "some pieces bring scores and some do not");
   }
-  const bool repeats = begun_ && piece.queries && num_queries_ != 0;
-  if (repeats && (piece.num_queries != num_queries_ || piece.lse.has_value() != has_lse_)) {
+  const bool repeats = observes(piece) && (num_queries_ != 0 || has_stats_);
+  if (repeats && (piece.num_queries != num_queries_ || piece.lse.has_value() != has_lse_ ||
+                  piece.query_mean.has_value() != has_stats_)) {
     return Status::invalid(where + "pieces bring " + std::to_string(num_queries_) + " and " +
                            std::to_string(piece.num_queries) +
-                           " queries, or a log-sum-exp with some only; they must agree");
+                           " queries, or a log-sum-exp or statistics with some only; they must "
+                           "agree");
   }
   if (piece.queries.has_value() != (piece.num_queries > 0)) {
     return Status::invalid(where + "num_queries is " + std::to_string(piece.num_queries) +
@@ -94,6 +108,12 @@ Status StagedLayer::check_regions(const msg::PushLayer& piece) const {
   const std::uint64_t query_rows = std::uint64_t{piece.head_count} * group() * piece.num_queries;
   if (piece.queries) PRECIS_TRY(fits("queries", *piece.queries, query_rows * row_bytes()));
   if (piece.lse) PRECIS_TRY(fits("lse", *piece.lse, query_rows * sizeof(float)));
+  const std::uint64_t means = std::uint64_t{piece.head_count} * group() * model_.head_dim;
+  if (piece.query_mean) {
+    PRECIS_TRY(fits("query_mean", *piece.query_mean, means * sizeof(float)));
+    PRECIS_TRY(
+        fits("query_covariance", *piece.query_covariance, means * model_.head_dim * sizeof(float)));
+  }
   if (piece.scores) {
     PRECIS_TRY(fits("scores", *piece.scores,
                     std::uint64_t{piece.head_count} * piece.token_count * sizeof(float)));
@@ -113,18 +133,19 @@ Status StagedLayer::claim(const msg::PushLayer& piece) {
                                " were pushed before, each may be pushed once");
       }
     }
-    if (piece.queries && queries_claimed_[h]) {
+    if (observes(piece) && observed_[h]) {
       return Status::invalid("layer " + std::to_string(layer_) + " head " + std::to_string(h) +
                              ": queries were pushed before");
     }
   }
   for (std::uint32_t h = piece.head_begin; h < piece.head_begin + piece.head_count; ++h) {
     claimed_[h].emplace_back(piece.token_begin, end);
-    if (piece.queries) queries_claimed_[h] = true;
+    if (observes(piece)) observed_[h] = true;
   }
-  if (piece.queries) {
+  if (observes(piece)) {
     num_queries_ = piece.num_queries;
     has_lse_ = piece.lse.has_value();
+    has_stats_ = piece.query_mean.has_value();
   }
   has_scores_ = piece.scores.has_value();
   begun_ = true;
@@ -139,9 +160,19 @@ std::size_t StagedLayer::queries_bytes() const {
   return align_section(std::size_t{model_.num_q_heads} * num_queries_ * row_bytes());
 }
 
+std::size_t StagedLayer::lse_bytes() const {
+  const std::size_t rows = std::size_t{model_.num_q_heads} * num_queries_;
+  return has_lse_ ? align_section(rows * sizeof(float)) : 0;
+}
+
+std::size_t StagedLayer::mean_bytes() const {
+  const std::size_t rows = std::size_t{model_.num_q_heads} * model_.head_dim;
+  return has_stats_ ? align_section(rows * sizeof(float)) : 0;
+}
+
 bool StagedLayer::needs(Part part) const {
   return part == Part::kEntries ? entries_ == nullptr
-                                : num_queries_ > 0 && observations_ == nullptr;
+                                : (num_queries_ > 0 || has_stats_) && observations_ == nullptr;
 }
 
 std::size_t StagedLayer::size_bytes(Part part) const {
@@ -149,8 +180,7 @@ std::size_t StagedLayer::size_bytes(Part part) const {
     const std::size_t scores = std::size_t{model_.num_kv_heads} * num_tokens_ * sizeof(float);
     return 2 * heads_bytes() + (has_scores_ ? scores : 0);
   }
-  const std::size_t lse = std::size_t{model_.num_q_heads} * num_queries_ * sizeof(float);
-  return queries_bytes() + (has_lse_ ? lse : 0);
+  return queries_bytes() + lse_bytes() + mean_bytes() * (1 + std::size_t{model_.head_dim});
 }
 
 void StagedLayer::give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer) {
@@ -186,8 +216,19 @@ std::vector<StagedLayer::Source> StagedLayer::sources(const msg::PushLayer& piec
       add(*piece.scores, i * size, entries.subspan(2 * heads_bytes() + row * sizeof(float), size));
     }
   }
-  if (!piece.queries) return out;
+  if (!observes(piece)) return out;
   const MutableBytes observations = observations_->bytes();
+  const std::size_t stats = queries_bytes() + lse_bytes();
+  if (piece.query_mean) {
+    const std::size_t mean = group() * model_.head_dim * sizeof(float);
+    const std::size_t covariance = mean * model_.head_dim;
+    add(*piece.query_mean, 0,
+        observations.subspan(stats + piece.head_begin * mean, piece.head_count * mean));
+    add(*piece.query_covariance, 0,
+        observations.subspan(stats + mean_bytes() + piece.head_begin * covariance,
+                             piece.head_count * covariance));
+  }
+  if (!piece.queries) return out;
   const std::size_t rows = std::size_t{piece.head_count} * group() * num_queries_;
   const std::size_t first_row = std::size_t{piece.head_begin} * group() * num_queries_;
   add(*piece.queries, 0, observations.subspan(first_row * row_bytes(), rows * row_bytes()));
@@ -210,13 +251,15 @@ Task<Result<std::uint64_t>> StagedLayer::pull(msg::PushLayer piece, Connection& 
   }
   PRECIS_CO_TRY(co_await pulls.drain());
   tokens_arrived_ += std::uint64_t{piece.head_count} * piece.token_count;
-  if (piece.queries) query_heads_arrived_ += piece.head_count;
+  if (observes(piece)) observed_arrived_ += piece.head_count;
   co_return bytes;
 }
 
 bool StagedLayer::complete() const {
+  const bool observed =
+      recipe_.needs_queries() || recipe_.needs_query_stats() || num_queries_ > 0 || has_stats_;
   return tokens_arrived_ == std::uint64_t{model_.num_kv_heads} * num_tokens_ &&
-         (num_queries_ == 0 || query_heads_arrived_ == model_.num_kv_heads);
+         (!observed || observed_arrived_ == model_.num_kv_heads);
 }
 
 std::string StagedLayer::missing() const {
@@ -225,8 +268,9 @@ std::string StagedLayer::missing() const {
     return "only " + std::to_string(tokens_arrived_) + " of " + std::to_string(all) +
            " tokens, summed over its heads";
   }
-  return "queries of only " + std::to_string(query_heads_arrived_) + " of " +
-         std::to_string(model_.num_kv_heads) + " KV heads";
+  return (recipe_.needs_query_stats() ? "query statistics of only " : "queries of only ") +
+         std::to_string(observed_arrived_) + " of " + std::to_string(model_.num_kv_heads) +
+         " KV heads";
 }
 
 kernels::LayerInput StagedLayer::input(std::uint32_t begin) const {
@@ -248,8 +292,15 @@ kernels::LayerInput StagedLayer::input(std::uint32_t begin) const {
     input.scores =
         floats(entries + 2 * heads_bytes(), std::size_t{model_.num_kv_heads} * num_tokens_);
   }
-  if (num_queries_ == 0) return input;
+  if (observations_ == nullptr) return input;
   const std::byte* observations = observations_->bytes().data();
+  if (has_stats_) {
+    const std::byte* stats = observations + queries_bytes() + lse_bytes();
+    const std::size_t means = std::size_t{model_.num_q_heads} * model_.head_dim;
+    input.query_mean = floats(stats, means);
+    input.query_covariance = floats(stats + mean_bytes(), means * model_.head_dim);
+  }
+  if (num_queries_ == 0) return input;
   input.queries = heads(observations, model_.num_q_heads, num_queries_);
   if (has_lse_) {
     input.lse =

@@ -20,14 +20,16 @@ namespace precis {
 
 class StagedLayer {
  public:
-  StagedLayer(const ModelSpec& model, std::uint32_t layer, std::uint32_t num_tokens);
+  // `recipe` says which observations the layer is not complete without. It and `model` outlive it.
+  StagedLayer(const ModelSpec& model, const Recipe& recipe, std::uint32_t layer,
+              std::uint32_t num_tokens);
 
   // Checks a piece against the model, the segment and what came before, and claims its place.
   // kInvalidArgument names the field and the limit, and nothing is claimed.
   Status claim(const msg::PushLayer& piece);
 
   // Memory is in two parts, because chunked prefill has its observation queries only at its end:
-  // K, V and scores; and queries with their log-sum-exp.
+  // K, V and scores; and queries with their log-sum-exp and statistics.
   enum class Part { kEntries, kObservations };
   bool needs(Part part) const;  // claimed, and without memory yet
   std::size_t size_bytes(Part part) const;
@@ -52,18 +54,21 @@ class StagedLayer {
 
   std::size_t heads_bytes() const;    // K, or V, padded
   std::size_t queries_bytes() const;  // padded
+  std::size_t lse_bytes() const;      // padded
+  std::size_t mean_bytes() const;     // padded
 
   const ModelSpec& model_;  // the put's
+  const Recipe& recipe_;    // the put's
   std::uint32_t layer_;
   std::uint32_t num_tokens_;
   bool begun_ = false;
   std::uint32_t num_queries_ = 0;
-  bool has_lse_ = false, has_scores_ = false;
+  bool has_lse_ = false, has_scores_ = false, has_stats_ = false;
   std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>>
-      claimed_;                        // [head] token ranges
-  std::vector<bool> queries_claimed_;  // [head]
-  std::uint64_t tokens_arrived_ = 0;   // over all heads
-  std::uint32_t query_heads_arrived_ = 0;
+      claimed_;                         // [head] token ranges
+  std::vector<bool> observed_;          // [head] whose observations were claimed
+  std::uint64_t tokens_arrived_ = 0;    // over all heads
+  std::uint32_t observed_arrived_ = 0;  // heads
   std::unique_ptr<Arena::Buffer> entries_, observations_;
 };
 

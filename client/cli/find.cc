@@ -1,5 +1,7 @@
 #include "client/cli/find.h"
 
+#include <cstdio>
+
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -70,7 +72,23 @@ Result<msg::ModelRow> find_model(Client& client, const std::string& text) {
                          " models, give the fingerprint of one:" + list_of(names));
 }
 
+// "0.95", or "0.95 up to 0.5".
+Result<Budget> parse_quality(const std::string& text) {
+  double share = 0, cap = 1;
+  char after = 0;
+  const int read = std::sscanf(text.c_str(), "%lf up to %lf%c", &share, &cap, &after);
+  const bool share_only = read == 1 && text.find_first_not_of("0123456789.") == text.npos;
+  if (!share_only && read != 2) {
+    return Status::invalid(
+        "keep 'quality " + text +
+        "': give a share of the score mass such as 'quality 0.95', or with a cap "
+        "'quality 0.95 up to 0.5'");
+  }
+  return Budget::quality(share, cap);
+}
+
 Result<Budget> parse_keep(const std::string& text) {
+  if (text.starts_with("quality ")) return parse_quality(text.substr(8));
   const Status wrong = Status::invalid(
       "keep '" + text +
       "' is not understood: give a ratio in (0, 1] such as 0.3, entries per head such as "

@@ -31,6 +31,10 @@ Json to_json(const std::optional<Budget>& budget) {
       return {{"kind", "ratio"}, {"value", static_cast<double>(budget->value) / 1e6}};
     case Budget::Kind::kEntries: return {{"kind", "entries"}, {"value", budget->value}};
     case Budget::Kind::kBytes: return {{"kind", "bytes"}, {"value", budget->value}};
+    case Budget::Kind::kQuality:
+      return {{"kind", "quality"},
+              {"value", budget->quality_share_ppm() / 1e6},
+              {"cap", budget->quality_cap_ppm() / 1e6}};
   }
   return {};
 }

@@ -149,7 +149,7 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
                                         "preset(param=value, ...), or JSON");
   CLI::Option* keep = set->add_option("--keep", a.keep,
                                       "A ratio such as 0.3, '128 entries' per "
-                                      "head, or '64 MiB' per segment");
+                                      "head, '64 MiB' per segment, or 'quality 0.95 up to 0.5'");
   CLI::Option* unset = set->add_flag("--unset", a.unset, "Say nothing here: the wider scope holds");
   unset->excludes(recipe)->excludes(keep);
   set->callback([&a, recipe, keep] {

@@ -37,6 +37,9 @@ Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint3
 Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo& segment,
                                  const Budget& keep) {
   if (keep.kind == Budget::Kind::kAll) return segment.entries;
+  if (keep.kind == Budget::Kind::kQuality) {
+    return Status::invalid("a quality target is for puts; read at a ratio, entries or bytes");
+  }
   PRECIS_ASSIGN(const Recipe recipe, parse_recipe(segment.recipe));
   PRECIS_ASSIGN(const std::uint64_t entries,
                 budget_entries(recipe, model, segment.end - segment.begin, keep));

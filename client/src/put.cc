@@ -35,6 +35,11 @@ Status expose_piece(Channel& channel, const LayerPush& push, msg::PushLayer& mes
   if (!push.lse.empty()) {
     PRECIS_ASSIGN(message.lse, expose(channel, std::as_bytes(push.lse), exposed));
   }
+  if (!push.query_mean.empty()) {
+    PRECIS_ASSIGN(message.query_mean, expose(channel, std::as_bytes(push.query_mean), exposed));
+    PRECIS_ASSIGN(message.query_covariance,
+                  expose(channel, std::as_bytes(push.query_covariance), exposed));
+  }
   if (!push.scores.empty()) {
     PRECIS_ASSIGN(message.scores, expose(channel, std::as_bytes(push.scores), exposed));
   }

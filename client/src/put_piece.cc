@@ -4,8 +4,6 @@
 #include <cstring>
 #include <string>
 
-#include "precis/limits.h"
-
 namespace precis {
 namespace {
 
@@ -75,7 +73,22 @@ Status check_tokens(const msg::PutBegun& begun, const LayerPush& push) {
                          ", the put is of " + must);
 }
 
-Status check_queries(const ModelSpec& model, const msg::PutBegun& begun, const LayerPush& push) {
+Status check_statistics(const ModelSpec& model, const LayerPush& push) {
+  if (push.query_mean.empty() && push.query_covariance.empty()) return {};
+  const std::size_t q_heads = push.keys.num_heads * (model.num_q_heads / model.num_kv_heads);
+  const std::size_t means = q_heads * model.head_dim;
+  if (push.query_mean.size() == means && push.query_covariance.size() == means * model.head_dim) {
+    return {};
+  }
+  return Status::invalid("query_mean has " + text(push.query_mean.size()) +
+                         " values, query_covariance " + text(push.query_covariance.size()) +
+                         ", must be [" + text(q_heads) + ", " + text(model.head_dim) + "] and [" +
+                         text(q_heads) + ", " + text(model.head_dim) + ", " + text(model.head_dim) +
+                         "]");
+}
+
+Status check_queries(const ModelSpec& model, const Recipe& recipe, const msg::PutBegun& begun,
+                     const LayerPush& push) {
   const std::uint32_t q_heads = push.keys.num_heads * (model.num_q_heads / model.num_kv_heads);
   if (push.queries.empty()) {
     if (push.lse.empty()) return {};
@@ -87,10 +100,11 @@ Status check_queries(const ModelSpec& model, const msg::PutBegun& begun, const L
                            text(push.keys.num_heads) + " KV heads need " + text(q_heads));
   }
   const std::uint32_t m = push.queries.num_tokens;
-  const std::uint32_t most = std::min(limits::kObservationQueriesMax, begun.end - begun.begin);
+  const std::uint32_t most = recipe.queries_max(begun.end - begun.begin);
   if (m == 0 || m > most) {
-    return Status::invalid("queries of " + text(m) + " tokens, must be the last 1 to " +
-                           text(most) + " of the put");
+    return Status::invalid("queries of " + text(m) + " tokens, must be " +
+                           (recipe.needs_lse() ? "1 to " : "the last 1 to ") + text(most) +
+                           (recipe.needs_lse() ? "" : " of the put"));
   }
   if (!push.lse.empty() && push.lse.size() != std::size_t{q_heads} * m) {
     return Status::invalid("lse has " + text(push.lse.size()) + " values, must be [" +
@@ -104,8 +118,17 @@ Status check_queries(const ModelSpec& model, const msg::PutBegun& begun, const L
 Status check_needs(const Recipe& recipe, const msg::PutBegun& begun, const LayerPush& push) {
   if (push.keys.num_tokens != begun.end - begun.begin) return {};
   if (recipe.needs_queries() && push.queries.empty()) {
-    return Status::invalid("queries are missing: the recipe observes the last " +
-                           text(recipe.window) + " queries of every layer");
+    return Status::invalid("queries are missing: the recipe observes " +
+                           (recipe.window == 0 ? std::string("queries of every token")
+                                               : "the last " + text(recipe.window) + " queries") +
+                           " in every layer");
+  }
+  if (recipe.needs_lse() && push.lse.empty()) {
+    return Status::invalid("lse is missing: the recipe needs the queries' log-sum-exp");
+  }
+  if (recipe.needs_query_stats() && push.query_mean.empty()) {
+    return Status::invalid(
+        "query_mean and query_covariance are missing: the recipe expects attention by them");
   }
   if (recipe.needs_scores() && push.scores.empty()) {
     return Status::invalid("scores are missing: the recipe ranks by scores of your own");
@@ -148,7 +171,8 @@ Result<PutPiece> check_piece(const ModelSpec& model, const Recipe& recipe,
     cut_to_new_tokens(begun, piece);
   }
   PRECIS_TRY(check_tokens(begun, piece.push));
-  PRECIS_TRY(check_queries(model, begun, piece.push));
+  PRECIS_TRY(check_queries(model, recipe, begun, piece.push));
+  PRECIS_TRY(check_statistics(model, piece.push));
   PRECIS_TRY(check_scores(piece.push));
   PRECIS_TRY(check_needs(recipe, begun, piece.push));
   pack_queries(piece);

@@ -7,9 +7,10 @@
 namespace precis::kernels {
 
 // kInvalidArgument naming layer, tensor and value: a shape, dtype or alignment that does not fit, a
-// NaN or an infinity in keys, values, queries or lse (the first one, by head and token), inputs the
-// recipe needs and nobody pushed, recipe parameters no stage can work with. NaN in `scores` is
-// fine: it ranks last. Reads every element once.
+// NaN or an infinity in keys, values, queries, lse or query statistics (the first one, by head and
+// token), inputs the recipe needs and nobody pushed, recipe parameters no stage can work with. NaN
+// in `scores` is fine: it ranks last; of the output projection the dimensions alone are looked at.
+// Reads every other element once.
 Status check_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input);
 
 }  // namespace precis::kernels

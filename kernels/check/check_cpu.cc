@@ -25,13 +25,16 @@ Status equal(std::string_view what, std::uint64_t value, std::uint64_t expected)
   return Status::invalid(std::string(what) + " is " + text(value) + ", must be " + text(expected));
 }
 
+Status check_dtype(Dtype dtype) {
+  if (dtype == Dtype::kBf16 || dtype == Dtype::kF16 || dtype == Dtype::kF32) return {};
+  return Status::invalid("dtype " + text(static_cast<std::uint8_t>(dtype)) +
+                         " is unknown, choose bf16, f16 or f32");
+}
+
 // What holds for every tensor alone.
 Status check_view(const HeadsView& view) {
   if (view.empty()) return Status::invalid("not pushed");
-  if (view.dtype != Dtype::kBf16 && view.dtype != Dtype::kF16 && view.dtype != Dtype::kF32) {
-    return Status::invalid("dtype " + text(static_cast<std::uint8_t>(view.dtype)) +
-                           " is unknown, choose bf16, f16 or f32");
-  }
+  PRECIS_TRY(check_dtype(view.dtype));
   PRECIS_TRY(in_range("head_dim", view.head_dim, 1, limits::kHeadDimMax));
   const std::size_t align = dtype_size_bytes(view.dtype);
   if (reinterpret_cast<std::uintptr_t>(view.data) % align != 0 ||
@@ -67,15 +70,73 @@ Status check_keys(const LayerInput& input) {
   return in_range("entries of the segment", seats, 1, std::numeric_limits<std::uint32_t>::max());
 }
 
+Status not_pushed(std::string_view what) {
+  return Status::invalid(std::string(what) + ": not pushed; the scorer needs them");
+}
+
 Status check_queries(const Recipe& recipe, const LayerInput& input) {
   if (input.queries.empty()) {
-    if (!input.lse.empty()) return Status::invalid("not pushed, but lse is");
-    return recipe.needs_queries() ? Status::invalid("not pushed; the scorer needs them") : Status{};
+    if (!input.lse.empty()) return Status::invalid("queries: not pushed, but lse is");
+    return recipe.needs_queries() ? not_pushed("queries") : Status{};
   }
-  PRECIS_TRY(like_keys(input.queries, input.keys));
-  PRECIS_TRY(equal("num_heads", input.queries.num_heads, input.num_q_heads));
-  return in_range("num_tokens", input.queries.num_tokens, 1,
-                  std::min(limits::kObservationQueriesMax, input.num_tokens()));
+  if (Status s = like_keys(input.queries, input.keys); !s.ok()) return s.with_context("queries");
+  PRECIS_TRY(equal("queries: num_heads", input.queries.num_heads, input.num_q_heads));
+  const std::uint32_t n = input.num_tokens(), pushed = input.queries.num_tokens;
+  // Those of needs_lse stand behind the segment, so its length does not bound them.
+  PRECIS_TRY(in_range("queries: num_tokens", pushed, 1,
+                      recipe.needs_lse() ? limits::kObservationQueriesMax
+                                         : std::min(limits::kObservationQueriesMax, n)));
+  const std::uint32_t window = recipe.window == 0 ? n : std::min(recipe.window, n);
+  if (recipe.scorer == Scorer::kObservedMean && pushed < window) {
+    return Status::invalid("queries: num_tokens is " + text(pushed) +
+                           ", scorer observed_mean needs " + text(window) +
+                           (window == n ? ", those of all tokens" : ""));
+  }
+  if (recipe.needs_lse() && input.lse.empty()) return not_pushed("lse");
+  if (input.lse.empty()) return {};
+  return equal("lse: size", input.lse.size(), std::uint64_t{input.num_q_heads} * pushed);
+}
+
+Status check_query_stats(const Recipe& recipe, const LayerInput& input) {
+  const std::uint64_t mean_size = std::uint64_t{input.num_q_heads} * input.keys.head_dim;
+  if (recipe.needs_query_stats() && input.query_mean.empty()) return not_pushed("query_mean");
+  if (recipe.needs_query_stats() && input.query_covariance.empty()) {
+    return not_pushed("query_covariance");
+  }
+  if (!input.query_mean.empty()) {
+    PRECIS_TRY(equal("query_mean: size", input.query_mean.size(), mean_size));
+  }
+  if (input.query_covariance.empty()) return {};
+  return equal("query_covariance: size", input.query_covariance.size(),
+               mean_size * input.keys.head_dim);
+}
+
+// Its elements were checked when it was registered.
+Status check_o_proj(const Recipe& recipe, const LayerInput& input) {
+  const OutputProjection& o_proj = input.o_proj;
+  if (recipe.needs_o_proj()) {
+    const bool gram =
+        recipe.selector == Selector::kTwoStage && recipe.value_norm == ValueNorm::kL2Gram;
+    if (gram && o_proj.gram.empty()) {
+      return Status::invalid("o_proj: no Gram matrices, value_norm=l2_gram needs them");
+    }
+    if (!gram && o_proj.data == nullptr) {
+      return Status::invalid("o_proj: none is registered with the model, the recipe needs it");
+    }
+  }
+  if (o_proj.data != nullptr) {
+    if (Status s = check_dtype(o_proj.dtype); !s.ok()) return s.with_context("o_proj");
+    if (o_proj.width == 0) return Status::invalid("o_proj: width is 0");
+  }
+  if (o_proj.gram.empty()) return {};
+  return equal("o_proj: size of the Gram matrices", o_proj.gram.size(),
+               std::uint64_t{input.num_q_heads} * input.keys.head_dim * input.keys.head_dim);
+}
+
+Status check_scores(const Recipe& recipe, const LayerInput& input) {
+  if (input.scores.empty()) return recipe.needs_scores() ? not_pushed("scores") : Status{};
+  return equal("scores: size", input.scores.size(),
+               std::uint64_t{input.num_kv_heads()} * input.num_tokens());
 }
 
 Status check_shapes(const Recipe& recipe, const LayerInput& input) {
@@ -89,19 +150,10 @@ Status check_shapes(const Recipe& recipe, const LayerInput& input) {
                            " is not a multiple of the keys' " + text(input.num_kv_heads()) +
                            " heads");
   }
-  if (Status s = check_queries(recipe, input); !s.ok()) return s.with_context("queries");
-  if (!input.lse.empty()) {
-    PRECIS_TRY(equal("lse: size", input.lse.size(),
-                     std::uint64_t{input.num_q_heads} * input.queries.num_tokens));
-  }
-  if (recipe.needs_scores() && input.scores.empty()) {
-    return Status::invalid("scores: not pushed; the scorer needs them");
-  }
-  if (!input.scores.empty()) {
-    PRECIS_TRY(equal("scores: size", input.scores.size(),
-                     std::uint64_t{input.num_kv_heads()} * input.num_tokens()));
-  }
-  return {};
+  PRECIS_TRY(check_queries(recipe, input));
+  PRECIS_TRY(check_query_stats(recipe, input));
+  PRECIS_TRY(check_o_proj(recipe, input));
+  return check_scores(recipe, input);
 }
 
 PRECIS_INLINE bool any_not_finite(Dtype dtype, const std::byte* data, std::size_t count) {
@@ -154,12 +206,12 @@ Status check_finite(const CpuContext& context, const HeadsView& view) {
   return first_bad < view.num_heads ? name_first(view, first_bad) : Status{};
 }
 
-Status check_lse(const LayerInput& input) {
-  for (std::size_t i = 0; i < input.lse.size(); ++i) {
-    if (std::isfinite(input.lse[i])) continue;
-    return Status::invalid(std::string(std::isnan(input.lse[i]) ? "NaN" : "infinity") +
-                           " at head " + text(i / input.queries.num_tokens) + ", token " +
-                           text(i % input.queries.num_tokens));
+// An array of `row` values per query head, each about one of `what`.
+Status check_finite(std::span<const float> values, std::size_t row, std::string_view what) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return Status::invalid(std::string(std::isnan(values[i]) ? "NaN" : "infinity") + " at head " +
+                           text(i / row) + ", " + std::string(what) + " " + text(i % row));
   }
   return {};
 }
@@ -169,7 +221,16 @@ Status check_layer(const CpuContext& context, const Recipe& recipe, const LayerI
   if (Status s = check_finite(context, input.keys); !s.ok()) return s.with_context("keys");
   if (Status s = check_finite(context, input.values); !s.ok()) return s.with_context("values");
   if (Status s = check_finite(context, input.queries); !s.ok()) return s.with_context("queries");
-  if (Status s = check_lse(input); !s.ok()) return s.with_context("lse");
+  if (Status s = check_finite(input.lse, input.queries.num_tokens, "token"); !s.ok()) {
+    return s.with_context("lse");
+  }
+  const std::size_t dim = input.keys.head_dim;
+  if (Status s = check_finite(input.query_mean, dim, "channel"); !s.ok()) {
+    return s.with_context("query_mean");
+  }
+  if (Status s = check_finite(input.query_covariance, dim * dim, "element"); !s.ok()) {
+    return s.with_context("query_covariance");
+  }
   return {};
 }
 

@@ -53,4 +53,18 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float exp_f32(float x) {
   return x > -87.3f ? p * scale : 0.0f;
 }
 
+// ln x for normal x > 0, within 3 units in the last place of the larger of |ln x| and 1. x is
+// m * 2^k with m in [sqrt(1/2), sqrt(2)); the series of artanh((m - 1) / (m + 1)) ends below 2^-28.
+PRECIS_HOST_DEVICE PRECIS_INLINE float log_f32(float x) {
+  const std::uint32_t shifted = bits_of_f32(x) - 0x3f3504f3u;  // of sqrt(1/2)
+  const auto k = static_cast<float>(static_cast<std::int32_t>(shifted) >> 23);
+  const float m = f32_of_bits((shifted & 0x007fffffu) + 0x3f3504f3u);
+  const float s = (m - 1.0f) / (m + 1.0f), square = s * s;
+  float p = 1.0f / 9.0f;
+  p = p * square + 1.0f / 7.0f;
+  p = p * square + 1.0f / 5.0f;
+  p = p * square + 1.0f / 3.0f;
+  return k * 0.693359375f + (k * -2.12194440e-4f + (2.0f * s + 2.0f * s * square * p));
+}
+
 }  // namespace precis::kernels

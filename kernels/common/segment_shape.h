@@ -16,17 +16,17 @@ struct SegmentShape {
   std::uint32_t lag = 1;     // partition p is tokens [sinks + p * lag, sinks + (p + 1) * lag)
 
   // `begin`: position of the first token. Sinks are the first tokens of the whole path, so a
-  // segment further along has fewer or none.
-  static SegmentShape of(const Recipe& recipe, std::uint32_t begin, std::uint32_t num_tokens) {
+  // segment further along has fewer or none. Layers that the recipe skips are protected whole.
+  static SegmentShape of(const Recipe& recipe, std::uint32_t layer, std::uint32_t begin,
+                         std::uint32_t num_tokens) {
     SegmentShape s;
     s.num_tokens = num_tokens;
     s.lag = std::max(1u, recipe.lag);
     s.sinks = recipe.sinks > begin ? std::min(recipe.sinks - begin, num_tokens) : 0;
     const std::uint32_t rest = num_tokens - s.sinks;
     s.recent = std::min(recipe.recent, rest);
-    // LagKV cannot score a segment of fewer than two partitions: all of it is protected.
-    const bool short_lag = recipe.scorer == Scorer::kLagkv && !s.has_scored_partitions();
-    if (recipe.protect_tail || short_lag) s.recent = std::max(s.recent, s.tail());
+    if (recipe.protect_tail) s.recent = std::max(s.recent, s.tail());
+    if (recipe.scorer == Scorer::kKnorm && layer < recipe.skip_layers) s.recent = rest;
     return s;
   }
 

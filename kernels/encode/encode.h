@@ -6,11 +6,12 @@
 
 namespace precis::kernels {
 
-// scores: [num_kv_heads, n]. `out`: encoded_bytes(plan.counts(), ...), at a multiple of 4 bytes.
-// Every byte of it is written, padding included, so that equal inputs give equal bytes. Where
-// plan.seats is empty, seats and checksums are left zero for place_cut_seats. kInvalidArgument if
-// `out` has another size.
-Status encode_cpu(const CpuContext& context, const LayerInput& input, std::span<const float> scores,
-                  const LayerPlan& plan, const SegmentId& segment, MutableBytes out);
+// `out`: encoded_bytes(counts, ...), at a multiple of 4 bytes. Every byte of it is written, padding
+// included, so that equal inputs give equal bytes. Where `seats` is empty, seats and checksums are
+// left zero for place_seats() or place_cut_seats(). kInvalidArgument if `out` has another size.
+Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
+                  const RetentionOrders& orders, std::span<const std::uint32_t> counts,
+                  const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
+                  MutableBytes out);
 
 }  // namespace precis::kernels

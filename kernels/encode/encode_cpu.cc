@@ -43,13 +43,14 @@ std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
          entries * record_entry_bytes(head_dim, dtype);
 }
 
-Status encode_cpu(const CpuContext& context, const LayerInput& input, std::span<const float> scores,
-                  const LayerPlan& plan, const SegmentId& segment, MutableBytes out) {
+Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
+                  const RetentionOrders& orders, std::span<const std::uint32_t> counts,
+                  const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
+                  MutableBytes out) {
   const std::uint32_t num_heads = input.num_kv_heads(), head_dim = input.keys.head_dim;
   const Dtype dtype = input.keys.dtype;
-  PRECIS_CHECK(plan.kept.size() == num_heads);
-  PRECIS_CHECK(scores.size() == std::size_t{num_heads} * input.num_tokens());
-  const std::vector<std::uint32_t> counts = plan.counts();
+  PRECIS_CHECK(counts.size() == num_heads && orders.order.size() == num_heads);
+  PRECIS_CHECK(scores.scores.size() == std::size_t{num_heads} * input.num_tokens());
   const std::size_t size = encoded_bytes(counts, head_dim, dtype);
   if (out.size() != size || reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) != 0) {
     return Status::invalid("layer " + std::to_string(input.layer) + ": the records need " +
@@ -61,11 +62,12 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, std::span<
     const auto head = static_cast<std::uint32_t>(i);
     const RecordLayout& layout = heads[i].layout;
     const MutableBytes record = out.subspan(heads[i].offset, layout.size);
-    const bool placed = !plan.seats.empty();
+    const bool placed = !seats.empty();
     clear_padding(record, layout);
-    compact_head_cpu(input.keys, input.values, head, input.begin, plan.kept[i],
-                     placed ? std::span(plan.seats[i]) : std::span<const std::uint32_t>(),
-                     scores.data() + i * input.num_tokens(), sections_of(record, layout));
+    compact_head_cpu(input.keys, input.values, head, input.begin,
+                     std::span(orders.order[i]).first(counts[i]),
+                     placed ? std::span(seats[i]) : std::span<const std::uint32_t>(),
+                     scores.scores.data() + i * input.num_tokens(), sections_of(record, layout));
     if (placed) {
       seal_record(record, input.layer, head, layout.count, head_dim, dtype, segment);
     } else {

@@ -1,4 +1,4 @@
-// Window-attention score on the device, with the arithmetic of window_attention_op.h:
+// Window-attention score on the device, with the arithmetic of attention_op.h:
 //   tile_stats   each row's largest logit and sum of exponentials over one tile of keys
 //   merge_stats  each row's log-sum-exp over its tiles (both skipped where it was pushed)
 //   columns      recomputes the logits and reduces the weights over the rows of each query head
@@ -53,7 +53,7 @@ __device__ float logit(const Launch& l, std::uint32_t q_head, std::uint32_t i,
                        const float* keys_t) {
   const std::uint32_t dim = l.task.head_dim;
   const std::uint64_t row =
-      std::uint64_t{q_head} * l.task.pushed + l.task.pushed - l.task.op.window + i;
+      std::uint64_t{q_head} * l.task.pushed + l.task.pushed - l.task.op.rows + i;
   float sum = 0;
   for (std::uint32_t c = 0; c < dim; ++c) {
     sum += element(l.task.dtype, l.task.queries, row * dim + c) * l.scale *
@@ -80,18 +80,18 @@ __global__ void tile_stats(Launch l) {
   extern __shared__ float keys_t[];
   const std::uint32_t first = blockIdx.x * l.tile_tokens, head = blockIdx.y;
   load_tile(l, head, first, keys_t);
-  const WindowAttentionOp& op = l.task.op;
-  const std::uint32_t rows = op.group * op.window;
+  const AttentionOp& op = l.task.op;
+  const std::uint32_t rows = op.group * op.rows;
   // Every lane takes part in the shuffles, so the loop's bound is the same for a whole block.
   for (std::uint32_t r0 = 0; r0 < rows; r0 += blockDim.y) {
     const std::uint32_t r = min(r0 + threadIdx.y, rows - 1);
-    const std::uint32_t i = r % op.window, q_head = head * op.group + r / op.window;
+    const std::uint32_t i = r % op.rows, q_head = head * op.group + r / op.rows;
     const float z = logit(l, q_head, i, keys_t);
     const bool seen = first + threadIdx.x < op.visible(i);
     const float largest = lanes_largest(seen ? z : kMinusInfinity, l.tile_tokens);
     const float sum = lanes_sum(seen ? exp_f32(z - largest) : 0.0f, l.tile_tokens);
     if (threadIdx.x == 0 && r0 + threadIdx.y < rows) {
-      const std::uint64_t at = (std::uint64_t{q_head} * op.window + i) * l.num_tiles + blockIdx.x;
+      const std::uint64_t at = (std::uint64_t{q_head} * op.rows + i) * l.num_tiles + blockIdx.x;
       l.work.tile_largest[at] = largest;
       l.work.tile_sum[at] = sum;
     }
@@ -101,7 +101,7 @@ __global__ void tile_stats(Launch l) {
 // One thread per row, tiles in order.
 __global__ void merge_stats(Launch l) {
   const std::uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-  if (row >= l.task.num_kv_heads * l.task.op.group * l.task.op.window) return;
+  if (row >= l.task.num_kv_heads * l.task.op.group * l.task.op.rows) return;
   const float* largest = l.work.tile_largest + std::uint64_t{row} * l.num_tiles;
   const float* sum = l.work.tile_sum + std::uint64_t{row} * l.num_tiles;
   float top = kMinusInfinity, total = 0;
@@ -113,22 +113,23 @@ __global__ void merge_stats(Launch l) {
 // grid (tiles, kv heads), block (tile_tokens, query heads of the group).
 __global__ void columns(Launch l) {
   extern __shared__ float keys_t[];
-  const WindowAttentionOp& op = l.task.op;
+  const AttentionOp& op = l.task.op;
   const std::uint32_t first = blockIdx.x * l.tile_tokens, head = blockIdx.y;
   load_tile(l, head, first, keys_t);
   const std::uint32_t token = first + threadIdx.x;
-  if (token >= op.past) return;
+  if (token >= op.columns) return;
   for (std::uint32_t g = threadIdx.y; g < op.group; g += blockDim.y) {
     const std::uint32_t q_head = head * op.group + g;
-    const std::uint64_t pushed = std::uint64_t{q_head} * l.task.pushed + l.task.pushed - op.window;
-    const float* lse = l.task.lse != nullptr ? l.task.lse + pushed
-                                             : l.work.lse + std::uint64_t{q_head} * op.window;
+    const std::uint64_t pushed = std::uint64_t{q_head} * l.task.pushed + l.task.pushed - op.rows;
+    const float* lse =
+        l.task.lse != nullptr ? l.task.lse + pushed : l.work.lse + std::uint64_t{q_head} * op.rows;
     float sum = 0;
-    for (std::uint32_t i = 0; i < op.window; ++i) {
-      const float weight = WindowAttentionOp::weight(logit(l, q_head, i, keys_t), lse[i]);
-      sum = WindowAttentionOp::reduced(op.row_reduce, sum, weight);
+    for (std::uint32_t i = 0; i < op.rows; ++i) {
+      const float weight = AttentionOp::weight(logit(l, q_head, i, keys_t), lse[i]);
+      sum = AttentionOp::row_added(op.row_reduce, sum, weight);
     }
-    l.work.columns[std::uint64_t{q_head} * op.past + token] = sum;
+    l.work.columns[std::uint64_t{q_head} * op.columns + token] =
+        AttentionOp::row_finished(op.row_reduce, sum, op.rows);
   }
 }
 
@@ -136,11 +137,12 @@ __global__ void columns(Launch l) {
 __global__ void finish(Launch l) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= std::uint64_t{l.task.num_kv_heads} * l.task.num_tokens) return;
-  const WindowAttentionOp& op = l.task.op;
+  const AttentionOp& op = l.task.op;
   const std::uint64_t head = i / l.task.num_tokens;
   const auto token = static_cast<std::uint32_t>(i % l.task.num_tokens);
-  l.task.scores[i] = token < op.past ? op.score(l.work.columns + head * op.group * op.past, token)
-                                     : -kMinusInfinity;
+  l.task.scores[i] = token < op.columns
+                         ? op.score(l.work.columns + head * op.group * op.columns, token)
+                         : -kMinusInfinity;
 }
 
 // The largest power of two of tokens whose keys fit the tile.
@@ -159,8 +161,8 @@ struct Sizes {
 };
 Sizes sizes_of(const WindowAttentionDevice& task) {
   const std::uint64_t q_heads = std::uint64_t{task.num_kv_heads} * task.op.group;
-  return {q_heads * task.op.window, ceil_div(task.num_tokens, tile_tokens(task.head_dim)),
-          q_heads * task.op.past};
+  return {q_heads * task.op.rows, ceil_div(task.num_tokens, tile_tokens(task.head_dim)),
+          q_heads * task.op.columns};
 }
 
 }  // namespace
@@ -192,8 +194,8 @@ Status launch_window_attention(const WindowAttentionDevice& task, void* workspac
     merge_stats<<<ceil_div(s.rows, kElementwiseThreads), kElementwiseThreads, 0, native>>>(l);
     PRECIS_TRY(launch_status("window attention: merge_stats"));
   }
-  if (task.op.past > 0) {
-    const dim3 grid(ceil_div(task.op.past, l.tile_tokens), task.num_kv_heads);
+  if (task.op.columns > 0) {
+    const dim3 grid(ceil_div(task.op.columns, l.tile_tokens), task.num_kv_heads);
     const dim3 block(l.tile_tokens, std::min(task.op.group, rows_block.y));
     columns<<<grid, block, shared, native>>>(l);
     PRECIS_TRY(launch_status("window attention: columns"));

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/common/device.h"
-#include "kernels/score/window_attention_op.h"
+#include "kernels/score/attention_op.h"
 
 namespace precis::kernels {
 
@@ -10,7 +10,7 @@ namespace precis::kernels {
 // num_tokens, head_dim]; both of `dtype`. lse: [num_q_heads, pushed] f32, or null to compute it.
 // scores: [num_kv_heads, num_tokens] f32, written.
 struct WindowAttentionDevice {
-  WindowAttentionOp op;
+  AttentionOp op;
   std::uint32_t num_kv_heads, num_tokens, head_dim, pushed;
   Dtype dtype;
   const void *keys, *queries;

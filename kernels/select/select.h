@@ -6,12 +6,19 @@
 
 namespace precis::kernels {
 
-// scores: [num_kv_heads, n] f32. Protected tokens first (sinks ascending, then the recent ones from
-// the last backwards), then the ranked:
+// Protected tokens first (sinks ascending, then the recent ones from the last backwards), then the
+// ranked:
 //   topk            (score desc, token asc)
 //   partition_topk  (rank within partition asc, partition asc), ranks as in topk (D9)
-// Equal scores give equal orders on every backend.
+//   two_stage       as they enter while the head's budget grows by one: of a budget of b ranked
+//                   entries the best first_stage(b) by score, the rest by scores.second (D7)
+//   chunk           runs of ranked tokens by (mean over tokens of the sum over heads desc, token
+//                   asc), tokens ascending inside; the same in every head
+//   threshold       by scores.second until they hold the recipe's share of its sum, the entry that
+//                   reaches it included, then by score (D20)
+// Wherever something ranks, ties go to the lower token and NaN last. Equal scores give equal orders
+// on every backend.
 Status select_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
-                  std::span<const float> scores, RetentionOrders& orders);
+                  const LayerScores& scores, RetentionOrders& orders);
 
 }  // namespace precis::kernels

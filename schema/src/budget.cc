@@ -42,6 +42,17 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
       return heads * per_head;
     }
     case Budget::Kind::kEntries: return heads * std::min<std::uint64_t>(num_tokens, budget.value);
+    case Budget::Kind::kQuality: {
+      const std::uint32_t share = budget.quality_share_ppm();
+      if (share == 0 || share > kMillion) {
+        return Status::invalid("quality of " + std::to_string(share) +
+                               " parts per million is outside (0, 1000000]");
+      }
+      PRECIS_ASSIGN(
+          const std::uint64_t per_head,
+          ratio_entries_per_head(recipe.count_rule, num_tokens, budget.quality_cap_ppm()));
+      return heads * per_head;
+    }
     case Budget::Kind::kBytes:
       return budget.value / record_entry_bytes(model.head_dim, model.dtype);
   }

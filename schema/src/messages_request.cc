@@ -83,6 +83,8 @@ static void write(PushLayer::Builder out, const msg::PushLayer& in) {
   if (in.queries) write(out.initQueries(), *in.queries);
   if (in.lse) write(out.initLse(), *in.lse);
   if (in.scores) write(out.initScores(), *in.scores);
+  if (in.query_mean) write(out.initQueryMean(), *in.query_mean);
+  if (in.query_covariance) write(out.initQueryCovariance(), *in.query_covariance);
 }
 static Status read_push_shape(PushLayer::Reader in, msg::PushLayer& out) {
   out.layer = in.getLayer();
@@ -114,6 +116,9 @@ static Status read(PushLayer::Reader in, msg::PushLayer& out) {
   }
   PRECIS_TRY(read_optional(in.hasQueries(), "queries", in.getQueries(), out.queries));
   PRECIS_TRY(read_optional(in.hasLse(), "lse", in.getLse(), out.lse));
+  PRECIS_TRY(read_optional(in.hasQueryMean(), "query_mean", in.getQueryMean(), out.query_mean));
+  PRECIS_TRY(read_optional(in.hasQueryCovariance(), "query_covariance", in.getQueryCovariance(),
+                           out.query_covariance));
   return read_optional(in.hasScores(), "scores", in.getScores(), out.scores);
 }
 

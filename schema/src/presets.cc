@@ -2,35 +2,40 @@
 
 #include <algorithm>
 
+#include "precis/limits.h"
+
 namespace precis {
 namespace {
 
-Recipe named(std::string_view name, Scorer scorer) {
-  Recipe r;
+Recipe named(std::string_view name, Recipe r) {
   r.preset = name;
-  r.scorer = scorer;
   return r;
 }
-
-// D4: the defaults of Recipe are its window 32, kernel 7, max pool, mean rows, mean group.
-Recipe snapkv(std::string_view name) {
-  Recipe r = named(name, Scorer::kWindowAttention);
-  r.recent = r.window;
-  return r;
-}
-
-Recipe lagkv(std::string_view name, std::uint32_t sinks) {
-  Recipe r = named(name, Scorer::kLagkv);
-  r.sinks = sinks;
-  r.lag = 128;
-  r.protect_tail = true;
-  return r;
-}
+Recipe named(std::string_view name, Scorer scorer) { return named(name, scorer_defaults(scorer)); }
 
 Recipe with_ada(Recipe r, AdaMode mode, std::uint32_t alpha_ppm) {
   r.heads = HeadAllocator::kAda;
   r.ada_mode = mode;
   r.ada_alpha_ppm = alpha_ppm;
+  return r;
+}
+Recipe with_ada_excl(Recipe r, std::uint32_t alpha_ppm) {
+  return with_ada(std::move(r), AdaMode::kGuaranteeExclWindow, alpha_ppm);
+}
+
+Recipe with_allocators(Recipe r, HeadAllocator heads, LayerAllocator layers) {
+  r.heads = heads;
+  r.layers = layers;
+  return r;
+}
+
+Recipe with_table(Recipe r) {
+  return with_allocators(std::move(r), HeadAllocator::kTable, LayerAllocator::kTable);
+}
+
+Recipe with_selector(Recipe r, Selector selector) {
+  r.selector = selector;
+  r.protect_tail = r.is_partitioned();
   return r;
 }
 
@@ -40,14 +45,25 @@ Recipe with_protected(Recipe r, std::uint32_t sinks, std::uint32_t recent) {
   return r;
 }
 
+// Stage 2 brings the value norms, so the scores leave them out (D11).
+Recipe with_two_stage(Recipe r) {
+  r.ea_value_norm = r.scorer != Scorer::kExpectedAttention;
+  return with_selector(std::move(r), Selector::kTwoStage);
+}
+
+// Sinks, and the queries' own tokens or the last one.
+Recipe with_lukv(Recipe r) {
+  return with_table(with_protected(r, 4, protects_window(r.scorer) ? r.window : 1));
+}
+
 // D17: what kvpress 0.5.5 does, its counting included.
 Recipe as_kvpress(Recipe r) {
   r.count_rule = CountRule::kKvpressDouble;
   return r;
 }
 
-Recipe snapkv_kvpress(std::string_view name) {
-  Recipe r = named(name, Scorer::kWindowAttention);
+Recipe snapkv_of_kvpress() {
+  Recipe r = scorer_defaults(Scorer::kWindowAttention);
   r.window = r.recent = 64;
   r.kernel = 5;
   r.pool = Pool::kAvg;
@@ -55,44 +71,194 @@ Recipe snapkv_kvpress(std::string_view name) {
   return as_kvpress(r);
 }
 
-Recipe lagkv_kvpress() {
-  Recipe r = lagkv("lagkv_kvpress", 4);
+Recipe lagkv_of_kvpress() {
+  Recipe r = as_kvpress(scorer_defaults(Scorer::kLagkv));
+  r.sinks = 4;
   r.lag_kvpress_ranks = true;
-  return as_kvpress(r);
-}
-
-Recipe lagkv_of_paper() {
-  Recipe r = lagkv("lagkv", 16);
-  r.selector = Selector::kPartitionTopk;
   return r;
 }
 
+Recipe expected_attention_of_kvpress() {
+  Recipe r = as_kvpress(scorer_defaults(Scorer::kExpectedAttention));
+  r.ea_epsilon_ppm = 0;
+  return r;
+}
+
+// The table of policies.md, row by row, then D17.
 std::vector<Recipe> make_presets() {
+  using Heads = HeadAllocator;
+  using Layers = LayerAllocator;
+  const Recipe snapkv = scorer_defaults(Scorer::kWindowAttention);
+  const Recipe keydiff = scorer_defaults(Scorer::kKeydiff);
+  const Recipe guarded_keydiff = with_protected(keydiff, 4, 1);
+  const Recipe ada_kvpress = with_ada(snapkv_of_kvpress(), AdaMode::kGuaranteeInclWindow, 200'000);
   std::vector<Recipe> presets = {
-      with_protected(named("streaming_llm", Scorer::kStreamingLlm), 4, 0),
-      snapkv("snapkv"),
+      named("streaming_llm", Scorer::kStreamingLlm),
       named("knorm", Scorer::kKnorm),
-      named("keydiff", Scorer::kKeydiff),
-      with_ada(with_protected(named("ada_keydiff", Scorer::kKeydiff), 4, 1),
-               AdaMode::kGuaranteeExclWindow, 50'000),
-      with_ada(snapkv("ada_snapkv"), AdaMode::kGuaranteeExclWindow, 200'000),
-      lagkv_of_paper(),
+      named("keydiff", keydiff),
+      named("ada_keydiff", with_ada_excl(guarded_keydiff, 50'000)),
+      named("global_keydiff", with_allocators(with_ada_excl(guarded_keydiff, 50'000), Heads::kAda,
+                                              Layers::kGlobalFlat)),
+      named("tova", Scorer::kTova),
+      named("snapkv", snapkv),
+      named("pyramidkv", with_allocators(snapkv, Heads::kUniform, Layers::kPyramid)),
+      named("ada_snapkv", with_ada_excl(snapkv, 200'000)),
+      named("ada_pyramidkv",
+            with_allocators(with_ada_excl(snapkv, 200'000), Heads::kAda, Layers::kPyramid)),
+      named("headkv", with_table(snapkv)),
+      named("criticalkv", with_two_stage(snapkv)),
+      named("criticalkv_ada", with_two_stage(with_ada_excl(snapkv, 200'000))),
+      named("criticalkv_headkv", with_two_stage(with_table(snapkv))),
+      named("vatp", Scorer::kVatp),
+      named("cake",
+            with_allocators(scorer_defaults(Scorer::kCake), Heads::kUniform, Layers::kPreference)),
+      named("lava",
+            with_allocators(scorer_defaults(Scorer::kLava), Heads::kFlat, Layers::kEntropy)),
+      named("lagkv", with_selector(scorer_defaults(Scorer::kLagkv), Selector::kPartitionTopk)),
+      named("localkv", with_selector(scorer_defaults(Scorer::kLocalkv), Selector::kPartitionTopk)),
+      named("l2_recursive",
+            with_protected(with_selector(scorer_defaults(Scorer::kKnorm), Selector::kPartitionTopk),
+                           16, 0)),
+      named("expected_attention", Scorer::kExpectedAttention),
+      named("defensivekv", with_selector(with_allocators(scorer_defaults(Scorer::kDefensive),
+                                                         Heads::kFlat, Layers::kUniform),
+                                         Selector::kThreshold)),
+      named("kvzip",
+            with_allocators(scorer_defaults(Scorer::kKvzip), Heads::kFlat, Layers::kGlobalFlat)),
+      named("lukv", with_lukv(keydiff)),
+      named("h2o_window", Scorer::kH2o),
+      named("observed_mean", Scorer::kObservedMean),
+      named("random", Scorer::kRandom),
       named("external", Scorer::kExternal),
-      snapkv_kvpress("snapkv_kvpress"),
-      with_ada(snapkv_kvpress("ada_kvpress"), AdaMode::kGuaranteeInclWindow, 200'000),
-      as_kvpress(named("knorm_kvpress", Scorer::kKnorm)),
-      as_kvpress(named("keydiff_kvpress", Scorer::kKeydiff)),
-      lagkv_kvpress(),
+      named("snapkv_kvpress", snapkv_of_kvpress()),
+      named("ada_kvpress", ada_kvpress),
+      named("critical_kvpress", with_two_stage(snapkv_of_kvpress())),
+      named("critical_ada_kvpress", with_two_stage(ada_kvpress)),
+      named("knorm_kvpress", as_kvpress(scorer_defaults(Scorer::kKnorm))),
+      named("keydiff_kvpress", as_kvpress(keydiff)),
+      named("lagkv_kvpress", lagkv_of_kvpress()),
+      named("ea_kvpress", expected_attention_of_kvpress()),
+      named("tova_kvpress", as_kvpress(scorer_defaults(Scorer::kTova))),
+      named("observed_kvpress", as_kvpress(scorer_defaults(Scorer::kObservedMean))),
   };
   std::ranges::sort(presets, {}, &Recipe::preset);
   return presets;
 }
 
+// A preset that is a way to allocate or select, and takes its scores from another.
+struct Builder {
+  std::string_view name;
+  Recipe (*build)(Recipe base);
+};
+constexpr Builder kBuilders[] = {
+    {"criticalkv", with_two_stage},
+    {"criticalkv_ada", [](Recipe r) { return with_two_stage(with_ada_excl(r, 200'000)); }},
+    {"criticalkv_headkv", [](Recipe r) { return with_two_stage(with_table(r)); }},
+    {"headkv", with_table},
+    {"lukv", with_lukv},
+};
+
 }  // namespace
+
+bool is_attention(Scorer scorer) {
+  switch (scorer) {
+    case Scorer::kWindowAttention:
+    case Scorer::kTova:
+    case Scorer::kH2o:
+    case Scorer::kObservedMean:
+    case Scorer::kVatp:
+    case Scorer::kCake:
+    case Scorer::kLava:
+    case Scorer::kDefensive:
+    case Scorer::kKvzip: return true;
+    default: return false;
+  }
+}
+
+bool protects_window(Scorer scorer) {
+  return is_attention(scorer) && scorer != Scorer::kH2o && scorer != Scorer::kObservedMean &&
+         scorer != Scorer::kKvzip;
+}
+
+bool Recipe::needs_queries() const { return is_attention(scorer); }
+
+std::uint32_t Recipe::queries_max(std::uint32_t num_tokens) const {
+  return needs_lse() ? limits::kObservationQueriesMax
+                     : std::min(limits::kObservationQueriesMax, num_tokens);
+}
+
+Recipe scorer_defaults(Scorer scorer) {
+  Recipe r;  // D4: window 32, kernel 7, max pool, mean rows, mean group, pooled last
+  r.scorer = scorer;
+  const auto attend = [&r](std::uint32_t window, std::uint32_t kernel, Pool pool, RowReduce rows,
+                           Reduce group, PoolOrder order) {
+    r.window = window;
+    r.kernel = kernel;
+    r.pool = pool;
+    r.row_reduce = rows;
+    r.group_reduce = group;
+    r.pool_order = order;
+  };
+  using Rows = RowReduce;
+  using Order = PoolOrder;
+  switch (scorer) {
+    case Scorer::kWindowAttention:
+    case Scorer::kKnorm:
+    case Scorer::kKeydiff:
+    case Scorer::kRandom:
+    case Scorer::kExternal: break;
+    case Scorer::kStreamingLlm: r.sinks = 4; break;
+    case Scorer::kLagkv:
+    case Scorer::kLocalkv:
+      r.sinks = 16;
+      r.protect_tail = true;
+      break;
+    case Scorer::kTova:
+      attend(1, 1, Pool::kAvg, Rows::kMean, Reduce::kMean, Order::kRowsGroupPool);
+      break;
+    case Scorer::kH2o:
+      attend(256, 1, Pool::kAvg, Rows::kSum, Reduce::kMean, Order::kRowsGroupPool);
+      r.recent = 32;
+      break;
+    case Scorer::kObservedMean:
+      attend(0, 1, Pool::kAvg, Rows::kMean, Reduce::kMean, Order::kRowsGroupPool);
+      break;
+    case Scorer::kVatp:
+      attend(32, 1, Pool::kAvg, Rows::kMean, Reduce::kMean, Order::kRowsGroupPool);
+      r.sinks = 20;
+      break;
+    case Scorer::kCake:
+      attend(32, 5, Pool::kAvg, Rows::kMeanVariance, Reduce::kMean, Order::kRowsPoolGroup);
+      break;
+    case Scorer::kLava:
+      attend(32, 7, Pool::kMax, Rows::kMean, Reduce::kMax, Order::kRowsPoolGroup);
+      break;
+    case Scorer::kDefensive:
+      attend(32, 5, Pool::kAvg, Rows::kMax, Reduce::kMax, Order::kPoolGroupRows);
+      break;
+    case Scorer::kExpectedAttention: r.sinks = 4; break;
+    case Scorer::kKvzip:
+      attend(0, 1, Pool::kAvg, Rows::kMax, Reduce::kMax, Order::kRowsGroupPool);
+      r.sinks = 4;
+      break;
+  }
+  if (protects_window(scorer)) r.recent = r.window;
+  return r;
+}
 
 std::span<const Recipe> preset_recipes() {
   static const std::vector<Recipe> presets = make_presets();  // A constant table, built once.
   return presets;
+}
+
+Result<Recipe> build_on(const Recipe& preset, const Recipe& base) {
+  std::string names;
+  for (const Builder& builder : kBuilders) {
+    if (builder.name == preset.preset) return builder.build(base);
+    names += (names.empty() ? "" : ", ") + std::string(builder.name);
+  }
+  return Status::invalid("preset " + preset.preset + " builds on no other; those that do are " +
+                         names);
 }
 
 std::vector<std::string> preset_names() {

@@ -10,4 +10,8 @@ namespace precis {
 // Sorted by name; each recipe's `preset` is its name.
 std::span<const Recipe> preset_recipes();
 
+// `preset` over the scores of `base`, as in "criticalkv(tova)". kInvalidArgument if it builds on
+// none.
+Result<Recipe> build_on(const Recipe& preset, const Recipe& base);
+
 }  // namespace precis

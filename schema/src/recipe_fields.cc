@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "precis/limits.h"
 #include "recipe_words.h"
 
 namespace precis {
@@ -22,6 +23,14 @@ bool parse_number(const FieldValue& value, T& out) {
   const char* end = value.text.data() + value.text.size();
   const auto [stop, error] = std::from_chars(value.text.data(), end, out);
   return error == std::errc() && stop == end;
+}
+
+// The shortest decimal: 50000 is "0.05". Written by hand, so that it never depends on a float
+// printer.
+std::string ppm_text(std::uint32_t ppm) {
+  std::string digits = std::to_string(1'000'000 + ppm % 1'000'000).substr(1);
+  digits.erase(digits.find_last_not_of('0') + 1);
+  return std::to_string(ppm / 1'000'000) + (digits.empty() ? "" : "." + digits);
 }
 
 template <auto Member, const auto& Words>
@@ -68,48 +77,83 @@ constexpr RecipeField flag(std::string_view name, bool (*applies)(const Recipe&)
           [](const Recipe& r) { return std::string(r.*Member ? "true" : "false"); }};
 }
 
-Status set_alpha(Recipe& r, const FieldValue& value) {
-  double alpha = 0;
-  if (!parse_number(value, alpha) || !(alpha >= 0.0 && alpha <= 1.0)) {
-    return refuse(value, "a number in [0, 1]");
-  }
-  r.ada_alpha_ppm = static_cast<std::uint32_t>(std::llround(alpha * 1e6));
-  return {};
+// A decimal kept as parts per million. `Max`: the largest allowed, in ppm.
+template <auto Member, std::uint32_t Max>
+constexpr RecipeField decimal(std::string_view name, bool (*applies)(const Recipe&)) {
+  return {name, false, applies,
+          [](Recipe& r, const FieldValue& value) -> Status {
+            double number = 0;
+            if (!parse_number(value, number) || !(number >= 0.0 && number * 1e6 <= Max)) {
+              return refuse(value, "a number in [0, " + std::to_string(Max / 1'000'000) + "]");
+            }
+            r.*Member = static_cast<std::uint32_t>(std::llround(number * 1e6));
+            return {};
+          },
+          [](const Recipe& r) { return ppm_text(r.*Member); }};
 }
 
-// The shortest decimal: 50000 is "0.05". Written by hand, so that it never depends on a float
-// printer.
-std::string alpha_text(const Recipe& r) {
-  std::string digits = std::to_string(1'000'000 + r.ada_alpha_ppm % 1'000'000).substr(1);
-  digits.erase(digits.find_last_not_of('0') + 1);
-  return std::to_string(r.ada_alpha_ppm / 1'000'000) + (digits.empty() ? "" : "." + digits);
+Status set_profile(Recipe& r, const FieldValue& value) {
+  const bool typed = value.kind == Kind::kBare || value.kind == Kind::kString;
+  if (!typed || value.text.size() > limits::kNameBytesMax) {
+    return refuse(value, "the name of a profile, at most " + std::to_string(limits::kNameBytesMax) +
+                             " bytes");
+  }
+  r.profile = value.text;
+  return {};
 }
 
 bool always(const Recipe&) { return true; }
 bool is_ada(const Recipe& r) { return r.heads == HeadAllocator::kAda; }
+bool uses_attention(const Recipe& r) { return is_attention(r.scorer); }
+bool uses_variance(const Recipe& r) {
+  return uses_attention(r) && r.row_reduce == RowReduce::kMeanVariance;
+}
+bool uses_lag(const Recipe& r) { return r.is_partitioned(); }
+bool uses_recent(const Recipe& r) { return !r.is_partitioned(); }
 bool is_lagkv(const Recipe& r) { return r.scorer == Scorer::kLagkv; }
-bool is_not_lagkv(const Recipe& r) { return !is_lagkv(r); }
-bool is_window(const Recipe& r) { return r.scorer == Scorer::kWindowAttention; }
+bool is_knorm(const Recipe& r) { return r.scorer == Scorer::kKnorm; }
+bool is_random(const Recipe& r) { return r.scorer == Scorer::kRandom; }
+bool is_expected(const Recipe& r) { return r.scorer == Scorer::kExpectedAttention; }
+bool is_pyramid(const Recipe& r) { return r.layers == LayerAllocator::kPyramid; }
+bool is_preference(const Recipe& r) { return r.layers == LayerAllocator::kPreference; }
+bool uses_profile(const Recipe& r) { return r.needs_profile(); }
+bool is_two_stage(const Recipe& r) { return r.selector == Selector::kTwoStage; }
+bool is_chunk(const Recipe& r) { return r.selector == Selector::kChunk; }
+bool is_threshold(const Recipe& r) { return r.selector == Selector::kThreshold; }
 
 constexpr RecipeField kFields[] = {
     word<&Recipe::ada_mode, kAdaModeWords>("ada_mode", is_ada),
-    {"alpha", false, is_ada, set_alpha, alpha_text},
+    decimal<&Recipe::ada_alpha_ppm, 1'000'000>("alpha", is_ada),
+    count<&Recipe::beta>("beta", is_pyramid),
+    count<&Recipe::chunk>("chunk", is_chunk),
     word<&Recipe::count_rule, kCountRuleWords>("count_rule", always),
-    word<&Recipe::group_reduce, kReduceWords>("group_reduce", is_window),
+    decimal<&Recipe::ea_epsilon_ppm, 1'000'000>("ea_epsilon", is_expected),
+    flag<&Recipe::ea_value_norm>("ea_value_norm", is_expected),
+    decimal<&Recipe::epsilon_ppm, 1'000'000>("epsilon", is_two_stage),
+    decimal<&Recipe::first_stage_ppm, 1'000'000>("first_stage", is_two_stage),
+    decimal<&Recipe::gamma_ppm, 4'000'000'000>("gamma", uses_variance),
+    word<&Recipe::group_reduce, kReduceWords>("group_reduce", uses_attention),
     word<&Recipe::heads, kHeadWords>("heads", always),
-    count<&Recipe::kernel>("kernel", is_window),
-    count<&Recipe::lag>("lag", is_lagkv),
+    count<&Recipe::kernel>("kernel", uses_attention),
+    count<&Recipe::lag>("lag", uses_lag),
     flag<&Recipe::lag_kvpress_ranks>("lag_kvpress_ranks", is_lagkv),
     word<&Recipe::layers, kLayerWords>("layers", always),
+    decimal<&Recipe::mass_ppm, 1'000'000>("mass", is_threshold),
     count<&Recipe::min_entries>("min_entries", always),
-    word<&Recipe::pool_order, kPoolOrderWords>("order", is_window),
-    word<&Recipe::pool, kPoolWords>("pool", is_window),
-    count<&Recipe::recent>("recent", is_not_lagkv),
-    word<&Recipe::row_reduce, kReduceWords>("row_reduce", is_window),
+    word<&Recipe::pool_order, kPoolOrderWords>("order", uses_attention),
+    word<&Recipe::pool, kPoolWords>("pool", uses_attention),
+    {"profile", true, uses_profile, set_profile, [](const Recipe& r) { return r.profile; }},
+    count<&Recipe::recent>("recent", uses_recent),
+    word<&Recipe::row_reduce, kRowReduceWords>("row_reduce", uses_attention),
     word<&Recipe::scorer, kScorerWords>("scorer", always),
+    count<&Recipe::seed>("seed", is_random),
     word<&Recipe::selector, kSelectorWords>("selector", always),
     count<&Recipe::sinks>("sinks", always),
-    count<&Recipe::window>("window", is_window),
+    count<&Recipe::skip_layers>("skip_layers", is_knorm),
+    decimal<&Recipe::tau1_ppm, 100'000'000>("tau1", is_preference),
+    decimal<&Recipe::tau2_ppm, 100'000'000>("tau2", is_preference),
+    word<&Recipe::value_norm, kValueNormWords>("value_norm", is_two_stage),
+    count<&Recipe::window>("window", uses_attention),
 };
 static_assert(std::ranges::is_sorted(kFields, {}, &RecipeField::name));
 

@@ -13,12 +13,48 @@ Status in_range(std::string_view name, std::uint32_t value, std::uint32_t low, s
                          std::to_string(low) + ", " + std::to_string(high) + "]");
 }
 
-Status check_window_attention(const Recipe& r) {
-  PRECIS_TRY(in_range("window", r.window, 1, limits::kObservationQueriesMax));
+std::string scorer_name(const Recipe& r) {
+  return "scorer " + std::string(word_of(kScorerWords, r.scorer));
+}
+
+// How far scores can be compared (policies.md section 3): the same in all heads, inside a head,
+// across the heads of a layer, across layers.
+enum class Comparable { kToken, kHead, kLayer, kGlobal };
+
+Comparable comparable(const Recipe& r) {
+  switch (r.scorer) {
+    case Scorer::kStreamingLlm:
+    case Scorer::kTova: return Comparable::kToken;
+    case Scorer::kKnorm: return Comparable::kHead;
+    case Scorer::kLagkv: return r.lag_kvpress_ranks ? Comparable::kHead : Comparable::kLayer;
+    case Scorer::kLocalkv:
+    case Scorer::kVatp:
+    case Scorer::kCake:
+    case Scorer::kLava:
+    case Scorer::kExpectedAttention: return Comparable::kLayer;
+    case Scorer::kWindowAttention:
+    case Scorer::kKeydiff:  // measured (D14)
+    case Scorer::kExternal:
+    case Scorer::kRandom:
+    case Scorer::kH2o:
+    case Scorer::kObservedMean:
+    case Scorer::kDefensive:
+    case Scorer::kKvzip: return Comparable::kGlobal;
+  }
+  return Comparable::kToken;
+}
+
+Status check_attention(const Recipe& r) {
+  PRECIS_TRY(in_range("window", r.window, 0, limits::kObservationQueriesMax));
   PRECIS_TRY(in_range("kernel", r.kernel, 1, limits::kPoolKernelMax));
   if (r.kernel % 2 == 0) {
     return Status::invalid("kernel is " + std::to_string(r.kernel) +
                            ", must be odd: the pool is centred on its token");
+  }
+  if (!protects_window(r.scorer)) return {};
+  if (r.window == 0) {
+    return Status::invalid("window is 0, must be at least 1: " + scorer_name(r) +
+                           " observes the last queries");
   }
   if (r.recent < r.window) {
     return Status::invalid("recent is " + std::to_string(r.recent) + ", must be at least window " +
@@ -27,48 +63,104 @@ Status check_window_attention(const Recipe& r) {
   return {};
 }
 
-Status check_lagkv(const Recipe& r) {
-  if (r.scorer != Scorer::kLagkv) {
-    if (r.lag_kvpress_ranks || r.protect_tail) {
-      return Status::invalid(
-          "lag_kvpress_ranks and the protected tail belong to scorer lagkv, not " +
-          std::string(word_of(kScorerWords, r.scorer)));
-    }
-    return {};
+Status check_partitions(const Recipe& r) {
+  if (r.lag_kvpress_ranks && r.scorer != Scorer::kLagkv) {
+    return Status::invalid("lag_kvpress_ranks belongs to scorer lagkv, not " + scorer_name(r));
+  }
+  if (!r.is_partitioned()) {
+    if (!r.protect_tail) return {};
+    return Status::invalid("the protected tail belongs to partitions, which " + scorer_name(r) +
+                           " with selector=" + std::string(word_of(kSelectorWords, r.selector)) +
+                           " does not have");
   }
   PRECIS_TRY(in_range("lag", r.lag, 1, limits::kPathTokensMax));
   if (!r.protect_tail) {
-    return Status::invalid("scorer lagkv must protect the tail: its last partition is not ranked");
+    return Status::invalid(scorer_name(r) +
+                           " must protect the tail: its last partition is not ranked");
   }
   if (r.recent != 0) {
     return Status::invalid("recent is " + std::to_string(r.recent) +
-                           ", must be 0: scorer lagkv protects its tail instead");
+                           ", must be 0: " + scorer_name(r) + " protects its tail instead");
   }
   return {};
 }
 
-// The budgets of ada come from comparing scores across the heads of a layer.
-Status check_ada(const Recipe& r) {
-  PRECIS_TRY(in_range("alpha in parts per million", r.ada_alpha_ppm, 0, 1'000'000));
-  if (r.scorer == Scorer::kStreamingLlm) {
-    return Status::invalid(
-        "heads=ada needs scores that differ between heads: those of scorer streaming are the same "
-        "in every head, so ties would decide the budgets");
+// Budgets that come from comparing scores across the heads of a layer.
+Status check_heads(const Recipe& r) {
+  if (r.heads == HeadAllocator::kAda) {
+    PRECIS_TRY(in_range("alpha in parts per million", r.ada_alpha_ppm, 0, 1'000'000));
   }
-  if (r.scorer == Scorer::kKnorm || (r.scorer == Scorer::kLagkv && r.lag_kvpress_ranks)) {
+  if (r.heads != HeadAllocator::kAda && r.heads != HeadAllocator::kFlat) return {};
+  const std::string heads = "heads=" + std::string(word_of(kHeadWords, r.heads));
+  if (comparable(r) == Comparable::kToken) {
+    return Status::invalid(heads + " needs scores that differ between heads: those of " +
+                           scorer_name(r) +
+                           " are the same in every head, so ties would decide the budgets");
+  }
+  if (comparable(r) == Comparable::kHead) {
+    return Status::invalid(heads + " needs scores that can be compared across heads: those of " +
+                           scorer_name(r) + (r.lag_kvpress_ranks ? " as ranks" : "") +
+                           " only rank entries inside a head");
+  }
+  return {};
+}
+
+Status check_layers(const Recipe& r) {
+  const std::string layers = "layers=" + std::string(word_of(kLayerWords, r.layers));
+  if ((r.heads == HeadAllocator::kTable) != (r.layers == LayerAllocator::kTable)) {
     return Status::invalid(
-        "heads=ada needs scores that can be compared across heads: those of scorer " +
-        std::string(word_of(kScorerWords, r.scorer)) + (r.lag_kvpress_ranks ? " as ranks" : "") +
-        " only rank entries inside a head");
+        "heads=table and layers=table come together: a profile's table is over all layers and "
+        "heads, a second allocator beside it would have no say");
+  }
+  const bool blend =
+      r.heads == HeadAllocator::kAda && r.is_cut() && r.count_rule == CountRule::kExactFloor;
+  if (blend && r.joins_layers()) {
+    return Status::invalid("ada_mode=" + std::string(word_of(kAdaModeWords, r.ada_mode)) +
+                           " is defined at one layer budget, which " + layers +
+                           " does not know before every layer is in");
+  }
+  switch (r.layers) {
+    case LayerAllocator::kUniform:
+    case LayerAllocator::kTable: return {};
+    case LayerAllocator::kPyramid: return in_range("beta", r.beta, 1, 1'000'000);
+    case LayerAllocator::kPreference:
+      if (r.tau1_ppm == 0 || r.tau2_ppm == 0) {
+        return Status::invalid("tau1 and tau2 must be above 0: they divide");
+      }
+      if (is_attention(r.scorer) && r.scorer != Scorer::kKvzip) return {};
+      return Status::invalid(layers + " weighs layers by their attention, which " + scorer_name(r) +
+                             " does not compute");
+    case LayerAllocator::kEntropy:
+      if (is_attention(r.scorer) || r.scorer == Scorer::kExpectedAttention ||
+          r.scorer == Scorer::kExternal) {
+        return {};
+      }
+      return Status::invalid(layers + " takes the entropy of scores that are shares: those of " +
+                             scorer_name(r) + " are not");
+    case LayerAllocator::kGlobalFlat:
+      if (comparable(r) != Comparable::kGlobal) {
+        return Status::invalid(layers +
+                               " needs scores that can be compared across layers: those "
+                               "of " +
+                               scorer_name(r) + " cannot");
+      }
+      if (r.heads == HeadAllocator::kUniform) {
+        return Status::invalid(layers +
+                               " decides over heads too: choose heads=flat, or heads=ada for a "
+                               "guarantee per head");
+      }
+      return {};
   }
   return {};
 }
 
 Status check_partition_topk(const Recipe& r) {
-  if (r.scorer != Scorer::kLagkv) {
+  const bool scored =
+      r.scorer == Scorer::kLagkv || r.scorer == Scorer::kLocalkv || r.scorer == Scorer::kKnorm;
+  if (!scored) {
     return Status::invalid(
-        "selector=partition_topk needs the partitions of scorer lagkv, not scorer " +
-        std::string(word_of(kScorerWords, r.scorer)));
+        "selector=partition_topk needs scores of partitions (lagkv, localkv, knorm), not " +
+        scorer_name(r));
   }
   if (r.lag_kvpress_ranks) {
     return Status::invalid(
@@ -82,25 +174,64 @@ Status check_partition_topk(const Recipe& r) {
   return {};
 }
 
+// eps and the share of stage 1 mean something for attention only, and value norms count once.
+Status check_two_stage(const Recipe& r) {
+  PRECIS_TRY(in_range("first_stage in parts per million", r.first_stage_ppm, 0, 1'000'000));
+  if (r.scorer == Scorer::kVatp || r.scorer == Scorer::kLava || r.scorer == Scorer::kDefensive) {
+    return Status::invalid("selector=two_stage multiplies by value norms, and " + scorer_name(r) +
+                           " has done so: they would count twice");
+  }
+  if (r.scorer == Scorer::kExpectedAttention && r.ea_value_norm) {
+    return Status::invalid(
+        "selector=two_stage multiplies by value norms: set ea_value_norm=false, or they would "
+        "count twice");
+  }
+  if (is_attention(r.scorer) || r.scorer == Scorer::kExpectedAttention ||
+      r.scorer == Scorer::kExternal) {
+    return {};
+  }
+  return Status::invalid("selector=two_stage assumes that stage 1 holds most of the attention: " +
+                         scorer_name(r) + " computes none");
+}
+
+Status check_selector(const Recipe& r) {
+  switch (r.selector) {
+    case Selector::kTopk: return {};
+    case Selector::kPartitionTopk: return check_partition_topk(r);
+    case Selector::kTwoStage: return check_two_stage(r);
+    case Selector::kChunk:
+      PRECIS_TRY(in_range("chunk", r.chunk, 1, limits::kPathTokensMax));
+      if (r.heads == HeadAllocator::kUniform) return {};
+      return Status::invalid("selector=chunk keeps the same tokens in every head: heads=" +
+                             std::string(word_of(kHeadWords, r.heads)) +
+                             " would give heads different counts");
+    case Selector::kThreshold:
+      PRECIS_TRY(in_range("mass in parts per million", r.mass_ppm, 1, 1'000'000));
+      if (r.scorer == Scorer::kDefensive) return {};
+      return Status::invalid("selector=threshold needs the mean attention of scorer defensive, " +
+                             scorer_name(r) + " brings none");
+  }
+  return {};
+}
+
 // kvpress's own arithmetic is there to reproduce kvpress, so only what kvpress computes may use it.
 Status check_kvpress(const Recipe& r) {
-  if (r.selector != Selector::kTopk) {
+  const std::string parity = "count_rule=kvpress_double is for parity with kvpress, ";
+  if (r.selector != Selector::kTopk && r.selector != Selector::kTwoStage) {
     return Status::invalid(
-        "count_rule=kvpress_double is for parity with kvpress, which knows no "
-        "selector=" +
-        std::string(word_of(kSelectorWords, r.selector)));
+        parity + "which knows no selector=" + std::string(word_of(kSelectorWords, r.selector)));
   }
   if (r.heads == HeadAllocator::kAda && r.ada_mode != AdaMode::kGuaranteeInclWindow) {
-    return Status::invalid(
-        "count_rule=kvpress_double is for parity with kvpress, whose ada_mode is "
-        "guarantee_incl_window, not " +
-        std::string(word_of(kAdaModeWords, r.ada_mode)));
+    return Status::invalid(parity + "whose ada_mode is guarantee_incl_window, not " +
+                           std::string(word_of(kAdaModeWords, r.ada_mode)));
+  }
+  if (r.layers != LayerAllocator::kUniform) {
+    return Status::invalid(parity + "layers=" + std::string(word_of(kLayerWords, r.layers)) +
+                           " is not reproduced");
   }
   if (r.min_entries != 0) {
-    return Status::invalid(
-        "count_rule=kvpress_double is for parity with kvpress, which knows no "
-        "min_entries (" +
-        std::to_string(r.min_entries) + ")");
+    return Status::invalid(parity + "which knows no min_entries (" + std::to_string(r.min_entries) +
+                           ")");
   }
   return {};
 }
@@ -111,10 +242,12 @@ Status validate_recipe(const Recipe& recipe) {
   PRECIS_TRY(in_range("sinks", recipe.sinks, 0, limits::kPathTokensMax));
   PRECIS_TRY(in_range("recent", recipe.recent, 0, limits::kPathTokensMax));
   PRECIS_TRY(in_range("min_entries", recipe.min_entries, 0, limits::kPathTokensMax));
-  if (recipe.scorer == Scorer::kWindowAttention) PRECIS_TRY(check_window_attention(recipe));
-  PRECIS_TRY(check_lagkv(recipe));
-  if (recipe.heads == HeadAllocator::kAda) PRECIS_TRY(check_ada(recipe));
-  if (recipe.selector == Selector::kPartitionTopk) PRECIS_TRY(check_partition_topk(recipe));
+  PRECIS_TRY(in_range("skip_layers", recipe.skip_layers, 0, limits::kLayersMax));
+  if (is_attention(recipe.scorer)) PRECIS_TRY(check_attention(recipe));
+  PRECIS_TRY(check_partitions(recipe));
+  PRECIS_TRY(check_heads(recipe));
+  PRECIS_TRY(check_layers(recipe));
+  PRECIS_TRY(check_selector(recipe));
   if (recipe.count_rule == CountRule::kKvpressDouble) PRECIS_TRY(check_kvpress(recipe));
   return {};
 }

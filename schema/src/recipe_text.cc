@@ -19,6 +19,7 @@ struct Statement {
     FieldValue value;
   };
   std::string preset;        // empty: none named
+  std::string base;          // the preset that it builds on; empty: its own
   std::vector<Given> given;  // in the order written
   std::optional<FieldValue> version;
 };
@@ -30,7 +31,7 @@ std::string_view trim(std::string_view s) {
   return s.substr(first, s.find_last_not_of(kSpace) - first + 1);
 }
 
-// preset, or preset(name=value, ...).
+// preset, preset(name=value, ...), or preset(other preset, name=value, ...).
 Result<Statement> read_call(std::string_view text) {
   Statement statement;
   const std::size_t open = text.find('(');
@@ -42,6 +43,13 @@ Result<Statement> read_call(std::string_view text) {
     const std::size_t comma = rest.find(',');
     const std::string_view item = trim(rest.substr(0, comma));
     const std::size_t equals = item.find('=');
+    const bool first = statement.given.empty() && statement.base.empty();
+    if (equals == item.npos && first && !item.empty()) {
+      statement.base = item;
+      if (comma == rest.npos) break;
+      rest = trim(rest.substr(comma + 1));
+      continue;
+    }
     if (equals == item.npos) return Status::invalid(in_quotes(item) + " is not name=value");
     statement.given.push_back(
         {std::string(trim(item.substr(0, equals))),
@@ -107,39 +115,53 @@ Status unknown_parameter(const Recipe& recipe, std::string_view name) {
                          ", choose from " + usable);
 }
 
+const RecipeField* find_field(std::string_view name) {
+  const auto found = std::ranges::find(recipe_fields(), name, &RecipeField::name);
+  return found == recipe_fields().end() ? nullptr : &*found;
+}
+
+const Recipe* find_preset(std::string_view name) {
+  const auto found = std::ranges::find(preset_recipes(), name, &Recipe::preset);
+  return found == preset_recipes().end() ? nullptr : &*found;
+}
+
 Result<Recipe> base_recipe(const Statement& statement) {
-  const auto says = [&](std::string_view name) {
-    return std::ranges::find(statement.given, name, &Statement::Given::name) !=
-           statement.given.end();
-  };
   if (statement.preset.empty()) {
-    if (says("scorer")) return Recipe{};
-    return Status::invalid("names neither a preset nor a scorer");
+    const auto scorer = std::ranges::find(statement.given, "scorer", &Statement::Given::name);
+    if (scorer == statement.given.end()) {
+      return Status::invalid("names neither a preset nor a scorer");
+    }
+    Recipe named;
+    PRECIS_TRY(find_field("scorer")->set(named, scorer->value).with_context("scorer"));
+    return scorer_defaults(named.scorer);
   }
-  const auto presets = preset_recipes();
-  const auto found = std::ranges::find(presets, statement.preset, &Recipe::preset);
-  if (found == presets.end()) return unknown_preset(statement.preset);
-  return *found;
+  const Recipe* preset = find_preset(statement.preset);
+  if (preset == nullptr) return unknown_preset(statement.preset);
+  if (statement.base.empty()) return *preset;
+  const Recipe* base = find_preset(statement.base);
+  if (base == nullptr) return unknown_preset(statement.base);
+  PRECIS_ASSIGN(Recipe built, build_on(*preset, *base));
+  built.preset = statement.preset + "(" + statement.base + ")";
+  return built;
 }
 
 // Sets what is given, and what follows from it.
 Status apply(const Statement& statement, Recipe& recipe) {
   std::vector<const RecipeField*> set;
   for (const auto& [name, value] : statement.given) {
-    const auto field = std::ranges::find(recipe_fields(), name, &RecipeField::name);
-    if (field == recipe_fields().end()) return unknown_parameter(recipe, name);
-    if (std::ranges::find(set, &*field) != set.end()) {
+    const RecipeField* field = find_field(name);
+    if (field == nullptr) return unknown_parameter(recipe, name);
+    if (std::ranges::find(set, field) != set.end()) {
       return Status::invalid(in_quotes(name) + " is given twice");
     }
-    set.push_back(&*field);
+    set.push_back(field);
     PRECIS_TRY(field->set(recipe, value).with_context(name));
   }
   for (const RecipeField& field : recipe_fields()) {
     const bool given = std::ranges::find(set, &field) != set.end();
     if (field.applies(recipe)) {
       // The observation window protects itself, however wide it is asked to be.
-      const bool follows_window =
-          field.name == "recent" && recipe.scorer == Scorer::kWindowAttention;
+      const bool follows_window = field.name == "recent" && protects_window(recipe.scorer);
       if (follows_window && !given) recipe.recent = recipe.window;
     } else if (given) {
       return unknown_parameter(recipe, field.name);
@@ -147,7 +169,7 @@ Status apply(const Statement& statement, Recipe& recipe) {
       PRECIS_TRY(field.set(recipe, {FieldValue::Kind::kBare, field.text(Recipe{})}));
     }
   }
-  recipe.protect_tail = recipe.scorer == Scorer::kLagkv;
+  recipe.protect_tail = recipe.is_partitioned();
   return {};
 }
 

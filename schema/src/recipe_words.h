@@ -8,17 +8,25 @@
 
 namespace precis {
 
-inline constexpr std::array<std::string_view, 6> kScorerWords = {
-    "streaming", "window_attn", "knorm", "keydiff", "lagkv", "external"};
+inline constexpr std::array<std::string_view, 17> kScorerWords = {
+    "streaming",          "window_attn", "knorm",  "keydiff", "lagkv",
+    "external",           "localkv",     "random", "tova",    "h2o",
+    "observed_mean",      "vatp",        "cake",   "lava",    "defensive",
+    "expected_attention", "kvzip"};
 inline constexpr std::array<std::string_view, 2> kPoolWords = {"avg", "max"};
 inline constexpr std::array<std::string_view, 3> kReduceWords = {"mean", "max", "sum"};
-inline constexpr std::array<std::string_view, 2> kPoolOrderWords = {"rows_group_pool",
-                                                                    "rows_pool_group"};
-inline constexpr std::array<std::string_view, 2> kHeadWords = {"uniform", "ada"};
+inline constexpr std::array<std::string_view, 5> kRowReduceWords = {"mean", "max", "sum", "sumsq",
+                                                                    "mean_variance"};
+inline constexpr std::array<std::string_view, 4> kPoolOrderWords = {
+    "rows_group_pool", "rows_pool_group", "pool_rows_group", "pool_group_rows"};
+inline constexpr std::array<std::string_view, 4> kHeadWords = {"uniform", "ada", "flat", "table"};
 inline constexpr std::array<std::string_view, 4> kAdaModeWords = {
     "paper_blend", "repo_blend", "guarantee_incl_window", "guarantee_excl_window"};
-inline constexpr std::array<std::string_view, 1> kLayerWords = {"uniform"};
-inline constexpr std::array<std::string_view, 2> kSelectorWords = {"topk", "partition_topk"};
+inline constexpr std::array<std::string_view, 6> kLayerWords = {
+    "uniform", "pyramid", "preference", "entropy", "global_flat", "table"};
+inline constexpr std::array<std::string_view, 5> kSelectorWords = {
+    "topk", "partition_topk", "two_stage", "chunk", "threshold"};
+inline constexpr std::array<std::string_view, 3> kValueNormWords = {"l1_exact", "l2_gram", "v_l1"};
 inline constexpr std::array<std::string_view, 2> kCountRuleWords = {"exact_floor",
                                                                     "kvpress_double"};
 

@@ -111,24 +111,46 @@ std::uint64_t Plan::total() const {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
 
-Result<Budget> Budget::ratio(double keep) {
-  if (!(keep > 0.0 && keep <= 1.0)) {
-    return Status::invalid("keep is " + std::to_string(keep) + ", must be in (0, 1]");
+namespace {
+
+Result<std::uint64_t> share_ppm(std::string_view name, double share) {
+  if (!(share > 0.0 && share <= 1.0)) {
+    return Status::invalid(std::string(name) + " is " + std::to_string(share) +
+                           ", must be in (0, 1]");
   }
-  const auto ppm = static_cast<std::uint64_t>(std::llround(keep * 1e6));
-  return Budget{Kind::kRatio, ppm == 0 ? 1 : ppm};
+  const auto ppm = static_cast<std::uint64_t>(std::llround(share * 1e6));
+  return ppm == 0 ? 1 : ppm;
+}
+
+// The shortest decimal with a digit behind the point: 300000 is "0.3".
+std::string share_text(std::uint64_t ppm) {
+  std::string digits = std::to_string(1'000'000 + ppm % 1'000'000).substr(1);
+  while (digits.size() > 1 && digits.back() == '0') digits.pop_back();
+  return std::to_string(ppm / 1'000'000) + "." + digits;
+}
+
+}  // namespace
+
+Result<Budget> Budget::ratio(double keep) {
+  PRECIS_ASSIGN(const std::uint64_t ppm, share_ppm("keep", keep));
+  return Budget{Kind::kRatio, ppm};
+}
+
+Result<Budget> Budget::quality(double share, double cap) {
+  PRECIS_ASSIGN(const std::uint64_t share_of_mass, share_ppm("quality", share));
+  PRECIS_ASSIGN(const std::uint64_t at_most, share_ppm("the cap of quality", cap));
+  return Budget{Kind::kQuality, share_of_mass | at_most << 32};
 }
 
 std::string Budget::to_string() const {
   switch (kind) {
     case Kind::kAll: return "all";
-    case Kind::kRatio: {
-      std::string digits = std::to_string(1'000'000 + value % 1'000'000).substr(1);
-      while (digits.size() > 1 && digits.back() == '0') digits.pop_back();
-      return std::to_string(value / 1'000'000) + "." + digits;
-    }
+    case Kind::kRatio: return share_text(value);
     case Kind::kEntries: return std::to_string(value) + " entries";
     case Kind::kBytes: return std::to_string(value) + " B";
+    case Kind::kQuality:
+      return "quality " + share_text(quality_share_ppm()) + " up to " +
+             share_text(quality_cap_ppm());
   }
   return "unknown";
 }

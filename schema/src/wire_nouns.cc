@@ -39,7 +39,7 @@ void write(Budget::Builder out, const precis::Budget& in) {
 }
 
 Status read(Budget::Reader in, precis::Budget& out) {
-  PRECIS_TRY(read_enum("kind", in.getKind(), precis::Budget::Kind::kBytes, out.kind));
+  PRECIS_TRY(read_enum("kind", in.getKind(), precis::Budget::Kind::kQuality, out.kind));
   out.value = in.getValue();
   return {};
 }

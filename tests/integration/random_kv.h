@@ -19,7 +19,13 @@ struct Tensor {
 
 struct LayerKv {
   Tensor keys, values, queries;
-  LayerPush push() const { return {keys.view, values.view, queries.view, {}, {}, 0, 0}; }
+  LayerPush push() const {
+    LayerPush push;
+    push.keys = keys.view;
+    push.values = values.view;
+    push.queries = queries.view;
+    return push;
+  }
 };
 
 // Of tokens [begin, begin + num_tokens) of a path.

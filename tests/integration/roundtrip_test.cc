@@ -36,7 +36,8 @@ TEST_CASE("every row pushed at keep 1.0 comes back, and a smaller budget is a fr
   Model model = client->register_model(tiny_model(dtype)).value();
   std::mt19937 random(kSeed);
   constexpr std::uint32_t kTokens = 700;
-  for (const char* recipe : {"ada_keydiff", "snapkv", "lagkv", "streaming_llm"}) {
+  for (const char* recipe : {"ada_keydiff", "snapkv", "lagkv", "streaming_llm", "global_keydiff",
+                             "lava", "cake", "ada_pyramidkv"}) {
     CAPTURE(recipe);
     const auto tokens = random_tokens(random, kTokens);
     const Kv kv = random_kv(random, model.spec, 0, kTokens, 64);

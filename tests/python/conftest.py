@@ -70,9 +70,9 @@ def model(request: pytest.FixtureRequest, cache: precis.Cache) -> precis.Model:
 @pytest.fixture(scope="session")
 def smollm2():
     """SmolLM2-135M-Instruct and its tokenizer."""
-    from precis.demo import smollm2 as source
+    from precis.eval.models import SMOLLM2
 
-    return source.load()
+    return SMOLLM2.load()
 
 
 @pytest.fixture(scope="session")
@@ -93,3 +93,27 @@ def random_llama():
         initializer_range=0.08,  # sharp enough attention for the tests to see an error in it
     )
     return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="session")
+def random_gemma3():
+    """A Gemma 3 of random weights: QK-norm, windows of 24 tokens in 4 of 6 layers, one KV head,
+    and scores that are scaled by something else than the head's size."""
+    import torch
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    torch.manual_seed(SEED)
+    config = Gemma3TextConfig(
+        vocab_size=1000,
+        hidden_size=128,
+        intermediate_size=128,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=32,
+        query_pre_attn_scalar=48,
+        sliding_window=24,
+        layer_types=(["sliding_attention"] * 2 + ["full_attention"]) * 2,
+        initializer_range=0.2,
+    )
+    return Gemma3ForCausalLM(config).eval()

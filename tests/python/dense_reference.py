@@ -2,7 +2,7 @@
 
 The model runs over its own full cache, in Transformers, with an attention that for every query
 gathers by hand the entries it may see: the kept positions of the prefix and the new tokens up to
-itself, in float64, one query head at a time.
+itself, as far as the layer's sliding window reaches, in float64, one query head at a time.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ class HandmadePrefix:
     layers: list[LayerKept]
 
 
-def full_cache(model, tokens: list[int]) -> tuple[DynamicCache, torch.Tensor]:
-    """Transformers' own prefill: its cache, and the logits of the last token."""
-    cache = DynamicCache(config=model.config)
+def full_cache(model, tokens: list[int], whole: bool = False) -> tuple[DynamicCache, torch.Tensor]:
+    """Transformers' own prefill: its cache, and the logits of the last token.
+
+    `whole`: layers of a sliding window keep all the same.
+    """
+    cache = DynamicCache() if whole else DynamicCache(config=model.config)
     with torch.no_grad():
         out = model(torch.tensor([tokens]), past_key_values=cache, logits_to_keep=1)
     return cache, out.logits[0, -1]
@@ -69,6 +72,8 @@ def dense_attention(model, prefix) -> Iterator[None]:
             for i in range(count):
                 new = torch.arange(prefix.matched_tokens, total - count + i + 1)
                 seen = torch.cat([torch.tensor(kept.tolist(), dtype=torch.long), new])
+                if window := kwargs.get("sliding_window"):
+                    seen = seen[seen > total - count + i - window]
                 k, v = key[0, h // group, seen].double(), value[0, h // group, seen].double()
                 out[0, h, i] = torch.softmax(k @ query[0, h, i].double() * scaling, 0) @ v
         return out.transpose(1, 2), None

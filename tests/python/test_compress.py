@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from kv import random_layers, toy_spec
@@ -106,8 +108,138 @@ def test_bad_layers_and_recipes_are_refused_by_name():
         keys, values = random_layers(spec, 20)[0]
         layer = {"keys": keys, "values": values, "scores": np.zeros(20)}
         precis.compress(spec, [layer] * 3, recipe="external")
-    with pytest.raises(precis.Unsupported, match="o_proj"):
-        precis.compress(spec, layers, o_proj=np.eye(3))
+    with pytest.raises(precis.InvalidArgument, match="o_proj: 2 given, there are 3 layers"):
+        precis.compress(spec, layers, o_proj=[np.eye(3)] * 2)
+
+
+def with_queries(spec: precis.ModelSpec, num_tokens: int) -> list[dict]:
+    draw = np.random.default_rng(7)
+    shape = (spec.num_q_heads, 32, spec.head_dim)
+    return [
+        {"keys": keys, "values": values, "queries": draw.standard_normal(shape, np.float32)}
+        for keys, values in random_layers(spec, num_tokens)
+    ]
+
+
+def projections(spec: precis.ModelSpec, hidden: int = 24) -> list[np.ndarray]:
+    draw = np.random.default_rng(8)
+    shape = (spec.num_layers, spec.num_q_heads, spec.head_dim, hidden)
+    return list(draw.standard_normal(shape, dtype=np.float32))
+
+
+def test_output_projections_decide_the_second_stage():
+    spec = toy_spec()
+    layers, o_proj = with_queries(spec, 120), projections(spec)
+    with pytest.raises(precis.InvalidArgument, match=r"layer 0 .*o_proj"):
+        precis.compress(spec, layers, recipe="criticalkv", keep=0.5)
+    kept = precis.compress(spec, layers, recipe="criticalkv", keep=0.5, o_proj=o_proj)
+    # A token whose values go nowhere is in no second stage.
+    dull = [{**layer, "values": layer["values"].copy()} for layer in layers]
+    for layer in dull:
+        layer["values"][:, 60:80] = 0
+    other = precis.compress(spec, dull, recipe="criticalkv", keep=0.5, o_proj=o_proj)
+    assert (kept.plan == other.plan).all()
+
+    def of_dull(result: precis.Kept) -> int:
+        return sum(int(((p >= 60) & (p < 80)).sum()) for heads in result.positions for p in heads)
+
+    assert of_dull(other) < of_dull(kept)
+    gram = precis.compress(
+        spec, layers, recipe="criticalkv(value_norm=l2_gram)", keep=0.5, o_proj=o_proj
+    )
+    assert (gram.plan == kept.plan).all()
+    wrong = [weights[:, :8] for weights in o_proj]
+    with pytest.raises(precis.InvalidArgument, match=r"o_proj: is \[4, 8, 24\]"):
+        precis.compress(spec, layers, recipe="criticalkv", keep=0.5, o_proj=wrong)
+
+
+def test_statistics_of_queries_to_come_decide_expected_attention():
+    spec = toy_spec()
+    layers = random_layers(spec, 90)
+    with pytest.raises(precis.InvalidArgument, match="query_mean"):
+        precis.compress(spec, layers, recipe="expected_attention", keep=0.2)
+    expected = []
+    for keys, values in layers:  # every query to come is nearly the key of token 50
+        keys[:, 50] *= 4
+        mean = np.repeat(keys[:, 50], 2, axis=0)
+        covariance = np.tile(1e-3 * np.eye(16, dtype=np.float32), (4, 1, 1))
+        expected.append(
+            {"keys": keys, "values": values, "query_mean": mean, "query_covariance": covariance}
+        )
+    kept = precis.compress(spec, expected, recipe="expected_attention", keep=0.2)
+    for heads in kept.positions:
+        for positions in heads:
+            assert positions[4] == 50  # the first after the sinks
+    expected[1]["query_mean"] = np.zeros((4, 15), np.float32)
+    with pytest.raises(precis.InvalidArgument, match="layer 1 query_mean"):
+        precis.compress(spec, expected, recipe="expected_attention", keep=0.2)
+
+
+def test_a_quality_target_keeps_as_little_as_holds_its_share():
+    spec = toy_spec()
+    layers = random_layers(spec, 200)
+    full = precis.compress(spec, layers, recipe="global_keydiff", keep=1.0)
+    entries = [0]
+    for share in (0.2, 0.5, 0.8, 1.0):
+        kept = precis.compress(spec, layers, recipe="global_keydiff", keep=precis.quality(share))
+        held = total = 0.0
+        for layer in range(3):
+            for head in range(2):
+                scores = full.scores[layer][head].astype(np.float64)
+                total += (scores - scores.min()).sum()
+                held += (kept.scores[layer][head].astype(np.float64) - scores.min()).sum()
+        assert held >= share * total * (1 - 1e-9)
+        entries.append(int(kept.plan.sum()))
+    assert entries == sorted(set(entries))
+    capped = precis.compress(
+        spec, layers, recipe="global_keydiff", keep=precis.quality(0.9, cap=0.1)
+    )
+    assert capped.plan.sum() <= 0.1 * 200 * 6
+    with pytest.raises(precis.InvalidArgument, match="quality"):
+        precis.compress(spec, layers, keep=precis.quality(1.5))
+
+
+def test_a_profile_gives_each_head_its_budget_and_belongs_to_one_model_and_scorer(tmp_path):
+    spec = toy_spec()
+    layers = random_layers(spec, 400)
+    with precis.open(tmp_path) as cache:
+        fingerprint = cache.register_model(spec).fingerprint
+    speeds = np.array([[0.4, 0.8], [1.0, 1.0], [1.2, 1.6]])
+    percents = np.arange(1, 100)[:, None, None] / 100
+    profile = {
+        "version": 1,
+        "name": "toy",
+        "kind": "curves",
+        "model": fingerprint,
+        "scorer": precis.canonical_recipe("keydiff(sinks=4, recent=1)"),
+        "sinks": 4,
+        "recent": 1,
+        "num_layers": 3,
+        "num_kv_heads": 2,
+        "num_tokens": 400,
+        "text_digest": "",
+        "table": np.minimum(1, speeds * percents).ravel().tolist(),
+    }
+
+    def compress(**changes) -> precis.Kept:
+        text = json.dumps(profile | changes)
+        return precis.compress(spec, layers, recipe="lukv(keydiff)", keep=0.5, profile=text)
+
+    assert compress().plan.tolist() == [[320, 240], [200, 200], [160, 80]]
+    with pytest.raises(precis.InvalidArgument, match="takes its budgets from a profile"):
+        precis.compress(spec, layers, recipe="lukv(keydiff)", keep=0.5)
+    for changes, message in (
+        ({"model": "00" * 32}, "built for model"),
+        ({"scorer": precis.canonical_recipe("knorm")}, "built for scorer"),
+        ({"table": [0.5] * 7}, "table must be an array of 594 numbers"),
+        ({"table": [0.5] * 593 + [0.1]}, "prunes less of layer 2, head 1"),
+        ({"kind": "lines"}, "kind must be curves or weights"),
+        ({"num_layers": -1}, "num_layers must be a whole number"),
+    ):
+        with pytest.raises(precis.InvalidArgument, match=message):
+            compress(**changes)
+    with pytest.raises(precis.VersionMismatch, match="profile version is 2"):
+        compress(version=2)
 
 
 def test_a_model_that_cannot_be_is_refused():

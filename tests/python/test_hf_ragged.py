@@ -18,7 +18,7 @@ CHUNKS = [7, 1, 1, 1, 1, 1, 20, 1, 1, 30]
 BOUND = 1e-3  # max abs difference of logits in float32
 
 
-@pytest.fixture(params=["smollm2", "random_llama"])
+@pytest.fixture(params=["smollm2", "random_llama", "random_gemma3"])
 def hf_model(request):
     fixture = request.getfixturevalue(request.param)
     return fixture[0] if request.param == "smollm2" else fixture
@@ -56,10 +56,11 @@ def random_kept(model, length: int, seed: int = SEED) -> list[list[torch.Tensor]
 
 def test_whole_prefix_gives_the_logits_of_transformers_own_cache(hf_model, tokens):
     prompt, rest = split(tokens)
-    cache, _ = full_cache(hf_model, prompt)
+    cache, _ = full_cache(hf_model, prompt, whole=True)
     everything = [[torch.arange(len(prompt))] * layer.keys.shape[1] for layer in cache.layers]
     prefix = keep_positions(cache, everything)
-    expected = continuation(hf_model, cache, rest, CHUNKS)
+    own, _ = full_cache(hf_model, prompt)
+    expected = continuation(hf_model, own, rest, CHUNKS)
     actual = ragged_continuation(hf_model, hf.RaggedCache(hf_model, prefix), rest)
     assert actual.shape[0] == 64
     assert (actual - expected).abs().max() <= BOUND
@@ -67,7 +68,7 @@ def test_whole_prefix_gives_the_logits_of_transformers_own_cache(hf_model, token
 
 def test_kept_entries_give_the_logits_of_a_dense_attention_over_them(hf_model, tokens):
     prompt, rest = split(tokens)
-    cache, _ = full_cache(hf_model, prompt)
+    cache, _ = full_cache(hf_model, prompt, whole=True)
     prefix = keep_positions(cache, random_kept(hf_model, len(prompt)))
     full = continuation(hf_model, copy.deepcopy(cache), rest, CHUNKS)
     with dense_attention(hf_model, prefix):
@@ -131,9 +132,9 @@ def test_kept_entries_are_used_where_they_lie(random_llama):
     prefix = keep_positions(cache, random_kept(random_llama, 60))
     ragged = hf.RaggedCache(random_llama, prefix)
     kept = ragged.layers[2].kept()
-    for (keys, values), entries in zip(kept, prefix.layers[2].heads, strict=True):
-        assert keys.data_ptr() == entries.keys.data_ptr()
-        assert values.data_ptr() == entries.values.data_ptr()
+    for head, entries in zip(kept, prefix.layers[2].heads, strict=True):
+        assert head.keys.data_ptr() == entries.keys.data_ptr()
+        assert head.values.data_ptr() == entries.values.data_ptr()
 
 
 def test_asking_for_an_answer_leaves_the_cache_as_it_was(random_llama):
@@ -145,6 +146,22 @@ def test_asking_for_an_answer_leaves_the_cache_as_it_was(random_llama):
     nll = torch.nn.functional.cross_entropy(logits, torch.tensor([4, 5]))
     assert first.nll == pytest.approx(float(nll), abs=1e-5)
     assert first.greedy == tuple(logits.argmax(-1).tolist())
+
+
+@pytest.mark.parametrize("name", ["random_llama", "random_gemma3"])
+def test_several_questions_at_once_are_answered_as_one_by_one(name, request):
+    model = request.getfixturevalue(name)
+    full, _ = full_cache(model, list(range(20, 80)), whole=True)
+    cache = hf.RaggedCache(model, keep_positions(full, random_kept(model, 60)))
+    asked = [([1, 2, 3], [4, 5]), (list(range(100, 140)), [6]), ([7] * 8, [8, 9, 10, 11])]
+    together = hf.answer_nlls(model, asked, cache)
+    assert cache.get_seq_length() == 60
+    for answer, (question, right) in zip(together, asked, strict=True):
+        alone = hf.answer_nll(model, question, right, cache)
+        assert answer.greedy == alone.greedy and answer.nll == pytest.approx(alone.nll, abs=1e-3)
+    hf.forward(model, [1, 2], cache)  # over a tail of its own it asks one by one
+    again = hf.answer_nlls(model, asked, cache)
+    assert again == [hf.answer_nll(model, *pair, cache) for pair in asked]
 
 
 def test_in_bf16_the_error_is_that_of_transformers_own_attention(random_llama):
@@ -175,8 +192,13 @@ def test_positions_go_on_from_the_original_length(random_llama):
 
 def test_what_a_ragged_cache_cannot_express_is_refused(random_llama):
     ragged = hf.RaggedCache(random_llama)
-    with pytest.raises(ValueError, match="one sequence"), hf.ragged_attention(random_llama):
-        random_llama(torch.ones(2, 3, dtype=torch.long), past_key_values=ragged)
+    two = torch.ones(2, 3, dtype=torch.long)
+    with hf.ragged_attention(random_llama):
+        with ragged.observed(print), pytest.raises(ValueError, match="one sequence"):
+            random_llama(two, past_key_values=ragged)
+        ragged = hf.prefill(random_llama, [1, 2, 3]).cache
+        with pytest.raises(ValueError, match="the batch is 2, the ragged cache holds 1"):
+            random_llama(two, past_key_values=ragged)
     with pytest.raises(ValueError, match="RaggedCache"), hf.ragged_attention(random_llama):
         random_llama(torch.ones(1, 3, dtype=torch.long))
     cache, _ = full_cache(random_llama, list(range(20, 40)))
@@ -184,10 +206,15 @@ def test_what_a_ragged_cache_cannot_express_is_refused(random_llama):
     prefix.layers.pop()
     with pytest.raises(ValueError, match="3 layers, the model 4"):
         hf.RaggedCache(random_llama, prefix)
-    sliding = copy.deepcopy(random_llama)
+    chunked = copy.deepcopy(random_llama)
+    chunked.config.layer_types = ["full_attention", "chunked_attention"] * 2
+    with pytest.raises(ValueError, match="chunked_attention"):
+        hf.RaggedCache(chunked)
+    sliding = copy.deepcopy(random_llama)  # its attention does not slide, whatever this says
     sliding.config.layer_types = ["full_attention", "sliding_attention"] * 2
-    with pytest.raises(ValueError, match="sliding_attention"):
-        hf.RaggedCache(sliding)
+    sliding.config.sliding_window = 16
+    with pytest.raises(ValueError, match="layer 1: the model asks for a sliding window of None"):
+        hf.prefill(sliding, range(20, 80))
     with pytest.raises(ValueError, match="nothing to read"):
         hf.prefill(random_llama, [])
 

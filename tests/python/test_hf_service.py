@@ -16,7 +16,7 @@ BOUND = 1e-3
 CHUNKS = [20, 1, 1, 1, 11, 30]
 
 
-@pytest.fixture(params=["smollm2", "random_llama"])
+@pytest.fixture(params=["smollm2", "random_llama", "random_gemma3"])
 def hf_model(request):
     fixture = request.getfixturevalue(request.param)
     return fixture[0] if request.param == "smollm2" else fixture
@@ -63,7 +63,7 @@ def test_below_it_the_logits_are_those_of_a_dense_attention_over_the_kept(
     prompt, rest = tokens[:160], tokens[160:]
     hf.store(cache, registered, hf_model, prompt, recipe="ada_keydiff", keep=0.4)
     prefix, ragged = read_back(cache, registered, hf_model, prompt, keep)
-    own, _ = full_cache(hf_model, prompt)
+    own, _ = full_cache(hf_model, prompt, whole=True)
     full = continuation(hf_model, copy.deepcopy(own), rest, CHUNKS)
     with dense_attention(hf_model, prefix):
         expected = continuation(hf_model, own, rest, CHUNKS)
@@ -95,23 +95,33 @@ def test_a_second_turn_is_computed_over_its_parent_as_read(cache, random_llama, 
     assert restored.get_seq_length() == 140
 
 
-@pytest.mark.parametrize("recipe", ["snapkv", "ada_snapkv(window=8)"])
-def test_prefill_pushes_the_queries_that_the_recipe_observes(
-    cache, random_llama, tokens, recipe, request
+@pytest.mark.parametrize(
+    "recipe",
+    ["snapkv", "ada_snapkv(window=8)", "tova", "observed_mean", "expected_attention", "kvzip"],
+)
+def test_a_service_keeps_what_a_compression_of_the_same_inputs_keeps(
+    cache, hf_model, tokens, recipe, registered
 ):
-    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    needs = hf.Needs.of(precis.canonical_recipe(recipe))
+    ragged = hf.RaggedCache(hf_model)
     captured: list[tuple] = []
-    ragged = hf.RaggedCache(random_llama)
-    with ragged.observed(lambda layer, k, v, q: captured.append((k, v, q[:, -32:]))):
-        hf.forward(random_llama, tokens[:120], ragged)
-    layers = [{"keys": k, "values": v, "queries": q.contiguous()} for k, v, q in captured]
-    want = precis.compress(model, layers, recipe=recipe, keep=0.4)
-    hf.store(cache, model, random_llama, tokens[:120], recipe=recipe, keep=0.4)
-    prefix, _ = read_back(cache, model, random_llama, tokens[:120])
-    for layer in range(4):
-        for head in range(8):
+    with ragged.observed(lambda layer, *rows: captured.append(rows)):
+        hf.forward(hf_model, tokens[:120], ragged)
+    scorers = hf.Scorers(hf_model, needs, registered.spec.dtype, 0)
+    if needs.repetition:
+        (chunk,) = hf.repetitions(hf_model, tokens[:120], ragged, [7, 8])
+        captured = [
+            (keys, values, chunk.queries[layer], chunk.lse[layer])
+            for layer, (keys, values, _) in enumerate(captured)
+        ]
+    layers = [scorers.layer(index, *rows) for index, rows in enumerate(captured)]
+    want = precis.compress(registered, layers, recipe=recipe, keep=0.4)
+    hf.store(cache, registered, hf_model, tokens[:120], recipe=recipe, keep=0.4, repeat=[7, 8])
+    prefix, _ = read_back(cache, registered, hf_model, tokens[:120])
+    for layer, heads in enumerate(want.positions):
+        for head, positions in enumerate(heads):
             got = prefix.layers[layer].heads[head].positions
-            assert got.tolist() == want.positions[layer][head].tolist()
+            assert got.tolist() == positions.tolist()
 
 
 def test_log_sum_exp_is_that_of_the_full_attention(random_llama, tokens):

@@ -1,75 +1,64 @@
 #include "tests/reference/kvpress_vectors.h"
 
-#include <cstring>
-#include <fstream>
-#include <stdexcept>
+#include "tests/reference/binary_reader.h"
 
 namespace precis::reference {
 namespace {
 
-class Reader {
- public:
-  explicit Reader(const std::string& path) : in_(path, std::ios::binary) {
-    if (!in_) throw std::runtime_error("cannot open " + path);
-  }
-  void read(void* out, std::size_t size) {
-    if (!in_.read(static_cast<char*>(out), static_cast<std::streamsize>(size))) {
-      throw std::runtime_error("the vectors end early");
-    }
-  }
-  std::uint32_t word() {
-    std::uint32_t value;
-    read(&value, sizeof value);
-    return value;
-  }
-  std::vector<std::byte> bytes(std::size_t size) {
-    std::vector<std::byte> out(size);
-    read(out.data(), size);
-    return out;
-  }
-  bool at_end() { return in_.peek() == std::char_traits<char>::eof(); }
-
- private:
-  std::ifstream in_;
+struct Dims {
+  std::uint32_t q_heads, kv_heads, n, head_dim, width;
 };
 
-Case read_case(Reader& in, const Vectors& v) {
+Layer read_layer(BinaryReader& in, const Dims& d) {
+  const std::uint32_t pushed = in.word();
+  const std::size_t q_dim = std::size_t{d.q_heads} * d.head_dim;
+  const std::size_t kv_bytes = std::size_t{2} * d.kv_heads * d.n * d.head_dim;
+  Layer layer;
+  layer.keys = in.array<std::byte>(kv_bytes);
+  layer.values = in.array<std::byte>(kv_bytes);
+  layer.queries = in.array<std::byte>(2 * q_dim * pushed);
+  layer.query_mean = in.array<float>(q_dim);
+  layer.query_covariance = in.array<float>(q_dim * d.head_dim);
+  layer.o_proj = in.array<std::byte>(2 * q_dim * d.width);
+
+  const auto view = [&d](const std::vector<std::byte>& data, std::uint32_t heads,
+                         std::uint32_t tokens) {
+    return HeadsView::packed(data.data(), heads, tokens, d.head_dim, Dtype::kF16);
+  };
+  layer.input.num_q_heads = d.q_heads;
+  layer.input.keys = view(layer.keys, d.kv_heads, d.n);
+  layer.input.values = view(layer.values, d.kv_heads, d.n);
+  layer.input.queries = view(layer.queries, d.q_heads, pushed);
+  layer.input.query_mean = layer.query_mean;
+  layer.input.query_covariance = layer.query_covariance;
+  layer.input.o_proj = {layer.o_proj.data(), d.width, Dtype::kF16, {}};
+  return layer;
+}
+
+Case read_case(BinaryReader& in, const Dims& d) {
   Case c;
   c.layer = in.word();
   c.removed_ppm = in.word();
-  c.preset.resize(in.word());
-  in.read(c.preset.data(), c.preset.size());
-  c.kept.resize(v.num_kv_heads);
-  for (auto& positions : c.kept) {
-    positions.resize(in.word());
-    for (std::uint32_t& position : positions) position = in.word();
-  }
+  c.preset = in.text(in.word());
+  c.kept.resize(d.kv_heads);
+  for (auto& positions : c.kept) positions = in.array<std::uint32_t>(in.word());
   return c;
 }
 
 }  // namespace
 
 Vectors read_vectors(const std::string& path) {
-  Reader in(path);
-  char magic[4];
-  in.read(magic, sizeof magic);
-  if (std::memcmp(magic, "PKV1", 4) != 0) throw std::runtime_error(path + " is not of version 1");
+  BinaryReader in(path, "PKV2");
   Vectors v;
-  v.layers.resize(in.word());
-  v.num_q_heads = in.word();
-  v.num_kv_heads = in.word();
-  v.num_tokens = in.word();
-  v.head_dim = in.word();
-  v.window = in.word();
-  v.cases.resize(in.word());
-  const std::size_t kv_bytes = std::size_t{2} * v.num_kv_heads * v.num_tokens * v.head_dim;
-  for (Layer& layer : v.layers) {
-    layer.keys = in.bytes(kv_bytes);
-    layer.values = in.bytes(kv_bytes);
-    layer.queries = in.bytes(std::size_t{2} * v.num_q_heads * v.window * v.head_dim);
+  Dims d{};
+  const std::uint32_t num_layers = in.word();
+  for (std::uint32_t* word : {&d.q_heads, &d.kv_heads, &d.n, &d.head_dim, &d.width}) {
+    *word = in.word();
   }
-  for (Case& c : v.cases) c = read_case(in, v);
-  if (!in.at_end()) throw std::runtime_error(path + " has bytes left over");
+  const std::uint32_t num_cases = in.word();
+  for (std::uint32_t l = 0; l < num_layers; ++l) v.layers.push_back(read_layer(in, d));
+  for (std::uint32_t c = 0; c < num_cases; ++c) v.cases.push_back(read_case(in, d));
+  in.must_end();
   return v;
 }
 

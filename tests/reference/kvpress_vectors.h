@@ -6,11 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "precis/kernels.h"
+
 namespace precis::reference {
 
+// Owns what its input views: everything that a parity preset reads.
 struct Layer {
-  std::vector<std::byte> keys, values;  // f16 [num_kv_heads, num_tokens, head_dim]
-  std::vector<std::byte> queries;       // f16 [num_q_heads, window, head_dim]
+  std::vector<std::byte> keys, values, queries, o_proj;
+  std::vector<float> query_mean, query_covariance;
+  kernels::LayerInput input;
 };
 
 // What kvpress keeps of one layer.
@@ -21,7 +25,6 @@ struct Case {
 };
 
 struct Vectors {
-  std::uint32_t num_q_heads = 0, num_kv_heads = 0, num_tokens = 0, head_dim = 0, window = 0;
   std::vector<Layer> layers;
   std::vector<Case> cases;
 };

@@ -69,10 +69,14 @@ struct PutOptions {
 // engine's own cache holds them: their last end - begin tokens are pushed.
 struct LayerPush {
   HeadsView keys, values;
-  HeadsView queries;              // [num_q_heads of these heads, m, head_dim], the last m tokens
+  // [num_q_heads of these heads, m, head_dim], the last m tokens; for kvzip any that repeat them.
+  HeadsView queries;
   std::span<const float> lse;     // [num_q_heads of these heads, m]; needs queries
   std::span<const float> scores;  // [num_kv_heads of these heads, n], for external scorers
   std::uint32_t head_begin = 0, token_begin = 0;
+  // Of queries to come, for expected_attention: [num_q_heads of these heads, head_dim] and
+  // [num_q_heads of these heads, head_dim, head_dim].
+  std::span<const float> query_mean, query_covariance;
 };
 
 // A put under way. Destroyed before commit, it leaves no trace.

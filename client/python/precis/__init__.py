@@ -18,7 +18,7 @@
 from . import errors
 from ._core import canonical_recipe, preset_names
 from .arrays import BFloat16Array as BFloat16Array
-from .budget import ALL, Budget, Keep, bytes_, entries, ratio
+from .budget import ALL, Budget, Keep, bytes_, entries, quality, ratio
 from .cache import Cache, connect, open
 from .compress import Kept, compress
 from .errors import (
@@ -85,5 +85,6 @@ __all__ = [
     "errors",
     "open",
     "preset_names",
+    "quality",
     "ratio",
 ]

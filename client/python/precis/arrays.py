@@ -117,3 +117,15 @@ def count_in(value: Any, field: str, maximum: int = 2**31 - 1) -> int:
     if not 0 <= number <= maximum:
         raise InvalidArgument(f"{field} is {number}, must be in [0, {maximum}]")
     return number
+
+
+def statistics_in(value: Any, field: str, dimensions: int) -> np.ndarray | None:
+    """Query statistics, float32 [num_q_heads, head_dim] or [num_q_heads, head_dim, head_dim]."""
+    if value is None:
+        return None
+    array = np.asarray(value)
+    if array.ndim != dimensions:
+        raise InvalidArgument(
+            f"{field}: has shape {array.shape}, {dimensions} dimensions are needed"
+        )
+    return floats_in(value, field, array.shape)

@@ -9,28 +9,31 @@ from typing import Literal, TypeAlias
 from . import _core
 from .errors import InvalidArgument
 
-_KINDS: tuple[Literal["all", "ratio", "entries", "bytes"], ...] = (
-    "all",
-    "ratio",
-    "entries",
-    "bytes",
-)
+Kind: TypeAlias = Literal["all", "ratio", "entries", "bytes", "quality"]
+_KINDS: tuple[Kind, ...] = ("all", "ratio", "entries", "bytes", "quality")
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A budget in one of four units.
+    """A budget in one of five units.
 
     Attributes:
-        kind: "all" (what is stored), "ratio", "entries" or "bytes".
+        kind: "all" (what is stored), "ratio", "entries", "bytes" or "quality".
         value: a share in (0, 1], entries per head on average, or bytes of the whole segment.
+        cap: of "quality", the largest share of entries that may be kept.
     """
 
-    kind: Literal["all", "ratio", "entries", "bytes"]
+    kind: Kind
     value: float
+    cap: float = 1.0
 
     def __str__(self) -> str:
-        unit = {"all": "all", "ratio": f"{self.value:g}", "entries": f"{self.value} entries"}
+        unit = {
+            "all": "all",
+            "ratio": f"{self.value:g}",
+            "entries": f"{self.value} entries",
+            "quality": f"quality {self.value:g} up to {self.cap:g}",
+        }
         return unit.get(self.kind, f"{self.value} B")
 
 
@@ -51,6 +54,16 @@ def entries(per_head: int) -> Budget:
 def bytes_(total: int) -> Budget:
     """So many bytes of the whole segment."""
     return Budget("bytes", _count("bytes", total))
+
+
+def quality(share: float, cap: float = 1.0) -> Budget:
+    """The smallest budget whose entries hold `share` of a prompt's score mass, for puts.
+
+    An entry's mass is what its score lies above the lowest of its head. At most the share `cap` of
+    all entries is kept. Both are in (0, 1].
+    """
+    share, cap = _number("quality", share), _number("cap", cap)
+    return from_pair(_core.quality_budget(share, cap))
 
 
 ALL = Budget("all", 0)
@@ -75,6 +88,8 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
     if isinstance(keep, Budget):
         if keep.kind == "ratio":
             return _core.ratio_budget(float(keep.value))
+        if keep.kind == "quality":
+            return _core.quality_budget(float(keep.value), float(keep.cap))
         return _KINDS.index(keep.kind), int(keep.value)
     if isinstance(keep, bool) or not isinstance(keep, Real):
         raise InvalidArgument(
@@ -86,4 +101,6 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
 def from_pair(pair: tuple[int, int]) -> Budget:
     """The budget that the extension module answered with."""
     kind, value = _KINDS[pair[0]], pair[1]
+    if kind == "quality":
+        return Budget(kind, (value & 0xFFFFFFFF) / 1_000_000, (value >> 32) / 1_000_000)
     return Budget(kind, value / 1_000_000 if kind == "ratio" else value)

@@ -9,12 +9,20 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from .arrays import floats_in, heads_in, rows_out
+from .arrays import floats_in, heads_in, rows_out, statistics_in
 from .budget import Keep, to_pair
-from .errors import InvalidArgument, Unsupported
+from .errors import InvalidArgument
 from .model import Model, ModelSpec
 
-_LAYER_FIELDS = ("keys", "values", "queries", "lse", "scores")
+_LAYER_FIELDS = (
+    "keys",
+    "values",
+    "queries",
+    "lse",
+    "scores",
+    "query_mean",
+    "query_covariance",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +50,9 @@ def compress(
     layers: Sequence[Any],
     recipe: str = "ada_keydiff",
     keep: Keep = 1.0,
-    o_proj: Any = None,
+    o_proj: Sequence[Any] | None = None,
     *,
+    profile: str | None = None,
     begin: int = 0,
     threads: int = 0,
 ) -> Kept:
@@ -51,10 +60,12 @@ def compress(
 
     Args:
         model: its spec, or a registered model.
-        layers: of each layer (keys, values), or a dict with these and queries, lse, scores, in the
-            shapes of Put.layer.
+        layers: of each layer (keys, values), or a dict with these and queries, lse, scores,
+            query_mean and query_covariance, in the shapes of Put.layer.
         recipe, keep: as in Cache.begin_put.
-        o_proj: output projections; no recipe of this version uses them.
+        o_proj: of each layer the output projection [num_q_heads, head_dim, hidden size], for
+            recipes that weigh values by it (criticalkv, defensivekv).
+        profile: JSON of a profile, for recipes that take their budgets from one (lukv, headkv).
         begin: the absolute position of the segment's first token.
         threads: 0 for every core.
 
@@ -62,14 +73,18 @@ def compress(
         InvalidArgument: naming the layer and the field.
     """
     spec = model.spec if isinstance(model, Model) else model
-    if o_proj is not None:
-        raise Unsupported("o_proj: no recipe of this version uses output projections")
+    if o_proj is not None and len(o_proj) != len(layers):
+        raise InvalidArgument(f"o_proj: {len(o_proj)} given, there are {len(layers)} layers")
     core = _core.compress(
         spec.to_core(),
-        [_layer_in(layer, index) for index, layer in enumerate(layers)],
+        [
+            _layer_in(layer, None if o_proj is None else o_proj[index], index)
+            for index, layer in enumerate(layers)
+        ],
         recipe,
         to_pair(keep),
         begin,
+        profile or "",
         threads,
     )
     heads = [
@@ -90,7 +105,7 @@ def compress(
     )
 
 
-def _layer_in(layer: Any, index: int) -> Any:
+def _layer_in(layer: Any, o_proj: Any, index: int) -> Any:
     """One layer as the extension module takes it."""
     where = f"layer {index} "
     parts = (
@@ -113,4 +128,7 @@ def _layer_in(layer: Any, index: int) -> Any:
         queries,
         floats_in(parts.get("lse"), where + "lse", observed),
         floats_in(parts.get("scores"), where + "scores", tuple(keys.shape[:2])),
+        statistics_in(parts.get("query_mean"), where + "query_mean", 2),
+        statistics_in(parts.get("query_covariance"), where + "query_covariance", 3),
+        None if o_proj is None else heads_in(o_proj, where + "o_proj"),
     )

@@ -6,7 +6,7 @@ import contextlib
 from types import TracebackType
 from typing import Any
 
-from .arrays import count_in, floats_in, heads_in
+from .arrays import count_in, floats_in, heads_in, statistics_in
 from .errors import Error
 from .model import Model
 from .rows import Segment
@@ -76,6 +76,8 @@ class Put:
         queries: Any = None,
         lse: Any = None,
         scores: Any = None,
+        query_mean: Any = None,
+        query_covariance: Any = None,
         *,
         head_begin: int = 0,
         token_begin: int = 0,
@@ -88,9 +90,12 @@ class Put:
             keys, values: [num_kv_heads, n, head_dim] of the model's dtype; keys carry their RoPE.
                 Of a put that begins past the root, those of the whole path go in as well: their
                 last tokens are taken.
-            queries: observation queries [num_q_heads, m, head_dim] of the last m tokens.
+            queries: observation queries [num_q_heads, m, head_dim] of the last m tokens; for kvzip
+                any that repeat the put's tokens after them.
             lse: natural log-sum-exp of their q.k/sqrt(d), float32 [num_q_heads, m].
             scores: float32 [num_kv_heads, n], for recipes with external scores.
+            query_mean, query_covariance: of queries to come, float32 [num_q_heads, head_dim] and
+                [num_q_heads, head_dim, head_dim], for expected_attention.
             head_begin, token_begin: where this piece lies, for tensor-parallel ranks and chunked
                 prefill; tokens count from the put's first.
 
@@ -113,6 +118,8 @@ class Put:
             queries,
             lse if queries is not None else floats_in(lse, "lse", (0, 0)),
             floats_in(scores, "scores", tuple(keys.shape[:2])),
+            statistics_in(query_mean, "query_mean", 2),
+            statistics_in(query_covariance, "query_covariance", 3),
             head_begin,
             token_begin,
         )

@@ -40,7 +40,9 @@ std::optional<Digest> to_scope(const std::optional<std::string>& model) {
 
 void push_layer(Put& put, std::uint32_t layer, const AnyArray& keys, const AnyArray& values,
                 const std::optional<AnyArray>& queries, const std::optional<FloatArray>& lse,
-                const std::optional<FloatArray>& scores, std::uint32_t head_begin,
+                const std::optional<FloatArray>& scores,
+                const std::optional<FloatArray>& query_mean,
+                const std::optional<FloatArray>& query_covariance, std::uint32_t head_begin,
                 std::uint32_t token_begin) {
   const LayerPush push{.keys = heads_view(keys, "keys"),
                        .values = heads_view(values, "values"),
@@ -48,7 +50,9 @@ void push_layer(Put& put, std::uint32_t layer, const AnyArray& keys, const AnyAr
                        .lse = float_view(lse),
                        .scores = float_view(scores),
                        .head_begin = head_begin,
-                       .token_begin = token_begin};
+                       .token_begin = token_begin,
+                       .query_mean = float_view(query_mean),
+                       .query_covariance = float_view(query_covariance)};
   check(without_gil([&] { return put.layer(layer, push); }));
 }
 
@@ -71,7 +75,9 @@ void bind_put(nb::module_& module) {
       .def_prop_ro("entries", [](const Put& p) { return p.begun().entries; })
       .def("layer", &push_layer, nb::arg("layer"), nb::arg("keys"), nb::arg("values"),
            nb::arg("queries").none(), nb::arg("lse").noconvert().none(),
-           nb::arg("scores").noconvert().none(), nb::arg("head_begin"), nb::arg("token_begin"))
+           nb::arg("scores").noconvert().none(), nb::arg("query_mean").noconvert().none(),
+           nb::arg("query_covariance").noconvert().none(), nb::arg("head_begin"),
+           nb::arg("token_begin"))
       .def("commit",
            [](Put& put, const std::string& durability) {
              const Durability level = unwrap(parse_durability(durability));

@@ -18,6 +18,8 @@
 #include "bindings.h"
 #include "convert.h"
 #include "errors.h"
+#include "precis/block_digest.h"
+#include "precis/joiner.h"
 #include "precis/kernels.h"
 #include "precis/record.h"
 
@@ -28,7 +30,8 @@ namespace {
 struct LayerArrays {
   AnyArray keys, values;
   std::optional<AnyArray> queries;
-  std::optional<FloatArray> lse, scores;
+  std::optional<FloatArray> lse, scores, query_mean, query_covariance;
+  std::optional<AnyArray> o_proj;  // [num_q_heads, head_dim, width]
 };
 
 struct FreeAligned {
@@ -84,19 +87,52 @@ Status check_shape(const ModelSpec& model, const kernels::LayerInput& input, std
   return {};
 }
 
-Result<LayerRecords> compress_layer(kernels::Backend& backend, const Recipe& recipe,
-                                    const kernels::LayerInput& input, std::uint64_t entries) {
-  PRECIS_TRY(backend.check(recipe, input));
-  std::vector<float> scores(std::size_t{input.num_kv_heads()} * input.num_tokens());
-  PRECIS_TRY(backend.score(recipe, input, scores));
-  kernels::RetentionOrders orders;
-  PRECIS_TRY(backend.select(recipe, input, scores, orders));
-  kernels::LayerPlan plan;
-  PRECIS_TRY(backend.allocate(recipe, input, scores, orders, entries, plan));
-  LayerRecords records =
-      make_records(kernels::encoded_bytes(plan.counts(), input.keys.head_dim, input.keys.dtype));
-  PRECIS_TRY(backend.encode(input, scores, plan, SegmentId{}, records.bytes()));
-  return records;
+// Every layer's records, compressed as a put does it.
+Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
+                                                  std::vector<kernels::LayerInput> inputs,
+                                                  std::uint64_t entries, const Budget& budget,
+                                                  const Profile* profile, unsigned threads) {
+  const auto backend = kernels::make_cpu_backend(threads);
+  const kernels::LayerInput& first = inputs.front();
+  const kernels::SegmentDims dims{first.num_layers, first.num_kv_heads(), first.num_tokens(),
+                                  first.begin};
+  PRECIS_ASSIGN(const auto joiner, kernels::Joiner::make(recipe, dims, entries, profile));
+  std::vector<kernels::LayerScores> scores(inputs.size());
+  std::vector<kernels::RetentionOrders> orders(inputs.size());
+  std::vector<std::vector<float>> floors;
+  double mass = 0;
+  for (std::uint32_t l = 0; l < inputs.size(); ++l) {
+    kernels::LayerInput& input = inputs[l];
+    input.entries = entries;
+    kernels::LayerTurns turns;
+    PRECIS_TRY(backend->check(recipe, input));
+    PRECIS_TRY(backend->score(recipe, input, scores[l]));
+    PRECIS_TRY(backend->select(recipe, input, scores[l], orders[l]));
+    PRECIS_TRY(
+        backend->allocate(recipe, input, scores[l], orders[l], joiner->slots_wanted(l), turns));
+    floors.push_back(turns.floors);
+    mass += turns.mass;
+    joiner->add(l, std::move(turns));
+  }
+  std::vector<LayerRecords> layers;
+  std::vector<MutableBytes> bytes;
+  for (std::uint32_t l = 0; l < inputs.size(); ++l) {
+    const auto& counts = joiner->counts(l);
+    layers.push_back(make_records(
+        kernels::encoded_bytes(counts, inputs[l].keys.head_dim, inputs[l].keys.dtype)));
+    bytes.push_back(layers.back().bytes());
+    PRECIS_TRY(backend->encode(inputs[l], scores[l], orders[l], counts, joiner->seats(l),
+                               SegmentId{}, bytes.back()));
+  }
+  if (recipe.is_cut()) PRECIS_TRY(kernels::place_cut_seats(bytes));
+  if (budget.kind != Budget::Kind::kQuality) return layers;
+  PRECIS_ASSIGN(const std::uint64_t kept,
+                kernels::quality_entries(bytes, floors, mass, budget.quality_share_ppm()));
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    std::vector<std::uint32_t> counts;
+    PRECIS_ASSIGN(layers[l].size, kernels::cut_records(bytes[l], kept, &counts));
+  }
+  return layers;
 }
 
 // Slices every layer's records, whose seats are in place by now.
@@ -114,7 +150,8 @@ Status open_records(std::vector<LayerRecords>& layers, std::uint32_t num_kv_head
 }
 
 Result<Kept> compress(const ModelSpec& model, const std::vector<kernels::LayerInput>& inputs,
-                      const Recipe& recipe, const Budget& keep, unsigned threads) {
+                      const Recipe& recipe, const Budget& keep, const Profile* profile,
+                      unsigned threads) {
   PRECIS_TRY(model.validate());
   if (inputs.size() != model.num_layers) {
     return Status::invalid("layers: " + std::to_string(inputs.size()) + " given, the model has " +
@@ -124,25 +161,40 @@ Result<Kept> compress(const ModelSpec& model, const std::vector<kernels::LayerIn
   if (num_tokens == 0) return Status::invalid("layer 0 keys: there are no tokens");
   for (const auto& input : inputs) PRECIS_TRY(check_shape(model, input, num_tokens));
   PRECIS_ASSIGN(const std::uint64_t entries, budget_entries(recipe, model, num_tokens, keep));
-  const auto backend = kernels::make_cpu_backend(threads);
   Kept kept;
-  for (const auto& input : inputs) {
-    PRECIS_ASSIGN(auto records, compress_layer(*backend, recipe, input, entries));
-    kept.layers.push_back(std::move(records));
-  }
-  if (recipe.is_cut()) {
-    std::vector<MutableBytes> layers;
-    for (const auto& records : kept.layers) layers.push_back(records.bytes());
-    PRECIS_TRY(kernels::place_cut_seats(layers));
-  }
+  PRECIS_ASSIGN(kept.layers, compress_layers(recipe, inputs, entries, keep, profile, threads));
   PRECIS_TRY(open_records(kept.layers, model.num_kv_heads));
   return kept;
 }
 
+// Checks what a service checks when a model brings its projections.
+Status set_o_proj(const ModelSpec& model, const HeadsView& view, kernels::LayerInput& input,
+                  std::vector<float>& gram, bool needs_gram) {
+  const std::string where = "layer " + std::to_string(input.layer) + " o_proj: ";
+  if (view.num_heads != model.num_q_heads || view.num_tokens != model.head_dim ||
+      !view.contiguous()) {
+    return Status::invalid(where + "is [" + std::to_string(view.num_heads) + ", " +
+                           std::to_string(view.num_tokens) + ", " + std::to_string(view.head_dim) +
+                           "], must be [" + std::to_string(model.num_q_heads) + ", " +
+                           std::to_string(model.head_dim) + ", hidden size], contiguous");
+  }
+  input.o_proj = {view.data, view.head_dim, view.dtype, {}};
+  if (!needs_gram) return {};
+  gram = kernels::gram_matrices(input.o_proj, model.num_q_heads, model.head_dim);
+  input.o_proj.gram = gram;
+  return {};
+}
+
 Kept compress_arrays(const ModelSpec& model, const std::vector<LayerArrays>& layers,
                      const std::string& recipe_text, const BudgetPair& keep, std::uint32_t begin,
-                     unsigned threads) {
+                     const std::string& profile_text, unsigned threads) {
   const Recipe recipe = unwrap(parse_recipe(recipe_text));
+  std::optional<Profile> profile;
+  if (!profile_text.empty()) {
+    profile = unwrap(parse_profile(profile_text));
+    if (recipe.needs_profile()) check(check_profile(*profile, recipe, model_fingerprint(model)));
+  }
+  std::vector<std::vector<float>> grams(layers.size());
   const Budget budget = to_budget(keep);
   std::vector<kernels::LayerInput> inputs;
   for (const LayerArrays& layer : layers) {
@@ -156,9 +208,17 @@ Kept compress_arrays(const ModelSpec& model, const std::vector<LayerArrays>& lay
     if (layer.queries) input.queries = heads_view(*layer.queries, "queries");
     input.lse = float_view(layer.lse);
     input.scores = float_view(layer.scores);
+    input.query_mean = float_view(layer.query_mean);
+    input.query_covariance = float_view(layer.query_covariance);
+    if (layer.o_proj) {
+      check(set_o_proj(model, heads_view(*layer.o_proj, "o_proj"), input, grams[inputs.size()],
+                       recipe.value_norm == ValueNorm::kL2Gram));
+    }
     inputs.push_back(input);
   }
-  return unwrap(without_gil([&] { return compress(model, inputs, recipe, budget, threads); }));
+  const Profile* const table = profile ? &*profile : nullptr;
+  return unwrap(
+      without_gil([&] { return compress(model, inputs, recipe, budget, table, threads); }));
 }
 
 nb::tuple kept_head(nb::handle_t<Kept> self, std::size_t layer, std::size_t head) {
@@ -178,12 +238,22 @@ void bind_kernels(nb::module_& module) {
       .def(
           "__init__",
           [](LayerArrays* self, AnyArray keys, AnyArray values, std::optional<AnyArray> queries,
-             std::optional<FloatArray> lse, std::optional<FloatArray> scores) {
-            new (self) LayerArrays{std::move(keys), std::move(values), std::move(queries),
-                                   std::move(lse), std::move(scores)};
+             std::optional<FloatArray> lse, std::optional<FloatArray> scores,
+             std::optional<FloatArray> query_mean, std::optional<FloatArray> query_covariance,
+             std::optional<AnyArray> o_proj) {
+            new (self) LayerArrays{std::move(keys),
+                                   std::move(values),
+                                   std::move(queries),
+                                   std::move(lse),
+                                   std::move(scores),
+                                   std::move(query_mean),
+                                   std::move(query_covariance),
+                                   std::move(o_proj)};
           },
           nb::arg("keys"), nb::arg("values"), nb::arg("queries").none(),
-          nb::arg("lse").noconvert().none(), nb::arg("scores").noconvert().none());
+          nb::arg("lse").noconvert().none(), nb::arg("scores").noconvert().none(),
+          nb::arg("query_mean").noconvert().none(), nb::arg("query_covariance").noconvert().none(),
+          nb::arg("o_proj").none());
   nb::class_<Kept>(module, "Kept").def("head", &kept_head).def("bytes", [](const Kept& kept) {
     std::size_t bytes = 0;
     for (const auto& records : kept.layers) bytes += records.size;

@@ -149,6 +149,9 @@ void bind_messages(nb::module_& module) {
   bind_segments(module);
   bind_operations(module);
   module.def("ratio_budget", [](double keep) { return from_budget(unwrap(Budget::ratio(keep))); });
+  module.def("quality_budget", [](double share, double cap) {
+    return from_budget(unwrap(Budget::quality(share, cap)));
+  });
 }
 
 }  // namespace precis::python

@@ -1,11 +1,13 @@
 // The stages of compression, in the order of the put path. Pure computation: no I/O, no logging.
 //
-//   check -> score -> select -> allocate -> encode          (per layer)
-//   place_cut_seats                             (per segment, where seats need all layers)
+//   check -> score -> select -> allocate        (per layer)
+//                                -> join        (per segment, as layers come)
+//                                   -> encode   (per layer)
 //
 // A policy is a joining order (policies.md): `select` orders the entries within each head,
-// `allocate` says which head takes the next seat and cuts at the layer's budget. allocate reads the
-// k-th largest ranked score of each head, so it follows select, unlike in a pipeline of budgets.
+// `allocate` says in which order a layer's heads take the layer's seats, and the Joiner which layer
+// takes the segment's next seat, and where the budget cuts. allocate reads the k-th largest ranked
+// score of each head, so it follows select, unlike in a pipeline of budgets.
 //
 // Given the same scores, everything after `score` is equal bit for bit on every backend (D15).
 #pragma once
@@ -23,20 +25,50 @@
 
 namespace precis::kernels {
 
+// The output projection W_O of one layer (Transformers' o_proj.weight, transposed), by query head.
+struct OutputProjection {
+  const std::byte* data = nullptr;  // [num_q_heads, head_dim, width] of dtype, contiguous
+  std::uint32_t width = 0;          // the model's hidden size
+  Dtype dtype = Dtype::kF32;
+  std::span<const float>
+      gram;  // [num_q_heads, head_dim, head_dim], W W^T; gram_matrices() makes it
+  bool empty() const { return data == nullptr && gram.empty(); }
+};
+
 // One layer of one segment, as pushed. All views: host memory, borrowed for the call.
 struct LayerInput {
   std::uint32_t layer = 0, num_layers = 1;
   std::uint32_t num_q_heads = 0;  // a multiple of keys.num_heads
   std::uint32_t begin = 0;        // absolute position of the segment's first token
+  std::uint64_t entries = 0;      // the segment's budget T; read where the recipe is a cut (D17)
   HeadsView keys, values;         // [num_kv_heads, n, head_dim], one dtype; keys carry their RoPE
   // Observation queries, post-RoPE: [num_q_heads, m, head_dim], the last m tokens of the segment in
-  // order (query i stands at token n - m + i); empty where none were pushed.
+  // order (query i stands at token n - m + i), or for kKvzip any that stand after it; empty where
+  // none were pushed.
   HeadsView queries;
   std::span<const float> lse;     // [num_q_heads, m] natural log-sum-exp of q.k/sqrt(d), or empty
   std::span<const float> scores;  // [num_kv_heads, n] for Scorer::kExternal, or empty
+  // Of queries to come, post-RoPE, for kExpectedAttention, or empty.
+  std::span<const float> query_mean;        // [num_q_heads, head_dim]
+  std::span<const float> query_covariance;  // [num_q_heads, head_dim, head_dim]
+  OutputProjection o_proj;                  // empty where the model has none registered
 
   std::uint32_t num_kv_heads() const { return keys.num_heads; }
   std::uint32_t num_tokens() const { return keys.num_tokens; }
+  std::uint32_t group() const { return num_q_heads / keys.num_heads; }
+};
+
+// What a layer's entries are worth.
+struct LayerScores {
+  // [num_kv_heads, n], higher = keep; stored with the entries. Protected tokens without a score of
+  // their own (the window of attention scorers; sinks and tail of partitions) have +inf (D16).
+  std::vector<float> scores;
+  // [num_kv_heads, n], what the selector's other stage ranks by, of any value where a token is
+  // protected; empty where the selector has one stage. kTwoStage: (s + epsilon) x output norm;
+  // kThreshold: mean attention.
+  std::vector<float> second;
+  // The layer's claim under LayerAllocator kPreference and kEntropy, not negative; else 0.
+  float weight = 0;
 };
 
 // The retention order of every head of a layer: order[h] lists token indices (from the segment's
@@ -46,13 +78,21 @@ struct RetentionOrders {
   std::vector<std::vector<std::uint32_t>> order;  // [num_kv_heads][n]
 };
 
-// What a layer keeps. kept[h] is a prefix of order[h]; seats ascend along it.
-// seats[h] holds global seats (1-based) of the segment, or is empty where the recipe is a cut: then
-// place_cut_seats fills the records at commit.
-struct LayerPlan {
-  std::vector<std::vector<std::uint32_t>> kept;   // [num_kv_heads][count] token indices
-  std::vector<std::vector<std::uint32_t>> seats;  // [num_kv_heads][count]
-  std::vector<std::uint32_t> counts() const;
+// In which order a layer's heads take the layer's slots; slot i is the layer's (i + 1)-th seat. All
+// protected entries stand before any ranked one, heads taking turns.
+struct LayerTurns {
+  std::uint32_t num_tokens = 0, num_kv_heads = 0;
+  std::uint32_t protected_count = 0;
+  // The head of each slot, as many as were asked for; empty where heads of all layers compete.
+  std::vector<std::uint16_t> heads;
+  // Where heads of all layers compete by score (kGlobalFlat): score_rank() of each head's ranked
+  // entries from the best on, [num_kv_heads][at most as many as were asked for].
+  std::vector<std::vector<std::uint32_t>> ranks;
+  float weight = 0;  // LayerScores::weight
+  // What a quality target is measured by: the lowest finite score of each head, [num_kv_heads], and
+  // the sum over all tokens of what their finite scores lie above it.
+  std::vector<float> floors;
+  double mass = 0;
 };
 
 // One backend does every stage; the only run-time choice between CPU and CUDA.
@@ -66,25 +106,26 @@ class Backend {
   // kInvalidArgument: "layer 3 keys: NaN at head 1, token 5".
   virtual Status check(const Recipe& recipe, const LayerInput& input) = 0;
 
-  // scores: [num_kv_heads, n] f32, higher = keep. Protected tokens without a score of their own
-  // (the window of kWindowAttention; sinks and tail of kLagkv) get +inf (D16).
-  virtual Status score(const Recipe& recipe, const LayerInput& input, std::span<float> scores) = 0;
+  virtual Status score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) = 0;
 
   // Protected first (sinks ascending, then recent from the last backwards), then the selector's
   // order; D1 ranks: NaN last, ties to the lower position.
-  virtual Status select(const Recipe& recipe, const LayerInput& input,
-                        std::span<const float> scores, RetentionOrders& orders) = 0;
+  virtual Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
+                        RetentionOrders& orders) = 0;
 
-  // Seats, cut at the layer's share of `entries` (T of the segment, budget_entries()).
-  virtual Status allocate(const Recipe& recipe, const LayerInput& input,
-                          std::span<const float> scores, const RetentionOrders& orders,
-                          std::uint64_t entries, LayerPlan& plan) = 0;
+  // The layer's first `slots` turns (Joiner::slots_wanted()).
+  virtual Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
+                          const RetentionOrders& orders, std::uint64_t slots,
+                          LayerTurns& turns) = 0;
 
-  // Gathers the kept rows and writes the layer's records, head after head, into `out` of
-  // encoded_bytes(), at a multiple of 4 bytes. Sealed at once where plan has seats; else
-  // place_cut_seats() must follow, and until then the records do not verify.
-  virtual Status encode(const LayerInput& input, std::span<const float> scores,
-                        const LayerPlan& plan, const SegmentId& segment, MutableBytes out) = 0;
+  // Gathers the rows of the first counts[h] entries of each head's order and writes the layer's
+  // records, head after head, into `out` of encoded_bytes(), at a multiple of 4 bytes. Their seats
+  // are those given, [num_kv_heads][counts[h]], and they are sealed; or, where `seats` is empty,
+  // place_seats() or place_cut_seats() must follow, and until then the records do not verify.
+  virtual Status encode(const LayerInput& input, const LayerScores& scores,
+                        const RetentionOrders& orders, std::span<const std::uint32_t> counts,
+                        const std::vector<std::vector<std::uint32_t>>& seats,
+                        const SegmentId& segment, MutableBytes out) = 0;
 };
 
 // Bytes of a layer's records at these counts.
@@ -95,11 +136,36 @@ std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t h
 std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
                               std::uint32_t head_dim, Dtype dtype);
 
+// Drops the entries past counts[h] of each of a layer's records, in place: records move together
+// towards the front. Returns their bytes now, encoded_bytes() of `counts`. For records whose seats
+// are still to be placed. kCorruption if they are none, or hold fewer entries.
+Result<std::size_t> trim_records(MutableBytes layer, std::span<const std::uint32_t> counts);
+
+// Fills the seats of one layer's records, [num_kv_heads][count], and seals them.
+Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32_t>>& seats);
+
 // Fills the seats of a segment whose recipe is a cut: (score desc, layer asc, head asc, position
 // asc) over all records (D17), then seals them. Seats ascend within each record all the same: a
 // protected entry joins no later than any entry behind it. layers[l] are layer l's records as
 // encode() wrote them; kCorruption if they are none.
 Status place_cut_seats(std::span<const MutableBytes> layers);
+
+// Cuts each of a layer's records at `entries` seats, in place as trim_records(), and seals them.
+// Returns their bytes now; `counts` gets those of the cut.
+Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
+                                std::vector<std::uint32_t>* counts);
+
+// The smallest budget at which the entries of a segment hold `share_ppm` of `mass`, the sum of
+// LayerTurns::mass: a walk along the seats of `layers`' records, whose scores count from
+// floors[layer][head]. At most their entries, at least one per record.
+Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
+                                      const std::vector<std::vector<float>>& floors, double mass,
+                                      std::uint32_t share_ppm);
+
+// W W^T of every query head, [num_q_heads, head_dim, head_dim] f32: what ValueNorm::kL2Gram needs,
+// prepared once per model.
+std::vector<float> gram_matrices(const OutputProjection& o_proj, std::uint32_t num_q_heads,
+                                 std::uint32_t head_dim);
 
 // threads 0: every core.
 std::unique_ptr<Backend> make_cpu_backend(unsigned threads = 0);

@@ -16,13 +16,15 @@ inline constexpr std::uint32_t kBlockTokensMax = 4096;
 inline constexpr std::size_t kNameBytesMax = 256;  // model, tenant, session, adapter, salt
 inline constexpr std::size_t kRopeScalingBytesMax = 64 * 1024;  // per-channel factors
 inline constexpr std::size_t kRecipeBytesMax = 16 * 1024;
+inline constexpr std::size_t kProfileBytesMax = 64u << 20;
+inline constexpr std::size_t kProfilesPerTenantMax = 256;
 inline constexpr std::uint32_t kPoolKernelMax = 1023;  // window attention's pooling width
 
 // Paths and segments.
 inline constexpr std::uint32_t kPathTokensMax = 1u << 24;  // positions stay exact as fp32 scores
 inline constexpr std::uint32_t kChainSegmentsMax = 4096;
 inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kKvHeadsMax;
-inline constexpr std::uint32_t kObservationQueriesMax = 4096;  // pushed queries per head and layer
+inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per head and layer
 
 // Messages. A control message carries at most a path of tokens, its digests and a plan.
 inline constexpr std::size_t kMessageBytesMax = 128u << 20;

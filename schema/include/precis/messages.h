@@ -86,6 +86,9 @@ struct PushLayer {
   // head.
   std::uint32_t num_queries = 0;
   std::optional<RemoteRegion> queries, lse;
+  // Statistics of queries to come, f32 [head_count * group, head_dim] and [head_count * group,
+  // head_dim, head_dim]; both or none, with the queries where there are any.
+  std::optional<RemoteRegion> query_mean, query_covariance;
   std::optional<RemoteRegion> scores;  // f32 [head_count, token_count], for external scorers
   bool operator==(const PushLayer&) const = default;
 };

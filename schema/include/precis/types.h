@@ -75,9 +75,10 @@ struct Plan {
 
 // How a reader or a writer names a budget. `value`: parts per million for kRatio, entries per head
 // on average for kEntries, bytes of the whole segment for kBytes (of a prefix: each segment's);
-// kAll is what is stored, or 1.0.
+// kAll is what is stored, or 1.0; kQuality: its share, and 2^32 times its cap, both in parts per
+// million.
 struct Budget {
-  enum class Kind : std::uint8_t { kAll = 0, kRatio = 1, kEntries = 2, kBytes = 3 };
+  enum class Kind : std::uint8_t { kAll = 0, kRatio = 1, kEntries = 2, kBytes = 3, kQuality = 4 };
   Kind kind = Kind::kAll;
   std::uint64_t value = 0;
   bool operator==(const Budget&) const = default;
@@ -87,6 +88,11 @@ struct Budget {
   static Budget ratio_ppm(std::uint32_t ppm) { return {Kind::kRatio, ppm}; }
   static Budget entries(std::uint64_t per_head) { return {Kind::kEntries, per_head}; }
   static Budget bytes(std::uint64_t bytes) { return {Kind::kBytes, bytes}; }
+  // The smallest budget whose entries hold `share` of the segment's score mass, at most the ratio
+  // `cap`; both in (0, 1]. For writers alone: what it comes to is known once all scores are.
+  static Result<Budget> quality(double share, double cap = 1.0);
+  std::uint32_t quality_share_ppm() const { return static_cast<std::uint32_t>(value); }
+  std::uint32_t quality_cap_ppm() const { return static_cast<std::uint32_t>(value >> 32); }
   std::string to_string() const;  // "0.3", "128 entries", "1048576 B", "all"
 };
 

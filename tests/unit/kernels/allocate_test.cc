@@ -1,8 +1,9 @@
-// Stage allocate: seats, guarantees, blends.
+// Stage allocate and the joiner where layers take turns: seats, guarantees, blends.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 
+#include "precis/joiner.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
 
@@ -14,8 +15,18 @@ namespace {
 
 struct Layer {
   LayerInput input;
-  std::vector<float> scores;
+  LayerScores scores;
   RetentionOrders orders;
+};
+
+// What a layer keeps: token indices and seats, [num_kv_heads][count].
+struct Kept {
+  std::vector<std::vector<std::uint32_t>> kept, seats;
+  std::vector<std::uint32_t> counts() const {
+    std::vector<std::uint32_t> counts;
+    for (const auto& head : kept) counts.push_back(static_cast<std::uint32_t>(head.size()));
+    return counts;
+  }
 };
 
 Recipe ada(AdaMode mode, std::uint32_t alpha_ppm) {
@@ -37,21 +48,32 @@ Layer random_layer(Recipe& recipe, Rng& rng) {
   shape.num_tokens = n;
   shape.head_dim = 1;
   shape.external = true;
-  layer.scores = make_layer(shape, rng).scores;
+  layer.scores.scores = make_layer(shape, rng).scores;
   layer.orders = reference_orders(recipe, layer.input, layer.scores);
   return layer;
 }
 
-LayerPlan plan_of(const Recipe& recipe, const Layer& layer, std::uint64_t entries) {
+Kept plan_of(const Recipe& recipe, const Layer& layer, std::uint64_t entries) {
   static const auto backend = make_cpu_backend(1);
-  LayerPlan plan;
-  const Status s =
-      backend->allocate(recipe, layer.input, layer.scores, layer.orders, entries, plan);
+  const LayerInput& in = layer.input;
+  auto joiner = Joiner::make(recipe, {in.num_layers, in.num_kv_heads(), in.num_tokens(), in.begin},
+                             entries, nullptr);
+  REQUIRE(joiner.ok());
+  LayerTurns turns;
+  const Status s = backend->allocate(recipe, in, layer.scores, layer.orders,
+                                     (*joiner)->slots_wanted(in.layer), turns);
   REQUIRE(s == Status{});
+  (*joiner)->add(in.layer, std::move(turns));
+  Kept plan;
+  for (std::uint32_t h = 0; h < in.num_kv_heads(); ++h) {
+    const auto& order = layer.orders.order[h];
+    plan.kept.emplace_back(order.begin(), order.begin() + (*joiner)->counts(in.layer)[h]);
+  }
+  plan.seats = (*joiner)->seats(in.layer);
   return plan;
 }
 
-std::uint64_t total(const LayerPlan& plan) {
+std::uint64_t total(const Kept& plan) {
   const auto counts = plan.counts();
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
@@ -62,7 +84,7 @@ std::vector<std::uint64_t> flat_counts(const Layer& layer, std::uint64_t slots) 
   const std::uint64_t p = layer.orders.protected_count * layer.orders.order.size();
   std::vector<std::uint64_t> counts(layer.orders.order.size());
   const auto heads =
-      reference_slots(flat, layer.orders, layer.scores, layer.input.num_tokens(), p + slots);
+      reference_slots(flat, layer.orders, layer.scores.scores, layer.input.num_tokens(), p + slots);
   for (std::uint64_t i = p; i < heads.size(); ++i) ++counts[heads[i]];
   return counts;
 }
@@ -71,9 +93,9 @@ std::vector<std::uint64_t> flat_counts(const Layer& layer, std::uint64_t slots) 
 
 TEST_CASE("uniform heads and layers take turns, the layer turning fastest", "[kernels][allocate]") {
   Recipe recipe;
-  Layer layer{sizes_only(2, 5, 1, 3), std::vector<float>(10), {}};
+  Layer layer{sizes_only(2, 5, 1, 3), {std::vector<float>(10), {}, 0}, {}};
   layer.orders = reference_orders(recipe, layer.input, layer.scores);
-  const LayerPlan plan = plan_of(recipe, layer, 14);  // seats 2, 5, 8, 11, 14 are this layer's
+  const Kept plan = plan_of(recipe, layer, 14);  // seats 2, 5, 8, 11, 14 are this layer's
   CHECK(plan.seats == std::vector<std::vector<std::uint32_t>>{{2, 8, 14}, {5, 11}});
   CHECK(plan.kept == std::vector<std::vector<std::uint32_t>>{{0, 1, 2}, {0, 1}});
   CHECK(total(plan_of(recipe, layer, 1)) == 0);  // seat 1 is layer 0's
@@ -83,11 +105,11 @@ TEST_CASE("the guarantee comes first in every step, then the best remaining",
           "[kernels][allocate]") {
   // Head 0 holds every good score; head 1 gets an entry only when floor(0.4 * b) rises: b = 3, 5.
   Recipe recipe = ada(AdaMode::kGuaranteeExclWindow, 400'000);
-  Layer layer{sizes_only(2, 10), std::vector<float>(20), {}};
-  for (int t = 0; t < 10; ++t) layer.scores[t] = static_cast<float>(100 - t);
-  for (int t = 0; t < 10; ++t) layer.scores[10 + t] = static_cast<float>(10 - t);
+  Layer layer{sizes_only(2, 10), {std::vector<float>(20), {}, 0}, {}};
+  for (int t = 0; t < 10; ++t) layer.scores.scores[t] = static_cast<float>(100 - t);
+  for (int t = 0; t < 10; ++t) layer.scores.scores[10 + t] = static_cast<float>(10 - t);
   layer.orders = reference_orders(recipe, layer.input, layer.scores);
-  const LayerPlan plan = plan_of(recipe, layer, 10);
+  const Kept plan = plan_of(recipe, layer, 10);
   CHECK(plan.seats == std::vector<std::vector<std::uint32_t>>{{1, 2, 3, 4, 6, 7, 8, 10}, {5, 9}});
 }
 
@@ -107,11 +129,12 @@ TEST_CASE("orders equal their definition, seat for seat, at every budget", "[ker
     const std::uint64_t entries = std::uniform_int_distribution<std::uint64_t>(0, all + 3)(rng);
     CAPTURE(round, recipe.ada_alpha_ppm, static_cast<int>(recipe.ada_mode), entries, in.layer,
             in.num_layers, in.num_tokens(), layer.orders.protected_count);
-    const LayerPlan plan = plan_of(recipe, layer, entries);
-    LayerPlan expected;
+    const Kept plan = plan_of(recipe, layer, entries);
+    Kept expected;
     expected.kept.resize(in.num_kv_heads());
     expected.seats.resize(in.num_kv_heads());
-    const auto slots = reference_slots(recipe, layer.orders, layer.scores, in.num_tokens(), all);
+    const auto slots =
+        reference_slots(recipe, layer.orders, layer.scores.scores, in.num_tokens(), all);
     for (std::uint64_t i = 0; i < slots.size(); ++i) {
       const std::uint64_t seat = i * in.num_layers + in.layer + 1;
       if (seat > entries) break;
@@ -140,7 +163,7 @@ TEST_CASE("a guarantee of everything is uniform, and a guarantee of nothing is f
     REQUIRE(plan_of(recipe, layer, entries).seats == plan_of(uniform, layer, entries).seats);
 
     recipe.ada_alpha_ppm = 0;
-    const LayerPlan flat = plan_of(recipe, layer, entries);
+    const Kept flat = plan_of(recipe, layer, entries);
     const std::uint64_t p = layer.orders.protected_count;
     if (total(flat) < p * heads) continue;
     const auto expected = flat_counts(layer, total(flat) - p * heads);
@@ -159,8 +182,7 @@ TEST_CASE("a kvpress guarantee keeps the reference's set at its budget", "[kerne
     const std::uint32_t heads = layer.input.num_kv_heads(), n = layer.input.num_tokens();
     const std::uint32_t p = layer.orders.protected_count;
     const std::uint32_t kept = pick(rng, std::max(1u, p), n);  // per head on average
-    const LayerPlan plan =
-        plan_of(recipe, layer, std::uint64_t{layer.input.num_layers} * heads * kept);
+    const Kept plan = plan_of(recipe, layer, std::uint64_t{layer.input.num_layers} * heads * kept);
     CHECK(plan.seats.empty());
     // kvpress: max(1, int(kept * 0.2)) sure per head, the rest of the layer's best by score.
     const std::uint32_t sure = std::max(p, std::max(1u, static_cast<std::uint32_t>(kept * 0.2)));
@@ -171,7 +193,7 @@ TEST_CASE("a kvpress guarantee keeps the reference's set at its budget", "[kerne
       for (std::uint32_t h = 0; h < heads; ++h) {
         if (counts[h] == n) continue;
         const auto score = [&](std::uint32_t g) {
-          return layer.scores[g * n + layer.orders.order[g][counts[g]]];
+          return layer.scores.scores[g * n + layer.orders.order[g][counts[g]]];
         };
         if (best == heads || compare_scores(score(h), score(best)) < 0) best = h;
       }
@@ -192,7 +214,7 @@ TEST_CASE("a blend's counts are its shares within one entry, and their sum is ex
     const Layer layer = random_layer(recipe, rng);
     const std::uint32_t heads = layer.input.num_kv_heads(), n = layer.input.num_tokens();
     const std::uint64_t share = pick(rng, 0, heads * n);
-    const LayerPlan plan = plan_of(recipe, layer, share * layer.input.num_layers);
+    const Kept plan = plan_of(recipe, layer, share * layer.input.num_layers);
     CHECK(plan.seats.empty());
     REQUIRE(total(plan) == share);
     const std::uint64_t p = layer.orders.protected_count;
@@ -220,12 +242,6 @@ TEST_CASE("a blend's counts are its shares within one entry, and their sum is ex
 }
 
 TEST_CASE("a segment with more seats than 32 bits number is refused", "[kernels][allocate]") {
-  Layer layer{sizes_only(1, 8, 0, 1u << 30), std::vector<float>(8), {}};
-  Recipe recipe;
-  layer.orders = reference_orders(recipe, layer.input, layer.scores);
-  const auto backend = make_cpu_backend(1);
-  LayerPlan plan;
-  const Status s = backend->allocate(recipe, layer.input, layer.scores, layer.orders,
-                                     std::uint64_t{8} << 30, plan);
-  CHECK(s.code() == StatusCode::kInvalidArgument);
+  const auto joiner = Joiner::make(Recipe{}, {1u << 30, 1, 8, 0}, std::uint64_t{8} << 30, nullptr);
+  CHECK(joiner.status().code() == StatusCode::kInvalidArgument);
 }

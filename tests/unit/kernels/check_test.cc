@@ -2,6 +2,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/check/check.h"
+#include "kernels/common/isa.h"
+#include "precis/limits.h"
 #include "tests/unit/kernels/layer_fixture.h"
 
 using namespace precis;
@@ -21,7 +24,7 @@ Recipe snapkv() {
 struct Fixture {
   Rng rng{7};
   LayerShape shape;
-  std::unique_ptr<Backend> backend = make_cpu_backend(2);
+  ThreadPool pool{2};
   Fixture() {
     shape.layer = 3;
     shape.num_layers = 5;
@@ -29,8 +32,11 @@ struct Fixture {
     shape.pushed = 8;
     shape.lse = true;
   }
+  Status check(const Recipe& recipe, const LayerInput& input) {
+    return check_cpu({pool, detect_isa()}, recipe, input);
+  }
   void refuse(const LayerInput& input, const std::string& message, Recipe recipe = snapkv()) {
-    const Status status = backend->check(recipe, input);
+    const Status status = check(recipe, input);
     CHECK(status.code() == StatusCode::kInvalidArgument);
     CHECK_THAT(status.message(), Contains(message));
   }
@@ -42,7 +48,7 @@ TEST_CASE_METHOD(Fixture, "check accepts a whole layer in every dtype", "[kernel
   shape.dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
   shape.stride_gap = GENERATE(0u, 4u);  // the gap holds NaN, which nobody may look at
   const OwnedLayer layer = make_layer(shape, rng);
-  CHECK(backend->check(snapkv(), layer.input) == Status{});
+  CHECK(check(snapkv(), layer.input) == Status{});
 }
 
 TEST_CASE_METHOD(Fixture, "check names layer, tensor, head and token of a value that is not finite",
@@ -90,7 +96,7 @@ TEST_CASE_METHOD(Fixture, "check lets NaN through in external scores only", "[ke
   layer.scores[3] = NAN;
   Recipe external;
   external.scorer = Scorer::kExternal;
-  CHECK(backend->check(external, layer.input) == Status{});
+  CHECK(check(external, layer.input) == Status{});
 }
 
 TEST_CASE_METHOD(Fixture, "check refuses shapes that do not fit, naming both numbers",
@@ -184,12 +190,110 @@ TEST_CASE_METHOD(Fixture, "check refuses queries, lse and scores that are missin
   }
 }
 
+TEST_CASE_METHOD(Fixture, "check refuses fewer queries than observed_mean takes",
+                 "[kernels][check]") {
+  const OwnedLayer layer = make_layer(shape, rng);
+  refuse(layer.input,
+         "layer 3 queries: num_tokens is 8, scorer observed_mean needs 40, those of all",
+         scorer_defaults(Scorer::kObservedMean));
+  Recipe last = scorer_defaults(Scorer::kObservedMean);
+  last.window = 8;
+  CHECK(check(last, layer.input) == Status{});
+  last.window = 9;
+  refuse(layer.input, "layer 3 queries: num_tokens is 8, scorer observed_mean needs 9", last);
+}
+
+TEST_CASE_METHOD(Fixture, "check asks kvzip for log-sum-exps, and lets it push beyond the segment",
+                 "[kernels][check]") {
+  const Recipe kvzip = scorer_defaults(Scorer::kKvzip);
+  shape.behind = true;
+  shape.pushed = 100;  // of 40 tokens
+  const OwnedLayer layer = make_layer(shape, rng);
+  CHECK(check(kvzip, layer.input) == Status{});
+  refuse(layer.input, "layer 3 queries: num_tokens is 100, must be in [1, 40]");
+  LayerInput in = layer.input;
+  in.lse = {};
+  refuse(in, "layer 3 lse: not pushed; the scorer needs them", kvzip);
+  in = layer.input;
+  in.queries.num_tokens = limits::kObservationQueriesMax + 1;
+  in.queries.head_stride_bytes = in.queries.head_bytes();
+  refuse(in, "layer 3 queries: num_tokens is 65537, must be in [1, 65536]", kvzip);
+}
+
+TEST_CASE_METHOD(Fixture, "check refuses query statistics that are missing, misfit or not finite",
+                 "[kernels][check]") {
+  const Recipe expected = scorer_defaults(Scorer::kExpectedAttention);
+  shape.query_stats = true;
+  OwnedLayer layer = make_layer(shape, rng);
+  CHECK(check(expected, layer.input) == Status{});
+  LayerInput in = layer.input;
+  SECTION("mean missing") {
+    in.query_mean = {};
+    refuse(in, "layer 3 query_mean: not pushed; the scorer needs them", expected);
+  }
+  SECTION("covariance missing") {
+    in.query_covariance = {};
+    refuse(in, "layer 3 query_covariance: not pushed; the scorer needs them", expected);
+  }
+  SECTION("mean of another size") {
+    in.query_mean = in.query_mean.first(47);
+    refuse(in, "layer 3 query_mean: size is 47, must be 48", expected);
+    refuse(in, "layer 3 query_mean: size is 47, must be 48");  // whoever asked for it
+  }
+  SECTION("covariance of another size") {
+    in.query_covariance = in.query_covariance.first(48);
+    refuse(in, "layer 3 query_covariance: size is 48, must be 384", expected);
+  }
+  SECTION("mean not finite") {
+    layer.query_mean[2 * 8 + 5] = NAN;
+    refuse(in, "layer 3 query_mean: NaN at head 2, channel 5", expected);
+  }
+  SECTION("covariance not finite") {
+    layer.query_covariance[3 * 64 + 17] = INFINITY;
+    refuse(in, "layer 3 query_covariance: infinity at head 3, element 17", expected);
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "check refuses an output projection that is missing or does not fit",
+                 "[kernels][check]") {
+  shape.o_proj_width = 12;
+  const OwnedLayer layer = make_layer(shape, rng);
+  Recipe critical = snapkv();
+  critical.selector = Selector::kTwoStage;
+  Recipe gram = critical;
+  gram.value_norm = ValueNorm::kL2Gram;
+  Recipe alone = critical;
+  alone.value_norm = ValueNorm::kVL1;
+  const Recipe defensive = scorer_defaults(Scorer::kDefensive);
+  for (const Recipe& recipe : {critical, gram, alone, defensive}) {
+    CHECK(check(recipe, layer.input) == Status{});
+  }
+  LayerInput in = layer.input;
+  in.o_proj = {};
+  CHECK(check(alone, in) == Status{});
+  refuse(in, "layer 3 o_proj: none is registered with the model, the recipe needs it", critical);
+  refuse(in, "layer 3 o_proj: none is registered with the model, the recipe needs it", defensive);
+  refuse(in, "layer 3 o_proj: no Gram matrices, value_norm=l2_gram needs them", gram);
+  in = layer.input;
+  in.o_proj.data = nullptr;
+  CHECK(check(gram, in) == Status{});
+  in = layer.input;
+  in.o_proj.gram = in.o_proj.gram.first(383);
+  refuse(in, "layer 3 o_proj: size of the Gram matrices is 383, must be 384", critical);
+  in = layer.input;
+  in.o_proj.width = 0;
+  refuse(in, "layer 3 o_proj: width is 0", critical);
+  in = layer.input;
+  in.o_proj.dtype = static_cast<Dtype>(9);
+  refuse(in, "layer 3 o_proj: dtype 9 is unknown", critical);
+}
+
 TEST_CASE_METHOD(Fixture, "check refuses a recipe that no stage can work with",
                  "[kernels][check]") {
   const OwnedLayer layer = make_layer(shape, rng);
   Recipe recipe = snapkv();
   recipe.kernel = 4;
-  const Status status = backend->check(recipe, layer.input);
+  const Status status = check(recipe, layer.input);
   CHECK(status.code() == StatusCode::kInvalidArgument);
   CHECK_THAT(status.message(), Contains("kernel is 4"));
 }

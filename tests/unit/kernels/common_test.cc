@@ -43,6 +43,17 @@ TEST_CASE("exp_f32 is within two units in the last place", "[kernels][common]") 
   CHECK(exp_f32(-INFINITY) == 0.0f);
 }
 
+TEST_CASE("log_f32 is within three units in the last place of the larger of its size and 1",
+          "[kernels]") {
+  for (float x = 1e-10f; x < 1e6f; x *= 1.00037f) {
+    const double expected = std::log(double{x});
+    const double unit = std::ldexp(std::max(1.0, std::fabs(expected)), -23);
+    CAPTURE(x);
+    REQUIRE(std::fabs(log_f32(x) - expected) <= 3 * unit);
+  }
+  CHECK(log_f32(1.0f) == 0.0f);
+}
+
 TEST_CASE("score_rank orders every pair as D1 does", "[kernels][select]") {
   const std::vector<float> scores = {NAN,   -NAN, -INFINITY, -3e38f, -1.0f, -1e-40f,
                                      -0.0f, 0.0f, 1e-40f,    1.0f,   3e38f, INFINITY};

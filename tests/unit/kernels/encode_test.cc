@@ -38,13 +38,12 @@ TEST_CASE("records hold each head's entries in retention order", "[kernels][enco
       const RecordView& r = records[h];
       CHECK((r.layer == shape.layer && r.head == h && r.head_dim == shape.head_dim &&
              r.dtype == shape.dtype));
-      REQUIRE(r.count == c.plan.kept[h].size());
+      REQUIRE(r.count == c.counts[h]);
       for (std::uint32_t k = 0; k < r.count; ++k) {
-        const std::uint32_t token = c.plan.kept[h][k];
-        REQUIRE(token == c.orders.order[h][k]);
+        const std::uint32_t token = c.orders.order[h][k];
         REQUIRE(r.positions[k] == shape.begin + token);
-        REQUIRE(r.seats[k] == c.plan.seats[h][k]);
-        const float& score = c.scores[h * shape.num_tokens + token];
+        REQUIRE(r.seats[k] == c.seats[h][k]);
+        const float& score = c.scores.scores[h * shape.num_tokens + token];
         REQUIRE(std::memcmp(&r.scores[k], &score, 4) == 0);
         REQUIRE(std::memcmp(&r.keys[k * row_bytes], layer.input.keys.row(h, token), row_bytes) ==
                 0);
@@ -80,10 +79,10 @@ TEST_CASE("records are the same whatever the threads and whatever the buffer hel
       const auto backend = make_cpu_backend(threads);
       const Compressed c = compress(*backend, recipe, layer.input, 3 * 501);
       AlignedBytes other(c.records.bytes().size(), std::byte{0x11});
-      REQUIRE(
-          backend
-              ->encode(layer.input, c.scores, c.plan, SegmentId{{1, 2, 3}}, other.mutable_bytes())
-              .ok());
+      REQUIRE(backend
+                  ->encode(layer.input, c.scores, c.orders, c.counts, c.seats, SegmentId{{1, 2, 3}},
+                           other.mutable_bytes())
+                  .ok());
       CHECK(bytes_text(c.records.bytes()) == bytes_text(expected.records.bytes()));
       CHECK(bytes_text(other.bytes()) == bytes_text(expected.records.bytes()));
     }
@@ -108,7 +107,7 @@ TEST_CASE("encode refuses a buffer of another size or alignment", "[kernels][enc
   AlignedBytes larger(c.records.bytes().size() + 64);
   const MutableBytes out = larger.mutable_bytes();
   const auto encode = [&](MutableBytes bytes) {
-    return backend->encode(layer.input, c.scores, c.plan, {}, bytes).code();
+    return backend->encode(layer.input, c.scores, c.orders, c.counts, c.seats, {}, bytes).code();
   };
   CHECK(encode(out) == StatusCode::kInvalidArgument);
   CHECK(encode(out.first(out.size() - 128)) == StatusCode::kInvalidArgument);

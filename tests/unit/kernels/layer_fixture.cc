@@ -6,12 +6,18 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/score/score.h"
+#include "precis/joiner.h"
 #include "tests/unit/kernels/reference.h"
 
 namespace precis::kernels::test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+void must(const Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.to_string());
+}
 
 void store(std::byte* at, Dtype dtype, float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -51,6 +57,37 @@ HeadsView fill(std::vector<std::byte>& bytes, std::uint32_t heads, std::uint32_t
   return view;
 }
 
+void push_query_stats(OwnedLayer& owner, Rng& rng) {
+  LayerInput& in = owner.input;
+  const std::size_t dim = in.keys.head_dim;
+  std::normal_distribution<float> normal;
+  for (std::size_t q = 0; q < in.num_q_heads; ++q) {
+    std::vector<float> root(dim * dim);  // a covariance is a square
+    for (float& x : root) x = normal(rng);
+    for (std::size_t a = 0; a < dim; ++a) {
+      owner.query_mean.push_back(normal(rng));
+      for (std::size_t b = 0; b < dim; ++b) {
+        float sum = 0;
+        for (std::size_t c = 0; c < dim; ++c) sum += root[a * dim + c] * root[b * dim + c];
+        owner.query_covariance.push_back(sum / static_cast<float>(dim));
+      }
+    }
+  }
+  in.query_mean = owner.query_mean;
+  in.query_covariance = owner.query_covariance;
+}
+
+void register_o_proj(OwnedLayer& owner, const LayerShape& shape, Rng& rng) {
+  LayerInput& in = owner.input;
+  LayerShape rows = shape;
+  rows.head_dim = shape.o_proj_width;
+  rows.stride_gap = 0;
+  fill(owner.o_proj, in.num_q_heads, shape.head_dim, rows, rng);
+  in.o_proj = {owner.o_proj.data(), shape.o_proj_width, shape.dtype, {}};
+  owner.gram = reference_gram(in);
+  in.o_proj.gram = owner.gram;
+}
+
 float score_with_ties(Rng& rng) {
   static constexpr float kScores[] = {std::numeric_limits<float>::quiet_NaN(),
                                       -kInfinity,
@@ -71,7 +108,8 @@ std::string LayerShape::text() const {
          std::to_string(num_kv_heads) + " group " + std::to_string(group) + " n " +
          std::to_string(num_tokens) + " d " + std::to_string(head_dim) + " begin " +
          std::to_string(begin) + " pushed " + std::to_string(pushed) + " lse " +
-         std::to_string(lse) + " gap " + std::to_string(stride_gap) + " " +
+         std::to_string(lse) + " behind " + std::to_string(behind) + " width " +
+         std::to_string(o_proj_width) + " gap " + std::to_string(stride_gap) + " " +
          std::string(dtype_name(dtype));
 }
 
@@ -86,9 +124,11 @@ OwnedLayer make_layer(const LayerShape& shape, Rng& rng) {
   in.values = fill(owner.values, shape.num_kv_heads, shape.num_tokens, shape, rng);
   if (shape.pushed > 0) in.queries = fill(owner.queries, in.num_q_heads, shape.pushed, shape, rng);
   if (shape.lse) {
-    owner.lse = reference_lse(in);
+    owner.lse = reference_lse(in, shape.behind);
     in.lse = owner.lse;
   }
+  if (shape.query_stats) push_query_stats(owner, rng);
+  if (shape.o_proj_width > 0) register_o_proj(owner, shape, rng);
   if (shape.external) {
     for (std::size_t i = 0; i < std::size_t{shape.num_kv_heads} * shape.num_tokens; ++i) {
       owner.scores.push_back(score_with_ties(rng));
@@ -96,6 +136,25 @@ OwnedLayer make_layer(const LayerShape& shape, Rng& rng) {
     in.scores = owner.scores;
   }
   return owner;
+}
+
+LayerScores score_layer(const Recipe& recipe, const LayerInput& input) {
+  return score_layer(recipe, input, detect_isa());
+}
+
+LayerScores score_layer(const Recipe& recipe, const LayerInput& input, Isa isa, unsigned threads) {
+  ThreadPool pool(threads);
+  LayerScores scores;
+  must(score_cpu({pool, isa}, recipe, input, scores));
+  return scores;
+}
+
+std::vector<Isa> isas() {
+  std::vector<Isa> all;
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa <= detect_isa()) all.push_back(isa);
+  }
+  return all;
 }
 
 double value_at(const HeadsView& view, std::uint32_t head, std::uint32_t token,
@@ -121,7 +180,7 @@ double value_at(const HeadsView& view, std::uint32_t head, std::uint32_t token,
 
 void set_element(OwnedLayer& owner, const HeadsView& view, std::uint32_t head, std::uint32_t token,
                  std::uint32_t channel, float value) {
-  for (auto* bytes : {&owner.keys, &owner.values, &owner.queries}) {
+  for (auto* bytes : {&owner.keys, &owner.values, &owner.queries, &owner.o_proj}) {
     if (bytes->data() != view.data) continue;
     const std::byte* at = view.row(head, token) + channel * dtype_size_bytes(view.dtype);
     store(bytes->data() + (at - view.data), view.dtype, value);
@@ -133,34 +192,68 @@ AlignedBytes::AlignedBytes(std::size_t size, std::byte fill_byte)
   for (Line& line : lines_) std::fill(std::begin(line.bytes), std::end(line.bytes), fill_byte);
 }
 
-Compressed compress(Backend& backend, const Recipe& recipe, const LayerInput& input,
-                    std::uint64_t entries) {
-  const auto must = [](const Status& status) {
-    if (!status.ok()) throw std::runtime_error(status.to_string());
-  };
+std::vector<std::uint32_t> Compressed::kept(std::uint32_t head) const {
+  const auto& order = orders.order[head];
+  return {order.begin(), order.begin() + counts[head]};
+}
+
+namespace {
+
+std::unique_ptr<Joiner> joiner_for(const Recipe& recipe, const LayerInput& input,
+                                   std::uint64_t entries, const Profile* profile) {
+  const SegmentDims dims{input.num_layers, input.num_kv_heads(), input.num_tokens(), input.begin};
+  auto joiner = Joiner::make(recipe, dims, entries, profile);
+  must(joiner.status());
+  return std::move(*joiner);
+}
+
+// Up to and including the joiner.
+Compressed join(Backend& backend, const Recipe& recipe, LayerInput input, std::uint64_t entries,
+                Joiner& joiner) {
+  input.entries = entries;
   Compressed c;
-  c.scores.resize(std::size_t{input.num_kv_heads()} * input.num_tokens());
+  LayerTurns turns;
   must(backend.check(recipe, input));
   must(backend.score(recipe, input, c.scores));
   must(backend.select(recipe, input, c.scores, c.orders));
-  must(backend.allocate(recipe, input, c.scores, c.orders, entries, c.plan));
-  c.records = AlignedBytes(encoded_bytes(c.plan.counts(), input.keys.head_dim, input.keys.dtype));
-  must(backend.encode(input, c.scores, c.plan, SegmentId{{1, 2, 3}}, c.records.mutable_bytes()));
+  must(
+      backend.allocate(recipe, input, c.scores, c.orders, joiner.slots_wanted(input.layer), turns));
+  joiner.add(input.layer, std::move(turns));
+  return c;
+}
+
+void encode(Backend& backend, const LayerInput& input, const Joiner& joiner, Compressed& c) {
+  c.counts = joiner.counts(input.layer);
+  c.seats = joiner.seats(input.layer);
+  c.records = AlignedBytes(encoded_bytes(c.counts, input.keys.head_dim, input.keys.dtype));
+  must(backend.encode(input, c.scores, c.orders, c.counts, c.seats, SegmentId{{1, 2, 3}},
+                      c.records.mutable_bytes()));
+}
+
+}  // namespace
+
+Compressed compress(Backend& backend, const Recipe& recipe, const LayerInput& input,
+                    std::uint64_t entries) {
+  const auto joiner = joiner_for(recipe, input, entries, nullptr);
+  Compressed c = join(backend, recipe, input, entries, *joiner);
+  encode(backend, input, *joiner, c);
   return c;
 }
 
 std::vector<Compressed> compress_segment(Backend& backend, const Recipe& recipe,
                                          const std::vector<OwnedLayer>& layers,
-                                         std::uint64_t entries) {
+                                         std::uint64_t entries, const Profile* profile) {
+  const auto joiner = joiner_for(recipe, layers.front().input, entries, profile);
   std::vector<Compressed> out;
-  std::vector<MutableBytes> records;
   for (const OwnedLayer& layer : layers) {
-    out.push_back(compress(backend, recipe, layer.input, entries));
-    records.push_back(out.back().records.mutable_bytes());
+    out.push_back(join(backend, recipe, layer.input, entries, *joiner));
   }
-  if (recipe.is_cut()) {
-    if (const Status s = place_cut_seats(records); !s.ok()) throw std::runtime_error(s.to_string());
+  std::vector<MutableBytes> records;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    encode(backend, layers[i].input, *joiner, out[i]);
+    records.push_back(out[i].records.mutable_bytes());
   }
+  if (recipe.is_cut()) must(place_cut_seats(records));
   return out;
 }
 

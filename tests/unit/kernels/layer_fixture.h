@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/isa.h"
 #include "precis/kernels.h"
+#include "precis/profile.h"
 #include "precis/record.h"
 
 namespace precis::kernels::test {
@@ -18,21 +20,31 @@ struct LayerShape {
   std::uint32_t num_kv_heads = 2, group = 1;
   std::uint32_t num_tokens = 40, head_dim = 8;
   std::uint32_t begin = 0;
-  std::uint32_t pushed = 0;      // observation queries per head
-  bool lse = false;              // their exact log-sum-exp over this layer's keys
-  bool external = false;         // scores with ties, infinities and NaN
-  std::uint32_t stride_gap = 0;  // elements between heads that belong to nobody
+  std::uint32_t pushed = 0;        // observation queries per head
+  bool lse = false;                // their exact log-sum-exp over the keys of this layer they see
+  bool behind = false;             // queries stand after the segment (kvzip); any number of them
+  bool query_stats = false;        // a mean and a covariance per query head
+  std::uint32_t o_proj_width = 0;  // 0: none; else W_O and its Gram matrices
+  bool external = false;           // scores with ties, infinities and NaN
+  std::uint32_t stride_gap = 0;    // elements between heads that belong to nobody
   Dtype dtype = Dtype::kF32;
   std::string text() const;
 };
 
 // A layer that owns what its input views. Movable: the views point into heap memory.
 struct OwnedLayer {
-  std::vector<std::byte> keys, values, queries;
-  std::vector<float> lse, scores;
+  std::vector<std::byte> keys, values, queries, o_proj;
+  std::vector<float> lse, scores, query_mean, query_covariance, gram;
   LayerInput input;
 };
 OwnedLayer make_layer(const LayerShape& shape, Rng& rng);
+
+// Stage score on the CPU with the best, or with these, instructions.
+LayerScores score_layer(const Recipe& recipe, const LayerInput& input);
+LayerScores score_layer(const Recipe& recipe, const LayerInput& input, Isa isa,
+                        unsigned threads = 2);
+// The instruction sets that this machine runs.
+std::vector<Isa> isas();
 
 // Element [head, token, channel] by the definition of its dtype, not by the kernels' conversion.
 double value_at(const HeadsView& view, std::uint32_t head, std::uint32_t token,
@@ -57,18 +69,23 @@ class AlignedBytes {
 
 // One layer through score, select, allocate, encode.
 struct Compressed {
-  std::vector<float> scores;
+  LayerScores scores;
   RetentionOrders orders;
-  LayerPlan plan;
+  std::vector<std::uint32_t> counts;              // [num_kv_heads]
+  std::vector<std::vector<std::uint32_t>> seats;  // [num_kv_heads][counts]; empty for cuts
   AlignedBytes records;
+  // The tokens a head keeps, in its order.
+  std::vector<std::uint32_t> kept(std::uint32_t head) const;
 };
-Compressed compress(Backend& backend, const Recipe& recipe, const LayerInput& input,
-                    std::uint64_t entries);
 
-// All layers, seats placed where the recipe is a cut.
+// All layers of a segment, seats placed where the recipe is a cut.
 std::vector<Compressed> compress_segment(Backend& backend, const Recipe& recipe,
                                          const std::vector<OwnedLayer>& layers,
-                                         std::uint64_t entries);
+                                         std::uint64_t entries, const Profile* profile = nullptr);
+
+// One layer by itself, of a recipe whose layers take turns. Seats of cuts stay to be placed.
+Compressed compress(Backend& backend, const Recipe& recipe, const LayerInput& input,
+                    std::uint64_t entries);
 
 // The records of a layer, each opened and verified; fails the test otherwise.
 std::vector<RecordView> open_all(const AlignedBytes& records);

@@ -2,217 +2,144 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <iterator>
+#include <map>
 #include <numeric>
+#include <set>
+#include <stdexcept>
+#include <tuple>
 
 #include "tests/unit/kernels/layer_fixture.h"
 
 namespace precis::kernels::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-using Matrix = std::vector<std::vector<double>>;
-
-double product(const HeadsView& a, std::uint32_t ha, std::uint32_t ta, const HeadsView& b,
-               std::uint32_t hb, std::uint32_t tb) {
-  double sum = 0;
-  for (std::uint32_t c = 0; c < a.head_dim; ++c)
-    sum += value_at(a, ha, ta, c) * value_at(b, hb, tb, c);
-  return sum;
-}
-
-// The logits of query i of head q over the tokens it sees.
-std::vector<double> visible_logits(const LayerInput& in, std::uint32_t q, std::uint32_t i) {
-  const std::uint32_t stands_at = in.num_tokens() - in.queries.num_tokens + i;
-  const std::uint32_t group = in.num_q_heads / in.num_kv_heads();
-  std::vector<double> logits;
-  for (std::uint32_t j = 0; j <= stands_at; ++j) {
-    logits.push_back(product(in.queries, q, i, in.keys, q / group, j) /
-                     std::sqrt(in.keys.head_dim));
+// How many of `ranked` entries stage 1 of two_stage chooses, of a head of `p` protected ones.
+std::uint64_t stage_one(const Recipe& recipe, const LayerInput& in, std::uint64_t p,
+                        std::uint64_t ranked) {
+  if (recipe.count_rule == CountRule::kExactFloor) {
+    return recipe.first_stage_ppm * ranked / 1'000'000;
   }
-  return logits;
-}
-
-double log_sum_exp(const std::vector<double>& logits) {
-  double sum = 0;
-  for (const double z : logits) sum += std::exp(z);
-  return std::log(sum);
-}
-
-double reduce(Reduce how, const std::vector<double>& values) {
-  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-  switch (how) {
-    case Reduce::kMean: return sum / static_cast<double>(values.size());
-    case Reduce::kSum: return sum;
-    case Reduce::kMax: return *std::max_element(values.begin(), values.end());
+  std::uint64_t total = recipe.first_stage_ppm * (p + ranked) / 1'000'000;
+  if (recipe.heads == HeadAllocator::kAda) {
+    const std::uint64_t kept = in.entries / in.num_layers / in.num_kv_heads();
+    total = std::max(total, std::min(p + ranked, recipe.ada_alpha_ppm * kept / 1'000'000));
   }
-  return 0;
+  return total - std::min(p, total);
 }
 
-std::vector<double> pool(const Recipe& recipe, const std::vector<double>& x) {
-  std::vector<double> out(x.size());
-  const int half = static_cast<int>(recipe.kernel / 2), n = static_cast<int>(x.size());
-  for (int j = 0; j < n; ++j) {
-    double sum = 0, largest = -kInfinity;
-    for (int t = j - half; t <= j + half; ++t) {
-      if (t < 0 || t >= n) continue;  // zero for the average, -infinity for the maximum
-      sum += x[t];
-      largest = std::max(largest, x[t]);
-    }
-    out[j] = recipe.pool == Pool::kMax ? largest : sum / recipe.kernel;
+using Tokens = std::vector<std::uint32_t>;
+
+// One head and its ranked tokens [first, last).
+struct HeadView {
+  const Recipe& recipe;
+  const LayerInput& in;
+  const LayerScores& scores;
+  std::uint32_t head, first, last;
+
+  Tokens tokens() const {
+    Tokens all(last - first);
+    std::iota(all.begin(), all.end(), first);
+    return all;
+  }
+  const float* score() const { return scores.scores.data() + head * in.num_tokens(); }
+  const float* second() const { return scores.second.data() + head * in.num_tokens(); }
+};
+
+Tokens sorted(Tokens tokens, const float* scores) {
+  std::sort(tokens.begin(), tokens.end(), [scores](std::uint32_t a, std::uint32_t b) {
+    const int order = compare_scores(scores[a], scores[b]);
+    return order != 0 ? order < 0 : a < b;
+  });
+  return tokens;
+}
+
+Tokens partition_order(const HeadView& v) {
+  std::map<std::uint32_t, std::uint32_t> taken;  // of a partition
+  std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> by_rank;
+  for (const std::uint32_t t : sorted(v.tokens(), v.score())) {
+    const std::uint32_t partition = (t - v.first) / v.recipe.lag;
+    by_rank.emplace_back(taken[partition]++, partition, t);
+  }
+  std::sort(by_rank.begin(), by_rank.end());
+  Tokens out;
+  for (const auto& entry : by_rank) out.push_back(std::get<2>(entry));
+  return out;
+}
+
+// What a budget of `ranked` entries keeps, by its definition alone.
+std::set<std::uint32_t> two_stage_set(const HeadView& v, std::uint64_t ranked) {
+  const std::uint64_t first =
+      stage_one(v.recipe, v.in, v.in.num_tokens() - (v.last - v.first), ranked);
+  const Tokens by_score = sorted(v.tokens(), v.score());
+  std::set<std::uint32_t> kept(by_score.begin(),
+                               by_score.begin() + static_cast<std::ptrdiff_t>(first));
+  for (const std::uint32_t t : sorted(v.tokens(), v.second())) {
+    if (kept.size() < ranked) kept.insert(t);
+  }
+  return kept;
+}
+
+Tokens two_stage_order(const HeadView& v) {
+  Tokens out;
+  std::set<std::uint32_t> before;
+  for (std::uint64_t ranked = 1; ranked <= v.last - v.first; ++ranked) {
+    const std::set<std::uint32_t> kept = two_stage_set(v, ranked);
+    std::set_difference(kept.begin(), kept.end(), before.begin(), before.end(),
+                        std::back_inserter(out));
+    if (out.size() != ranked) throw std::logic_error("a larger budget dropped an entry");
+    before = kept;
   }
   return out;
 }
 
-// Column-wise reduction of rows of equal length.
-std::vector<double> reduce_rows(Reduce how, const Matrix& rows) {
-  std::vector<double> out(rows[0].size());
-  for (std::size_t j = 0; j < out.size(); ++j) {
-    std::vector<double> column;
-    for (const auto& row : rows) column.push_back(row[j]);
-    out[j] = reduce(how, column);
+Tokens threshold_order(const HeadView& v) {
+  const auto mass = [&](std::uint32_t t) {
+    return std::isfinite(v.second()[t]) ? std::max(0.0f, v.second()[t]) : 0.0f;
+  };
+  double total = 0, sum = 0;
+  for (const std::uint32_t t : v.tokens()) total += mass(t);
+  Tokens out;
+  for (const std::uint32_t t : sorted(v.tokens(), v.second())) {
+    if (sum >= total * (v.recipe.mass_ppm / 1e6)) break;
+    sum += mass(t);
+    out.push_back(t);
+  }
+  for (const std::uint32_t t : sorted(v.tokens(), v.score())) {
+    if (std::find(out.begin(), out.end(), t) == out.end()) out.push_back(t);
   }
   return out;
 }
 
-std::vector<double> window_attention(const Recipe& recipe, const LayerInput& in,
-                                     std::uint32_t head) {
-  const std::uint32_t m = in.queries.num_tokens, w = std::min(recipe.window, m);
-  const std::uint32_t past = in.num_tokens() - w, group = in.num_q_heads / in.num_kv_heads();
-  std::vector<double> scores(in.num_tokens(), kInfinity);
-  if (past == 0) return scores;
-  Matrix heads;
-  for (std::uint32_t q = head * group; q < (head + 1) * group; ++q) {
-    Matrix rows;
-    for (std::uint32_t i = m - w; i < m; ++i) {
-      std::vector<double> z = visible_logits(in, q, i);
-      const double lse = in.lse.empty() ? log_sum_exp(z) : double{in.lse[q * m + i]};
-      for (double& x : z) x = std::exp(x - lse);
-      z.resize(past);
-      rows.push_back(z);
+// Every token is worth what its run is, so runs stay together and tokens ascend inside.
+Tokens chunk_order(const HeadView& v) {
+  std::vector<float> worth(v.in.num_tokens());
+  for (const std::uint32_t t : v.tokens()) {
+    const std::uint32_t first = t - (t - v.first) % v.recipe.chunk;
+    const std::uint32_t last = std::min(v.last, first + v.recipe.chunk);
+    double sum = 0;
+    for (std::uint32_t h = 0; h < v.in.num_kv_heads(); ++h) {
+      for (std::uint32_t i = first; i < last; ++i) {
+        sum += v.scores.scores[h * v.in.num_tokens() + i];
+      }
     }
-    heads.push_back(reduce_rows(recipe.row_reduce, rows));
+    worth[t] = static_cast<float>(sum / (last - first));
   }
-  std::vector<double> result;
-  if (recipe.pool_order == PoolOrder::kRowsGroupPool) {
-    result = pool(recipe, reduce_rows(recipe.group_reduce, heads));
-  } else {
-    for (auto& row : heads) row = pool(recipe, row);
-    result = reduce_rows(recipe.group_reduce, heads);
-  }
-  std::copy(result.begin(), result.end(), scores.begin());
-  return scores;
+  return sorted(v.tokens(), worth.data());
 }
 
-std::vector<double> keydiff(const LayerInput& in, std::uint32_t head) {
-  const HeadsView& k = in.keys;
-  std::vector<double> anchor(k.head_dim), scores;
-  for (std::uint32_t t = 0; t < k.num_tokens; ++t) {
-    const double norm = std::max(1e-12, std::sqrt(product(k, head, t, k, head, t)));
-    for (std::uint32_t c = 0; c < k.head_dim; ++c) {
-      anchor[c] += value_at(k, head, t, c) / norm / k.num_tokens;
-    }
+Tokens ranked_order(const HeadView& v) {
+  switch (v.recipe.selector) {
+    case Selector::kTopk: return sorted(v.tokens(), v.score());
+    case Selector::kPartitionTopk: return partition_order(v);
+    case Selector::kTwoStage: return two_stage_order(v);
+    case Selector::kThreshold: return threshold_order(v);
+    case Selector::kChunk: return chunk_order(v);
   }
-  double length = 0;
-  for (const double a : anchor) length += a * a;
-  for (std::uint32_t t = 0; t < k.num_tokens; ++t) {
-    double along = 0;
-    for (std::uint32_t c = 0; c < k.head_dim; ++c) along += value_at(k, head, t, c) * anchor[c];
-    const double norm = std::max(1e-12, std::sqrt(product(k, head, t, k, head, t)));
-    scores.push_back(-along / norm / std::max(1e-12, std::sqrt(length)));
-  }
-  return scores;
-}
-
-// Softmax over the partition of the spread of its rows in the ranges of the next partition.
-std::vector<double> lag_partition(const HeadsView& z, std::uint32_t head, std::uint32_t first,
-                                  std::uint32_t lag) {
-  std::vector<double> scores(lag);
-  double sum = 0;
-  for (std::uint32_t j = 0; j < lag; ++j) {
-    std::vector<double> x;
-    for (std::uint32_t c = 0; c < z.head_dim; ++c) {
-      double low = kInfinity, high = -kInfinity;
-      for (std::uint32_t t = first + lag; t < first + 2 * lag; ++t) {
-        low = std::min(low, value_at(z, head, t, c));
-        high = std::max(high, value_at(z, head, t, c));
-      }
-      x.push_back((value_at(z, head, first + j, c) - low) / (high == low ? 1 : high - low));
-    }
-    const double mean = reduce(Reduce::kMean, x);
-    double square = 0;
-    for (const double v : x) square += (v - mean) * (v - mean);
-    scores[j] =
-        std::exp(x.size() > 1 ? std::sqrt(square / static_cast<double>(x.size() - 1)) : 0.0);
-    sum += scores[j];
-  }
-  for (double& s : scores) s /= sum;
-  return scores;
-}
-
-std::vector<double> lagkv(const Recipe& recipe, const LayerInput& in, std::uint32_t head) {
-  const std::uint32_t n = in.num_tokens(), lag = recipe.lag;
-  const std::uint32_t sinks = recipe.sinks > in.begin ? std::min(n, recipe.sinks - in.begin) : 0;
-  std::vector<double> scores(n, kInfinity);
-  for (std::uint32_t first = sinks; first + 2 * lag <= n; first += lag) {
-    const auto k = lag_partition(in.keys, head, first, lag);
-    const auto v = lag_partition(in.values, head, first, lag);
-    for (std::uint32_t j = 0; j < lag; ++j) {
-      scores[first + j] = k[j] + v[j];
-      if (!recipe.lag_kvpress_ranks) continue;
-      std::uint32_t below = 0;
-      for (std::uint32_t i = 0; i < lag; ++i) {
-        below += k[i] + v[i] < k[j] + v[j] || (k[i] + v[i] == k[j] + v[j] && i < j);
-      }
-      scores[first + j] = static_cast<double>(below) / lag;
-    }
-  }
-  return scores;
-}
-
-std::vector<double> head_scores(const Recipe& recipe, const LayerInput& in, std::uint32_t head) {
-  std::vector<double> scores;
-  switch (recipe.scorer) {
-    case Scorer::kWindowAttention: return window_attention(recipe, in, head);
-    case Scorer::kKeydiff: return keydiff(in, head);
-    case Scorer::kLagkv: return lagkv(recipe, in, head);
-    case Scorer::kStreamingLlm:
-      for (std::uint32_t t = 0; t < in.num_tokens(); ++t) scores.push_back(in.begin + t);
-      return scores;
-    case Scorer::kKnorm:
-      for (std::uint32_t t = 0; t < in.num_tokens(); ++t) {
-        scores.push_back(-std::sqrt(product(in.keys, head, t, in.keys, head, t)));
-      }
-      return scores;
-    case Scorer::kExternal:
-      for (std::uint32_t t = 0; t < in.num_tokens(); ++t) {
-        scores.push_back(in.scores[head * in.num_tokens() + t]);
-      }
-      return scores;
-  }
-  return scores;
+  return {};
 }
 
 }  // namespace
-
-std::vector<float> reference_lse(const LayerInput& in) {
-  std::vector<float> lse;
-  for (std::uint32_t q = 0; q < in.num_q_heads; ++q) {
-    for (std::uint32_t i = 0; i < in.queries.num_tokens; ++i) {
-      lse.push_back(static_cast<float>(log_sum_exp(visible_logits(in, q, i))));
-    }
-  }
-  return lse;
-}
-
-std::vector<double> reference_scores(const Recipe& recipe, const LayerInput& in) {
-  std::vector<double> all;
-  for (std::uint32_t h = 0; h < in.num_kv_heads(); ++h) {
-    const auto scores = head_scores(recipe, in, h);
-    all.insert(all.end(), scores.begin(), scores.end());
-  }
-  return all;
-}
 
 int compare_scores(float a, float b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) - std::isnan(b);
@@ -220,7 +147,7 @@ int compare_scores(float a, float b) {
 }
 
 RetentionOrders reference_orders(const Recipe& recipe, const LayerInput& in,
-                                 const std::vector<float>& scores) {
+                                 const LayerScores& scores) {
   const std::uint32_t n = in.num_tokens();
   const std::uint32_t sinks = recipe.sinks > in.begin ? std::min(n, recipe.sinks - in.begin) : 0;
   std::uint32_t recent = std::min(recipe.recent, n - sinks);
@@ -228,33 +155,15 @@ RetentionOrders reference_orders(const Recipe& recipe, const LayerInput& in,
     const std::uint32_t rest = n - sinks;
     recent = rest < 2 * recipe.lag ? rest : std::max(recent, recipe.lag + rest % recipe.lag);
   }
+  if (in.layer < recipe.skip_layers) recent = n - sinks;
   RetentionOrders orders;
   orders.protected_count = sinks + recent;
   for (std::uint32_t h = 0; h < in.num_kv_heads(); ++h) {
-    const float* s = scores.data() + h * n;
-    const auto before = [s](std::uint32_t a, std::uint32_t b) {
-      const int order = compare_scores(s[a], s[b]);
-      return order != 0 ? order < 0 : a < b;
-    };
-    std::vector<std::uint32_t> ranked(n - sinks - recent);
-    std::iota(ranked.begin(), ranked.end(), sinks);
-    const auto partition = [&](std::uint32_t t) { return (t - sinks) / recipe.lag; };
-    const auto rank = [&](std::uint32_t t) {
-      return std::count_if(ranked.begin(), ranked.end(), [&](std::uint32_t o) {
-        return partition(o) == partition(t) && before(o, t);
-      });
-    };
-    std::vector<std::pair<std::ptrdiff_t, std::uint32_t>> by_rank;
-    if (recipe.selector == Selector::kPartitionTopk) {
-      for (const std::uint32_t t : ranked) by_rank.emplace_back(rank(t), t);
-      std::sort(by_rank.begin(), by_rank.end());  // equal ranks: partition, and so token, ascending
-      for (std::size_t i = 0; i < ranked.size(); ++i) ranked[i] = by_rank[i].second;
-    } else {
-      std::sort(ranked.begin(), ranked.end(), before);
-    }
+    const HeadView head{recipe, in, scores, h, sinks, n - recent};
     std::vector<std::uint32_t> order;
     for (std::uint32_t t = 0; t < sinks; ++t) order.push_back(t);
     for (std::uint32_t t = n; t-- > n - recent;) order.push_back(t);
+    const Tokens ranked = ranked_order(head);
     order.insert(order.end(), ranked.begin(), ranked.end());
     orders.order.push_back(order);
   }

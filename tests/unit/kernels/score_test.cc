@@ -1,9 +1,10 @@
-// Stage score: positions, key norms, key differences, LagKV; against the definitions in double.
+// Stage score: positions, key norms, key differences, partitions, hashes; against the definitions
+// in double.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <set>
 
-#include "kernels/common/isa.h"
-#include "kernels/score/score.h"
+#include "kernels/score/random_op.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
 
@@ -16,7 +17,7 @@ namespace {
 Recipe of(Scorer scorer) {
   Recipe r;
   r.scorer = scorer;
-  if (scorer == Scorer::kLagkv) {
+  if (scorer == Scorer::kLagkv || scorer == Scorer::kLocalkv) {
     r.lag = 8;
     r.sinks = 4;
     r.protect_tail = true;
@@ -24,23 +25,15 @@ Recipe of(Scorer scorer) {
   return r;
 }
 
-std::vector<float> scores_of(const Recipe& recipe, const LayerInput& input, Isa isa) {
-  ThreadPool pool(2);
-  std::vector<float> scores(std::size_t{input.num_kv_heads()} * input.num_tokens());
-  REQUIRE(score_cpu({pool, isa}, recipe, input, scores).ok());
-  return scores;
+std::vector<float> scores_of(const Recipe& recipe, const LayerInput& input,
+                             Isa isa = detect_isa()) {
+  return score_layer(recipe, input, isa).scores;
 }
 
-// Every score within `bound` of the definition, relative to its size.
+// Every score within `bound` of the definition, relative to its size or 1.
 void check_scores(const std::vector<float>& got, const std::vector<double>& expected,
                   double bound) {
-  REQUIRE(got.size() == expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (got[i] == expected[i]) continue;  // infinities
-    if (!(std::fabs(got[i] - expected[i]) <= bound * std::max(1.0, std::fabs(expected[i])))) {
-      FAIL("score " << i << " is " << got[i] << ", expected " << expected[i]);
-    }
-  }
+  CHECK(first_difference(got, expected, bound, bound) == "");
 }
 
 }  // namespace
@@ -50,8 +43,8 @@ TEST_CASE("scores agree with their definitions within 1e-5, on every instruction
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const Scorer scorer =
-      GENERATE(Scorer::kStreamingLlm, Scorer::kKnorm, Scorer::kKeydiff, Scorer::kLagkv);
+  const Scorer scorer = GENERATE(Scorer::kStreamingLlm, Scorer::kKnorm, Scorer::kKeydiff,
+                                 Scorer::kLagkv, Scorer::kLocalkv, Scorer::kRandom);
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
   for (const std::uint32_t head_dim : {1u, 7u, 64u, 80u, 128u}) {
     // Unit keys of one channel are 1 and -1; where they cancel, their mean's sign is noise.
@@ -66,8 +59,7 @@ TEST_CASE("scores agree with their definitions within 1e-5, on every instruction
     CAPTURE(shape.text());
     const OwnedLayer layer = make_layer(shape, rng);
     const auto expected = reference_scores(of(scorer), layer.input);
-    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
-      if (isa > detect_isa()) continue;
+    for (const Isa isa : isas()) {
       CAPTURE(isa_name(isa));
       check_scores(scores_of(of(scorer), layer.input, isa), expected, 1e-5);
     }
@@ -80,8 +72,8 @@ TEST_CASE("scores span several work items without a seam", "[kernels][score]") {
   shape.num_tokens = GENERATE(1023u, 1024u, 1025u, 2100u);
   const OwnedLayer layer = make_layer(shape, rng);
   for (const Scorer scorer : {Scorer::kKnorm, Scorer::kKeydiff}) {
-    check_scores(scores_of(of(scorer), layer.input, detect_isa()),
-                 reference_scores(of(scorer), layer.input), 1e-5);
+    check_scores(scores_of(of(scorer), layer.input), reference_scores(of(scorer), layer.input),
+                 1e-5);
   }
 }
 
@@ -92,7 +84,7 @@ TEST_CASE("streaming scores are absolute positions", "[kernels][score]") {
   shape.num_kv_heads = 2;
   shape.begin = 100;
   const OwnedLayer layer = make_layer(shape, rng);
-  CHECK(scores_of(of(Scorer::kStreamingLlm), layer.input, Isa::kBaseline) ==
+  CHECK(scores_of(of(Scorer::kStreamingLlm), layer.input) ==
         std::vector<float>{100, 101, 102, 100, 101, 102});
 }
 
@@ -104,22 +96,23 @@ TEST_CASE("a zero key scores 0 under keydiff, and a lone key -1", "[kernels][sco
   OwnedLayer layer = make_layer(shape, rng);
   for (std::uint32_t c = 0; c < shape.head_dim; ++c)
     set_element(layer, layer.input.keys, 0, 2, c, 0);
-  CHECK(scores_of(of(Scorer::kKeydiff), layer.input, detect_isa())[2] == 0.0f);
+  CHECK(scores_of(of(Scorer::kKeydiff), layer.input)[2] == 0.0f);
   shape.num_tokens = 1;
   const OwnedLayer lone = make_layer(shape, rng);
-  CHECK(scores_of(of(Scorer::kKeydiff), lone.input, detect_isa())[0] == Approx(-1).epsilon(1e-6));
+  CHECK(scores_of(of(Scorer::kKeydiff), lone.input)[0] == Approx(-1).epsilon(1e-6));
 }
 
-TEST_CASE("lagkv gives sinks and tail +infinity and everything on a short segment",
-          "[kernels][lagkv]") {
+TEST_CASE("partitions give sinks and tail +infinity and everything on a short segment",
+          "[kernels][partitions]") {
   Rng rng(1);
+  const Scorer scorer = GENERATE(Scorer::kLagkv, Scorer::kLocalkv);
   LayerShape shape;
   shape.num_kv_heads = 1;
   shape.begin = GENERATE(0u, 3u, 4u);
   const std::uint32_t sinks = 4 - shape.begin;
   shape.num_tokens = sinks + GENERATE(15u, 16u, 23u, 24u, 31u);
   const OwnedLayer layer = make_layer(shape, rng);
-  const auto scores = scores_of(of(Scorer::kLagkv), layer.input, detect_isa());
+  const auto scores = scores_of(of(scorer), layer.input);
   const std::uint32_t partitions = (shape.num_tokens - sinks) / 8;
   const std::uint32_t tail = sinks + (partitions < 2 ? 0 : (partitions - 1) * 8);
   for (std::uint32_t t = 0; t < shape.num_tokens; ++t) {
@@ -128,8 +121,10 @@ TEST_CASE("lagkv gives sinks and tail +infinity and everything on a short segmen
   }
 }
 
-TEST_CASE("a constant channel neither blows up a lagkv score nor decides it", "[kernels][lagkv]") {
+TEST_CASE("a constant channel neither blows up a partition's score nor decides it",
+          "[kernels][partitions]") {
   Rng rng(1);
+  const Scorer scorer = GENERATE(Scorer::kLagkv, Scorer::kLocalkv);
   LayerShape shape;
   shape.num_kv_heads = 1;
   shape.num_tokens = 4 + 24;
@@ -137,20 +132,40 @@ TEST_CASE("a constant channel neither blows up a lagkv score nor decides it", "[
   for (std::uint32_t t = 0; t < shape.num_tokens; ++t) {
     set_element(layer, layer.input.keys, 0, t, 3, 0.25f);
   }
-  const auto recipe = of(Scorer::kLagkv);
-  const auto scores = scores_of(recipe, layer.input, detect_isa());
+  const auto recipe = of(scorer);
+  const auto scores = scores_of(recipe, layer.input);
   for (std::uint32_t t = 4; t < 20; ++t) CHECK(std::isfinite(scores[t]));
   check_scores(scores, reference_scores(recipe, layer.input), 1e-5);
 }
 
-TEST_CASE("lagkv as kvpress ranks scores each token by its rank over the lag", "[kernels][lagkv]") {
+TEST_CASE("a partition scores the same bits however many tokens follow", "[kernels][partitions]") {
+  Rng rng(1);
+  const Recipe recipe = of(GENERATE(Scorer::kLagkv, Scorer::kLocalkv));
+  LayerShape shape;
+  shape.num_kv_heads = 1;
+  shape.num_tokens = 4 + 8 * 6 + 5;
+  const OwnedLayer layer = make_layer(shape, rng);
+  const auto all = scores_of(recipe, layer.input);
+  for (std::uint32_t n = 4 + 16; n < shape.num_tokens; ++n) {
+    LayerInput arrived = layer.input;
+    arrived.keys.num_tokens = arrived.values.num_tokens = n;
+    const auto scores = scores_of(recipe, arrived);
+    const std::uint32_t scored = 4 + ((n - 4) / 8 - 1) * 8;
+    CAPTURE(n, scored);
+    CHECK(std::equal(scores.begin(), scores.begin() + scored, all.begin()));
+    CHECK(std::isinf(scores[scored]));
+  }
+}
+
+TEST_CASE("lagkv as kvpress ranks scores each token by its rank over the lag",
+          "[kernels][partitions]") {
   Rng rng(11);
   LayerShape shape;
   shape.num_tokens = 4 + 8 * 4 + 3;
   const OwnedLayer layer = make_layer(shape, rng);
   Recipe recipe = of(Scorer::kLagkv);
   recipe.lag_kvpress_ranks = true;
-  const auto scores = scores_of(recipe, layer.input, detect_isa());
+  const auto scores = scores_of(recipe, layer.input);
   check_scores(scores, reference_scores(recipe, layer.input), 0);
   std::vector<float> first(scores.begin() + 4, scores.begin() + 12);
   std::sort(first.begin(), first.end());
@@ -162,7 +177,40 @@ TEST_CASE("external scores pass unchanged, NaN included", "[kernels][score]") {
   LayerShape shape;
   shape.external = true;
   const OwnedLayer layer = make_layer(shape, rng);
-  const auto scores = scores_of(of(Scorer::kExternal), layer.input, detect_isa());
+  const auto scores = scores_of(of(Scorer::kExternal), layer.input);
   CHECK(bytes_text(std::as_bytes(std::span(scores))) ==
         bytes_text(std::as_bytes(std::span(layer.scores))));
+}
+
+TEST_CASE("random scores hash seed, layer, head and absolute position, evenly over [0, 1)",
+          "[kernels][score]") {
+  Rng rng(5);
+  LayerShape shape;
+  shape.num_tokens = 4096;
+  shape.layer = 1;
+  shape.num_layers = 2;
+  const OwnedLayer layer = make_layer(shape, rng);
+  Recipe recipe = of(Scorer::kRandom);
+  const auto scores = scores_of(recipe, layer.input);
+  // Written down once: a stored segment of another build must have been scored alike.
+  CHECK(random_score(0, 0, 0, 0) == 0x1.4e0dbap-1f);
+  CHECK(random_score(7, 1, 2, 3) == 0x1.a0d5c8p-1f);
+  std::size_t below = 0;
+  for (const float s : scores) {
+    CHECK((s >= 0 && s < 1));
+    below += s < 0.25f;
+  }
+  CHECK(below > scores.size() / 4 - 200);  // 5 standard deviations of 8192 draws
+  CHECK(below < scores.size() / 4 + 200);
+  CHECK(std::set<float>(scores.begin(), scores.end()).size() > scores.size() - 20);
+
+  LayerInput moved = layer.input;
+  moved.begin = 1;
+  const auto later = scores_of(recipe, moved);
+  CHECK(std::equal(later.begin(), later.begin() + 4095, scores.begin() + 1));
+  moved = layer.input;
+  moved.layer = 0;
+  CHECK(scores_of(recipe, moved) != scores);
+  recipe.seed = 1;
+  CHECK(scores_of(recipe, layer.input) != scores);
 }

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
+#include "kernels/select/select.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
 
@@ -12,11 +13,22 @@ using namespace precis::kernels::test;
 namespace {
 
 RetentionOrders orders_of(const Recipe& recipe, const LayerInput& input,
-                          const std::vector<float>& scores) {
-  const auto backend = make_cpu_backend(2);
+                          const LayerScores& scores) {
+  ThreadPool pool(2);
   RetentionOrders orders;
-  REQUIRE(backend->select(recipe, input, scores, orders).ok());
+  REQUIRE(select_cpu({pool, detect_isa()}, recipe, input, scores, orders).ok());
   return orders;
+}
+
+RetentionOrders orders_of(const Recipe& recipe, const LayerInput& input, std::vector<float> scores,
+                          std::vector<float> second = {}) {
+  return orders_of(recipe, input, LayerScores{std::move(scores), std::move(second), 0});
+}
+
+Recipe with(Selector selector) {
+  Recipe recipe;
+  recipe.selector = selector;
+  return recipe;
 }
 
 }  // namespace
@@ -69,6 +81,96 @@ TEST_CASE("partition_topk takes the best of every partition before any second be
   CHECK(orders.order[0] == std::vector<std::uint32_t>{0, 10, 9, 8, 7, 2, 6, 1, 4, 3, 5});
 }
 
+TEST_CASE("layers that knorm skips are protected whole", "[kernels][select]") {
+  Recipe recipe;
+  recipe.scorer = Scorer::kKnorm;
+  recipe.sinks = 1;
+  recipe.skip_layers = 2;
+  const std::vector<float> scores = {0, 1, 2, 3};
+  const auto skipped = orders_of(recipe, sizes_only(1, 4, 1, 3), scores);
+  CHECK(skipped.protected_count == 4);
+  CHECK(skipped.order[0] == std::vector<std::uint32_t>{0, 3, 2, 1});
+  CHECK(orders_of(recipe, sizes_only(1, 4, 2, 3), scores).protected_count == 1);
+}
+
+TEST_CASE("two_stage lets entries in by score and by the second score in turns",
+          "[kernels][select]") {
+  const Recipe recipe = with(Selector::kTwoStage);  // half of a head's entries by score
+  const std::vector<float> scores = {6, 5, 4, 3, 2, 1}, second = {1, 2, 3, 4, 5, 6};
+  // Of 1: 0 by score, so the best second. Of 2: one by score, token 0, and token 5. Of 3: 0; 5, 4.
+  CHECK(orders_of(recipe, sizes_only(1, 6), scores, second).order[0] ==
+        std::vector<std::uint32_t>{5, 0, 4, 1, 3, 2});
+}
+
+TEST_CASE("two_stage gives the place of an entry that both stages choose to the next one",
+          "[kernels][select]") {
+  const Recipe recipe = with(Selector::kTwoStage);
+  const std::vector<float> scores = {9, 1, 2, 3, 4}, second = {9, 8, 7, 6, 5};
+  // Of 1: token 0 by second. Of 2: token 0 by score, so token 1 by second joins.
+  CHECK(orders_of(recipe, sizes_only(1, 5), scores, second).order[0] ==
+        std::vector<std::uint32_t>{0, 1, 2, 4, 3});
+}
+
+TEST_CASE("two_stage at share 1 is topk, at share 0 it ranks by the second score",
+          "[kernels][select]") {
+  Recipe recipe = with(Selector::kTwoStage);
+  const std::vector<float> scores = {3, NAN, 2, 9}, second = {1, 2, NAN, 0};
+  recipe.first_stage_ppm = 1'000'000;
+  CHECK(orders_of(recipe, sizes_only(1, 4), scores, second).order[0] ==
+        std::vector<std::uint32_t>{3, 0, 2, 1});
+  recipe.first_stage_ppm = 0;
+  CHECK(orders_of(recipe, sizes_only(1, 4), scores, second).order[0] ==
+        std::vector<std::uint32_t>{1, 0, 3, 2});
+}
+
+TEST_CASE("two_stage as kvpress counts protected entries inside the first stage",
+          "[kernels][select]") {
+  Recipe recipe = with(Selector::kTwoStage);
+  recipe.count_rule = CountRule::kKvpressDouble;
+  recipe.recent = 2;
+  const std::vector<float> scores = {6, 5, 4, 3, 2, 1, 0, 0}, second = {1, 2, 3, 4, 5, 6, 0, 0};
+  // Half of 3, 4 and 5 entries is taken up by the two protected ones, half of 6 is not.
+  CHECK(orders_of(recipe, sizes_only(1, 8), scores, second).order[0] ==
+        std::vector<std::uint32_t>{7, 6, 5, 4, 3, 0, 2, 1});
+  // Under ada it never gives back what its guarantee took: 0.5 of 8 per head, two of them ranked.
+  recipe.heads = HeadAllocator::kAda;
+  recipe.ada_mode = AdaMode::kGuaranteeInclWindow;
+  recipe.ada_alpha_ppm = 500'000;
+  LayerInput input = sizes_only(1, 8);
+  input.entries = 8;
+  CHECK(orders_of(recipe, input, scores, second).order[0] ==
+        std::vector<std::uint32_t>{7, 6, 0, 1, 5, 4, 3, 2});
+}
+
+TEST_CASE("chunk keeps whole runs of ranked tokens, the same in every head", "[kernels][select]") {
+  Recipe recipe = with(Selector::kChunk);
+  recipe.sinks = recipe.recent = 1;
+  recipe.chunk = 2;
+  // sink | 1 2 | 3 4 | 5 6 | 7 | recent; sums over heads: 4, 6, NaN, 6 for a run of one
+  const std::vector<float> scores = {9, 1, 1, 3, 0, 9, NAN, 1, 9,  //
+                                     9, 1, 1, 0, 3, 9, 9,   2, 9};
+  const auto orders = orders_of(recipe, sizes_only(2, 9), scores);
+  CHECK(orders.protected_count == 2);
+  for (const auto& order : orders.order) {
+    CHECK(order == std::vector<std::uint32_t>{0, 8, 3, 4, 7, 1, 2, 5, 6});
+  }
+}
+
+TEST_CASE("threshold puts what holds most of the mean attention before the best scores",
+          "[kernels][select]") {
+  Recipe recipe = with(Selector::kThreshold);
+  recipe.mass_ppm = 800'000;
+  const std::vector<float> scores = {1, 9, 2, 8, 3}, mean = {0.5, 0.0, 0.25, 0.05, 0.2};
+  // 0.5 + 0.25 is short of 0.8, so token 4 crosses it.
+  CHECK(orders_of(recipe, sizes_only(1, 5), scores, mean).order[0] ==
+        std::vector<std::uint32_t>{0, 2, 4, 1, 3});
+  CHECK(orders_of(recipe, sizes_only(1, 5), scores, std::vector<float>(5)).order[0] ==
+        std::vector<std::uint32_t>{1, 3, 4, 2, 0});
+  recipe.mass_ppm = 1'000'000;
+  CHECK(orders_of(recipe, sizes_only(1, 5), scores, {1, 1, NAN, 1, -1}).order[0] ==
+        std::vector<std::uint32_t>{0, 1, 3, 4, 2});
+}
+
 TEST_CASE("select equals its definition on random scores with ties and NaN", "[kernels][select]") {
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
@@ -80,19 +182,28 @@ TEST_CASE("select equals its definition on random scores with ties and NaN", "[k
     shape.begin = pick(rng, 0, 5);
     shape.external = true;
     const OwnedLayer layer = make_layer(shape, rng);
-    Recipe recipe;
+    Recipe recipe = with(static_cast<Selector>(pick(rng, 0, 4)));
     recipe.sinks = pick(rng, 0, 6);
     recipe.recent = pick(rng, 0, 6);
-    if (pick(rng, 0, 1) == 1) {
-      recipe.lag = pick(rng, 1, 9);
+    recipe.lag = pick(rng, 1, 9);
+    recipe.chunk = pick(rng, 1, 9);
+    recipe.first_stage_ppm = pick(rng, 0, 10) * 100'000;
+    recipe.mass_ppm = pick(rng, 1, 10) * 100'000;
+    if (recipe.selector == Selector::kPartitionTopk || pick(rng, 0, 3) == 0) {
       recipe.scorer = Scorer::kLagkv;
       recipe.protect_tail = true;
       recipe.recent = 0;
-      if (pick(rng, 0, 1) == 1) recipe.selector = Selector::kPartitionTopk;
     }
-    CAPTURE(round, shape.text(), recipe.sinks, recipe.recent, recipe.lag);
-    const auto got = orders_of(recipe, layer.input, layer.scores);
-    const auto expected = reference_orders(recipe, layer.input, layer.scores);
+    LayerInput input = layer.input;
+    if (recipe.selector == Selector::kTwoStage && pick(rng, 0, 1) == 1) {
+      recipe.count_rule = CountRule::kKvpressDouble;
+      recipe.heads = static_cast<HeadAllocator>(pick(rng, 0, 1));
+      input.entries = pick(rng, 1, 70) * input.num_kv_heads();
+    }
+    CAPTURE(round, shape.text(), canonical_recipe(recipe));
+    LayerScores scores{layer.scores, make_layer(shape, rng).scores, 0};
+    const auto got = orders_of(recipe, input, scores);
+    const auto expected = reference_orders(recipe, input, scores);
     REQUIRE(got.protected_count == expected.protected_count);
     REQUIRE(got.order == expected.order);
   }

@@ -21,6 +21,7 @@ ModelSpec small_model() {
 }
 
 constexpr std::uint32_t kTokens = 6;
+const Recipe recipe;  // keydiff: complete without observations
 
 // A buffer that stands in for the arena's.
 class OwnBuffer final : public Arena::Buffer {
@@ -138,7 +139,7 @@ std::vector<float> floats(const HeadsView& view) {
 
 TEST_CASE("pieces of heads and of tokens make up the layer as it was", "[unit][pipeline]") {
   const Source source;
-  StagedLayer layer(source.model, 1, kTokens);
+  StagedLayer layer(source.model, recipe, 1, kTokens);
   CopyingConnection from;
   std::vector<msg::PushLayer> pieces = {source.piece(0, 1, 0, kTokens), source.piece(1, 1, 4, 2),
                                         source.piece(1, 1, 0, 4)};
@@ -168,9 +169,50 @@ TEST_CASE("pieces of heads and of tokens make up the layer as it was", "[unit][p
   CHECK(input.lse.empty());
 }
 
+TEST_CASE("a layer waits for the observations that its recipe needs", "[unit][pipeline]") {
+  const Source source;
+  const Recipe expected = scorer_defaults(Scorer::kExpectedAttention);
+  StagedLayer layer(source.model, expected, 1, kTokens);
+  CopyingConnection from;
+  const std::size_t means = std::size_t{source.model.num_q_heads} * source.model.head_dim;
+  std::vector<float> mean(means), covariance(means * source.model.head_dim);
+  std::iota(mean.begin(), mean.end(), 1.0f);
+  std::iota(covariance.begin(), covariance.end(), 100.0f);
+  std::vector<msg::PushLayer> pieces = {source.piece(0, 2, 0, 4), source.piece(0, 2, 4, 2)};
+  pieces[1].query_mean = region_of(mean);
+  msg::PushLayer alone = pieces[1];
+  CHECK(layer.claim(alone).message().find("come together") != std::string::npos);
+  pieces[1].query_covariance = region_of(covariance);
+  for (msg::PushLayer& piece : pieces) {
+    CHECK_FALSE(layer.complete());
+    REQUIRE(layer.claim(piece) == Status());
+    give_memory(layer);
+    Status outcome = Status::internal("not pulled");
+    spawn(pull(layer, piece, from, outcome));
+    from.complete_all();
+    REQUIRE(outcome == Status());
+  }
+  REQUIRE(layer.complete());
+  const kernels::LayerInput input = layer.input(/*begin=*/0);
+  CHECK(std::vector<float>(input.query_mean.begin(), input.query_mean.end()) == mean);
+  CHECK(std::vector<float>(input.query_covariance.begin(), input.query_covariance.end()) ==
+        covariance);
+  CHECK(input.queries.empty());
+
+  const Recipe tova = scorer_defaults(Scorer::kTova);
+  StagedLayer observed(source.model, tova, 1, kTokens);
+  REQUIRE(observed.claim(source.piece(0, 2, 0, kTokens)) == Status());
+  give_memory(observed);
+  Status outcome = Status::internal("not pulled");
+  spawn(pull(observed, source.piece(0, 2, 0, kTokens), from, outcome));
+  from.complete_all();
+  CHECK_FALSE(observed.complete());
+  CHECK(observed.missing() == "queries of only 0 of 2 KV heads");
+}
+
 TEST_CASE("a whole contiguous layer is pulled in one run per tensor", "[unit][pipeline]") {
   const Source source;
-  StagedLayer layer(source.model, 1, kTokens);
+  StagedLayer layer(source.model, recipe, 1, kTokens);
   CopyingConnection from;
   msg::PushLayer piece = source.piece(0, 2, 0, kTokens);
   piece.queries = region_of(source.queries);
@@ -189,7 +231,7 @@ TEST_CASE("a whole contiguous layer is pulled in one run per tensor", "[unit][pi
 
 TEST_CASE("a pull that fails leaves the layer incomplete", "[unit][pipeline]") {
   const Source source;
-  StagedLayer layer(source.model, 1, kTokens);
+  StagedLayer layer(source.model, recipe, 1, kTokens);
   CopyingConnection from;
   from.fail_with = Status::unavailable("the client left");
   const msg::PushLayer piece = source.piece(0, 2, 0, kTokens);
@@ -204,7 +246,7 @@ TEST_CASE("a pull that fails leaves the layer incomplete", "[unit][pipeline]") {
 
 TEST_CASE("pieces that do not fit are refused with the field and the limit", "[unit][pipeline]") {
   const Source source;
-  StagedLayer layer(source.model, 1, kTokens);
+  StagedLayer layer(source.model, recipe, 1, kTokens);
   REQUIRE(layer.claim(source.piece(0, 1, 0, 4)) == Status());
   msg::PushLayer piece = source.piece(1, 1, 0, kTokens);
   std::string expected;

@@ -129,7 +129,7 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   CHECK_THAT(refusal(push), Contains("token_count is 16777217, maximum 16777216"));
   push = sound;
   push.num_queries = limits::kObservationQueriesMax + 1;
-  CHECK_THAT(refusal(push), Contains("num_queries is 4097, maximum 4096"));
+  CHECK_THAT(refusal(push), Contains("num_queries is 65537, maximum 65536"));
   push = sound;
   push.dtype = static_cast<Dtype>(0);
   CHECK_THAT(refusal(push), Contains("dtype is unset"));
@@ -153,8 +153,8 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   get.links.resize(limits::kChainSegmentsMax + 1);
   CHECK_THAT(refusal(get), Contains("links count is 4097, maximum 4096"));
   get.links.resize(1);
-  get.budget.kind = static_cast<Budget::Kind>(4);
-  CHECK_THAT(refusal(get), Contains("budget: kind is 4, maximum 3"));
+  get.budget.kind = static_cast<Budget::Kind>(5);
+  CHECK_THAT(refusal(get), Contains("budget: kind is 5, maximum 4"));
   CHECK_THAT(refusal(msg::CommitPut{1, static_cast<Durability>(3)}), Contains("durability is 3"));
   CHECK_THAT(refusal(msg::ListPrefixes{{}, limits::kListRowsMax + 1}), Contains("limit is 100001"));
 }

@@ -87,7 +87,8 @@ struct Filler {
     x.parent_kind = static_cast<msg::BeginPut::ParentKind>(r.number(2));
   }
   void operator()(msg::PushLayer& x) {
-    all(x.put, x.dtype, x.keys, x.values, x.queries, x.lse, x.scores);
+    all(x.put, x.dtype, x.keys, x.values, x.queries, x.lse, x.query_mean, x.query_covariance,
+        x.scores);
     x.layer = up_to(limits::kLayersMax - 1);
     x.head_begin = up_to(limits::kKvHeadsMax);
     x.head_count = up_to(limits::kKvHeadsMax - x.head_begin);

@@ -1,4 +1,5 @@
-// Recipes as text: the grammar, the presets and the canonical form.
+// Recipes as text: the grammar and the canonical form.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "precis/recipe.h"
@@ -23,8 +24,8 @@ Recipe without_preset(Recipe r) {
 TEST_CASE("every preset parses, keeps its name and round-trips through its canonical text",
           "[unit][schema]") {
   const std::vector<std::string> names = preset_names();
-  REQUIRE(std::is_sorted(names.begin(), names.end()));
-  REQUIRE(names.size() == 13);
+  REQUIRE(std::ranges::is_sorted(names));
+  REQUIRE(names.size() == 38);
   for (const std::string& name : names) {
     CAPTURE(name);
     const Recipe recipe = parse_recipe(name).value();
@@ -53,41 +54,6 @@ TEST_CASE("canonical texts name what matters to the recipe and nothing else", "[
         R"({"count_rule":"exact_floor","heads":"uniform","lag":128,"lag_kvpress_ranks":false,)"
         R"("layers":"uniform","min_entries":0,"scorer":"lagkv","selector":"partition_topk",)"
         R"("sinks":16,"version":1})");
-}
-
-TEST_CASE("presets hold the parameters of policies.md", "[unit][schema]") {
-  const Recipe streaming = parse_recipe("streaming_llm").value();
-  CHECK(streaming.scorer == Scorer::kStreamingLlm);
-  CHECK(streaming.sinks == 4);
-
-  const Recipe ada = parse_recipe("ada_keydiff").value();
-  CHECK(ada.heads == HeadAllocator::kAda);
-  CHECK(ada.ada_mode == AdaMode::kGuaranteeExclWindow);
-  CHECK(ada.ada_alpha_ppm == 50000);
-  CHECK(ada.sinks == 4);
-  CHECK(ada.recent == 1);
-
-  const Recipe press = parse_recipe("ada_kvpress").value();
-  CHECK(press.window == 64);
-  CHECK(press.recent == 64);
-  CHECK(press.kernel == 5);
-  CHECK(press.pool == Pool::kAvg);
-  CHECK(press.pool_order == PoolOrder::kRowsPoolGroup);
-  CHECK(press.ada_mode == AdaMode::kGuaranteeInclWindow);
-  CHECK(press.ada_alpha_ppm == 200000);
-  CHECK(press.count_rule == CountRule::kKvpressDouble);
-  CHECK(press.is_cut());
-
-  const Recipe lag = parse_recipe("lagkv_kvpress").value();
-  CHECK(lag.sinks == 4);
-  CHECK(lag.lag == 128);
-  CHECK(lag.lag_kvpress_ranks);
-  CHECK(lag.protect_tail);
-  CHECK(lag.selector == Selector::kTopk);
-
-  CHECK(parse_recipe("external").value().needs_scores());
-  CHECK(parse_recipe("snapkv").value().needs_queries());
-  CHECK_FALSE(parse_recipe("snapkv").value().is_cut());
 }
 
 TEST_CASE("parameters change a preset, spaces and line ends do not", "[unit][schema]") {
@@ -125,6 +91,29 @@ TEST_CASE("what a recipe does not use leaves no trace in it", "[unit][schema]") 
   CHECK(canonical_recipe(uniform) == canonical_recipe(parse_recipe("keydiff").value()));
 }
 
+TEST_CASE("what a scorer, allocator or selector does not use has no meaning in a recipe",
+          "[unit][schema]") {
+  for (const char* text :
+       {"keydiff(seed=1)", "keydiff(skip_layers=1)", "keydiff(lag=8)", "snapkv(gamma=3)",
+        "snapkv(beta=3)", "snapkv(tau1=2)", "snapkv(epsilon=0.1)", "snapkv(chunk=3)",
+        "snapkv(mass=0.5)", "snapkv(ea_epsilon=0.1)", "snapkv(alpha=0.1)", "snapkv(profile=x)",
+        "defensivekv(value_norm=v_l1)", "knorm(lag_kvpress_ranks=true)", "localkv(recent=1)"}) {
+    CAPTURE(text);
+    CHECK_THAT(refusal(text), Contains("has no meaning in this recipe"));
+  }
+  for (const char* text :
+       {"random(seed=1)", "knorm(skip_layers=1)", "l2_recursive(lag=8, skip_layers=2)",
+        "cake(gamma=3.5, tau1=1.6, tau2=0.4)", "pyramidkv(beta=3)",
+        "criticalkv(epsilon=0.1, first_stage=0.25, value_norm=v_l1)",
+        "snapkv(selector=chunk, chunk=3)", "defensivekv(mass=0.5)",
+        "expected_attention(ea_epsilon=0.1, ea_value_norm=false)", "headkv(profile=x)",
+        "snapkv(row_reduce=sumsq, order=pool_rows_group)"}) {
+    CAPTURE(text);
+    const Recipe recipe = parse_recipe(text).value();
+    CHECK(*parse_recipe(canonical_recipe(recipe)) == without_preset(recipe));
+  }
+}
+
 TEST_CASE("alpha is kept in parts per million and written as the shortest decimal",
           "[unit][schema]") {
   const auto alpha = [](const std::string& text) {
@@ -148,13 +137,14 @@ TEST_CASE("alpha is kept in parts per million and written as the shortest decima
 TEST_CASE("names that are not known are refused with the choices", "[unit][schema]") {
   CHECK_THAT(refusal("snapvk"),
              Contains("preset 'snapvk' is unknown, choose ada_keydiff, ada_kvpress, "
-                      "ada_snapkv, external, keydiff"));
+                      "ada_pyramidkv, ada_snapkv, cake"));
   CHECK_THAT(refusal("keydiff(widow=3)"),
              Contains("parameter 'widow' is unknown, choose from count_rule, heads, layers"));
   CHECK_THAT(refusal("keydiff(window=3)"),
              Contains("parameter 'window' has no meaning in this recipe"));
   CHECK_THAT(refusal("lagkv(recent=3)"), Contains("parameter 'recent' has no meaning"));
-  CHECK_THAT(refusal("keydiff(heads=flat)"), Contains("heads: 'flat' must be one of uniform, ada"));
+  CHECK_THAT(refusal("keydiff(heads=fair)"),
+             Contains("heads: 'fair' must be one of uniform, ada, flat, table"));
   CHECK_THAT(refusal("snapkv(pool=min)"), Contains("pool: 'min' must be one of avg, max"));
 }
 
@@ -185,7 +175,8 @@ TEST_CASE("texts that are not recipes are refused with the reason", "[unit][sche
   CHECK_THAT(refusal(" \n"), Contains("recipe is empty"));
   CHECK_THAT(refusal("snapkv(window=8"), Contains("closing ')' is missing"));
   CHECK_THAT(refusal("snapkv(window=8) x"), Contains("closing ')' is missing"));
-  CHECK_THAT(refusal("snapkv(window)"), Contains("'window' is not name=value"));
+  CHECK_THAT(refusal("snapkv(kernel=5, window)"), Contains("'window' is not name=value"));
+  CHECK_THAT(refusal("snapkv(window)"), Contains("preset 'window' is unknown"));
   CHECK_THAT(refusal("snapkv(window=8,)"), Contains("missing after the last ','"));
   CHECK_THAT(refusal("snapkv(window=8, window=9)"), Contains("'window' is given twice"));
   CHECK_THAT(refusal("(window=8)"), Contains("neither a preset nor a scorer"));

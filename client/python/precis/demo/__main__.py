@@ -14,12 +14,14 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import precis
+from precis.eval import needles, texts
+from precis.eval.models import SMOLLM2
 
-from . import needles, smollm2
 from .service import Precisd, find_precisd
 from .view import View, duration, size
 from .worker import Event, Job, Question, run
@@ -124,8 +126,8 @@ class Story:
         )
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="precis.demo", description=__doc__.splitlines()[0])
+def _arguments(arguments: Sequence[str] | None, prog: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__.splitlines()[0])
     parser.add_argument("--precisd", metavar="PATH", help="the service [from the PATH]")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also writes the figures")
     parser.add_argument("--tokens", type=int, default=1024, help="of the document [%(default)s]")
@@ -140,7 +142,7 @@ def _arguments() -> argparse.Namespace:
         "--read", type=float, default=0.2, help="the smaller budget read [%(default)s]"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the needles [%(default)s]")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if not 0 < options.read < options.keep <= 1:
         parser.error("--read must be above 0 and below --keep, which is at most 1")
     return options
@@ -149,28 +151,31 @@ def _arguments() -> argparse.Namespace:
 def _document(options: argparse.Namespace, view: View) -> tuple[list[int], list[Question]]:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(smollm2.converted())
-    if options.document is not None:
-        name, text = options.document.name, options.document.read_text(encoding="utf-8")
-    else:
-        name, text = needles.licence_text()
-    tokens, hidden = needles.make_document(
-        text,
+    tokenizer = AutoTokenizer.from_pretrained(SMOLLM2.converted())
+    source = (
+        texts.own_texts([options.document])[0] if options.document else texts.machine_texts()[0]
+    )
+    document = needles.make_document(
+        source.text,
         options.tokens,
         options.seed,
         lambda part: tokenizer(part, add_special_tokens=False).input_ids,
     )
-    view.say(f"document: {len(tokens)} tokens of {name}, seed {options.seed}; hidden in it:")
-    for needle in hidden:
+    view.say(
+        f"document: {len(document.tokens)} tokens of {source.name}, seed {options.seed}; hidden "
+        "in it:"
+    )
+    for needle in document.needles:
         view.say(f"  {needle.sentence}")
-    return tokens, [Question(n.word, n.question, n.answer) for n in hidden]
+    questions = [Question(n.word, n.question(), n.answer) for n in document.needles]
+    return document.tokens, questions
 
 
 def _tell(options: argparse.Namespace, view: View, scratch: Path) -> Story:
     """The demo itself; returns once everything has worked."""
     precis.canonical_recipe(options.recipe)  # a wrong one is refused before anything starts
-    view.step(f"{smollm2.NAME}: the model, and a document with four needles")
-    if not smollm2.is_converted():
+    view.step(f"{SMOLLM2.name}: the model, and a document with four needles")
+    if not SMOLLM2.is_converted():
         view.say("first run: converting the model's GGUF file, about 15 seconds")
     tokens, questions = _document(options, view)
     story = Story(view)
@@ -224,7 +229,7 @@ def _summary(options: argparse.Namespace, story: Story, view: View) -> None:
 
 def _figures(options: argparse.Namespace, story: Story) -> dict[str, Any]:
     return {
-        "model": smollm2.NAME,
+        "model": SMOLLM2.name,
         "tokens": story.stored["tokens"],
         "recipe": options.recipe,
         "original_bytes": story.stored["original_bytes"],
@@ -244,8 +249,9 @@ def _figures(options: argparse.Namespace, story: Story) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    options = _arguments()
+def main(arguments: Sequence[str] | None = None, prog: str = "precis.demo") -> int:
+    """Returns the exit status."""
+    options = _arguments(arguments, prog)
     view = View()
     try:
         with tempfile.TemporaryDirectory(prefix="precis-demo-") as scratch:
@@ -254,10 +260,10 @@ def main() -> int:
         if options.json is not None:
             options.json.write_text(json.dumps(_figures(options, story), indent=2) + "\n")
     except (OSError, RuntimeError, ValueError, precis.Error) as error:
-        print(f"\nprecis.demo: {error}", file=sys.stderr)
+        print(f"\n{prog}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nprecis.demo: interrupted", file=sys.stderr)
+        print(f"\n{prog}: interrupted", file=sys.stderr)
         return 130
     return 0
 

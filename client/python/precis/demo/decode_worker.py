@@ -10,8 +10,8 @@ import time
 
 import precis
 from precis import hf
+from precis.eval.models import SMOLLM2
 
-from . import smollm2
 from .worker import Job, Question, tell
 
 # Between the first turn's answer and the second turn's question.
@@ -26,10 +26,10 @@ class Reader:
     def __init__(self, job: Job) -> None:
         start = time.perf_counter()
         self.job = job
-        self.hf_model, self.tokenizer = smollm2.load()
+        self.hf_model, self.tokenizer = SMOLLM2.load()
         tell("loaded", seconds=time.perf_counter() - start)
         self.cache = precis.connect(job.address)
-        spec = hf.model_spec(self.hf_model, smollm2.NAME, smollm2.revision())
+        spec = hf.model_spec(self.hf_model, SMOLLM2.name, SMOLLM2.revision())
         self.model = self.cache.register_model(spec)
 
     def encode(self, text: str) -> list[int]:

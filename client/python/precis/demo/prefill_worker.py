@@ -7,18 +7,18 @@ import time
 
 import precis
 from precis import hf
+from precis.eval.models import SMOLLM2
 
-from . import smollm2
 from .worker import Job, tell
 
 
 def main(path: str) -> None:
     job = Job.load(path)
     start = time.perf_counter()
-    hf_model, _ = smollm2.load()
+    hf_model, _ = SMOLLM2.load()
     tell("loaded", seconds=time.perf_counter() - start)
     cache = precis.connect(job.address)
-    spec = hf.model_spec(hf_model, smollm2.NAME, smollm2.revision())
+    spec = hf.model_spec(hf_model, SMOLLM2.name, SMOLLM2.revision())
     model = cache.register_model(spec)
     put = cache.begin_put(model, job.tokens, recipe=job.recipe, keep=job.keep)
     read = hf.prefill(

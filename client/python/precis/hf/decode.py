@@ -95,6 +95,39 @@ def answer_nll(hf_model: PreTrainedModel, question: Tokens, answer: Tokens, cach
     length = cache.get_seq_length()
     logits = forward(hf_model, question + answer[:-1], cache, logits_to_keep=len(answer))
     cache.crop(length)
+    return _judge(logits, answer)
+
+
+def answer_nlls(
+    hf_model: PreTrainedModel, asked: Sequence[tuple[Tokens, Tokens]], cache: Cache
+) -> list[Answer]:
+    """answer_nll() of several (question, answer) pairs, all of them at once where that is possible.
+
+    That is over a RaggedCache to which nothing was added yet: it reads the weights once.
+    """
+    pairs = [(token_list(question), token_list(answer)) for question, answer in asked]
+    alone = isinstance(cache, RaggedCache) and cache.get_seq_length() == cache.prefix_tokens
+    if not alone or len(pairs) < 2 or not all(q and a for q, a in pairs):
+        return [answer_nll(hf_model, question, answer, cache) for question, answer in pairs]
+    fed = [question + answer[:-1] for question, answer in pairs]
+    longest = max(map(len, fed))
+    # What fills up the shorter ones comes after what is asked for, so that nothing sees it.
+    ids = torch.tensor([row + [0] * (longest - len(row)) for row in fed], device=hf_model.device)
+    first = min(len(row) - len(answer) for row, (_, answer) in zip(fed, pairs, strict=True))
+    with torch.no_grad(), ragged_attention(hf_model):
+        logits = hf_model(
+            input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=longest - first
+        ).logits.float()
+    cache.crop(cache.prefix_tokens)
+    answers = []
+    for row, tokens, (_, answer) in zip(logits, fed, pairs, strict=True):
+        end = len(tokens) - first
+        answers.append(_judge(row[end - len(answer) : end], answer))
+    return answers
+
+
+def _judge(logits: torch.Tensor, answer: list[int]) -> Answer:
+    """`logits`: [len(answer), vocabulary], each before its token."""
     target = torch.tensor(answer, device=logits.device)
     greedy = logits.argmax(dim=-1)
     return Answer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import dataclasses
 import queue
 import threading
 import time
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from .decode import Tokens, forward, token_list
+from .needs import Needs, QueryStatistics
 from .ragged import RaggedCache
+from .repetition import repetitions
 from .spec import TORCH_DTYPES
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Prefilled:
     Attributes:
         cache: everything the model saw, to generate from at once.
         logits: float32 [vocabulary], of the last token.
-        seconds: from the start to the last layer computed.
+        seconds: from the start to the last layer computed, repetitions included.
         push_seconds: how much longer the last pushes took.
     """
 
@@ -42,31 +44,81 @@ class Prefilled:
     push_seconds: float
 
 
+class Scorers:
+    """Makes of what a model computes what a recipe's scorer is to be given, layer by layer."""
+
+    def __init__(self, hf_model: PreTrainedModel, needs: Needs, dtype: str, begin: int) -> None:
+        """`dtype`: of K, V and queries as pushed. `begin`: position of the first new token."""
+        self._needs = needs
+        self._dtype = TORCH_DTYPES[dtype]
+        self._begin = begin
+        self._statistics = QueryStatistics(hf_model) if needs.statistics else None
+
+    @torch.no_grad()
+    def layer(
+        self,
+        index: int,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        queries: torch.Tensor,
+        lse: torch.Tensor | None = None,
+        with_lse: bool = False,
+    ) -> dict[str, torch.Tensor]:
+        """The arguments of Put.layer, on the CPU; also a layer of precis.compress.
+
+        Args:
+            keys, values, queries: [heads, n, head_dim] of the new tokens, as observers see them.
+                With `lse`, queries that repeat them.
+            lse: of repeating queries.
+            with_lse: make that of the observed queries over the new tokens.
+        """
+        parts = {"keys": self._pushed(keys), "values": self._pushed(values)}
+        if lse is not None:
+            return parts | {"queries": self._pushed(queries), "lse": lse.cpu()}
+        observed = self._needs.last(queries)
+        if observed is not None:
+            parts["queries"] = self._pushed(observed)
+            if with_lse:
+                parts["lse"] = _log_sum_exp(observed, keys).cpu()
+        if self._statistics is not None:
+            mean, covariance = self._statistics.of_layer(
+                index, queries, self._begin, self._needs.sinks
+            )
+            parts |= {"query_mean": mean, "query_covariance": covariance}
+        return parts
+
+    def _pushed(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.to("cpu", self._dtype)
+
+
 class _Pusher:
     """Pushes layers in the order they come, on one thread of its own; the first error stops it."""
 
     _END = None
 
     def __init__(
-        self, put: Put, queries: int, lse: bool, progress: Callable[[int], None] | None
+        self, put: Put, scorers: Scorers, lse: bool, progress: Callable[[int], None] | None
     ) -> None:
         self._put = put
+        self._scorers = scorers
         self._progress = progress
-        self._num_queries = queries
         self._lse = lse
-        self._dtype = TORCH_DTYPES[put.model.spec.dtype]
         self._queue: queue.SimpleQueue[tuple | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="precis-push", daemon=True)
         self._thread.start()
 
     def offer(
-        self, layer: int, keys: torch.Tensor, values: torch.Tensor, queries: torch.Tensor
+        self,
+        layer: int,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        queries: torch.Tensor,
+        lse: torch.Tensor | None = None,
     ) -> None:
         """Hands a layer over; raises what went wrong with an earlier one."""
         self.check()
-        count = min(self._num_queries, queries.shape[1])
-        self._queue.put((layer, keys, values, queries[:, queries.shape[1] - count :]))
+        self._queue.put((layer, keys, values, queries, lse))
 
     def stop(self) -> None:
         """Waits for what was offered; no push is under way after it."""
@@ -81,28 +133,12 @@ class _Pusher:
     def _run(self) -> None:
         while (item := self._queue.get()) is not self._END:
             try:
-                self._push(*item)
+                self._put.layer(item[0], **self._scorers.layer(*item, with_lse=self._lse))
                 if self._progress is not None:
                     self._progress(item[0])
             except BaseException as error:
                 self._error = error
                 return
-
-    @torch.no_grad()
-    def _push(
-        self, layer: int, keys: torch.Tensor, values: torch.Tensor, queries: torch.Tensor
-    ) -> None:
-        pushed = lse = None
-        if queries.shape[1]:
-            lse = _log_sum_exp(queries, keys).cpu() if self._lse else None
-            pushed = queries.to("cpu", self._dtype).contiguous()
-        self._put.layer(
-            layer,
-            keys.to("cpu", self._dtype),
-            values.to("cpu", self._dtype),
-            queries=pushed,
-            lse=lse,
-        )
 
 
 def _log_sum_exp(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -116,12 +152,6 @@ def _log_sum_exp(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return scores.logsumexp(dim=-1).view(num_q_heads, count)
 
 
-def _queries_wanted(put: Put) -> int:
-    """How many of the last queries the put's recipe observes."""
-    recipe = json.loads(put.recipe)
-    return int(recipe.get("window", 0)) if recipe.get("scorer") == "window_attn" else 0
-
-
 def prefill(
     hf_model: PreTrainedModel,
     tokens: Tokens,
@@ -129,6 +159,7 @@ def prefill(
     past: RaggedCache | None = None,
     queries: int | None = None,
     lse: bool = False,
+    repeat: Tokens = (),
     progress: Callable[[int], None] | None = None,
 ) -> Prefilled:
     """Reads a prompt; with a `put`, pushes each layer while the next one computes.
@@ -141,6 +172,8 @@ def prefill(
         queries: observation queries to push, the last of the segment; by default what the put's
             recipe observes.
         lse: push the queries' exact log-sum-exp over the segment as well.
+        repeat: repeat_request() of the tokenizer, for recipes that have the model repeat what it
+            has read (kvzip); nothing is pushed before it has.
         progress: called with each layer's index once it is pushed, from the pushing thread.
 
     Raises:
@@ -159,12 +192,19 @@ def prefill(
         )
     pusher = None
     if put is not None and not put.already_stored:
-        wanted = _queries_wanted(put) if queries is None else queries
-        pusher = _Pusher(put, wanted, lse, progress)
+        needs = Needs.of(put.recipe)
+        if queries is not None:
+            needs = dataclasses.replace(needs, queries=queries)
+        scorers = Scorers(hf_model, needs, put.model.spec.dtype, begin)
+        pusher = _Pusher(put, scorers, lse, progress)
     start = time.perf_counter()
     try:
-        with cache.observed(pusher.offer) if pusher else contextlib.nullcontext():
+        with contextlib.ExitStack() as watched:
+            if pusher is not None and not needs.repetition:
+                watched.enter_context(cache.observed(pusher.offer))
             logits = forward(hf_model, tokens[begin:], cache, logits_to_keep=1)[-1]
+        if pusher is not None and needs.repetition:
+            _offer_repeated(hf_model, tokens[begin:], cache, repeat, pusher)
         computed = time.perf_counter()
     finally:
         if pusher is not None:
@@ -172,6 +212,22 @@ def prefill(
     if pusher is not None:
         pusher.check()
     return Prefilled(cache, logits, computed - start, time.perf_counter() - computed)
+
+
+def _offer_repeated(
+    hf_model: PreTrainedModel,
+    tokens: list[int],
+    cache: RaggedCache,
+    request: Tokens,
+    pusher: _Pusher,
+) -> None:
+    """Offers every layer with the queries that repeat `tokens`, the last that `cache` holds."""
+    chunks = list(repetitions(hf_model, tokens, cache, request))
+    for index, layer in enumerate(cache.layers):
+        keys, values = layer.last(len(tokens))
+        queries = torch.cat([chunk.queries[index] for chunk in chunks], dim=1)
+        lse = torch.cat([chunk.lse[index] for chunk in chunks], dim=1)
+        pusher.offer(index, keys, values, queries, lse)
 
 
 def store(
@@ -183,6 +239,7 @@ def store(
     keep: Keep | None = None,
     past: RaggedCache | None = None,
     durability: str = "wal",
+    repeat: Tokens = (),
 ) -> tuple[Segment, Prefilled]:
     """Prefills `tokens` and stores their KV: begin_put, prefill and commit in one call.
 
@@ -190,6 +247,7 @@ def store(
         recipe, keep: how to compress; by default what the budget in force says.
         past: the cache over a restored prefix, where this turn stands on one. Only the tokens after
             it are read and pushed; the segment records its parent and the budget that was read.
+        repeat: as in prefill.
 
     Raises:
         ValueError: `past` holds more than its prefix, or stands on a part of a segment.
@@ -199,7 +257,7 @@ def store(
     with cache.begin_put(
         model, tokens, recipe=recipe, keep=keep, parent=parent, parent_read=parent_read
     ) as put:
-        prefilled = prefill(hf_model, tokens, put, past)
+        prefilled = prefill(hf_model, tokens, put, past, repeat=repeat)
         return put.commit(durability), prefilled
 
 

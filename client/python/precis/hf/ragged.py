@@ -4,21 +4,23 @@ A :class:`RaggedCache` is what a restored prefix kept, exactly as it lies in the
 and a dense tail of the tokens computed since. It is an ordinary Transformers cache for the model;
 the attention over it is a function registered with Transformers as ``"precis_ragged"``. Evicted
 entries do not exist: there is no mask over a full cache anywhere. RoPE is in the keys already, and
-positions go on from the length of the original sequence.
+positions go on from the length of the original sequence. In a layer of a sliding window a query
+sees, of what was kept, what lies in its window; the positions of the entries say which.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from transformers import AttentionInterface, Cache
 from transformers.cache_utils import CacheLayerMixin
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from .spec import head_dim, require_full_attention, text_config
+from .spec import attention_windows, head_dim, text_config
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -31,8 +33,9 @@ _TAIL_TOKENS_MIN = 64
 
 
 class Entries(Protocol):
-    """What one head kept: arrays that DLPack understands, [count, head_dim]."""
+    """What one head kept: arrays that DLPack understands, [count, head_dim], and [count]."""
 
+    positions: Any  # in the original sequence; asked for where the layer has a sliding window
     keys: Any
     values: Any
 
@@ -48,7 +51,16 @@ class Prefix(Protocol):
     layers: Sequence[Layer]
 
 
+class Kept(NamedTuple):
+    """What one head kept, where attention can use it; positions only under a sliding window."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    positions: torch.Tensor | None
+
+
 # Called with (layer, keys, values, queries) of the new tokens, post-RoPE, as [heads, n, head_dim].
+# Queries are scaled such that the model's scores are q.k/sqrt(head_dim), whatever the model does.
 Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
@@ -57,7 +69,7 @@ class _Source:
 
     def __init__(self, hf_model: PreTrainedModel, prefix: Prefix | None) -> None:
         config = text_config(hf_model)
-        require_full_attention(config)
+        self.windows = attention_windows(config)
         self.prefix_tokens = 0 if prefix is None else int(prefix.matched_tokens)
         self.observer: Observer | None = None
         self.num_layers = config.num_hidden_layers
@@ -69,17 +81,30 @@ class _Source:
                 f"the prefix has {len(prefix.layers)} layers, the model {self.num_layers}"
             )
 
-    def load_layer(self, index: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def load_layer(self, index: int) -> list[Kept]:
         """The kept keys and values of one layer, where attention can use them."""
         if self._prefix is None:
             none = torch.empty(0, self._head_dim, dtype=self._dtype, device=self._device)
-            return [(none, none)] * self._heads
+            return [Kept(none, none, None)] * self._heads
         heads = self._prefix.layers[index].heads
         if len(heads) != self._heads:
             raise ValueError(
                 f"layer {index} of the prefix has {len(heads)} KV heads, the model {self._heads}"
             )
-        return [(self._tensor(entries.keys), self._tensor(entries.values)) for entries in heads]
+        return [self._load_head(entries, self.windows[index]) for entries in heads]
+
+    def _load_head(self, entries: Entries, window: int | None) -> Kept:
+        keys, values = self._tensor(entries.keys), self._tensor(entries.values)
+        if window is None:
+            return Kept(keys, values, None)
+        positions = torch.as_tensor(
+            np.asarray(entries.positions).astype(np.int64), device=self._device
+        )
+        # The rest is out of sight for every token to come.
+        near = positions > self.prefix_tokens - window
+        if not near.all():
+            keys, values, positions = keys[near], values[near], positions[near]
+        return Kept(keys, values, positions)
 
     def _tensor(self, rows: Any) -> torch.Tensor:
         tensor = rows if isinstance(rows, torch.Tensor) else torch.from_dlpack(rows)
@@ -99,7 +124,8 @@ class RaggedLayer(CacheLayerMixin):
         super().__init__()
         self._source = source
         self._index = index
-        self._kept: list[tuple[torch.Tensor, torch.Tensor]] | None = None
+        self._window = source.windows[index]
+        self._kept: list[Kept] | None = None
         self._tail = 0  # tokens in the tail; keys and values have room for more
 
     # ---- what Transformers calls ----------------------------------------------------------------
@@ -115,9 +141,10 @@ class RaggedLayer(CacheLayerMixin):
         cache_kwargs: dict[str, Any] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Appends to the tail and returns the tail, which carries this layer to the attention."""
-        if key_states.shape[0] != 1:
+        if self._tail and key_states.shape[0] != self.keys.shape[0]:
             raise ValueError(
-                f"a ragged cache holds one sequence; the batch is {key_states.shape[0]}"
+                f"the batch is {key_states.shape[0]}, the ragged cache holds {self.keys.shape[0]} "
+                "continuations of its prefix"
             )
         self.lazy_initialization(key_states, value_states)
         begin, end = self._tail, self._tail + key_states.shape[2]
@@ -154,62 +181,116 @@ class RaggedLayer(CacheLayerMixin):
 
     # ---- the attention --------------------------------------------------------------------------
 
-    def attend(self, module: torch.nn.Module, query: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Softmax attention of query [1, num_q_heads, n, head_dim], the tail's last n tokens.
+    def attend(
+        self, module: torch.nn.Module, query: torch.Tensor, scaling: float, window: int | None
+    ) -> torch.Tensor:
+        """Softmax attention of query [batch, num_q_heads, n, head_dim], the tail's last n tokens.
 
-        Every query sees all kept entries and the tail up to itself. Returns the output as
-        Transformers wants it, [1, n, num_q_heads, head_dim].
+        Every query sees the kept entries and its own tail up to itself, both as far as `window`,
+        the model's own, reaches. Returns the output as Transformers wants it, [batch, n,
+        num_q_heads, head_dim].
         """
-        count = query.shape[2]
-        if self._source.observer is not None:
-            new = slice(self._tail - count, self._tail)
-            self._source.observer(
-                self._index, self.keys[0, :, new], self.values[0, :, new], query[0]
+        if window != self._window:
+            raise ValueError(
+                f"layer {self._index}: the model asks for a sliding window of {window}, its "
+                f"configuration says {self._window}"
             )
-        kept = self.kept()
-        if count == self._tail and not any(len(keys) for keys, _ in kept):
+        batch, _, count, _ = query.shape
+        if self._source.observer is not None:
+            if batch != 1:
+                raise ValueError(f"one sequence can be observed; the batch is {batch}")
+            factor = scaling * query.shape[-1] ** 0.5
+            scaled = query[0] if abs(factor - 1) < 1e-6 else query[0] * factor
+            self._source.observer(self._index, *self.last(count), scaled)
+        plain = window is None or count <= window
+        if count == self._tail and plain and not any(len(kept.keys) for kept in self.kept()):
             keys, values = self.keys[:, :, :count], self.values[:, :, :count]
             return sdpa_attention_forward(module, query, keys, values, None, scaling=scaling)[0]
-        group = query.shape[1] // self.keys.shape[1]
-        widest = max(len(keys) for keys, _ in kept) + self._tail
-        block = max(1, _BLOCK_SCORES // (group * widest))
-        out = [
-            self._attend_block(query[0, :, i : i + block], self._tail - count + i, scaling)
-            for i in range(0, count, block)
-        ]
-        return torch.cat(out, dim=1).transpose(0, 1)[None]
+        out = []
+        for first, block in self._blocks(query):
+            heads = self._scores(block, first, scaling, window)
+            parts = [self._mix(scores, query.dtype, *values) for scores, *values in heads]
+            out.append(torch.stack(parts, dim=1).view(block.shape))
+        return torch.cat(out, dim=2).transpose(1, 2)
 
-    def kept(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Keys and values [count, head_dim] of each KV head; waits for the layer to arrive."""
+    def log_sum_exp(self, queries: torch.Tensor) -> torch.Tensor:
+        """Natural log-sum-exp of q.k/sqrt(d) over the kept entries and the tail up to each query.
+
+        Args:
+            queries: [num_q_heads, n, head_dim] of the tail's last n tokens, as an observer is
+                shown them. What a sliding window hides is counted.
+        """
+        scaling = queries.shape[-1] ** -0.5
+        blocks = []
+        for first, block in self._blocks(queries[None]):
+            heads = self._scores(block, first, scaling, None)
+            sums = torch.stack([scores[0].logsumexp(dim=1) for scores, *_ in heads])
+            blocks.append(sums.view(block.shape[1:3]))
+        return torch.cat(blocks, dim=1)
+
+    def last(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [num_kv_heads, count, head_dim] of the tail's last tokens."""
+        begin = self._tail - count
+        return self.keys[0, :, begin : self._tail], self.values[0, :, begin : self._tail]
+
+    def kept(self) -> list[Kept]:
+        """What each KV head kept, [count, head_dim]; waits for the layer to arrive."""
         if self._kept is None:
             self._kept = self._source.load_layer(self._index)
         return self._kept
 
-    def _attend_block(self, query: torch.Tensor, first: int, scaling: float) -> torch.Tensor:
-        """The same for a block of queries that stand at tail index `first` and on."""
-        num_q_heads, count, dim = query.shape
-        end = first + count
-        tail_keys, tail_values = self.keys[0, :, :end], self.values[0, :, :end]
-        heads = tail_keys.shape[0]
-        rows = query.reshape(heads, num_q_heads // heads * count, dim)  # [group, count] per KV head
-        tail = (rows @ tail_keys.transpose(1, 2)).float()
-        if count > 1:  # causal among the new tokens
-            later = torch.ones(count, count, dtype=torch.bool, device=query.device).triu(1)
-            tail.view(heads, -1, count, end)[..., first:].masked_fill_(later, -torch.inf)
-        out = []
-        for head, (keys, values) in enumerate(self.kept()):
-            scores = torch.cat([(rows[head] @ keys.T).float(), tail[head]], dim=1)
-            weights = torch.softmax(scores.mul_(scaling), dim=1).to(query.dtype)
-            n = len(keys)
-            out.append(weights[:, :n] @ values + weights[:, n:] @ tail_values[head])
-        return torch.stack(out).view(num_q_heads, count, dim)
+    def _blocks(self, query: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+        """The tail's last tokens' queries in blocks, each with the tail index of its first."""
+        batch, num_q_heads, count, _ = query.shape
+        widest = max(len(kept.keys) for kept in self.kept()) + self._tail
+        block = max(1, _BLOCK_SCORES // (batch * num_q_heads // self.keys.shape[1] * widest))
+        for i in range(0, count, block):
+            yield self._tail - count + i, query[:, :, i : i + block]
+
+    def _scores(
+        self, query: torch.Tensor, first: int, scaling: float, window: int | None
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Of each KV head: f32 scores [batch, group * n, kept + tail], and the values of both.
+
+        `query`: [batch, num_q_heads, n, head_dim], of tail index `first` and on. -inf: it does not
+        see it.
+        """
+        batch, num_q_heads, count, dim = query.shape
+        begin = 0 if window is None else max(0, first - window + 1)
+        tail = slice(begin, first + count)
+        heads = self.keys.shape[1]
+        rows = query.reshape(batch, heads, num_q_heads // heads * count, dim)
+        near = (rows @ self.keys[:, :, tail].transpose(2, 3)).float()
+        places = torch.arange(first, first + count, device=query.device)[:, None]
+        if count > 1:  # one query sees all of the tail that is its own window
+            index = torch.arange(begin, first + count, device=query.device)
+            hidden = index > places
+            if window is not None:
+                hidden |= index <= places - window
+            near.view(batch, num_q_heads, *hidden.shape).masked_fill_(hidden, -torch.inf)
+        for head, kept in enumerate(self.kept()):
+            far = (rows[:, head] @ kept.keys.T).float()
+            if window is not None and kept.positions is not None:
+                gone = kept.positions <= places + (self._source.prefix_tokens - window)
+                far.view(batch, num_q_heads // heads, *gone.shape).masked_fill_(gone, -torch.inf)
+            scores = torch.cat([far, near[:, head]], dim=2).mul_(scaling)
+            yield scores, kept.values, self.values[:, head, tail]
+
+    @staticmethod
+    def _mix(
+        scores: torch.Tensor, dtype: torch.dtype, kept: torch.Tensor, tail: torch.Tensor
+    ) -> torch.Tensor:
+        weights = torch.softmax(scores, dim=2).to(dtype)
+        return weights[..., : len(kept)] @ kept + weights[..., len(kept) :] @ tail
 
     def _reserve(self, tokens: int, like: torch.Tensor) -> None:
         """Makes room for `tokens` in the tail; doubles, so that each row is copied O(1) times."""
-        capacity = 0 if self.keys is None else self.keys.shape[2]
+        fits = self.keys is not None and self.keys.shape[0] == like.shape[0]
+        capacity = self.keys.shape[2] if fits else 0
         if tokens <= capacity:
             return
-        shape = (1, like.shape[1], max(tokens, 2 * capacity, _TAIL_TOKENS_MIN), like.shape[3])
+        room = max(tokens, 2 * capacity, _TAIL_TOKENS_MIN)
+        shape = (*like.shape[:2], room, like.shape[3])
         keys, values = like.new_empty(shape), like.new_empty(shape)
         if self._tail:
             keys[:, :, : self._tail] = self.keys[:, :, : self._tail]
@@ -228,7 +309,7 @@ class RaggedCache(Cache):
     A layer of the prefix is waited for when attention first reaches it, so decoding starts while
     later layers still travel. Kept entries are used where they lie; they are copied only where the
     model's dtype or device is another one. The prefix is never written to, so that several caches
-    can stand on one. Batch size 1.
+    can stand on one. A batch is so many continuations of the one prefix, all of the same length.
     """
 
     def __init__(self, hf_model: PreTrainedModel, prefix: Prefix | None = None) -> None:
@@ -258,6 +339,7 @@ def _ragged_attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
@@ -271,7 +353,8 @@ def _ragged_attention(
     if unsupported:
         raise ValueError(f"attention {ATTENTION_NAME!r} does not support {', '.join(unsupported)}")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return layer.attend(module, query, scaling), None
+    window = kwargs.get("sliding_window")
+    return layer.attend(module, query, scaling, window), None
 
 
 AttentionInterface.register(ATTENTION_NAME, _ragged_attention)

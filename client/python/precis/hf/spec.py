@@ -26,23 +26,45 @@ def head_dim(config: PretrainedConfig) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-def require_full_attention(config: PretrainedConfig) -> None:
-    """Refuses what a set of kept entries cannot express.
+def attention_windows(config: PretrainedConfig) -> list[int | None]:
+    """How many tokens, itself included, a query of each layer sees at most; None: all of them.
 
     Raises:
-        ValueError: a layer attends to a sliding window, to chunks, or not by softmax attention.
+        ValueError: a layer attends to chunks, to what comes after it, or not by softmax attention.
     """
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if kinds != {"full_attention"}:
+    window = getattr(config, "sliding_window", None)
+    if not getattr(config, "use_sliding_window", True):
+        window = None
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        kinds = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
+    other = sorted(set(kinds) - {"full_attention", "sliding_attention"})
+    if other:
         raise ValueError(
-            f"{config.model_type}: layer_types has {sorted(kinds)}; precis.hf serves models whose "
-            "layers are all 'full_attention'"
+            f"{config.model_type}: layer_types has {other}; precis.hf serves models whose layers "
+            "are all 'full_attention' or 'sliding_attention'"
         )
-    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+    if "sliding_attention" in kinds and not window:
+        raise ValueError(f"{config.model_type}: layer_types slide, but there is no sliding_window")
+    if getattr(config, "use_bidirectional_attention", False):
         raise ValueError(
-            f"{config.model_type}: sliding_window is {config.sliding_window}; precis.hf serves "
-            "models without one"
+            f"{config.model_type}: use_bidirectional_attention; precis.hf serves causal models"
         )
+    return [window if kind == "sliding_attention" else None for kind in kinds]
+
+
+def _rope(config: PretrainedConfig) -> tuple[float, str]:
+    """RoPE's base, and everything else about it as canonical JSON ("" for nothing)."""
+    rope: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
+    if isinstance(whole := rope.get("full_attention"), dict):  # another one per kind of layer
+        theta = whole.get("rope_theta")
+        rope = {kind: rope[kind] for kind in sorted(set(config.layer_types))}
+    else:
+        theta = rope.pop("rope_theta", None)
+        if rope.get("rope_type", "default") == "default":
+            rope.pop("rope_type", None)
+    text = json.dumps(rope, sort_keys=True, separators=(",", ":")) if rope else ""
+    return 10000.0 if theta is None else float(theta), text
 
 
 def model_spec(
@@ -55,7 +77,8 @@ def model_spec(
     """Describes a Transformers model to the store.
 
     Args:
-        hf_model: a decoder of the Llama shape (grouped-query attention, RoPE, full attention).
+        hf_model: a decoder of grouped-query attention with RoPE, over everything before or over a
+            sliding window.
         name: defaults to the name or path it was loaded from.
         revision: of the weights; other weights of the same name need another revision.
         dtype: "bf16", "f16" or "f32", of K, V and queries in the store; the model's by default.
@@ -65,15 +88,12 @@ def model_spec(
         ValueError: the model is of a kind that precis.hf cannot serve.
     """
     config = text_config(hf_model)
-    require_full_attention(config)
+    attention_windows(config)
     if dtype is None:
         if hf_model.dtype not in DTYPE_NAMES:
             raise ValueError(f"dtype: the model is {hf_model.dtype}; name one of bf16, f16, f32")
         dtype = DTYPE_NAMES[hf_model.dtype]
-    rope: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
-    theta = float(rope.pop("rope_theta", 10000.0))
-    if rope.get("rope_type", "default") == "default":
-        rope.pop("rope_type", None)
+    theta, scaling = _rope(config)
     return ModelSpec(
         name=name or config.name_or_path or hf_model.config.name_or_path or config.model_type,
         revision=revision or getattr(config, "_commit_hash", None) or "",
@@ -83,6 +103,6 @@ def model_spec(
         head_dim=head_dim(config),
         dtype=dtype,
         rope_theta=theta,
-        rope_scaling=json.dumps(rope, sort_keys=True, separators=(",", ":")) if rope else "",
+        rope_scaling=scaling,
         block_tokens=block_tokens,
     )

@@ -1,5 +1,6 @@
-// LagKV on the CPU. One work item is one partition of one head: its tokens are normalised by the
-// channel ranges of the partition behind it; a softmax of their spread over channels scores them.
+// LagKV and LocalKV on the CPU (policies.md 2.15). One work item is one partition of one head: its
+// tokens are normalised by channel ranges, those of the partition behind it or its own; a softmax
+// of their spread over channels scores them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,7 +10,7 @@
 #include "kernels/common/isa.h"
 #include "kernels/common/lanes.h"
 #include "kernels/common/segment_shape.h"
-#include "kernels/score/lagkv_op.h"
+#include "kernels/score/partitions_op.h"
 #include "kernels/score/score.h"
 #include "kernels/select/select_op.h"
 
@@ -41,12 +42,12 @@ PRECIS_INLINE float row_spread(const float* x, const float* low, const float* ra
   return dim > 1 ? std::sqrt(dot(normalised, normalised, dim) / static_cast<float>(dim - 1)) : 0.0f;
 }
 
-// Adds to scores[lag] the softmax of the rows' spreads. The partition behind follows in memory.
-PRECIS_INLINE void add_partition(Dtype dtype, const std::byte* rows, std::size_t lag,
-                                 std::size_t dim, float* scratch, float* scores) {
+// Adds to scores[lag] the softmax of the rows' spreads in the ranges of `ranged`, lag rows too.
+PRECIS_INLINE void add_partition(Dtype dtype, const std::byte* rows, const std::byte* ranged,
+                                 std::size_t lag, std::size_t dim, float* scratch, float* scores) {
   const std::size_t row_bytes = dim * dtype_size_bytes(dtype);
   float *low = scratch, *range = low + dim, *row = range + dim, *spreads = row + 2 * dim;
-  channel_ranges(dtype, rows + lag * row_bytes, lag, dim, row, low, range);
+  channel_ranges(dtype, ranged, lag, dim, row, low, range);
   float largest = 0;
   for (std::size_t t = 0; t < lag; ++t) {
     const float* x = widen(dtype, rows + t * row_bytes, dim, row);
@@ -72,13 +73,14 @@ void to_kvpress_ranks(float* scores, std::uint32_t lag) {
 
 }  // namespace
 
-void score_lagkv_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
-                     std::span<float> scores) {
+void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
+                          std::span<float> scores) {
   std::fill(scores.begin(), scores.end(), std::numeric_limits<float>::infinity());
-  const SegmentShape shape = SegmentShape::of(recipe, input.begin, input.num_tokens());
+  const SegmentShape shape = SegmentShape::of(recipe, input.layer, input.begin, input.num_tokens());
   if (!shape.has_scored_partitions()) return;
   const std::size_t scored = shape.num_partitions() - 1;
   const std::size_t dim = input.keys.head_dim;
+  const std::uint32_t ahead = recipe.scorer == Scorer::kLagkv ? shape.lag : 0;
   const auto body = for_isa<&add_partition>(context.isa);
   context.pool.parallel_for(input.num_kv_heads() * scored, [&](std::size_t i) {
     const auto head = static_cast<std::uint32_t>(i / scored);
@@ -86,8 +88,10 @@ void score_lagkv_cpu(const CpuContext& context, const Recipe& recipe, const Laye
     float* out = &scores[std::size_t{head} * input.num_tokens() + first];
     std::fill(out, out + shape.lag, 0.0f);
     std::vector<float> scratch(4 * dim + shape.lag);
-    body(input.keys.dtype, input.keys.row(head, first), shape.lag, dim, scratch.data(), out);
-    body(input.values.dtype, input.values.row(head, first), shape.lag, dim, scratch.data(), out);
+    for (const HeadsView* view : {&input.keys, &input.values}) {
+      body(view->dtype, view->row(head, first), view->row(head, first + ahead), shape.lag, dim,
+           scratch.data(), out);
+    }
     if (recipe.lag_kvpress_ranks) to_kvpress_ranks(out, shape.lag);
   });
 }

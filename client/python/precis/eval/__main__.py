@@ -1,0 +1,270 @@
+"""The command line: ``precis eval``, ``python -m precis.eval``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import precis
+
+from . import plots
+from .cuts import Recipe
+from .page import page
+from .results import Results
+from .table import LEGEND, failures, headline, markdown, summary, text_table
+
+# Before torch is loaded: threads that spin while they wait take the share of those that compress.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+_KEEPS = (0.5, 0.3, 0.2, 0.1)
+_QUICK_KEEPS = (0.5, 0.2)
+_QUICK_RECIPES = (
+    "random", "streaming_llm", "snapkv", "expected_attention", "lagkv", "keydiff", "ada_keydiff",
+    "global_keydiff", "kvzip",
+)  # fmt: skip
+_CONTEXTS, _QUICK_CONTEXTS = 24, 6
+_TOKENS = 1024
+_TOKENS_MIN = 256  # four needles and something to hide them in
+
+
+class Meter:
+    """Progress in place on a terminal, with the time it will still take; else now and then."""
+
+    _QUIET_SECONDS = 20
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._start = self._told = time.monotonic()
+
+    def __call__(self, done: int, steps: int, what: str) -> None:
+        now = time.monotonic()
+        if not self._live and now - self._told < self._QUIET_SECONDS and done < steps:
+            return
+        self._told = now
+        left = (now - self._start) / done * (steps - done) if done else 0.0
+        eta = f"{int(left) // 60}:{int(left) % 60:02d} left" if done else "starting"
+        line = f"{100 * done // max(1, steps):3d}%  {eta:>12}  {what}"
+        if self._live:
+            print(f"\r\x1b[K{line[:100]}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Leaves the terminal's line."""
+        if self._live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _can_run(preset: str, profiles: Mapping[str, str]) -> bool:
+    """Whether nothing is missing: scores that a client pushes, or a profile."""
+    recipe = Recipe.parse(preset)
+    scored = recipe.fields["scorer"] != "external"
+    return scored and (recipe.profile is None or recipe.profile in profiles)
+
+
+def default_recipes(profiles: Mapping[str, str]) -> list[str]:
+    """Every preset that can run, without those that copy kvpress's arithmetic."""
+    return [
+        name
+        for name in precis.preset_names()
+        if _can_run(name, profiles) and Recipe.parse(name).fields["count_rule"] != "kvpress_double"
+    ]
+
+
+def split_recipes(text: str) -> list[str]:
+    """At the commas that stand outside parentheses and braces."""
+    return [part.strip() for part in re.split(r",(?![^({]*[)}])", text) if part.strip()]
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Judges recipes on a model and a text: facts hidden in contexts that are "
+        "compressed before any question is known.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="fewer contexts, recipes and budgets: minutes")
+    add("--model", default="smollm2", help="smollm2, gemma3, or a folder that Transformers loads")
+    add(
+        "--recipes",
+        metavar="A,B,...",
+        help="presets or recipes; all: every preset [those that need nothing]",
+    )
+    add("--keep", metavar="A,B,...", help="shares of the entries, in (0, 1] [0.5,0.3,0.2,0.1]")
+    add("--contexts", type=int, metavar="N", help=f"[{_CONTEXTS}, quick {_QUICK_CONTEXTS}]")
+    add("--tokens", type=int, default=_TOKENS, metavar="N", help="of a context")
+    add(
+        "--text",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="made contexts of; may be repeated [licences of this machine]",
+    )
+    add(
+        "--profile",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="for recipes that take their budgets from one; may be repeated",
+    )
+    add("--seed", type=int, default=0, help="of contexts and needles")
+    add("--kvpress", action="store_true", help="also kvpress's presses, on the same contexts")
+    add("--json", type=Path, metavar="FILE", help="writes the figures")
+    add("--html", type=Path, metavar="FILE", help="writes a page with tables and plots")
+    add("--markdown", type=Path, metavar="FILE", help="writes the tables")
+    add("--png", type=Path, metavar="DIR", help="writes the plots")
+    add("--load", type=Path, metavar="FILE", help="shows what --json wrote, and runs nothing")
+    return parser
+
+
+def _keeps(parser: argparse.ArgumentParser, text: str | None, quick: bool) -> tuple[float, ...]:
+    if text is None:
+        return _QUICK_KEEPS if quick else _KEEPS
+    try:
+        keeps = [float(part) for part in text.split(",")]
+    except ValueError:
+        parser.error(f"--keep {text!r}: shares are needed, such as 0.5,0.2")
+    if not all(0 < keep <= 1 for keep in keeps) or len(set(keeps)) < len(keeps):
+        parser.error(f"--keep {text!r}: each share must be above 0 and at most 1, and stand once")
+    return tuple(sorted(keeps, reverse=True))
+
+
+def _profiles(parser: argparse.ArgumentParser, paths: list[Path]) -> dict[str, str]:
+    """Their JSON by name; a recipe that names none takes the only one there is."""
+    profiles = {}
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+            profiles[str(json.loads(text)["name"])] = text
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            parser.error(f"--profile {path}: no profile ({error})")
+    if len(profiles) == 1:
+        profiles[""] = next(iter(profiles.values()))
+    return profiles
+
+
+def _recipes(
+    parser: argparse.ArgumentParser, text: str | None, quick: bool, profiles: dict[str, str]
+) -> tuple[str, ...]:
+    if text is None:
+        known = default_recipes(profiles)
+        return tuple(name for name in _QUICK_RECIPES if name in known) if quick else tuple(known)
+    if text == "all":
+        recipes = [name for name in precis.preset_names() if _can_run(name, profiles)]
+    else:
+        recipes = split_recipes(text)
+    if not recipes or len(set(recipes)) < len(recipes):
+        parser.error(f"--recipes {text!r}: at least one is needed, and each once")
+    for recipe in recipes:
+        try:
+            profile = Recipe.parse(recipe).profile
+        except precis.InvalidArgument as error:
+            parser.error(f"--recipes: {error}")
+        if profile is not None and profile not in profiles:
+            parser.error(
+                f"--recipes: {recipe} takes its budgets from profile {profile or '(unnamed)'!r}; "
+                "name its file with --profile"
+            )
+    return tuple(recipes)
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if options.contexts is not None and options.contexts < 1:
+        parser.error(f"--contexts {options.contexts}: at least 1 is needed")
+    if options.tokens < _TOKENS_MIN:
+        parser.error(f"--tokens {options.tokens}: at least {_TOKENS_MIN} are needed")
+    if options.seed < 0:
+        parser.error(f"--seed {options.seed}: must not be below 0")
+    for path in (options.json, options.html, options.markdown):
+        if path is not None and not path.absolute().parent.is_dir():
+            parser.error(f"{path}: its folder does not exist; make it first")
+    for path in options.text or []:
+        if not path.is_file():
+            parser.error(f"--text {path}: no such file")
+
+
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Results:
+    profiles = _profiles(parser, options.profile or [])
+    recipes = _recipes(parser, options.recipes, options.quick, profiles)
+    keeps = _keeps(parser, options.keep, options.quick)
+    # What follows needs torch: seconds, so only after everything that can be refused before.
+    from . import models, texts
+    from .run import Settings, evaluate
+
+    known = models.KNOWN.get(options.model)
+    if known is not None and not known.is_converted():
+        print(f"{known.name}: converting its GGUF file, once", file=sys.stderr, flush=True)
+    settings = Settings(
+        recipes=recipes,
+        keeps=keeps,
+        contexts=options.contexts or (_QUICK_CONTEXTS if options.quick else _CONTEXTS),
+        tokens=options.tokens,
+        texts=tuple(texts.own_texts(options.text) if options.text else texts.machine_texts()),
+        seed=options.seed,
+        kvpress=options.kvpress,
+        profiles=profiles,
+    )
+    loaded = models.load(options.model)
+    names = ", ".join(text.name for text in settings.texts)
+    print(
+        f"{loaded.name}: {len(recipes)} recipes at {len(keeps)} budgets, {settings.contexts} "
+        f"contexts of {settings.tokens} tokens from {names}; seed {settings.seed}",
+        flush=True,
+    )
+    meter = Meter()
+    try:
+        return evaluate(loaded, settings, meter)
+    finally:
+        meter.close()
+
+
+def _write(results: Results, options: argparse.Namespace) -> None:
+    title = f"Recipes on {results.model['name']}"
+    if options.json is not None:
+        results.save(options.json)
+    if options.markdown is not None:
+        options.markdown.write_text(markdown(results, title))
+    if options.html is not None or options.png is not None:
+        figures = plots.draw(results)
+        if options.html is not None:
+            options.html.write_text(page(results, title, figures))
+        if options.png is not None:
+            plots.save(figures, options.png)
+
+
+def main(arguments: Sequence[str] | None = None, prog: str = "precis.eval") -> int:
+    """Returns the exit status: 0, 1 if it failed, 2 for bad arguments."""
+    parser = _parser(prog)
+    options = parser.parse_args(arguments)
+    _check(parser, options)
+    try:
+        if options.html is not None or options.png is not None:
+            plots.require()
+        results = Results.load(options.load) if options.load else _run(parser, options)
+        _write(results, options)
+    except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\n{prog}: interrupted", file=sys.stderr)
+        return 130
+    print(headline(results))
+    print()
+    print(text_table(*summary(results)))
+    print()
+    print(LEGEND)
+    for note in [*results.notes, *failures(results)]:
+        print(f"note: {note}")
+    ran = [row for row in results.rows if row.source == "precis"]
+    return 1 if ran and all(row.failed for row in ran) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

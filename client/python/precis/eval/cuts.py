@@ -1,0 +1,145 @@
+"""One context compressed by one recipe, and cut at any smaller budget.
+
+A budget is a cut of the joining order, so one compression serves all budgets. Recipes whose set is
+defined at the requested budget alone (parity presets, ada's blends) are compressed for each.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import precis
+from precis.budget import to_pair
+from precis.prefix import Head, Layer
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe as it was asked for.
+
+    Attributes:
+        text: what was typed.
+        canonical: as JSON; fields are what it says.
+    """
+
+    text: str
+    canonical: str
+    fields: dict[str, Any]
+
+    @classmethod
+    def parse(cls, text: str) -> Recipe:
+        """Raises precis.InvalidArgument, with the choices, for what is no recipe."""
+        canonical = precis.canonical_recipe(text)
+        return cls(text, canonical, json.loads(canonical))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether its set is defined at the requested budget alone."""
+        blend = self.fields["heads"] == "ada" and self.fields["ada_mode"].endswith("_blend")
+        return blend or self.fields["count_rule"] == "kvpress_double"
+
+    @property
+    def profile(self) -> str | None:
+        """The name of the profile it takes its budgets from ("" where it names none), or None."""
+        return self.fields.get("profile", "") if self.fields["heads"] == "table" else None
+
+    @property
+    def needs_o_proj(self) -> bool:
+        """Whether it wants the model's output projections."""
+        two_stage = self.fields["selector"] == "two_stage"
+        norms = two_stage and self.fields["value_norm"] != "v_l1"
+        return norms or self.fields["scorer"] == "defensive"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is kept at one budget; what :class:`precis.hf.RaggedCache` stands on."""
+
+    matched_tokens: int
+    layers: list[Layer]
+
+    @property
+    def plan(self) -> np.ndarray:
+        """Entries per (layer, KV head)."""
+        return np.array([[len(head) for head in layer.heads] for layer in self.layers])
+
+    @classmethod
+    def of(cls, kept: precis.Kept, num_tokens: int, entries: int | None = None) -> Cut:
+        """The entries of seats up to `entries`; everything if that is None."""
+        layers = []
+        for index, seats in enumerate(kept.seats):
+            heads = []
+            for head, places in enumerate(seats):
+                count = len(places)
+                if entries is not None:
+                    count = int(np.searchsorted(places, entries, side="right"))
+                arrays = (kept.positions, kept.seats, kept.scores, kept.keys, kept.values)
+                heads.append(Head(*(array[index][head][:count] for array in arrays)))
+            layers.append(Layer(tuple(heads)))
+        return cls(num_tokens, layers)
+
+    def same_entries(self, other: Cut) -> bool:
+        """Whether both keep the same positions, in the same order."""
+        return all(
+            np.array_equal(a.positions, b.positions)
+            for mine, theirs in zip(self.layers, other.layers, strict=True)
+            for a, b in zip(mine.heads, theirs.heads, strict=True)
+        )
+
+
+class Compressed:
+    """A context as one recipe keeps it.
+
+    Attributes:
+        seconds: of the compression at the largest budget.
+    """
+
+    def __init__(
+        self,
+        spec: precis.ModelSpec,
+        recipe: Recipe,
+        num_tokens: int,
+        largest: float,
+        compress: Callable[[float], precis.Kept],
+    ) -> None:
+        """`compress`: at a budget. `largest`: of those that will be asked for."""
+        self._spec, self._recipe, self._num_tokens = spec, recipe, num_tokens
+        self._compress = compress
+        start = time.perf_counter()
+        self._kept = compress(largest)
+        self.seconds = time.perf_counter() - start
+        self._largest = largest
+
+    def cut(self, keep: float) -> Cut:
+        """What is kept at `keep`, at most the largest."""
+        if keep == self._largest:
+            return Cut.of(self._kept, self._num_tokens)
+        if self._recipe.is_cut:
+            return Cut.of(self._compress(keep), self._num_tokens)
+        return Cut.of(self._kept, self._num_tokens, self._entries(keep))
+
+    def stored_bytes(self, keep: float) -> int:
+        """Of the records that hold it, by compressing afresh; checks that the cut is the same.
+
+        Raises:
+            RuntimeError: it is not, which would be a bug of precis.
+        """
+        if keep == self._largest:
+            return self._kept.bytes
+        fresh = self._compress(keep)
+        if not self.cut(keep).same_entries(Cut.of(fresh, self._num_tokens)):
+            raise RuntimeError(f"{self._recipe.text}: the cut at {keep:g} is not what it keeps")
+        return fresh.bytes
+
+    def _entries(self, keep: float) -> int:
+        """The budget in entries (policies.md D2, D3)."""
+        _, ppm = to_pair(keep)
+        least = min(self._num_tokens, self._recipe.fields["min_entries"])
+        per_head = max(1, self._num_tokens * ppm // 1_000_000, least)
+        return self._spec.num_layers * self._spec.num_kv_heads * per_head

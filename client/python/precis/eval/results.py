@@ -1,0 +1,181 @@
+"""What an evaluation found, as figures and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+
+@dataclass
+class Row:
+    """One recipe, or one press of kvpress, at one budget.
+
+    Attributes:
+        name: as asked for. beside: of a press, our preset that it is set beside.
+        keep: share of the entries.
+        right, nll: of each question, in the order of Results.full.
+        perturbation: relative L2 of each layer's output, mean over contexts; of a press None.
+        head_perturbation: relative L1 by [layer, query head]; of a press None.
+        bytes: stored for the first context, positions, seats and scores included; of a press None.
+        compress_seconds: score to encode at the largest budget, mean over contexts; of a press,
+            of its decision at this budget.
+        model_seconds: what the model spent to make what the scorer wants, mean over contexts.
+        plan: entries per [layer, KV head] of the first context; of a press None.
+        failed: why there is nothing, else None.
+    """
+
+    name: str
+    keep: float
+    source: str = "precis"
+    beside: str | None = None
+    right: list[bool] = field(default_factory=list)
+    nll: list[float] = field(default_factory=list)
+    perturbation: list[float] | None = None
+    head_perturbation: list[list[float]] | None = None
+    bytes: int | None = None
+    compress_seconds: float = 0.0
+    model_seconds: float = 0.0
+    plan: list[list[int]] | None = None
+    failed: str | None = None
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the questions whose answer is right."""
+        return sum(self.right) / len(self.right) if self.right else math.nan
+
+    @property
+    def mean_nll(self) -> float:
+        """Mean over questions of the answers' mean negative log-likelihood."""
+        return statistics.fmean(self.nll) if self.nll else math.nan
+
+    @property
+    def mean_perturbation(self) -> float:
+        """Mean over layers."""
+        return statistics.fmean(self.perturbation) if self.perturbation else math.nan
+
+
+@dataclass
+class Results:
+    """A whole evaluation.
+
+    Attributes:
+        model: its name, revision and shape.
+        settings: everything needed to run it again, seeds and texts included.
+        full: the full cache, keep 1.
+        rows: every recipe and press at every budget.
+        prefill_seconds: mean over contexts.
+        original_bytes: K and V of the first context, uncompressed.
+        notes: what a reader should know.
+    """
+
+    model: dict[str, Any]
+    settings: dict[str, Any]
+    full: Row
+    rows: list[Row]
+    prefill_seconds: float
+    original_bytes: int
+    notes: list[str] = field(default_factory=list)
+
+    def delta(self, row: Row) -> tuple[float, float]:
+        """By how much the row's mean NLL lies above the full cache's, and its standard error.
+
+        Questions of one context are not independent: the error is over contexts.
+        """
+        per_context = self.settings["questions_per_context"]
+        differences = [a - b for a, b in zip(row.nll, self.full.nll, strict=True)]
+        means = [
+            statistics.fmean(differences[i : i + per_context])
+            for i in range(0, len(differences), per_context)
+        ]
+        if not means:
+            return math.nan, math.nan
+        error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else math.nan
+        return statistics.fmean(means), error
+
+    @property
+    def keeps(self) -> list[float]:
+        """Budgets, the largest first."""
+        return sorted({row.keep for row in self.rows}, reverse=True)
+
+    def names(self, source: str = "precis") -> list[str]:
+        """Recipes or presses, the best at the middle budget first, failed ones last."""
+        keeps = self.keeps
+        middle = keeps[len(keeps) // 2] if keeps else 0.0
+
+        def rank(name: str) -> tuple[bool, float]:
+            row = self.row(name, middle, source)
+            bad = row is None or row.failed is not None
+            return bad, math.inf if bad else row.mean_nll
+
+        found = dict.fromkeys(row.name for row in self.rows if row.source == source)
+        return sorted(found, key=rank)
+
+    def row(self, name: str, keep: float, source: str = "precis") -> Row | None:
+        """Of one recipe or press at one budget."""
+        for row in self.rows:
+            if (row.name, row.keep, row.source) == (name, keep, source):
+                return row
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """With the figures that follow from the others."""
+
+        def of(row: Row) -> dict[str, Any]:
+            out = {k: v for k, v in asdict(row).items() if v is not None}
+            if row.nll and not row.failed:
+                delta, error = self.delta(row)
+                out |= {"accuracy": row.accuracy, "mean_nll": row.mean_nll, "nll_delta": delta}
+                if not math.isnan(error):
+                    out["nll_delta_error"] = error
+            return out
+
+        return {
+            "format": FORMAT,
+            "model": self.model,
+            "settings": self.settings,
+            "prefill_seconds": self.prefill_seconds,
+            "original_bytes": self.original_bytes,
+            "notes": self.notes,
+            "full": of(self.full),
+            "rows": [of(row) for row in self.rows],
+        }
+
+    def save(self, path: Path) -> None:
+        """As JSON that load() reads."""
+        path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        """From a file that save() wrote.
+
+        Raises:
+            ValueError: it is not such a file.
+        """
+        try:
+            found = json.loads(path.read_text())
+            if found["format"] != FORMAT:
+                raise ValueError(f"format {found['format']}, this is {FORMAT}")
+            names = ("model", "settings", "prefill_seconds", "original_bytes", "notes")
+            rows = [_row(row) for row in found["rows"]]
+            return cls(full=_row(found["full"]), rows=rows, **{name: found[name] for name in names})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: no results of precis eval ({error})") from None
+
+
+def _row(fields: dict[str, Any]) -> Row:
+    return Row(**{name: value for name, value in fields.items() if name in Row.__annotations__})
+
+
+def mean_lists(lists: Sequence[Any]) -> list[Any]:
+    """The mean of arrays of one shape, rounded for JSON."""
+    total = sum(lists[1:], start=lists[0]) / len(lists)
+    return [
+        [round(float(x), 5) for x in row] if row.ndim else round(float(row), 5) for row in total
+    ]

@@ -1,0 +1,239 @@
+"""The evaluation itself: contexts, recipes, budgets, and kvpress beside them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import precis
+
+from .cuts import Recipe
+from .models import Loaded
+from .needles import Document
+from .perturbation import Perturbation
+from .presses import PressSpec, PressSubject, press_specs, why_not
+from .results import Results, Row, mean_lists
+from .subject import Judge, Subject
+from .texts import Text, draw_document
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to evaluate.
+
+    Attributes:
+        recipes: presets or recipes with parameters.
+        keeps: shares of the entries.
+        contexts: how many documents, of `tokens` tokens at most.
+        texts: what documents are made of.
+        seed: of all of them; the same seed makes the same documents.
+        kvpress: also its presses.
+        profiles: JSON of profiles by name, for recipes that take their budgets from one.
+    """
+
+    recipes: tuple[str, ...]
+    keeps: tuple[float, ...]
+    contexts: int
+    tokens: int
+    texts: tuple[Text, ...]
+    seed: int = 0
+    kvpress: bool = False
+    profiles: Mapping[str, str] = field(default_factory=dict)
+
+
+# Called with (steps done, steps in all, what is being done).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass
+class _Gathered:
+    """A recipe's figures over contexts, by budget."""
+
+    rows: dict[float, Row]
+    measured: dict[float, list[Perturbation]] = field(default_factory=dict)
+    compress_seconds: list[float] = field(default_factory=list)
+    model_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Nothing more is to be tried."""
+        return any(row.failed for row in self.rows.values())
+
+    def fail(self, reason: str) -> None:
+        """Instead of figures, at every budget."""
+        for row in self.rows.values():
+            row.failed = reason
+            row.right, row.nll = [], []
+
+    def finish(self) -> Iterator[Row]:
+        """The rows, complete."""
+        for keep, row in self.rows.items():
+            if not row.failed:
+                found = self.measured[keep]
+                row.perturbation = mean_lists([one.layers for one in found])
+                row.head_perturbation = mean_lists([one.heads for one in found])
+                row.compress_seconds = statistics.fmean(self.compress_seconds)
+                row.model_seconds = statistics.fmean(self.model_seconds)
+            yield row
+
+
+class _Run:
+    """One evaluation under way."""
+
+    def __init__(self, loaded: Loaded, settings: Settings, progress: Progress) -> None:
+        self._judge = Judge(loaded)
+        self._settings = settings
+        self._progress = progress
+        self._recipes = [Recipe.parse(text) for text in settings.recipes]
+        self._gathered = {
+            recipe.text: _Gathered({keep: Row(recipe.text, keep) for keep in settings.keeps})
+            for recipe in self._recipes
+        }
+        self.notes: list[str] = []
+        self._presses = self._press_specs(loaded)
+        self._press_rows = {
+            (spec.name, keep): Row(spec.name, keep, "kvpress", spec.preset)
+            for spec in self._presses.values()
+            for keep in settings.keeps
+        }
+        self._full = Row("full", 1.0)
+        self._prefill_seconds: list[float] = []
+        self._original_bytes = 0
+        # Drawn before anything is computed: a text that is too short is told at once.
+        self._documents = [self._draw(number) for number in range(settings.contexts)]
+        per_context = 1 + len(settings.keeps) * (len(self._recipes) + len(self._presses))
+        self._done, self._steps = 0, settings.contexts * per_context
+
+    def run(self) -> Results:
+        for number, (_, document) in enumerate(self._documents):
+            self._context(number, document)
+        judge, settings = self._judge, self._settings
+        rows = [row for gathered in self._gathered.values() for row in gathered.finish()]
+        return Results(
+            model={
+                "name": judge.loaded.name,
+                "revision": judge.loaded.revision,
+                **{
+                    name: getattr(judge.spec, name)
+                    for name in ("num_layers", "num_q_heads", "num_kv_heads", "head_dim", "dtype")
+                },
+                "windows": judge.windows,
+            },
+            settings={
+                "precis": precis.__version__,
+                "seed": settings.seed,
+                "contexts": settings.contexts,
+                "tokens": settings.tokens,
+                "keeps": list(settings.keeps),
+                "questions_per_context": len(self._full.nll) // settings.contexts,
+                "recipes": {recipe.text: recipe.fields for recipe in self._recipes},
+                "documents": [described for described, _ in self._documents],
+            },
+            full=self._full,
+            rows=rows + list(self._press_rows.values()),
+            prefill_seconds=statistics.fmean(self._prefill_seconds),
+            original_bytes=self._original_bytes,
+            notes=self.notes,
+        )
+
+    def _press_specs(self, loaded: Loaded) -> dict[str, PressSpec]:
+        if not self._settings.kvpress:
+            return {}
+        if reason := why_not(loaded):
+            self.notes.append(f"kvpress was not run: {reason}.")
+            return {}
+        return {spec.name: spec for spec in press_specs()}
+
+    def _draw(self, number: int) -> tuple[dict[str, Any], Document]:
+        settings, loaded = self._settings, self._judge.loaded
+        seed = f"{settings.seed}/{number}"
+        name, document = draw_document(
+            list(settings.texts), settings.tokens, seed, loaded.encode, loaded.dialogue
+        )
+        return {"text": name, "seed": seed, "tokens": len(document.tokens)}, document
+
+    def _context(self, number: int, document: Document) -> None:
+        label = f"context {number + 1}/{self._settings.contexts}"
+        self._tell(f"{label}: reading {len(document.tokens)} tokens", 0)
+        subject = Subject(self._judge, document)
+        self._prefill_seconds.append(subject.prefill_seconds)
+        self._original_bytes = self._original_bytes or subject.original_bytes()
+        _take(self._full, subject.answers(subject.cache))
+        self._tell(f"{label}: full cache")
+        for recipe in self._recipes:
+            self._recipe(subject, recipe, label, first=number == 0)
+        if self._presses:
+            self._kvpress(document, label)
+
+    def _recipe(self, subject: Subject, recipe: Recipe, label: str, first: bool) -> None:
+        gathered = self._gathered[recipe.text]
+        keeps = self._settings.keeps
+        if gathered.failed:
+            self._tell(f"{label}: {recipe.text} failed before", len(keeps))
+            return
+        try:
+            profile = self._settings.profiles.get(recipe.profile or "")
+            compressed, model_seconds = subject.compress(recipe, max(keeps), profile)
+            gathered.model_seconds.append(model_seconds)
+            gathered.compress_seconds.append(compressed.seconds)
+            for keep, row in gathered.rows.items():
+                cut = compressed.cut(keep)
+                cache = subject.restore(cut)
+                gathered.measured.setdefault(keep, []).append(subject.probe.measure(cache))
+                _take(row, subject.answers(cache))
+                if first:
+                    row.bytes = compressed.stored_bytes(keep)
+                    row.plan = np.asarray(cut.plan, dtype=int).tolist()
+                self._tell(f"{label}: {recipe.text} at {keep:g}")
+        except (precis.Error, RuntimeError) as error:
+            gathered.fail(str(error))
+            self._tell(f"{label}: {recipe.text} failed: {error}", len(keeps))
+
+    def _kvpress(self, document: Document, label: str) -> None:
+        with PressSubject(self._judge.loaded, document) as subject:
+            for row in self._press_rows.values():
+                if not row.failed:
+                    self._press(subject, row)
+                self._tell(f"{label}: kvpress's {row.name} at {row.keep:g}")
+
+    def _press(self, subject: PressSubject, row: Row) -> None:
+        try:
+            cache, seconds = subject.compress(self._presses[row.name].make(1 - row.keep))
+            answers = subject.answers(cache)
+        except Exception as error:  # not ours: say so, and go on with the others
+            row.failed = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            row.right, row.nll = [], []
+            return
+        row.compress_seconds += seconds / self._settings.contexts
+        _take(row, answers)
+
+    def _tell(self, what: str, steps: int = 1) -> None:
+        self._done = min(self._steps, self._done + steps)
+        self._progress(self._done, self._steps, what)
+
+
+def _take(row: Row, answers: list) -> None:
+    row.right += [answer.right for answer in answers]
+    row.nll += [round(answer.nll, 5) for answer in answers]
+
+
+def evaluate(loaded: Loaded, settings: Settings, progress: Progress) -> Results:
+    """Judges recipes on one model.
+
+    A recipe that fails says why in its rows; the others go on.
+
+    Raises:
+        precis.InvalidArgument: a recipe is none.
+        ValueError: the texts are too short for the documents asked for, or the model is of a kind
+            that precis.hf cannot serve.
+        ModuleNotFoundError: kvpress is asked for and not installed.
+    """
+    start = time.perf_counter()
+    results = _Run(loaded, settings, progress).run()
+    results.settings["seconds"] = round(time.perf_counter() - start, 1)
+    return results

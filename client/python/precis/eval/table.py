@@ -1,0 +1,128 @@
+"""Results as tables: for a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from .results import Results, Row
+
+Cells = list[str]
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{100 * share:g}%"
+
+
+def number(value: float, digits: int = 2, signed: bool = False) -> str:
+    """A figure, or a dash where there is none."""
+    if math.isnan(value):
+        return "-"
+    return f"{value:{'+' if signed else ''}.{digits}f}"
+
+
+def headline(results: Results) -> str:
+    """The full cache, which everything is measured against."""
+    full, settings = results.full, results.settings
+    asked = len(full.nll)
+    return (
+        f"full cache: {sum(full.right)} of {asked} answers right ({full.accuracy:.3f}), NLL "
+        f"{full.mean_nll:.3f}; {settings['contexts']} contexts of at most {settings['tokens']} "
+        f"tokens, seed {settings['seed']}; prefill {results.prefill_seconds:.2f} s"
+    )
+
+
+def delta_text(results: Results, row: Row) -> str:
+    """NLL above the full cache's, and its standard error."""
+    delta, error = results.delta(row)
+    text = number(delta, signed=True)
+    return text if math.isnan(error) else f"{text} ±{error:.2f}"
+
+
+def summary(results: Results) -> tuple[Cells, list[Cells]]:
+    """Header and rows: per budget accuracy and NLL above the full cache's."""
+    keeps = results.keeps
+    header = ["recipe"]
+    for keep in keeps:
+        header += [f"right @{percent(keep)}", f"NLL @{percent(keep)}"]
+    smallest = percent(keeps[-1])
+    header += [f"moved @{smallest}", f"bytes @{smallest}", "model s", "compress s"]
+    rows = [
+        _summary_row(results, name, source)
+        for source in ("precis", "kvpress")
+        for name in results.names(source)
+    ]
+    return header, rows
+
+
+def _summary_row(results: Results, name: str, source: str) -> Cells:
+    rows = [results.row(name, keep, source) for keep in results.keeps]
+    cells = [name if source == "precis" else f"kvpress {name}"]
+    for row in rows:
+        failed = row is None or row.failed
+        cells += ["failed", "-"] if failed else [f"{row.accuracy:.2f}", delta_text(results, row)]
+    last = rows[-1]
+    if last is None or last.failed:
+        return cells + ["-"] * 4
+    cells.append(number(last.mean_perturbation))
+    share = math.nan if last.bytes is None else last.bytes / results.original_bytes
+    cells.append("-" if math.isnan(share) else f"{share:.1%}")
+    cells.append(number(last.model_seconds) if source == "precis" else "-")
+    cells.append(number(last.compress_seconds))
+    return cells
+
+
+def failures(results: Results) -> Iterator[str]:
+    """Why rows are missing, each reason once."""
+    seen = set()
+    for row in results.rows:
+        name = row.name if row.source == "precis" else f"kvpress {row.name}"
+        if row.failed and (name, row.failed) not in seen:
+            seen.add((name, row.failed))
+            yield f"{name}: {row.failed}"
+
+
+LEGEND = (
+    "right: answers of which every token is the greedy choice. NLL: mean negative log-likelihood "
+    "of the answers' tokens, above that of the full cache on the same contexts, ± its standard "
+    "error over contexts. moved: relative L2 distance of attention's output for queries of a "
+    "continuation, mean over layers. bytes: stored, of K and V uncompressed, positions, seats and "
+    "scores included. model s: what the model spends after its prefill to make what the scorer "
+    "wants. compress s: from scores to records, one context at the largest budget."
+)
+
+
+def text_table(header: Cells, rows: Sequence[Cells]) -> str:
+    """Columns as wide as they need to be; figures to the right."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Cells) -> str:
+        first, *rest = (
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "  ".join([first, *rest]).rstrip()
+
+    return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
+
+
+def markdown(results: Results, title: str) -> str:
+    """A page of the results, complete but for the plots."""
+    header, rows = summary(results)
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    lines = [f"# {title}", "", headline(results) + ".", "", LEGEND, ""]
+    lines += ["| " + " | ".join(cells) + " |" for cells in [header, rule, *rows]]
+    for heading, texts in (("Notes", results.notes), ("Not run", list(failures(results)))):
+        if texts:
+            lines += ["", f"## {heading}", "", *(f"- {text}" for text in texts)]
+    lines += ["", "## Contexts", "", *(f"- {text}" for text in documents(results)), ""]
+    return "\n".join(lines)
+
+
+def documents(results: Results) -> list[str]:
+    """Each text, and the contexts made of it with their seeds."""
+    by_text: dict[str, list[str]] = {}
+    for document in results.settings["documents"]:
+        by_text.setdefault(document["text"], []).append(document["seed"])
+    return [f"{text}: seeds {', '.join(seeds)}" for text, seeds in by_text.items()]

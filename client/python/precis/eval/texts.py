@@ -1,0 +1,88 @@
+"""Texts to read: those of this machine, or the user's own.
+
+A text that a profile or a parameter was fitted on never serves to judge it, so the texts of a
+machine are dealt out once: to the evaluation, or to fitting. No sentence is in both.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from .needles import Dialogue, Document, Encode, make_document, split_sentences
+
+_LICENCES = Path("/usr/share/common-licenses")
+# Long ones first: the demo takes the first that is there.
+EVALUATION = ("GPL-3", "GPL-2", "MPL-2.0", "Apache-2.0")
+_FITTING = ("CC0-1.0", "Artistic")
+
+
+@dataclass(frozen=True)
+class Text:
+    """A name for people, and what it says."""
+
+    name: str
+    text: str
+
+
+def machine_texts(names: tuple[str, ...] = EVALUATION) -> list[Text]:
+    """Licences of this machine, as many of `names` as it has.
+
+    Raises:
+        FileNotFoundError: there is none where Debian keeps them.
+    """
+    found = [Text(name, _read(_LICENCES / name)) for name in names if (_LICENCES / name).is_file()]
+    if not found:
+        raise FileNotFoundError(f"no licence text in {_LICENCES}; name a text file of your own")
+    return found
+
+
+def fitting_texts() -> list[Text]:
+    """What profiles are fitted on: other licences, where they are, and Python's reference."""
+    from pydoc_data.topics import topics
+
+    licences = [_LICENCES / name for name in _FITTING]
+    reference = Text("Python's language reference", "\n".join(topics.values()))
+    return [Text(p.name, _read(p)) for p in licences if p.is_file()] + [reference]
+
+
+def own_texts(paths: list[Path]) -> list[Text]:
+    """Files of UTF-8 text.
+
+    Raises:
+        OSError, ValueError: naming the file.
+    """
+    return [Text(path.name, _read(path)) for path in paths]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text ({error.reason} at {error.start})") from None
+
+
+def draw_document(
+    texts: list[Text], num_tokens: int, seed: str, encode: Encode, dialogue: Dialogue
+) -> tuple[str, Document]:
+    """One of `texts`, from a sentence on that the seed picks, with needles; and the text's name.
+
+    A text goes round: after its end it begins again. One too short even so is passed over.
+
+    Raises:
+        ValueError: every text is too short.
+    """
+    draw = random.Random(seed)
+    for text in draw.sample(texts, len(texts)):
+        sentences = split_sentences(text.text)
+        start = draw.randrange(len(sentences))
+        turned = " ".join(sentences[start:] + sentences[:start])
+        # Enough is enough: a token is rarely longer than 12 characters, and texts may be books.
+        turned = turned[: 12 * num_tokens + 4000]
+        try:
+            return text.name, make_document(turned, num_tokens, seed, encode, dialogue=dialogue)
+        except ValueError as error:
+            reason = error
+    names = ", ".join(text.name for text in texts)
+    raise ValueError(f"no text is long enough for {num_tokens} tokens ({names}): {reason}")

@@ -1,0 +1,82 @@
+"""KVzip's pass: the model repeats what it has read, and its queries tell what it looks back at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from .decode import Tokens, forward, token_list
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from .ragged import RaggedCache
+
+CHUNK_TOKENS = 2048
+# A chunk in the middle begins with so many tokens of the one before, or it would come from nowhere.
+_LEAD_TOKENS = 8
+_REQUEST = "\n\nRepeat everything above, word for word."
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What one chunk's repetition asked of every layer.
+
+    Attributes:
+        queries: per layer [num_q_heads, m, head_dim], as observers see them.
+        lse: per layer float32 [num_q_heads, m]: the natural log-sum-exp of their q.k/sqrt(d) over
+            everything before and up to each of them.
+    """
+
+    queries: list[torch.Tensor]
+    lse: list[torch.Tensor]
+
+
+def repeat_request(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The tokens that ask for a repetition: a user's last words and the assistant's turn.
+
+    For a model without a chat template, the words alone.
+    """
+    text = _REQUEST + "\n"
+    if tokenizer.chat_template:
+        mark = "\x00"
+        turn = [{"role": "user", "content": mark}]
+        whole = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        text = _REQUEST + whole.partition(mark)[2]
+    return tokenizer(text, add_special_tokens=False).input_ids
+
+
+def repetitions(
+    hf_model: PreTrainedModel,
+    tokens: Tokens,
+    cache: RaggedCache,
+    request: Tokens = (),
+    chunk_tokens: int = CHUNK_TOKENS,
+) -> Iterator[Repetition]:
+    """Repeats `tokens`, the last that `cache` holds, chunk by chunk; leaves the cache as it was.
+
+    Each chunk follows the whole cache and the request. Costs about two prefills of `tokens`.
+
+    Args:
+        request: as repeat_request() makes it. Without one the model repeats a little less surely,
+            for it is not told to.
+    """
+    tokens, request = token_list(tokens), token_list(request)
+    length = cache.get_seq_length()
+    for begin in range(0, len(tokens), chunk_tokens):
+        lead = tokens[max(0, begin - _LEAD_TOKENS) : begin]
+        queries: list[torch.Tensor] = []
+        lse: list[torch.Tensor] = []
+
+        def observe(layer: int, _keys: object, _values: object, asked: torch.Tensor) -> None:
+            queries.append(asked)  # noqa: B023
+            lse.append(cache.layers[layer].log_sum_exp(asked))  # noqa: B023
+
+        with cache.observed(observe):
+            fed = [*request, *lead, *tokens[begin : begin + chunk_tokens]]
+            forward(hf_model, fed, cache, logits_to_keep=1)
+        cache.crop(length)
+        yield Repetition(queries, lse)

@@ -1,0 +1,27 @@
+// Competitors (the heads of a layer, or of all layers) take seats by their next-best ranked score,
+// each over a guarantee (policies.md, "The joining order"; D6).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "precis/recipe.h"
+
+namespace precis::kernels {
+
+// ranks[c][k]: score_rank() of competitor c's k-th best ranked entry; ties go to the lower index.
+using Ranks = std::vector<std::vector<std::uint32_t>>;
+
+// Who takes each of the first `seats` ranked seats; fewer where the ranks end before.
+//   flat            the best score
+//   ada, guarantee  for an average of 1, 2, ... ranked entries: competitors short of their
+//   guarantee
+//                   take one each, then the best scores up to that average
+// `protected_count`: of each competitor, which a guarantee may count.
+std::vector<std::uint32_t> contest(const Recipe& recipe, const Ranks& ranks,
+                                   std::uint32_t protected_count, std::uint64_t seats);
+
+// How many entries each competitor takes among the best `seats`.
+std::vector<std::uint64_t> flat_counts(const Ranks& ranks, std::uint64_t seats);
+
+}  // namespace precis::kernels

@@ -1,0 +1,148 @@
+#include "kernels/allocate/join_heads.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "kernels/allocate/contest.h"
+#include "kernels/allocate/table_turns.h"
+#include "kernels/allocate/turns.h"
+#include "kernels/common/segment_shape.h"
+
+namespace precis::kernels {
+namespace {
+
+// Competitor c is head c % num_kv_heads of the (c / num_kv_heads)-th layer seen, so that ties go to
+// the lower layer, then to the lower head.
+class CompetingHeadsJoiner final : public Joiner {
+ public:
+  CompetingHeadsJoiner(const Recipe& recipe, const SegmentDims& dims, std::uint64_t entries)
+      : recipe_(recipe),
+        dims_(dims),
+        entries_(entries),
+        protected_count_(
+            SegmentShape::of(recipe, 0, dims.begin, dims.num_tokens).protected_count()),
+        ranks_(dims.num_layers),
+        counts_(dims.num_layers) {}
+
+  std::uint64_t slots_wanted(std::uint32_t) const override {
+    return std::min(entries_, std::uint64_t{dims_.num_kv_heads} * dims_.num_tokens);
+  }
+
+  // The cascade: the segment is cut as if the layers seen were all.
+  void add(std::uint32_t layer, LayerTurns turns) override {
+    ranks_[layer] = std::move(turns.ranks);
+    seen_.push_back(layer);
+    std::sort(seen_.begin(), seen_.end());
+    for (const std::uint32_t seen : seen_) counts_[seen].assign(dims_.num_kv_heads, 0);
+    for (const std::uint32_t c : takers()) {
+      ++counts_[seen_[c / dims_.num_kv_heads]][c % dims_.num_kv_heads];
+    }
+    for (const std::uint32_t seen : seen_) {
+      for (std::uint32_t h = 0; h < dims_.num_kv_heads; ++h) {
+        const std::uint32_t kept = counts_[seen][h];
+        auto& ranks = ranks_[seen][h];
+        const std::size_t ranked = kept > protected_count_ ? kept - protected_count_ : 0;
+        if (ranks.size() > ranked) ranks.resize(ranked);
+      }
+    }
+  }
+
+  const std::vector<std::uint32_t>& counts(std::uint32_t layer) const override {
+    return counts_[layer];
+  }
+
+  std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const override {
+    if (seen_.size() < dims_.num_layers || recipe_.is_cut()) return {};
+    if (seats_.empty()) {
+      seats_.resize(std::size_t{dims_.num_layers} * dims_.num_kv_heads);
+      std::uint32_t seat = 0;
+      for (const std::uint32_t c : takers()) seats_[c].push_back(++seat);
+    }
+    const auto first = seats_.begin() + static_cast<std::ptrdiff_t>(layer) * dims_.num_kv_heads;
+    return {first, first + dims_.num_kv_heads};
+  }
+
+ private:
+  // Of the layers seen, seat by seat.
+  std::vector<std::uint32_t> takers() const {
+    const std::uint32_t num_layers = static_cast<std::uint32_t>(seen_.size());
+    Ranks ranks;
+    for (const std::uint32_t layer : seen_) {
+      ranks.insert(ranks.end(), ranks_[layer].begin(), ranks_[layer].end());
+    }
+    std::vector<std::uint32_t> takers =
+        uniform_turns(num_layers, dims_.num_kv_heads, protected_count_, entries_);
+    const auto ranked = contest(recipe_, ranks, protected_count_, entries_ - takers.size());
+    takers.insert(takers.end(), ranked.begin(), ranked.end());
+    return takers;
+  }
+
+  const Recipe recipe_;
+  const SegmentDims dims_;
+  const std::uint64_t entries_;
+  const std::uint32_t protected_count_;
+  std::vector<Ranks> ranks_;                        // [num_layers]
+  std::vector<std::vector<std::uint32_t>> counts_;  // [num_layers][num_kv_heads]
+  std::vector<std::uint32_t> seen_;                 // ascending
+  // [num_layers * num_kv_heads], once every layer is in and somebody asks
+  mutable std::vector<std::vector<std::uint32_t>> seats_;
+};
+
+class TabledHeadsJoiner final : public Joiner {
+ public:
+  TabledHeadsJoiner(const Recipe& recipe, const SegmentDims& dims, std::uint64_t entries,
+                    const Profile& profile)
+      : is_cut_(recipe.is_cut()),
+        num_kv_heads_(dims.num_kv_heads),
+        seats_(dims.num_layers),
+        counts_(dims.num_layers) {
+    const std::uint32_t guarded =
+        SegmentShape::of(recipe, 0, dims.begin, dims.num_tokens).protected_count();
+    for (auto& layer : seats_) layer.resize(num_kv_heads_);
+    std::uint32_t seat = 0;
+    const auto deal = [&](const std::vector<std::uint32_t>& takers) {
+      for (const std::uint32_t c : takers) {
+        seats_[c / num_kv_heads_][c % num_kv_heads_].push_back(++seat);
+      }
+    };
+    deal(uniform_turns(dims.num_layers, num_kv_heads_, guarded, entries));
+    deal(table_turns(profile, guarded, dims.num_tokens, entries - seat));
+    for (std::uint32_t l = 0; l < dims.num_layers; ++l) {
+      for (const auto& head : seats_[l]) {
+        counts_[l].push_back(static_cast<std::uint32_t>(head.size()));
+      }
+    }
+  }
+
+  std::uint64_t slots_wanted(std::uint32_t layer) const override {
+    return std::accumulate(counts_[layer].begin(), counts_[layer].end(), std::uint64_t{0});
+  }
+  void add(std::uint32_t, LayerTurns) override {}
+  const std::vector<std::uint32_t>& counts(std::uint32_t layer) const override {
+    return counts_[layer];
+  }
+  std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const override {
+    return is_cut_ ? std::vector<std::vector<std::uint32_t>>() : seats_[layer];
+  }
+
+ private:
+  const bool is_cut_;
+  const std::uint32_t num_kv_heads_;
+  std::vector<std::vector<std::vector<std::uint32_t>>> seats_;  // [num_layers][num_kv_heads]
+  std::vector<std::vector<std::uint32_t>> counts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Joiner> join_competing_heads(const Recipe& recipe, const SegmentDims& dims,
+                                             std::uint64_t entries) {
+  return std::make_unique<CompetingHeadsJoiner>(recipe, dims, entries);
+}
+
+std::unique_ptr<Joiner> join_tabled_heads(const Recipe& recipe, const SegmentDims& dims,
+                                          std::uint64_t entries, const Profile& profile) {
+  return std::make_unique<TabledHeadsJoiner>(recipe, dims, entries, profile);
+}
+
+}  // namespace precis::kernels

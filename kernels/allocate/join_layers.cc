@@ -1,0 +1,182 @@
+#include "kernels/allocate/join_layers.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "kernels/allocate/turns.h"
+#include "kernels/common/segment_shape.h"
+
+namespace precis::kernels {
+namespace {
+
+using Seats = std::vector<std::uint32_t>;  // of a layer's slots, ascending, from 1
+
+// How many of a layer's entries are protected, and how many are ranked.
+struct Capacity {
+  std::vector<std::uint64_t> guarded, ranked;  // [num_layers]
+
+  Capacity(const Recipe& recipe, const SegmentDims& dims) {
+    for (std::uint32_t l = 0; l < dims.num_layers; ++l) {
+      const SegmentShape shape = SegmentShape::of(recipe, l, dims.begin, dims.num_tokens);
+      const std::uint64_t heads = dims.num_kv_heads;
+      guarded.push_back(heads * shape.protected_count());
+      ranked.push_back(heads * (dims.num_tokens - shape.protected_count()));
+    }
+  }
+};
+
+// Deals seats 1, 2, ... to the layers of `takers`, one after the other.
+void deal(const std::vector<std::uint32_t>& takers, std::uint32_t& seat,
+          std::vector<Seats>& seats) {
+  for (const std::uint32_t layer : takers) seats[layer].push_back(++seat);
+}
+
+class LayersJoiner : public Joiner {
+ public:
+  LayersJoiner(const Recipe& recipe, const SegmentDims& dims, std::uint64_t entries)
+      : recipe_(recipe),
+        dims_(dims),
+        entries_(entries),
+        capacity_(recipe, dims),
+        turns_(dims.num_layers),
+        counts_(dims.num_layers) {}
+
+  const std::vector<std::uint32_t>& counts(std::uint32_t layer) const override {
+    return counts_[layer];
+  }
+
+ protected:
+  // The layer keeps its first `slots` turns.
+  void cut(std::uint32_t layer, std::uint64_t slots) {
+    std::vector<std::uint16_t>& heads = turns_[layer].heads;
+    PRECIS_CHECK(slots <= heads.size());
+    heads.resize(slots);
+    counts_[layer].assign(dims_.num_kv_heads, 0);
+    for (const std::uint16_t head : heads) ++counts_[layer][head];
+  }
+
+  // slots[i]: the seat of the layer's slot i.
+  std::vector<std::vector<std::uint32_t>> seats_of(std::uint32_t layer, const Seats& slots) const {
+    std::vector<std::vector<std::uint32_t>> seats(dims_.num_kv_heads);
+    for (std::size_t i = 0; i < turns_[layer].heads.size(); ++i) {
+      seats[turns_[layer].heads[i]].push_back(slots[i]);
+    }
+    return seats;
+  }
+
+  const Recipe recipe_;
+  const SegmentDims dims_;
+  const std::uint64_t entries_;
+  const Capacity capacity_;
+  std::vector<LayerTurns> turns_;                   // [num_layers]; `heads` cut as layers come
+  std::vector<std::vector<std::uint32_t>> counts_;  // [num_layers][num_kv_heads]
+};
+
+class KnownLayersJoiner final : public LayersJoiner {
+ public:
+  KnownLayersJoiner(const Recipe& recipe, const SegmentDims& dims, std::uint64_t entries)
+      : LayersJoiner(recipe, dims, entries), seats_(dims.num_layers) {
+    std::uint32_t seat = 0;
+    deal(take_turns(capacity_.guarded, entries), seat, seats_);
+    const std::uint64_t left = entries - std::min<std::uint64_t>(entries, seat);
+    if (recipe.layers == LayerAllocator::kUniform) {
+      deal(take_turns(capacity_.ranked, left), seat, seats_);
+    } else {
+      deal(highest_averages(pyramid_weights(), capacity_.ranked, left), seat, seats_);
+    }
+  }
+
+  std::uint64_t slots_wanted(std::uint32_t layer) const override { return seats_[layer].size(); }
+
+  void add(std::uint32_t layer, LayerTurns turns) override {
+    turns_[layer] = std::move(turns);
+    cut(layer, seats_[layer].size());
+  }
+
+  std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const override {
+    if (recipe_.is_cut()) return {};
+    return seats_of(layer, seats_[layer]);
+  }
+
+ private:
+  // D19: integers, so that equal recipes have equal plans everywhere.
+  std::vector<float> pyramid_weights() const {
+    const std::uint32_t last = dims_.num_layers - 1;
+    std::vector<float> weights;
+    for (std::uint32_t l = 0; l <= last; ++l) {
+      const std::uint64_t e = (2 * std::uint64_t{recipe_.beta} - 1) * (last - l) + l;
+      weights.push_back(last == 0 ? 1.0f : static_cast<float>(e));
+    }
+    return weights;
+  }
+
+  std::vector<Seats> seats_;  // [num_layers]
+};
+
+class WeighedLayersJoiner final : public LayersJoiner {
+ public:
+  using LayersJoiner::LayersJoiner;
+
+  std::uint64_t slots_wanted(std::uint32_t layer) const override {
+    return std::min(entries_, capacity_.guarded[layer] + capacity_.ranked[layer]);
+  }
+
+  // The cascade: the segment is cut as if the layers seen were all.
+  void add(std::uint32_t layer, LayerTurns turns) override {
+    turns_[layer] = std::move(turns);
+    seen_.push_back(layer);
+    std::sort(seen_.begin(), seen_.end());
+    const Shares shares = this->shares();
+    const std::vector<std::uint32_t> guarded_turns = take_turns(shares.guarded, entries_);
+    std::vector<std::uint64_t> slots(seen_.size());
+    for (const std::uint32_t i : guarded_turns) ++slots[i];
+    const auto ranked =
+        highest_averages_counts(shares.weights, shares.ranked, entries_ - guarded_turns.size());
+    for (std::size_t i = 0; i < seen_.size(); ++i) cut(seen_[i], slots[i] + ranked[i]);
+  }
+
+  std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const override {
+    if (seen_.size() < dims_.num_layers || recipe_.is_cut()) return {};
+    if (seats_.empty()) {
+      seats_.resize(dims_.num_layers);
+      const Shares shares = this->shares();
+      std::uint32_t seat = 0;
+      deal(take_turns(shares.guarded, entries_), seat, seats_);
+      deal(highest_averages(shares.weights, shares.ranked, entries_ - seat), seat, seats_);
+    }
+    return seats_of(layer, seats_[layer]);
+  }
+
+ private:
+  struct Shares {  // of the layers seen, ascending
+    std::vector<std::uint64_t> guarded, ranked;
+    std::vector<float> weights;
+  };
+  Shares shares() const {
+    Shares shares;
+    for (const std::uint32_t layer : seen_) {
+      shares.guarded.push_back(capacity_.guarded[layer]);
+      shares.ranked.push_back(capacity_.ranked[layer]);
+      shares.weights.push_back(turns_[layer].weight);
+    }
+    return shares;
+  }
+
+  std::vector<std::uint32_t> seen_;   // ascending
+  mutable std::vector<Seats> seats_;  // [num_layers], once every layer is in and somebody asks
+};
+
+}  // namespace
+
+std::unique_ptr<Joiner> join_known_layers(const Recipe& recipe, const SegmentDims& dims,
+                                          std::uint64_t entries) {
+  return std::make_unique<KnownLayersJoiner>(recipe, dims, entries);
+}
+
+std::unique_ptr<Joiner> join_weighed_layers(const Recipe& recipe, const SegmentDims& dims,
+                                            std::uint64_t entries) {
+  return std::make_unique<WeighedLayersJoiner>(recipe, dims, entries);
+}
+
+}  // namespace precis::kernels

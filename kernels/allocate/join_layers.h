@@ -1,0 +1,16 @@
+// Joiners of two levels: the layers share the segment's seats, and inside a layer its own turns say
+// which head takes them.
+#pragma once
+
+#include "precis/joiner.h"
+
+namespace precis::kernels {
+
+// Uniform and pyramid: every layer's seats are known from the start.
+std::unique_ptr<Joiner> join_known_layers(const Recipe& recipe, const SegmentDims& dims,
+                                          std::uint64_t entries);
+// Preference and entropy: layers are weighed as they come in.
+std::unique_ptr<Joiner> join_weighed_layers(const Recipe& recipe, const SegmentDims& dims,
+                                            std::uint64_t entries);
+
+}  // namespace precis::kernels

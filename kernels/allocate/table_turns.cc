@@ -1,0 +1,79 @@
+#include "kernels/allocate/table_turns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+#include "kernels/allocate/turns.h"
+
+namespace precis::kernels {
+namespace {
+
+// One head's keep count as a function of the kept percentage: points at 0%, 1%, ... 100%, linear in
+// between, in thousandths of an entry so that no platform's rounding shows.
+class Curve {
+ public:
+  Curve(const Profile& profile, std::uint32_t layer, std::uint32_t head, std::uint32_t num_tokens) {
+    kept_.push_back(0);
+    for (std::uint32_t percent = 1; percent < 100; ++percent) {
+      const double pruned = profile.at(Profile::kCurveRows - percent, layer, head);
+      const auto kept = static_cast<std::int64_t>(std::llround((1 - pruned) * num_tokens * 1000));
+      kept_.push_back(std::max(kept_.back(), kept));
+    }
+    kept_.push_back(std::max(kept_.back(), std::int64_t{num_tokens} * 1000));
+  }
+
+  // The percentage at which the count reaches k; asked for ascending k.
+  double reaches(std::uint32_t k) {
+    const std::int64_t wanted = std::int64_t{k} * 1000;
+    while (kept_[at_ + 1] < wanted) ++at_;
+    const std::int64_t step = kept_[at_ + 1] - kept_[at_];
+    const std::int64_t missing = std::max<std::int64_t>(wanted - kept_[at_], 0);
+    return static_cast<double>(at_) +
+           (step > 0 ? static_cast<double>(missing) / static_cast<double>(step) : 0.0);
+  }
+
+ private:
+  std::vector<std::int64_t> kept_;
+  std::size_t at_ = 0;
+};
+
+std::vector<std::uint32_t> curve_turns(const Profile& profile, std::uint32_t protected_count,
+                                       std::uint32_t num_tokens, std::uint64_t seats) {
+  struct Next {
+    double percent;
+    std::uint32_t competitor, k;
+    bool operator<(const Next& o) const {  // std::priority_queue surfaces the largest
+      return percent != o.percent ? percent > o.percent : competitor > o.competitor;
+    }
+  };
+  std::vector<Curve> curves;
+  std::priority_queue<Next> queue;
+  for (std::uint32_t c = 0; c < profile.num_layers * profile.num_kv_heads; ++c) {
+    curves.emplace_back(profile, c / profile.num_kv_heads, c % profile.num_kv_heads, num_tokens);
+    const std::uint32_t first = protected_count + 1;
+    if (first <= num_tokens) queue.push({curves[c].reaches(first), c, first});
+  }
+  std::vector<std::uint32_t> takers;
+  while (takers.size() < seats && !queue.empty()) {
+    const Next next = queue.top();
+    queue.pop();
+    takers.push_back(next.competitor);
+    if (next.k == num_tokens) continue;
+    queue.push({curves[next.competitor].reaches(next.k + 1), next.competitor, next.k + 1});
+  }
+  return takers;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> table_turns(const Profile& profile, std::uint32_t protected_count,
+                                       std::uint32_t num_tokens, std::uint64_t seats) {
+  if (profile.kind == Profile::Kind::kCurves) {
+    return curve_turns(profile, protected_count, num_tokens, seats);
+  }
+  const std::vector<std::uint64_t> caps(profile.table.size(), num_tokens - protected_count);
+  return highest_averages(profile.table, caps, seats);
+}
+
+}  // namespace precis::kernels

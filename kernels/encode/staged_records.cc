@@ -1,0 +1,146 @@
+// Records of a layer that is in while others are still to come: trimmed as the segment's budget
+// spreads over more layers, then given their seats.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <queue>
+
+#include "kernels/encode/record_writer.h"
+#include "precis/kernels.h"
+#include "precis/record.h"
+
+namespace precis::kernels {
+namespace {
+
+// The records of a layer, one after the other.
+Result<std::vector<RecordView>> open_layer(Bytes layer) {
+  std::vector<RecordView> records;
+  while (!layer.empty()) {
+    std::size_t size = 0;
+    PRECIS_ASSIGN(const RecordView record, open_record(layer, &size));
+    records.push_back(record);
+    layer = layer.subspan(size);
+  }
+  return records;
+}
+
+template <typename T>
+Bytes first_bytes(std::span<T> section, std::uint32_t count) {
+  return std::as_bytes(section.first(count));
+}
+
+// Moves the first `count` entries of `from` to a record at `to`, which lies at most where it does.
+// Sections move in the order of their addresses, so that none overwrites one still to be moved.
+void move_record(const RecordView& from, std::uint32_t count, std::byte* to) {
+  const auto layout = RecordLayout::of(count, from.head_dim, from.dtype);
+  const auto move = [to](std::size_t offset, Bytes section) {
+    if (!section.empty()) std::memmove(to + offset, section.data(), section.size());
+  };
+  const std::size_t rows = count * layout.row_bytes;
+  const std::uint32_t layer = from.layer, head = from.head, head_dim = from.head_dim;
+  const SegmentId segment = from.segment;
+  const Dtype dtype = from.dtype;
+  move(layout.positions, first_bytes(from.positions, count));
+  move(layout.seats, first_bytes(from.seats, count));
+  move(layout.scores, first_bytes(from.scores, count));
+  move(layout.keys, from.keys.first(rows));
+  move(layout.values, from.values.first(rows));
+  const MutableBytes record(to, layout.size);
+  clear_padding(record, layout);
+  write_header(record, layer, head, count, head_dim, dtype, segment);
+}
+
+}  // namespace
+
+Result<std::size_t> trim_records(MutableBytes layer, std::span<const std::uint32_t> counts) {
+  PRECIS_ASSIGN(const std::vector<RecordView> records, open_layer(layer));
+  bool fits = records.size() == counts.size();
+  for (std::size_t h = 0; fits && h < counts.size(); ++h) fits = counts[h] <= records[h].count;
+  if (!fits) return Status::corruption("the records hold fewer entries than they are trimmed to");
+  std::size_t offset = 0;
+  for (std::size_t h = 0; h < records.size(); ++h) {
+    const RecordView& record = records[h];
+    move_record(record, counts[h], layer.data() + offset);
+    offset += RecordLayout::of(counts[h], record.head_dim, record.dtype).size;
+  }
+  return offset;
+}
+
+Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32_t>>& seats) {
+  PRECIS_ASSIGN(const std::vector<RecordView> records, open_layer(layer));
+  if (records.size() != seats.size()) {
+    return Status::corruption(std::to_string(records.size()) + " records and the seats of " +
+                              std::to_string(seats.size()));
+  }
+  std::size_t offset = 0;
+  for (std::size_t h = 0; h < records.size(); ++h) {
+    const RecordView& record = records[h];
+    if (record.count != seats[h].size()) {
+      return Status::corruption("head " + std::to_string(h) + " has " +
+                                std::to_string(record.count) + " entries and " +
+                                std::to_string(seats[h].size()) + " seats");
+    }
+    const std::size_t size = RecordLayout::of(record.count, record.head_dim, record.dtype).size;
+    const MutableBytes bytes = layer.subspan(offset, size);
+    std::ranges::copy(seats[h], mutable_seats(bytes, record).begin());
+    write_checksums(bytes, record);
+    offset += size;
+  }
+  return {};
+}
+
+Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
+                                std::vector<std::uint32_t>* counts) {
+  PRECIS_ASSIGN(const std::vector<RecordView> records, open_layer(layer));
+  counts->clear();
+  std::vector<std::vector<std::uint32_t>> seats;
+  for (const RecordView& record : records) {
+    const std::uint32_t count = count_at(record, entries);
+    counts->push_back(count);
+    seats.emplace_back(record.seats.begin(), record.seats.begin() + count);
+  }
+  PRECIS_ASSIGN(const std::size_t size, trim_records(layer, *counts));
+  PRECIS_TRY(place_seats(layer.first(size), seats));
+  return size;
+}
+
+Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
+                                      const std::vector<std::vector<float>>& floors, double mass,
+                                      std::uint32_t share_ppm) {
+  struct Next {
+    std::uint32_t seat;
+    std::size_t record;
+    std::uint32_t index;
+    bool operator<(const Next& o) const { return seat > o.seat; }
+  };
+  std::vector<RecordView> records;
+  std::vector<float> floor_of;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    PRECIS_ASSIGN(const std::vector<RecordView> of_layer, open_layer(layers[l]));
+    PRECIS_CHECK(of_layer.size() == floors[l].size());
+    records.insert(records.end(), of_layer.begin(), of_layer.end());
+    floor_of.insert(floor_of.end(), floors[l].begin(), floors[l].end());
+  }
+  std::priority_queue<Next> queue;
+  for (std::size_t r = 0; r < records.size(); ++r) {
+    if (records[r].count > 0) queue.push({records[r].seats[0], r, 0});
+  }
+  // What is held of the mass; sums in f64 in the order of seats.
+  const double wanted = mass * share_ppm / 1e6;
+  double held = 0;
+  std::uint64_t entries = 0;
+  while (!queue.empty() && (held < wanted || entries < records.size())) {
+    const Next next = queue.top();
+    queue.pop();
+    const RecordView& record = records[next.record];
+    const float score = record.scores[next.index];
+    if (std::isfinite(score)) held += static_cast<double>(score) - floor_of[next.record];
+    ++entries;
+    if (next.index + 1 < record.count) {
+      queue.push({record.seats[next.index + 1], next.record, next.index + 1});
+    }
+  }
+  return entries;
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,79 @@
+// What one chunk of columns gathers while the rows pass over it: one value or two moments per query
+// head and column. Only for loops that isa.h compiles.
+#pragma once
+
+#include <vector>
+
+#include "kernels/common/host_device.h"
+#include "kernels/score/attention_op.h"
+
+namespace precis::kernels {
+
+// Sum and sum of squares. In double: a variance is the small difference of the two.
+class Moments {
+ public:
+  Moments(std::size_t num_heads, std::size_t width)
+      : width_(width), sums_(num_heads * width), squares_(num_heads * width) {}
+  // The first `seen` columns take part.
+  PRECIS_INLINE void add(std::size_t head, const float* row, std::size_t seen) {
+    double *sum = sums_.data() + head * width_, *square = squares_.data() + head * width_;
+    for (std::size_t t = 0; t < seen; ++t) {
+      const double x = row[t];
+      sum[t] += x;
+      square[t] += x * x;
+    }
+  }
+  PRECIS_INLINE double mean(std::size_t head, std::size_t t, std::uint32_t count) const {
+    return sums_[head * width_ + t] / count;
+  }
+  // Unbiased; 0 for a single row.
+  PRECIS_INLINE double variance(std::size_t head, std::size_t t, std::uint32_t count) const {
+    const double sum = sums_[head * width_ + t];
+    const double spread = squares_[head * width_ + t] - sum * sum / count;
+    return count > 1 && spread > 0 ? spread / (count - 1) : 0;
+  }
+
+ private:
+  std::size_t width_;
+  std::vector<double> sums_, squares_;  // [num_heads, width]
+};
+
+// Columns reduced over rows.
+class RowSums {
+ public:
+  RowSums(RowReduce reduce, std::size_t num_heads, std::size_t width)
+      : reduce_(reduce),
+        num_heads_(num_heads),
+        width_(width),
+        sums_(has_moments() ? 0 : num_heads * width),
+        moments_(has_moments() ? num_heads : 0, width) {}
+  std::size_t num_heads() const { return num_heads_; }
+  PRECIS_INLINE void add(std::size_t head, const float* row, std::size_t seen) {
+    if (has_moments()) return moments_.add(head, row, seen);
+    float* sum = sums_.data() + head * width_;
+    for (std::size_t t = 0; t < seen; ++t) sum[t] = AttentionOp::row_added(reduce_, sum[t], row[t]);
+  }
+  // `count` rows saw column t.
+  PRECIS_INLINE float finished(std::size_t head, std::size_t t, std::uint32_t count,
+                               double gamma) const {
+    if (has_moments()) {
+      return static_cast<float>(moments_.mean(head, t, count) +
+                                gamma * moments_.variance(head, t, count));
+    }
+    return AttentionOp::row_finished(reduce_, sums_[head * width_ + t], count);
+  }
+
+ private:
+  bool has_moments() const { return reduce_ == RowReduce::kMeanVariance; }
+  RowReduce reduce_;
+  std::size_t num_heads_, width_;
+  std::vector<float> sums_;  // [num_heads, width]
+  Moments moments_;
+};
+
+// A ln(A + 1e-10), as CAKE takes it.
+PRECIS_INLINE double entropy_term(float weight) {
+  return static_cast<double>(weight * log_f32(weight + 1e-10f));
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,78 @@
+// The blocked product under every scorer that multiplies rows with tokens: 4 rows x 32 tokens in
+// registers, tokens along the lanes. Only for loops that isa.h compiles.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "kernels/common/lanes.h"
+
+namespace precis::kernels {
+
+inline constexpr std::size_t kTileTokens =
+    2 * kLanes;  // 4 x 2 accumulators fit every register file
+inline constexpr std::size_t kTileRows = 4;
+
+constexpr std::size_t whole_tiles(std::size_t count, std::size_t tile) {
+  return (count + tile - 1) / tile * tile;
+}
+
+// tile[c * kTileTokens + t] = token t's channel c: `count` rows of `dim` elements at `rows`,
+// widened and transposed. Missing tokens are zero. `scratch`: dim.
+PRECIS_INLINE void load_tile(Dtype dtype, const std::byte* rows, std::size_t count, std::size_t dim,
+                             float* scratch, float* tile) {
+  const std::size_t row_bytes = dim * dtype_size_bytes(dtype);
+  if (count < kTileTokens) std::fill(tile, tile + dim * kTileTokens, 0.0f);
+  for (std::size_t t = 0; t < count; ++t) {
+    const float* row = widen(dtype, rows + t * row_bytes, dim, scratch);
+    for (std::size_t c = 0; c < dim; ++c) tile[c * kTileTokens + t] = row[c];
+  }
+}
+
+// products[r][t] = rows[r] . token t, for kTileRows rows of `dim`.
+PRECIS_INLINE void tile_products(const float* rows, const float* tile, std::size_t dim,
+                                 float (*products)[kTileTokens]) {
+  Lanes sum[kTileRows][2] = {};
+  for (std::size_t c = 0; c < dim; ++c) {
+    const Lanes low = load_lanes(tile + c * kTileTokens);
+    const Lanes high = load_lanes(tile + c * kTileTokens + kLanes);
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      const float x = rows[r * dim + c];
+      sum[r][0] += x * low;
+      sum[r][1] += x * high;
+    }
+  }
+  for (std::size_t r = 0; r < kTileRows; ++r) {
+    store_lanes(products[r], sum[r][0]);
+    store_lanes(products[r] + kLanes, sum[r][1]);
+  }
+}
+
+// Square matrices [.., dim, dim] with each one's rows rounded up to whole tiles by zeros.
+inline std::vector<float> padded_matrices(std::span<const float> matrices, std::size_t dim) {
+  const std::size_t size = dim * dim, padded = whole_tiles(dim, kTileRows) * dim;
+  std::vector<float> out(matrices.size() / size * padded);
+  for (std::size_t i = 0; i < matrices.size(); ++i) out[i / size * padded + i % size] = matrices[i];
+  return out;
+}
+
+// forms[t] = x^T matrix x for the tokens x of a tile. `matrix`: one of
+// padded_matrices().
+PRECIS_INLINE void tile_quadratic_forms(const float* matrix, const float* tile, std::size_t dim,
+                                        float* forms) {
+  float products[kTileRows][kTileTokens];
+  Lanes low = {}, high = {};
+  for (std::size_t r0 = 0; r0 < dim; r0 += kTileRows) {
+    tile_products(matrix + r0 * dim, tile, dim, products);
+    for (std::size_t r = 0; r < std::min(kTileRows, dim - r0); ++r) {
+      const float* x = tile + (r0 + r) * kTileTokens;
+      low += load_lanes(products[r]) * load_lanes(x);
+      high += load_lanes(products[r] + kLanes) * load_lanes(x + kLanes);
+    }
+  }
+  store_lanes(forms, low);
+  store_lanes(forms + kLanes, high);
+}
+
+}  // namespace precis::kernels

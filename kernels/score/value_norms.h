@@ -1,0 +1,17 @@
+// What a token's value adds to the output, per KV head: the norms of CriticalKV, VATP, LAVa and
+// Defensive (policies.md 2.9, 2.13, 2.14, 2.17).
+#pragma once
+
+#include <vector>
+
+#include "kernels/common/thread_pool.h"
+#include "precis/kernels.h"
+
+namespace precis::kernels {
+
+// [num_kv_heads, n]. kL1Exact and kL2Gram: the mean over the query heads g of the group of
+// ||v W_O[g]||_1, or of sqrt(v^T Gram[g] v); [n, width] is never in memory. kVL1: ||v||_1. `input`
+// has what the norm needs.
+std::vector<float> value_norms(const CpuContext& context, ValueNorm norm, const LayerInput& input);
+
+}  // namespace precis::kernels

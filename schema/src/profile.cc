@@ -1,0 +1,176 @@
+// Profiles as JSON, and which recipes may use one.
+#include "precis/profile.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "precis/block_digest.h"
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint32_t kProfileVersion = 1;
+
+std::string_view kind_name(Profile::Kind kind) {
+  return kind == Profile::Kind::kCurves ? "curves" : "weights";
+}
+
+// Reads one field; `what` for the error.
+template <typename T>
+Status read_field(const nlohmann::json& object, const char* field, T& out) {
+  const auto found = object.find(field);
+  const bool fits =
+      found != object.end() &&
+      (std::is_same_v<T, std::string> ? found->is_string() : found->is_number_unsigned());
+  if (!fits) {
+    return Status::invalid(std::string("profile: ") + field + " must be " +
+                           (std::is_same_v<T, std::string> ? "a text" : "a whole number"));
+  }
+  if constexpr (!std::is_same_v<T, std::string>) {
+    if (found->template get<std::uint64_t>() > 0xffffffffu) {
+      return Status::invalid(std::string("profile: ") + field + " is out of range");
+    }
+  }
+  out = found->template get<T>();
+  return {};
+}
+
+Status read_table(const nlohmann::json& object, Profile& profile) {
+  const auto found = object.find("table");
+  const std::size_t rows = profile.kind == Profile::Kind::kCurves ? Profile::kCurveRows : 1;
+  const std::size_t wanted = rows * profile.num_layers * profile.num_kv_heads;
+  if (found == object.end() || !found->is_array() || found->size() != wanted) {
+    return Status::invalid("profile: table must be an array of " + std::to_string(wanted) +
+                           " numbers, [" + std::to_string(rows) + ", num_layers, num_kv_heads]");
+  }
+  profile.table.reserve(wanted);
+  for (const auto& value : *found) {
+    const double x = value.is_number() ? value.get<double>() : -1.0;
+    const double most = profile.kind == Profile::Kind::kCurves ? 1.0 : 1e30;
+    if (!(x >= 0.0 && x <= most)) {
+      return Status::invalid("profile: table[" + std::to_string(profile.table.size()) +
+                             "] must be a number in [0, " +
+                             (profile.kind == Profile::Kind::kCurves ? "1]" : "1e30]"));
+    }
+    profile.table.push_back(static_cast<float>(x));
+  }
+  if (profile.kind == Profile::Kind::kWeights) return {};
+  // A head never keeps more because all keep less.
+  const std::size_t heads = std::size_t{profile.num_layers} * profile.num_kv_heads;
+  for (std::size_t i = heads; i < wanted; ++i) {
+    if (profile.table[i] + 1e-6f >= profile.table[i - heads]) continue;
+    return Status::invalid("profile: table row " + std::to_string(i / heads) +
+                           " prunes less of layer " +
+                           std::to_string(i % heads / profile.num_kv_heads) + ", head " +
+                           std::to_string(i % profile.num_kv_heads) + " than the row before");
+  }
+  return {};
+}
+
+Json as_json(const Profile& profile) {
+  return {{"version", kProfileVersion},
+          {"name", profile.name},
+          {"kind", kind_name(profile.kind)},
+          {"model", profile.model.hex()},
+          {"scorer", profile.scorer},
+          {"sinks", profile.sinks},
+          {"recent", profile.recent},
+          {"num_layers", profile.num_layers},
+          {"num_kv_heads", profile.num_kv_heads},
+          {"num_tokens", profile.num_tokens},
+          {"text_digest", profile.text_digest},
+          {"table", profile.table}};
+}
+
+Status differs(std::string_view what, const std::string& profile, const std::string& recipe) {
+  return Status::invalid("the profile was built for " + std::string(what) + " " + profile +
+                         ", not for " + recipe + ": build one for it");
+}
+
+}  // namespace
+
+Result<Profile> parse_profile(std::string_view text) {
+  if (text.size() > limits::kProfileBytesMax) {
+    return Status::invalid("profile has " + std::to_string(text.size()) + " bytes, maximum " +
+                           std::to_string(limits::kProfileBytesMax));
+  }
+  const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return Status::invalid("profile is not a JSON object");
+  std::uint32_t version = 0;
+  PRECIS_TRY(read_field(object, "version", version));
+  if (version != kProfileVersion) {
+    return Status::version("profile version is " + std::to_string(version) + ", this build knows " +
+                           std::to_string(kProfileVersion));
+  }
+  Profile profile;
+  std::string kind, model;
+  PRECIS_TRY(read_field(object, "name", profile.name));
+  PRECIS_TRY(read_field(object, "kind", kind));
+  PRECIS_TRY(read_field(object, "model", model));
+  PRECIS_TRY(read_field(object, "scorer", profile.scorer));
+  PRECIS_TRY(read_field(object, "sinks", profile.sinks));
+  PRECIS_TRY(read_field(object, "recent", profile.recent));
+  PRECIS_TRY(read_field(object, "num_layers", profile.num_layers));
+  PRECIS_TRY(read_field(object, "num_kv_heads", profile.num_kv_heads));
+  PRECIS_TRY(read_field(object, "num_tokens", profile.num_tokens));
+  PRECIS_TRY(read_field(object, "text_digest", profile.text_digest));
+  if (profile.name.empty() || profile.name.size() > limits::kNameBytesMax) {
+    return Status::invalid("profile: name must have 1 to " + std::to_string(limits::kNameBytesMax) +
+                           " bytes");
+  }
+  if (kind != "curves" && kind != "weights") {
+    return Status::invalid("profile: kind must be curves or weights");
+  }
+  profile.kind = kind == "curves" ? Profile::Kind::kCurves : Profile::Kind::kWeights;
+  PRECIS_ASSIGN(profile.model, parse_digest(model));
+  if (const Status status = parse_recipe(profile.scorer).status(); !status.ok()) {
+    return status.with_context("profile: scorer");
+  }
+  if (profile.num_layers == 0 || profile.num_layers > limits::kLayersMax ||
+      profile.num_kv_heads == 0 || profile.num_kv_heads > limits::kKvHeadsMax) {
+    return Status::invalid("profile: num_layers must be in [1, " +
+                           std::to_string(limits::kLayersMax) + "], num_kv_heads in [1, " +
+                           std::to_string(limits::kKvHeadsMax) + "]");
+  }
+  PRECIS_TRY(read_table(object, profile));
+  return profile;
+}
+
+std::string profile_json(const Profile& profile) { return as_json(profile).dump(); }
+
+Digest profile_digest(const Profile& profile) {
+  Profile unnamed = profile;
+  unnamed.name.clear();
+  const std::string json = profile_json(unnamed);
+  return sha256(std::as_bytes(std::span(json)));
+}
+
+std::string profile_scorer(const Recipe& recipe) {
+  Recipe scorer = recipe;
+  scorer.preset.clear();
+  scorer.profile.clear();
+  scorer.heads = HeadAllocator::kUniform;
+  scorer.layers = LayerAllocator::kUniform;
+  scorer.selector = Selector::kTopk;
+  scorer.min_entries = 0;
+  // The rest of what only allocators and selectors read stands at its default.
+  const Recipe defaults;
+  scorer.ada_mode = defaults.ada_mode;
+  scorer.ada_alpha_ppm = defaults.ada_alpha_ppm;
+  scorer.first_stage_ppm = defaults.first_stage_ppm;
+  scorer.epsilon_ppm = defaults.epsilon_ppm;
+  scorer.value_norm = defaults.value_norm;
+  return canonical_recipe(scorer);
+}
+
+Status check_profile(const Profile& profile, const Recipe& recipe, const Digest& model) {
+  if (profile.model != model) return differs("model", profile.model.hex(), model.hex());
+  const std::string scorer = profile_scorer(recipe);
+  if (profile.scorer != scorer) return differs("scorer", profile.scorer, scorer);
+  return {};
+}
+
+}  // namespace precis

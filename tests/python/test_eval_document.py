@@ -1,0 +1,99 @@
+"""Documents of the demo and the evaluation: as long as asked, with every needle in them once."""
+
+from __future__ import annotations
+
+import pytest
+
+from precis.eval.gguf_tokenizer import merges_of
+from precis.eval.needles import CHATML, Dialogue, make_document, split_sentences
+from precis.eval.texts import (
+    Text,
+    draw_document,
+    fitting_texts,
+    machine_texts,
+    own_texts,
+)
+
+TEXT = " ".join(f"Sentence number {i} says nothing of interest." for i in range(400))
+
+
+def words(text: str) -> list[int]:
+    """A tokenizer of one token per word."""
+    known = words.__dict__.setdefault("known", {})
+    return [known.setdefault(word, len(known)) for word in text.split()]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("num_tokens", [100, 777, 2000])
+def test_needles_are_hidden_in_a_document_of_the_length_asked(seed, num_tokens):
+    document = make_document(TEXT, num_tokens, seed, words)
+    tokens, needles = document.tokens, document.needles
+    assert num_tokens - 12 <= len(tokens) <= num_tokens
+    assert len({needle.word for needle in needles}) == 4
+    for needle in needles:
+        sentence = words(needle.sentence)
+        places = [i for i in range(len(tokens)) if tokens[i : i + len(sentence)] == sentence]
+        assert len(places) == 1
+        assert needle.question().endswith(needle.sentence.removesuffix(needle.answer))
+
+
+def test_a_seed_makes_the_same_document_again():
+    assert make_document(TEXT, 300, 7, words) == make_document(TEXT, 300, 7, words)
+    assert make_document(TEXT, 300, 7, words) != make_document(TEXT, 300, 8, words)
+
+
+def test_a_length_that_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="ends before"):
+        make_document(TEXT, 10_000, 1, words)
+    with pytest.raises(ValueError, match="are needed"):
+        make_document(TEXT, 50, 1, words)
+
+
+def test_what_the_text_would_go_on_with_is_at_hand():
+    document = make_document(TEXT, 300, 7, words)
+    told = max(i for i in range(400) if words(f"number {i} says")[1] in document.tokens)
+    assert document.rest.startswith(f"Sentence number {told + 1} ")
+
+
+def test_a_document_is_drawn_from_texts_that_are_long_enough():
+    texts = [Text("short", "Too short."), Text("long", TEXT)]
+    for seed in range(6):
+        name, document = draw_document(texts, 300, f"{seed}", words, CHATML)
+        assert name == "long" and len(document.tokens) <= 300
+    starts = {draw_document(texts, 300, f"{s}", words, CHATML)[1].tokens[3] for s in range(6)}
+    assert len(starts) > 1
+    with pytest.raises(ValueError, match=r"no text is long enough for 300 tokens \(short\)"):
+        draw_document(texts[:1], 300, "0", words, CHATML)
+
+
+def test_no_sentence_to_judge_on_is_one_that_profiles_are_fitted_on():
+    judged, fitted = (
+        {sentence for text in texts for sentence in split_sentences(text.text)}
+        for texts in (machine_texts(), fitting_texts())
+    )
+    assert {sentence for sentence in judged & fitted if len(sentence) > 40} == set()
+
+
+def test_a_file_that_is_no_text_is_refused_by_name(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"abc\xff")
+    with pytest.raises(ValueError, match=r"a\.bin: not UTF-8"):
+        own_texts([tmp_path / "a.bin"])
+
+
+def test_a_chat_template_says_what_stands_around_words():
+    class Tokenizer:
+        bos_token = "<s>"
+        chat_template = "..."
+
+        def apply_chat_template(self, turns, **_):
+            return f"<s>[user]{turns[0]['content']}[/user][assistant]"
+
+    assert Dialogue.of(Tokenizer()) == Dialogue("<s>[user]", "[/user][assistant]")
+    Tokenizer.chat_template = None
+    assert Dialogue.of(Tokenizer()) == Dialogue("<s>", "\n")
+
+
+def test_merges_follow_from_pieces_and_their_scores():
+    pieces = ["a", "b", "c", "ab", "abc", "bc"]
+    scores = [0.0, 0.0, 0.0, -2.0, -3.0, -1.0]
+    assert merges_of(pieces, scores) == [("b", "c"), ("a", "b"), ("a", "bc"), ("ab", "c")]

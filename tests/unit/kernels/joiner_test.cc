@@ -1,0 +1,272 @@
+// The joiner across layers: the cascade, shares of weighed layers, tables, quality targets.
+#include "precis/joiner.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/allocate/turns.h"
+#include "tests/unit/kernels/layer_fixture.h"
+
+using namespace precis;
+using namespace precis::kernels;
+using namespace precis::kernels::test;
+
+namespace {
+
+std::vector<OwnedLayer> make_segment(LayerShape shape, Rng& rng) {
+  std::vector<OwnedLayer> layers;
+  for (shape.layer = 0; shape.layer < shape.num_layers; ++shape.layer) {
+    layers.push_back(make_layer(shape, rng));
+  }
+  return layers;
+}
+
+std::uint64_t sum(const std::vector<std::uint32_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+LayerShape random_shape(Rng& rng) {
+  LayerShape shape;
+  shape.num_layers = pick(rng, 1, 6);
+  shape.num_kv_heads = pick(rng, 1, 4);
+  shape.num_tokens = pick(rng, 1, 90);
+  shape.external = true;
+  return shape;
+}
+
+// A segment staged as the put path does it, layers in the order given: records shrink as others
+// come in, seats are placed at the end. Fails the test if more is staged than the budget.
+std::vector<AlignedBytes> cascade(Backend& backend, const Recipe& recipe,
+                                  const std::vector<OwnedLayer>& layers, std::uint64_t entries,
+                                  const std::vector<std::uint32_t>& order) {
+  const LayerInput& first = layers.front().input;
+  const auto joiner =
+      Joiner::make(recipe,
+                   {first.num_layers, first.num_kv_heads(), first.num_tokens(), first.begin},
+                   entries, nullptr)
+          .value();
+  std::vector<AlignedBytes> records(layers.size());
+  std::vector<std::vector<std::uint32_t>> counts(layers.size());
+  for (const std::uint32_t l : order) {
+    const LayerInput& input = layers[l].input;
+    LayerScores scores;
+    RetentionOrders orders;
+    LayerTurns turns;
+    REQUIRE(backend.score(recipe, input, scores).ok());
+    REQUIRE(backend.select(recipe, input, scores, orders).ok());
+    REQUIRE(backend.allocate(recipe, input, scores, orders, joiner->slots_wanted(l), turns).ok());
+    joiner->add(l, std::move(turns));
+    std::uint64_t staged = 0;
+    for (std::uint32_t seen = 0; seen < layers.size(); ++seen) {
+      if (seen == l) {
+        counts[l] = joiner->counts(l);
+        records[l] = AlignedBytes(encoded_bytes(counts[l], input.keys.head_dim, input.keys.dtype));
+        REQUIRE(backend
+                    .encode(input, scores, orders, counts[l], {}, SegmentId{{1, 2, 3}},
+                            records[l].mutable_bytes())
+                    .ok());
+      } else if (!counts[seen].empty()) {
+        for (std::size_t h = 0; h < counts[seen].size(); ++h) {
+          REQUIRE(joiner->counts(seen)[h] <= counts[seen][h]);
+        }
+        counts[seen] = joiner->counts(seen);
+        const auto size = trim_records(records[seen].mutable_bytes(), counts[seen]);
+        REQUIRE(size.ok());
+        AlignedBytes shorter(*size);
+        std::copy_n(records[seen].bytes().begin(), *size, shorter.mutable_bytes().begin());
+        records[seen] = std::move(shorter);
+      }
+      staged += sum(counts[seen]);
+    }
+    REQUIRE(staged <= entries);
+  }
+  for (std::uint32_t l = 0; l < layers.size(); ++l) {
+    REQUIRE(place_seats(records[l].mutable_bytes(), joiner->seats(l)).ok());
+  }
+  return records;
+}
+
+}  // namespace
+
+TEST_CASE("the cascade ends where a segment joined at once does, whatever the order of its layers",
+          "[kernels][joiner]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  const auto backend = make_cpu_backend(1);
+  for (int round = 0; round < 120; ++round) {
+    const LayerShape shape = random_shape(rng);
+    Recipe recipe = scorer_defaults(Scorer::kExternal);
+    recipe.sinks = pick(rng, 0, 3);
+    recipe.recent = pick(rng, 0, 3);
+    recipe.heads = static_cast<HeadAllocator>(pick(rng, 0, 2));
+    recipe.ada_alpha_ppm = pick(rng, 0, 10) * 100'000;
+    recipe.ada_mode =
+        pick(rng, 0, 1) ? AdaMode::kGuaranteeExclWindow : AdaMode::kGuaranteeInclWindow;
+    recipe.layers = recipe.heads == HeadAllocator::kUniform || pick(rng, 0, 1)
+                        ? LayerAllocator::kEntropy
+                        : LayerAllocator::kGlobalFlat;
+    REQUIRE(validate_recipe(recipe).ok());
+    const auto layers = make_segment(shape, rng);
+    const std::uint32_t all = shape.num_layers * shape.num_kv_heads * shape.num_tokens;
+    const std::uint64_t entries = pick(rng, 1, all);
+    std::vector<std::uint32_t> order(shape.num_layers);
+    std::iota(order.begin(), order.end(), 0u);
+    std::shuffle(order.begin(), order.end(), rng);
+    CAPTURE(round, shape.text(), canonical_recipe(recipe), entries);
+    const auto staged = cascade(*backend, recipe, layers, entries, order);
+    const auto whole = compress_segment(*backend, recipe, layers, entries);
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      REQUIRE(bytes_text(staged[l].bytes()) == bytes_text(whole[l].records.bytes()));
+    }
+  }
+}
+
+TEST_CASE("highest averages keep within one seat of the exact share, within two beyond three",
+          "[kernels][joiner]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> weights(pick(rng, 1, 8));
+    for (float& w : weights) w = static_cast<float>(pick(rng, 1, 1000)) / 7.0f;
+    const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+    const std::uint64_t seats = pick(rng, 0, 5000);
+    const std::vector<std::uint64_t> caps(weights.size(), seats);
+    const auto counts = highest_averages_counts(weights, caps, seats);
+    std::vector<std::uint64_t> walked(weights.size());
+    for (const std::uint32_t c : highest_averages(weights, caps, seats)) ++walked[c];
+    CAPTURE(round, weights, seats);
+    REQUIRE(counts == walked);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double exact = weights[i] / total * static_cast<double>(seats);
+      REQUIRE(std::fabs(static_cast<double>(counts[i]) - exact) <= (weights.size() > 3 ? 2 : 1));
+    }
+  }
+}
+
+TEST_CASE("weights that are all zero are equal, and a full competitor's seats flow on",
+          "[kernels][joiner]") {
+  const std::vector<float> none(3), some{5, 0, 1};
+  const std::vector<std::uint64_t> caps{2, 10, 10};
+  CHECK(highest_averages_counts(none, caps, 9) == std::vector<std::uint64_t>{2, 4, 3});
+  CHECK(highest_averages_counts(some, caps, 5) == std::vector<std::uint64_t>{2, 0, 3});
+  CHECK(highest_averages_counts(some, caps, 15) == std::vector<std::uint64_t>{2, 3, 10});
+  CHECK(highest_averages_counts(some, caps, 99) == std::vector<std::uint64_t>{2, 10, 10});
+  CHECK(take_turns(caps, 6) == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2});
+  CHECK(take_turns(caps, 99).size() == 22);
+}
+
+TEST_CASE("pyramid layers fall in a line over the ranked entries, sums exact",
+          "[kernels][joiner]") {
+  Recipe recipe = scorer_defaults(Scorer::kExternal);
+  recipe.layers = LayerAllocator::kPyramid;
+  const SegmentDims dims{5, 2, 1000, 0};
+  const auto joiner = Joiner::make(recipe, dims, 2000, nullptr).value();
+  std::uint64_t total = 0;
+  for (std::uint32_t l = 0; l < 5; ++l) {
+    total += joiner->slots_wanted(l);
+    const double e = 39.0 * (4 - l) + l;  // beta 20
+    CHECK(std::fabs(static_cast<double>(joiner->slots_wanted(l)) - 2000 * e / 400) <= 2);
+  }
+  CHECK(total == 2000);
+}
+
+TEST_CASE("at a percentage of its table, heads keep what their curves say", "[kernels][joiner]") {
+  Profile profile;
+  profile.num_layers = 2;
+  profile.num_kv_heads = 2;
+  // Head c is pruned c + 1 times as fast, until nothing is left; the rest evens the sum out.
+  for (std::uint32_t percent = 1; percent <= Profile::kCurveRows; ++percent) {
+    for (const float speed : {0.4f, 0.8f, 1.2f, 1.6f}) {
+      profile.table.push_back(std::min(1.0f, speed * static_cast<float>(percent) / 100.0f));
+    }
+  }
+  Recipe recipe = scorer_defaults(Scorer::kExternal);
+  recipe.heads = HeadAllocator::kTable;
+  recipe.layers = LayerAllocator::kTable;
+  const SegmentDims dims{2, 2, 1000, 0};
+  const auto joiner = Joiner::make(recipe, dims, 2000, &profile).value();  // half of all
+  CHECK(joiner->counts(0) == std::vector<std::uint32_t>{800, 600});
+  CHECK(joiner->counts(1) == std::vector<std::uint32_t>{400, 200});
+  CHECK(Joiner::make(recipe, dims, 2000, nullptr).status().code() == StatusCode::kInvalidArgument);
+  profile.num_layers = 3;
+  CHECK(Joiner::make(recipe, dims, 2000, &profile).status().code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a quality target is the smallest budget that holds its share of the mass",
+          "[kernels][joiner]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  const auto backend = make_cpu_backend(1);
+  for (int round = 0; round < 60; ++round) {
+    const LayerShape shape = random_shape(rng);
+    Recipe recipe = scorer_defaults(Scorer::kExternal);
+    recipe.heads = HeadAllocator::kFlat;
+    recipe.layers = LayerAllocator::kGlobalFlat;
+    const auto layers = make_segment(shape, rng);
+    const std::uint32_t heads = shape.num_layers * shape.num_kv_heads;
+    auto whole = compress_segment(*backend, recipe, layers, heads * shape.num_tokens);
+    std::vector<MutableBytes> records;
+    std::vector<std::vector<float>> floors;
+    double mass = 0;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      LayerTurns turns;
+      REQUIRE(backend->allocate(recipe, layers[l].input, whole[l].scores, whole[l].orders, 1, turns)
+                  .ok());
+      records.push_back(whole[l].records.mutable_bytes());
+      floors.push_back(turns.floors);
+      mass += turns.mass;
+    }
+    const std::uint32_t share = pick(rng, 1, 1'000'000);
+    const std::uint64_t entries = quality_entries(records, floors, mass, share).value();
+    // What a budget holds, summed in no particular order.
+    const auto held = [&](std::uint64_t budget) {
+      double sum_of = 0;
+      for (std::size_t l = 0; l < layers.size(); ++l) {
+        const auto opened = open_all(whole[l].records);
+        for (std::size_t h = 0; h < opened.size(); ++h) {
+          for (std::uint32_t k = 0; k < count_at(opened[h], budget); ++k) {
+            const float s = opened[h].scores[k];
+            if (std::isfinite(s)) sum_of += static_cast<double>(s) - floors[l][h];
+          }
+        }
+      }
+      return sum_of;
+    };
+    CAPTURE(round, shape.text(), share, entries, mass);
+    const double wanted = mass * share / 1e6, slack = 1e-9 * (1 + mass);
+    if (entries < std::uint64_t{heads} * shape.num_tokens) REQUIRE(held(entries) >= wanted - slack);
+    if (entries > heads) REQUIRE(held(entries - 1) <= wanted + slack);
+    REQUIRE(entries >= heads);
+    // And cutting there keeps valid records of exactly so many entries.
+    std::uint64_t kept = 0;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      std::vector<std::uint32_t> counts;
+      const auto size = cut_records(records[l], entries, &counts);
+      REQUIRE(size.ok());
+      AlignedBytes cut(*size);
+      std::copy_n(records[l].begin(), *size, cut.mutable_bytes().begin());
+      open_all(cut);
+      kept += sum(counts);
+    }
+    REQUIRE(kept == entries);
+  }
+}
+
+TEST_CASE("records cannot be trimmed to more than they hold, nor bytes that are none",
+          "[kernels][joiner]") {
+  Rng rng(5);
+  const OwnedLayer layer = make_layer({}, rng);
+  const auto backend = make_cpu_backend(1);
+  Compressed c = compress(*backend, Recipe{}, layer.input, 10);
+  const std::vector<std::uint32_t> more{6, 6}, one{5};
+  CHECK(trim_records(c.records.mutable_bytes(), more).status().code() == StatusCode::kCorruption);
+  CHECK(trim_records(c.records.mutable_bytes(), one).status().code() == StatusCode::kCorruption);
+  CHECK(place_seats(c.records.mutable_bytes(), {{1}, {2}}).code() == StatusCode::kCorruption);
+  AlignedBytes noise(256, std::byte{0x5a});
+  CHECK(trim_records(noise.mutable_bytes(), one).status().code() == StatusCode::kCorruption);
+}
