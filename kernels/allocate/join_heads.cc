@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/allocate/allocate_op.h"
 #include "kernels/allocate/contest.h"
 #include "kernels/allocate/table_turns.h"
 #include "kernels/allocate/turns.h"
@@ -29,20 +30,24 @@ class CompetingHeadsJoiner final : public Joiner {
     return std::min(entries_, std::uint64_t{dims_.num_kv_heads} * dims_.num_tokens);
   }
 
-  // The cascade: the segment is cut as if the layers seen were all.
+  // The cascade: what the layers seen can still keep, whatever the others bring. Those have their
+  // guarantees too, so only what the guarantees of all heads leave is competed for; with a
+  // guarantee that grew where few layers share the budget, later layers would give seats back.
   void add(std::uint32_t layer, LayerTurns turns) override {
     ranks_[layer] = std::move(turns.ranks);
     seen_.push_back(layer);
     std::sort(seen_.begin(), seen_.end());
-    for (const std::uint32_t seen : seen_) counts_[seen].assign(dims_.num_kv_heads, 0);
-    for (const std::uint32_t c : takers()) {
-      ++counts_[seen_[c / dims_.num_kv_heads]][c % dims_.num_kv_heads];
+    const bool all_seen = seen_.size() == dims_.num_layers;
+    const std::vector<std::uint64_t> kept = all_seen ? kept_at_last() : kept_at_most();
+    for (std::size_t i = 0; i < seen_.size(); ++i) {
+      const auto first = kept.begin() + static_cast<std::ptrdiff_t>(i * dims_.num_kv_heads);
+      counts_[seen_[i]].assign(first, first + dims_.num_kv_heads);
     }
     for (const std::uint32_t seen : seen_) {
       for (std::uint32_t h = 0; h < dims_.num_kv_heads; ++h) {
-        const std::uint32_t kept = counts_[seen][h];
+        const std::uint32_t count = counts_[seen][h];
         auto& ranks = ranks_[seen][h];
-        const std::size_t ranked = kept > protected_count_ ? kept - protected_count_ : 0;
+        const std::size_t ranked = count > protected_count_ ? count - protected_count_ : 0;
         if (ranks.size() > ranked) ranks.resize(ranked);
       }
     }
@@ -64,6 +69,46 @@ class CompetingHeadsJoiner final : public Joiner {
   }
 
  private:
+  // Of all heads, once every layer is in.
+  std::vector<std::uint64_t> kept_at_last() const {
+    std::vector<std::uint64_t> kept(std::size_t{dims_.num_layers} * dims_.num_kv_heads);
+    for (const std::uint32_t c : takers()) ++kept[c];
+    return kept;
+  }
+
+  // Of the heads seen: their guarantee at this budget, and what they win of the seats that the
+  // guarantees of all heads leave.
+  std::vector<std::uint64_t> kept_at_most() const {
+    const std::uint64_t heads = std::uint64_t{dims_.num_layers} * dims_.num_kv_heads;
+    const std::uint64_t guarded = std::min(entries_, heads * protected_count_);
+    std::vector<std::uint64_t> kept(seen_.size() * dims_.num_kv_heads);
+    for (const std::uint32_t c :
+         uniform_turns(dims_.num_layers, dims_.num_kv_heads, protected_count_, guarded)) {
+      const auto at = std::ranges::lower_bound(seen_, c / dims_.num_kv_heads);
+      if (at == seen_.end() || *at != c / dims_.num_kv_heads) continue;
+      ++kept[static_cast<std::size_t>(at - seen_.begin()) * dims_.num_kv_heads +
+             c % dims_.num_kv_heads];
+    }
+    const std::uint64_t ranked = entries_ - guarded;
+    // Within a step that the budget cuts short, some heads have their next guarantee and some not.
+    const std::uint64_t last = (ranked + heads - 1) / heads, whole = ranked / heads;
+    const std::uint64_t most = dims_.num_tokens - protected_count_;
+    const std::uint64_t sure = std::min(most, guaranteed_entries(recipe_, protected_count_, last));
+    const std::uint64_t reserved =
+        heads * std::min(most, guaranteed_entries(recipe_, protected_count_, whole));
+    Ranks open;  // behind the guarantee
+    for (const std::uint32_t layer : seen_) {
+      for (const auto& ranks : ranks_[layer]) {
+        const std::size_t skip = std::min<std::size_t>(sure, ranks.size());
+        open.emplace_back(ranks.begin() + static_cast<std::ptrdiff_t>(skip), ranks.end());
+        kept[open.size() - 1] += skip;
+      }
+    }
+    const auto won = flat_counts(open, ranked - std::min(ranked, reserved));
+    for (std::size_t c = 0; c < kept.size(); ++c) kept[c] += won[c];
+    return kept;
+  }
+
   // Of the layers seen, seat by seat.
   std::vector<std::uint32_t> takers() const {
     const std::uint32_t num_layers = static_cast<std::uint32_t>(seen_.size());

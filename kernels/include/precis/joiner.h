@@ -1,6 +1,7 @@
 // Across layers: which layer's head takes each seat of a segment, and where the budget cuts
 // (policies.md, "The joining order"). Layers come in any order. Adding one only takes seats away
-// from those before it (the cascade), so what is staged never exceeds the budget.
+// from those before it (the cascade), so what is staged never exceeds the budget (by one entry per
+// head, where it ends within a step of ada's guarantee).
 #pragma once
 
 #include <cstdint>
