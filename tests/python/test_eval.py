@@ -19,7 +19,7 @@ from precis.eval.__main__ import default_recipes, main, split_recipes
 from precis.eval.cuts import Compressed, Cut, Recipe
 from precis.eval.perturbation import Probe
 from precis.eval.results import Results, Row
-from precis.eval.table import markdown, summary
+from precis.eval.table import markdown, sections, summary
 
 WORDS = ("the", "holder", "may", "licence", "work", "code", "source", "copies", "terms", "any")
 
@@ -335,6 +335,36 @@ def test_the_error_of_a_difference_is_over_contexts_not_questions():
     row = Row("r", 0.5, right=[True] * 4, nll=[0.2, 0.3, 0.6, 0.7])  # +0.1 twice, +0.3 twice
     delta, error = results_of(row).delta(row)
     assert delta == pytest.approx(0.2) and error == pytest.approx(0.1)
+
+
+def test_presets_stand_beside_their_press_and_selectors_beside_their_base():
+    def row(name, nll, moved, **more):
+        return Row(name, 0.5, right=[True] * 4, nll=[nll] * 4, head_perturbation=moved, **more)
+
+    base = row("snapkv", 0.5, [[0.2, 0.4], [0.1, 0.3]])
+    critical = row("criticalkv", 0.4, [[0.1, 0.3], [0.2, 0.2]])
+    press = row("SnapKV", 0.45, None, source="kvpress", beside="snapkv")
+    found = {heading: table for heading, _, table in sections(results_of(base, critical, press))}
+    assert found["Beside kvpress"][1] == [["snapkv", "SnapKV", "+0.05 ±0.00"]]
+    assert found["What a selector changes"][1] == [["criticalkv", "snapkv", "75.0%"]]
+    assert not list(sections(results_of(critical)))
+
+
+def test_evaluations_of_the_same_contexts_are_shown_as_one():
+    def of(*rows):
+        results = results_of(*rows)
+        results.model |= {"revision": "1"}
+        results.settings |= {"recipes": {row.name: {} for row in rows}, "seconds": 1.0}
+        return results
+
+    results = of(Row("a", 0.5, nll=[1.0] * 4), Row("b", 0.5, nll=[2.0] * 4))
+    results.merge(of(Row("b", 0.5, nll=[3.0] * 4), Row("c", 0.5, nll=[4.0] * 4)))
+    assert [(row.name, row.nll[0]) for row in results.rows] == [("a", 1.0), ("b", 3.0), ("c", 4.0)]
+    assert set(results.settings["recipes"]) == {"a", "b", "c"}
+    other = of(Row("d", 0.5))
+    other.settings["seed"] = 1
+    with pytest.raises(ValueError, match="seed: the two evaluations are not of the same contexts"):
+        results.merge(other)
 
 
 def test_rows_stand_best_first_and_failures_last():

@@ -17,7 +17,7 @@ from . import plots
 from .cuts import Recipe
 from .page import page
 from .results import Results
-from .table import LEGEND, failures, headline, markdown, summary, text_table
+from .table import LEGEND, failures, headline, markdown, sections, summary, text_table
 
 # Before torch is loaded: threads that spin while they wait take the share of those that compress.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -120,7 +120,13 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--html", type=Path, metavar="FILE", help="writes a page with tables and plots")
     add("--markdown", type=Path, metavar="FILE", help="writes the tables")
     add("--png", type=Path, metavar="DIR", help="writes the plots")
-    add("--load", type=Path, metavar="FILE", help="shows what --json wrote, and runs nothing")
+    add(
+        "--load",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="shows what --json wrote, and runs nothing; several of the same contexts as one",
+    )
     return parser
 
 
@@ -225,6 +231,17 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Result
         meter.close()
 
 
+def _load(paths: Sequence[Path]) -> Results:
+    first, *others = paths
+    results = Results.load(first)
+    for path in others:
+        try:
+            results.merge(Results.load(path))
+        except ValueError as error:
+            raise ValueError(f"{path} beside {first}: {error}") from None
+    return results
+
+
 def _write(results: Results, options: argparse.Namespace) -> None:
     title = f"Recipes on {results.model['name']}"
     if options.json is not None:
@@ -247,7 +264,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.eval") -> i
     try:
         if options.html is not None or options.png is not None:
             plots.require()
-        results = Results.load(options.load) if options.load else _run(parser, options)
+        results = _load(options.load) if options.load else _run(parser, options)
         _write(results, options)
     except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
         print(f"{prog}: {error}", file=sys.stderr)
@@ -260,6 +277,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.eval") -> i
     print(text_table(*summary(results)))
     print()
     print(LEGEND)
+    for heading, what, table in sections(results):
+        print(f"\n{heading}\n\n{text_table(*table)}\n\n{what}")
     for note in [*results.notes, *failures(results)]:
         print(f"note: {note}")
     ran = [row for row in results.rows if row.source == "precis"]

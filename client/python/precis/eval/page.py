@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import plots
 from .results import Results
-from .table import LEGEND, Cells, documents, failures, headline, number, percent, summary
+from .table import LEGEND, Cells, documents, failures, headline, number, percent, sections, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +46,8 @@ def page(results: Results, title: str, figures: dict[str, Figure]) -> str:
             f'<figure><img alt="{caption}" src="{plots.data_url(figure)}">'
             f"<figcaption>{caption}</figcaption></figure>"
         )
+    for heading, what, table in sections(results):
+        parts += [f"<h2>{heading}</h2>", _table(*table), f'<p class="quiet">{_escape(what)}</p>']
     for keep in results.keeps:
         parts += [f"<h2>At keep {percent(keep)}</h2>", _table(*_details(results, keep))]
     for heading, texts in (("Notes", results.notes), ("Not run", list(failures(results)))):

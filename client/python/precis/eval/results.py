@@ -83,13 +83,17 @@ class Results:
     original_bytes: int
     notes: list[str] = field(default_factory=list)
 
-    def delta(self, row: Row) -> tuple[float, float]:
-        """By how much the row's mean NLL lies above the full cache's, and its standard error.
+    def delta(self, row: Row, other: Row | None = None) -> tuple[float, float]:
+        """By how much the row's mean NLL lies above another's, and its standard error.
 
         Questions of one context are not independent: the error is over contexts.
+
+        Args:
+            other: by default the full cache.
         """
         per_context = self.settings["questions_per_context"]
-        differences = [a - b for a, b in zip(row.nll, self.full.nll, strict=True)]
+        base = self.full if other is None else other
+        differences = [a - b for a, b in zip(row.nll, base.nll, strict=True)]
         means = [
             statistics.fmean(differences[i : i + per_context])
             for i in range(0, len(differences), per_context)
@@ -123,6 +127,27 @@ class Results:
             if (row.name, row.keep, row.source) == (name, keep, source):
                 return row
         return None
+
+    def merge(self, other: Results) -> None:
+        """Adds the rows of another evaluation of the same contexts; they replace those of the same
+        recipe, source and budget.
+
+        Raises:
+            ValueError: the contexts, or the model, are others.
+        """
+        same = ("name", "revision"), ("seed", "tokens", "documents")
+        for name in same[0]:
+            if self.model[name] != other.model[name]:
+                raise ValueError(f"{name}: {other.model[name]!r} is not {self.model[name]!r}")
+        for name in same[1]:
+            if self.settings[name] != other.settings[name]:
+                raise ValueError(f"{name}: the two evaluations are not of the same contexts")
+        keys = {(row.name, row.keep, row.source) for row in other.rows}
+        kept = [row for row in self.rows if (row.name, row.keep, row.source) not in keys]
+        self.rows = kept + other.rows
+        self.settings["recipes"] |= other.settings["recipes"]
+        self.settings["seconds"] += other.settings["seconds"]
+        self.notes = list(dict.fromkeys(self.notes + other.notes))
 
     def to_json(self) -> dict[str, Any]:
         """With the figures that follow from the others."""

@@ -73,6 +73,86 @@ def _summary_row(results: Results, name: str, source: str) -> Cells:
     return cells
 
 
+def beside_kvpress(results: Results) -> tuple[Cells, list[Cells]]:
+    """Our presets and the presses that they stand beside: NLL of ours above theirs."""
+    header = ["preset", "press", *(f"NLL @{percent(keep)}" for keep in results.keeps)]
+    rows = []
+    for name in results.names("kvpress"):
+        pairs = [_pair(results, name, keep) for keep in results.keeps]
+        if any(pairs):
+            preset = next(theirs.beside for _, theirs in filter(None, pairs))
+            rows.append([preset, name, *(_difference(results, pair) for pair in pairs)])
+    return header, rows
+
+
+def _pair(results: Results, press: str, keep: float) -> tuple[Row, Row] | None:
+    """Our row and that of the press, where both ran."""
+    theirs = results.row(press, keep, "kvpress")
+    ours = results.row(theirs.beside, keep) if theirs is not None and theirs.beside else None
+    if ours is None or ours.failed or theirs.failed:
+        return None
+    return ours, theirs
+
+
+def _difference(results: Results, pair: tuple[Row, Row] | None) -> str:
+    if pair is None:
+        return "-"
+    delta, error = results.delta(*pair)
+    return f"{number(delta, signed=True)} ±{number(error)}"
+
+
+# What a selector changes against its base, with the same budgets per head.
+_SELECTORS = (
+    ("criticalkv", "snapkv"),
+    ("criticalkv_ada", "ada_snapkv"),
+    ("critical_kvpress", "snapkv_kvpress"),
+    ("critical_ada_kvpress", "ada_kvpress"),
+)
+
+
+def selectors(results: Results) -> tuple[Cells, list[Cells]]:
+    """In how many (layer, query head) the output moves less than under the base policy."""
+    header = ["selector", "base", *(f"less @{percent(keep)}" for keep in results.keeps)]
+    rows = []
+    for name, base in _SELECTORS:
+        cells = [_moves_less(results, name, base, keep) for keep in results.keeps]
+        if any(cell != "-" for cell in cells):
+            rows.append([name, base, *cells])
+    return header, rows
+
+
+def _moves_less(results: Results, name: str, base: str, keep: float) -> str:
+    one, other = results.row(name, keep), results.row(base, keep)
+    if one is None or other is None or one.failed or other.failed:
+        return "-"
+    moved = [
+        a < b
+        for mine, theirs in zip(one.head_perturbation, other.head_perturbation, strict=True)
+        for a, b in zip(mine, theirs, strict=True)
+    ]
+    return f"{sum(moved) / len(moved):.1%}"
+
+
+def sections(results: Results) -> Iterator[tuple[str, str, tuple[Cells, list[Cells]]]]:
+    """Further tables that have rows: heading, what it says, header and rows."""
+    for heading, what, table in (
+        (
+            "Beside kvpress",
+            "NLL of our preset above that of the press on the same contexts, ± its standard error "
+            "over contexts. A preset of policies.md may differ from the press's own defaults.",
+            beside_kvpress(results),
+        ),
+        (
+            "What a selector changes",
+            "Share of (layer, query head) in which the output, after W_O, moves less (L1) than "
+            "under the base policy.",
+            selectors(results),
+        ),
+    ):
+        if table[1]:
+            yield heading, what, table
+
+
 def failures(results: Results) -> Iterator[str]:
     """Why rows are missing, each reason once."""
     seen = set()
@@ -113,6 +193,10 @@ def markdown(results: Results, title: str) -> str:
     rule = ["---"] + ["---:"] * (len(header) - 1)
     lines = [f"# {title}", "", headline(results) + ".", "", LEGEND, ""]
     lines += ["| " + " | ".join(cells) + " |" for cells in [header, rule, *rows]]
+    for heading, what, (columns, found) in sections(results):
+        rule = ["---"] * 2 + ["---:"] * (len(columns) - 2)
+        lines += ["", f"## {heading}", "", what, ""]
+        lines += ["| " + " | ".join(cells) + " |" for cells in [columns, rule, *found]]
     for heading, texts in (("Notes", results.notes), ("Not run", list(failures(results)))):
         if texts:
             lines += ["", f"## {heading}", "", *(f"- {text}" for text in texts)]
