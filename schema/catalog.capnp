@@ -5,7 +5,8 @@
 #   offset  size
 #        0     4  magic "PRCR"
 #        4     2  format version of the payload, little endian
-#        6     2  kind: 1 segment, 2 session, 3 model, 4 budget, little endian
+#        6     2  kind, little endian: 1 segment, 2 session, 3 model, 4 budget, 5 projection,
+#                 6 profile
 #        8    16  XXH3-128 (canonical form) of the eight bytes before it and of the payload
 #       24     -  payload: one Cap'n Proto message in the stream framing, unpacked
 #
@@ -73,4 +74,24 @@ struct StoredBudget {
   # Absent: says nothing.
   version @4 :UInt64;
   setUnixMs @5 :UInt64;
+}
+
+struct StoredProjection {
+  # One layer's output projection; its weights and their Gram matrices are payload.
+  tenant @0 :Text;
+  model @1 :Data;
+  layer @2 :UInt32;
+  width @3 :UInt32;
+  dtype @4 :Types.Dtype;
+  weightsBytes @5 :UInt64;
+  gramsBytes @6 :UInt64;
+  weights @7 :Data;
+  grams @8 :Data;
+  # SHA-256.
+}
+
+struct StoredProfile {
+  tenant @0 :Text;
+  json @1 :Text;
+  addedUnixMs @2 :UInt64;
 }

@@ -18,7 +18,8 @@
 #    links of that prefix, a budget and client memory. The server pushes each layer into that memory
 #    and sends one LayerServed when the layer is in place, then the Reply. Cancel ends a Get early;
 #    both requests are answered.
-# 5. Everything else is one Request and one Reply: models, sessions, prefixes, budgets, counters.
+# 5. Everything else is one Request and one Reply: models with their projections and profiles,
+#    sessions, prefixes, budgets, counters.
 #
 # Bulk bytes are never in messages. The server drives every transfer, between memory that the client
 # exposed (RemoteRegion) and its own; no client ever holds a key to server memory.
@@ -82,6 +83,11 @@ struct Request {
     setBudget @21 :SetBudget;
     getStats @22 :GetStats;
     getStatus @23 :GetStatus;
+    pushProjection @24 :PushProjection;
+    addProfile @25 :AddProfile;
+    listProfiles @26 :ListProfiles;
+    showProfile @27 :ShowProfile;
+    removeProfile @28 :RemoveProfile;
   }
 }
 
@@ -100,6 +106,38 @@ struct RegisterModel {  # -> ModelRow
 }
 
 struct ListModels {}  # -> Models
+
+struct PushProjection {  # -> Done, when it is stored and the memory may be reused
+  # One layer's output projection, for recipes that weigh values by what they write. A layer has one
+  # for good: pushing the same again is fine, another is invalidArgument.
+  model @0 :Data;
+  layer @1 :UInt32;
+  width @2 :UInt32;
+  # Of the hidden state.
+  dtype @3 :Types.Dtype;
+  weights @4 :RemoteRegion;
+  # [num_q_heads, head_dim, width], packed.
+}
+
+struct AddProfile {  # -> ProfileRow
+  json @0 :Text;
+  # As `precis profile build` writes it. It takes the place of one with the same model and name.
+}
+
+struct ListProfiles {  # -> Profiles
+  model @0 :Data;
+  # Absent: of every model.
+}
+
+struct ShowProfile {  # -> ProfileRow with its JSON
+  model @0 :Data;
+  name @1 :Text;
+}
+
+struct RemoveProfile {  # -> Done
+  model @0 :Data;
+  name @1 :Text;
+}
 
 struct BeginPut {  # -> PutBegun
   model @0 :Data;
@@ -303,6 +341,8 @@ struct Reply {
     budgets @14 :Budgets;
     stats @15 :Stats;
     serverStatus @16 :ServerStatus;
+    profileRow @17 :ProfileRow;
+    profiles @18 :Profiles;
   }
 }
 
@@ -325,10 +365,32 @@ struct ModelRow {
   model @0 :Types.ModelSpec;
   fingerprint @1 :Data;
   segments @2 :UInt64;
+  projections @3 :UInt32;
+  # Layers whose output projection is stored.
 }
 
 struct Models {
   rows @0 :List(ModelRow);
+}
+
+struct ProfileRow {
+  name @0 :Text;
+  kind @1 :Text;
+  # "curves" or "weights".
+  model @2 :Data;
+  scorer @3 :Text;
+  # Canonical recipe of the scores it was built over.
+  digest @4 :Data;
+  numTokens @5 :UInt32;
+  # Of the fitting contexts.
+  textDigest @6 :Text;
+  addedUnixMs @7 :UInt64;
+  json @8 :Text;
+  # Empty where it was not asked for.
+}
+
+struct Profiles {
+  rows @0 :List(ProfileRow);
 }
 
 struct PutBegun {

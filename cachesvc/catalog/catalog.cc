@@ -1,4 +1,4 @@
-// Opening, models, and the one way in which every change is written.
+// Opening, and the one way in which every change is written.
 #include "cachesvc/catalog/catalog.h"
 
 #include <algorithm>
@@ -129,7 +129,9 @@ void CatalogImpl::save_all_hits() {
 
 Status CatalogImpl::load() {
   PRECIS_TRY(check_format());
-  PRECIS_TRY(load_models());  // segments are checked against their models
+  PRECIS_TRY(load_models());  // the rest is checked against them
+  PRECIS_TRY(load_projections());
+  PRECIS_TRY(load_profiles());
   PRECIS_TRY(load_segments());
   PRECIS_TRY(load_sessions());
   PRECIS_TRY(load_budgets());
@@ -186,6 +188,36 @@ Status CatalogImpl::load_models() {
                                 });
 }
 
+Status CatalogImpl::load_projections() {
+  const auto key_of = [](const StoredProjection& row) {
+    return projection_key(row.tenant, row.model, row.layer);
+  };
+  return load_rows<StoredProjection>(
+      Table::kProjections, decode_stored_projection, key_of, [this](StoredProjection row) {
+        const auto model = models_.find({row.tenant, row.model});
+        if (model == models_.end()) return;  // its row is bad; the weights can be pushed again
+        const std::uint32_t layer = row.layer;
+        model->second.projections[layer] = std::make_shared<const StoredProjection>(std::move(row));
+      });
+}
+
+Status CatalogImpl::load_profiles() {
+  const auto key_of = [](const StoredProfile& row) {
+    const Result<Profile> profile = parse_profile(row.json);
+    return profile.ok() ? profile_key(row.tenant, profile->model, profile->name) : std::string();
+  };
+  return load_rows<StoredProfile>(
+      Table::kProfiles, decode_stored_profile, key_of, [this](const StoredProfile& row) {
+        Profile profile = *parse_profile(row.json);
+        const auto model = models_.find({row.tenant, profile.model});
+        if (model == models_.end()) return;
+        const Digest digest = profile_digest(profile);
+        const std::string name = profile.name;
+        model->second.profiles[name] = {std::make_shared<const Profile>(std::move(profile)), digest,
+                                        row.added_unix_ms};
+      });
+}
+
 Status CatalogImpl::load_segments() {
   const auto key_of = [](const SegmentRow& row) { return segment_key(row.id); };
   return load_rows<SegmentRow>(
@@ -221,69 +253,14 @@ Status CatalogImpl::load_marks() {
   });
 }
 
-// ---- models
+// ---- totals
 // ---------------------------------------------------------------------------------------
-
-const ModelSpec* CatalogImpl::find_model(std::string_view tenant, const Digest& fingerprint) const {
-  const auto model = models_.find({std::string(tenant), fingerprint});
-  return model == models_.end() ? nullptr : &model->second.spec;
-}
-
-Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const ModelSpec& model) {
-  PRECIS_TRY(model.validate());
-  const Digest fingerprint = model_fingerprint(model);
-  const ModelKey key{std::string(tenant), fingerprint};
-  std::lock_guard changing(changes_);
-  if (!models_.contains(key)) {
-    if (model_count(tenant) >= limits::kModelsPerTenantMax) {
-      return Status::rejected("tenant '" + key.first + "' has its " +
-                              std::to_string(limits::kModelsPerTenantMax) + " models");
-    }
-    Change change;
-    change.put(Table::kModels, model_key(tenant, fingerprint),
-               encode(StoredModel{key.first, model}));
-    PRECIS_TRY(write(std::move(change), Durability::kWal));
-    std::unique_lock lock(state_);
-    Model& added = models_[key];
-    added.spec = model;
-    for (const auto& [id, node] : tree_.nodes()) {
-      if (node.row->tenant == tenant && node.row->model == fingerprint) ++added.segments;
-    }
-    tree_.model_added(fingerprint);
-  }
-  return msg::ModelRow{model, fingerprint, models_.at(key).segments};
-}
-
-std::size_t CatalogImpl::model_count(std::string_view tenant) const {
-  std::size_t count = 0;
-  for (auto model = models_.lower_bound({std::string(tenant), Digest{}});
-       model != models_.end() && model->first.first == tenant; ++model) {
-    ++count;
-  }
-  return count;
-}
-
-Result<ModelSpec> CatalogImpl::model(std::string_view tenant, const Digest& fingerprint) const {
-  std::shared_lock lock(state_);
-  if (const ModelSpec* const model = find_model(tenant, fingerprint)) return *model;
-  return Status::not_found("model " + fingerprint.hex() +
-                           " is not registered; register_model first");
-}
-
-std::vector<msg::ModelRow> CatalogImpl::models(std::string_view tenant) const {
-  std::shared_lock lock(state_);
-  std::vector<msg::ModelRow> rows;
-  for (auto model = models_.lower_bound({std::string(tenant), Digest{}});
-       model != models_.end() && model->first.first == tenant; ++model) {
-    rows.push_back({model->second.spec, model->first.second, model->second.segments});
-  }
-  return rows;
-}
 
 Catalog::Totals CatalogImpl::totals(std::string_view tenant) const {
   std::shared_lock lock(state_);
   Totals totals;
-  totals.models = model_count(tenant);
+  const auto [first, last] = models_of(tenant);
+  totals.models = static_cast<std::uint64_t>(std::distance(first, last));
   for (const auto& [id, node] : tree_.nodes()) {
     if (node.row->tenant != tenant) continue;
     ++totals.segments;

@@ -18,6 +18,7 @@
 #include "cachesvc/store/store.h"
 #include "precis/catalog_row.h"
 #include "precis/messages.h"
+#include "precis/profile.h"
 
 namespace precis {
 
@@ -33,6 +34,37 @@ class Catalog {
   virtual Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) = 0;
   virtual Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const = 0;
   virtual std::vector<msg::ModelRow> models(std::string_view tenant) const = 0;
+
+  // ---- output projections, one per layer of a model, for good
+  using Projection = std::shared_ptr<const StoredProjection>;
+  enum class ProjectionPart { kWeights, kGrams };
+  // [blocking] Stores a layer's weights and their Gram matrices. The same weights again are OK, and
+  // take the place of damaged bytes; others are kInvalidArgument. kNotFound: the model.
+  virtual Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) = 0;
+  // kNotFound if the layer has none.
+  virtual Result<Projection> projection(std::string_view tenant, const Digest& model,
+                                        std::uint32_t layer) const = 0;
+  // [blocking] Into `into` of the part's size; kCorruption if its bytes are not what was stored.
+  virtual Status read_projection(const StoredProjection& row, ProjectionPart part,
+                                 MutableBytes into) = 0;
+
+  // ---- profiles, by model and name
+  // [blocking] In the place of one of the same name. kInvalidArgument, kVersionMismatch: the JSON;
+  // kNotFound: its model is not registered.
+  virtual Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) = 0;
+  virtual std::vector<msg::ProfileRow> profiles(std::string_view tenant,
+                                                std::optional<Digest> model) const = 0;
+  virtual Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
+                                          std::string_view name) const = 0;  // with its JSON
+  // [blocking]
+  virtual Status remove_profile(std::string_view tenant, const Digest& model,
+                                std::string_view name) = 0;
+  // The one that `recipe` names, by name or digest; where it names none, the only one of the model
+  // that was built over its scores. kInvalidArgument if it is for something else, or if there are
+  // several.
+  virtual Result<std::shared_ptr<const Profile>> find_profile(std::string_view tenant,
+                                                              const Digest& model,
+                                                              const Recipe& recipe) const = 0;
 
   // ---- segments
   using Row = std::shared_ptr<const SegmentRow>;  // shared: readers outlive a removal

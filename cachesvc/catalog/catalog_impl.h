@@ -44,10 +44,28 @@ class CatalogImpl final : public Catalog {
   ~CatalogImpl() override;
   Status load();
 
-  // ---- catalog.cc
+  // ---- catalog_models.cc
   Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   std::vector<msg::ModelRow> models(std::string_view tenant) const override;
+  Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
+  Result<Projection> projection(std::string_view tenant, const Digest& model,
+                                std::uint32_t layer) const override;
+  Status read_projection(const StoredProjection& row, ProjectionPart part,
+                         MutableBytes into) override;
+
+  // ---- catalog_profiles.cc
+  Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) override;
+  std::vector<msg::ProfileRow> profiles(std::string_view tenant,
+                                        std::optional<Digest> model) const override;
+  Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
+                                  std::string_view name) const override;
+  Status remove_profile(std::string_view tenant, const Digest& model,
+                        std::string_view name) override;
+  Result<std::shared_ptr<const Profile>> find_profile(std::string_view tenant, const Digest& model,
+                                                      const Recipe& recipe) const override;
+
+  // ---- catalog.cc
   Totals totals(std::string_view tenant) const override;
   Totals totals() const override;
 
@@ -87,14 +105,24 @@ class CatalogImpl final : public Catalog {
   Status set_budget(std::string_view tenant, const msg::SetBudget&) override;
 
  private:
+  struct KnownProfile {
+    std::shared_ptr<const Profile> profile;
+    Digest digest;
+    std::uint64_t added_unix_ms = 0;
+  };
   struct Model {
     ModelSpec spec;
     std::uint64_t segments = 0;
+    std::map<std::uint32_t, Projection> projections;            // by layer
+    std::map<std::string, KnownProfile, std::less<>> profiles;  // by name
   };
   using ModelKey = std::pair<std::string, Digest>;  // tenant, fingerprint
+  using Models = std::map<ModelKey, Model>;
 
   // Load, one table each; see load().
   Status load_models();
+  Status load_projections();
+  Status load_profiles();
   Status load_segments();
   Status load_sessions();
   Status load_budgets();
@@ -111,8 +139,13 @@ class CatalogImpl final : public Catalog {
   Status save_session(std::string_view tenant, const msg::SessionRow& row);
 
   // With changes_ or state_ held.
-  std::size_t model_count(std::string_view tenant) const;
   const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
+  // kNotFound, saying what to do.
+  Result<const Model*> known_model(std::string_view tenant, const Digest& fingerprint) const;
+  // The tenant's, in the order of their fingerprints.
+  std::pair<Models::const_iterator, Models::const_iterator> models_of(
+      std::string_view tenant) const;
+  static msg::ProfileRow describe(const KnownProfile& known);
   // kNotFound, or kCorruption if it is out of service.
   Result<const SegmentNode*> find_segment(std::string_view tenant, const SegmentId& id) const;
   Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;
@@ -149,7 +182,7 @@ class CatalogImpl final : public Catalog {
   SegmentTree tree_;
   Sessions sessions_;
   BudgetTable budgets_;
-  std::map<ModelKey, Model> models_;
+  Models models_;
   std::set<std::pair<Table, std::string>> bad_rows_;  // rows that failed their check
 
   mutable std::mutex hits_mutex_;

@@ -35,6 +35,15 @@ std::string model_key(std::string_view tenant, const Digest& fingerprint) {
   return tenant_key(tenant, raw(fingerprint));
 }
 
+std::string projection_key(std::string_view tenant, const Digest& fingerprint,
+                           std::uint32_t layer) {
+  return model_key(tenant, fingerprint) + big_endian(layer);
+}
+
+std::string profile_key(std::string_view tenant, const Digest& fingerprint, std::string_view name) {
+  return model_key(tenant, fingerprint).append(name);
+}
+
 std::string session_key(std::string_view tenant, std::string_view name) {
   return tenant_key(tenant, name);
 }

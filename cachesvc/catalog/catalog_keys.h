@@ -1,10 +1,15 @@
 // The keys of the catalog's rows. Stored: a change is a new catalog format.
 //
-//   kSegments  segment id (16 B)
-//   kPayload   segment id (16 B) | layer (u32 big endian): a segment's layers stand together, in
-//   order kModels    tenant | fingerprint (32 B) kSessions  tenant | name kBudgets   tenant |
-//   nothing (global) or a fingerprint (32 B) kMeta      "catalog.format": u32 little endian
-//              "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
+//   kSegments     segment id (16 B)
+//   kPayload      segment id (16 B) | layer (u32 big endian): a segment's layers stand together, in
+//                 order; of projections the payload id in the place of a segment's
+//   kModels       tenant | fingerprint (32 B)
+//   kProjections  tenant | fingerprint (32 B) | layer (u32 big endian)
+//   kProfiles     tenant | fingerprint (32 B) | name
+//   kSessions     tenant | name
+//   kBudgets      tenant | nothing (global) or a fingerprint (32 B)
+//   kMeta         "catalog.format": u32 little endian
+//                 "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
 //
 // A tenant is written as its length (u32 big endian) and its bytes, so that no two pairs share a
 // key.
@@ -25,6 +30,8 @@ inline constexpr std::string_view kCatalogFormatKey = "catalog.format";
 std::string segment_key(const SegmentId& id);
 std::string payload_key(const SegmentId& id, std::uint32_t layer);
 std::string model_key(std::string_view tenant, const Digest& fingerprint);
+std::string projection_key(std::string_view tenant, const Digest& fingerprint, std::uint32_t layer);
+std::string profile_key(std::string_view tenant, const Digest& fingerprint, std::string_view name);
 std::string session_key(std::string_view tenant, std::string_view name);
 std::string budget_key(std::string_view tenant, const std::optional<Digest>& model);
 std::string quarantine_key(const SegmentId& id);

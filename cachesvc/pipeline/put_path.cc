@@ -1,9 +1,9 @@
 #include "cachesvc/pipeline/put_path.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
+#include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/recipe.h"
@@ -32,52 +32,6 @@ class ComputeTime {
 
 }  // namespace
 
-class PutPath::Put {
- public:
-  struct Layer {
-    std::unique_ptr<StagedLayer> staged;     // until compressed
-    std::unique_ptr<Arena::Buffer> records;  // room from the first piece on, filled by compression
-    bool compressed = false;
-    std::vector<std::uint32_t> counts;  // [num_kv_heads]
-    bool allocating = false;            // a piece waits for the layer's memory
-    std::vector<std::function<void(bool)>> waiting_for_memory;
-  };
-
-  ModelSpec model;
-  Recipe recipe;
-  SegmentRow row;             // what commit will write; plan and sizes are filled in as layers come
-  std::uint64_t entries = 0;  // T, or what a quality target is capped at
-  std::unique_ptr<kernels::Joiner> joiner;  // compute thread only, as what compression writes
-  std::vector<std::vector<float>> floors;   // [num_layers], of a quality target
-  double mass = 0;
-  bool already_stored = false;
-  bool committing = false;
-  std::vector<Layer> layers;
-  Status failure;  // of any stage behind; ends the put
-  std::size_t compressing = 0;
-  std::function<void(bool)> idle;  // commit waits for compression
-  std::atomic<std::uint64_t> compress_ns{0};
-  std::unique_ptr<GaugeHold> open;
-  std::shared_ptr<const Profile> profile;  // of recipes that need one
-
-  std::uint32_t num_tokens() const { return row.end - row.begin; }
-  // Room for a layer's records, whatever its heads keep of what the layer may keep.
-  std::size_t records_bytes_max(std::uint32_t layer) const {
-    return kernels::encoded_bytes_max(joiner->slots_wanted(layer), model.num_kv_heads,
-                                      model.head_dim, model.dtype);
-  }
-  // All that the put stages at once: one layer as pushed, one with room for its records, and the
-  // budget spread over the others.
-  std::size_t staged_bytes_max() const {
-    std::size_t room = 0;
-    for (std::uint32_t l = 0; l < model.num_layers; ++l)
-      room = std::max(room, records_bytes_max(l));
-    return row.original_bytes / model.num_layers + room +
-           kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads,
-                                      model.head_dim, model.dtype);
-  }
-};
-
 // ---- begin
 // ----------------------------------------------------------------------------------------
 
@@ -99,15 +53,27 @@ Status PutPath::settle(const Tenant& tenant, const msg::BeginPut& request, Put& 
       parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
   PRECIS_ASSIGN(put.recipe,
                 parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
-  if (put.recipe.needs_o_proj() || put.recipe.needs_profile()) {
-    return Status::unsupported(
-        std::string("the recipe needs ") +
-        (put.recipe.needs_profile() ? "a profile" : "the model's output projections") +
-        ", which the service does not keep yet; compress() takes it as an argument");
-  }
+  PRECIS_TRY(equip(tenant, request.model, put));
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;
   put.row.budget = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
+  return {};
+}
+
+// What the recipe needs beside what is pushed.
+Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
+  if (put.recipe.needs_profile()) {
+    PRECIS_ASSIGN(put.profile, parts_.catalog.find_profile(tenant.name, model, put.recipe));
+    // Names may come to mean other tables; the segment is of this one.
+    put.recipe.profile = profile_digest(*put.profile).hex();
+  }
+  if (!put.recipe.needs_o_proj()) return {};
+  put.part = Projections::part_of(put.recipe);
+  for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
+    auto row = parts_.catalog.projection(tenant.name, model, l);
+    if (!row.ok()) return row.status().with_context("the recipe weighs values by what they write");
+    put.projections.push_back(std::move(row).value());
+  }
   return {};
 }
 
@@ -217,22 +183,11 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   while (layer.allocating) {
     co_await completion<bool>([&](auto done) { layer.waiting_for_memory.push_back(done); });
   }
-  for (const auto part : {StagedLayer::Part::kEntries, StagedLayer::Part::kObservations}) {
-    if (!put->failure.ok() || !layer.staged->needs(part)) continue;
-    // Room for the records comes with the entries, so that compression never waits for memory.
-    std::vector<Memory::Want> wants{{layer.staged->size_bytes(part), Arena::End::kHigh}};
-    if (part == StagedLayer::Part::kEntries) {
-      wants.push_back({put->records_bytes_max(piece.layer)});
-    }
+  if (put->failure.ok()) {
     layer.allocating = true;
-    auto memory = co_await parts_.memory.acquire(std::move(wants));
+    Status taken = co_await take_memory(*put, piece.layer);
     layer.allocating = false;
-    if (!memory.ok()) {
-      put->failure = memory.status().with_context("layer " + std::to_string(piece.layer));
-      break;
-    }
-    layer.staged->give_memory(part, std::move(memory->front()));
-    if (part == StagedLayer::Part::kEntries) layer.records = std::move(memory->back());
+    if (put->failure.ok()) put->failure = std::move(taken);
   }
   for (auto& done : std::exchange(layer.waiting_for_memory, {})) done(true);
   PRECIS_CO_TRY(put->failure);
@@ -245,6 +200,40 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   co_return Status();
 }
 
+Task<Status> PutPath::take_memory(Put& put, std::uint32_t index) {
+  Put::Layer& layer = put.layers[index];
+  for (const auto part : {StagedLayer::Part::kEntries, StagedLayer::Part::kObservations}) {
+    if (!layer.staged->needs(part)) continue;
+    // Room for the records comes with the entries, so that compression never waits for memory.
+    std::vector<Memory::Want> wants{{layer.staged->size_bytes(part), Arena::End::kHigh}};
+    bool reads_projection = false;
+    if (part == StagedLayer::Part::kEntries) {
+      wants.push_back({put.records_bytes_max(index)});
+      if (!put.projections.empty()) {
+        layer.projection = parts_.projections.find(*put.projections[index], put.part);
+        reads_projection = layer.projection == nullptr;
+      }
+      if (reads_projection) wants.push_back({put.projection_bytes(index)});
+    }
+    const std::string where = "layer " + std::to_string(index);
+    auto memory = co_await parts_.memory.acquire(std::move(wants));
+    if (!memory.ok()) co_return memory.status().with_context(where);
+    if (reads_projection) {
+      auto read = co_await parts_.projections.read(put.projections[index], put.part,
+                                                   std::move(memory->back()));
+      if (!read.ok()) co_return read.status().with_context(where);
+      layer.projection = std::move(read).value();
+      memory->pop_back();
+    }
+    if (part == StagedLayer::Part::kEntries) {
+      layer.records = std::move(memory->back());
+      memory->pop_back();
+    }
+    layer.staged->give_memory(part, std::move(memory->front()));
+  }
+  co_return Status();
+}
+
 // ---- compress
 // -------------------------------------------------------------------------------------
 
@@ -254,6 +243,7 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   const Status status = co_await compress_layer(*put, layer);
   if (!status.ok() && put->failure.ok()) put->failure = status;
   put->layers[layer].staged.reset();
+  put->layers[layer].projection.reset();
   parts_.memory.retry();
   --compressing_;
   if (--put->compressing == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
@@ -277,6 +267,9 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
   kernels::Backend& backend = parts_.backend;
   kernels::LayerInput input = layer.staged->input(put.row.begin);
   input.entries = put.entries;
+  if (layer.projection) {
+    input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
+  }
   kernels::LayerScores scores;
   kernels::RetentionOrders orders;
   kernels::LayerTurns turns;

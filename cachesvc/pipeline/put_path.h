@@ -16,6 +16,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/projections.h"
 #include "cachesvc/pipeline/staged_layer.h"
 #include "cachesvc/pipeline/tenant.h"
 #include "cachesvc/store/hot_tier.h"
@@ -38,6 +39,7 @@ class PutPath {
     kernels::Backend& backend;
     Catalog& catalog;
     HotTier& hot_tier;
+    Projections& projections;
     Metrics& metrics;
     const Clock& clock;
     msg::BudgetRow configured;  // the process's default recipe and keep
@@ -63,7 +65,10 @@ class PutPath {
 
  private:
   Status settle(const Tenant& tenant, const msg::BeginPut& request, Put& put);
+  Status equip(const Tenant& tenant, const Digest& model, Put& put);
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
+  // What the layer is staged in, its records' room and the projection that it is weighed with.
+  Task<Status> take_memory(Put& put, std::uint32_t layer);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
   // These three on the compute thread.

@@ -78,6 +78,31 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListModels) {
   co_return msg::ReplyBody(msg::Models{parts_.catalog.models(tenant_.name)});
 }
 
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushProjection request) {
+  co_return answer(co_await parts_.projections.add(tenant_, std::move(request), connection_));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AddProfile request) {
+  co_return answer(
+      co_await stored([&] { return parts_.catalog.add_profile(tenant_.name, request.json); }));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListProfiles request) {
+  if (request.model) {
+    PRECIS_CO_TRY(parts_.catalog.model(tenant_.name, *request.model).status());
+  }
+  co_return msg::ReplyBody(msg::Profiles{parts_.catalog.profiles(tenant_.name, request.model)});
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowProfile request) {
+  co_return answer(parts_.catalog.profile(tenant_.name, request.model, request.name));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveProfile request) {
+  co_return answer(co_await stored(
+      [&] { return parts_.catalog.remove_profile(tenant_.name, request.model, request.name); }));
+}
+
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
   if (puts_.size() >= limits::kPutsPerConnectionMax) {
     co_return Status::rejected("this connection has " + std::to_string(puts_.size()) +

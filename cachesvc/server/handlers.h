@@ -22,6 +22,7 @@ class Handlers {
     Executor& storage;
     Catalog& catalog;
     HotTier& hot_tier;
+    Projections& projections;
     PutPath& put_path;
     GetPath& get_path;
     Lookup& lookup;
@@ -65,6 +66,11 @@ class Handlers {
   Task<Answer> on(std::uint64_t id, msg::SetBudget request);
   Task<Answer> on(std::uint64_t id, msg::GetStats request);
   Task<Answer> on(std::uint64_t id, msg::GetStatus request);
+  Task<Answer> on(std::uint64_t id, msg::PushProjection request);
+  Task<Answer> on(std::uint64_t id, msg::AddProfile request);
+  Task<Answer> on(std::uint64_t id, msg::ListProfiles request);
+  Task<Answer> on(std::uint64_t id, msg::ShowProfile request);
+  Task<Answer> on(std::uint64_t id, msg::RemoveProfile request);
 
   // Says of a segment whether every layer of it is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;

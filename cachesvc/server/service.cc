@@ -46,6 +46,7 @@ struct Service::Impl {
   Executor compute{"compute", kComputeThreads};
   Executor storage{"storage", kStorageThreads};
   Executor reads{"reads", kReadThreads};
+  std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<Handlers::Parts> parts;
@@ -109,15 +110,17 @@ void Service::Impl::wire() {
   memory = std::make_unique<Memory>(*arena, *hot_tier, loop,
                                     std::chrono::milliseconds(config.memory_wait_ms));
   lookup = std::make_unique<Lookup>(*catalog, *hot_tier, rate);
+  projections = std::make_unique<Projections>(Projections::Parts{
+      loop, compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
   put_path = std::make_unique<PutPath>(
       PutPath::Parts{loop, compute, storage, *memory, *registration, arena->memory().size(),
-                     *backend, *catalog, *hot_tier, metrics, clock, configured});
+                     *backend, *catalog, *hot_tier, *projections, metrics, clock, configured});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, storage, *memory, *registration,
                                                       zeros->bytes(), *catalog, *hot_tier, rate,
                                                       metrics, log, clock});
   parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
-      loop, storage, *catalog, *hot_tier, *put_path, *get_path, *lookup, *memory, metrics,
-      configured, [this](const std::string& tenant) { return status(tenant); },
+      loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path, *lookup, *memory,
+      metrics, configured, [this](const std::string& tenant) { return status(tenant); },
       [this](const std::string& tenant) { return stats(tenant); }});
 }
 

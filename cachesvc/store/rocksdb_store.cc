@@ -22,7 +22,7 @@ namespace {
 
 // By Table's value. Names are stored: append only.
 constexpr std::array<std::string_view, kTableCount> kFamilyNames = {
-    "segments", "payload", "sessions", "models", "budgets", "meta"};
+    "segments", "payload", "sessions", "models", "budgets", "meta", "projections", "profiles"};
 const char* const kFormatKey = "store.format";
 constexpr std::uint32_t kFormat = 1;
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "client/cli/files.h"
 #include "client/cli/find.h"
 #include "client/cli/json.h"
 #include "client/cli/render.h"
@@ -139,6 +140,56 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   PRECIS_ASSIGN(request.scope.model, model_scope(context.client, model));
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
   print_budgets(context, budgets);
+  return {};
+}
+
+Status add_profile(Context context, const std::string& file) {
+  PRECIS_ASSIGN(const std::string json, read_file(file));
+  auto added = context.client.add_profile(json);
+  PRECIS_TRY(added.status().with_context(file));
+  if (context.json) {
+    print(to_json(*added));
+    return {};
+  }
+  PRECIS_ASSIGN(const auto models, context.client.models());
+  print(profile_text(*added, models));
+  return {};
+}
+
+Status list_profiles(Context context, const std::string& model) {
+  PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
+  PRECIS_ASSIGN(const auto rows, context.client.profiles(scope));
+  if (context.json) {
+    print(Json{{"profiles", rows_json(rows)}});
+    return {};
+  }
+  PRECIS_ASSIGN(const auto models, context.client.models());
+  print(profiles_text(rows, models));
+  return {};
+}
+
+Status show_profile(Context context, const std::string& model, const std::string& name,
+                    const std::string& out) {
+  PRECIS_ASSIGN(const Digest fingerprint, find_profile_model(context.client, model, name));
+  PRECIS_ASSIGN(const msg::ProfileRow row, context.client.profile(fingerprint, name));
+  if (!out.empty()) PRECIS_TRY(write_file(out, row.json + "\n"));
+  if (context.json) {
+    print(to_json(row));
+    return {};
+  }
+  PRECIS_ASSIGN(const auto models, context.client.models());
+  print(profile_text(row, models));
+  return {};
+}
+
+Status remove_profile(Context context, const std::string& model, const std::string& name) {
+  PRECIS_ASSIGN(const Digest fingerprint, find_profile_model(context.client, model, name));
+  PRECIS_TRY(context.client.remove_profile(fingerprint, name));
+  if (context.json) {
+    print(Json{{"removed", name}});
+  } else {
+    print(fmt::format("removed profile {}; what was stored by it stays\n", printable(name)));
+  }
   return {};
 }
 

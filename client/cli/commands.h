@@ -26,6 +26,14 @@ Status list_sessions(Context context);
 Status show_session(Context context, const std::string& name);
 Status remove_session(Context context, const std::string& name);
 
+Status add_profile(Context context, const std::string& file);
+Status list_profiles(Context context, const std::string& model);
+// `model` may be empty where only one has a profile of that name. `out`: a file to write its JSON
+// to; empty for none.
+Status show_profile(Context context, const std::string& model, const std::string& name,
+                    const std::string& out);
+Status remove_profile(Context context, const std::string& model, const std::string& name);
+
 struct BudgetChange {
   std::optional<std::string> recipe, keep;
   bool unset = false;

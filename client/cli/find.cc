@@ -72,6 +72,29 @@ Result<msg::ModelRow> find_model(Client& client, const std::string& text) {
                          " models, give the fingerprint of one:" + list_of(names));
 }
 
+Result<Digest> find_profile_model(Client& client, const std::string& model,
+                                  const std::string& name) {
+  if (!model.empty()) {
+    PRECIS_ASSIGN(const msg::ModelRow row, find_model(client, model));
+    return row.fingerprint;
+  }
+  PRECIS_ASSIGN(const auto rows, client.profiles());
+  std::vector<std::string> models;
+  Digest found;
+  for (const msg::ProfileRow& row : rows) {
+    if (row.name != name) continue;
+    found = row.model;
+    models.push_back(row.model.hex());
+  }
+  if (models.size() == 1) return found;
+  if (models.empty()) {
+    return Status::not_found("no profile is called '" + name +
+                             "': `precisctl profile ls` lists them");
+  }
+  return Status::invalid(std::to_string(models.size()) + " models have a profile '" + name +
+                         "', give --model:" + list_of(models));
+}
+
 // "0.95", or "0.95 up to 0.5".
 Result<Budget> parse_quality(const std::string& text) {
   double share = 0, cap = 1;

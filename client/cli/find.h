@@ -14,6 +14,11 @@ Result<SegmentId> find_segment(Client& client, const std::string& text);
 // A model's name, or its fingerprint or any unambiguous beginning of that.
 Result<msg::ModelRow> find_model(Client& client, const std::string& text);
 
+// The model whose profile is called `name`: the one that `model` names, or where that is empty the
+// only one.
+Result<Digest> find_profile_model(Client& client, const std::string& model,
+                                  const std::string& name);
+
 // "0.3", "128 entries", "64 MiB".
 Result<Budget> parse_keep(const std::string& text);
 

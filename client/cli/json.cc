@@ -52,7 +52,21 @@ Json to_json(const msg::ModelRow& row) {
           {"rope_theta", m.rope_theta},
           {"block_tokens", m.block_tokens},
           {"token_bytes", m.token_bytes()},
-          {"segments", row.segments}};
+          {"segments", row.segments},
+          {"projections", row.projections}};
+}
+
+Json to_json(const msg::ProfileRow& row) {
+  Json json = {{"name", row.name},
+               {"kind", row.kind},
+               {"model", row.model.hex()},
+               {"scorer", recipe_json(row.scorer)},
+               {"digest", row.digest.hex()},
+               {"num_tokens", row.num_tokens},
+               {"text_digest", row.text_digest},
+               {"added_unix_ms", row.added_unix_ms}};
+  if (!row.json.empty()) json["profile"] = recipe_json(row.json);
+  return json;
 }
 
 Json to_json(const msg::SegmentInfo& row) {

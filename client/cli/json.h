@@ -20,6 +20,8 @@ Json to_json(const msg::BudgetRow& row);
 Json to_json(const msg::Budgets& budgets);
 Json to_json(const msg::ServerStatus& status);
 Json to_json(const msg::Removed& removed);
+// With its own JSON as "profile", where it is there.
+Json to_json(const msg::ProfileRow& row);
 Json to_json(const msg::Stats& stats);  // {name: value}
 
 template <typename Row>

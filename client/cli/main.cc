@@ -85,7 +85,7 @@ struct Arguments {
   std::string address = "127.0.0.1:7470";
   precis::ConnectOptions options;
   bool json = false;
-  std::string name, model, recipe, keep;
+  std::string name, model, recipe, keep, file;
   std::uint32_t limit = 1000;
   bool recursive = false, unset = false;
   std::function<Status(Context)> run;
@@ -164,6 +164,27 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
   });
 }
 
+void add_profile_commands(CLI::App& app, Arguments& a) {
+  using namespace precis::cli;
+  CLI::App& group = add_group(app, "profile", "Budgets per head, learnt by precis profile build");
+  CLI::App* add = add_command(group, "add", "Load one into the service", a,
+                              [&a](Context c) { return add_profile(c, a.file); });
+  add->add_option("file", a.file, "JSON as precis profile build writes it")->required();
+  CLI::App* ls = add_command(group, "ls", "List them", a,
+                             [&a](Context c) { return list_profiles(c, a.model); });
+  ls->add_option("--model", a.model, "Only of this model: its name or fingerprint");
+  CLI::App* show = add_command(group, "show", "What one was built for, and of", a, [&a](Context c) {
+    return show_profile(c, a.model, a.name, a.file);
+  });
+  show->add_option("--out", a.file, "Write its JSON there, as profile add takes it");
+  CLI::App* rm = add_command(group, "rm", "Remove one; what was stored by it stays", a,
+                             [&a](Context c) { return remove_profile(c, a.model, a.name); });
+  for (CLI::App* command : {show, rm}) {
+    command->add_option("name", a.name, "The profile's name")->required();
+    command->add_option("--model", a.model, "Whose, where several have one of that name");
+  }
+}
+
 void add_options(CLI::App& app, Arguments& a) {
   app.add_option("--address", a.address, "HOST:PORT of precisd")
       ->envname("PRECIS_ADDRESS")
@@ -218,6 +239,7 @@ int main(int argc, char** argv) {
   add_command(model, "ls", "List them", args, precis::cli::list_models);
   add_prefix_commands(app, args);
   add_session_commands(app, args);
+  add_profile_commands(app, args);
   add_budget_commands(app, args);
   add_command(app, "stats", "Counters and gauges", args, precis::cli::show_stats);
   try {

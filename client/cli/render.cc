@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "client/cli/json.h"
 #include "client/cli/table.h"
 
 namespace precis::cli {
@@ -44,6 +45,12 @@ class Facts {
  private:
   std::vector<std::pair<std::string, std::string>> rows_;
 };
+
+// Of a canonical recipe.
+std::string scorer_name(const std::string& recipe) {
+  const Json parsed = Json::parse(recipe, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_object() ? parsed.value("scorer", recipe) : recipe;
+}
 
 std::string plan_text(const Plan& plan) {
   std::vector<Column> columns{{"LAYER", true}};
@@ -95,15 +102,42 @@ std::string models_text(std::span<const msg::ModelRow> rows) {
                {"HEAD DIM", true},
                {"DTYPE"},
                {"KV/TOKEN", true},
+               {"W_O"},
                {"SEGMENTS", true}});
   for (const msg::ModelRow& row : rows) {
     const ModelSpec& m = row.model;
     table.add({row.fingerprint.hex().substr(0, kShortId), m.name, std::to_string(m.num_layers),
                std::to_string(m.num_q_heads), std::to_string(m.num_kv_heads),
                std::to_string(m.head_dim), std::string(dtype_name(m.dtype)),
-               bytes_text(m.token_bytes()), count_text(row.segments)});
+               bytes_text(m.token_bytes()), row.projections == m.num_layers ? "yes" : "no",
+               count_text(row.segments)});
   }
   return table.text();
+}
+
+std::string profiles_text(std::span<const msg::ProfileRow> rows,
+                          std::span<const msg::ModelRow> models) {
+  if (rows.empty()) return "no profiles: precis profile build makes one, profile add loads it\n";
+  Table table({{"NAME"}, {"KIND"}, {"MODEL"}, {"SCORER"}, {"FITTED ON", true}, {"ADDED"}});
+  for (const msg::ProfileRow& row : rows) {
+    table.add({row.name, row.kind, model_name(row.model, models), scorer_name(row.scorer),
+               fmt::format("{} tokens each", count_text(row.num_tokens)),
+               when_text(row.added_unix_ms)});
+  }
+  return table.text();
+}
+
+std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelRow> models) {
+  Facts facts;
+  facts.add("name", row.name);
+  facts.add("kind", row.kind);
+  facts.add("model", model_name(row.model, models) + "  " + row.model.hex());
+  facts.add("scorer", row.scorer);
+  facts.add("digest", row.digest.hex());
+  facts.add("fitted on", fmt::format("contexts of {} tokens, SHA-256 {}",
+                                     count_text(row.num_tokens), or_dash(row.text_digest)));
+  facts.add("added", when_text(row.added_unix_ms));
+  return facts.text();
 }
 
 std::string segments_text(std::span<const msg::SegmentInfo> rows,

@@ -16,6 +16,9 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
                           std::span<const msg::ModelRow> models);
 // With the plan as a table of layers and heads, where it is there.
 std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models);
+std::string profiles_text(std::span<const msg::ProfileRow> rows,
+                          std::span<const msg::ModelRow> models);
+std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelRow> models);
 std::string sessions_text(std::span<const msg::SessionRow> rows);
 std::string session_text(const msg::SessionRow& row);
 std::string budgets_text(const msg::Budgets& budgets);

@@ -16,6 +16,27 @@ Status check_tokens(std::span<const TokenId> tokens) {
                          std::to_string(limits::kPathTokensMax));
 }
 
+Status check_projections(const ModelSpec& spec, std::span<const HeadsView> o_proj) {
+  if (o_proj.empty()) return {};
+  if (o_proj.size() != spec.num_layers) {
+    return Status::invalid("o_proj has " + std::to_string(o_proj.size()) +
+                           " layers, the model has " + std::to_string(spec.num_layers));
+  }
+  for (std::size_t l = 0; l < o_proj.size(); ++l) {
+    const HeadsView& w = o_proj[l];
+    if (w.num_heads == spec.num_q_heads && w.num_tokens == spec.head_dim && w.head_dim > 0 &&
+        w.contiguous()) {
+      continue;
+    }
+    return Status::invalid("o_proj of layer " + std::to_string(l) + " is [" +
+                           std::to_string(w.num_heads) + ", " + std::to_string(w.num_tokens) +
+                           ", " + std::to_string(w.head_dim) + "], must be [" +
+                           std::to_string(spec.num_q_heads) + ", " + std::to_string(spec.head_dim) +
+                           ", hidden size], contiguous");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
@@ -26,15 +47,53 @@ Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLo
   return std::shared_ptr<Client>(std::make_shared<RemoteClient>(std::move(channel)));
 }
 
-Result<Model> RemoteClient::register_model(const ModelSpec& spec) {
+Result<Model> RemoteClient::register_model(const ModelSpec& spec,
+                                           std::span<const HeadsView> o_proj) {
   PRECIS_TRY(spec.validate());
+  PRECIS_TRY(check_projections(spec, o_proj));
   PRECIS_ASSIGN(msg::ModelRow row, channel_->call<msg::ModelRow>(msg::RegisterModel{spec}));
-  return Model{std::move(row.model), row.fingerprint, {}};
+  Model model{std::move(row.model), row.fingerprint, {}};
+  for (std::uint32_t layer = 0; layer < o_proj.size(); ++layer) {
+    PRECIS_TRY(push_projection(model, layer, o_proj[layer]));
+  }
+  return model;
+}
+
+Status RemoteClient::push_projection(const Model& model, std::uint32_t layer,
+                                     const HeadsView& weights) {
+  PRECIS_ASSIGN(ExposedMemory memory, channel_->expose({weights.data, weights.size_bytes()}));
+  msg::PushProjection body{model.fingerprint, layer, weights.head_dim, weights.dtype,
+                           memory.exposure->region()};
+  std::vector<ExposedMemory> exposed;
+  exposed.push_back(std::move(memory));
+  return channel_->call<msg::Done>(std::move(body), Patience::kWhileAlive, std::move(exposed))
+      .status();
 }
 
 Result<std::vector<msg::ModelRow>> RemoteClient::models() {
   PRECIS_ASSIGN(msg::Models models, channel_->call<msg::Models>(msg::ListModels{}));
   return std::move(models.rows);
+}
+
+Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
+  if (json.size() > limits::kProfileBytesMax) {
+    return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, maximum " +
+                           std::to_string(limits::kProfileBytesMax));
+  }
+  return channel_->call<msg::ProfileRow>(msg::AddProfile{json});
+}
+
+Result<std::vector<msg::ProfileRow>> RemoteClient::profiles(std::optional<Digest> model) {
+  PRECIS_ASSIGN(msg::Profiles profiles, channel_->call<msg::Profiles>(msg::ListProfiles{model}));
+  return std::move(profiles.rows);
+}
+
+Result<msg::ProfileRow> RemoteClient::profile(const Digest& model, const std::string& name) {
+  return channel_->call<msg::ProfileRow>(msg::ShowProfile{model, name});
+}
+
+Status RemoteClient::remove_profile(const Digest& model, const std::string& name) {
+  return channel_->call<msg::Done>(msg::RemoveProfile{model, name}).status();
 }
 
 Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId> tokens,

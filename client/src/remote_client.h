@@ -15,8 +15,12 @@ class RemoteClient final : public Client {
  public:
   explicit RemoteClient(std::shared_ptr<Channel> channel) : channel_(std::move(channel)) {}
 
-  Result<Model> register_model(const ModelSpec& spec) override;
+  Result<Model> register_model(const ModelSpec& spec, std::span<const HeadsView> o_proj) override;
   Result<std::vector<msg::ModelRow>> models() override;
+  Result<msg::ProfileRow> add_profile(const std::string& json) override;
+  Result<std::vector<msg::ProfileRow>> profiles(std::optional<Digest> model) override;
+  Result<msg::ProfileRow> profile(const Digest& model, const std::string& name) override;
+  Status remove_profile(const Digest& model, const std::string& name) override;
 
   Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,
                         const PutOptions& options) override;
@@ -43,6 +47,8 @@ class RemoteClient final : public Client {
   Result<msg::ServerStatus> status() override;
 
  private:
+  Status push_projection(const Model& model, std::uint32_t layer, const HeadsView& weights);
+
   const std::shared_ptr<Channel> channel_;  // shared with the puts and prefixes begun on it
 };
 

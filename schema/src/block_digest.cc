@@ -46,6 +46,12 @@ class Sha256 {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
+SegmentId id_of(const Digest& whole) {
+  SegmentId id;
+  std::memcpy(id.bytes.data(), whole.bytes.data(), id.bytes.size());
+  return id;
+}
+
 }  // namespace
 
 Digest model_fingerprint(const ModelSpec& model) {
@@ -114,9 +120,16 @@ SegmentId segment_id(const SegmentPlace& place, const Recipe& recipe, const Budg
                            .integer(static_cast<std::uint8_t>(budget.kind))
                            .integer(budget.value)
                            .finish();
-  SegmentId id;
-  std::memcpy(id.bytes.data(), whole.bytes.data(), id.bytes.size());
-  return id;
+  return id_of(whole);
+}
+
+SegmentId projection_id(std::string_view tenant, const Digest& fingerprint, bool is_gram) {
+  return id_of(Sha256()
+                   .text("precis.projection.v1")
+                   .text(tenant)
+                   .digest(fingerprint)
+                   .integer(static_cast<std::uint8_t>(is_gram))
+                   .finish());
 }
 
 Digest sha256(std::span<const std::byte> data) {

@@ -1,4 +1,4 @@
-// Stored rows: the frame that tells damage from age, and the four kinds of row (catalog.capnp).
+// Stored rows: the frame that tells damage from age, and the kinds of row (catalog.capnp).
 #include "precis/catalog_row.h"
 
 #define XXH_INLINE_ALL
@@ -20,7 +20,14 @@ constexpr std::uint32_t kRowMagic = 0x52435250;  // "PRCR"
 constexpr std::uint32_t kRowVersion = 1;
 constexpr std::size_t kRowHeaderBytes = 24;
 constexpr std::size_t kRowHashOffset = 8;
-enum class RowKind : std::uint16_t { kSegment = 1, kSession = 2, kModel = 3, kBudget = 4 };
+enum class RowKind : std::uint16_t {
+  kSegment = 1,
+  kSession = 2,
+  kModel = 3,
+  kBudget = 4,
+  kProjection = 5,
+  kProfile = 6
+};
 
 struct RowPrefix {
   std::uint32_t magic;
@@ -193,6 +200,42 @@ static Status read(StoredBudget::Reader in, precis::StoredBudget& out) {
   return {};
 }
 
+static void write(StoredProjection::Builder out, const precis::StoredProjection& in) {
+  out.setTenant(as_text(in.tenant));
+  out.setModel(as_data(in.model));
+  out.setLayer(in.layer);
+  out.setWidth(in.width);
+  out.setDtype(static_cast<Dtype>(in.dtype));
+  out.setWeightsBytes(in.weights_bytes);
+  out.setGramsBytes(in.grams_bytes);
+  out.setWeights(as_data(in.weights));
+  out.setGrams(as_data(in.grams));
+}
+static Status read(StoredProjection::Reader in, precis::StoredProjection& out) {
+  PRECIS_TRY(read_name("tenant", in.getTenant(), out.tenant));
+  PRECIS_TRY(read_digest("model", in.getModel(), out.model));
+  out.layer = in.getLayer();
+  out.width = in.getWidth();
+  PRECIS_TRY(check_max("layer", out.layer, limits::kLayersMax - 1));
+  PRECIS_TRY(check_max("width", out.width, limits::kHiddenMax));
+  PRECIS_TRY(read_enum("dtype", in.getDtype(), precis::Dtype::kF32, out.dtype));
+  out.weights_bytes = in.getWeightsBytes();
+  out.grams_bytes = in.getGramsBytes();
+  PRECIS_TRY(read_digest("weights", in.getWeights(), out.weights));
+  return read_digest("grams", in.getGrams(), out.grams);
+}
+
+static void write(StoredProfile::Builder out, const precis::StoredProfile& in) {
+  out.setTenant(as_text(in.tenant));
+  out.setJson(as_text(in.json));
+  out.setAddedUnixMs(in.added_unix_ms);
+}
+static Status read(StoredProfile::Reader in, precis::StoredProfile& out) {
+  PRECIS_TRY(read_name("tenant", in.getTenant(), out.tenant));
+  out.added_unix_ms = in.getAddedUnixMs();
+  return read_text("json", in.getJson(), limits::kProfileBytesMax, out.json);
+}
+
 }  // namespace wire
 
 std::vector<std::byte> encode(const SegmentRow& row) {
@@ -207,6 +250,12 @@ std::vector<std::byte> encode(const StoredModel& row) {
 std::vector<std::byte> encode(const StoredBudget& row) {
   return encode_row<wire::StoredBudget>(RowKind::kBudget, kRowVersion, row);
 }
+std::vector<std::byte> encode(const StoredProjection& row) {
+  return encode_row<wire::StoredProjection>(RowKind::kProjection, kRowVersion, row);
+}
+std::vector<std::byte> encode(const StoredProfile& row) {
+  return encode_row<wire::StoredProfile>(RowKind::kProfile, kRowVersion, row);
+}
 
 Result<SegmentRow> decode_segment_row(Bytes bytes) {
   return decode_row<wire::SegmentRow, SegmentRow>("segment row", RowKind::kSegment, bytes);
@@ -219,6 +268,13 @@ Result<StoredModel> decode_stored_model(Bytes bytes) {
 }
 Result<StoredBudget> decode_stored_budget(Bytes bytes) {
   return decode_row<wire::StoredBudget, StoredBudget>("budget row", RowKind::kBudget, bytes);
+}
+Result<StoredProjection> decode_stored_projection(Bytes bytes) {
+  return decode_row<wire::StoredProjection, StoredProjection>("projection row",
+                                                              RowKind::kProjection, bytes);
+}
+Result<StoredProfile> decode_stored_profile(Bytes bytes) {
+  return decode_row<wire::StoredProfile, StoredProfile>("profile row", RowKind::kProfile, bytes);
 }
 
 }  // namespace precis

@@ -4,23 +4,12 @@
 #include "precis/limits.h"
 #include "precis/messages.h"
 #include "wire_fields.h"
+#include "wire_model.h"
 #include "wire_nouns.h"
 #include "wire_status.h"
 
 namespace precis {
 namespace wire {
-
-// ---- models ------------------------------------------------------------------------------------
-static void write(ModelRow::Builder out, const msg::ModelRow& in) {
-  write(out.initModel(), in.model);
-  out.setFingerprint(as_data(in.fingerprint));
-  out.setSegments(in.segments);
-}
-static Status read(ModelRow::Reader in, msg::ModelRow& out) {
-  out.segments = in.getSegments();
-  PRECIS_TRY(read_digest("fingerprint", in.getFingerprint(), out.fingerprint));
-  return read(in.getModel(), out.model);
-}
 
 // ---- put ---------------------------------------------------------------------------------------
 static void write(PutBegun::Builder out, const msg::PutBegun& in) {
@@ -239,6 +228,8 @@ Status read_rows(Reader in, Rows& out) {
 }
 static void write(Models::Builder out, const msg::Models& in) { write_rows(out, in); }
 static Status read(Models::Reader in, msg::Models& out) { return read_rows(in, out); }
+static void write(Profiles::Builder out, const msg::Profiles& in) { write_rows(out, in); }
+static Status read(Profiles::Reader in, msg::Profiles& out) { return read_rows(in, out); }
 static void write(Segments::Builder out, const msg::Segments& in) { write_rows(out, in); }
 static Status read(Segments::Reader in, msg::Segments& out) { return read_rows(in, out); }
 static void write(Sessions::Builder out, const msg::Sessions& in) { write_rows(out, in); }
@@ -266,6 +257,8 @@ struct ReplyWriter {
   void operator()(const msg::Budgets& in) { write(out.initBudgets(), in); }
   void operator()(const msg::Stats& in) { write(out.initStats(), in); }
   void operator()(const msg::ServerStatus& in) { write(out.initServerStatus(), in); }
+  void operator()(const msg::ProfileRow& in) { write(out.initProfileRow(), in); }
+  void operator()(const msg::Profiles& in) { write(out.initProfiles(), in); }
 };
 
 static Status read(Reply::Body::Reader in, msg::ReplyBody& out) {
@@ -286,6 +279,8 @@ static Status read(Reply::Body::Reader in, msg::ReplyBody& out) {
     case Reply::Body::STATS: return read(in.getStats(), out.emplace<msg::Stats>());
     case Reply::Body::SERVER_STATUS:
       return read(in.getServerStatus(), out.emplace<msg::ServerStatus>());
+    case Reply::Body::PROFILE_ROW: return read(in.getProfileRow(), out.emplace<msg::ProfileRow>());
+    case Reply::Body::PROFILES: return read(in.getProfiles(), out.emplace<msg::Profiles>());
   }
   return field_error("kind", "is " + std::to_string(in.which()) + ", unknown to protocol version " +
                                  std::to_string(kProtocolVersion));

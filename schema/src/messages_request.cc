@@ -4,44 +4,19 @@
 #include "precis/limits.h"
 #include "precis/messages.h"
 #include "wire_fields.h"
+#include "wire_model.h"
 #include "wire_nouns.h"
 
 namespace precis {
 namespace wire {
 
 // ---- pieces ------------------------------------------------------------------------------------
-static void write(RemoteRegion::Builder out, const precis::RemoteRegion& in) {
-  out.setId(in.id);
-  out.setAddress(in.address);
-  out.setSizeBytes(in.size_bytes);
-  out.setKey(as_data(in.key));
-}
-static Status read(RemoteRegion::Reader in, precis::RemoteRegion& out) {
-  out.id = in.getId();
-  out.address = in.getAddress();
-  out.size_bytes = in.getSizeBytes();
-  // Else address + size_bytes wraps and passes for a small range.
-  PRECIS_TRY(check_max("size_bytes", out.size_bytes, ~std::uint64_t{0} - out.address));
-  const auto key = in.getKey();
-  PRECIS_TRY(check_max("key length", key.size(), limits::kRegionKeyBytesMax));
-  out.key.assign(reinterpret_cast<const char*>(key.begin()), key.size());
-  return {};
-}
-
 static void write(BudgetScope::Builder out, const msg::BudgetScope& in) {
   if (in.model) out.setModel(as_data(*in.model));
 }
 static Status read(BudgetScope::Reader in, msg::BudgetScope& out) {
   if (!in.hasModel()) return {};
   return read_digest("model", in.getModel(), out.model.emplace());
-}
-
-// ---- models ------------------------------------------------------------------------------------
-static void write(RegisterModel::Builder out, const msg::RegisterModel& in) {
-  write(out.initModel(), in.model);
-}
-static Status read(RegisterModel::Reader in, msg::RegisterModel& out) {
-  return read(in.getModel(), out.model);
 }
 
 // ---- put ---------------------------------------------------------------------------------------
@@ -284,8 +259,6 @@ static void write(GetStats::Builder, const msg::GetStats&) {}
 static Status read(GetStats::Reader, msg::GetStats&) { return {}; }
 static void write(GetStatus::Builder, const msg::GetStatus&) {}
 static Status read(GetStatus::Reader, msg::GetStatus&) { return {}; }
-static void write(ListModels::Builder, const msg::ListModels&) {}
-static Status read(ListModels::Reader, msg::ListModels&) { return {}; }
 static void write(ListSessions::Builder, const msg::ListSessions&) {}
 static Status read(ListSessions::Reader, msg::ListSessions&) { return {}; }
 
@@ -316,6 +289,11 @@ struct RequestWriter {
   void operator()(const msg::SetBudget& in) { write(out.initSetBudget(), in); }
   void operator()(const msg::GetStats& in) { write(out.initGetStats(), in); }
   void operator()(const msg::GetStatus& in) { write(out.initGetStatus(), in); }
+  void operator()(const msg::PushProjection& in) { write(out.initPushProjection(), in); }
+  void operator()(const msg::AddProfile& in) { write(out.initAddProfile(), in); }
+  void operator()(const msg::ListProfiles& in) { write(out.initListProfiles(), in); }
+  void operator()(const msg::ShowProfile& in) { write(out.initShowProfile(), in); }
+  void operator()(const msg::RemoveProfile& in) { write(out.initRemoveProfile(), in); }
 };
 
 static Status read_body(Request::Reader in, msg::RequestBody& out) {
@@ -349,6 +327,14 @@ static Status read_body(Request::Reader in, msg::RequestBody& out) {
     case Request::SET_BUDGET: return read(in.getSetBudget(), out.emplace<msg::SetBudget>());
     case Request::GET_STATS: return read(in.getGetStats(), out.emplace<msg::GetStats>());
     case Request::GET_STATUS: return read(in.getGetStatus(), out.emplace<msg::GetStatus>());
+    case Request::PUSH_PROJECTION:
+      return read(in.getPushProjection(), out.emplace<msg::PushProjection>());
+    case Request::ADD_PROFILE: return read(in.getAddProfile(), out.emplace<msg::AddProfile>());
+    case Request::LIST_PROFILES:
+      return read(in.getListProfiles(), out.emplace<msg::ListProfiles>());
+    case Request::SHOW_PROFILE: return read(in.getShowProfile(), out.emplace<msg::ShowProfile>());
+    case Request::REMOVE_PROFILE:
+      return read(in.getRemoveProfile(), out.emplace<msg::RemoveProfile>());
   }
   return field_error("kind", "is " + std::to_string(in.which()) + ", unknown to protocol version " +
                                  std::to_string(kProtocolVersion));

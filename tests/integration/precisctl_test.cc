@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "precis/profile.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
 
@@ -12,7 +13,7 @@ using namespace precis;
 using namespace precis::testing;
 using nlohmann::json;
 
-enum : int { kOk = 0, kUsage = 2, kNotFound = 3, kUnreachable = 4, kDenied = 5 };
+enum : int { kOk = 0, kFailed = 1, kUsage = 2, kNotFound = 3, kUnreachable = 4, kDenied = 5 };
 
 class PrecisctlFixture {
  protected:
@@ -132,6 +133,45 @@ TEST_CASE_METHOD(PrecisctlFixture, "budgets are shown, set and unset", "[integra
   CHECK(ctl({"budget", "set", "--keep", "many"}).exit_code == kUsage);
   CHECK(ctl({"budget", "set"}).exit_code == kUsage);
   CHECK(ctl({"budget", "set", "--unset", "--keep", "0.5"}).exit_code == kUsage);
+}
+
+TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and removed",
+                 "[integration]") {
+  Profile profile;
+  profile.name = "learnt";
+  profile.model = model.fingerprint;
+  profile.scorer = profile_scorer(*parse_recipe("lukv(keydiff)"));
+  profile.num_layers = model.spec.num_layers;
+  profile.num_kv_heads = model.spec.num_kv_heads;
+  profile.num_tokens = 100;
+  profile.table.assign(std::size_t{Profile::kCurveRows} * profile.num_layers * profile.num_kv_heads,
+                       0.5f);
+  const std::string file = dir.path("learnt.json");
+  std::ofstream(file) << profile_json(profile);
+
+  CHECK(ctl_json({"profile", "ls"})["profiles"].empty());
+  CHECK(ctl_json({"profile", "add", file})["digest"] == profile_digest(profile).hex());
+  CHECK(ctl_json({"profile", "ls", "--model", "test/tiny"})["profiles"].size() == 1);
+  const std::string copy = dir.path("copy.json");
+  const json shown = ctl_json({"profile", "show", "learnt", "--out", copy});
+  CHECK(shown["scorer"]["scorer"] == "keydiff");
+  CHECK(shown["profile"]["table"].size() == profile.table.size());
+  CHECK(ctl({"profile", "add", copy}).exit_code == kOk);
+  for (const auto& words :
+       {std::vector<std::string>{"profile", "ls"}, {"profile", "show", "learnt"}}) {
+    const Ran ran = ctl(words);
+    CHECK(ran.exit_code == kOk);
+    CHECK(ran.out.find("learnt") != std::string::npos);
+  }
+  CHECK(ctl({"profile", "show", "none"}).exit_code == kNotFound);
+  CHECK(ctl({"profile", "add", dir.path("none.json")}).exit_code == kUsage);
+  std::ofstream(copy) << "{\"version\": 7}";
+  CHECK(ctl({"profile", "add", copy}).exit_code == kFailed);
+  profile.model = Digest{};
+  std::ofstream(copy) << profile_json(profile);
+  CHECK(ctl({"profile", "add", copy}).exit_code == kNotFound);
+  CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kOk);
+  CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kNotFound);
 }
 
 TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers", "[integration]") {

@@ -22,6 +22,33 @@ def random_layers(
     return [(layer[0], layer[1]) for layer in draw.standard_normal(shape, dtype=np.float32)]
 
 
+def toy_projections(spec: precis.ModelSpec, hidden: int = 24) -> list[np.ndarray]:
+    """Random output projections of every layer, [num_q_heads, head_dim, hidden]."""
+    draw = np.random.default_rng(8)
+    shape = (spec.num_layers, spec.num_q_heads, spec.head_dim, hidden)
+    return list(draw.standard_normal(shape, dtype=np.float32))
+
+
+def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4) -> dict:
+    """Curves over keydiff by which a toy model's heads lose at unlike rates."""
+    rates = np.array([[slowest, 0.8], [1.0, 1.0], [1.2, 2 - slowest]])
+    percents = np.arange(1, 100)[:, None, None] / 100
+    return {
+        "version": 1,
+        "name": "toy",
+        "kind": "curves",
+        "model": spec.fingerprint,
+        "scorer": precis.canonical_recipe("keydiff(sinks=4, recent=1)"),
+        "sinks": 4,
+        "recent": 1,
+        "num_layers": spec.num_layers,
+        "num_kv_heads": spec.num_kv_heads,
+        "num_tokens": 400,
+        "text_digest": "",
+        "table": np.minimum(1, rates * percents).ravel().tolist(),
+    }
+
+
 def put_all(
     cache: precis.Cache,
     model: precis.Model,

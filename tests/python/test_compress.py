@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from kv import random_layers, toy_spec
+from kv import random_layers, toy_profile, toy_projections, toy_spec
 
 import precis
 
@@ -121,15 +121,9 @@ def with_queries(spec: precis.ModelSpec, num_tokens: int) -> list[dict]:
     ]
 
 
-def projections(spec: precis.ModelSpec, hidden: int = 24) -> list[np.ndarray]:
-    draw = np.random.default_rng(8)
-    shape = (spec.num_layers, spec.num_q_heads, spec.head_dim, hidden)
-    return list(draw.standard_normal(shape, dtype=np.float32))
-
-
 def test_output_projections_decide_the_second_stage():
     spec = toy_spec()
-    layers, o_proj = with_queries(spec, 120), projections(spec)
+    layers, o_proj = with_queries(spec, 120), toy_projections(spec)
     with pytest.raises(precis.InvalidArgument, match=r"layer 0 .*o_proj"):
         precis.compress(spec, layers, recipe="criticalkv", keep=0.5)
     kept = precis.compress(spec, layers, recipe="criticalkv", keep=0.5, o_proj=o_proj)
@@ -199,27 +193,10 @@ def test_a_quality_target_keeps_as_little_as_holds_its_share():
         precis.compress(spec, layers, keep=precis.quality(1.5))
 
 
-def test_a_profile_gives_each_head_its_budget_and_belongs_to_one_model_and_scorer(tmp_path):
+def test_a_profile_gives_each_head_its_budget_and_belongs_to_one_model_and_scorer():
     spec = toy_spec()
     layers = random_layers(spec, 400)
-    with precis.open(tmp_path) as cache:
-        fingerprint = cache.register_model(spec).fingerprint
-    speeds = np.array([[0.4, 0.8], [1.0, 1.0], [1.2, 1.6]])
-    percents = np.arange(1, 100)[:, None, None] / 100
-    profile = {
-        "version": 1,
-        "name": "toy",
-        "kind": "curves",
-        "model": fingerprint,
-        "scorer": precis.canonical_recipe("keydiff(sinks=4, recent=1)"),
-        "sinks": 4,
-        "recent": 1,
-        "num_layers": 3,
-        "num_kv_heads": 2,
-        "num_tokens": 400,
-        "text_digest": "",
-        "table": np.minimum(1, speeds * percents).ravel().tolist(),
-    }
+    profile = toy_profile(spec)
 
     def compress(**changes) -> precis.Kept:
         text = json.dumps(profile | changes)

@@ -162,8 +162,20 @@ class Client {
                                               const OpenOptions& options = {});
   virtual ~Client() = default;
 
-  virtual Result<Model> register_model(const ModelSpec& spec) = 0;
+  // `o_proj`: of every layer the output projection [num_q_heads, head_dim, width], contiguous, in
+  // any dtype; recipes need it that weigh values by what they write (criticalkv, defensivekv). The
+  // service keeps it: once is enough, the same again is fine, another is kInvalidArgument.
+  virtual Result<Model> register_model(const ModelSpec& spec,
+                                       std::span<const HeadsView> o_proj = {}) = 0;
   virtual Result<std::vector<msg::ModelRow>> models() = 0;
+
+  // Profiles (profile.h), for recipes that take their budgets from one (lukv, headkv). Adding puts
+  // it in the place of one with the same model and name.
+  virtual Result<msg::ProfileRow> add_profile(const std::string& json) = 0;
+  virtual Result<std::vector<msg::ProfileRow>> profiles(std::optional<Digest> model = {}) = 0;
+  // With its JSON.
+  virtual Result<msg::ProfileRow> profile(const Digest& model, const std::string& name) = 0;
+  virtual Status remove_profile(const Digest& model, const std::string& name) = 0;
 
   // tokens: the whole path from the root; the put is of those past the parent's end.
   virtual Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,

@@ -39,7 +39,16 @@ from .errors import (
 from .model import Model, ModelSpec
 from .prefix import Head, Layer, Prefix
 from .put import Put
-from .rows import BudgetRow, Budgets, Match, MatchLink, ModelRow, Segment, ServerStatus
+from .rows import (
+    BudgetRow,
+    Budgets,
+    Match,
+    MatchLink,
+    ModelRow,
+    ProfileRow,
+    Segment,
+    ServerStatus,
+)
 from .session import Session
 
 __version__ = "0.1.0"
@@ -68,6 +77,7 @@ __all__ = [
     "OutOfSpace",
     "PermissionDenied",
     "Prefix",
+    "ProfileRow",
     "Put",
     "Rejected",
     "Segment",

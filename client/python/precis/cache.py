@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -12,8 +14,9 @@ from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
 from .model import Model, ModelSpec
 from .prefix import Prefix
+from .projections import Projections, projections_in
 from .put import Put
-from .rows import Budgets, Match, ModelRow, Segment, ServerStatus
+from .rows import Budgets, Match, ModelRow, ProfileRow, Segment, ServerStatus
 from .session import Session
 
 
@@ -76,15 +79,60 @@ class Cache:
 
     # ---- models ---------------------------------------------------------------------------------
 
-    def register_model(self, spec: ModelSpec, adapter: str = "") -> Model:
-        """Makes a model known; once or many times. `adapter`: LoRA or the like."""
-        core = self.core.register_model(spec.to_core())
+    def register_model(
+        self, spec: ModelSpec, adapter: str = "", o_proj: Projections | None = None
+    ) -> Model:
+        """Makes a model known; once or many times.
+
+        Args:
+            adapter: LoRA or the like.
+            o_proj: the model's output projections, for recipes that weigh values by what they
+                write (criticalkv, defensivekv): of every layer an array [num_q_heads, head_dim,
+                hidden size], or a safetensors file of the model, or a folder of them. The service
+                keeps them: once is enough.
+
+        Raises:
+            InvalidArgument: a projection of another shape, with weights that are not finite, or
+                other than those that the model was registered with before.
+        """
+        layers = [] if o_proj is None else projections_in(o_proj, spec)
+        core = self.core.register_model(spec.to_core(), layers)
         core.adapter = adapter
         return Model(ModelSpec.from_core(core.spec), core.fingerprint, adapter, core)
 
     def models(self) -> list[ModelRow]:
         """Every registered model."""
         return [ModelRow.from_core(row) for row in self.core.models()]
+
+    # ---- profiles -------------------------------------------------------------------------------
+
+    def add_profile(self, profile: str | os.PathLike[str] | dict[str, Any]) -> ProfileRow:
+        """Loads budgets per head that ``precis profile build`` learnt, for recipes such as lukv.
+
+        It takes the place of one with the same model and name. What was put by another stays.
+
+        Args:
+            profile: a file, or its content as a dict.
+
+        Raises:
+            NotFound: its model is not registered.
+            InvalidArgument: it is none, or of another shape than the model.
+        """
+        text = json.dumps(profile) if isinstance(profile, dict) else _read_text(profile)
+        return ProfileRow.from_core(self.core.add_profile(text))
+
+    def profiles(self, model: Model | None = None) -> list[ProfileRow]:
+        """Those of a model, or of every model, without their tables."""
+        rows = self.core.profiles(None if model is None else model.fingerprint)
+        return [ProfileRow.from_core(row) for row in rows]
+
+    def profile(self, model: Model, name: str) -> ProfileRow:
+        """One of them, whole: `content` is what add_profile takes."""
+        return ProfileRow.from_core(self.core.profile(model.fingerprint, name))
+
+    def remove_profile(self, model: Model, name: str) -> None:
+        """Removes one; what was put by it stays."""
+        self.core.remove_profile(model.fingerprint, name)
 
     # ---- put and get ----------------------------------------------------------------------------
 
@@ -189,3 +237,10 @@ class Cache:
     def status(self) -> ServerStatus:
         """The service about itself."""
         return ServerStatus.from_core(self.core.status())
+
+
+def _read_text(path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"profile: {error}") from None

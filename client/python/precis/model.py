@@ -36,6 +36,11 @@ class ModelSpec:
         """As the extension module takes it."""
         return _core.ModelSpec(**asdict(self))
 
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 by which a service knows the model, in hex."""
+        return _core.fingerprint(self.to_core())
+
     @classmethod
     def from_core(cls, spec: Any) -> ModelSpec:
         """As the extension module answered it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -109,16 +110,49 @@ class Match:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A registered model and how many segments it has."""
+    """A registered model: how many segments it has, and of how many layers the projection."""
 
     spec: ModelSpec
     fingerprint: str
     segments: int
+    projections: int
 
     @classmethod
     def from_core(cls, row: Any) -> ModelRow:
         """As the extension module answered it."""
-        return cls(ModelSpec.from_core(row.model), row.fingerprint, row.segments)
+        return cls(ModelSpec.from_core(row.model), row.fingerprint, row.segments, row.projections)
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """Budgets per head that were learnt for a model and a scorer.
+
+    Attributes:
+        name: that recipes call it by: lukv(keydiff, profile=NAME).
+        kind: "curves" (lukv) or "weights" (headkv).
+        model: fingerprint.
+        scorer: canonical recipe of the scores that it was built over.
+        digest: SHA-256 of its content; stands in the recipe of what was put by it.
+        num_tokens, text_digest: of the contexts that it was fitted on.
+        content: all of it, as add_profile takes it; None in listings.
+    """
+
+    name: str
+    kind: str
+    model: str
+    scorer: str
+    digest: str
+    num_tokens: int
+    text_digest: str
+    added_unix_ms: int
+    content: dict[str, Any] | None = field(repr=False)
+
+    @classmethod
+    def from_core(cls, row: Any) -> ProfileRow:
+        """As the extension module answered it."""
+        names = "name kind model scorer digest num_tokens text_digest added_unix_ms"
+        content = json.loads(row.json) if row.json else None
+        return cls(content=content, **_same(row, names))
 
 
 @dataclass(frozen=True)

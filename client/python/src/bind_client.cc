@@ -107,8 +107,10 @@ using ClientClass = nb::class_<Client>;
 void bind_paths(ClientClass& client) {
   client
       .def("register_model",
-           [](Client& c, const ModelSpec& spec) {
-             return answer([&] { return c.register_model(spec); });
+           [](Client& c, const ModelSpec& spec, const std::vector<AnyArray>& o_proj) {
+             std::vector<HeadsView> views;
+             for (const AnyArray& layer : o_proj) views.push_back(heads_view(layer, "o_proj"));
+             return answer([&] { return c.register_model(spec, views); });
            })
       .def("models", [](Client& c) { return answer([&] { return c.models(); }); })
       .def(
@@ -131,6 +133,30 @@ void bind_paths(ClientClass& client) {
       .def("get", [](Client& c, const LookupMatch& match, const BudgetPair& keep) {
         const Budget budget = to_budget(keep);
         return answer([&] { return c.get(match, budget); });
+      });
+}
+
+void bind_profiles(ClientClass& client) {
+  client
+      .def("add_profile",
+           [](Client& c, const std::string& json) {
+             return answer([&] { return c.add_profile(json); });
+           })
+      .def(
+          "profiles",
+          [](Client& c, const std::optional<std::string>& model) {
+            const std::optional<Digest> scope = to_scope(model);
+            return answer([&] { return c.profiles(scope); });
+          },
+          nb::arg("model").none())
+      .def("profile",
+           [](Client& c, const std::string& model, const std::string& name) {
+             const Digest fingerprint = unwrap(parse_digest(model));
+             return answer([&] { return c.profile(fingerprint, name); });
+           })
+      .def("remove_profile", [](Client& c, const std::string& model, const std::string& name) {
+        const Digest fingerprint = unwrap(parse_digest(model));
+        check(without_gil([&] { return c.remove_profile(fingerprint, name); }));
       });
 }
 
@@ -210,6 +236,7 @@ void bind_client(nb::module_& module) {
   bind_prefix(module);
   ClientClass client(module, "Client");
   bind_paths(client);
+  bind_profiles(client);
   bind_sessions(client);
   bind_operations(client);
   module.def("connect", [](const std::string& address, const std::string& tenant,

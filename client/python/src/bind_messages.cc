@@ -10,6 +10,8 @@
 
 #include "bindings.h"
 #include "convert.h"
+#include "errors.h"
+#include "precis/block_digest.h"
 #include "precis/client.h"
 
 namespace precis::python {
@@ -57,7 +59,25 @@ void bind_models(nb::module_& module) {
   nb::class_<msg::ModelRow>(module, "ModelRow")
       .def_ro("model", &msg::ModelRow::model)
       .def_prop_ro("fingerprint", [](const msg::ModelRow& r) { return r.fingerprint.hex(); })
-      .def_ro("segments", &msg::ModelRow::segments);
+      .def_ro("segments", &msg::ModelRow::segments)
+      .def_ro("projections", &msg::ModelRow::projections);
+
+  using Row = msg::ProfileRow;
+  nb::class_<Row>(module, "ProfileRow")
+      .def_ro("name", &Row::name)
+      .def_ro("kind", &Row::kind)
+      .def_prop_ro("model", [](const Row& r) { return r.model.hex(); })
+      .def_ro("scorer", &Row::scorer)
+      .def_prop_ro("digest", [](const Row& r) { return r.digest.hex(); })
+      .def_ro("num_tokens", &Row::num_tokens)
+      .def_ro("text_digest", &Row::text_digest)
+      .def_ro("added_unix_ms", &Row::added_unix_ms)
+      .def_ro("json", &Row::json);
+
+  module.def("fingerprint", [](const ModelSpec& spec) {
+    check(spec.validate());
+    return model_fingerprint(spec).hex();
+  });
 }
 
 void bind_segments(nb::module_& module) {

@@ -9,6 +9,7 @@
 //   segment id  = SHA-256("precis.segment.v1"| tip at begin | begin | tip at end | end | parent id
 //   |
 //                         canonical recipe | budget kind | budget value)[0..16)
+//   projections = SHA-256("precis.projection.v1" | tenant | fingerprint | u8 is_gram)[0..16)
 #pragma once
 
 #include <span>
@@ -45,7 +46,11 @@ struct SegmentPlace {
 // Pushed scores are no part of it: a path put again with others is the segment that is there.
 SegmentId segment_id(const SegmentPlace& place, const Recipe& recipe, const Budget& budget);
 
-// SHA-256 of `data`, for credentials and fitting texts.
+// Under which a model's output projections (is_gram: their Gram matrices) are kept, as a segment's
+// layers are under its id.
+SegmentId projection_id(std::string_view tenant, const Digest& fingerprint, bool is_gram);
+
+// SHA-256 of `data`, for credentials, fitting texts and weights.
 Digest sha256(std::span<const std::byte> data);
 
 }  // namespace precis

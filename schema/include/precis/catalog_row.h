@@ -56,16 +56,38 @@ struct StoredBudget {
   std::uint64_t set_unix_ms = 0;
   bool operator==(const StoredBudget&) const = default;
 };
+// One layer's output projection [num_q_heads, head_dim, width], and of every query head W W^T, f32.
+// Both are payload, under projection_id() (block_digest.h), and checked by their SHA-256.
+struct StoredProjection {
+  std::string tenant;
+  Digest model;
+  std::uint32_t layer = 0;
+  std::uint32_t width = 0;
+  Dtype dtype = Dtype::kF32;
+  std::uint64_t weights_bytes = 0, grams_bytes = 0;
+  Digest weights, grams;
+  bool operator==(const StoredProjection&) const = default;
+};
+struct StoredProfile {
+  std::string tenant;
+  std::string json;
+  std::uint64_t added_unix_ms = 0;
+  bool operator==(const StoredProfile&) const = default;
+};
 
 std::vector<std::byte> encode(const SegmentRow&);
 std::vector<std::byte> encode(const StoredSession&);
 std::vector<std::byte> encode(const StoredModel&);
 std::vector<std::byte> encode(const StoredBudget&);
+std::vector<std::byte> encode(const StoredProjection&);
+std::vector<std::byte> encode(const StoredProfile&);
 // Stored bytes may be damaged or from a newer build: kCorruption or kVersionMismatch, naming the
 // field. The bytes carry an XXH3-128 of themselves, so that damage is never taken for content.
 Result<SegmentRow> decode_segment_row(Bytes);
 Result<StoredSession> decode_stored_session(Bytes);
 Result<StoredModel> decode_stored_model(Bytes);
 Result<StoredBudget> decode_stored_budget(Bytes);
+Result<StoredProjection> decode_stored_projection(Bytes);
+Result<StoredProfile> decode_stored_profile(Bytes);
 
 }  // namespace precis

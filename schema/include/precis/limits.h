@@ -11,13 +11,14 @@ inline constexpr std::uint32_t kLayersMax = 1024;
 inline constexpr std::uint32_t kQHeadsMax = 1024;
 inline constexpr std::uint32_t kKvHeadsMax = 1024;
 inline constexpr std::uint32_t kHeadDimMax = 1024;
+inline constexpr std::uint32_t kHiddenMax = 1u << 17;  // width of an output projection
 inline constexpr std::uint32_t kBlockTokensMin = 1;
 inline constexpr std::uint32_t kBlockTokensMax = 4096;
 inline constexpr std::size_t kNameBytesMax = 256;  // model, tenant, session, adapter, salt
 inline constexpr std::size_t kRopeScalingBytesMax = 64 * 1024;  // per-channel factors
 inline constexpr std::size_t kRecipeBytesMax = 16 * 1024;
-inline constexpr std::size_t kProfileBytesMax = 64u << 20;
-inline constexpr std::size_t kProfilesPerTenantMax = 256;
+inline constexpr std::size_t kProfileBytesMax = 8u << 20;  // 80 layers of 8 heads take 0.6 MB
+inline constexpr std::size_t kProfilesPerTenantMax = 64;
 inline constexpr std::uint32_t kPoolKernelMax = 1023;  // window attention's pooling width
 
 // Paths and segments.

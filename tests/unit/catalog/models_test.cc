@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include "cachesvc/catalog/catalog_keys.h"
+#include "precis/block_digest.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -50,4 +52,81 @@ TEST_CASE("a model that the store refuses is not registered", "[unit][catalog]")
   f.store.fail_next_write(Status::unavailable("gone"));
   CHECK(f.catalog->register_model(f.tenant, other).status().code() == StatusCode::kUnavailable);
   CHECK(f.catalog->models(f.tenant).size() == 1);
+}
+
+namespace {
+
+struct Weights {
+  StoredProjection row;
+  std::vector<std::byte> weights, grams;
+};
+
+Weights weights_of(const CatalogFixture& f, std::uint32_t layer, std::byte fill) {
+  Weights w;
+  w.weights.assign(96, fill);
+  w.grams.assign(32, fill);
+  w.row = {f.tenant,       f.fingerprint,     layer,          3, Dtype::kF32, w.weights.size(),
+           w.grams.size(), sha256(w.weights), sha256(w.grams)};
+  return w;
+}
+
+Status add(CatalogFixture& f, const Weights& w) {
+  return f.catalog->add_projection(w.row, w.weights, w.grams);
+}
+
+Status read_back(CatalogFixture& f, const Weights& w, Catalog::ProjectionPart part) {
+  const auto& want = part == Catalog::ProjectionPart::kGrams ? w.grams : w.weights;
+  std::vector<std::byte> got(want.size());
+  PRECIS_TRY(f.catalog->read_projection(w.row, part, got));
+  CHECK(got == want);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a layer's projection is kept through a crash, for good", "[unit][catalog]") {
+  CatalogFixture f;
+  const Weights w = weights_of(f, 1, std::byte{7});
+  REQUIRE(add(f, w).ok());
+  f.crash_and_reopen();
+  const auto row = f.catalog->projection(f.tenant, f.fingerprint, 1);
+  REQUIRE(row.ok());
+  CHECK(**row == w.row);
+  CHECK(read_back(f, w, Catalog::ProjectionPart::kWeights).ok());
+  CHECK(read_back(f, w, Catalog::ProjectionPart::kGrams).ok());
+  CHECK(f.catalog->models(f.tenant).front().projections == 1);
+
+  CHECK(add(f, w).ok());
+  CHECK(add(f, weights_of(f, 1, std::byte{8})).code() == StatusCode::kInvalidArgument);
+  CHECK(read_back(f, w, Catalog::ProjectionPart::kWeights).ok());
+  CHECK(f.catalog->projection(f.tenant, f.fingerprint, 0).status().code() == StatusCode::kNotFound);
+  CHECK(f.catalog->projection("foreign", f.fingerprint, 1).status().code() ==
+        StatusCode::kNotFound);
+}
+
+TEST_CASE("a damaged projection is not served, and the same weights mend it", "[unit][catalog]") {
+  CatalogFixture f;
+  const Weights w = weights_of(f, 0, std::byte{7});
+  REQUIRE(add(f, w).ok());
+  const std::string key = payload_key(projection_id(f.tenant, f.fingerprint, /*is_gram=*/false), 0);
+  std::vector<std::byte> bad = w.weights;
+  bad[50] ^= std::byte{1};
+  REQUIRE(f.store.write({{{Table::kPayload, key, bad}}, {}}, Durability::kWal).ok());
+  CHECK(read_back(f, w, Catalog::ProjectionPart::kWeights).code() == StatusCode::kCorruption);
+  REQUIRE(f.store.write({{}, {{Table::kPayload, key}}}, Durability::kWal).ok());
+  CHECK(read_back(f, w, Catalog::ProjectionPart::kWeights).code() == StatusCode::kCorruption);
+  CHECK(read_back(f, w, Catalog::ProjectionPart::kGrams).ok());
+  REQUIRE(add(f, w).ok());
+  CHECK(read_back(f, w, Catalog::ProjectionPart::kWeights).ok());
+}
+
+TEST_CASE("a projection that the store refuses, or whose model is unknown, is not kept",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  Weights w = weights_of(f, 0, std::byte{7});
+  f.store.fail_next_write(Status::out_of_space("full"));
+  CHECK(add(f, w).code() == StatusCode::kOutOfSpace);
+  CHECK(f.catalog->models(f.tenant).front().projections == 0);
+  w.row.model = Digest{};
+  CHECK(add(f, w).code() == StatusCode::kNotFound);
 }

@@ -24,6 +24,10 @@ TEST_CASE("every kind of row round-trips with random content", "[unit][schema]")
   REQUIRE(decode_stored_model(encode(model)).value() == model);
   const StoredBudget budget = random.stored_budget();
   REQUIRE(decode_stored_budget(encode(budget)).value() == budget);
+  const StoredProjection projection = random.stored_projection();
+  REQUIRE(decode_stored_projection(encode(projection)).value() == projection);
+  const StoredProfile profile = random.stored_profile();
+  REQUIRE(decode_stored_profile(encode(profile)).value() == profile);
 }
 
 TEST_CASE("a row cut at any length is corrupt", "[unit][schema]") {

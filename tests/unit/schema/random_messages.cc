@@ -127,10 +127,22 @@ struct Filler {
   void operator()(msg::SetBudget& x) { all(x.scope.model, x.recipe, x.keep); }
   void operator()(msg::GetStats&) {}
   void operator()(msg::GetStatus&) {}
+  void operator()(msg::PushProjection& x) {
+    all(x.model, x.dtype, x.weights);
+    x.layer = up_to(limits::kLayersMax - 1);
+    x.width = 1 + up_to(limits::kHiddenMax - 1);
+  }
+  void operator()(msg::AddProfile& x) { (*this)(x.json); }
+  void operator()(msg::ListProfiles& x) { (*this)(x.model); }
+  void operator()(msg::ShowProfile& x) { all(x.model, x.name); }
+  void operator()(msg::RemoveProfile& x) { all(x.model, x.name); }
 
   // ---- replies
   void operator()(msg::Done&) {}
-  void operator()(msg::ModelRow& x) { all(x.model, x.fingerprint, x.segments); }
+  void operator()(msg::ModelRow& x) {
+    all(x.model, x.fingerprint, x.segments);
+    x.projections = up_to(limits::kLayersMax);
+  }
   void operator()(msg::Models& x) { (*this)(x.rows); }
   void operator()(msg::PutBegun& x) {
     all(x.put, x.parent, x.segment, x.already_stored, x.recipe, x.entries);
@@ -168,6 +180,12 @@ struct Filler {
     all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes);
   }
 
+  void operator()(msg::ProfileRow& x) {
+    all(x.name, x.kind, x.model, x.scorer, x.digest, x.num_tokens, x.text_digest);
+    all(x.added_unix_ms, x.json);
+  }
+  void operator()(msg::Profiles& x) { (*this)(x.rows); }
+
   // ---- rows
   void operator()(SegmentRow& x) {
     all(x.id, x.parent, x.tenant, x.model, x.adapter, x.root, x.tip, x.blocks, x.tail, x.recipe);
@@ -182,6 +200,12 @@ struct Filler {
   void operator()(StoredBudget& x) {
     all(x.tenant, x.model, x.recipe, x.keep, x.version, x.set_unix_ms);
   }
+  void operator()(StoredProjection& x) {
+    all(x.tenant, x.model, x.dtype, x.weights_bytes, x.grams_bytes, x.weights, x.grams);
+    x.layer = up_to(limits::kLayersMax - 1);
+    x.width = up_to(limits::kHiddenMax);
+  }
+  void operator()(StoredProfile& x) { all(x.tenant, x.json, x.added_unix_ms); }
 };
 
 namespace {
@@ -260,5 +284,7 @@ SegmentRow RandomMessages::segment_row() { return filled<SegmentRow>(*this); }
 StoredSession RandomMessages::stored_session() { return filled<StoredSession>(*this); }
 StoredModel RandomMessages::stored_model() { return filled<StoredModel>(*this); }
 StoredBudget RandomMessages::stored_budget() { return filled<StoredBudget>(*this); }
+StoredProjection RandomMessages::stored_projection() { return filled<StoredProjection>(*this); }
+StoredProfile RandomMessages::stored_profile() { return filled<StoredProfile>(*this); }
 
 }  // namespace precis::testing

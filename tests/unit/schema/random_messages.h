@@ -25,6 +25,8 @@ class RandomMessages {
   StoredSession stored_session();
   StoredModel stored_model();
   StoredBudget stored_budget();
+  StoredProjection stored_projection();
+  StoredProfile stored_profile();
 
   std::uint64_t number(std::uint64_t max);  // [0, max]
   std::vector<std::byte> bytes(std::size_t count);

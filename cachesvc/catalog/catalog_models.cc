@@ -1,0 +1,129 @@
+// Models and their output projections.
+#include <algorithm>
+
+#include "cachesvc/catalog/catalog_impl.h"
+#include "cachesvc/catalog/catalog_keys.h"
+#include "precis/block_digest.h"
+#include "precis/limits.h"
+
+namespace precis {
+
+const ModelSpec* CatalogImpl::find_model(std::string_view tenant, const Digest& fingerprint) const {
+  const auto model = models_.find({std::string(tenant), fingerprint});
+  return model == models_.end() ? nullptr : &model->second.spec;
+}
+
+Result<const CatalogImpl::Model*> CatalogImpl::known_model(std::string_view tenant,
+                                                           const Digest& fingerprint) const {
+  const auto model = models_.find({std::string(tenant), fingerprint});
+  if (model != models_.end()) return &model->second;
+  return Status::not_found("model " + fingerprint.hex() +
+                           " is not registered; register_model first");
+}
+
+std::pair<CatalogImpl::Models::const_iterator, CatalogImpl::Models::const_iterator>
+CatalogImpl::models_of(std::string_view tenant) const {
+  const auto first = models_.lower_bound({std::string(tenant), Digest{}});
+  const auto last = std::find_if(first, models_.end(),
+                                 [&](const auto& model) { return model.first.first != tenant; });
+  return {first, last};
+}
+
+Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const ModelSpec& model) {
+  PRECIS_TRY(model.validate());
+  const Digest fingerprint = model_fingerprint(model);
+  const ModelKey key{std::string(tenant), fingerprint};
+  std::lock_guard changing(changes_);
+  if (!models_.contains(key)) {
+    const auto [first, last] = models_of(tenant);
+    if (static_cast<std::size_t>(std::distance(first, last)) >= limits::kModelsPerTenantMax) {
+      return Status::rejected("tenant '" + key.first + "' has its " +
+                              std::to_string(limits::kModelsPerTenantMax) + " models");
+    }
+    Change change;
+    change.put(Table::kModels, model_key(tenant, fingerprint),
+               encode(StoredModel{key.first, model}));
+    PRECIS_TRY(write(std::move(change), Durability::kWal));
+    std::unique_lock lock(state_);
+    Model& added = models_[key];
+    added.spec = model;
+    for (const auto& [id, node] : tree_.nodes()) {
+      if (node.row->tenant == tenant && node.row->model == fingerprint) ++added.segments;
+    }
+    tree_.model_added(fingerprint);
+  }
+  const Model& known = models_.at(key);
+  return msg::ModelRow{model, fingerprint, known.segments,
+                       static_cast<std::uint32_t>(known.projections.size())};
+}
+
+Result<ModelSpec> CatalogImpl::model(std::string_view tenant, const Digest& fingerprint) const {
+  std::shared_lock lock(state_);
+  PRECIS_ASSIGN(const Model* const model, known_model(tenant, fingerprint));
+  return model->spec;
+}
+
+std::vector<msg::ModelRow> CatalogImpl::models(std::string_view tenant) const {
+  std::shared_lock lock(state_);
+  std::vector<msg::ModelRow> rows;
+  const auto [first, last] = models_of(tenant);
+  for (auto model = first; model != last; ++model) {
+    rows.push_back({model->second.spec, model->first.second, model->second.segments,
+                    static_cast<std::uint32_t>(model->second.projections.size())});
+  }
+  return rows;
+}
+
+// ---- output projections
+// ---------------------------------------------------------------------------------------
+
+Status CatalogImpl::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const Model* const model, known_model(row.tenant, row.model));
+  const auto known = model->projections.find(row.layer);
+  if (known != model->projections.end() && *known->second != row) {
+    return Status::invalid("layer " + std::to_string(row.layer) + " of model '" + model->spec.name +
+                           "' has another output projection (SHA-256 " +
+                           known->second->weights.hex() + ", not " + row.weights.hex() +
+                           "): other weights are another model, register it with a revision of "
+                           "its own");
+  }
+  Change change;
+  const auto put_part = [&](bool is_gram, Bytes bytes) {
+    const SegmentId id = projection_id(row.tenant, row.model, is_gram);
+    change.put_borrowed(Table::kPayload, payload_key(id, row.layer), bytes);
+  };
+  put_part(false, weights);
+  put_part(true, grams);
+  change.put(Table::kProjections, projection_key(row.tenant, row.model, row.layer), encode(row));
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+  std::unique_lock lock(state_);
+  models_.at({row.tenant, row.model}).projections[row.layer] =
+      std::make_shared<const StoredProjection>(row);
+  return {};
+}
+
+Result<Catalog::Projection> CatalogImpl::projection(std::string_view tenant, const Digest& model,
+                                                    std::uint32_t layer) const {
+  std::shared_lock lock(state_);
+  PRECIS_ASSIGN(const Model* const known, known_model(tenant, model));
+  const auto found = known->projections.find(layer);
+  if (found != known->projections.end()) return found->second;
+  return Status::not_found("layer " + std::to_string(layer) + " of model '" + known->spec.name +
+                           "' has no output projection; register the model with its o_proj");
+}
+
+Status CatalogImpl::read_projection(const StoredProjection& row, ProjectionPart part,
+                                    MutableBytes into) {
+  const bool is_gram = part == ProjectionPart::kGrams;
+  const SegmentId id = projection_id(row.tenant, row.model, is_gram);
+  const Status status = store_.read_into(Table::kPayload, payload_key(id, row.layer), into);
+  if (status.ok() && sha256(into) == (is_gram ? row.grams : row.weights)) return {};
+  const bool damaged = status.ok() || status.code() == StatusCode::kNotFound ||
+                       status.code() == StatusCode::kCorruption;
+  if (!damaged) return status;
+  return Status::corruption("the stored output projection of layer " + std::to_string(row.layer) +
+                            " failed its check; push it again");
+}
+
+}  // namespace precis

@@ -1,0 +1,123 @@
+#include "cachesvc/pipeline/projections.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "precis/block_digest.h"
+
+namespace precis {
+namespace {
+
+bool is_gram(Catalog::ProjectionPart part) { return part == Catalog::ProjectionPart::kGrams; }
+
+std::size_t grams_bytes(const ModelSpec& model) {
+  return sizeof(float) * model.num_q_heads * model.head_dim * model.head_dim;
+}
+
+}  // namespace
+
+Projections::Part Projections::part_of(const Recipe& recipe) {
+  return recipe.value_norm == ValueNorm::kL2Gram ? Part::kGrams : Part::kWeights;
+}
+
+std::size_t Projections::part_bytes(const StoredProjection& row, Part part) {
+  return is_gram(part) ? row.grams_bytes : row.weights_bytes;
+}
+
+kernels::OutputProjection Projections::view(const StoredProjection& row, Part part, Bytes bytes) {
+  kernels::OutputProjection o_proj;
+  if (is_gram(part)) {
+    o_proj.gram = {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+  } else {
+    o_proj.data = bytes.data();
+    o_proj.width = row.width;
+    o_proj.dtype = row.dtype;
+  }
+  return o_proj;
+}
+
+// ---- taking in
+// ------------------------------------------------------------------------------------
+
+Status Projections::check(const ModelSpec& model, const msg::PushProjection& request) const {
+  if (request.layer >= model.num_layers) {
+    return Status::invalid("layer is " + std::to_string(request.layer) + ", the model has " +
+                           std::to_string(model.num_layers));
+  }
+  const std::uint64_t wanted = std::uint64_t{model.num_q_heads} * model.head_dim * request.width *
+                               dtype_size_bytes(request.dtype);
+  if (request.weights.size_bytes == wanted) return {};
+  return Status::invalid(
+      "the output projection of layer " + std::to_string(request.layer) + " has " +
+      std::to_string(request.weights.size_bytes) + " B, [" + std::to_string(model.num_q_heads) +
+      ", " + std::to_string(model.head_dim) + ", " + std::to_string(request.width) + "] of " +
+      std::string(dtype_name(request.dtype)) + " takes " + std::to_string(wanted));
+}
+
+Task<Status> Projections::add(const Tenant& tenant, msg::PushProjection request, Connection& from) {
+  PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(tenant.name, request.model));
+  PRECIS_CO_TRY(check(model, request));
+  StoredProjection row{tenant.name,
+                       request.model,
+                       request.layer,
+                       request.width,
+                       request.dtype,
+                       request.weights.size_bytes,
+                       grams_bytes(model),
+                       {},
+                       {}};
+
+  std::vector<Memory::Want> wants(1, Memory::Want{row.weights_bytes, Arena::End::kHigh});
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants)));
+  const MutableBytes weights = pieces.front()->bytes();
+  const Status pulled = co_await completion<Status>([&](Completion done) {
+    from.pull(request.weights, 0, weights, parts_.registration, std::move(done));
+  });
+  PRECIS_CO_TRY(pulled);
+
+  std::vector<float> grams;
+  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
+    const kernels::OutputProjection o_proj = view(row, Part::kWeights, weights);
+    grams = kernels::gram_matrices(o_proj, model.num_q_heads, model.head_dim);
+    // A weight that is not finite spoils its row of the Gram matrix, the diagonal for certain.
+    for (const float sum : grams) {
+      if (std::isfinite(sum)) continue;
+      return Status::invalid("the output projection of layer " + std::to_string(row.layer) +
+                             " has weights that are not finite, or whose squares are not");
+    }
+    row.weights = sha256(weights);
+    row.grams = sha256(std::as_bytes(std::span(grams)));
+    return Status();
+  }));
+  const Status stored = co_await run_on(parts_.storage, parts_.loop, [&] {
+    return parts_.catalog.add_projection(row, weights, std::as_bytes(std::span(grams)));
+  });
+  pieces.clear();
+  parts_.memory.retry();
+  co_return stored;
+}
+
+// ---- lending
+// --------------------------------------------------------------------------------------
+
+HotTier::Lease Projections::find(const StoredProjection& row, Part part) {
+  return parts_.hot_tier.find(projection_id(row.tenant, row.model, is_gram(part)), row.layer);
+}
+
+Task<Result<HotTier::Lease>> Projections::read(const Catalog::Projection& row, Part part,
+                                               std::unique_ptr<Arena::Buffer> memory) {
+  const Status status = co_await run_on(parts_.reads, parts_.loop, [&] {
+    return parts_.catalog.read_projection(*row, part, memory->bytes());
+  });
+  if (status.code() == StatusCode::kCorruption) {
+    parts_.log.error(
+        "stored bytes failed their check",
+        {{"model", row->model.hex()}, {"layer", row->layer}, {"status", status.message()}});
+  }
+  PRECIS_CO_TRY(status);
+  co_return parts_.hot_tier.insert(projection_id(row->tenant, row->model, is_gram(part)),
+                                   row->layer, std::move(memory));
+}
+
+}  // namespace precis

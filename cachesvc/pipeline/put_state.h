@@ -1,0 +1,67 @@
+// One put under way, as PutPath keeps it between its requests.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cachesvc/pipeline/put_path.h"
+
+namespace precis {
+
+class PutPath::Put {
+ public:
+  struct Layer {
+    std::unique_ptr<StagedLayer> staged;     // until compressed
+    std::unique_ptr<Arena::Buffer> records;  // room from the first piece on, filled by compression
+    HotTier::Lease projection;               // of recipes that need one, until compressed
+    bool compressed = false;
+    std::vector<std::uint32_t> counts;  // [num_kv_heads]
+    bool allocating = false;            // a piece waits for the layer's memory
+    std::vector<std::function<void(bool)>> waiting_for_memory;
+  };
+
+  ModelSpec model;
+  Recipe recipe;
+  SegmentRow row;             // what commit will write; plan and sizes are filled in as layers come
+  std::uint64_t entries = 0;  // T, or what a quality target is capped at
+  std::unique_ptr<kernels::Joiner> joiner;  // compute thread only, as what compression writes
+  std::vector<std::vector<float>> floors;   // [num_layers], of a quality target
+  double mass = 0;
+  bool already_stored = false;
+  bool committing = false;
+  std::vector<Layer> layers;
+  Status failure;  // of any stage behind; ends the put
+  std::size_t compressing = 0;
+  std::function<void(bool)> idle;  // commit waits for compression
+  std::atomic<std::uint64_t> compress_ns{0};
+  std::unique_ptr<GaugeHold> open;
+  std::shared_ptr<const Profile> profile;        // of recipes that need one
+  std::vector<Catalog::Projection> projections;  // [num_layers], of recipes that need them
+  Projections::Part part = Projections::Part::kWeights;
+
+  std::uint32_t num_tokens() const { return row.end - row.begin; }
+  // Room for a layer's records, whatever its heads keep of what the layer may keep.
+  std::size_t records_bytes_max(std::uint32_t layer) const {
+    return kernels::encoded_bytes_max(joiner->slots_wanted(layer), model.num_kv_heads,
+                                      model.head_dim, model.dtype);
+  }
+  std::size_t projection_bytes(std::uint32_t layer) const {
+    return projections.empty() ? 0 : Projections::part_bytes(*projections[layer], part);
+  }
+  // All that the put stages at once: one layer as pushed, one with room for its records, and the
+  // budget spread over the others.
+  std::size_t staged_bytes_max() const {
+    std::size_t room = 0;
+    for (std::uint32_t l = 0; l < model.num_layers; ++l)
+      room = std::max(room, records_bytes_max(l) + projection_bytes(l));
+    return row.original_bytes / model.num_layers + room +
+           kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads,
+                                      model.head_dim, model.dtype);
+  }
+};
+
+}  // namespace precis

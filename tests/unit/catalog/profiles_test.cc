@@ -1,0 +1,103 @@
+#include <catch2/catch.hpp>
+
+#include "precis/limits.h"
+#include "tests/unit/catalog/catalog_fixture.h"
+
+using namespace precis;
+using namespace precis::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Recipe lukv(const std::string& profile = {}) {
+  return *parse_recipe("lukv(keydiff" + (profile.empty() ? "" : ", profile=" + profile) + ")");
+}
+
+Profile profile_of(const CatalogFixture& f, const std::string& name, float share = 0.5f) {
+  Profile profile;
+  profile.name = name;
+  profile.model = f.fingerprint;
+  profile.scorer = profile_scorer(lukv());
+  profile.num_layers = f.model.num_layers;
+  profile.num_kv_heads = f.model.num_kv_heads;
+  profile.num_tokens = 100;
+  profile.table.assign(std::size_t{Profile::kCurveRows} * f.model.num_layers * f.model.num_kv_heads,
+                       share);
+  return profile;
+}
+
+Status add(CatalogFixture& f, const Profile& profile) {
+  return f.catalog->add_profile(f.tenant, profile_json(profile)).status();
+}
+
+}  // namespace
+
+TEST_CASE("a profile is found by name, by digest, or as the only one that fits",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const Profile profile = profile_of(f, "one");
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv()).status().code() ==
+        StatusCode::kNotFound);
+  REQUIRE(add(f, profile).ok());
+  f.crash_and_reopen();
+  for (const std::string& name :
+       {std::string(), std::string("one"), profile_digest(profile).hex()}) {
+    const auto found = f.catalog->find_profile(f.tenant, f.fingerprint, lukv(name));
+    REQUIRE(found.ok());
+    CHECK(**found == profile);
+  }
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv("two")).status().code() ==
+        StatusCode::kNotFound);
+  CHECK(f.catalog->find_profile("foreign", f.fingerprint, lukv("one")).status().code() ==
+        StatusCode::kNotFound);
+  const Recipe other = *parse_recipe("lukv(knorm, profile=one)");
+  CHECK_THAT(f.catalog->find_profile(f.tenant, f.fingerprint, other).status().message(),
+             Contains("built for scorer"));
+}
+
+TEST_CASE("where several profiles fit, which one is meant must be said", "[unit][catalog]") {
+  CatalogFixture f;
+  REQUIRE(add(f, profile_of(f, "one")).ok());
+  REQUIRE(add(f, profile_of(f, "two", 0.25f)).ok());
+  const Status status = f.catalog->find_profile(f.tenant, f.fingerprint, lukv()).status();
+  CHECK(status.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(status.message(), Contains("(one, two)"));
+  REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "one").ok());
+  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "two");
+}
+
+TEST_CASE("a profile takes the place of one of its name; who holds the old one keeps it",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  REQUIRE(add(f, profile_of(f, "one")).ok());
+  const auto old = f.catalog->find_profile(f.tenant, f.fingerprint, lukv());
+  REQUIRE(add(f, profile_of(f, "one", 0.25f)).ok());
+  CHECK(f.catalog->profiles(f.tenant, {}).size() == 1);
+  CHECK((*old)->table.front() == 0.5f);
+  f.reopen();
+  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->table.front() == 0.25f);
+  const auto shown = f.catalog->profile(f.tenant, f.fingerprint, "one");
+  REQUIRE(shown.ok());
+  CHECK(parse_profile(shown->json).value() == profile_of(f, "one", 0.25f));
+}
+
+TEST_CASE("profiles are refused that fit no model, are too many, or that the store refuses",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  Profile other = profile_of(f, "one");
+  other.model = Digest{};
+  CHECK(add(f, other).code() == StatusCode::kNotFound);
+  other = profile_of(f, "one");
+  other.num_layers = 1;
+  other.table.resize(std::size_t{Profile::kCurveRows} * other.num_kv_heads);
+  CHECK(add(f, other).code() == StatusCode::kInvalidArgument);
+  CHECK(f.catalog->add_profile(f.tenant, "{}").status().code() == StatusCode::kInvalidArgument);
+  f.store.fail_next_write(Status::out_of_space("full"));
+  CHECK(add(f, profile_of(f, "one")).code() == StatusCode::kOutOfSpace);
+  CHECK(f.catalog->profiles(f.tenant, {}).empty());
+  for (std::size_t i = 0; i < limits::kProfilesPerTenantMax; ++i) {
+    REQUIRE(add(f, profile_of(f, "p" + std::to_string(i))).ok());
+  }
+  CHECK(add(f, profile_of(f, "more")).code() == StatusCode::kRejected);
+  CHECK(add(f, profile_of(f, "p0", 0.25f)).ok());
+}
