@@ -27,7 +27,7 @@ struct Config {
   std::string transports;                 // as UCX_TLS, e.g. "tcp"; empty: the best there are
   std::uint32_t memory_wait_ms = 30'000;  // a put waits this long for staging memory
   // Defaults of puts that say nothing and find nothing in the catalog.
-  std::string default_recipe = "ada_keydiff(min_entries=128)";
+  std::string default_recipe = "global_kvdiff(min_entries=128)";
   double default_keep = 0.3;
   // Without any, the one tenant is "default" and needs no token.
   std::vector<TenantConfig> tenants;

@@ -13,8 +13,8 @@
 namespace precis {
 
 // What holds where nobody says anything, the same as Config's defaults (cachesvc/base/config.h):
-// the recipe that served the demo's text best of those there are.
-inline constexpr std::string_view kBuiltInRecipe = "ada_keydiff(min_entries=128)";
+// the best that needs nothing but K and V (docs/which-recipe.md).
+inline constexpr std::string_view kBuiltInRecipe = "global_kvdiff(min_entries=128)";
 inline constexpr std::uint32_t kBuiltInKeepPpm = 300'000;
 
 // Not thread-safe.

@@ -7,6 +7,7 @@
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/recipe.h"
+#include "precis/rope.h"
 
 namespace precis {
 namespace {
@@ -66,6 +67,11 @@ Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
     PRECIS_ASSIGN(put.profile, parts_.catalog.find_profile(tenant.name, model, put.recipe));
     // Names may come to mean other tables; the segment is of this one.
     put.recipe.profile = profile_digest(*put.profile).hex();
+  }
+  if (put.recipe.needs_rope()) {
+    for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
+      put.rope.push_back(rope_frequencies(put.model, l));
+    }
   }
   if (!put.recipe.needs_o_proj()) return {};
   put.part = Projections::part_of(put.recipe);
@@ -267,6 +273,7 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
   kernels::Backend& backend = parts_.backend;
   kernels::LayerInput input = layer.staged->input(put.row.begin);
   input.entries = put.entries;
+  if (!put.rope.empty()) input.rope_frequencies = put.rope[index];
   if (layer.projection) {
     input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
   }

@@ -42,6 +42,7 @@ class PutPath::Put {
   std::shared_ptr<const Profile> profile;        // of recipes that need one
   std::vector<Catalog::Projection> projections;  // [num_layers], of recipes that need them
   Projections::Part part = Projections::Part::kWeights;
+  std::vector<std::vector<double>> rope;  // [num_layers] rope_frequencies(), of recipes that ask
 
   std::uint32_t num_tokens() const { return row.end - row.begin; }
   // Room for a layer's records, whatever its heads keep of what the layer may keep.

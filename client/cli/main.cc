@@ -145,7 +145,7 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
   set->fallthrough();
   set->add_option("--model", a.model, "For this model alone: its name or fingerprint");
   CLI::Option* recipe = set->add_option("--recipe", a.recipe,
-                                        "A preset such as ada_keydiff, "
+                                        "A preset such as global_kvdiff, "
                                         "preset(param=value, ...), or JSON");
   CLI::Option* keep = set->add_option("--keep", a.keep,
                                       "A ratio such as 0.3, '128 entries' per "

@@ -38,7 +38,7 @@ precis::Status run(const std::string& where) {
 
   // Put: layers in any order; nothing is visible before commit.
   precis::PutOptions options;
-  options.recipe = "ada_keydiff";
+  options.recipe = "global_kvdiff";
   PRECIS_ASSIGN(options.keep, precis::Budget::ratio(0.3));
   PRECIS_ASSIGN(precis::Put put, client->begin_put(model, tokens, options));
   const std::uint32_t num_new = put.begun().end - put.begun().begin;

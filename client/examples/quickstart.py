@@ -29,7 +29,7 @@ tokens = list(range(1000))
 random = np.random.default_rng(seed=1)
 
 # Put: layers in any order; nothing is visible before commit.
-put = cache.begin_put(model, tokens, recipe="ada_keydiff", keep=0.3)
+put = cache.begin_put(model, tokens, recipe="global_kvdiff", keep=0.3)
 for layer in range(2):
     keys, values = random.standard_normal((2, 2, 1000, 64), dtype=np.float32)
     put.layer(layer, keys, values)

@@ -153,6 +153,8 @@ Status check_shapes(const Recipe& recipe, const LayerInput& input) {
   PRECIS_TRY(check_queries(recipe, input));
   PRECIS_TRY(check_query_stats(recipe, input));
   PRECIS_TRY(check_o_proj(recipe, input));
+  PRECIS_TRY(
+      in_range("rope_frequencies", input.rope_frequencies.size(), 0, input.keys.head_dim / 2));
   return check_scores(recipe, input);
 }
 

@@ -1,4 +1,5 @@
-// Arithmetic of the scorers that read K alone (policies.md 2.6, 2.7).
+// Arithmetic of the scorers that read K, and V's norms, alone (policies.md 2.6, 2.7; kvdiff is
+// ours: ARCHITECTURE.md).
 #pragma once
 
 #include "kernels/common/host_device.h"
@@ -16,6 +17,14 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float guarded_norm(float norm) {
 PRECIS_HOST_DEVICE PRECIS_INLINE float keydiff_score(float product, float key_norm,
                                                      float anchor_norm) {
   return -(product / guarded_norm(key_norm)) / guarded_norm(anchor_norm);
+}
+
+// How unlike the others a key is, 0 to 2, times its value's norm relative to the head's mean;
+// values that are all zero count alike.
+PRECIS_HOST_DEVICE PRECIS_INLINE float kvdiff_score(float keydiff, float value_norm,
+                                                    float mean_value_norm) {
+  return mean_value_norm > kNormMin ? (1.0f + keydiff) * (value_norm / mean_value_norm)
+                                    : 1.0f + keydiff;
 }
 
 }  // namespace precis::kernels

@@ -18,6 +18,7 @@ namespace precis::kernels {
 //   expected_attention  attention expected by the statistics of queries to come
 //   knorm               -||k||
 //   keydiff             -cos(k, mean of unit keys)
+//   kvdiff              the same with keys before RoPE, x ||v|| relative to the head's mean
 //   lagkv, localkv      spread in the next, in its own partition's range, K and V
 //   random              random_score()
 //   external            as pushed
@@ -34,6 +35,7 @@ void score_expected_attention_cpu(const CpuContext& context, const Recipe& recip
                                   const LayerInput& input, std::span<float> scores);
 void score_knorm_cpu(const CpuContext& context, const LayerInput& input, std::span<float> scores);
 void score_keydiff_cpu(const CpuContext& context, const LayerInput& input, std::span<float> scores);
+void score_kvdiff_cpu(const CpuContext& context, const LayerInput& input, std::span<float> scores);
 // lagkv and localkv.
 void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
                           std::span<float> scores);

@@ -90,6 +90,7 @@ std::vector<Recipe> make_presets() {
   using Layers = LayerAllocator;
   const Recipe snapkv = scorer_defaults(Scorer::kWindowAttention);
   const Recipe keydiff = scorer_defaults(Scorer::kKeydiff);
+  const Recipe kvdiff = scorer_defaults(Scorer::kKvdiff);
   const Recipe guarded_keydiff = with_protected(keydiff, 4, 1);
   const Recipe ada_kvpress = with_ada(snapkv_of_kvpress(), AdaMode::kGuaranteeInclWindow, 200'000);
   std::vector<Recipe> presets = {
@@ -99,6 +100,9 @@ std::vector<Recipe> make_presets() {
       named("ada_keydiff", with_ada_excl(guarded_keydiff, 50'000)),
       named("global_keydiff", with_allocators(with_ada_excl(guarded_keydiff, 50'000), Heads::kAda,
                                               Layers::kGlobalFlat)),
+      named("kvdiff", kvdiff),
+      named("global_kvdiff",
+            with_allocators(with_ada_excl(kvdiff, 20'000), Heads::kAda, Layers::kGlobalFlat)),
       named("tova", Scorer::kTova),
       named("snapkv", snapkv),
       named("pyramidkv", with_allocators(snapkv, Heads::kUniform, Layers::kPyramid)),
@@ -237,6 +241,10 @@ Recipe scorer_defaults(Scorer scorer) {
       attend(32, 5, Pool::kAvg, Rows::kMax, Reduce::kMax, Order::kPoolGroupRows);
       break;
     case Scorer::kExpectedAttention: r.sinks = 4; break;
+    case Scorer::kKvdiff:
+      r.sinks = 4;  // attended to by all, with values next to nothing
+      r.recent = 1;
+      break;
     case Scorer::kKvzip:
       attend(0, 1, Pool::kAvg, Rows::kMax, Reduce::kMax, Order::kRowsGroupPool);
       r.sinks = 4;

@@ -34,6 +34,7 @@ Comparable comparable(const Recipe& r) {
     case Scorer::kExpectedAttention: return Comparable::kLayer;
     case Scorer::kWindowAttention:
     case Scorer::kKeydiff:  // measured (D14)
+    case Scorer::kKvdiff:   // measured
     case Scorer::kExternal:
     case Scorer::kRandom:
     case Scorer::kH2o:

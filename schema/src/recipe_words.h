@@ -8,11 +8,11 @@
 
 namespace precis {
 
-inline constexpr std::array<std::string_view, 17> kScorerWords = {
+inline constexpr std::array<std::string_view, 18> kScorerWords = {
     "streaming",          "window_attn", "knorm",  "keydiff", "lagkv",
     "external",           "localkv",     "random", "tova",    "h2o",
     "observed_mean",      "vatp",        "cake",   "lava",    "defensive",
-    "expected_attention", "kvzip"};
+    "expected_attention", "kvzip",       "kvdiff"};
 inline constexpr std::array<std::string_view, 2> kPoolWords = {"avg", "max"};
 inline constexpr std::array<std::string_view, 3> kReduceWords = {"mean", "max", "sum"};
 inline constexpr std::array<std::string_view, 5> kRowReduceWords = {"mean", "max", "sum", "sumsq",

@@ -5,7 +5,7 @@
     import precis
     cache = precis.open("cache-dir")              # or precis.connect("127.0.0.1:7470")
     model = cache.register_model(precis.ModelSpec(...))
-    put = cache.begin_put(model, tokens, recipe="ada_keydiff", keep=0.3)
+    put = cache.begin_put(model, tokens, recipe="global_kvdiff", keep=0.3)
     for i, (keys, values) in enumerate(layers):   # [num_kv_heads, n, head_dim], NumPy or PyTorch
         put.layer(i, keys, values)
     segment = put.commit(durability="wal")

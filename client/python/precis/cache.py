@@ -153,7 +153,7 @@ class Cache:
 
         Args:
             tokens: the whole path from its root; a sequence, an array or a tensor.
-            recipe: a preset ("ada_keydiff"), one with parameters ("ada_snapkv(window=64)"), or
+            recipe: a preset ("global_kvdiff"), one with parameters ("ada_snapkv(window=64)"), or
                 JSON; by default what the budget in force says.
             keep: a share in (0, 1], precis.entries(n) or precis.bytes_(n); by default as above.
             parent: where the new tokens begin: at the end of the longest stored proper prefix

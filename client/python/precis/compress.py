@@ -48,7 +48,7 @@ class Kept:
 def compress(
     model: ModelSpec | Model,
     layers: Sequence[Any],
-    recipe: str = "ada_keydiff",
+    recipe: str = "global_kvdiff",
     keep: Keep = 1.0,
     o_proj: Sequence[Any] | None = None,
     *,

@@ -17,7 +17,7 @@ class Put:
 
     As a context manager it aborts when the block leaves without a commit::
 
-        with cache.begin_put(model, tokens, recipe="ada_keydiff", keep=0.3) as put:
+        with cache.begin_put(model, tokens, recipe="global_kvdiff", keep=0.3) as put:
             for i, (keys, values) in enumerate(layers):
                 put.layer(i, keys, values)
             segment = put.commit()

@@ -52,6 +52,9 @@ struct LayerInput {
   std::span<const float> query_mean;        // [num_q_heads, head_dim]
   std::span<const float> query_covariance;  // [num_q_heads, head_dim, head_dim]
   OutputProjection o_proj;                  // empty where the model has none registered
+  // Of kKvdiff, rope.h: pair c of a key, its elements c and c + size, has been turned by this many
+  // radians per position. Empty: the keys are taken as they are.
+  std::span<const double> rope_frequencies;
 
   std::uint32_t num_kv_heads() const { return keys.num_heads; }
   std::uint32_t num_tokens() const { return keys.num_tokens; }

@@ -34,6 +34,7 @@ enum class Scorer : std::uint8_t {
   kDefensive,        // worst case of window attention x output norm (D20)
   kExpectedAttention,  // attention expected of queries to come, by their mean and covariance
   kKvzip,              // attention of queries that repeat the segment after it (D18)
+  kKvdiff,  // (1 - cos(k, mean of unit keys)), keys before RoPE, x ||v|| / the head's mean ||v||
 };
 enum class Pool : std::uint8_t { kAvg, kMax };
 enum class Reduce : std::uint8_t { kMean, kMax, kSum };
@@ -146,6 +147,7 @@ struct Recipe {
   std::uint32_t queries_max(std::uint32_t num_tokens) const;
   bool needs_scores() const { return scorer == Scorer::kExternal; }
   bool needs_query_stats() const { return scorer == Scorer::kExpectedAttention; }
+  bool needs_rope() const { return scorer == Scorer::kKvdiff; }
   bool needs_profile() const { return heads == HeadAllocator::kTable; }
   // The model's output projections, or their Gram matrices.
   bool needs_o_proj() const {
@@ -166,7 +168,7 @@ bool protects_window(Scorer scorer);
 // The recipe's grammar version; part of the canonical text.
 inline constexpr std::uint32_t kRecipeVersion = 1;
 
-// Accepts a preset ("ada_keydiff"), a preset with parameters ("ada_snapkv(alpha=0.05, window=64)"),
+// Accepts a preset ("global_kvdiff"), a preset with parameters ("ada_snapkv(alpha=0.05, window=64)"),
 // one that builds on another ("lukv(keydiff, profile=smollm2)", "criticalkv(tova)"), or a JSON
 // object of fields. Unknown names, wrong types, out-of-range values and the invalid combinations of
 // policies.md section 3 are kInvalidArgument with the reason and the choices; a "version" other

@@ -129,6 +129,10 @@ OwnedLayer make_layer(const LayerShape& shape, Rng& rng) {
   }
   if (shape.query_stats) push_query_stats(owner, rng);
   if (shape.o_proj_width > 0) register_o_proj(owner, shape, rng);
+  for (std::uint32_t c = 0; c < shape.rope_pairs; ++c) {
+    owner.rope_frequencies.push_back(std::pow(100.0, -1.0 * c / shape.rope_pairs));
+  }
+  in.rope_frequencies = owner.rope_frequencies;
   if (shape.external) {
     for (std::size_t i = 0; i < std::size_t{shape.num_kv_heads} * shape.num_tokens; ++i) {
       owner.scores.push_back(score_with_ties(rng));

@@ -25,6 +25,7 @@ struct LayerShape {
   bool behind = false;             // queries stand after the segment (kvzip); any number of them
   bool query_stats = false;        // a mean and a covariance per query head
   std::uint32_t o_proj_width = 0;  // 0: none; else W_O and its Gram matrices
+  std::uint32_t rope_pairs = 0;    // 0: the keys carry no rotation that is known
   bool external = false;           // scores with ties, infinities and NaN
   std::uint32_t stride_gap = 0;    // elements between heads that belong to nobody
   Dtype dtype = Dtype::kF32;
@@ -35,6 +36,7 @@ struct LayerShape {
 struct OwnedLayer {
   std::vector<std::byte> keys, values, queries, o_proj;
   std::vector<float> lse, scores, query_mean, query_covariance, gram;
+  std::vector<double> rope_frequencies;
   LayerInput input;
 };
 OwnedLayer make_layer(const LayerShape& shape, Rng& rng);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <numeric>
 
@@ -21,22 +22,59 @@ double product(const HeadsView& a, std::uint32_t ha, std::uint32_t ta, const Hea
   return sum;
 }
 
-std::vector<double> keydiff(const LayerInput& in, std::uint32_t head) {
-  const HeadsView& k = in.keys;
-  std::vector<double> anchor(k.head_dim), scores;
-  for (std::uint32_t t = 0; t < k.num_tokens; ++t) {
-    const double norm = std::max(1e-12, std::sqrt(product(k, head, t, k, head, t)));
-    for (std::uint32_t c = 0; c < k.head_dim; ++c) {
-      anchor[c] += value_at(k, head, t, c) / norm / k.num_tokens;
+using RowsOfHead = std::vector<std::vector<double>>;
+
+RowsOfHead rows_of(const HeadsView& view, std::uint32_t head) {
+  RowsOfHead rows(view.num_tokens);
+  for (std::uint32_t t = 0; t < view.num_tokens; ++t) {
+    for (std::uint32_t c = 0; c < view.head_dim; ++c) {
+      rows[t].push_back(value_at(view, head, t, c));
     }
   }
-  double length = 0;
-  for (const double a : anchor) length += a * a;
-  for (std::uint32_t t = 0; t < k.num_tokens; ++t) {
-    double along = 0;
-    for (std::uint32_t c = 0; c < k.head_dim; ++c) along += value_at(k, head, t, c) * anchor[c];
-    const double norm = std::max(1e-12, std::sqrt(product(k, head, t, k, head, t)));
-    scores.push_back(-along / norm / std::max(1e-12, std::sqrt(length)));
+  return rows;
+}
+
+double length(const std::vector<double>& x) {
+  return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0));
+}
+
+std::vector<double> keydiff(const RowsOfHead& keys) {
+  std::vector<double> anchor(keys.front().size()), scores;
+  for (const auto& key : keys) {
+    const double norm = std::max(1e-12, length(key));
+    for (std::size_t c = 0; c < key.size(); ++c) {
+      anchor[c] += key[c] / norm / static_cast<double>(keys.size());
+    }
+  }
+  for (const auto& key : keys) {
+    const double along = std::inner_product(key.begin(), key.end(), anchor.begin(), 0.0);
+    scores.push_back(-along / std::max(1e-12, length(key)) / std::max(1e-12, length(anchor)));
+  }
+  return scores;
+}
+
+// RoPE undone by the complex numbers that it is defined by.
+void turn_back(std::span<const double> frequencies, RowsOfHead& keys) {
+  const std::size_t pairs = frequencies.size();
+  for (std::size_t t = 0; t < keys.size(); ++t) {
+    for (std::size_t c = 0; c < pairs; ++c) {
+      const std::complex<double> turned(keys[t][c], keys[t][c + pairs]);
+      const auto before = turned * std::polar(1.0, -static_cast<double>(t) * frequencies[c]);
+      keys[t][c] = before.real();
+      keys[t][c + pairs] = before.imag();
+    }
+  }
+}
+
+std::vector<double> kvdiff(const LayerInput& in, std::uint32_t head) {
+  RowsOfHead keys = rows_of(in.keys, head);
+  turn_back(in.rope_frequencies, keys);
+  std::vector<double> scores = keydiff(keys), norms;
+  for (const auto& value : rows_of(in.values, head)) norms.push_back(length(value));
+  const double mean =
+      std::accumulate(norms.begin(), norms.end(), 0.0) / static_cast<double>(norms.size());
+  for (std::size_t t = 0; t < scores.size(); ++t) {
+    scores[t] = (1 + scores[t]) * (mean > 1e-12 ? norms[t] / mean : 1);
   }
   return scores;
 }
@@ -133,7 +171,8 @@ std::vector<double> expected_attention(const Recipe& recipe, const LayerInput& i
 std::vector<double> head_scores(const Recipe& recipe, const LayerInput& in, std::uint32_t head) {
   const std::uint32_t n = in.num_tokens();
   switch (recipe.scorer) {
-    case Scorer::kKeydiff: return keydiff(in, head);
+    case Scorer::kKeydiff: return keydiff(rows_of(in.keys, head));
+    case Scorer::kKvdiff: return kvdiff(in, head);
     case Scorer::kLagkv:
     case Scorer::kLocalkv: return partitions(recipe, in, head);
     case Scorer::kExpectedAttention: return expected_attention(recipe, in, head);

@@ -1,5 +1,6 @@
 // Stage score: positions, key norms, key differences, partitions, hashes; against the definitions
 // in double.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
@@ -43,12 +44,13 @@ TEST_CASE("scores agree with their definitions within 1e-5, on every instruction
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const Scorer scorer = GENERATE(Scorer::kStreamingLlm, Scorer::kKnorm, Scorer::kKeydiff,
-                                 Scorer::kLagkv, Scorer::kLocalkv, Scorer::kRandom);
+  const Scorer scorer =
+      GENERATE(Scorer::kStreamingLlm, Scorer::kKnorm, Scorer::kKeydiff, Scorer::kKvdiff,
+               Scorer::kLagkv, Scorer::kLocalkv, Scorer::kRandom);
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
   for (const std::uint32_t head_dim : {1u, 7u, 64u, 80u, 128u}) {
     // Unit keys of one channel are 1 and -1; where they cancel, their mean's sign is noise.
-    if (scorer == Scorer::kKeydiff && head_dim == 1) continue;
+    if ((scorer == Scorer::kKeydiff || scorer == Scorer::kKvdiff) && head_dim == 1) continue;
     LayerShape shape;
     shape.dtype = dtype;
     shape.head_dim = head_dim;
@@ -56,6 +58,7 @@ TEST_CASE("scores agree with their definitions within 1e-5, on every instruction
     shape.num_kv_heads = pick(rng, 1, 3);
     shape.begin = pick(rng, 0, 6);
     shape.stride_gap = pick(rng, 0, 2);
+    shape.rope_pairs = pick(rng, 0, head_dim / 2);
     CAPTURE(shape.text());
     const OwnedLayer layer = make_layer(shape, rng);
     const auto expected = reference_scores(of(scorer), layer.input);
@@ -70,11 +73,51 @@ TEST_CASE("scores span several work items without a seam", "[kernels][score]") {
   Rng rng(3);
   LayerShape shape;
   shape.num_tokens = GENERATE(1023u, 1024u, 1025u, 2100u);
+  shape.rope_pairs = 3;
   const OwnedLayer layer = make_layer(shape, rng);
-  for (const Scorer scorer : {Scorer::kKnorm, Scorer::kKeydiff}) {
+  for (const Scorer scorer : {Scorer::kKnorm, Scorer::kKeydiff, Scorer::kKvdiff}) {
     check_scores(scores_of(of(scorer), layer.input), reference_scores(of(scorer), layer.input),
                  1e-5);
   }
+}
+
+TEST_CASE("kvdiff sees keys as they were before RoPE: where the segment begins is nothing to it",
+          "[kernels][score]") {
+  Rng rng(5);
+  LayerShape shape;
+  shape.num_tokens = 50;
+  shape.num_kv_heads = 1;
+  shape.head_dim = 8;
+  OwnedLayer still = make_layer(shape, rng);
+  shape.rope_pairs = 4;
+  OwnedLayer turned = make_layer(shape, rng);
+  turned.values = still.values;
+  const auto begin = static_cast<double>(GENERATE(0, 1000));
+  for (std::uint32_t t = 0; t < shape.num_tokens; ++t) {
+    for (std::uint32_t c = 0; c < 4; ++c) {
+      const double angle = (begin + t) * turned.rope_frequencies[c];
+      const double a = value_at(still.input.keys, 0, t, c);
+      const double b = value_at(still.input.keys, 0, t, c + 4);
+      set_element(turned, turned.input.keys, 0, t, c,
+                  static_cast<float>(a * std::cos(angle) - b * std::sin(angle)));
+      set_element(turned, turned.input.keys, 0, t, c + 4,
+                  static_cast<float>(b * std::cos(angle) + a * std::sin(angle)));
+    }
+  }
+  turned.input.values.data = turned.values.data();
+  const auto scores = scores_of(of(Scorer::kKvdiff), still.input);
+  check_scores(scores_of(of(Scorer::kKvdiff), turned.input), {scores.begin(), scores.end()}, 1e-4);
+}
+
+TEST_CASE("where all values are zero kvdiff goes by the keys", "[kernels][score]") {
+  Rng rng(6);
+  LayerShape shape;
+  shape.num_kv_heads = 1;
+  OwnedLayer layer = make_layer(shape, rng);
+  std::fill(layer.values.begin(), layer.values.end(), std::byte{0});
+  auto expected = reference_scores(of(Scorer::kKeydiff), layer.input);
+  for (double& score : expected) score += 1;
+  check_scores(scores_of(of(Scorer::kKvdiff), layer.input), expected, 1e-5);
 }
 
 TEST_CASE("streaming scores are absolute positions", "[kernels][score]") {

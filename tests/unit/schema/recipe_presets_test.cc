@@ -57,7 +57,7 @@ TEST_CASE("presets hold the parameters of policies.md", "[unit][schema]") {
   CHECK_FALSE(parse_recipe("snapkv").value().is_cut());
 }
 
-TEST_CASE("each preset is the scorer, allocators and selector of its row in policies.md",
+TEST_CASE("each preset is the scorer, allocators and selector of its row in the table of presets",
           "[unit][schema]") {
   using S = Scorer;
   using H = HeadAllocator;
@@ -77,6 +77,8 @@ TEST_CASE("each preset is the scorer, allocators and selector of its row in poli
       {"keydiff", S::kKeydiff, 0, 0, H::kUniform, L::kUniform, topk},
       {"ada_keydiff", S::kKeydiff, 4, 1, H::kAda, L::kUniform, topk},
       {"global_keydiff", S::kKeydiff, 4, 1, H::kAda, L::kGlobalFlat, topk},
+      {"kvdiff", S::kKvdiff, 4, 1, H::kUniform, L::kUniform, topk},
+      {"global_kvdiff", S::kKvdiff, 4, 1, H::kAda, L::kGlobalFlat, topk},
       {"tova", S::kTova, 0, 1, H::kUniform, L::kUniform, topk},
       {"snapkv", S::kWindowAttention, 0, 32, H::kUniform, L::kUniform, topk},
       {"pyramidkv", S::kWindowAttention, 0, 32, H::kUniform, L::kPyramid, topk},

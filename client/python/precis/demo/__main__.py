@@ -27,7 +27,7 @@ from .view import View, duration, size
 from .worker import Event, Job, Question, run
 
 # The recipe that does best on this text, of those that need one prefill and no more.
-_RECIPE = "ada_keydiff"
+_RECIPE = "global_kvdiff"
 # Defaults are fixed beforehand, not picked by their outcome: the seed is the first there is, the
 # budgets are those at which docs compare recipes. One document says little; try other seeds.
 

@@ -59,6 +59,7 @@ def _rope(config: PretrainedConfig) -> tuple[float, str]:
     if isinstance(whole := rope.get("full_attention"), dict):  # another one per kind of layer
         theta = whole.get("rope_theta")
         rope = {kind: rope[kind] for kind in sorted(set(config.layer_types))}
+        rope["layer_types"] = list(config.layer_types)
     else:
         theta = rope.pop("rope_theta", None)
         if rope.get("rope_type", "default") == "default":

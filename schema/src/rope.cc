@@ -1,0 +1,68 @@
+#include "precis/rope.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <string>
+
+namespace precis {
+namespace {
+
+using Json = nlohmann::json;
+
+double number(const Json& object, const char* field, double otherwise) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+// Llama 3.1's: slow turns are slowed by `factor`, fast ones stay, those between are blended.
+double llama3(const Json& rope, double frequency) {
+  const double factor = number(rope, "factor", 0), low = number(rope, "low_freq_factor", 0);
+  const double high = number(rope, "high_freq_factor", 0);
+  const double turns =
+      number(rope, "original_max_position_embeddings", 0) * frequency / (2 * std::numbers::pi);
+  if (!(factor > 0 && low > 0 && high > low && turns > 0)) return std::nan("");
+  if (turns < low) return frequency / factor;
+  if (turns > high) return frequency;
+  const double blend = (turns - low) / (high - low);
+  return (1 - blend) * frequency / factor + blend * frequency;
+}
+
+// NaN where the parameters are not understood.
+double scaled(const Json& rope, double frequency) {
+  const auto type = rope.find("rope_type");
+  if (type == rope.end() || *type == "default") return frequency;
+  if (*type == "linear") return frequency / number(rope, "factor", 0);
+  if (*type == "llama3") return llama3(rope, frequency);
+  return std::nan("");
+}
+
+// The parameters of `layer`: they may differ by its kind. Not an object where they are missing.
+Json of_layer(const ModelSpec& model, std::uint32_t layer) {
+  if (model.rope_scaling.empty()) return Json::object();
+  Json rope = Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
+  if (!rope.is_object() || !rope.contains("layer_types")) return rope;
+  const Json& kinds = rope["layer_types"];
+  if (!kinds.is_array() || layer >= kinds.size() || !kinds[layer].is_string()) return {};
+  return rope.value(kinds[layer].get<std::string>(), Json());
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(const ModelSpec& model, std::uint32_t layer) {
+  const Json rope = of_layer(model, layer);
+  if (!rope.is_object()) return {};
+  const double theta = number(rope, "rope_theta", model.rope_theta);
+  const double share = number(rope, "partial_rotary_factor", 1);
+  if (!(theta > 0 && share > 0 && share <= 1)) return {};
+  const auto rotated = static_cast<std::uint32_t>(model.head_dim * share);
+  std::vector<double> frequencies;
+  for (std::uint32_t c = 0; c < rotated / 2; ++c) {
+    const double frequency = scaled(rope, std::pow(theta, -2.0 * c / rotated));
+    if (!std::isfinite(frequency)) return {};
+    frequencies.push_back(frequency);
+  }
+  return frequencies;
+}
+
+}  // namespace precis

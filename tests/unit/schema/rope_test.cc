@@ -1,0 +1,77 @@
+// RoPE's frequencies against the formulas of Transformers, worked out by hand.
+#include "precis/rope.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numbers>
+
+namespace precis {
+namespace {
+
+ModelSpec model(const std::string& scaling, double theta = 10000) {
+  ModelSpec spec;
+  spec.name = "m";
+  spec.num_layers = 2;
+  spec.num_q_heads = spec.num_kv_heads = 1;
+  spec.head_dim = 8;
+  spec.rope_theta = theta;
+  spec.rope_scaling = scaling;
+  return spec;
+}
+
+TEST_CASE("pair c turns by theta^(-2c/d) per position", "[unit][schema]") {
+  const auto frequencies = rope_frequencies(model("", 81), 0);
+  REQUIRE(frequencies.size() == 4);
+  CHECK(frequencies[0] == 1);
+  CHECK(frequencies[2] == Approx(1.0 / 9));
+  CHECK(rope_frequencies(model(R"({"rope_type":"default"})", 81), 1) == frequencies);
+}
+
+TEST_CASE("linear scaling slows every pair, partial rotation leaves out the last elements",
+          "[unit][schema]") {
+  const auto slow = rope_frequencies(model(R"({"rope_type":"linear","factor":8.0})"), 0);
+  REQUIRE(slow.size() == 4);
+  CHECK(slow[0] == Approx(1.0 / 8));
+  const auto partial = rope_frequencies(model(R"({"partial_rotary_factor":0.5})", 16), 0);
+  REQUIRE(partial.size() == 2);
+  CHECK(partial[1] == Approx(0.25));
+}
+
+TEST_CASE("llama3 scaling slows slow turns, leaves fast ones and blends between",
+          "[unit][schema]") {
+  const auto f =
+      rope_frequencies(model(R"({"factor":8.0,"high_freq_factor":4.0,"low_freq_factor":1.0,)"
+                             R"("original_max_position_embeddings":8192,"rope_type":"llama3"})",
+                             500000),
+                       0);
+  REQUIRE(f.size() == 4);
+  CHECK(f[0] == 1);  // a wave of 6 tokens
+  CHECK(f[1] == Approx(std::pow(500000.0, -0.25)));
+  CHECK(f[3] == Approx(std::pow(500000.0, -0.75) / 8));  // a wave of 118,000 tokens
+  const double plain = std::pow(500000.0, -0.5);         // 4,443 tokens: 1.84 turns
+  const double blend = (8192 * plain / (2 * std::numbers::pi) - 1) / 3;
+  CHECK(f[2] == Approx((1 - blend) * plain / 8 + blend * plain));
+}
+
+TEST_CASE("layers of unlike kinds turn unlike", "[unit][schema]") {
+  const ModelSpec spec = model(R"({"full":{"rope_theta":81.0,"rope_type":"default"},)"
+                               R"("layer_types":["slide","full"],)"
+                               R"("slide":{"rope_theta":16.0,"rope_type":"default"}})");
+  CHECK(rope_frequencies(spec, 0)[2] == Approx(0.25));
+  CHECK(rope_frequencies(spec, 1)[2] == Approx(1.0 / 9));
+  CHECK(rope_frequencies(spec, 2).empty());
+}
+
+TEST_CASE("what is not understood has no frequencies", "[unit][schema]") {
+  for (const char* scaling :
+       {R"({"rope_type":"yarn","factor":4})", R"({"rope_type":"linear"})", "[]", "no json",
+        R"({"rope_type":"llama3","factor":8})", R"({"partial_rotary_factor":2})",
+        R"({"layer_types":["a","b"]})", R"({"layer_types":7})", R"({"rope_theta":-1})",
+        R"({"rope_type":7})", "null"}) {
+    CAPTURE(scaling);
+    CHECK(rope_frequencies(model(scaling), 0).empty());
+  }
+}
+
+}  // namespace
+}  // namespace precis
