@@ -41,6 +41,7 @@ from .prefix import Head, Layer, Prefix
 from .put import Put
 from .rows import BudgetRow, Budgets, Match, MatchLink, ModelRow, Segment, ServerStatus
 from .session import Session
+from .solver import head_weights, prune_curves
 
 __version__ = "0.1.0"
 
@@ -83,8 +84,10 @@ __all__ = [
     "connect",
     "entries",
     "errors",
+    "head_weights",
     "open",
     "preset_names",
+    "prune_curves",
     "quality",
     "ratio",
 ]
