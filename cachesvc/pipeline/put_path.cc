@@ -67,12 +67,15 @@ class PutPath::Put {
                                       model.head_dim, model.dtype);
   }
   // All that the put stages at once: one layer as pushed, one with room for its records, and the
-  // budget spread over the others.
+  // budget spread over the others. Observations come on top, as many as the client pushes.
   std::size_t staged_bytes_max() const {
+    const StagedLayer pushed(model, recipe, 0, num_tokens());
+    const std::size_t scores =
+        recipe.needs_scores() ? std::size_t{model.num_kv_heads} * num_tokens() * sizeof(float) : 0;
     std::size_t room = 0;
     for (std::uint32_t l = 0; l < model.num_layers; ++l)
       room = std::max(room, records_bytes_max(l));
-    return row.original_bytes / model.num_layers + room +
+    return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + room +
            kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads,
                                       model.head_dim, model.dtype);
   }
@@ -254,6 +257,10 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   const Status status = co_await compress_layer(*put, layer);
   if (!status.ok() && put->failure.ok()) put->failure = status;
   put->layers[layer].staged.reset();
+  co_await run_on(parts_.compute, parts_.loop, [&] {
+    close_ranks(*put);
+    return Status();
+  });
   parts_.memory.retry();
   --compressing_;
   if (--put->compressing == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
@@ -310,6 +317,17 @@ Status PutPath::trim(Put& put, std::uint32_t newest) {
     layer.records->shrink(size);
   }
   return {};
+}
+
+// Leaves no holes among the layers' records, neither where they were trimmed nor where a layer lay
+// as it was pushed: one to come needs its room in one piece.
+void PutPath::close_ranks(Put& put) {
+  std::vector<Arena::Buffer*> staged;
+  for (const Put::Layer& layer : put.layers) {
+    if (!layer.counts.empty()) staged.push_back(layer.records.get());
+  }
+  std::ranges::sort(staged, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
+  for (Arena::Buffer* records : staged) records->slide_down();
 }
 
 // ---- commit

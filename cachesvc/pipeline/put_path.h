@@ -66,9 +66,10 @@ class PutPath {
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
-  // These three on the compute thread.
+  // These four on the compute thread.
   Status stages(Put& put, std::uint32_t layer);
   Status trim(Put& put, std::uint32_t newest);
+  static void close_ranks(Put& put);
   static Status place_seats(Put& put);
   Task<Status> store(Put& put, Durability durability);
 
