@@ -49,6 +49,16 @@ class FreeRanges {
     return offset + rest;
   }
 
+  // Takes the whole free range that ends at `offset`; its size, or 0 if there is none.
+  std::size_t take_below(std::size_t offset) {
+    const auto next = by_offset_.lower_bound(offset);
+    if (next == by_offset_.begin()) return 0;
+    const auto [below, size] = *std::prev(next);
+    if (below + size != offset) return 0;
+    remove(below, size);
+    return size;
+  }
+
   void give(std::size_t offset, std::size_t size) {
     auto next = by_offset_.lower_bound(offset);
     if (next != by_offset_.begin()) {
@@ -133,15 +143,29 @@ class MappedArena final : public Arena {
       taken_ = kept;
       size_ = size_bytes;
     }
+    void slide_down() override {
+      // What lies below is this piece's while the bytes move: others go on allocating.
+      const std::size_t gap = arena_.take_below(offset_);
+      if (gap == 0) return;
+      std::memmove(arena_.base_ + offset_ - gap, arena_.base_ + offset_, size_);
+      offset_ -= gap;
+      arena_.release(offset_ + taken_, gap);
+    }
 
    private:
     MappedArena& arena_;
-    const std::size_t offset_;
-    std::size_t taken_, size_;
+    std::size_t offset_, taken_, size_;
   };
 
   static std::size_t taken_for(std::size_t size_bytes) {
     return size_bytes == 0 ? kAlign : round_up(size_bytes, kAlign);
+  }
+
+  std::size_t take_below(std::size_t offset) {
+    std::lock_guard lock(mutex_);
+    const std::size_t size = free_.take_below(offset);
+    used_ += size;
+    return size;
   }
 
   void release(std::size_t offset, std::size_t taken) {

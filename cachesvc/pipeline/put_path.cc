@@ -250,6 +250,10 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   if (!status.ok() && put->failure.ok()) put->failure = status;
   put->layers[layer].staged.reset();
   put->layers[layer].projection.reset();
+  co_await run_on(parts_.compute, parts_.loop, [&] {
+    close_ranks(*put);
+    return Status();
+  });
   parts_.memory.retry();
   --compressing_;
   if (--put->compressing == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
@@ -310,6 +314,17 @@ Status PutPath::trim(Put& put, std::uint32_t newest) {
     layer.records->shrink(size);
   }
   return {};
+}
+
+// Leaves no holes among the layers' records, neither where they were trimmed nor where a layer lay
+// as it was pushed: one to come needs its room in one piece.
+void PutPath::close_ranks(Put& put) {
+  std::vector<Arena::Buffer*> staged;
+  for (const Put::Layer& layer : put.layers) {
+    if (!layer.counts.empty()) staged.push_back(layer.records.get());
+  }
+  std::ranges::sort(staged, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
+  for (Arena::Buffer* records : staged) records->slide_down();
 }
 
 // ---- commit

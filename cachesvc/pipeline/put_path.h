@@ -71,9 +71,10 @@ class PutPath {
   Task<Status> take_memory(Put& put, std::uint32_t layer);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
-  // These three on the compute thread.
+  // These four on the compute thread.
   Status stages(Put& put, std::uint32_t layer);
   Status trim(Put& put, std::uint32_t newest);
+  static void close_ranks(Put& put);
   static Status place_seats(Put& put);
   Task<Status> store(Put& put, Durability durability);
 

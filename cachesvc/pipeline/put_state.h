@@ -54,12 +54,15 @@ class PutPath::Put {
     return projections.empty() ? 0 : Projections::part_bytes(*projections[layer], part);
   }
   // All that the put stages at once: one layer as pushed, one with room for its records, and the
-  // budget spread over the others.
+  // budget spread over the others. Observations come on top, as many as the client pushes.
   std::size_t staged_bytes_max() const {
+    const StagedLayer pushed(model, recipe, 0, num_tokens());
+    const std::size_t scores =
+        recipe.needs_scores() ? std::size_t{model.num_kv_heads} * num_tokens() * sizeof(float) : 0;
     std::size_t room = 0;
     for (std::uint32_t l = 0; l < model.num_layers; ++l)
       room = std::max(room, records_bytes_max(l) + projection_bytes(l));
-    return row.original_bytes / model.num_layers + room +
+    return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + room +
            kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads,
                                       model.head_dim, model.dtype);
   }

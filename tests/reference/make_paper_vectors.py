@@ -5,13 +5,14 @@ Run by hand when a policy is added. Tensors are rounded to f16 first, and both s
 rounded values: here in float64, in the kernels in f32.
 
 The file, little-endian; read by paper_vectors.cc:
-  char[4] "PPV1", u32 num_layers, num_q_heads, num_kv_heads, n, head_dim, pushed, behind, width,
+  char[4] "PPV2", u32 num_layers, num_q_heads, num_kv_heads, n, head_dim, pushed, behind, width,
                   num_budgets, num_cases; u32 budgets[num_budgets], entries of the segment
   per layer: f16 keys [num_kv_heads, n, head_dim], values alike, queries [num_q_heads, pushed,
              head_dim], queries behind the segment [num_q_heads, behind, head_dim]; f32 their
              log-sum-exps [num_q_heads, behind], query mean [num_q_heads, head_dim] and covariance
              [num_q_heads, head_dim, head_dim]; f16 W_O [num_q_heads, head_dim, width]
-  per case:  u32 bytes of the recipe's text, the text, u32 has a second score
+  per case:  u32 bytes of the recipe's text, the text, u32 has a second score, u32 rows of its
+             profile's table (0 for none), f32 table [rows, num_layers, num_kv_heads]
     per layer: f32 scores [num_kv_heads, n], the second scores alike if it has them, f32 weight;
                u16 order [num_kv_heads, n] that follows from exactly these scores;
                u32 counts [num_budgets, num_kv_heads] that do
@@ -23,7 +24,16 @@ import struct
 from pathlib import Path
 
 import numpy as np
-from paper_policies import Layer, Scores, counts, order, policies
+from paper_policies import (
+    Layer,
+    Policy,
+    Scores,
+    counts,
+    counts_by_table,
+    order,
+    policies,
+    table,
+)
 
 NUM_LAYERS, NUM_KV_HEADS, GROUP, NUM_TOKENS, HEAD_DIM = 2, 2, 3, 347, 32
 PUSHED, BEHIND, WIDTH = 48, 40, 45
@@ -80,24 +90,34 @@ def layer_bytes(layer: Layer) -> bytes:
     return b"".join([*parts, layer.o_proj.astype("<f2").tobytes()])
 
 
+def case_bytes(policy: Policy, layers: list[Layer]) -> bytes:
+    scores = [rounded(policy.score(layer)) for layer in layers]
+    learnt = np.zeros((0, NUM_LAYERS * NUM_KV_HEADS))
+    if policy.table:
+        learnt = as_f32(table(policy, layers, scores))
+        kept = [counts_by_table(policy, learnt, budget, NUM_TOKENS) for budget in BUDGETS]
+        kept = np.reshape(kept, (len(BUDGETS), NUM_LAYERS, NUM_KV_HEADS)).tolist()
+    else:
+        kept = [counts(policy, scores, budget) for budget in BUDGETS]
+    has_second = scores[0].second is not None
+    text = policy.recipe.encode()
+    out = struct.pack("<I", len(text)) + text + struct.pack("<2I", has_second, len(learnt))
+    out += learnt.astype("<f4").tobytes()
+    for i, of_layer in enumerate(scores):
+        out += of_layer.scores.astype("<f4").tobytes()
+        out += of_layer.second.astype("<f4").tobytes() if has_second else b""
+        out += struct.pack("<f", of_layer.weight)
+        orders = [order(policy, of_layer, head) for head in range(NUM_KV_HEADS)]
+        out += np.array(orders, dtype="<u2").tobytes()
+        out += np.array([budget[i] for budget in kept], dtype="<u4").tobytes()
+    return out
+
+
 def main() -> int:
     rng = np.random.default_rng(4)
     layers = [made_up(rng, sharpness) for sharpness in (1.0, 1.6)]
-    cases = b""
-    for policy in policies():
-        scores = [rounded(policy.score(layer)) for layer in layers]
-        kept = [counts(policy, scores, budget) for budget in BUDGETS]
-        has_second = scores[0].second is not None
-        text = policy.recipe.encode()
-        cases += struct.pack("<I", len(text)) + text + struct.pack("<I", has_second)
-        for i, of_layer in enumerate(scores):
-            cases += of_layer.scores.astype("<f4").tobytes()
-            cases += of_layer.second.astype("<f4").tobytes() if has_second else b""
-            cases += struct.pack("<f", of_layer.weight)
-            orders = [order(policy, of_layer, head) for head in range(NUM_KV_HEADS)]
-            cases += np.array(orders, dtype="<u2").tobytes()
-            cases += np.array([budget[i] for budget in kept], dtype="<u4").tobytes()
-    header = b"PPV1" + struct.pack(
+    cases = b"".join(case_bytes(policy, layers) for policy in policies())
+    header = b"PPV2" + struct.pack(
         "<10I", NUM_LAYERS, NUM_KV_HEADS * GROUP, NUM_KV_HEADS, NUM_TOKENS, HEAD_DIM, PUSHED,
         BEHIND, WIDTH, len(BUDGETS), len(policies()),
     )  # fmt: skip

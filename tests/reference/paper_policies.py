@@ -8,9 +8,10 @@ goes through a scorer, which gives Scores; `order` says in which order a head's 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
+from paper_tables import curve_seats, head_weights, oracle, prune_curves, weight_seats
 
 INFINITY = float("inf")
 
@@ -69,7 +70,7 @@ class Policy:
     selector: str = "topk"
     heads: str = "uniform"
     layers: str = "uniform"
-    parameters: dict[str, float] = field(default_factory=dict)
+    table: str = ""  # curves or weights, over heads and layers at once
 
 
 # Attention (policies.md 1.2, 1.3).
@@ -217,6 +218,13 @@ def key_norms(layer: Layer) -> Scores:
     return Scores(-np.linalg.norm(layer.keys, axis=2))
 
 
+def keydiff(layer: Layer) -> Scores:
+    unit = layer.keys / np.linalg.norm(layer.keys, axis=2, keepdims=True)
+    anchor = unit.mean(axis=1, keepdims=True)
+    cosine = (unit * anchor).sum(axis=2) / np.linalg.norm(anchor, axis=2)
+    return Scores(-cosine)
+
+
 # Joining order inside a head.
 
 
@@ -305,6 +313,32 @@ class Heads:
         self.counts[head] += 1
 
 
+def table(policy: Policy, layers: list[Layer], scores: list[Scores]) -> np.ndarray:
+    """The policy's profile of these very layers by LU-KV's oracle, [99 or 1, layers * heads]."""
+    n = layers[0].n
+    reserved = len(protected(policy, n))
+    worth = []
+    for layer, of_layer in zip(layers, scores, strict=True):
+        shares = np.exp(layer.logits(layer.behind) - layer.behind_lse[:, :, None])
+        of_tokens = oracle(shares, layer.values, layer.o_proj)
+        worth += [w[order(policy, of_layer, h)[reserved:]] for h, w in enumerate(of_tokens)]
+    if policy.table == "weights":
+        return head_weights(worth, 0.2)[None]
+    return prune_curves(worth, n, reserved)
+
+
+def counts_by_table(policy: Policy, learnt: np.ndarray, budget: int, n: int) -> list[int]:
+    """What every head keeps, over all layers, of a budget that holds all protected entries."""
+    reserved = len(protected(policy, n))
+    if policy.table == "weights":
+        seats = weight_seats(learnt[0], n, reserved)
+    else:
+        seats = curve_seats(learnt, n, reserved)
+    heads = learnt.shape[1]
+    taken = np.bincount(seats[: budget - reserved * heads], minlength=heads)
+    return (reserved + taken).tolist()
+
+
 def counts(policy: Policy, scores: list[Scores], budget: int) -> list[list[int]]:
     """What every head of every layer keeps of a budget that holds all protected entries."""
     num_heads, n = scores[0].scores.shape
@@ -349,4 +383,7 @@ def policies() -> list[Policy]:
         Policy("lagkv(lag=32)", lambda x: partitions(x, 16, 32, 1), **lag),
         Policy("localkv(lag=32)", lambda x: partitions(x, 16, 32, 0), **lag),
         Policy("l2_recursive(lag=32)", key_norms, **lag),
+        Policy("lukv(keydiff)", keydiff, sinks=4, recent=1, table="curves"),
+        Policy("lukv(snapkv)", snapkv, sinks=4, recent=32, table="curves"),
+        Policy("headkv", snapkv, table="weights", **window),
     ]

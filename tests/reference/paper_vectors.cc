@@ -46,6 +46,13 @@ PaperCase read_case(BinaryReader& in, const Dims& d, std::size_t num_budgets) {
   PaperCase c;
   c.recipe = in.text(in.word());
   const bool has_second = in.word() != 0;
+  if (const std::uint32_t rows = in.word(); rows > 0) {
+    Profile& profile = c.profile.emplace();
+    profile.kind = rows == 1 ? Profile::Kind::kWeights : Profile::Kind::kCurves;
+    profile.num_layers = d.layers;
+    profile.num_kv_heads = d.kv_heads;
+    profile.table = in.array<float>(std::size_t{rows} * d.layers * d.kv_heads);
+  }
   const std::size_t size = std::size_t{d.kv_heads} * d.n;
   for (std::uint32_t l = 0; l < d.layers; ++l) {
     PaperResult result;
@@ -67,7 +74,7 @@ PaperCase read_case(BinaryReader& in, const Dims& d, std::size_t num_budgets) {
 }  // namespace
 
 PaperVectors read_paper_vectors(const std::string& path) {
-  BinaryReader in(path, "PPV1");
+  BinaryReader in(path, "PPV2");
   Dims d{};
   for (std::uint32_t* word :
        {&d.layers, &d.q_heads, &d.kv_heads, &d.n, &d.head_dim, &d.pushed, &d.behind, &d.width}) {

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "precis/kernels.h"
+#include "precis/profile.h"
 
 namespace precis::reference {
 
@@ -28,6 +30,7 @@ struct PaperResult {
 
 struct PaperCase {
   std::string recipe;
+  std::optional<Profile> profile;  // its table and sizes alone
   std::vector<PaperResult> layers;
 };
 

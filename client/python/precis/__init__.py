@@ -50,6 +50,7 @@ from .rows import (
     ServerStatus,
 )
 from .session import Session
+from .solver import head_weights, prune_curves
 
 __version__ = "0.1.0"
 
@@ -93,8 +94,10 @@ __all__ = [
     "connect",
     "entries",
     "errors",
+    "head_weights",
     "open",
     "preset_names",
+    "prune_curves",
     "quality",
     "ratio",
 ]

@@ -38,6 +38,15 @@ std::uint32_t extent(const AnyArray& array, std::size_t dimension, const char* f
   return static_cast<std::uint32_t>(array.shape(dimension));
 }
 
+template <typename T>
+nb::object owned_array(std::vector<T> data, std::size_t rows, std::size_t columns) {
+  auto owned = std::make_unique<std::vector<T>>(std::move(data));
+  T* const first = owned->data();
+  const nb::capsule owner(owned.release(),
+                          [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::cast(Numpy<T>(first, {rows, columns}, owner));
+}
+
 }  // namespace
 
 HeadsView heads_view(const AnyArray& array, const char* field) {
@@ -105,12 +114,11 @@ nb::object rows_over(const HeadsView& head, nb::handle owner) {
 }
 
 nb::object array_of(std::vector<std::uint32_t> data, std::size_t rows, std::size_t columns) {
-  auto owned = std::make_unique<std::vector<std::uint32_t>>(std::move(data));
-  std::uint32_t* const first = owned->data();
-  const nb::capsule owner(owned.release(), [](void* p) noexcept {
-    delete static_cast<std::vector<std::uint32_t>*>(p);
-  });
-  return nb::cast(Numpy<std::uint32_t>(first, {rows, columns}, owner));
+  return owned_array(std::move(data), rows, columns);
+}
+
+nb::object array_of(std::vector<float> data, std::size_t rows, std::size_t columns) {
+  return owned_array(std::move(data), rows, columns);
 }
 
 nb::object as_bfloat16(nb::handle bits) {

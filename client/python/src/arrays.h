@@ -34,6 +34,7 @@ nb::object array_over(std::span<const float> data, nb::handle owner);
 nb::object rows_over(const HeadsView& head, nb::handle owner);
 // A NumPy array [rows, columns] that owns `data`.
 nb::object array_of(std::vector<std::uint32_t> data, std::size_t rows, std::size_t columns);
+nb::object array_of(std::vector<float> data, std::size_t rows, std::size_t columns);
 
 // bf16 bits in a uint16 array as a DLPack producer of bfloat16, over the same memory.
 nb::object as_bfloat16(nb::handle bits);

@@ -18,6 +18,7 @@ NB_MODULE(_core, module) {
   python::bind_messages(module);
   python::bind_client(module);
   python::bind_kernels(module);
+  python::bind_profile(module);
   module.def("as_bfloat16", &python::as_bfloat16);
   module.def("preset_names", &precis::preset_names);
   module.def("canonical_recipe", [](std::string_view text) {

@@ -9,5 +9,6 @@ namespace precis::python {
 void bind_messages(nanobind::module_& module);  // plain structs: specs, rows, statistics
 void bind_client(nanobind::module_& module);    // Client, Put, Prefix
 void bind_kernels(nanobind::module_& module);   // compress: the kernels alone
+void bind_profile(nanobind::module_& module);   // profile tables from what entries are worth
 
 }  // namespace precis::python

@@ -168,7 +168,7 @@ bool protects_window(Scorer scorer);
 // The recipe's grammar version; part of the canonical text.
 inline constexpr std::uint32_t kRecipeVersion = 1;
 
-// Accepts a preset ("global_kvdiff"), a preset with parameters ("ada_snapkv(alpha=0.05, window=64)"),
+// Accepts a preset ("global_kvdiff"), one with parameters ("ada_snapkv(alpha=0.05, window=64)"),
 // one that builds on another ("lukv(keydiff, profile=smollm2)", "criticalkv(tova)"), or a JSON
 // object of fields. Unknown names, wrong types, out-of-range values and the invalid combinations of
 // policies.md section 3 are kInvalidArgument with the reason and the choices; a "version" other

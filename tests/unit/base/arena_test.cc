@@ -88,6 +88,34 @@ TEST_CASE("a buffer shrinks in place, and pieces of the two ends stay apart", "[
   CHECK(arena->used_bytes() == 128 + 64);
 }
 
+TEST_CASE("buffers that shrink and slide down keep their bytes and leave no holes",
+          "[unit][base]") {
+  const auto arena = make_arena(kMiB);
+  auto first = arena->allocate(300'000).value(), second = arena->allocate(300'000).value();
+  auto third = arena->allocate(300'000).value();
+  int filled = 0;
+  for (auto* buffer : {&first, &second, &third}) {
+    std::ranges::fill((*buffer)->bytes(), static_cast<std::byte>(++filled));
+  }
+  first->slide_down();  // nothing lies below
+  second->slide_down();
+  CHECK(offset_in(*arena, *first) == 0);
+  first->shrink(100);
+  second->shrink(250'000);  // slides over a part of itself
+  third->shrink(10);
+  CHECK(arena->allocate(kMiB / 2).status().code() == StatusCode::kOutOfSpace);
+  for (auto* buffer : {&first, &second, &third}) (*buffer)->slide_down();
+  CHECK(offset_in(*arena, *second) == 128);
+  CHECK(filled_with(first->bytes(), std::byte{1}));
+  CHECK(filled_with(second->bytes(), std::byte{2}));
+  CHECK(filled_with(third->bytes(), std::byte{3}));
+  CHECK(arena->used_bytes() == 128 + 250'048 + 64);
+  const auto rest = arena->allocate(arena->memory().size() - arena->used_bytes());
+  CHECK(rest.ok());
+  third->slide_down();  // no free range ends where it begins
+  CHECK(filled_with(third->bytes(), std::byte{3}));
+}
+
 TEST_CASE("used_bytes counts what is taken, alignment included, and falls to zero",
           "[unit][base]") {
   const auto arena = make_arena(kMiB);
@@ -162,6 +190,13 @@ TEST_CASE("random allocations never overlap and leave nothing behind", "[unit][b
       std::swap(live[random() % live.size()], live.back());
       REQUIRE(filled_with(live.back().buffer->bytes(), live.back().value));
       live.pop_back();
+      continue;
+    }
+    if (!live.empty() && random() % 4 == 0) {
+      const Live& moved = live[random() % live.size()];
+      moved.buffer->shrink(moved.buffer->bytes().size() / 2);
+      moved.buffer->slide_down();
+      REQUIRE(filled_with(moved.buffer->bytes(), moved.value));
       continue;
     }
     auto buffer = arena->allocate(random() % 20'000);

@@ -26,23 +26,6 @@ std::uint32_t any_of(Rng& rng, std::initializer_list<std::uint32_t> values) {
   return values.begin()[pick(rng, 0, static_cast<std::uint32_t>(values.size() - 1))];
 }
 
-// A profile that fits: rising curves, or weights of which some are zero.
-Profile random_profile(const LayerShape& shape, Rng& rng) {
-  Profile profile;
-  profile.kind = pick(rng, 0, 1) ? Profile::Kind::kCurves : Profile::Kind::kWeights;
-  profile.num_layers = shape.num_layers;
-  profile.num_kv_heads = shape.num_kv_heads;
-  const std::uint32_t heads = shape.num_layers * shape.num_kv_heads;
-  const bool curves = profile.kind == Profile::Kind::kCurves;
-  profile.table.resize(std::size_t{curves ? Profile::kCurveRows : 1} * heads);
-  for (std::size_t i = 0; i < profile.table.size(); ++i) {
-    const float before = i < heads ? 0.0f : profile.table[i - heads];
-    const auto step = static_cast<float>(pick(rng, 0, 20)) / 1000.0f;
-    profile.table[i] = curves ? std::min(1.0f, before + step) : static_cast<float>(pick(rng, 0, 3));
-  }
-  return profile;
-}
-
 // The recipe of a preset that is an order, with other protected tokens, windows and allocators, as
 // far as recipes may be combined.
 Recipe random_recipe(Rng& rng) {
@@ -82,8 +65,13 @@ Case random_case(Rng& rng) {
   s.num_layers = pick(rng, 1, 4);
   s.num_kv_heads = pick(rng, 1, 4);
   s.group = any_of(rng, {1, 3, 4, 8});
-  s.head_dim = any_of(rng, {64, 80, 128});
+  s.head_dim = any_of(rng, {64, 80, 128, 256});
   s.num_tokens = any_of(rng, {1, 2, 31, 32, 33, 63, 64, 65, 70, 129});
+  if (pick(rng, 0, 2) == 0) {  // around what is protected: sinks, the recent ones, both
+    const std::uint32_t recent = r.is_partitioned() ? 2 * r.lag : r.recent;
+    const std::uint32_t n = any_of(rng, {r.sinks, recent, r.sinks + recent}) + pick(rng, 0, 2);
+    s.num_tokens = std::max(1u, n - std::min(n, 1u));
+  }
   s.begin = any_of(rng, {0, 0, 3, 1000});
   s.dtype = static_cast<Dtype>(pick(rng, 1, 3));
   s.external = r.scorer == Scorer::kExternal;

@@ -36,16 +36,38 @@ LayerShape random_shape(Rng& rng) {
   return shape;
 }
 
+// Every layer allocator over external scores, but for preference, which takes attention: then the
+// shape pushes queries.
+Recipe random_order(LayerShape& shape, Rng& rng) {
+  while (true) {
+    const auto layers = static_cast<LayerAllocator>(pick(rng, 0, 5));
+    const bool attends = layers == LayerAllocator::kPreference;
+    Recipe recipe = scorer_defaults(attends ? Scorer::kCake : Scorer::kExternal);
+    recipe.layers = layers;
+    if (attends) recipe.window = pick(rng, 1, 6);
+    recipe.sinks = pick(rng, 0, 3);
+    recipe.recent = (attends ? recipe.window : 0) + pick(rng, 0, 3);
+    recipe.heads = static_cast<HeadAllocator>(pick(rng, 0, 3));
+    recipe.ada_alpha_ppm = pick(rng, 0, 10) * 100'000;
+    recipe.ada_mode =
+        pick(rng, 0, 1) ? AdaMode::kGuaranteeExclWindow : AdaMode::kGuaranteeInclWindow;
+    if (!validate_recipe(recipe).ok()) continue;
+    shape.external = !attends;
+    shape.pushed = attends ? std::min(recipe.window, shape.num_tokens) : 0;
+    return recipe;
+  }
+}
+
 // A segment staged as the put path does it, layers in the order given: records shrink as others
 // come in, seats are placed at the end. Fails the test if more is staged than the budget.
 std::vector<AlignedBytes> cascade(Backend& backend, const Recipe& recipe,
                                   const std::vector<OwnedLayer>& layers, std::uint64_t entries,
-                                  const std::vector<std::uint32_t>& order) {
+                                  const Profile& profile, const std::vector<std::uint32_t>& order) {
   const LayerInput& first = layers.front().input;
   const auto joiner =
       Joiner::make(recipe,
                    {first.num_layers, first.num_kv_heads(), first.num_tokens(), first.begin},
-                   entries, nullptr)
+                   entries, &profile)
           .value();
   std::vector<AlignedBytes> records(layers.size());
   std::vector<std::vector<std::uint32_t>> counts(layers.size());
@@ -98,28 +120,19 @@ TEST_CASE("the cascade ends where a segment joined at once does, whatever the or
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   const auto backend = make_cpu_backend(1);
-  for (int round = 0; round < 120; ++round) {
-    const LayerShape shape = random_shape(rng);
-    Recipe recipe = scorer_defaults(Scorer::kExternal);
-    recipe.sinks = pick(rng, 0, 3);
-    recipe.recent = pick(rng, 0, 3);
-    recipe.heads = static_cast<HeadAllocator>(pick(rng, 0, 2));
-    recipe.ada_alpha_ppm = pick(rng, 0, 10) * 100'000;
-    recipe.ada_mode =
-        pick(rng, 0, 1) ? AdaMode::kGuaranteeExclWindow : AdaMode::kGuaranteeInclWindow;
-    recipe.layers = recipe.heads == HeadAllocator::kUniform || pick(rng, 0, 1)
-                        ? LayerAllocator::kEntropy
-                        : LayerAllocator::kGlobalFlat;
-    REQUIRE(validate_recipe(recipe).ok());
+  for (int round = 0; round < 200; ++round) {
+    LayerShape shape = random_shape(rng);
+    const Recipe recipe = random_order(shape, rng);
     const auto layers = make_segment(shape, rng);
+    const Profile profile = random_profile(shape, rng);
     const std::uint32_t all = shape.num_layers * shape.num_kv_heads * shape.num_tokens;
     const std::uint64_t entries = pick(rng, 1, all);
     std::vector<std::uint32_t> order(shape.num_layers);
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), rng);
     CAPTURE(round, shape.text(), canonical_recipe(recipe), entries);
-    const auto staged = cascade(*backend, recipe, layers, entries, order);
-    const auto whole = compress_segment(*backend, recipe, layers, entries);
+    const auto staged = cascade(*backend, recipe, layers, entries, profile, order);
+    const auto whole = compress_segment(*backend, recipe, layers, entries, &profile);
     for (std::size_t l = 0; l < layers.size(); ++l) {
       REQUIRE(bytes_text(staged[l].bytes()) == bytes_text(whole[l].records.bytes()));
     }

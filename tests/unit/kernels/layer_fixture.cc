@@ -142,6 +142,22 @@ OwnedLayer make_layer(const LayerShape& shape, Rng& rng) {
   return owner;
 }
 
+Profile random_profile(const LayerShape& shape, Rng& rng) {
+  Profile profile;
+  profile.kind = pick(rng, 0, 1) ? Profile::Kind::kCurves : Profile::Kind::kWeights;
+  profile.num_layers = shape.num_layers;
+  profile.num_kv_heads = shape.num_kv_heads;
+  const std::uint32_t heads = shape.num_layers * shape.num_kv_heads;
+  const bool curves = profile.kind == Profile::Kind::kCurves;
+  profile.table.resize(std::size_t{curves ? Profile::kCurveRows : 1} * heads);
+  for (std::size_t i = 0; i < profile.table.size(); ++i) {
+    const float before = i < heads ? 0.0f : profile.table[i - heads];
+    const auto step = static_cast<float>(pick(rng, 0, 20)) / 1000.0f;
+    profile.table[i] = curves ? std::min(1.0f, before + step) : static_cast<float>(pick(rng, 0, 3));
+  }
+  return profile;
+}
+
 LayerScores score_layer(const Recipe& recipe, const LayerInput& input) {
   return score_layer(recipe, input, detect_isa());
 }

@@ -41,6 +41,10 @@ struct OwnedLayer {
 };
 OwnedLayer make_layer(const LayerShape& shape, Rng& rng);
 
+// A profile that fits the shape's layers and heads: rising curves, or weights of which some are
+// zero.
+Profile random_profile(const LayerShape& shape, Rng& rng);
+
 // Stage score on the CPU with the best, or with these, instructions.
 LayerScores score_layer(const Recipe& recipe, const LayerInput& input);
 LayerScores score_layer(const Recipe& recipe, const LayerInput& input, Isa isa,

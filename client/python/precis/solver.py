@@ -1,0 +1,68 @@
+"""Profile tables from what entries turned out to be worth: what each head may lose, or weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .arrays import count_in, floats_in
+from .errors import InvalidArgument
+
+
+def prune_curves(worth: Sequence[Any], num_tokens: int, protected: int) -> np.ndarray:
+    """The share of each head's entries that is pruned when 1%, 2%, ... 99% of all are.
+
+    LU-KV's offline solver: heads lose their worst-scored entries first, all by the smallest slope
+    of the lower convex hulls of their losses next.
+
+    Args:
+        worth: of each head (layer * num_kv_heads + head) the oracle importance of its ranked
+            entries, float32 [num_tokens - protected], the best-scored first; finite, not negative.
+        num_tokens: of every head, protected ones included.
+        protected: entries that no head loses; at least 1% of a head stays as well.
+
+    Returns:
+        float32 [99, heads], rising along each head's curve; rows repeat where nothing is left to
+        prune.
+
+    Raises:
+        InvalidArgument: naming the field.
+    """
+    return _core.prune_curves(
+        _heads_in(worth),
+        count_in(num_tokens, "num_tokens"),
+        count_in(protected, "protected"),
+    )
+
+
+def head_weights(worth: Sequence[Any], share: float) -> np.ndarray:
+    """How many of each head's entries are among the best `share` of all, as a share of its own.
+
+    A table of HeadKV's kind, by what entries turned out to be worth.
+
+    Args:
+        worth: of each head the oracle importance of its entries, float32, in any order; finite,
+            not negative.
+        share: in (0, 1].
+
+    Returns:
+        float32 [heads], in [0, 1].
+
+    Raises:
+        InvalidArgument: naming the field.
+    """
+    return _core.head_weights(_heads_in(worth), float(share))[0]
+
+
+def _heads_in(worth: Sequence[Any]) -> list[np.ndarray]:
+    """Contiguous float32 arrays of one dimension each."""
+    heads = []
+    for index, head in enumerate(worth):
+        shape = tuple(np.shape(head))
+        if len(shape) != 1:
+            raise InvalidArgument(f"worth: head {index} has shape {list(shape)}, must be [entries]")
+        heads.append(floats_in(head, f"worth: head {index}", shape))
+    return heads
