@@ -116,6 +116,7 @@ Result<Config> Config::load(const std::string& path) {
   reader.read("transports", config.transports);
   reader.read("memory_wait_ms", config.memory_wait_ms);
   reader.read("default_recipe", config.default_recipe);
+  reader.read("default_recipe_with_profile", config.default_recipe_with_profile);
   reader.read("default_keep", config.default_keep);
   reader.allow("tenant");
   PRECIS_TRY(reader.finish());
@@ -140,6 +141,13 @@ Status Config::validate() const {
           "compute_threads is " + std::to_string(compute_threads) + ", must be at most 1024");
   require_ok("log_level", Log::parse_level(log_level).status());
   require_ok("default_recipe", parse_recipe(default_recipe).status());
+  if (!default_recipe_with_profile.empty()) {
+    const auto recipe = parse_recipe(default_recipe_with_profile);
+    require_ok("default_recipe_with_profile", recipe.status());
+    require(!recipe.ok() || recipe->needs_profile(),
+            "default_recipe_with_profile is '" + default_recipe_with_profile +
+                "', must be a recipe that takes its budgets from a profile, such as lukv(kvdiff)");
+  }
   require_ok("default_keep", Budget::ratio(default_keep).status());
   std::set<std::string> names;
   for (const TenantConfig& tenant : tenants) {

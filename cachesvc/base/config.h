@@ -28,6 +28,8 @@ struct Config {
   std::uint32_t memory_wait_ms = 30'000;  // a put waits this long for staging memory
   // Defaults of puts that say nothing and find nothing in the catalog.
   std::string default_recipe = "global_kvdiff(min_entries=128)";
+  // Of models that have a profile which fits it; empty: default_recipe for them as well.
+  std::string default_recipe_with_profile = "lukv(kvdiff, min_entries=128)";
   double default_keep = 0.3;
   // Without any, the one tenant is "default" and needs no token.
   std::vector<TenantConfig> tenants;

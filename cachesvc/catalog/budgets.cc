@@ -67,8 +67,8 @@ Result<StoredBudget> BudgetTable::changed(std::string_view tenant, const msg::Se
 }
 
 msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope& scope,
-                                 std::string_view model_name,
-                                 const msg::BudgetRow& configured) const {
+                                 std::string_view model_name, const msg::BudgetRow& configured,
+                                 const std::string& by_profile) const {
   const auto stored = [&](std::string name, const std::optional<Digest>& model) {
     const StoredBudget* const row = find(tenant, model);
     return row ? msg::BudgetRow{std::move(name), row->recipe, row->keep, row->version,
@@ -80,6 +80,7 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
       {"built-in", std::string(kBuiltInRecipe), Budget::ratio_ppm(kBuiltInKeepPpm), 0, 0});
   budgets.layers.push_back(configured);
   budgets.layers.back().scope = "config";
+  if (!by_profile.empty()) budgets.layers.push_back({"profile", by_profile, {}, 0, 0});
   budgets.layers.push_back(stored("global", std::nullopt));
   if (scope.model)
     budgets.layers.push_back(stored("model " + std::string(model_name), scope.model));

@@ -17,6 +17,12 @@ namespace precis {
 inline constexpr std::string_view kBuiltInRecipe = "global_kvdiff(min_entries=128)";
 inline constexpr std::uint32_t kBuiltInKeepPpm = 300'000;
 
+// The process's own defaults (config file), below every stored row.
+struct BudgetDefaults {
+  msg::BudgetRow row;
+  std::string profile_recipe;  // of models that have a profile which fits it; empty: none
+};
+
 // Not thread-safe.
 class BudgetTable {
  public:
@@ -27,9 +33,10 @@ class BudgetTable {
   Result<StoredBudget> changed(std::string_view tenant, const msg::SetBudget& request,
                                std::uint64_t now_ms) const;
   // All layers of a scope and what they come to. `model_name` names the scope's model, if it has
-  // one.
+  // one; `by_profile` is the recipe that its profile brings, empty for none.
   msg::Budgets merged(std::string_view tenant, const msg::BudgetScope& scope,
-                      std::string_view model_name, const msg::BudgetRow& configured) const;
+                      std::string_view model_name, const msg::BudgetRow& configured,
+                      const std::string& by_profile) const;
 
  private:
   using Key = std::pair<std::string, std::optional<Digest>>;  // tenant, model

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cachesvc/base/clock.h"
+#include "cachesvc/catalog/budgets.h"
 #include "cachesvc/store/store.h"
 #include "precis/catalog_row.h"
 #include "precis/messages.h"
@@ -133,9 +134,8 @@ class Catalog {
   virtual std::vector<msg::SessionRow> sessions(std::string_view tenant) const = 0;
 
   // ---- budgets
-  // `configured` is the process's own default (config file), below every stored row.
   virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
-                               const msg::BudgetRow& configured) const = 0;
+                               const BudgetDefaults& configured) const = 0;
   // [blocking] kInvalidArgument for a recipe that does not parse or a keep outside (0, 1].
   virtual Status set_budget(std::string_view tenant, const msg::SetBudget&) = 0;
 

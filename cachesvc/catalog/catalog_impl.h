@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "cachesvc/catalog/budgets.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/catalog/segment_tree.h"
 #include "cachesvc/catalog/sessions.h"
@@ -101,7 +100,7 @@ class CatalogImpl final : public Catalog {
   Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const override;
   std::vector<msg::SessionRow> sessions(std::string_view tenant) const override;
   msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
-                       const msg::BudgetRow& configured) const override;
+                       const BudgetDefaults& configured) const override;
   Status set_budget(std::string_view tenant, const msg::SetBudget&) override;
 
  private:
@@ -146,6 +145,10 @@ class CatalogImpl final : public Catalog {
   std::pair<Models::const_iterator, Models::const_iterator> models_of(
       std::string_view tenant) const;
   static msg::ProfileRow describe(const KnownProfile& known);
+  // As find_profile().
+  static Result<std::shared_ptr<const Profile>> fitting_profile(const Model& holder,
+                                                                const Digest& model,
+                                                                const Recipe& recipe);
   // kNotFound, or kCorruption if it is out of service.
   Result<const SegmentNode*> find_segment(std::string_view tenant, const SegmentId& id) const;
   Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;

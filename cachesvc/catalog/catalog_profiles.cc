@@ -100,31 +100,37 @@ Result<std::shared_ptr<const Profile>> CatalogImpl::find_profile(std::string_vie
                                                                  const Recipe& recipe) const {
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
+  return fitting_profile(*holder, model, recipe);
+}
+
+Result<std::shared_ptr<const Profile>> CatalogImpl::fitting_profile(const Model& holder,
+                                                                    const Digest& model,
+                                                                    const Recipe& recipe) {
   if (!recipe.profile.empty()) {
     const auto named = [&](const auto& entry) {
       return entry.first == recipe.profile || entry.second.digest.hex() == recipe.profile;
     };
-    const auto found = std::find_if(holder->profiles.begin(), holder->profiles.end(), named);
-    if (found == holder->profiles.end()) return none_such(recipe.profile, holder->spec.name);
+    const auto found = std::find_if(holder.profiles.begin(), holder.profiles.end(), named);
+    if (found == holder.profiles.end()) return none_such(recipe.profile, holder.spec.name);
     PRECIS_TRY(check_profile(*found->second.profile, recipe, model));
     return found->second.profile;
   }
   std::shared_ptr<const Profile> only;
   std::string names;
-  for (const auto& [name, known] : holder->profiles) {
+  for (const auto& [name, known] : holder.profiles) {
     if (!check_profile(*known.profile, recipe, model).ok()) continue;
     only = known.profile;
     names += (names.empty() ? "" : ", ") + name;
   }
   if (!only) {
-    return Status::not_found("model '" + holder->spec.name + "' has no profile over " +
+    return Status::not_found("model '" + holder.spec.name + "' has no profile over " +
                              profile_scorer(recipe) +
                              "; build one (precis profile build) and add it (precisctl profile "
                              "add)");
   }
   if (only->name != names) {
-    return Status::invalid("several profiles of model '" + holder->spec.name +
-                           "' fit the recipe (" + names + "); say which: profile=" + only->name);
+    return Status::invalid("several profiles of model '" + holder.spec.name + "' fit the recipe (" +
+                           names + "); say which: profile=" + only->name);
   }
   return only;
 }

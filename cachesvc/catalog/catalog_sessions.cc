@@ -127,14 +127,18 @@ std::vector<msg::SessionRow> CatalogImpl::sessions(std::string_view tenant) cons
 // --------------------------------------------------------------------------------------
 
 msg::Budgets CatalogImpl::budgets(std::string_view tenant, const msg::BudgetScope& scope,
-                                  const msg::BudgetRow& configured) const {
+                                  const BudgetDefaults& configured) const {
   std::shared_lock lock(state_);
-  std::string model_name;
+  std::string model_name, by_profile;
   if (scope.model) {
-    const ModelSpec* const model = find_model(tenant, *scope.model);
-    model_name = model ? model->name : scope.model->hex();
+    const auto model = known_model(tenant, *scope.model);
+    model_name = model.ok() ? (*model)->spec.name : scope.model->hex();
+    const auto recipe = parse_recipe(configured.profile_recipe);
+    if (model.ok() && recipe.ok() && fitting_profile(**model, *scope.model, *recipe).ok()) {
+      by_profile = configured.profile_recipe;
+    }
   }
-  return budgets_.merged(tenant, scope, model_name, configured);
+  return budgets_.merged(tenant, scope, model_name, configured.row, by_profile);
 }
 
 Status CatalogImpl::set_budget(std::string_view tenant, const msg::SetBudget& request) {

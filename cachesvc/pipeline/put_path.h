@@ -42,7 +42,7 @@ class PutPath {
     Projections& projections;
     Metrics& metrics;
     const Clock& clock;
-    msg::BudgetRow configured;  // the process's default recipe and keep
+    BudgetDefaults configured;  // the process's default recipe and keep
   };
   explicit PutPath(Parts parts) : parts_(std::move(parts)) {}
 

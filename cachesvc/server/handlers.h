@@ -28,7 +28,7 @@ class Handlers {
     Lookup& lookup;
     Memory& memory;
     Metrics& metrics;
-    msg::BudgetRow configured;
+    BudgetDefaults configured;
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
     std::function<msg::Stats(const std::string& tenant)> server_stats;
   };

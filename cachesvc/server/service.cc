@@ -103,10 +103,10 @@ Status Service::Impl::open() {
 }
 
 void Service::Impl::wire() {
-  msg::BudgetRow configured;
-  configured.scope = "config";
-  configured.recipe = config.default_recipe;
-  configured.keep = *Budget::ratio(config.default_keep);  // validate() has seen it
+  BudgetDefaults configured;
+  configured.row.recipe = config.default_recipe;
+  configured.row.keep = *Budget::ratio(config.default_keep);  // validate() has seen it
+  configured.profile_recipe = config.default_recipe_with_profile;
   memory = std::make_unique<Memory>(*arena, *hot_tier, loop,
                                     std::chrono::milliseconds(config.memory_wait_ms));
   lookup = std::make_unique<Lookup>(*catalog, *hot_tier, rate);

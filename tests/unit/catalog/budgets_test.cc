@@ -9,12 +9,12 @@ using namespace precis::testing;
 
 namespace {
 
-const msg::BudgetRow kSilent{};
+const BudgetDefaults kSilent{};
 
-msg::Budgets global(const CatalogFixture& f, const msg::BudgetRow& configured = kSilent) {
+msg::Budgets global(const CatalogFixture& f, const BudgetDefaults& configured = kSilent) {
   return f.catalog->budgets(f.tenant, {}, configured);
 }
-msg::Budgets of_model(const CatalogFixture& f, const msg::BudgetRow& configured = kSilent) {
+msg::Budgets of_model(const CatalogFixture& f, const BudgetDefaults& configured = kSilent) {
   return f.catalog->budgets(f.tenant, {f.fingerprint}, configured);
 }
 
@@ -37,7 +37,7 @@ TEST_CASE("where nobody says anything the built-in recipe and keep hold", "[unit
 
 TEST_CASE("the narrower layer wins, for recipe and keep apart", "[unit][catalog]") {
   CatalogFixture f;
-  const msg::BudgetRow configured{"", "knorm", Budget::ratio_ppm(500'000), 0, 0};
+  const BudgetDefaults configured{{"", "knorm", Budget::ratio_ppm(500'000), 0, 0}, {}};
   CHECK(of_model(f, configured).effective.recipe == "knorm");
   REQUIRE(f.catalog->set_budget(f.tenant, {{}, "keydiff", {}}).ok());
   CHECK(of_model(f, configured).effective.recipe == "keydiff");
@@ -46,6 +46,32 @@ TEST_CASE("the narrower layer wins, for recipe and keep apart", "[unit][catalog]
   CHECK(of_model(f, configured).effective.recipe == "keydiff");
   CHECK(of_model(f, configured).effective.keep == Budget::entries(64));
   CHECK(global(f, configured).effective.keep == Budget::ratio_ppm(500'000));
+}
+
+TEST_CASE("a profile brings its recipe to its model, between the configuration and what was set",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const BudgetDefaults configured{{"", "knorm", {}, 0, 0}, "lukv(keydiff, min_entries=7)"};
+  CHECK(of_model(f, configured).effective.recipe == "knorm");
+  Profile profile;
+  profile.name = "learnt";
+  profile.model = f.fingerprint;
+  profile.scorer = profile_scorer(*parse_recipe("lukv(keydiff)"));
+  profile.num_layers = f.model.num_layers;
+  profile.num_kv_heads = f.model.num_kv_heads;
+  profile.table.assign(std::size_t{Profile::kCurveRows} * f.model.num_layers * f.model.num_kv_heads,
+                       0.5f);
+  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(profile)).ok());
+  const msg::Budgets budgets = of_model(f, configured);
+  REQUIRE(budgets.layers.size() == 5);
+  CHECK(budgets.layers[2].scope == "profile");
+  CHECK(budgets.effective.recipe == configured.profile_recipe);
+  CHECK(global(f, configured).effective.recipe == "knorm");
+  CHECK(of_model(f).effective.recipe == kBuiltInRecipe);
+  const BudgetDefaults of_other{{"", "knorm", {}, 0, 0}, "lukv(kvdiff)"};
+  CHECK(of_model(f, of_other).effective.recipe == "knorm");
+  REQUIRE(f.catalog->set_budget(f.tenant, {{}, "keydiff", {}}).ok());
+  CHECK(of_model(f, configured).effective.recipe == "keydiff");
 }
 
 TEST_CASE("an empty recipe and a keep of all take a layer's word back", "[unit][catalog]") {
