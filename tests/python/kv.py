@@ -29,8 +29,8 @@ def toy_projections(spec: precis.ModelSpec, hidden: int = 24) -> list[np.ndarray
     return list(draw.standard_normal(shape, dtype=np.float32))
 
 
-def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4) -> dict:
-    """Curves over keydiff by which a toy model's heads lose at unlike rates."""
+def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4, scorer: str = "keydiff") -> dict:
+    """Curves over a scorer of K and V by which a toy model's heads lose at unlike rates."""
     rates = np.array([[slowest, 0.8], [1.0, 1.0], [1.2, 2 - slowest]])
     percents = np.arange(1, 100)[:, None, None] / 100
     return {
@@ -38,7 +38,7 @@ def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4) -> dict:
         "name": "toy",
         "kind": "curves",
         "model": spec.fingerprint,
-        "scorer": precis.canonical_recipe("keydiff(sinks=4, recent=1)"),
+        "scorer": precis.canonical_recipe(f"{scorer}(sinks=4, recent=1)"),
         "sinks": 4,
         "recent": 1,
         "num_layers": spec.num_layers,

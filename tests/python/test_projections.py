@@ -195,6 +195,20 @@ def test_a_profile_for_something_else_is_refused(cache, request):
         cache.begin_put(model, TOKENS, recipe="lukv(keydiff)", keep=0.5)
 
 
+def test_a_put_that_names_no_recipe_goes_by_the_profile_where_there_is_one(cache, request):
+    spec = toy_spec(name=request.node.nodeid[-200:])
+    model, layers = cache.register_model(spec), random_layers(spec, len(TOKENS))
+    assert json.loads(cache.begin_put(model, TOKENS).recipe)["layers"] == "global_flat"
+    profile = toy_profile(spec, scorer="kvdiff")
+    row = cache.add_profile(profile)
+    assert [layer.scope for layer in cache.budgets(model).layers][2] == "profile"
+    segment = put_all(cache, model, TOKENS, layers, recipe=None, keep=0.5)
+    assert json.loads(segment.recipe)["profile"] == row.digest
+    recipe, text = "lukv(kvdiff, min_entries=128)", json.dumps(profile)
+    kept = precis.compress(spec, layers, recipe=recipe, keep=0.5, profile=text)
+    assert same_entries(read(cache, model), kept)
+
+
 def test_profiles_outlive_the_process_and_can_be_replaced(tmp_path):
     spec = toy_spec()
     service = Precisd(find_precisd(), tmp_path / "data")
