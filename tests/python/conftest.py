@@ -12,6 +12,7 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from kv import toy_spec
+from tiny_models import text_file, tiny_llama, tiny_model  # noqa: F401 - fixtures
 
 import precis
 from precis.demo.service import Precisd, find_precisd

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from conftest import SEED
 from dense_reference import HandmadePrefix, HeadKept, LayerKept
 from kv import random_layers, toy_spec
+from tiny_models import prose
 
 import precis
 from precis import hf
@@ -20,78 +20,6 @@ from precis.eval.cuts import Compressed, Cut, Recipe
 from precis.eval.perturbation import Probe
 from precis.eval.results import Results, Row
 from precis.eval.table import markdown, sections, summary
-
-WORDS = ("the", "holder", "may", "licence", "work", "code", "source", "copies", "terms", "any")
-
-
-def prose(words: int) -> str:
-    """Sentences of everyday words."""
-    draw = random.Random(SEED)
-    sentences = [" ".join(draw.choices(WORDS, k=9)).capitalize() for _ in range(words // 9)]
-    return ". ".join(sentences) + "."
-
-
-def save_tokenizer(folder) -> int:
-    """A tokenizer of whole words and digits; returns the size of its vocabulary."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    from precis.eval.needles import WORDS as hidden
-
-    text = prose(4000) + " The secret code for is. What? Repeat everything"
-    pieces = dict.fromkeys(["<unk>", *re.findall(r"\w+|\S", text), *hidden, *map(str, range(10))])
-    tokenizer = Tokenizer(
-        models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<unk>")
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True)]
-    )
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>").save_pretrained(folder)
-    return len(pieces)
-
-
-SHAPE = {
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "initializer_range": 0.3,  # sharp enough for a lost entry to be seen
-}
-
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory):
-    """The folder of a Gemma 3 of random weights, one of its layers with a sliding window."""
-    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
-
-    folder = tmp_path_factory.mktemp("tiny-gemma")
-    torch.manual_seed(SEED)
-    kinds = ["sliding_attention", "full_attention", "full_attention"]
-    size = save_tokenizer(folder)
-    config = Gemma3TextConfig(vocab_size=size, sliding_window=64, layer_types=kinds, **SHAPE)
-    Gemma3ForCausalLM(config).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def tiny_llama(tmp_path_factory):
-    """The folder of a Llama of random weights."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path_factory.mktemp("tiny-llama")
-    torch.manual_seed(SEED)
-    config = LlamaConfig(vocab_size=save_tokenizer(folder), **SHAPE)
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def text_file(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text(prose(4000))
-    return path
 
 
 def test_a_whole_evaluation_of_a_tiny_model(tiny_model, text_file, tmp_path, capsys):
@@ -316,7 +244,7 @@ def test_perturbation_is_the_distance_between_the_outputs(name, request):
                     out.append(read @ projections[layer][h].double())
             whole, less = torch.stack(whole), torch.stack(less)
             shares.append((whole.sum(0) - less.sum(0)).norm() / whole.sum(0).norm())
-            head_shares.append((whole - less).abs().sum(-1) / whole.abs().sum(-1))
+            head_shares.append((whole - less).abs().sum(-1))
         assert measured.layers[layer] == pytest.approx(float(sum(shares)) / m, rel=1e-3)
         want = (sum(head_shares) / m).numpy()
         assert measured.heads[layer] == pytest.approx(want, rel=1e-3)

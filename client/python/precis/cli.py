@@ -9,6 +9,7 @@ import sys
 _VERBS = {
     "demo": "the whole product on a real model",
     "eval": "which recipe keeps what a model needs",
+    "profile": "budgets per head, learnt offline",
 }
 
 

@@ -23,7 +23,8 @@ class Perturbation:
 
     Attributes:
         layers: the layer's output after W_O, relative L2 distance, [num_layers].
-        heads: each query head's share of it, relative L1 distance, [num_layers, num_q_heads].
+        heads: each query head's share of it, L1 distance (CriticalKV, definition 3.1),
+            [num_layers, num_q_heads].
     """
 
     layers: np.ndarray
@@ -64,7 +65,7 @@ class Probe:
         for index, (layer, whole) in enumerate(zip(cache.layers, self._whole, strict=True)):
             off = self._written(index, layer.kept()) - whole
             layers.append(_relative(off.sum(0).norm(dim=-1), whole.sum(0).norm(dim=-1)))
-            heads.append(_relative(off.abs().sum(-1), whole.abs().sum(-1)))
+            heads.append(off.abs().sum(-1).mean(-1).cpu())
         return Perturbation(torch.stack(layers).numpy(), torch.stack(heads).numpy())
 
     @torch.no_grad()

@@ -22,7 +22,7 @@ class Row:
         keep: share of the entries.
         right, nll: of each question, in the order of Results.full.
         perturbation: relative L2 of each layer's output, mean over contexts; of a press None.
-        head_perturbation: relative L1 by [layer, query head]; of a press None.
+        head_perturbation: L1 distance by [layer, query head]; of a press None.
         bytes: stored for the first context, positions, seats and scores included; of a press None.
         compress_seconds: score to encode at the largest budget, mean over contexts; of a press,
             of its decision at this budget.

@@ -1,0 +1,124 @@
+"""The command line: ``precis profile build``, ``python -m precis.profile build``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# Before torch is loaded: threads that spin while they wait take the share of those that compress.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import precis
+from precis.eval.__main__ import Meter
+from precis.eval.cuts import Recipe
+
+_CONTEXTS, _TOKENS, _TOKENS_MIN = 8, 1024, 64
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog, description="Learns budgets per head from what a model looks back at."
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    build = verbs.add_parser(
+        "build",
+        help="reads contexts and writes a profile",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = build.add_argument
+    add("--out", type=Path, required=True, metavar="FILE", help="the profile, as JSON")
+    add("--recipe", default="lukv(keydiff)", help="that will use it: lukv(...), headkv, ...")
+    add("--model", default="smollm2", help="smollm2, gemma3, or a folder that Transformers loads")
+    add("--name", help="that recipes call it by [the file's]")
+    add("--contexts", type=int, default=_CONTEXTS, metavar="N", help="to read")
+    add("--tokens", type=int, default=_TOKENS, metavar="N", help="of a context")
+    add(
+        "--text",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="cut contexts of; may be repeated [texts of this machine that precis eval never uses]",
+    )
+    add(
+        "--questions",
+        type=Path,
+        metavar="FILE",
+        help="a line each, answered about every context [the model repeats the context]",
+    )
+    add("--seed", type=int, default=0, help="of where contexts begin")
+    return parser
+
+
+def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
+    """Checked as far as it can be before a model is loaded."""
+    if options.contexts < 1:
+        parser.error(f"--contexts {options.contexts}: at least 1 is needed")
+    if options.tokens < _TOKENS_MIN:
+        parser.error(f"--tokens {options.tokens}: at least {_TOKENS_MIN} are needed")
+    if not options.out.absolute().parent.is_dir():
+        parser.error(f"--out {options.out}: its folder does not exist; make it first")
+    try:
+        recipe = Recipe.parse(options.recipe)
+    except precis.InvalidArgument as error:
+        parser.error(f"--recipe: {error}")
+    if recipe.profile is None:
+        parser.error(f"--recipe {options.recipe} takes no budgets from a profile; lukv(...) does")
+    from precis.eval import texts
+
+    from .build import Settings
+
+    questions = options.questions.read_text(encoding="utf-8") if options.questions else ""
+    return Settings(
+        name=options.name or recipe.profile or options.out.stem,
+        recipe=recipe,
+        contexts=options.contexts,
+        tokens=options.tokens,
+        texts=tuple(texts.own_texts(options.text) if options.text else texts.fitting_texts()),
+        questions=tuple(line.strip() for line in questions.splitlines() if line.strip()),
+        seed=options.seed,
+    )
+
+
+def _build(options: argparse.Namespace, settings) -> None:
+    from precis.eval import models
+
+    from .build import Builder
+
+    parts = options.out.with_name(options.out.name + ".parts")
+    meter = Meter()
+    try:
+        profile = Builder(models.load(options.model), settings, parts).build(meter)
+    finally:
+        meter.close()
+    scratch = options.out.with_name(options.out.name + ".tmp")
+    scratch.write_text(json.dumps(profile) + "\n")
+    scratch.rename(options.out)
+    shutil.rmtree(parts)
+    print(
+        f"{options.out}: profile {profile['name']!r} of {settings.contexts} contexts, for "
+        f"{settings.recipe.text} with profile={profile['name']}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None, prog: str = "precis.profile") -> int:
+    """Returns the exit status: 0, 1 if it failed, 2 for bad arguments."""
+    parser = _parser(prog)
+    options = parser.parse_args(arguments)
+    try:
+        _build(options, _settings(parser, options))
+    except (OSError, ValueError, RuntimeError, precis.Error) as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\n{prog}: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

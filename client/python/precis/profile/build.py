@@ -1,0 +1,169 @@
+"""Builds a profile: contexts are read, their oracles taken, solved and averaged; can be resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import precis
+from precis import hf
+from precis.eval.cuts import Recipe
+from precis.eval.models import Loaded
+from precis.eval.subject import Judge, Reading
+from precis.eval.texts import Text
+
+from .oracle import Oracle
+from .solve import head_weights, prune_curves
+
+VERSION = 1
+# Of all entries, how many count as kept where a table of weights is asked for.
+_WEIGHTS_SHARE = 0.2
+# What only allocators and selectors read, and a profile's scorer leaves out.
+_NOT_SCORES = ("profile", "ada_mode", "alpha", "first_stage", "epsilon", "value_norm", "beta")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to build.
+
+    Attributes:
+        name: of the profile; recipes say it.
+        recipe: that will use it, such as "lukv(keydiff)" or "headkv".
+        contexts: how many, of `tokens` tokens each.
+        texts: that the contexts are cut from; never those that recipes are judged on.
+        questions: answered by the model about every context; without any it repeats the context.
+        seed: of where contexts begin.
+    """
+
+    name: str
+    recipe: Recipe
+    contexts: int
+    tokens: int
+    texts: tuple[Text, ...]
+    questions: tuple[str, ...] = ()
+    seed: int = 0
+
+    @property
+    def kind(self) -> str:
+        """LU-KV's curves, or HeadKV's weights."""
+        return "weights" if self.recipe.text.partition("(")[0].endswith("headkv") else "curves"
+
+
+def scorer_of(recipe: Recipe) -> Recipe:
+    """The recipe's scores and protected entries alone, under uniform budgets."""
+    fields = {name: value for name, value in recipe.fields.items() if name not in _NOT_SCORES}
+    fields |= {"heads": "uniform", "layers": "uniform", "selector": "topk", "min_entries": 0}
+    return Recipe.parse(json.dumps(fields))
+
+
+def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: str) -> list[list]:
+    """Tokens of every context, cut from the texts in turn.
+
+    Raises:
+        ValueError: every text is too short.
+    """
+    draw = random.Random(settings.seed)
+    long = []
+    for text in settings.texts:
+        tokens = encode(" ".join(text.text.split()))
+        if len(tokens) >= settings.tokens:
+            long.append(tokens)
+    if not long:
+        names = ", ".join(text.name for text in settings.texts)
+        raise ValueError(f"no text has {settings.tokens} tokens ({names})")
+    contexts = []
+    for number in range(settings.contexts):
+        tokens = long[number % len(long)]
+        start = draw.randrange(len(tokens) - settings.tokens + 1)
+        head = encode(begin)
+        contexts.append((head + tokens[start : start + settings.tokens])[: settings.tokens])
+    return contexts
+
+
+class Builder:
+    """One profile under way. What is done of it stands in a folder, and is not done again."""
+
+    def __init__(self, loaded: Loaded, settings: Settings, parts: Path) -> None:
+        self._judge = Judge(loaded)
+        self._settings = settings
+        self._parts = parts
+        self._scorer = scorer_of(settings.recipe)
+        self._contexts = cut_contexts(settings, loaded.encode, loaded.dialogue.begin)
+        self._fingerprint = _fingerprint(self._judge.spec)
+
+    def build(self, progress: Callable[[int, int, str], None]) -> dict[str, Any]:
+        """The profile, as its JSON has it."""
+        self._parts.mkdir(parents=True, exist_ok=True)
+        tables = []
+        for number, tokens in enumerate(self._contexts):
+            progress(number, len(self._contexts), f"context {number + 1}/{len(self._contexts)}")
+            part = self._parts / f"{self._key(tokens)}.npy"
+            if not part.exists():
+                scratch = part.with_suffix(".tmp")
+                with scratch.open("wb") as out:
+                    np.save(out, self._table(tokens))
+                scratch.rename(part)
+            tables.append(np.load(part))
+        progress(len(self._contexts), len(self._contexts), "done")
+        spec, fields = self._judge.spec, self._scorer.fields
+        return {
+            "version": VERSION,
+            "name": self._settings.name,
+            "kind": self._settings.kind,
+            "model": self._fingerprint,
+            "scorer": self._scorer.canonical,
+            "sinks": fields["sinks"],
+            "recent": fields["recent"],
+            "num_layers": spec.num_layers,
+            "num_kv_heads": spec.num_kv_heads,
+            "num_tokens": self._settings.tokens,
+            "text_digest": self._digest(),
+            "table": [round(float(share), 6) for share in np.mean(tables, axis=0).ravel()],
+        }
+
+    def _table(self, tokens: list[int]) -> np.ndarray:
+        """One context's."""
+        reading = Reading(self._judge, tokens)
+        oracle = Oracle(reading)
+        loaded = self._judge.loaded
+        for question in self._settings.questions:
+            oracle.add_answer(loaded.encode(f"\n{question}{loaded.dialogue.change}"))
+        if not self._settings.questions:
+            oracle.add_repetition()
+        found = oracle.worth.cpu().numpy()
+        protected = self._scorer.fields["sinks"] + self._scorer.fields["recent"]
+        layers, _ = reading.inputs(hf.Needs.of(self._scorer.canonical))
+        options = {"o_proj": self._judge.projections} if self._scorer.needs_o_proj else {}
+        kept = precis.compress(self._judge.spec, layers, self._scorer.canonical, 1.0, **options)
+        worth = [
+            found[layer, head, positions[protected:]]
+            for layer, heads in enumerate(kept.positions)
+            for head, positions in enumerate(heads)
+        ]
+        if self._settings.kind == "weights":
+            return head_weights(worth, _WEIGHTS_SHARE)
+        return prune_curves(worth, len(tokens), protected)
+
+    def _key(self, tokens: list[int]) -> str:
+        """What a part's content follows from."""
+        settings = self._settings
+        parts = (VERSION, self._fingerprint, self._scorer.canonical, settings.kind, tokens)
+        return hashlib.sha256(repr((*parts, settings.questions)).encode()).hexdigest()[:32]
+
+    def _digest(self) -> str:
+        """SHA-256 of the fitting text: every context's token ids."""
+        return hashlib.sha256(repr(self._contexts).encode()).hexdigest()
+
+
+def _fingerprint(spec: precis.ModelSpec) -> str:
+    """The model's, as a service knows it."""
+    with tempfile.TemporaryDirectory() as folder, precis.open(folder) as cache:
+        return cache.register_model(spec).fingerprint

@@ -1,0 +1,89 @@
+"""What the tokens of a context turn out to be worth: LU-KV's oracle (policies.md 2.16, Eq. 4).
+
+A token is worth, to one KV head, the largest share of attention that any query of the answers gives
+it, times the norm of what its value writes into the residual stream. The answers are read with the
+full cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from precis import hf
+
+if TYPE_CHECKING:
+    from precis.eval.subject import Reading
+
+ANSWER_TOKENS = 64
+
+
+class Oracle:
+    """The worth of every token of one context; it grows with every answer.
+
+    Attributes:
+        worth: float32 [num_layers, num_kv_heads, n].
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._norms = [
+            value_norms(values, projection)
+            for (_, values, _), projection in zip(
+                reading.layers, reading.judge.projection_tensors, strict=True
+            )
+        ]
+        keys = reading.layers[0][0]
+        shape = (len(reading.layers), keys.shape[0], keys.shape[1])
+        self.worth = torch.zeros(shape, device=keys.device)
+
+    def add_repetition(self) -> None:
+        """The answer to "repeat everything": the context itself, every token of it asked for."""
+        for chunk in self._reading.repetition()[0]:
+            for layer, (queries, lse) in enumerate(zip(chunk.queries, chunk.lse, strict=True)):
+                self._look_back(layer, queries, lse)
+
+    def add_answer(self, question: list[int], tokens: int = ANSWER_TOKENS) -> None:
+        """The model's own greedy answer; the steps count, the question's own tokens do not."""
+        cache, model = self._reading.cache, self._reading.judge.hf_model
+
+        def observe(
+            layer: int, _keys: torch.Tensor, _values: torch.Tensor, queries: torch.Tensor
+        ) -> None:
+            if queries.shape[1] == 1:
+                lse = cache.layers[layer].log_sum_exp(queries)
+                self._look_back(layer, queries, lse)
+
+        with cache.observed(observe):
+            for _ in hf.generate(model, question, cache, max_new_tokens=tokens):
+                pass
+        cache.crop(self._reading.num_tokens)
+
+    @torch.no_grad()
+    def _look_back(self, layer: int, queries: torch.Tensor, lse: torch.Tensor) -> None:
+        """Takes in what queries [num_q_heads, m, head_dim] give to every token."""
+        keys = self._reading.layers[layer][0]
+        num_q_heads, count, dim = queries.shape
+        heads, tokens = keys.shape[:2]
+        rows = queries.reshape(heads, -1, dim).float()
+        scores = rows @ keys.float().transpose(1, 2) * dim**-0.5
+        shares = (scores - lse.reshape(heads, -1, 1)).exp().view(num_q_heads, count, tokens)
+        worth = shares.amax(dim=1) * self._norms[layer]
+        best = worth.view(heads, -1, tokens).amax(dim=1)
+        torch.maximum(self.worth[layer], best, out=self.worth[layer])
+
+
+def value_norms(values: torch.Tensor, projection: torch.Tensor) -> torch.Tensor:
+    """L2 norm of each token's v W_O by query head, [num_q_heads, n], all of a layer summing to 1.
+
+    Args:
+        values: [num_kv_heads, n, head_dim].
+        projection: [num_q_heads, head_dim, hidden].
+    """
+    group = projection.shape[0] // values.shape[0]
+    # ||v W||^2 = v (W W^T) v, by matrices of head_dim instead of the hidden size.
+    gram = projection @ projection.transpose(1, 2)
+    rows = values.float().repeat_interleave(group, dim=0)
+    norms = ((rows @ gram) * rows).sum(-1).clamp_min(0).sqrt()
+    return norms / (norms.sum() + 1e-9)

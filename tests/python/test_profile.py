@@ -1,0 +1,203 @@
+"""precis.profile: the solver against brute force, the oracle against the definition, and a whole
+profile of a tiny model."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import torch
+from conftest import SEED
+
+import precis
+from precis import hf
+from precis.eval.cuts import Recipe
+from precis.profile.__main__ import main
+from precis.profile.build import scorer_of
+from precis.profile.oracle import Oracle, value_norms
+from precis.profile.solve import head_weights, pooled, prune_curves
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pooled_gains_are_the_slopes_of_the_lower_convex_hull(seed):
+    gains = np.random.default_rng(seed).random(30)
+    smooth = pooled(gains)
+    assert np.all(np.diff(smooth) <= 1e-12)
+    loss, hull = np.cumsum(gains[::-1]), np.cumsum(smooth[::-1])
+    assert np.all(hull <= loss + 1e-9) and hull[-1] == pytest.approx(loss[-1])
+    # The hull touches the loss wherever its slope changes, and no line below both ends is above it.
+    for i, j in itertools.combinations(range(-1, 30), 2):
+        at = lambda k: 0.0 if k < 0 else loss[k]  # noqa: E731
+        for k in range(i + 1, j):
+            line = at(i) + (at(j) - at(i)) * (k - i) / (j - i)
+            assert hull[k] <= line + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_curves_lose_no_more_than_any_other_budgets_where_hulls_are_touched(seed):
+    draw = np.random.default_rng(seed)
+    n, heads = 9, 3
+    worth = [draw.random(n) ** 3 for _ in range(heads)]
+    curves = prune_curves(worth, n, protected=0)
+    lost = [np.concatenate([[0.0], np.cumsum(head[::-1])]) for head in worth]
+    smooth = [np.concatenate([[0.0], np.cumsum(pooled(head)[::-1])]) for head in worth]
+    best = {}
+    for counts in itertools.product(range(n + 1), repeat=heads):
+        loss = sum(lost[h][c] for h, c in enumerate(counts))
+        best[sum(counts)] = min(loss, best.get(sum(counts), np.inf))
+    exact = 0
+    for pruned in np.rint(curves * n).astype(int):
+        ours = sum(lost[h][c] for h, c in enumerate(pruned))
+        assert ours >= best[pruned.sum()] - 1e-12
+        if all(smooth[h][c] == pytest.approx(lost[h][c], abs=1e-12) for h, c in enumerate(pruned)):
+            exact += 1
+            assert ours == pytest.approx(best[pruned.sum()])
+    assert exact >= 10
+
+
+def test_curves_prune_what_their_row_says_and_spare_what_is_protected():
+    draw = np.random.default_rng(SEED)
+    n, protected = 200, 12
+    worth = [draw.random(n - protected) * scale for scale in (1.0, 0.1, 5.0, 1.0)]
+    curves = prune_curves(worth, n, protected)
+    assert curves.shape == (99, 4) and np.all(np.diff(curves, axis=0) >= 0)
+    assert curves.max() == pytest.approx(1 - protected / n)
+    reachable = np.arange(1, 100) / 100 <= 1 - protected / n
+    assert curves.mean(axis=1)[reachable] == pytest.approx(np.arange(1, 100)[reachable] / 100)
+    assert np.all(curves[49, 1] > curves[49, [0, 3]]) and np.all(curves[49, 2] < curves[49, [0, 3]])
+
+
+def test_weights_are_shares_of_the_best():
+    worth = [np.array([9.0, 1.0, 8.0, 7.0]), np.array([0.0, 2.0, 0.5, 6.0])]
+    assert head_weights(worth, 0.5).tolist() == [0.75, 0.25]
+
+
+@pytest.fixture(scope="module")
+def reading(tiny_llama):
+    from precis.eval import models
+    from precis.eval.subject import Judge, Reading
+
+    return Reading(Judge(models.load(str(tiny_llama))), [5 + 7 * i % 30 for i in range(60)])
+
+
+def test_the_oracle_is_the_largest_share_of_attention_times_the_value_s_norm(reading):
+    oracle = Oracle(reading)
+    oracle.add_repetition()
+    (chunk,), _ = reading.repetition()
+    projections = [torch.from_numpy(p).double() for p in reading.judge.projections]
+    for layer, (keys, values, _) in enumerate(reading.layers):
+        norms = torch.stack(
+            [(values[h // 2].double() @ w).norm(dim=-1) for h, w in enumerate(projections[layer])]
+        )
+        norms /= norms.sum()
+        assert torch.allclose(
+            value_norms(values, projections[layer].float()).double(), norms, rtol=1e-4
+        )
+        want = torch.zeros(2, 60, dtype=torch.float64)
+        for h in range(4):
+            scores = chunk.queries[layer][h].double() @ keys[h // 2].double().T * 16**-0.5
+            shares = (scores - chunk.lse[layer][h][:, None].double()).exp()
+            want[h // 2] = torch.maximum(want[h // 2], shares.amax(0) * norms[h])
+        assert torch.allclose(oracle.worth[layer].double(), want, rtol=1e-3, atol=1e-9)
+
+
+def test_answers_count_step_by_step_and_leave_the_cache_as_it_was(reading):
+    oracle = Oracle(reading)
+    oracle.add_answer([20, 9, 14], tokens=4)
+    assert oracle.worth.any() and reading.cache.get_seq_length() == 60
+    longer = Oracle(reading)
+    longer.add_answer([20, 9, 14], tokens=8)
+    assert torch.all(longer.worth >= oracle.worth) and (longer.worth > oracle.worth).any()
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    ["lukv(keydiff)", "lukv(snapkv)", "lukv(expected_attention)", "headkv", "criticalkv_headkv"],
+)
+def test_a_profile_is_built_and_used_and_refused_elsewhere(
+    recipe, tiny_llama, text_file, tmp_path, capsys
+):
+    out = tmp_path / "mine.json"
+    arguments = ["build", "--model", str(tiny_llama), "--text", str(text_file), "--out", str(out)]
+    arguments += ["--recipe", recipe, "--contexts", "2", "--tokens", "150"]
+    assert main(arguments) == 0
+    assert not (tmp_path / "mine.json.parts").exists()
+    profile = json.loads(out.read_text())
+    rows = 1 if "headkv" in recipe else 99
+    assert len(profile["table"]) == rows * 3 * 2 and profile["name"] == "mine"
+    # Of the recipe it was built for, on its model.
+    from precis.eval import models
+    from precis.eval.subject import Judge, Reading
+
+    judge = Judge(models.load(str(tiny_llama)))
+    reading = Reading(judge, [5 + 7 * i % 30 for i in range(150)])
+    using = f"{recipe.rstrip(')')}{',' if recipe.endswith(')') else '('}profile=mine)"
+    layers, _ = reading.inputs(hf.Needs.of(precis.canonical_recipe(using)))
+    options = {"profile": out.read_text(), "o_proj": judge.projections}
+    kept = precis.compress(judge.spec, layers, using, 0.4, **options)
+    assert kept.plan.sum() == 6 * 60 and len(set(kept.plan.ravel().tolist())) > 1
+    with pytest.raises(precis.InvalidArgument, match="built for scorer"):
+        precis.compress(judge.spec, layers, "lukv(knorm, profile=mine)", 0.4, **options)
+
+
+def test_a_build_that_was_interrupted_goes_on(tiny_llama, text_file, tmp_path, monkeypatch):
+    from precis.profile import build
+
+    done = []
+    table = build.Builder._table
+
+    def dies_at_the_third(self, tokens):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(tokens)
+        return table(self, tokens)
+
+    arguments = ["build", "--model", str(tiny_llama), "--text", str(text_file), "--contexts", "3"]
+    arguments += ["--tokens", "100", "--out", str(tmp_path / "p.json")]
+    monkeypatch.setattr(build.Builder, "_table", dies_at_the_third)
+    assert main(arguments) == 130
+    assert not (tmp_path / "p.json").exists()
+    again = []
+    monkeypatch.setattr(
+        build.Builder, "_table", lambda self, tokens: again.append(tokens) or table(self, tokens)
+    )
+    assert main(arguments) == 0
+    assert len(again) == 1 and again[0] not in done
+    whole = json.loads((tmp_path / "p.json").read_text())
+    assert main(arguments) == 0  # from nothing, the same
+    assert json.loads((tmp_path / "p.json").read_text()) == whole and len(again) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--recipe", "keydiff"], "takes no budgets from a profile"),
+        (["--recipe", "nope"], "'nope' is unknown"),
+        (["--contexts", "0"], "at least 1"),
+        (["--tokens", "3"], "at least 64"),
+        (["--out", "/nowhere/p.json"], "folder does not exist"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_runs(arguments, reason, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["build", "--out", str(tmp_path / "p.json"), *arguments])
+    assert ended.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_is_told(tiny_llama, tmp_path, capsys):
+    short = tmp_path / "short.txt"
+    short.write_text("Too short.")
+    arguments = ["build", "--model", str(tiny_llama), "--out", str(tmp_path / "p.json")]
+    assert main([*arguments, "--text", str(short)]) == 1
+    assert "no text has 1024 tokens (short.txt)" in capsys.readouterr().err
+    assert main([*arguments, "--questions", "/nowhere/q.txt"]) == 1
+    assert "/nowhere/q.txt" in capsys.readouterr().err
+
+
+def test_a_profile_s_scorer_says_nothing_of_budgets():
+    plain = scorer_of(Recipe.parse("keydiff(sinks=4, recent=1)"))
+    assert scorer_of(Recipe.parse("lukv(keydiff, profile=x)")).canonical == plain.canonical
+    assert plain.fields["heads"] == "uniform" and "profile" not in plain.fields
