@@ -250,11 +250,15 @@ def test_perturbation_is_the_distance_between_the_outputs(name, request):
         assert measured.heads[layer] == pytest.approx(want, rel=1e-3)
 
 
+KNOWN = (*precis.preset_names(), "keydiff(layers=pyramid)")
+
+
 def results_of(*rows: Row) -> Results:
     full = Row("full", 1.0, right=[True] * 4, nll=[0.1, 0.2, 0.3, 0.4])
     settings = {
         "questions_per_context": 2, "contexts": 2, "tokens": 300, "seed": 0,
         "documents": [{"text": "a", "seed": "0/0", "tokens": 300}],
+        "recipes": {row.name: Recipe.parse(row.name).fields for row in rows if row.name in KNOWN},
     }  # fmt: skip
     return Results({"name": "m"}, settings, full, list(rows), 1.0, 1000)
 
@@ -274,8 +278,24 @@ def test_presets_stand_beside_their_press_and_selectors_beside_their_base():
     press = row("SnapKV", 0.45, None, source="kvpress", beside="snapkv")
     found = {heading: table for heading, _, table in sections(results_of(base, critical, press))}
     assert found["Beside kvpress"][1] == [["snapkv", "SnapKV", "+0.05 ±0.00"]]
-    assert found["What a selector changes"][1] == [["criticalkv", "snapkv", "75.0%"]]
+    assert found["Claims: what a selector changes"][1] == [["criticalkv", "snapkv", "75.0%"]]
     assert not list(sections(results_of(critical)))
+
+
+def test_learnt_budgets_stand_beside_those_of_a_rule_with_the_same_scores():
+    def row(name, moved):
+        return Row(name, 0.2, right=[True] * 4, nll=[1.0] * 4, perturbation=moved)
+
+    learnt, uniform = row("lukv", [0.1, 0.2]), row("keydiff", [0.2, 0.4])
+    pyramid = row("keydiff(layers=pyramid)", [0.4, 0.2])
+    table = sections(results_of(learnt, uniform, pyramid, row("snapkv", [0.1, 0.1])))
+    ((heading, _, (header, rows)),) = table
+    assert heading == "Claims: what learnt budgets change"
+    assert header == ["learnt budgets", "base", "@20%"]
+    assert rows == [
+        ["lukv", "keydiff", "-50% (0.150 for 0.300)"],
+        ["lukv", "keydiff(layers=pyramid)", "-50% (0.150 for 0.300)"],
+    ]
 
 
 def test_evaluations_of_the_same_contexts_are_shown_as_one():

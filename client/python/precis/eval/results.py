@@ -24,9 +24,9 @@ class Row:
         perturbation: relative L2 of each layer's output, mean over contexts; of a press None.
         head_perturbation: L1 distance by [layer, query head]; of a press None.
         bytes: stored for the first context, positions, seats and scores included; of a press None.
-        compress_seconds: score to encode at the largest budget, mean over contexts; of a press,
+        compress_seconds: score to encode at the largest budget, median over contexts; of a press,
             of its decision at this budget.
-        model_seconds: what the model spent to make what the scorer wants, mean over contexts.
+        model_seconds: what the model spent to make what the scorer wants, median over contexts.
         plan: entries per [layer, KV head] of the first context; of a press None.
         failed: why there is nothing, else None.
     """
@@ -70,7 +70,7 @@ class Results:
         settings: everything needed to run it again, seeds and texts included.
         full: the full cache, keep 1.
         rows: every recipe and press at every budget.
-        prefill_seconds: mean over contexts.
+        prefill_seconds: median over contexts.
         original_bytes: K and V of the first context, uncompressed.
         notes: what a reader should know.
     """
@@ -199,8 +199,10 @@ def _row(fields: dict[str, Any]) -> Row:
 
 
 def mean_lists(lists: Sequence[Any]) -> list[Any]:
-    """The mean of arrays of one shape, rounded for JSON."""
+    """The mean of arrays of one shape, to four digits for JSON."""
     total = sum(lists[1:], start=lists[0]) / len(lists)
-    return [
-        [round(float(x), 5) for x in row] if row.ndim else round(float(row), 5) for row in total
-    ]
+    return [[_digits(x) for x in row] if row.ndim else _digits(row) for row in total]
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -77,8 +77,8 @@ class _Gathered:
                 found = self.measured[keep]
                 row.perturbation = mean_lists([one.layers for one in found])
                 row.head_perturbation = mean_lists([one.heads for one in found])
-                row.compress_seconds = statistics.fmean(self.compress_seconds)
-                row.model_seconds = statistics.fmean(self.model_seconds)
+                row.compress_seconds = statistics.median(self.compress_seconds)
+                row.model_seconds = statistics.median(self.model_seconds)
             yield row
 
 
@@ -101,6 +101,7 @@ class _Run:
             for spec in self._presses.values()
             for keep in settings.keeps
         }
+        self._press_seconds: dict[int, list[float]] = {}  # by row
         self._full = Row("full", 1.0)
         self._prefill_seconds: list[float] = []
         self._original_bytes = 0
@@ -136,7 +137,7 @@ class _Run:
             },
             full=self._full,
             rows=rows + list(self._press_rows.values()),
-            prefill_seconds=statistics.fmean(self._prefill_seconds),
+            prefill_seconds=statistics.median(self._prefill_seconds),
             original_bytes=self._original_bytes,
             notes=self.notes,
         )
@@ -209,7 +210,9 @@ class _Run:
             row.failed = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             row.right, row.nll = [], []
             return
-        row.compress_seconds += seconds / self._settings.contexts
+        taken = self._press_seconds.setdefault(id(row), [])
+        taken.append(seconds)
+        row.compress_seconds = statistics.median(taken)
         _take(row, answers)
 
     def _tell(self, what: str, steps: int = 1) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from . import claims
 from .results import Results, Row
 
 Cells = list[str]
@@ -101,38 +102,6 @@ def _difference(results: Results, pair: tuple[Row, Row] | None) -> str:
     return f"{number(delta, signed=True)} ±{number(error)}"
 
 
-# What a selector changes against its base, with the same budgets per head.
-_SELECTORS = (
-    ("criticalkv", "snapkv"),
-    ("criticalkv_ada", "ada_snapkv"),
-    ("critical_kvpress", "snapkv_kvpress"),
-    ("critical_ada_kvpress", "ada_kvpress"),
-)
-
-
-def selectors(results: Results) -> tuple[Cells, list[Cells]]:
-    """In how many (layer, query head) the output moves less than under the base policy."""
-    header = ["selector", "base", *(f"less @{percent(keep)}" for keep in results.keeps)]
-    rows = []
-    for name, base in _SELECTORS:
-        cells = [_moves_less(results, name, base, keep) for keep in results.keeps]
-        if any(cell != "-" for cell in cells):
-            rows.append([name, base, *cells])
-    return header, rows
-
-
-def _moves_less(results: Results, name: str, base: str, keep: float) -> str:
-    one, other = results.row(name, keep), results.row(base, keep)
-    if one is None or other is None or one.failed or other.failed:
-        return "-"
-    moved = [
-        a < b
-        for mine, theirs in zip(one.head_perturbation, other.head_perturbation, strict=True)
-        for a, b in zip(mine, theirs, strict=True)
-    ]
-    return f"{sum(moved) / len(moved):.1%}"
-
-
 def sections(results: Results) -> Iterator[tuple[str, str, tuple[Cells, list[Cells]]]]:
     """Further tables that have rows: heading, what it says, header and rows."""
     for heading, what, table in (
@@ -143,10 +112,18 @@ def sections(results: Results) -> Iterator[tuple[str, str, tuple[Cells, list[Cel
             beside_kvpress(results),
         ),
         (
-            "What a selector changes",
-            "Share of (layer, query head) in which the output, after W_O, moves less (L1) than "
-            "under the base policy.",
-            selectors(results),
+            "Claims: what a selector changes",
+            "CriticalKV claims that the output, after W_O, moves less (L1) than under its base "
+            "policy: the share of (layer, query head) in which it does, for queries of a "
+            "continuation.",
+            claims.selectors(results),
+        ),
+        (
+            "Claims: what learnt budgets change",
+            "LU-KV claims that budgets learnt offline move the output less than uniform and "
+            "pyramid ones, with the same scorer: the mean of its relative L2 distance over layers, "
+            "against the base's.",
+            claims.budgets(results),
         ),
     ):
         if table[1]:

@@ -1,0 +1,90 @@
+"""What papers claim of attention's output, checked on the figures of one evaluation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from .results import Results, Row
+
+Cells = list[str]
+
+# What a selector changes against its base, with the same budgets per head.
+_SELECTORS = (
+    ("criticalkv", "snapkv"),
+    ("criticalkv_ada", "ada_snapkv"),
+    ("critical_kvpress", "snapkv_kvpress"),
+    ("critical_ada_kvpress", "ada_kvpress"),
+)
+# What does not change an entry's score.
+_BUDGETS = (
+    "heads", "layers", "selector", "ada_mode", "alpha", "first_stage", "epsilon", "value_norm",
+    "beta", "profile", "min_entries", "count_rule", "sinks", "recent",
+)  # fmt: skip
+
+
+def selectors(results: Results) -> tuple[Cells, list[Cells]]:
+    """In how many (layer, query head) the output moves less than under the base policy."""
+    return _table(results, ("selector", "base"), _SELECTORS, _moves_less)
+
+
+def budgets(results: Results) -> tuple[Cells, list[Cells]]:
+    """By how much a layer's output moves less under learnt budgets than under those of a rule."""
+    return _table(results, ("learnt budgets", "base"), _learnt(results), _moves_by)
+
+
+def _table(
+    results: Results,
+    names: tuple[str, str],
+    pairs: Iterable[tuple[str, str]],
+    compare: Callable[[Row, Row], str],
+) -> tuple[Cells, list[Cells]]:
+    header = [*names, *(f"@{100 * keep:g}%" for keep in results.keeps)]
+    rows = []
+    for name, base in pairs:
+        cells = [
+            _compared(results.row(name, keep), results.row(base, keep), compare)
+            for keep in results.keeps
+        ]
+        if any(cell != "-" for cell in cells):
+            rows.append([name, base, *cells])
+    return header, rows
+
+
+def _compared(one: Row | None, other: Row | None, compare: Callable[[Row, Row], str]) -> str:
+    if one is None or other is None or one.failed or other.failed:
+        return "-"
+    return compare(one, other)
+
+
+def _moves_less(one: Row, other: Row) -> str:
+    if not one.head_perturbation or not other.head_perturbation:
+        return "-"
+    moved = [
+        a < b
+        for mine, theirs in zip(one.head_perturbation, other.head_perturbation, strict=True)
+        for a, b in zip(mine, theirs, strict=True)
+    ]
+    return f"{sum(moved) / len(moved):.1%}"
+
+
+def _moves_by(one: Row, other: Row) -> str:
+    share = one.mean_perturbation / other.mean_perturbation - 1
+    return f"{share:+.0%} ({one.mean_perturbation:.3f} for {other.mean_perturbation:.3f})"
+
+
+def _learnt(results: Results) -> Iterator[tuple[str, str]]:
+    """Recipes with budgets from a profile, and those of the same scores with budgets of a rule."""
+    recipes = results.settings["recipes"]
+    for name, fields in recipes.items():
+        if fields["heads"] == "table" and fields["selector"] == "topk":
+            for base, others in recipes.items():
+                by_rule = others["heads"] == "uniform" and others["selector"] == "topk"
+                if by_rule and _scores(fields) == _scores(others):
+                    yield name, base
+
+
+def _scores(fields: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in fields.items() if name not in _BUDGETS}
+    return json.dumps(kept, sort_keys=True)
