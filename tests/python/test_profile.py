@@ -142,6 +142,29 @@ def test_a_profile_is_built_and_used_and_refused_elsewhere(
         precis.compress(judge.spec, layers, "lukv(knorm, profile=mine)", 0.4, **options)
 
 
+def test_budgets_of_own_scores_are_those_of_the_heads_competition(tiny_llama, text_file, tmp_path):
+    out = tmp_path / "own.json"
+    arguments = ["build", "--model", str(tiny_llama), "--text", str(text_file), "--out", str(out)]
+    arguments += ["--worth", "scores", "--contexts", "1", "--tokens", "100"]
+    assert main(arguments) == 0
+    from precis.eval import models, texts
+    from precis.eval.subject import Judge, Reading
+    from precis.profile.build import Settings, cut_contexts
+
+    judge = Judge(models.load(str(tiny_llama)))
+    texts = tuple(texts.own_texts([text_file]))
+    recipe = Recipe.parse("lukv(keydiff)")
+    settings = Settings("own", recipe, contexts=1, tokens=100, texts=texts)
+    loaded = judge.loaded
+    (tokens,) = cut_contexts(settings, loaded.encode, loaded.dialogue.begin)
+    layers, _ = Reading(judge, tokens).inputs(hf.Needs())
+    flat = "keydiff(heads=flat, layers=global_flat, sinks=4, recent=1)"
+    want = precis.compress(judge.spec, layers, flat, 0.4).plan
+    learnt = "lukv(keydiff, profile=own)"
+    plan = precis.compress(judge.spec, layers, learnt, 0.4, profile=out.read_text()).plan
+    assert np.abs(plan.astype(int) - want).max() <= 2 and want.max() > want.min() + 10
+
+
 def test_a_build_that_was_interrupted_goes_on(tiny_llama, text_file, tmp_path, monkeypatch):
     from precis.profile import build
 
@@ -178,6 +201,7 @@ def test_a_build_that_was_interrupted_goes_on(tiny_llama, text_file, tmp_path, m
         (["--contexts", "0"], "at least 1"),
         (["--tokens", "3"], "at least 64"),
         (["--out", "/nowhere/p.json"], "folder does not exist"),
+        (["--questions", "q.txt", "--worth", "scores"], "asked for the oracle"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(arguments, reason, tmp_path, capsys):

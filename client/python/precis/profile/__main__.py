@@ -50,6 +50,13 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         metavar="FILE",
         help="a line each, answered about every context [the model repeats the context]",
     )
+    add(
+        "--worth",
+        choices=("oracle", "scores"),
+        default="oracle",
+        help="what an entry is worth: the attention that answers give it, or its own score; see "
+        "docs/which-recipe.md",
+    )
     add("--seed", type=int, default=0, help="of where contexts begin")
     return parser
 
@@ -72,6 +79,8 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
 
     from .build import Settings
 
+    if options.questions and options.worth == "scores":
+        parser.error("--questions are asked for the oracle; leave out --worth scores")
     questions = options.questions.read_text(encoding="utf-8") if options.questions else ""
     return Settings(
         name=options.name or recipe.profile or options.out.stem,
@@ -81,6 +90,7 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
         texts=tuple(texts.own_texts(options.text) if options.text else texts.fitting_texts()),
         questions=tuple(line.strip() for line in questions.splitlines() if line.strip()),
         seed=options.seed,
+        worth=options.worth,
     )
 
 

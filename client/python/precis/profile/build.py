@@ -40,6 +40,9 @@ class Settings:
         contexts: how many, of `tokens` tokens each.
         texts: that the contexts are cut from; never those that recipes are judged on.
         questions: answered by the model about every context; without any it repeats the context.
+        worth: what an entry is worth: "oracle", what the model's attention gives it while it
+            answers or repeats; "scores", what its own score says, so that the profile holds the
+            mean of the budgets that heads get when all of them compete.
         seed: of where contexts begin.
     """
 
@@ -50,6 +53,7 @@ class Settings:
     texts: tuple[Text, ...]
     questions: tuple[str, ...] = ()
     seed: int = 0
+    worth: str = "oracle"
 
     @property
     def kind(self) -> str:
@@ -132,31 +136,38 @@ class Builder:
     def _table(self, tokens: list[int]) -> np.ndarray:
         """One context's."""
         reading = Reading(self._judge, tokens)
-        oracle = Oracle(reading)
-        loaded = self._judge.loaded
+        layers, _ = reading.inputs(hf.Needs.of(self._scorer.canonical))
+        options = {"o_proj": self._judge.projections} if self._scorer.needs_o_proj else {}
+        kept = precis.compress(self._judge.spec, layers, self._scorer.canonical, 1.0, **options)
+        protected = self._scorer.fields["sinks"] + self._scorer.fields["recent"]
+        if self._settings.worth == "scores":
+            worth = [scores[protected:] for heads in kept.scores for scores in heads]
+        else:
+            found = self._oracle(reading)
+            worth = [
+                found[layer, head, positions[protected:]]
+                for layer, heads in enumerate(kept.positions)
+                for head, positions in enumerate(heads)
+            ]
+        if self._settings.kind == "weights":
+            return head_weights(worth, _WEIGHTS_SHARE)
+        return prune_curves(worth, len(tokens), protected)
+
+    def _oracle(self, reading: Reading) -> np.ndarray:
+        """Float32 [num_layers, num_kv_heads, n]."""
+        oracle, loaded = Oracle(reading), self._judge.loaded
         for question in self._settings.questions:
             oracle.add_answer(loaded.encode(f"\n{question}{loaded.dialogue.change}"))
         if not self._settings.questions:
             oracle.add_repetition()
-        found = oracle.worth.cpu().numpy()
-        protected = self._scorer.fields["sinks"] + self._scorer.fields["recent"]
-        layers, _ = reading.inputs(hf.Needs.of(self._scorer.canonical))
-        options = {"o_proj": self._judge.projections} if self._scorer.needs_o_proj else {}
-        kept = precis.compress(self._judge.spec, layers, self._scorer.canonical, 1.0, **options)
-        worth = [
-            found[layer, head, positions[protected:]]
-            for layer, heads in enumerate(kept.positions)
-            for head, positions in enumerate(heads)
-        ]
-        if self._settings.kind == "weights":
-            return head_weights(worth, _WEIGHTS_SHARE)
-        return prune_curves(worth, len(tokens), protected)
+        return oracle.worth.cpu().numpy()
 
     def _key(self, tokens: list[int]) -> str:
         """What a part's content follows from."""
         settings = self._settings
         parts = (VERSION, self._fingerprint, self._scorer.canonical, settings.kind, tokens)
-        return hashlib.sha256(repr((*parts, settings.questions)).encode()).hexdigest()[:32]
+        asked = (settings.questions, settings.worth)
+        return hashlib.sha256(repr((*parts, *asked)).encode()).hexdigest()[:32]
 
     def _digest(self) -> str:
         """SHA-256 of the fitting text: every context's token ids."""
