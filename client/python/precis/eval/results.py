@@ -173,8 +173,11 @@ class Results:
         }
 
     def save(self, path: Path) -> None:
-        """As JSON that load() reads."""
-        path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        """As JSON that load() reads, a row on a line: small, and differences can be read."""
+        found = self.to_json()
+        rows = ",\n".join(json.dumps(row) for row in found.pop("rows"))
+        head = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in found)
+        path.write_text(f'{{{head},\n"rows": [\n{rows}\n]}}\n')
 
     @classmethod
     def load(cls, path: Path) -> Results:
