@@ -14,6 +14,7 @@ from conftest import SEED
 import precis
 from precis import hf
 from precis.eval.cuts import Recipe
+from precis.profile import shipped
 from precis.profile.__main__ import main
 from precis.profile.build import scorer_of
 from precis.profile.oracle import Oracle, value_norms
@@ -225,3 +226,24 @@ def test_a_profile_s_scorer_says_nothing_of_budgets():
     plain = scorer_of(Recipe.parse("keydiff(sinks=4, recent=1)"))
     assert scorer_of(Recipe.parse("lukv(keydiff, profile=x)")).canonical == plain.canonical
     assert plain.fields["heads"] == "uniform" and "profile" not in plain.fields
+
+
+def test_shipped_profiles_are_found_by_name_and_used(tmp_path, monkeypatch):
+    (tmp_path / "some.json").write_text('{"name": "some"}')
+    monkeypatch.setattr(shipped, "_FOLDER", tmp_path)
+    assert shipped.names() == ["some"] and "some" in shipped.text("some")
+    with pytest.raises(FileNotFoundError, match="no profile 'other' is shipped; these are: some"):
+        shipped.text("other")
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_a_shipped_profile_is_whole(name):
+    profile = json.loads(shipped.text(name))
+    heads = profile["num_layers"] * profile["num_kv_heads"]
+    rows = 1 if profile["kind"] == "weights" else 99
+    table = np.array(profile["table"]).reshape(rows, heads)
+    assert profile["name"] == name and np.all((table >= 0) & (table <= 1))
+    if rows > 1:
+        pruned = table.mean(axis=1)
+        reachable = np.arange(1, 100) / 100 <= 1 - (profile["sinks"] + profile["recent"]) / 1024
+        assert pruned[reachable] == pytest.approx(np.arange(1, 100)[reachable] / 100, abs=1e-3)

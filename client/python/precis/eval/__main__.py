@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import precis
+from precis.profile import shipped
 
 from . import plots
 from .cuts import Recipe
@@ -109,9 +110,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add(
         "--profile",
         action="append",
-        type=Path,
         metavar="FILE",
-        help="for recipes that take their budgets from one; may be repeated",
+        help="for recipes that take their budgets from one, or the name of a shipped one; may be "
+        "repeated",
     )
     add("--seed", type=int, default=0, help="of contexts and needles")
     add("--kvpress", action="store_true", help="also kvpress's presses, on the same contexts")
@@ -141,12 +142,13 @@ def _keeps(parser: argparse.ArgumentParser, text: str | None, quick: bool) -> tu
     return tuple(sorted(keeps, reverse=True))
 
 
-def _profiles(parser: argparse.ArgumentParser, paths: list[Path]) -> dict[str, str]:
+def _profiles(parser: argparse.ArgumentParser, paths: list[str]) -> dict[str, str]:
     """Their JSON by name; a recipe that names none takes the only one there is."""
     profiles = {}
     for path in paths:
         try:
-            text = path.read_text(encoding="utf-8")
+            known = path in shipped.names()
+            text = shipped.text(path) if known else Path(path).read_text(encoding="utf-8")
             profiles[str(json.loads(text)["name"])] = text
         except (OSError, ValueError, KeyError, TypeError) as error:
             parser.error(f"--profile {path}: no profile ({error})")
