@@ -326,4 +326,5 @@ def test_rows_stand_best_first_and_failures_last():
     header, rows = summary(results)
     assert [cells[0] for cells in rows] == ["good", "bad", "broken", "kvpress Press"]
     assert all(len(cells) == len(header) for cells in rows)
+    assert rows[2][1:3] == ["failed", "-"] and rows[2][3:5] == ["-", "-"]  # not run at 20%
     assert "- broken: no" in markdown(results, "Results")

@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 _KEEPS = (0.5, 0.3, 0.2, 0.1)
 _QUICK_KEEPS = (0.5, 0.2)
 _QUICK_RECIPES = (
-    "streaming_llm", "snapkv", "lagkv", "keydiff", "ada_keydiff", "global_keydiff", "kvzip",
+    "streaming_llm", "snapkv", "lagkv", "keydiff", "ada_keydiff", "global_kvdiff", "kvzip",
 )  # fmt: skip
 _CONTEXTS, _QUICK_CONTEXTS = 24, 5
 _TOKENS = 1024

@@ -61,8 +61,10 @@ def _summary_row(results: Results, name: str, source: str) -> Cells:
     rows = [results.row(name, keep, source) for keep in results.keeps]
     cells = [name if source == "precis" else f"kvpress {name}"]
     for row in rows:
-        failed = row is None or row.failed
-        cells += ["failed", "-"] if failed else [f"{row.accuracy:.2f}", delta_text(results, row)]
+        if row is None or row.failed:
+            cells += ["-" if row is None else "failed", "-"]
+        else:
+            cells += [f"{row.accuracy:.2f}", delta_text(results, row)]
     last = rows[-1]
     if last is None or last.failed:
         return cells + ["-"] * 4
