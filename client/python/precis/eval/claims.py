@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,23 +9,18 @@ from .results import Results, Row
 
 Cells = list[str]
 
-# What a selector changes against its base, with the same budgets per head.
-_SELECTORS = (
-    ("criticalkv", "snapkv"),
-    ("criticalkv_ada", "ada_snapkv"),
-    ("critical_kvpress", "snapkv_kvpress"),
-    ("critical_ada_kvpress", "ada_kvpress"),
-)
+# What a selector of two stages adds to its base, with the same scores and budgets per head.
+_STAGES = ("selector", "first_stage", "epsilon", "value_norm")
 # What does not change an entry's score.
 _BUDGETS = (
-    "heads", "layers", "selector", "ada_mode", "alpha", "first_stage", "epsilon", "value_norm",
-    "beta", "profile", "min_entries", "count_rule", "sinks", "recent",
+    *_STAGES, "heads", "layers", "ada_mode", "alpha", "beta", "profile", "min_entries",
+    "sinks", "recent",
 )  # fmt: skip
 
 
 def selectors(results: Results) -> tuple[Cells, list[Cells]]:
     """In how many (layer, query head) the output moves less than under the base policy."""
-    return _table(results, ("selector", "base"), _SELECTORS, _moves_less)
+    return _table(results, ("selector", "base"), _staged(results), _moves_less)
 
 
 def budgets(results: Results) -> tuple[Cells, list[Cells]]:
@@ -74,6 +68,18 @@ def _moves_by(one: Row, other: Row) -> str:
     return f"{share:+.0%} ({one.mean_perturbation:.3f} for {other.mean_perturbation:.3f})"
 
 
+def _staged(results: Results) -> Iterator[tuple[str, str]]:
+    """Recipes of a selector of two stages, and those that differ in nothing else."""
+    recipes = results.settings["recipes"]
+    for name, fields in recipes.items():
+        if fields["selector"] == "two_stage":
+            for base, others in recipes.items():
+                if others["selector"] == "topk" and _less(fields, _STAGES) == _less(
+                    others, _STAGES
+                ):
+                    yield name, base
+
+
 def _learnt(results: Results) -> Iterator[tuple[str, str]]:
     """Recipes with budgets from a profile, and those of the same scores with budgets of a rule."""
     recipes = results.settings["recipes"]
@@ -81,10 +87,9 @@ def _learnt(results: Results) -> Iterator[tuple[str, str]]:
         if fields["heads"] == "table" and fields["selector"] == "topk":
             for base, others in recipes.items():
                 by_rule = others["heads"] == "uniform" and others["selector"] == "topk"
-                if by_rule and _scores(fields) == _scores(others):
+                if by_rule and _less(fields, _BUDGETS) == _less(others, _BUDGETS):
                     yield name, base
 
 
-def _scores(fields: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in fields.items() if name not in _BUDGETS}
-    return json.dumps(kept, sort_keys=True)
+def _less(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
