@@ -1,15 +1,12 @@
-"""precis.profile: the solver against brute force, the oracle against the definition, and a whole
-profile of a tiny model."""
+"""precis.profile: the oracle against the definition, and a whole profile of a tiny model."""
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import numpy as np
 import pytest
 import torch
-from conftest import SEED
 
 import precis
 from precis import hf
@@ -18,61 +15,6 @@ from precis.profile import shipped
 from precis.profile.__main__ import main
 from precis.profile.build import scorer_of
 from precis.profile.oracle import Oracle, value_norms
-from precis.profile.solve import head_weights, pooled, prune_curves
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_pooled_gains_are_the_slopes_of_the_lower_convex_hull(seed):
-    gains = np.random.default_rng(seed).random(30)
-    smooth = pooled(gains)
-    assert np.all(np.diff(smooth) <= 1e-12)
-    loss, hull = np.cumsum(gains[::-1]), np.cumsum(smooth[::-1])
-    assert np.all(hull <= loss + 1e-9) and hull[-1] == pytest.approx(loss[-1])
-    # The hull touches the loss wherever its slope changes, and no line below both ends is above it.
-    for i, j in itertools.combinations(range(-1, 30), 2):
-        at = lambda k: 0.0 if k < 0 else loss[k]  # noqa: E731
-        for k in range(i + 1, j):
-            line = at(i) + (at(j) - at(i)) * (k - i) / (j - i)
-            assert hull[k] <= line + 1e-9
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_curves_lose_no_more_than_any_other_budgets_where_hulls_are_touched(seed):
-    draw = np.random.default_rng(seed)
-    n, heads = 9, 3
-    worth = [draw.random(n) ** 3 for _ in range(heads)]
-    curves = prune_curves(worth, n, protected=0)
-    lost = [np.concatenate([[0.0], np.cumsum(head[::-1])]) for head in worth]
-    smooth = [np.concatenate([[0.0], np.cumsum(pooled(head)[::-1])]) for head in worth]
-    best = {}
-    for counts in itertools.product(range(n + 1), repeat=heads):
-        loss = sum(lost[h][c] for h, c in enumerate(counts))
-        best[sum(counts)] = min(loss, best.get(sum(counts), np.inf))
-    exact = 0
-    for pruned in np.rint(curves * n).astype(int):
-        ours = sum(lost[h][c] for h, c in enumerate(pruned))
-        assert ours >= best[pruned.sum()] - 1e-12
-        if all(smooth[h][c] == pytest.approx(lost[h][c], abs=1e-12) for h, c in enumerate(pruned)):
-            exact += 1
-            assert ours == pytest.approx(best[pruned.sum()])
-    assert exact >= 10
-
-
-def test_curves_prune_what_their_row_says_and_spare_what_is_protected():
-    draw = np.random.default_rng(SEED)
-    n, protected = 200, 12
-    worth = [draw.random(n - protected) * scale for scale in (1.0, 0.1, 5.0, 1.0)]
-    curves = prune_curves(worth, n, protected)
-    assert curves.shape == (99, 4) and np.all(np.diff(curves, axis=0) >= 0)
-    assert curves.max() == pytest.approx(1 - protected / n)
-    reachable = np.arange(1, 100) / 100 <= 1 - protected / n
-    assert curves.mean(axis=1)[reachable] == pytest.approx(np.arange(1, 100)[reachable] / 100)
-    assert np.all(curves[49, 1] > curves[49, [0, 3]]) and np.all(curves[49, 2] < curves[49, [0, 3]])
-
-
-def test_weights_are_shares_of_the_best():
-    worth = [np.array([9.0, 1.0, 8.0, 7.0]), np.array([0.0, 2.0, 0.5, 6.0])]
-    assert head_weights(worth, 0.5).tolist() == [0.75, 0.25]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from precis.eval.subject import Judge, Reading
 from precis.eval.texts import Text
 
 from .oracle import Oracle
-from .solve import head_weights, prune_curves
 
 VERSION = 1
 # Of all entries, how many count as kept where a table of weights is asked for.
@@ -101,7 +99,7 @@ class Builder:
         self._parts = parts
         self._scorer = scorer_of(settings.recipe)
         self._contexts = cut_contexts(settings, loaded.encode, loaded.dialogue.begin)
-        self._fingerprint = _fingerprint(self._judge.spec)
+        self._fingerprint = self._judge.spec.fingerprint
 
     def build(self, progress: Callable[[int, int, str], None]) -> dict[str, Any]:
         """The profile, as its JSON has it."""
@@ -141,7 +139,9 @@ class Builder:
         kept = precis.compress(self._judge.spec, layers, self._scorer.canonical, 1.0, **options)
         protected = self._scorer.fields["sinks"] + self._scorer.fields["recent"]
         if self._settings.worth == "scores":
-            worth = [scores[protected:] for heads in kept.scores for scores in heads]
+            scores = [head[protected:] for heads in kept.scores for head in heads]
+            least = min((float(head.min()) for head in scores if len(head)), default=0.0)
+            worth = [head - least for head in scores]  # the solver wants none below 0
         else:
             found = self._oracle(reading)
             worth = [
@@ -150,8 +150,8 @@ class Builder:
                 for head, positions in enumerate(heads)
             ]
         if self._settings.kind == "weights":
-            return head_weights(worth, _WEIGHTS_SHARE)
-        return prune_curves(worth, len(tokens), protected)
+            return precis.head_weights(worth, _WEIGHTS_SHARE)
+        return precis.prune_curves(worth, len(tokens), protected)
 
     def _oracle(self, reading: Reading) -> np.ndarray:
         """Float32 [num_layers, num_kv_heads, n]."""
@@ -172,9 +172,3 @@ class Builder:
     def _digest(self) -> str:
         """SHA-256 of the fitting text: every context's token ids."""
         return hashlib.sha256(repr(self._contexts).encode()).hexdigest()
-
-
-def _fingerprint(spec: precis.ModelSpec) -> str:
-    """The model's, as a service knows it."""
-    with tempfile.TemporaryDirectory() as folder, precis.open(folder) as cache:
-        return cache.register_model(spec).fingerprint
