@@ -167,7 +167,8 @@ def _plans(results: Results) -> Figure | None:
     for one, row in zip(axes[0], found, strict=True):
         plan = np.array(row.plan)
         image = one.imshow(plan, aspect="auto", cmap="viridis", vmin=0, vmax=most)
-        one.set_title(row.name, fontsize=9)
+        name, bracket, rest = row.name.partition("(")
+        one.set_title(f"{name}{bracket}\n{rest}".strip().replace(", ", ",\n"), fontsize=8)
         one.set_xlabel("KV head")
         one.set_xticks(range(plan.shape[1]) if plan.shape[1] <= 8 else [0, plan.shape[1] - 1])
     axes[0][0].set_ylabel("layer")
