@@ -20,7 +20,7 @@ std::string read(const fs::path& path) {
 
 // Every text file of ours; what is built or fetched lies elsewhere.
 Tree read_tree() {
-  static const std::vector<std::string> kFolders = {"cachesvc", "client", "cmake", "deploy",
+  static const std::vector<std::string> kFolders = {"cachesvc", "client", "cmake", "deploy", "docs",
                                                     "kernels",  "schema", "tests", ".ci"};
   static const std::vector<std::string> kTop = {
       "LICENSE",         "CMakeLists.txt",  "CMakePresets.json", "README.md",
