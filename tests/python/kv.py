@@ -55,7 +55,7 @@ def put_all(
     tokens,
     layers,
     durability: str = "wal",
-    recipe: str | None = "ada_keydiff",
+    recipe: str | None = "global_kvdiff",
     **options,
 ) -> precis.Segment:
     """One put of whole layers; the recipe is precis.compress's default, not the service's."""

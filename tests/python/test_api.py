@@ -15,12 +15,12 @@ import precis
 def test_what_is_put_is_found_and_got(cache, model):
     tokens, layers = list(range(100)), random_layers(model.spec, 100)
     assert not cache.lookup(model, tokens)
-    segment = put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)
+    segment = put_all(cache, model, tokens, layers, recipe="global_kvdiff", keep=0.5)
     assert (segment.begin, segment.end, segment.parent) == (0, 100, None)
     assert segment.original_bytes == 100 * 3 * 2 * 2 * 16 * 4
     assert segment.kept == segment.plan.sum() == 300
     assert 300 * (12 + 128) <= segment.bytes < segment.original_bytes
-    assert segment.preset == "ada_keydiff" and segment.keep == precis.ratio(0.5)
+    assert segment.preset == "global_kvdiff" and segment.keep == precis.ratio(0.5)
     match = cache.lookup(model, [*tokens, 5000])
     assert match and match.matched_tokens == 100
     assert np.array_equal(match.plan, segment.plan)
@@ -134,7 +134,7 @@ def test_a_session_advances_pins_and_forks(cache, model, request):
 
 def test_a_layer_comes_in_pieces_of_heads_and_tokens(cache, model):
     layers = random_layers(model.spec, 96)
-    with cache.begin_put(model, range(96), "ada_keydiff", keep=0.5) as put:
+    with cache.begin_put(model, range(96), "global_kvdiff", keep=0.5) as put:
         for i, (keys, values) in enumerate(layers):
             for head in (1, 0):
                 for begin in (64, 0, 32):
@@ -164,7 +164,7 @@ def test_a_put_that_is_given_up_leaves_no_trace(cache, model):
 
 def test_layers_go_in_from_another_thread_while_this_one_runs(cache, model):
     layers = random_layers(model.spec, 200)
-    put = cache.begin_put(model, range(200), "ada_keydiff", keep=0.5)
+    put = cache.begin_put(model, range(200), "global_kvdiff", keep=0.5)
     thread = threading.Thread(
         target=lambda: [put.layer(i, *layer) for i, layer in reversed(list(enumerate(layers)))]
     )
