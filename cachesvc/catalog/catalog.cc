@@ -202,12 +202,18 @@ Status CatalogImpl::load_projections() {
 }
 
 Status CatalogImpl::load_profiles() {
+  // The row and what is in it, each with a version of its own.
+  const auto decode = [](Bytes bytes) -> Result<StoredProfile> {
+    PRECIS_ASSIGN(StoredProfile row, decode_stored_profile(bytes));
+    PRECIS_TRY(parse_profile(row.json).status());
+    return row;
+  };
   const auto key_of = [](const StoredProfile& row) {
-    const Result<Profile> profile = parse_profile(row.json);
-    return profile.ok() ? profile_key(row.tenant, profile->model, profile->name) : std::string();
+    const Profile profile = *parse_profile(row.json);
+    return profile_key(row.tenant, profile.model, profile.name);
   };
   return load_rows<StoredProfile>(
-      Table::kProfiles, decode_stored_profile, key_of, [this](const StoredProfile& row) {
+      Table::kProfiles, decode, key_of, [this](const StoredProfile& row) {
         Profile profile = *parse_profile(row.json);
         const auto model = models_.find({row.tenant, profile.model});
         if (model == models_.end()) return;

@@ -60,9 +60,9 @@ class Catalog {
   // [blocking]
   virtual Status remove_profile(std::string_view tenant, const Digest& model,
                                 std::string_view name) = 0;
-  // The one that `recipe` names, by name or digest; where it names none, the only one of the model
-  // that was built over its scores. kInvalidArgument if it is for something else, or if there are
-  // several.
+  // The one that `recipe` names, by name or digest; where it names none, of those that were built
+  // for the model over its scores the one added last. kInvalidArgument if the named one is for
+  // something else.
   virtual Result<std::shared_ptr<const Profile>> find_profile(std::string_view tenant,
                                                               const Digest& model,
                                                               const Recipe& recipe) const = 0;

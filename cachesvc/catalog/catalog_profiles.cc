@@ -115,24 +115,18 @@ Result<std::shared_ptr<const Profile>> CatalogImpl::fitting_profile(const Model&
     PRECIS_TRY(check_profile(*found->second.profile, recipe, model));
     return found->second.profile;
   }
-  std::shared_ptr<const Profile> only;
-  std::string names;
+  const KnownProfile* newest = nullptr;
   for (const auto& [name, known] : holder.profiles) {
     if (!check_profile(*known.profile, recipe, model).ok()) continue;
-    only = known.profile;
-    names += (names.empty() ? "" : ", ") + name;
+    if (!newest || known.added_unix_ms >= newest->added_unix_ms) newest = &known;
   }
-  if (!only) {
+  if (!newest) {
     return Status::not_found("model '" + holder.spec.name + "' has no profile over " +
                              profile_scorer(recipe) +
                              "; build one (precis profile build) and add it (precisctl profile "
                              "add)");
   }
-  if (only->name != names) {
-    return Status::invalid("several profiles of model '" + holder.spec.name + "' fit the recipe (" +
-                           names + "); say which: profile=" + only->name);
-  }
-  return only;
+  return newest->profile;
 }
 
 }  // namespace precis

@@ -23,11 +23,14 @@ Memory::Answer Memory::take(const std::vector<Want>& wants) {
   return pieces;
 }
 
+Memory::Answer Memory::try_acquire(const std::vector<Want>& wants) {
+  if (!waiters_.empty()) return Status::out_of_space("others wait for memory");
+  return take(wants);
+}
+
 Task<Memory::Answer> Memory::acquire(std::vector<Want> wants) {
-  if (waiters_.empty()) {
-    Answer pieces = take(wants);
-    if (pieces.ok() || pieces.status().code() != StatusCode::kOutOfSpace) co_return pieces;
-  }
+  Answer now = try_acquire(wants);
+  if (now.ok() || now.status().code() != StatusCode::kOutOfSpace) co_return now;
   if (stopped_) co_return Status::unavailable("the service is stopping");
   co_return co_await completion<Answer>([&](std::function<void(Answer)> done) {
     auto waiter = std::make_unique<Waiter>(Waiter{std::move(wants), std::move(done), nullptr});
@@ -35,6 +38,10 @@ Task<Memory::Answer> Memory::acquire(std::vector<Want> wants) {
     waiters_.push_back(std::move(waiter));
     ++waiting_;
   });
+}
+
+void Memory::reclaim() {
+  if (waiting_.load() > 0) hot_tier_.make_room(SIZE_MAX);
 }
 
 void Memory::retry() {

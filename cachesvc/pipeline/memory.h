@@ -33,6 +33,12 @@ class Memory {
   };
   using Pieces = std::vector<std::unique_ptr<Arena::Buffer>>;
   Task<Result<Pieces>> acquire(std::vector<Want> wants);
+  // The same, at once or kOutOfSpace; it is nobody's turn before those who wait.
+  Result<Pieces> try_acquire(const std::vector<Want>& wants);
+
+  // Where somebody waits, takes from the hot tier what nobody reads: waiters would take it all, and
+  // before staged memory is moved together is the time, lest it leave holes there.
+  void reclaim();
 
   // Any thread: memory may have come free; waiters try again.
   void retry();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "precis/block_digest.h"
+#include "precis/limits.h"
 
 namespace precis {
 namespace {
@@ -13,6 +14,26 @@ bool is_gram(Catalog::ProjectionPart part) { return part == Catalog::ProjectionP
 
 std::size_t grams_bytes(const ModelSpec& model) {
   return sizeof(float) * model.num_q_heads * model.head_dim * model.head_dim;
+}
+
+Status check(const ModelSpec& model, const msg::PushProjection& request) {
+  if (request.layer >= model.num_layers) {
+    return Status::invalid("layer is " + std::to_string(request.layer) + ", the model has " +
+                           std::to_string(model.num_layers));
+  }
+  if (grams_bytes(model) > limits::kGramsBytesMax) {
+    return Status::invalid("the Gram matrices of a layer take " +
+                           std::to_string(grams_bytes(model)) + " B, maximum " +
+                           std::to_string(limits::kGramsBytesMax));
+  }
+  const std::uint64_t wanted = std::uint64_t{model.num_q_heads} * model.head_dim * request.width *
+                               dtype_size_bytes(request.dtype);
+  if (request.weights.size_bytes == wanted) return {};
+  return Status::invalid(
+      "the output projection of layer " + std::to_string(request.layer) + " has " +
+      std::to_string(request.weights.size_bytes) + " B, [" + std::to_string(model.num_q_heads) +
+      ", " + std::to_string(model.head_dim) + ", " + std::to_string(request.width) + "] of " +
+      std::string(dtype_name(request.dtype)) + " takes " + std::to_string(wanted));
 }
 
 }  // namespace
@@ -40,22 +61,14 @@ kernels::OutputProjection Projections::view(const StoredProjection& row, Part pa
 // ---- taking in
 // ------------------------------------------------------------------------------------
 
-Status Projections::check(const ModelSpec& model, const msg::PushProjection& request) const {
-  if (request.layer >= model.num_layers) {
-    return Status::invalid("layer is " + std::to_string(request.layer) + ", the model has " +
-                           std::to_string(model.num_layers));
-  }
-  const std::uint64_t wanted = std::uint64_t{model.num_q_heads} * model.head_dim * request.width *
-                               dtype_size_bytes(request.dtype);
-  if (request.weights.size_bytes == wanted) return {};
-  return Status::invalid(
-      "the output projection of layer " + std::to_string(request.layer) + " has " +
-      std::to_string(request.weights.size_bytes) + " B, [" + std::to_string(model.num_q_heads) +
-      ", " + std::to_string(model.head_dim) + ", " + std::to_string(request.width) + "] of " +
-      std::string(dtype_name(request.dtype)) + " takes " + std::to_string(wanted));
+Task<Status> Projections::add(const Tenant& tenant, msg::PushProjection request, Connection& from) {
+  const Status status = co_await take_in(tenant, std::move(request), from);
+  parts_.memory.retry();  // what it held has come free, however it ended
+  co_return status;
 }
 
-Task<Status> Projections::add(const Tenant& tenant, msg::PushProjection request, Connection& from) {
+Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection request,
+                                  Connection& from) {
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(tenant.name, request.model));
   PRECIS_CO_TRY(check(model, request));
   StoredProjection row{tenant.name,
@@ -93,8 +106,6 @@ Task<Status> Projections::add(const Tenant& tenant, msg::PushProjection request,
   const Status stored = co_await run_on(parts_.storage, parts_.loop, [&] {
     return parts_.catalog.add_projection(row, weights, std::as_bytes(std::span(grams)));
   });
-  pieces.clear();
-  parts_.memory.retry();
   co_return stored;
 }
 

@@ -49,8 +49,7 @@ class Projections {
   static kernels::OutputProjection view(const StoredProjection& row, Part part, Bytes bytes);
 
  private:
-  struct Incoming;
-  Status check(const ModelSpec& model, const msg::PushProjection& request) const;
+  Task<Status> take_in(const Tenant& tenant, msg::PushProjection request, Connection& from);
 
   Parts parts_;
 };

@@ -68,11 +68,7 @@ Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
     // Names may come to mean other tables; the segment is of this one.
     put.recipe.profile = profile_digest(*put.profile).hex();
   }
-  if (put.recipe.needs_rope()) {
-    for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
-      put.rope.push_back(rope_frequencies(put.model, l));
-    }
-  }
+  if (put.recipe.needs_rope()) put.rope = rope_frequencies(put.model);
   if (!put.recipe.needs_o_proj()) return {};
   put.part = Projections::part_of(put.recipe);
   for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
@@ -219,10 +215,18 @@ Task<Status> PutPath::take_memory(Put& put, std::uint32_t index) {
         layer.projection = parts_.projections.find(*put.projections[index], put.part);
         reads_projection = layer.projection == nullptr;
       }
-      if (reads_projection) wants.push_back({put.projection_bytes(index)});
+      if (reads_projection) wants.push_back({put.projection_bytes(index), Arena::End::kHigh});
     }
     const std::string where = "layer " + std::to_string(index);
-    auto memory = co_await parts_.memory.acquire(std::move(wants));
+    auto memory = parts_.memory.try_acquire(wants);
+    if (memory.status().code() == StatusCode::kOutOfSpace) {
+      // What was evicted for it may lie between the put's own records.
+      co_await run_on(parts_.compute, parts_.loop, [&] {
+        close_ranks(put);
+        return Status();
+      });
+      memory = co_await parts_.memory.acquire(std::move(wants));
+    }
     if (!memory.ok()) co_return memory.status().with_context(where);
     if (reads_projection) {
       auto read = co_await parts_.projections.read(put.projections[index], put.part,
@@ -250,6 +254,7 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   if (!status.ok() && put->failure.ok()) put->failure = status;
   put->layers[layer].staged.reset();
   put->layers[layer].projection.reset();
+  parts_.memory.reclaim();
   co_await run_on(parts_.compute, parts_.loop, [&] {
     close_ranks(*put);
     return Status();

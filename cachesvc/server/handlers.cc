@@ -95,7 +95,8 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListProfiles request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowProfile request) {
-  co_return answer(parts_.catalog.profile(tenant_.name, request.model, request.name));
+  co_return answer(co_await stored(
+      [&] { return parts_.catalog.profile(tenant_.name, request.model, request.name); }));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveProfile request) {

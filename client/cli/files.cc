@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <system_error>
 
 namespace precis::cli {
@@ -17,10 +17,11 @@ Status refused(const char* verb, const std::string& path) {
 }  // namespace
 
 Result<std::string> read_file(const std::string& path) {
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) return refused("read", path);
-  return std::move(text).str();
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad() || errno != 0) return refused("read", path);
+  return text;
 }
 
 Status write_file(const std::string& path, const std::string& text) {

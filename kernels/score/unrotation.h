@@ -17,10 +17,10 @@ class Unrotation {
   // For tokens of blocks of `block_tokens`: a token's turn is its block's times its step's.
   Unrotation(std::span<const double> frequencies, std::size_t block_tokens)
       : frequencies_(frequencies), steps_(2 * block_tokens * frequencies.size()) {
-    for (std::size_t t = 0; t < block_tokens; ++t) fill(t, &steps_[2 * t * pairs()]);
+    for (std::size_t t = 0; t < block_tokens; ++t) fill(t, steps_.data() + 2 * t * pairs());
   }
   std::size_t pairs() const { return frequencies_.size(); }
-  const float* step(std::size_t t) const { return &steps_[2 * t * pairs()]; }
+  const float* step(std::size_t t) const { return steps_.data() + 2 * t * pairs(); }
   // cos [pairs], then sin [pairs], of token `first`.
   std::vector<float> turn_of(std::size_t first) const {
     std::vector<float> turn(2 * pairs());

@@ -29,7 +29,8 @@ Recipe with_allocators(Recipe r, HeadAllocator heads, LayerAllocator layers) {
   return r;
 }
 
-Recipe with_table(Recipe r) {
+Recipe with_table(Recipe r, TableKind kind) {
+  r.table = kind;
   return with_allocators(std::move(r), HeadAllocator::kTable, LayerAllocator::kTable);
 }
 
@@ -51,9 +52,12 @@ Recipe with_two_stage(Recipe r) {
   return with_selector(std::move(r), Selector::kTwoStage);
 }
 
+Recipe with_headkv(Recipe r) { return with_table(std::move(r), TableKind::kWeights); }
+
 // Sinks, and the queries' own tokens or the last one.
 Recipe with_lukv(Recipe r) {
-  return with_table(with_protected(r, 4, protects_window(r.scorer) ? r.window : 1));
+  return with_table(with_protected(r, 4, protects_window(r.scorer) ? r.window : 1),
+                    TableKind::kCurves);
 }
 
 // D17: what kvpress 0.5.5 does, its counting included.
@@ -109,10 +113,10 @@ std::vector<Recipe> make_presets() {
       named("ada_snapkv", with_ada_excl(snapkv, 200'000)),
       named("ada_pyramidkv",
             with_allocators(with_ada_excl(snapkv, 200'000), Heads::kAda, Layers::kPyramid)),
-      named("headkv", with_table(snapkv)),
+      named("headkv", with_headkv(snapkv)),
       named("criticalkv", with_two_stage(snapkv)),
       named("criticalkv_ada", with_two_stage(with_ada_excl(snapkv, 200'000))),
-      named("criticalkv_headkv", with_two_stage(with_table(snapkv))),
+      named("criticalkv_headkv", with_two_stage(with_headkv(snapkv))),
       named("vatp", Scorer::kVatp),
       named("cake",
             with_allocators(scorer_defaults(Scorer::kCake), Heads::kUniform, Layers::kPreference)),
@@ -157,8 +161,8 @@ struct Builder {
 constexpr Builder kBuilders[] = {
     {"criticalkv", with_two_stage},
     {"criticalkv_ada", [](Recipe r) { return with_two_stage(with_ada_excl(r, 200'000)); }},
-    {"criticalkv_headkv", [](Recipe r) { return with_two_stage(with_table(r)); }},
-    {"headkv", with_table},
+    {"criticalkv_headkv", [](Recipe r) { return with_two_stage(with_headkv(r)); }},
+    {"headkv", with_headkv},
     {"lukv", with_lukv},
 };
 

@@ -14,8 +14,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint32_t kProfileVersion = 1;
 
-std::string_view kind_name(Profile::Kind kind) {
-  return kind == Profile::Kind::kCurves ? "curves" : "weights";
+std::string_view kind_name(TableKind kind) {
+  return kind == TableKind::kCurves ? "curves" : "weights";
 }
 
 // Reads one field; `what` for the error.
@@ -85,6 +85,10 @@ Json as_json(const Profile& profile) {
           {"table", profile.table}};
 }
 
+bool is_sha256(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 Status differs(std::string_view what, const std::string& profile, const std::string& recipe) {
   return Status::invalid("the profile was built for " + std::string(what) + " " + profile +
                          ", not for " + recipe + ": build one for it");
@@ -121,6 +125,14 @@ Result<Profile> parse_profile(std::string_view text) {
     return Status::invalid("profile: name must have 1 to " + std::to_string(limits::kNameBytesMax) +
                            " bytes");
   }
+  if (is_sha256(profile.name)) {
+    return Status::invalid("profile: name looks like a digest, by which recipes may call others");
+  }
+  if (!profile.text_digest.empty() && !is_sha256(profile.text_digest)) {
+    return Status::invalid(
+        "profile: text_digest must be a SHA-256 in lower-case hexadecimal, or "
+        "empty");
+  }
   if (kind != "curves" && kind != "weights") {
     return Status::invalid("profile: kind must be curves or weights");
   }
@@ -152,6 +164,7 @@ std::string profile_scorer(const Recipe& recipe) {
   Recipe scorer = recipe;
   scorer.preset.clear();
   scorer.profile.clear();
+  scorer.table = Recipe().table;
   scorer.heads = HeadAllocator::kUniform;
   scorer.layers = LayerAllocator::kUniform;
   scorer.selector = Selector::kTopk;
@@ -167,6 +180,10 @@ std::string profile_scorer(const Recipe& recipe) {
 }
 
 Status check_profile(const Profile& profile, const Recipe& recipe, const Digest& model) {
+  if (profile.kind != recipe.table) {
+    return differs("a table of", std::string(kind_name(profile.kind)),
+                   std::string(kind_name(recipe.table)));
+  }
   if (profile.model != model) return differs("model", profile.model.hex(), model.hex());
   const std::string scorer = profile_scorer(recipe);
   if (profile.scorer != scorer) return differs("scorer", profile.scorer, scorer);

@@ -150,6 +150,7 @@ constexpr RecipeField kFields[] = {
     word<&Recipe::selector, kSelectorWords>("selector", always),
     count<&Recipe::sinks>("sinks", always),
     count<&Recipe::skip_layers>("skip_layers", is_knorm),
+    word<&Recipe::table, kTableWords>("table", uses_profile),
     decimal<&Recipe::tau1_ppm, 100'000'000>("tau1", is_preference),
     decimal<&Recipe::tau2_ppm, 100'000'000>("tau2", is_preference),
     word<&Recipe::value_norm, kValueNormWords>("value_norm", is_two_stage),

@@ -30,27 +30,28 @@ double llama3(const Json& rope, double frequency) {
 
 // NaN where the parameters are not understood.
 double scaled(const Json& rope, double frequency) {
-  const auto type = rope.find("rope_type");
-  if (type == rope.end() || *type == "default") return frequency;
-  if (*type == "linear") return frequency / number(rope, "factor", 0);
-  if (*type == "llama3") return llama3(rope, frequency);
+  // "type" is what it was called in older configurations.
+  const Json type = rope.contains("rope_type") ? rope["rope_type"] : rope.value("type", Json());
+  if (type.is_null() || type == "default") return frequency;
+  if (type == "linear") return frequency / number(rope, "factor", 0);
+  if (type == "llama3") return llama3(rope, frequency);
   return std::nan("");
 }
 
-// The parameters of `layer`: they may differ by its kind. Not an object where they are missing.
-Json of_layer(const ModelSpec& model, std::uint32_t layer) {
-  if (model.rope_scaling.empty()) return Json::object();
-  Json rope = Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
-  if (!rope.is_object() || !rope.contains("layer_types")) return rope;
+// The parameters of `layer`: they may differ by its kind. Not an object where there are none.
+Json of_layer(const Json& rope, std::uint32_t layer) {
+  if (!rope.is_object()) return {};
+  if (rope.contains("rope_layers")) {
+    const Json& turned = rope["rope_layers"];
+    if (!turned.is_array() || layer >= turned.size() || turned[layer] != 1) return {};
+  }
+  if (!rope.contains("layer_types")) return rope;
   const Json& kinds = rope["layer_types"];
   if (!kinds.is_array() || layer >= kinds.size() || !kinds[layer].is_string()) return {};
   return rope.value(kinds[layer].get<std::string>(), Json());
 }
 
-}  // namespace
-
-std::vector<double> rope_frequencies(const ModelSpec& model, std::uint32_t layer) {
-  const Json rope = of_layer(model, layer);
+std::vector<double> frequencies_of(const ModelSpec& model, const Json& rope) {
   if (!rope.is_object()) return {};
   const double theta = number(rope, "rope_theta", model.rope_theta);
   const double share = number(rope, "partial_rotary_factor", 1);
@@ -63,6 +64,19 @@ std::vector<double> rope_frequencies(const ModelSpec& model, std::uint32_t layer
     frequencies.push_back(frequency);
   }
   return frequencies;
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> rope_frequencies(const ModelSpec& model) {
+  const Json rope = model.rope_scaling.empty()
+                        ? Json::object()
+                        : Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
+  std::vector<std::vector<double>> layers;
+  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+    layers.push_back(frequencies_of(model, of_layer(rope, l)));
+  }
+  return layers;
 }
 
 }  // namespace precis

@@ -198,6 +198,36 @@ TEST_CASE_METHOD(BadInputFixture, "the service refuses what a client without che
   check_still_serving();
 }
 
+TEST_CASE_METHOD(BadInputFixture, "the service refuses projections that a client did not check",
+                 "[integration]") {
+  {
+    RawPeer peer;
+    REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+    constexpr std::uint32_t kWidth = 8;
+    const std::size_t bytes =
+        std::size_t{model.spec.num_q_heads} * model.spec.head_dim * kWidth * sizeof(float);
+    const msg::PushProjection good{model.fingerprint, 0, kWidth, Dtype::kF32, peer.expose(bytes)};
+    const auto refused = [&](const char* what, auto change) {
+      msg::PushProjection push = good;
+      change(push);
+      const auto reply = peer.call(push);
+      REQUIRE(reply.ok());
+      INFO(what << ": " << reply->status.to_string());
+      CHECK_FALSE(reply->status.ok());
+      return reply->status.code();
+    };
+    const auto invalid = StatusCode::kInvalidArgument;
+    CHECK(refused("layer", [&](auto& p) { p.layer = model.spec.num_layers; }) == invalid);
+    CHECK(refused("width", [](auto& p) { p.width = 0; }) == invalid);
+    CHECK(refused("more", [](auto& p) { p.width = kWidth + 1; }) == invalid);
+    CHECK(refused("dtype", [](auto& p) { p.dtype = Dtype::kBf16; }) == invalid);
+    CHECK(refused("model", [](auto& p) { p.model = Digest{}; }) == StatusCode::kNotFound);
+    refused("region", [](auto& p) { p.weights.id += 1000, p.weights.address = 64; });
+  }
+  CHECK(client->models().value().front().projections == 0);
+  check_still_serving();
+}
+
 TEST_CASE_METHOD(BadInputFixture, "a region that was never exposed ends the push, not the service",
                  "[integration]") {
   {

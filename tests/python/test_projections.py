@@ -189,10 +189,13 @@ def test_a_profile_for_something_else_is_refused(cache, request):
         cache.begin_put(
             cache.register_model(other), TOKENS, recipe="lukv(keydiff, profile=toy)", keep=0.5
         )
-    # Two that fit: which one is meant has to be said.
-    cache.add_profile(profile | {"name": "twin"})
-    with pytest.raises(precis.InvalidArgument, match=r"several profiles .*\(toy, twin\)"):
-        cache.begin_put(model, TOKENS, recipe="lukv(keydiff)", keep=0.5)
+    with pytest.raises(
+        precis.InvalidArgument, match="built for a table of curves, not for weights"
+    ):
+        cache.begin_put(model, TOKENS, recipe="headkv(keydiff, sinks=4, recent=1, profile=toy)")
+    with pytest.raises(precis.InvalidArgument, match="text_digest must be a SHA-256"):
+        cache.add_profile(profile | {"text_digest": "x" * 300})
+    assert [row.name for row in cache.profiles(model)] == ["toy"]
 
 
 def test_a_put_that_names_no_recipe_goes_by_the_profile_where_there_is_one(cache, request):

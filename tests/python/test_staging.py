@@ -110,3 +110,29 @@ def test_a_put_gets_by_with_the_memory_that_it_says_it_needs(tmp_path, layers):
                     put.layer(index, **pushed[index])
                 put.commit("memory")
             assert same_entries(cache.get(cache.lookup(model, range(n))), expected)
+
+
+def test_a_put_that_needs_projections_gets_by_with_the_memory_that_it_says_it_needs(tmp_path):
+    """They lie among the put's records and go again: no hole of theirs may be left."""
+    spec = precis.ModelSpec("weighed", 24, 4, 2, 128, "f32")
+    n, recipe = 1500, "defensivekv(layers=global_flat, window=8)"
+    draw = np.random.default_rng(SEED)
+    o_proj = [draw.standard_normal((4, 128, 1024), np.float32) for _ in range(24)]
+    pushed = [
+        {"keys": k, "values": v, "queries": draw.standard_normal((4, 8, 128), np.float32)}
+        for k, v in random_layers(spec, n)
+    ]
+    with precis.open(tmp_path / "small", memory_bytes=16 << 20) as cache:
+        model = cache.register_model(spec, o_proj=o_proj)
+        with pytest.raises(precis.OutOfSpace, match="the put needs") as refusal:
+            cache.begin_put(model, range(n), recipe, keep=0.4)
+    # Observations come on top.
+    needed = int(re.search(r"needs (\d+) B", str(refusal.value))[1]) + (64 << 10)
+    expected = precis.compress(spec, pushed, recipe, 0.4, o_proj=o_proj)
+    with precis.open(tmp_path / "enough", memory_bytes=needed) as cache:
+        model = cache.register_model(spec, o_proj=o_proj)
+        with cache.begin_put(model, range(n), recipe, keep=0.4) as put:
+            for index in range(24):
+                put.layer(index, **pushed[index])
+            put.commit("memory")
+        assert same_entries(cache.get(cache.lookup(model, range(n))), expected)

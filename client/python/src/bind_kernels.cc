@@ -196,7 +196,8 @@ Kept compress_arrays(const ModelSpec& model, const std::vector<LayerArrays>& lay
     if (recipe.needs_profile()) check(check_profile(*profile, recipe, model_fingerprint(model)));
   }
   std::vector<std::vector<float>> grams(layers.size());
-  std::vector<std::vector<double>> rope(layers.size());
+  const auto rope = recipe.needs_rope() ? rope_frequencies(model)
+                                        : std::vector<std::vector<double>>(model.num_layers);
   const Budget budget = to_budget(keep);
   std::vector<kernels::LayerInput> inputs;
   for (const LayerArrays& layer : layers) {
@@ -212,10 +213,7 @@ Kept compress_arrays(const ModelSpec& model, const std::vector<LayerArrays>& lay
     input.scores = float_view(layer.scores);
     input.query_mean = float_view(layer.query_mean);
     input.query_covariance = float_view(layer.query_covariance);
-    if (recipe.needs_rope()) {
-      rope[inputs.size()] = rope_frequencies(model, input.layer);
-      input.rope_frequencies = rope[inputs.size()];
-    }
+    if (input.layer < rope.size()) input.rope_frequencies = rope[input.layer];
     if (layer.o_proj) {
       check(set_o_proj(model, heads_view(*layer.o_proj, "o_proj"), input, grams[inputs.size()],
                        recipe.value_norm == ValueNorm::kL2Gram));

@@ -13,7 +13,6 @@
 #include "errors.h"
 #include "precis/block_digest.h"
 #include "precis/client.h"
-#include "precis/rope.h"
 
 namespace precis::python {
 namespace {
@@ -75,7 +74,6 @@ void bind_models(nb::module_& module) {
       .def_ro("added_unix_ms", &Row::added_unix_ms)
       .def_ro("json", &Row::json);
 
-  module.def("rope_frequencies", &rope_frequencies);
   module.def("fingerprint", [](const ModelSpec& spec) {
     check(spec.validate());
     return model_fingerprint(spec).hex();

@@ -14,10 +14,7 @@
 namespace precis {
 
 struct Profile {
-  // kCurves: table [99, num_layers, num_kv_heads], the share of a head's entries that is pruned
-  // when 1%, 2%, ... 99% of all are. kWeights: table [1, num_layers, num_kv_heads].
-  enum class Kind : std::uint8_t { kCurves, kWeights };
-
+  using Kind = TableKind;
   std::string name;
   Kind kind = Kind::kCurves;
   Digest model;        // fingerprint
@@ -26,6 +23,8 @@ struct Profile {
   std::uint32_t num_layers = 0, num_kv_heads = 0;
   std::uint32_t num_tokens = 0;  // of the fitting contexts
   std::string text_digest;       // SHA-256 of the fitting text, hexadecimal
+  // kCurves: [99, num_layers, num_kv_heads], the share of a head's entries that is pruned when 1%,
+  // 2%, ... 99% of all are. kWeights: [1, num_layers, num_kv_heads].
   std::vector<float> table;
 
   static constexpr std::uint32_t kCurveRows = 99;

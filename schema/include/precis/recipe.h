@@ -36,6 +36,11 @@ enum class Scorer : std::uint8_t {
   kKvzip,              // attention of queries that repeat the segment after it (D18)
   kKvdiff,  // (1 - cos(k, mean of unit keys)), keys before RoPE, x ||v|| / the head's mean ||v||
 };
+// Of kTable: how a profile says what heads get (profile.h).
+enum class TableKind : std::uint8_t {
+  kCurves,   // LU-KV: what each head may lose as all lose more
+  kWeights,  // HeadKV: each head's share of every budget
+};
 enum class Pool : std::uint8_t { kAvg, kMax };
 enum class Reduce : std::uint8_t { kMean, kMax, kSum };
 // kMeanVariance: mean + gamma x unbiased variance.
@@ -108,6 +113,7 @@ struct Recipe {
   LayerAllocator layers = LayerAllocator::kUniform;
   std::uint32_t beta = 20;                                   // kPyramid
   std::uint32_t tau1_ppm = 1'000'000, tau2_ppm = 1'000'000;  // kPreference
+  TableKind table = TableKind::kCurves;
   std::string profile;  // kTable: its name, or once resolved its digest (profile.h)
 
   Selector selector = Selector::kTopk;

@@ -8,10 +8,11 @@
 
 namespace precis {
 
-// Radians per position of each pair, [pairs]: pair c is elements c and c + pairs of a head, as
-// Transformers' rotate_half has it; elements past the pairs do not turn. Of rope_scaling are known
-// the kinds default, linear and llama3, a partial_rotary_factor, and parameters per kind of layer
-// (with layer_types). Empty where it says something else: then keys cannot be turned back.
-std::vector<double> rope_frequencies(const ModelSpec& model, std::uint32_t layer);
+// Of every layer radians per position of each pair, [num_layers][pairs]: pair c is elements c and
+// c + pairs of a head, as Transformers' rotate_half has it; elements past the pairs do not turn. Of
+// rope_scaling are known the kinds default, linear and llama3, a partial_rotary_factor, parameters
+// per kind of layer (with layer_types), and layers without RoPE (rope_layers: 1 or 0 of each).
+// Empty where a layer has none, or where it says something else: then keys cannot be turned back.
+std::vector<std::vector<double>> rope_frequencies(const ModelSpec& model);
 
 }  // namespace precis

@@ -55,15 +55,25 @@ TEST_CASE("a profile is found by name, by digest, or as the only one that fits",
              Contains("built for scorer"));
 }
 
-TEST_CASE("where several profiles fit, which one is meant must be said", "[unit][catalog]") {
+TEST_CASE("where several profiles fit, the one added last is meant", "[unit][catalog]") {
   CatalogFixture f;
   REQUIRE(add(f, profile_of(f, "one")).ok());
-  REQUIRE(add(f, profile_of(f, "two", 0.25f)).ok());
-  const Status status = f.catalog->find_profile(f.tenant, f.fingerprint, lukv()).status();
-  CHECK(status.code() == StatusCode::kInvalidArgument);
-  CHECK_THAT(status.message(), Contains("(one, two)"));
-  REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "one").ok());
-  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "two");
+  f.clock.advance_ms(5);
+  REQUIRE(add(f, profile_of(f, "a later one", 0.25f)).ok());
+  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "a later one");
+  f.reopen();
+  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "a later one");
+  REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "a later one").ok());
+  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "one");
+
+  Profile weights = profile_of(f, "weights");
+  weights.kind = Profile::Kind::kWeights;
+  weights.table.resize(std::size_t{f.model.num_layers} * f.model.num_kv_heads);
+  f.clock.advance_ms(5);
+  REQUIRE(add(f, weights).ok());
+  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "one");
+  CHECK_THAT(f.catalog->find_profile(f.tenant, f.fingerprint, lukv("weights")).status().message(),
+             Contains("built for a table of weights, not for curves"));
 }
 
 TEST_CASE("a profile takes the place of one of its name; who holds the old one keeps it",
@@ -91,6 +101,11 @@ TEST_CASE("profiles are refused that fit no model, are too many, or that the sto
   other.num_layers = 1;
   other.table.resize(std::size_t{Profile::kCurveRows} * other.num_kv_heads);
   CHECK(add(f, other).code() == StatusCode::kInvalidArgument);
+  other = profile_of(f, "one");
+  other.text_digest = std::string(300, 'a');
+  CHECK_THAT(add(f, other).message(), Contains("text_digest must be a SHA-256"));
+  other = profile_of(f, std::string(64, 'a'));
+  CHECK_THAT(add(f, other).message(), Contains("name looks like a digest"));
   CHECK(f.catalog->add_profile(f.tenant, "{}").status().code() == StatusCode::kInvalidArgument);
   f.store.fail_next_write(Status::out_of_space("full"));
   CHECK(add(f, profile_of(f, "one")).code() == StatusCode::kOutOfSpace);

@@ -20,19 +20,20 @@ ModelSpec model(const std::string& scaling, double theta = 10000) {
 }
 
 TEST_CASE("pair c turns by theta^(-2c/d) per position", "[unit][schema]") {
-  const auto frequencies = rope_frequencies(model("", 81), 0);
+  const auto frequencies = rope_frequencies(model("", 81))[0];
   REQUIRE(frequencies.size() == 4);
   CHECK(frequencies[0] == 1);
   CHECK(frequencies[2] == Approx(1.0 / 9));
-  CHECK(rope_frequencies(model(R"({"rope_type":"default"})", 81), 1) == frequencies);
+  CHECK(rope_frequencies(model(R"({"rope_type":"default"})", 81))[1] == frequencies);
 }
 
 TEST_CASE("linear scaling slows every pair, partial rotation leaves out the last elements",
           "[unit][schema]") {
-  const auto slow = rope_frequencies(model(R"({"rope_type":"linear","factor":8.0})"), 0);
+  const auto slow = rope_frequencies(model(R"({"rope_type":"linear","factor":8.0})"))[0];
   REQUIRE(slow.size() == 4);
   CHECK(slow[0] == Approx(1.0 / 8));
-  const auto partial = rope_frequencies(model(R"({"partial_rotary_factor":0.5})", 16), 0);
+  CHECK(rope_frequencies(model(R"({"type":"linear","factor":8.0})"))[0] == slow);
+  const auto partial = rope_frequencies(model(R"({"partial_rotary_factor":0.5})", 16))[0];
   REQUIRE(partial.size() == 2);
   CHECK(partial[1] == Approx(0.25));
 }
@@ -42,8 +43,7 @@ TEST_CASE("llama3 scaling slows slow turns, leaves fast ones and blends between"
   const auto f =
       rope_frequencies(model(R"({"factor":8.0,"high_freq_factor":4.0,"low_freq_factor":1.0,)"
                              R"("original_max_position_embeddings":8192,"rope_type":"llama3"})",
-                             500000),
-                       0);
+                             500000))[0];
   REQUIRE(f.size() == 4);
   CHECK(f[0] == 1);  // a wave of 6 tokens
   CHECK(f[1] == Approx(std::pow(500000.0, -0.25)));
@@ -57,9 +57,16 @@ TEST_CASE("layers of unlike kinds turn unlike", "[unit][schema]") {
   const ModelSpec spec = model(R"({"full":{"rope_theta":81.0,"rope_type":"default"},)"
                                R"("layer_types":["slide","full"],)"
                                R"("slide":{"rope_theta":16.0,"rope_type":"default"}})");
-  CHECK(rope_frequencies(spec, 0)[2] == Approx(0.25));
-  CHECK(rope_frequencies(spec, 1)[2] == Approx(1.0 / 9));
-  CHECK(rope_frequencies(spec, 2).empty());
+  const auto layers = rope_frequencies(spec);
+  REQUIRE(layers.size() == 2);
+  CHECK(layers[0][2] == Approx(0.25));
+  CHECK(layers[1][2] == Approx(1.0 / 9));
+}
+
+TEST_CASE("layers without RoPE do not turn", "[unit][schema]") {
+  const auto layers = rope_frequencies(model(R"({"rope_layers":[1,0]})", 81));
+  CHECK(layers[0].size() == 4);
+  CHECK(layers[1].empty());
 }
 
 TEST_CASE("what is not understood has no frequencies", "[unit][schema]") {
@@ -69,7 +76,7 @@ TEST_CASE("what is not understood has no frequencies", "[unit][schema]") {
         R"({"layer_types":["a","b"]})", R"({"layer_types":7})", R"({"rope_theta":-1})",
         R"({"rope_type":7})", "null"}) {
     CAPTURE(scaling);
-    CHECK(rope_frequencies(model(scaling), 0).empty());
+    CHECK(rope_frequencies(model(scaling))[0].empty());
   }
 }
 

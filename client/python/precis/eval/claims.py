@@ -13,7 +13,7 @@ Cells = list[str]
 _STAGES = ("selector", "first_stage", "epsilon", "value_norm")
 # What does not change an entry's score.
 _BUDGETS = (
-    *_STAGES, "heads", "layers", "ada_mode", "alpha", "beta", "profile", "min_entries",
+    *_STAGES, "heads", "layers", "ada_mode", "alpha", "beta", "table", "profile", "min_entries",
     "sinks", "recent",
 )  # fmt: skip
 

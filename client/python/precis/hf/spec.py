@@ -64,6 +64,9 @@ def _rope(config: PretrainedConfig) -> tuple[float, str]:
         theta = rope.pop("rope_theta", None)
         if rope.get("rope_type", "default") == "default":
             rope.pop("rope_type", None)
+    turned = getattr(config, "no_rope_layers", None)  # 1 where a layer has RoPE, 0 where not
+    if turned and not all(turned):
+        rope["rope_layers"] = [int(bool(layer)) for layer in turned]
     text = json.dumps(rope, sort_keys=True, separators=(",", ":")) if rope else ""
     return 10000.0 if theta is None else float(theta), text
 

@@ -25,7 +25,16 @@ VERSION = 1
 # Of all entries, how many count as kept where a table of weights is asked for.
 _WEIGHTS_SHARE = 0.2
 # What only allocators and selectors read, and a profile's scorer leaves out.
-_NOT_SCORES = ("profile", "ada_mode", "alpha", "first_stage", "epsilon", "value_norm", "beta")
+_NOT_SCORES = (
+    "profile",
+    "table",
+    "ada_mode",
+    "alpha",
+    "first_stage",
+    "epsilon",
+    "value_norm",
+    "beta",
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,7 @@ class Settings:
     @property
     def kind(self) -> str:
         """LU-KV's curves, or HeadKV's weights."""
-        return "weights" if self.recipe.text.partition("(")[0].endswith("headkv") else "curves"
+        return self.recipe.fields["table"]
 
 
 def scorer_of(recipe: Recipe) -> Recipe:
