@@ -223,7 +223,7 @@ Task<Status> PutPath::take_memory(Put& put, std::uint32_t index) {
       // What was evicted for it may lie between the put's own records.
       co_await run_on(parts_.compute, parts_.loop, [&] {
         close_ranks(put);
-        return Status();
+        return true;
       });
       memory = co_await parts_.memory.acquire(std::move(wants));
     }
@@ -257,7 +257,7 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   parts_.memory.reclaim();
   co_await run_on(parts_.compute, parts_.loop, [&] {
     close_ranks(*put);
-    return Status();
+    return true;
   });
   parts_.memory.retry();
   --compressing_;

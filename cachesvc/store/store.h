@@ -15,8 +15,16 @@ namespace precis {
 
 // kPayload holds large values (one layer's records, or its output projection); all others hold
 // small rows.
-enum class Table : std::uint8_t { kSegments = 0, kPayload, kSessions, kModels, kBudgets, kMeta,
-                                   kProjections, kProfiles };
+enum class Table : std::uint8_t {
+  kSegments = 0,
+  kPayload,
+  kSessions,
+  kModels,
+  kBudgets,
+  kMeta,
+  kProjections,
+  kProfiles
+};
 inline constexpr std::size_t kTableCount = 8;
 
 // Puts are applied before deletes.

@@ -81,7 +81,7 @@ def test_a_profile_is_built_and_used_and_refused_elsewhere(
     options = {"profile": out.read_text(), "o_proj": judge.projections}
     kept = precis.compress(judge.spec, layers, using, 0.4, **options)
     assert kept.plan.sum() == 6 * 60 and len(set(kept.plan.ravel().tolist())) > 1
-    with pytest.raises(precis.InvalidArgument, match="built for (scorer|a table of weights)"):
+    with pytest.raises(precis.InvalidArgument, match=r"built for (scorer|a table of weights)"):
         precis.compress(judge.spec, layers, "lukv(knorm, profile=mine)", 0.4, **options)
 
 
