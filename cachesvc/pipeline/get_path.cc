@@ -84,8 +84,8 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
       return Status::invalid("a quality target is for puts; read at a ratio, entries or bytes");
     }
     if (request.budget.kind != Budget::Kind::kAll) {
-      PRECIS_ASSIGN(cut,
-                    budget_entries(recipe, prefix.model, row->end - row->begin, request.budget));
+      PRECIS_ASSIGN(cut, budget_entries(recipe, prefix.model, row->end - row->begin, request.budget,
+                                        row->begin));
     }
     if (cut > stored) {
       return Status::invalid("a budget of " + request.budget.to_string() + " is " +

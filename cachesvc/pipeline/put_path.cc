@@ -123,7 +123,8 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
   row.id = segment_id({tip_at_begin, row.begin, row.tip, row.end, row.parent, row.parent_read},
                       put.recipe, row.budget);
   row.original_bytes = model.token_bytes() * put.num_tokens();
-  PRECIS_ASSIGN(put.entries, budget_entries(put.recipe, model, put.num_tokens(), row.budget));
+  PRECIS_ASSIGN(put.entries,
+                budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
   put.already_stored = parts_.catalog.segment(tenant.name, row.id).ok();
 
   PRECIS_ASSIGN(put.joiner,

@@ -42,7 +42,7 @@ Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo&
   }
   PRECIS_ASSIGN(const Recipe recipe, parse_recipe(segment.recipe));
   PRECIS_ASSIGN(const std::uint64_t entries,
-                budget_entries(recipe, model, segment.end - segment.begin, keep));
+                budget_entries(recipe, model, segment.end - segment.begin, keep, segment.begin));
   if (entries <= segment.entries) return entries;
   return Status::invalid("keep " + keep.to_string() + " asks for " + std::to_string(entries) +
                          " entries, it stores " + std::to_string(segment.entries) + " (keep " +

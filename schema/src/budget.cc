@@ -60,12 +60,29 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
                          " is unknown");
 }
 
+// D9's incremental form: protected tokens, and the same share of every ranked partition.
+std::uint64_t incremental_entries(const Recipe& recipe, const ModelSpec& model,
+                                  std::uint32_t num_tokens, std::uint32_t begin) {
+  const std::uint32_t sinks = recipe.sinks > begin ? std::min(recipe.sinks - begin, num_tokens) : 0;
+  const std::uint32_t partitions = (num_tokens - sinks) / recipe.lag;
+  const std::uint64_t ranked = partitions < 2 ? 0 : partitions - 1;
+  const std::uint64_t share = std::uint64_t{recipe.lag} * recipe.partition_keep_ppm / kMillion;
+  const std::uint64_t per_head = num_tokens - ranked * (recipe.lag - share);
+  const std::uint64_t whole =
+      recipe.scorer == Scorer::kKnorm ? std::min(recipe.skip_layers, model.num_layers) : 0;
+  return model.num_kv_heads * (whole * num_tokens + (model.num_layers - whole) * per_head);
+}
+
 }  // namespace
 
 Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& model,
-                                     std::uint32_t num_tokens, const Budget& budget) {
+                                     std::uint32_t num_tokens, const Budget& budget,
+                                     std::uint32_t begin) {
   if (num_tokens == 0) return Status::invalid("budget of a segment without tokens");
-  PRECIS_ASSIGN(const std::uint64_t asked, asked_entries(recipe, model, num_tokens, budget));
+  PRECIS_ASSIGN(std::uint64_t asked, asked_entries(recipe, model, num_tokens, budget));
+  if (recipe.selector == Selector::kPartitionTopk && recipe.partition_keep_ppm > 0) {
+    asked = std::min(asked, incremental_entries(recipe, model, num_tokens, begin));
+  }
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
   const std::uint64_t floor = heads * std::clamp<std::uint64_t>(recipe.min_entries, 1, num_tokens);
   return std::clamp(asked, floor, heads * num_tokens);

@@ -176,6 +176,7 @@ std::string profile_scorer(const Recipe& recipe) {
   scorer.first_stage_ppm = defaults.first_stage_ppm;
   scorer.epsilon_ppm = defaults.epsilon_ppm;
   scorer.value_norm = defaults.value_norm;
+  scorer.partition_keep_ppm = defaults.partition_keep_ppm;
   return canonical_recipe(scorer);
 }
 

@@ -118,6 +118,7 @@ bool is_pyramid(const Recipe& r) { return r.layers == LayerAllocator::kPyramid; 
 bool is_preference(const Recipe& r) { return r.layers == LayerAllocator::kPreference; }
 bool uses_profile(const Recipe& r) { return r.needs_profile(); }
 bool is_two_stage(const Recipe& r) { return r.selector == Selector::kTwoStage; }
+bool is_partition_topk(const Recipe& r) { return r.selector == Selector::kPartitionTopk; }
 bool is_chunk(const Recipe& r) { return r.selector == Selector::kChunk; }
 bool is_threshold(const Recipe& r) { return r.selector == Selector::kThreshold; }
 
@@ -141,6 +142,7 @@ constexpr RecipeField kFields[] = {
     decimal<&Recipe::mass_ppm, 1'000'000>("mass", is_threshold),
     count<&Recipe::min_entries>("min_entries", always),
     word<&Recipe::pool_order, kPoolOrderWords>("order", uses_attention),
+    decimal<&Recipe::partition_keep_ppm, 1'000'000>("partition_keep", is_partition_topk),
     word<&Recipe::pool, kPoolWords>("pool", uses_attention),
     {"profile", true, uses_profile, set_profile, [](const Recipe& r) { return r.profile; }},
     count<&Recipe::recent>("recent", uses_recent),

@@ -224,3 +224,25 @@ def test_a_model_that_cannot_be_is_refused():
         precis.compress(toy_spec(dtype="f8"), [])
     with pytest.raises(precis.InvalidArgument, match="num_q_heads"):
         precis.compress(toy_spec(num_q_heads=3), [])
+
+
+@pytest.mark.parametrize("recipe", ["lagkv", "localkv", "l2_recursive"])
+def test_the_incremental_form_decides_a_partition_once_and_for_all(recipe):
+    spec = toy_spec()
+    layers = random_layers(spec, 300)
+    text = f"{recipe}(lag=16, sinks=4, partition_keep=0.3)"
+    before: dict[tuple[int, int], set[int]] = {}
+    end = 0
+    for tokens in (36, 37, 60, 131, 132, 300):
+        cut = [(keys[:, :tokens], values[:, :tokens]) for keys, values in layers]
+        kept = precis.compress(spec, cut, recipe=text, keep=1.0)
+        decided = 4 + 16 * ((tokens - 4) // 16 - 1)
+        for place, earlier in before.items():
+            now = set(kept.positions[place[0]][place[1]].tolist())
+            assert {p for p in now if p < end} == earlier
+        for layer in range(3):
+            for head in range(2):
+                positions = kept.positions[layer][head].tolist()
+                before[layer, head] = {p for p in positions if p < decided}
+                assert len(positions) == tokens - (decided - 4) // 16 * 12
+        end = decided

@@ -161,7 +161,8 @@ Result<Kept> compress(const ModelSpec& model, const std::vector<kernels::LayerIn
   const std::uint32_t num_tokens = inputs.front().num_tokens();
   if (num_tokens == 0) return Status::invalid("layer 0 keys: there are no tokens");
   for (const auto& input : inputs) PRECIS_TRY(check_shape(model, input, num_tokens));
-  PRECIS_ASSIGN(const std::uint64_t entries, budget_entries(recipe, model, num_tokens, keep));
+  PRECIS_ASSIGN(const std::uint64_t entries,
+                budget_entries(recipe, model, num_tokens, keep, inputs.front().begin));
   Kept kept;
   PRECIS_ASSIGN(kept.layers, compress_layers(recipe, inputs, entries, keep, profile, threads));
   PRECIS_TRY(open_records(kept.layers, model.num_kv_heads));

@@ -120,8 +120,11 @@ struct Recipe {
   std::uint32_t first_stage_ppm = 500'000;     // kTwoStage: alpha of D7
   std::uint32_t epsilon_ppm = 100;             // kTwoStage
   ValueNorm value_norm = ValueNorm::kL1Exact;  // kTwoStage
-  std::uint32_t chunk = 20;                    // kChunk: tokens
-  std::uint32_t mass_ppm = 900'000;            // kThreshold
+  // kPartitionTopk, incrementally (D9): of every ranked partition floor(this x lag) entries,
+  // whatever comes after it; budgets keep at most that. 0: the budget alone decides.
+  std::uint32_t partition_keep_ppm = 0;
+  std::uint32_t chunk = 20;          // kChunk: tokens
+  std::uint32_t mass_ppm = 900'000;  // kThreshold
 
   std::uint32_t sinks = 0;        // protected first tokens of the whole path
   std::uint32_t recent = 0;       // protected last tokens of the segment
@@ -192,8 +195,9 @@ std::vector<std::string> preset_names();
 // The number of entries T of a segment of `num_tokens` tokens, at least num_layers * num_kv_heads
 // and at most all; kBytes divides by `entry_bytes` (record_format.h); kQuality is its cap here, the
 // scores say the rest. kInvalidArgument if a ratio lies outside (0, 1], or if entries or bytes are
-// 0. `num_tokens` > 0.
+// 0. `num_tokens` > 0; `begin`: position of the first of them.
 Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& model,
-                                     std::uint32_t num_tokens, const Budget& budget);
+                                     std::uint32_t num_tokens, const Budget& budget,
+                                     std::uint32_t begin = 0);
 
 }  // namespace precis

@@ -107,5 +107,25 @@ TEST_CASE("a larger budget never keeps less", "[unit][schema]") {
   }
 }
 
+TEST_CASE("the incremental form keeps a share of every ranked partition, at most the budget",
+          "[unit][schema]") {
+  const ModelSpec m = model(2, 3);
+  const Recipe r = recipe_of("lagkv(lag=8, sinks=4, partition_keep=0.3)");
+  const auto kept = [&](std::uint32_t n, const Budget& keep, std::uint32_t begin = 0) {
+    return budget_entries(r, m, n, keep, begin).value();
+  };
+  // 4 sinks, partitions of 8 of which the last is protected with what follows it; 2 of 8 stay.
+  CHECK(kept(4 + 8 * 5 + 3, Budget::all()) == 6 * (4 + 4 * 2 + 8 + 3));
+  CHECK(kept(4 + 8 * 2, Budget::all()) == 6 * (4 + 2 + 8));
+  CHECK(kept(4 + 8 * 2 - 1, Budget::all()) == 6 * (4 + 8 * 2 - 1));  // nothing is ranked
+  CHECK(kept(8 * 5, Budget::all(), 100) == 6 * (4 * 2 + 8));         // no sinks that far along
+  CHECK(kept(4 + 8 * 5 + 3, Budget::entries(10)) == 6 * 10);
+  const Recipe l2 = recipe_of("l2_recursive(lag=8, sinks=0, skip_layers=1, partition_keep=0.5)");
+  CHECK(budget_entries(l2, m, 40, Budget::all()).value() == 3 * (40 + 4 * 4 + 8));
+  CHECK(recipe_of("lagkv(partition_keep=0)") == recipe_of("lagkv"));
+  CHECK_FALSE(parse_recipe("keydiff(partition_keep=0.5)").ok());
+  CHECK_FALSE(parse_recipe("lagkv(partition_keep=1.5)").ok());
+}
+
 }  // namespace
 }  // namespace precis

@@ -52,7 +52,8 @@ TEST_CASE("canonical texts name what matters to the recipe and nothing else", "[
         R"("scorer":"window_attn","selector":"topk","sinks":0,"version":1,"window":32})");
   CHECK(canonical_recipe(parse_recipe("lagkv").value()) ==
         R"({"count_rule":"exact_floor","heads":"uniform","lag":128,"lag_kvpress_ranks":false,)"
-        R"("layers":"uniform","min_entries":0,"scorer":"lagkv","selector":"partition_topk",)"
+        R"("layers":"uniform","min_entries":0,"partition_keep":0,"scorer":"lagkv",)"
+        R"("selector":"partition_topk",)"
         R"("sinks":16,"version":1})");
 }
 
