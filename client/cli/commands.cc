@@ -143,8 +143,15 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   return {};
 }
 
-Status add_profile(Context context, const std::string& file) {
-  PRECIS_ASSIGN(const std::string json, read_file(file));
+Status add_profile(Context context, const std::string& file, const std::string& model) {
+  PRECIS_ASSIGN(std::string json, read_file(file));
+  PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
+  if (scope) {
+    Json profile = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+    if (!profile.is_object()) return Status::invalid(file + ": not a JSON object");
+    profile["model"] = scope->hex();
+    json = profile.dump();
+  }
   auto added = context.client.add_profile(json);
   PRECIS_TRY(added.status().with_context(file));
   if (context.json) {

@@ -26,7 +26,9 @@ Status list_sessions(Context context);
 Status show_session(Context context, const std::string& name);
 Status remove_session(Context context, const std::string& name);
 
-Status add_profile(Context context, const std::string& file);
+// `model`: where given, the registered model it is for, in the place of the one that the file
+// names.
+Status add_profile(Context context, const std::string& file, const std::string& model);
 Status list_profiles(Context context, const std::string& model);
 // `model` may be empty where only one has a profile of that name. `out`: a file to write its JSON
 // to; empty for none.

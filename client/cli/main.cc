@@ -168,8 +168,12 @@ void add_profile_commands(CLI::App& app, Arguments& a) {
   using namespace precis::cli;
   CLI::App& group = add_group(app, "profile", "Budgets per head, learnt by precis profile build");
   CLI::App* add = add_command(group, "add", "Load one into the service", a,
-                              [&a](Context c) { return add_profile(c, a.file); });
+                              [&a](Context c) { return add_profile(c, a.file, a.model); });
   add->add_option("file", a.file, "JSON as precis profile build writes it")->required();
+  add->add_option(
+      "--model", a.model,
+      "For this registered model of the same weights, its name or fingerprint; else the "
+      "one that the file names");
   CLI::App* ls = add_command(group, "ls", "List them", a,
                              [&a](Context c) { return list_profiles(c, a.model); });
   ls->add_option("--model", a.model, "Only of this model: its name or fingerprint");

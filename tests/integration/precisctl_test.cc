@@ -170,6 +170,9 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   profile.model = Digest{};
   std::ofstream(copy) << profile_json(profile);
   CHECK(ctl({"profile", "add", copy}).exit_code == kNotFound);
+  CHECK(ctl({"profile", "add", copy, "--model", "nobody"}).exit_code == kNotFound);
+  CHECK(ctl_json({"profile", "add", copy, "--model", "test/tiny"})["model"] ==
+        model.fingerprint.hex());
   CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kOk);
   CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kNotFound);
 }

@@ -172,6 +172,13 @@ def test_a_profile_for_something_else_is_refused(cache, request):
     model, profile = cache.register_model(spec), toy_profile(spec)
     with pytest.raises(precis.NotFound, match="is not registered"):
         cache.add_profile(profile | {"model": other.fingerprint})
+    # The same weights under another name: whoever says so is believed, the shape is not.
+    row = cache.add_profile(profile | {"model": other.fingerprint, "name": "moved"}, model)
+    assert row.model == model.fingerprint
+    cache.remove_profile(model, "moved")
+    wide = cache.register_model(toy_spec(name=f"wide {spec.name}"[:200], num_layers=4))
+    with pytest.raises(precis.InvalidArgument, match="of 3 layers with 2 KV heads, model"):
+        cache.add_profile(profile, wide)
     for changes, message in (
         ({"table": [0.5] * 7}, "table must be an array of 594 numbers"),
         ({"num_layers": 2, "table": [0.5] * 396}, "of 2 layers with 2 KV heads, model"),

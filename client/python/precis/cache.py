@@ -106,19 +106,25 @@ class Cache:
 
     # ---- profiles -------------------------------------------------------------------------------
 
-    def add_profile(self, profile: str | os.PathLike[str] | dict[str, Any]) -> ProfileRow:
+    def add_profile(
+        self, profile: str | os.PathLike[str] | dict[str, Any], model: Model | None = None
+    ) -> ProfileRow:
         """Loads budgets per head that ``precis profile build`` learnt, for recipes such as lukv.
 
         It takes the place of one with the same model and name. What was put by another stays.
 
         Args:
             profile: a file, or its content as a dict.
+            model: the same weights as registered here under another name, revision or dtype than
+                the profile's; by default it must be its own.
 
         Raises:
             NotFound: its model is not registered.
             InvalidArgument: it is none, or of another shape than the model.
         """
         text = json.dumps(profile) if isinstance(profile, dict) else _read_text(profile)
+        if model is not None:
+            text = _for_model(text, model)
         return ProfileRow.from_core(self.core.add_profile(text))
 
     def profiles(self, model: Model | None = None) -> list[ProfileRow]:
@@ -237,6 +243,16 @@ class Cache:
     def status(self) -> ServerStatus:
         """The service about itself."""
         return ServerStatus.from_core(self.core.status())
+
+
+def _for_model(profile: str, model: Model) -> str:
+    try:
+        content = json.loads(profile)
+    except json.JSONDecodeError as error:
+        raise InvalidArgument(f"profile: {error}") from None
+    if not isinstance(content, dict):
+        raise InvalidArgument("profile is not a JSON object")
+    return json.dumps(content | {"model": model.fingerprint})
 
 
 def _read_text(path: str | os.PathLike[str]) -> str:
