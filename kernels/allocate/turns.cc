@@ -106,7 +106,8 @@ std::vector<std::uint64_t> highest_averages_counts(std::span<const float> weight
     const double middle = low + (high - low) / 2;
     (middle > 0 && sum(at_least(middle)) <= seats ? high : low) = middle;
   }
-  std::vector<std::uint64_t> taken = at_least(high);
+  // A little further above, so that seats of equal priority are all bid for, the lower index first.
+  std::vector<std::uint64_t> taken = at_least(high * (1 + 1e-9));
   const std::uint64_t won = sum(taken);
   bid(usable, caps, taken, seats - std::min(seats, won), [](std::uint32_t) {});
   return taken;

@@ -202,6 +202,17 @@ TEST_CASE("highest averages keep within one seat of the exact share, within two 
   }
 }
 
+TEST_CASE("the last seat goes to the lower of two that claim it alike", "[kernels][joiner]") {
+  // 15 over 295 and 63 over 1239 are the same priority.
+  const std::vector<float> weights{123, 15, 222.0f / 7, 627.0f / 7, 838.0f / 7, 331.0f / 7, 63};
+  for (std::uint64_t seats = 4700; seats < 4900; ++seats) {
+    const std::vector<std::uint64_t> caps(weights.size(), seats);
+    std::vector<std::uint64_t> walked(weights.size());
+    for (const std::uint32_t c : highest_averages(weights, caps, seats)) ++walked[c];
+    REQUIRE(highest_averages_counts(weights, caps, seats) == walked);
+  }
+}
+
 TEST_CASE("weights that are all zero are equal, and a full competitor's seats flow on",
           "[kernels][joiner]") {
   const std::vector<float> none(3), some{5, 0, 1};
