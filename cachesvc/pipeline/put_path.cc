@@ -188,7 +188,7 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   }
   if (put->failure.ok()) {
     layer.allocating = true;
-    Status taken = co_await take_memory(*put, piece.layer);
+    Status taken = co_await take_memory(put, piece.layer);
     layer.allocating = false;
     if (put->failure.ok()) put->failure = std::move(taken);
   }
@@ -203,7 +203,8 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   co_return Status();
 }
 
-Task<Status> PutPath::take_memory(Put& put, std::uint32_t index) {
+Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t index) {
+  Put& put = *owner;
   Put::Layer& layer = put.layers[index];
   for (const auto part : {StagedLayer::Part::kEntries, StagedLayer::Part::kObservations}) {
     if (!layer.staged->needs(part)) continue;
@@ -221,11 +222,7 @@ Task<Status> PutPath::take_memory(Put& put, std::uint32_t index) {
     const std::string where = "layer " + std::to_string(index);
     auto memory = parts_.memory.try_acquire(wants);
     if (memory.status().code() == StatusCode::kOutOfSpace) {
-      // What was evicted for it may lie between the put's own records.
-      co_await run_on(parts_.compute, parts_.loop, [&] {
-        close_ranks(put);
-        return true;
-      });
+      parts_.loop.post([this, owner] { spawn(make_way(owner)); });  // once this waits
       memory = co_await parts_.memory.acquire(std::move(wants));
     }
     if (!memory.ok()) co_return memory.status().with_context(where);
@@ -249,20 +246,15 @@ Task<Status> PutPath::take_memory(Put& put, std::uint32_t index) {
 // -------------------------------------------------------------------------------------
 
 Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
-  ++put->compressing;
+  ++put->behind;
   ++compressing_;
   const Status status = co_await compress_layer(*put, layer);
   if (!status.ok() && put->failure.ok()) put->failure = status;
   put->layers[layer].staged.reset();
   put->layers[layer].projection.reset();
-  parts_.memory.reclaim();
-  co_await run_on(parts_.compute, parts_.loop, [&] {
-    close_ranks(*put);
-    return true;
-  });
-  parts_.memory.retry();
+  co_await make_way(put);
   --compressing_;
-  if (--put->compressing == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
+  if (--put->behind == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
 }
 
 Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
@@ -322,6 +314,20 @@ Status PutPath::trim(Put& put, std::uint32_t newest) {
   return {};
 }
 
+// Due whenever a wait for memory begins and whenever a layer's staging ends. First what nobody
+// reads goes, then the records close ranks, and only then do waiters look: what they evicted
+// themselves could lie between records that were closed up before, a hole for good.
+Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
+  ++put->behind;
+  parts_.memory.reclaim();
+  co_await run_on(parts_.compute, parts_.loop, [&] {
+    close_ranks(*put);
+    return true;
+  });
+  parts_.memory.retry();
+  if (--put->behind == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
+}
+
 // Leaves no holes among the layers' records, neither where they were trimmed nor where a layer lay
 // as it was pushed: one to come needs its room in one piece.
 void PutPath::close_ranks(Put& put) {
@@ -347,7 +353,7 @@ Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durabil
     put->committing = false;
     PRECIS_CO_TRY(std::move(hardened));
   } else {
-    if (put->compressing > 0) {
+    if (put->behind > 0) {
       co_await completion<bool>(
           [&](std::function<void(bool)> done) { put->idle = std::move(done); });
     }

@@ -68,7 +68,8 @@ class PutPath {
   Status equip(const Tenant& tenant, const Digest& model, Put& put);
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   // What the layer is staged in, its records' room and the projection that it is weighed with.
-  Task<Status> take_memory(Put& put, std::uint32_t layer);
+  Task<Status> take_memory(std::shared_ptr<Put> put, std::uint32_t layer);
+  Task<void> make_way(std::shared_ptr<Put> put);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
   // These four on the compute thread.

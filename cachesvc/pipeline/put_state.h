@@ -34,9 +34,9 @@ class PutPath::Put {
   bool already_stored = false;
   bool committing = false;
   std::vector<Layer> layers;
-  Status failure;  // of any stage behind; ends the put
-  std::size_t compressing = 0;
-  std::function<void(bool)> idle;  // commit waits for compression
+  Status failure;                  // of any stage behind; ends the put
+  std::size_t behind = 0;          // compressions and moves of records under way
+  std::function<void(bool)> idle;  // commit waits for them
   std::atomic<std::uint64_t> compress_ns{0};
   std::unique_ptr<GaugeHold> open;
   std::shared_ptr<const Profile> profile;        // of recipes that need one

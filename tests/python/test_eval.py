@@ -97,6 +97,7 @@ def test_kvpress_beside_us_answers_as_our_presets_of_the_same_set(
     [
         (["--recipes", "nope"], "'nope' is unknown, choose ada_keydiff"),
         (["--recipes", "keydiff,keydiff"], "each once"),
+        (["--recipes", "all,kvzip"], "each once"),
         (["--recipes", ","], "at least one"),
         (["--keep", "0.5,half"], "shares are needed"),
         (["--keep", "1.5"], "above 0 and at most 1"),

@@ -95,7 +95,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add(
         "--recipes",
         metavar="A,B,...",
-        help="presets or recipes; all: every preset [those that need nothing]",
+        help="presets or recipes; all stands for every preset [those that need nothing]",
     )
     add("--keep", metavar="A,B,...", help="shares of the entries, in (0, 1] [0.5,0.3,0.2,0.1]")
     add("--contexts", type=int, metavar="N", help=f"[{_CONTEXTS}, quick {_QUICK_CONTEXTS}]")
@@ -163,10 +163,10 @@ def _recipes(
     if text is None:
         known = default_recipes(profiles)
         return tuple(name for name in _QUICK_RECIPES if name in known) if quick else tuple(known)
-    if text == "all":
-        recipes = [name for name in precis.preset_names() if _can_run(name, profiles)]
-    else:
-        recipes = split_recipes(text)
+    every = [name for name in precis.preset_names() if _can_run(name, profiles)]
+    recipes = [
+        recipe for part in split_recipes(text) for recipe in (every if part == "all" else [part])
+    ]
     if not recipes or len(set(recipes)) < len(recipes):
         parser.error(f"--recipes {text!r}: at least one is needed, and each once")
     for recipe in recipes:
