@@ -1,6 +1,8 @@
 # Settings every target shares, and the two ways a target is made.
 include_guard()
 
+cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH PRECIS_ROOT)
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

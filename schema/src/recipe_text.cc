@@ -1,28 +1,16 @@
 // Recipes as people and catalogs write them: preset, preset(name=value, ...), or a JSON object.
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "precis/limits.h"
 #include "precis/recipe.h"
 #include "presets.h"
 #include "recipe_fields.h"
+#include "recipe_statement.h"
 
 namespace precis {
 namespace {
-
-// What a text says before any of it is understood.
-struct Statement {
-  struct Given {
-    std::string name;
-    FieldValue value;
-  };
-  std::string preset;        // empty: none named
-  std::string base;          // the preset that it builds on; empty: its own
-  std::vector<Given> given;  // in the order written
-  std::optional<FieldValue> version;
-};
 
 std::string_view trim(std::string_view s) {
   constexpr std::string_view kSpace = " \t\r\n";
@@ -57,42 +45,6 @@ Result<Statement> read_call(std::string_view text) {
     if (comma == rest.npos) break;
     rest = trim(rest.substr(comma + 1));
     if (rest.empty()) return Status::invalid("a parameter is missing after the last ','");
-  }
-  return statement;
-}
-
-Result<FieldValue> json_value(const std::string& name, const nlohmann::json& value) {
-  if (value.is_string()) return FieldValue{FieldValue::Kind::kString, value.get<std::string>()};
-  if (value.is_number()) return FieldValue{FieldValue::Kind::kNumber, value.dump()};
-  if (value.is_boolean()) return FieldValue{FieldValue::Kind::kBoolean, value.dump()};
-  return Status::invalid(in_quotes(name) + " is " + value.type_name() +
-                         ", must be a string, a number or true or false");
-}
-
-// {"preset": ..., "version": ..., "name": value, ...}; a scorer takes the place of a preset.
-Result<Statement> read_json(std::string_view text) {
-  // Depth 1 is the object itself. A name given twice would otherwise be forgotten silently.
-  std::vector<std::string> names;
-  const auto keep_names = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& key) {
-    if (event == nlohmann::json::parse_event_t::key && depth == 1) names.push_back(key);
-    return true;
-  };
-  const nlohmann::json object = nlohmann::json::parse(text, keep_names, /*allow_exceptions=*/false);
-  if (!object.is_object()) return Status::invalid("is not a JSON object");
-  std::ranges::sort(names);
-  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
-    return Status::invalid(in_quotes(*twice) + " is given twice");
-  }
-  Statement statement;
-  for (const auto& [name, value] : object.items()) {
-    PRECIS_ASSIGN(FieldValue field, json_value(name, value));
-    if (name == "preset") {
-      statement.preset = field.text;
-    } else if (name == "version") {
-      statement.version = field;
-    } else {
-      statement.given.push_back({name, std::move(field)});
-    }
   }
   return statement;
 }
@@ -175,7 +127,7 @@ Status apply(const Statement& statement, Recipe& recipe) {
 
 Result<Recipe> parse(std::string_view text) {
   PRECIS_ASSIGN(const Statement statement,
-                text.starts_with('{') ? read_json(text) : read_call(text));
+                text.starts_with('{') ? read_json_recipe(text) : read_call(text));
   if (statement.version && statement.version->text != std::to_string(kRecipeVersion)) {
     return Status::version("version is " + statement.version->text + ", this build knows " +
                            std::to_string(kRecipeVersion));

@@ -1,0 +1,28 @@
+# How a test is made. Every binary shares one compiled Catch2 main.
+include_guard()
+
+find_path(CATCH2_INCLUDE catch2/catch.hpp REQUIRED)
+add_library(precis_catch_main OBJECT ${PRECIS_ROOT}/tests/catch_main.cc)
+target_include_directories(precis_catch_main PUBLIC ${CATCH2_INCLUDE})
+
+# precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN]): a Catch2 binary,
+# one ctest entry. OWN_MAIN: a source has its own main(), which may exit 77 to be shown as skipped
+# (Catch2's own exit status is the number of failures, so 77 would be ambiguous there).
+function(precis_test name)
+  cmake_parse_arguments(arg "OWN_MAIN" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  if(arg_OWN_MAIN)
+    precis_executable(${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+    target_include_directories(${name} SYSTEM PRIVATE ${CATCH2_INCLUDE})
+  else()
+    precis_executable(${name} SOURCES ${arg_SOURCES} LIBS precis_catch_main ${arg_LIBS})
+  endif()
+  target_include_directories(${name} PRIVATE ${PRECIS_ROOT})
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  if(arg_OWN_MAIN)
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+  endif()
+endfunction()

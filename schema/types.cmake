@@ -1,0 +1,19 @@
+# precis_types: the vocabulary, so that kernels can stand on it alone. Standard library only; recipes
+# written as JSON are understood where nlohmann-json is found.
+find_package(nlohmann_json QUIET)
+set(recipe_json src/recipe_no_json.cc)
+if(nlohmann_json_FOUND)
+  set(recipe_json src/recipe_json.cc)
+endif()
+list(TRANSFORM recipe_json PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+
+precis_library(precis_types
+  SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/src/status.cc ${CMAKE_CURRENT_LIST_DIR}/src/types.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/budget.cc ${CMAKE_CURRENT_LIST_DIR}/src/presets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/recipe_fields.cc ${CMAKE_CURRENT_LIST_DIR}/src/recipe_rules.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/recipe_text.cc ${recipe_json}
+  INCLUDE ${CMAKE_CURRENT_LIST_DIR}/include)
+if(nlohmann_json_FOUND)
+  target_link_libraries(precis_types PRIVATE nlohmann_json::nlohmann_json)
+endif()
