@@ -1,0 +1,160 @@
+#include "tests/bench/kernels/cases.h"
+
+#include <cstdlib>
+#include <iostream>
+
+#include "kernels/common/isa.h"
+#include "kernels/common/thread_pool.h"
+#include "kernels/score/value_norms.h"
+#include "precis/joiner.h"
+
+namespace precis::bench {
+namespace {
+
+using kernels::Backend;
+using kernels::LayerInput;
+
+// Input is ours: whatever fails here is a defect.
+template <typename T>
+T must(Result<T> result) {
+  if (result.ok()) return std::move(result).value();
+  std::cerr << "precis_bench_kernels: " << result.status().to_string() << "\n";
+  std::exit(1);
+}
+void must(const Status& status) {
+  if (status.ok()) return;
+  std::cerr << "precis_bench_kernels: " << status.to_string() << "\n";
+  std::exit(1);
+}
+
+// One layer on its way through the stages; memory is kept from one layer to the next.
+struct Work {
+  Work(Backend& b, const Recipe& r, const Layers& layers, double keep) : backend(b), recipe(r) {
+    dims = {1, layers.shape().num_kv_heads, layers.num_tokens(), 0};
+    entries = static_cast<std::uint64_t>(keep * dims.num_kv_heads * dims.num_tokens);
+    records.resize(kernels::encoded_bytes_max(entries, dims.num_kv_heads, layers.shape().head_dim,
+                                              Dtype::kBf16));
+  }
+  void score(LayerInput input) {
+    input.entries = entries;
+    must(backend.score(recipe, input, scores));
+  }
+  void select(LayerInput input) {
+    input.entries = entries;
+    joiner = must(kernels::Joiner::make(recipe, dims, entries, nullptr));
+    must(backend.select(recipe, input, scores, orders));
+    kernels::LayerTurns turns;
+    must(backend.allocate(recipe, input, scores, orders, joiner->slots_wanted(0), turns));
+    joiner->add(0, std::move(turns));
+  }
+  std::size_t encode(const LayerInput& input) {
+    const auto& counts = joiner->counts(0);
+    const std::size_t size = kernels::encoded_bytes(counts, input.keys.head_dim, input.keys.dtype);
+    must(backend.encode(input, scores, orders, counts, joiner->seats(0), SegmentId{},
+                        MutableBytes(records).first(size)));
+    return size;
+  }
+
+  Backend& backend;
+  const Recipe recipe;
+  kernels::SegmentDims dims;
+  std::uint64_t entries = 0;
+  kernels::LayerScores scores;
+  kernels::RetentionOrders orders;
+  std::unique_ptr<kernels::Joiner> joiner;
+  std::vector<std::byte> records;
+};
+
+class Cases {
+ public:
+  Cases(Backend& backend, const Layers& layers, const Plan& plan)
+      : backend_(backend), layers_(layers), plan_(plan) {
+    const ModelShape& shape = layers.shape();
+    keys_ = static_cast<double>(shape.keys_bytes(layers.num_tokens()));
+    per_projection_ = 2.0 * layers.num_tokens() * shape.head_dim * shape.num_q_heads;
+  }
+
+  std::vector<Row> run() {
+    const ModelShape& shape = layers_.shape();
+    const double window = per_projection_ * 32, gram = per_projection_ * shape.head_dim;
+    const double exact = per_projection_ * shape.hidden;
+    check();
+    norm("v_l1", ValueNorm::kVL1, {keys_, 0, 0});
+    norm("l2_gram", ValueNorm::kL2Gram, {keys_, 0, gram});
+    norm("l1_exact", ValueNorm::kL1Exact, {keys_, 0, exact});
+    preset("knorm", {keys_, 0, 0});
+    preset("keydiff", {keys_, 0, 0});
+    preset("lagkv", {2 * keys_, 0, 0});
+    preset("kvdiff", {2 * keys_, 0, 0});
+    preset("snapkv", {keys_, 0, window});
+    preset("ada_snapkv", {keys_, 0, window});
+    preset("expected_attention", {2 * keys_, 0, gram});
+    preset("criticalkv_ada(value_norm=l2_gram)", {2 * keys_, 0, window + gram});
+    preset("criticalkv_ada", {2 * keys_, 0, window + exact});
+    return std::move(rows_);
+  }
+
+ private:
+  template <typename Fn>
+  void add(const std::string& kind, const std::string& what, const std::string& preset,
+           const Floor& floor, const Fn& fn) {
+    const std::string name = kind + " " + what;
+    if (!plan_.wanted(name)) return;
+    plan_.began(name);
+    rows_.push_back({name, kind, preset, measure(plan_.runs, plan_.seconds, fn), floor});
+  }
+
+  void check() {
+    const Recipe recipe = must(parse_recipe("knorm"));
+    add("check", "all", "", {2 * keys_, 0, 0},
+        [&](std::size_t i) { must(backend_.check(recipe, layers_.input(i))); });
+  }
+
+  // No stage of its own; on the CPU alone it can be called by itself.
+  void norm(const std::string& name, ValueNorm norm, const Floor& floor) {
+    if (!backend_.name().starts_with("cpu")) return;
+    kernels::ThreadPool pool(0);
+    const kernels::CpuContext context{pool, kernels::detect_isa()};
+    add("norm", name, "", floor, [&](std::size_t i) {
+      if (kernels::value_norms(context, norm, layers_.input(i)).empty()) std::abort();
+    });
+  }
+
+  void preset(const std::string& text, const Floor& score) {
+    Work work(backend_, must(parse_recipe(text)), layers_, plan_.keep);
+    add("score", text, text, score, [&](std::size_t i) { work.score(layers_.input(i)); });
+    if (work.recipe.needs_queries()) {
+      add("score", text + ", lse pushed", text, score,
+          [&](std::size_t i) { work.score(layers_.input_with_lse(i)); });
+    }
+    work.score(layers_.input(0));
+    add("select", text, text, {}, [&](std::size_t) { work.select(layers_.input(0)); });
+    work.select(layers_.input(0));
+    const auto stored = static_cast<double>(work.encode(layers_.input(0)));
+    add("encode", text, text, {0, stored, 0},
+        [&](std::size_t i) { work.encode(layers_.input(i)); });
+    Floor whole = score;
+    whole.copied_bytes = stored;
+    add("preset", text, text, whole, [&](std::size_t i) {
+      const LayerInput input = layers_.input(i);
+      work.score(input);
+      work.select(input);
+      work.encode(input);
+    });
+  }
+
+  Backend& backend_;
+  const Layers& layers_;
+  const Plan& plan_;
+  double keys_ = 0;            // bytes of K, or of V
+  double per_projection_ = 0;  // flops of every query head's product, per column of its matrix
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+std::vector<Row> measure_cases(kernels::Backend& backend, const Layers& layers, const Plan& plan) {
+  return Cases(backend, layers, plan).run();
+}
+
+}  // namespace precis::bench

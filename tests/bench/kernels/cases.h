@@ -1,0 +1,40 @@
+// The stages and presets that are measured, with what each cannot do without.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "precis/recipe.h"
+#include "tests/bench/kernels/layers.h"
+#include "tests/bench/kernels/timing.h"
+
+namespace precis::bench {
+
+// What a case must at least move and compute, from its definition and not from our code.
+struct Floor {
+  double read_bytes = 0;    // read once, of K, V or both
+  double copied_bytes = 0;  // read, and written again
+  double flops = 0;         // of matrix products in bf16
+};
+
+struct Row {
+  std::string name;  // "score keydiff", "preset ada_snapkv"
+  std::string kind;  // score, select, encode, check, preset
+  std::string preset;
+  Seconds seconds;
+  Floor floor;
+};
+
+struct Plan {
+  double keep = 0.2;
+  std::size_t runs = 5;
+  double seconds = 0.3;
+  std::function<bool(const std::string&)> wanted;  // by name
+  std::function<void(const std::string&)> began;
+};
+
+// Every case, on one layer after the other.
+std::vector<Row> measure_cases(kernels::Backend& backend, const Layers& layers, const Plan& plan);
+
+}  // namespace precis::bench
