@@ -28,12 +28,12 @@ class CpuBackend final : public Backend {
     return score_cpu(context_, recipe, input, scores);
   }
   Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                RetentionOrders& orders) override {
-    return select_cpu(context_, recipe, input, scores, orders);
+                std::uint64_t slots, RetentionOrders& orders) override {
+    return select_cpu(context_, recipe, input, scores, slots, orders);
   }
   Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::uint64_t slots, LayerTurns& turns) override {
-    return allocate_cpu(recipe, input, scores, orders, slots, turns);
+    return allocate_cpu(context_, recipe, input, scores, orders, slots, turns);
   }
   Status encode(const LayerInput& input, const LayerScores& scores, const RetentionOrders& orders,
                 std::span<const std::uint32_t> counts,

@@ -30,8 +30,8 @@ class CudaBackend final : public Backend {
     return score_window_attention(recipe, input, scores.scores);
   }
   Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                RetentionOrders& orders) override {
-    return cpu_->select(recipe, input, scores, orders);
+                std::uint64_t slots, RetentionOrders& orders) override {
+    return cpu_->select(recipe, input, scores, slots, orders);
   }
   Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::uint64_t slots, LayerTurns& turns) override {

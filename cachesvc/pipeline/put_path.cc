@@ -285,11 +285,14 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
 
   PRECIS_TRY(backend.check(put.recipe, input));
   PRECIS_TRY(backend.score(put.recipe, input, scores));
-  PRECIS_TRY(backend.select(put.recipe, input, scores, orders));
-  PRECIS_TRY(
-      backend.allocate(put.recipe, input, scores, orders, put.joiner->slots_wanted(index), turns));
-  put.floors[index] = turns.floors;
-  put.mass += turns.mass;
+  const std::uint64_t slots = put.joiner->slots_wanted(index);
+  PRECIS_TRY(backend.select(put.recipe, input, scores, slots, orders));
+  PRECIS_TRY(backend.allocate(put.recipe, input, scores, orders, slots, turns));
+  if (put.row.budget.kind == Budget::Kind::kQuality) {
+    kernels::LayerMass measured = kernels::measure_mass(scores.scores, input.num_kv_heads());
+    put.floors[index] = std::move(measured.floors);
+    put.mass += measured.mass;
+  }
   put.joiner->add(index, std::move(turns));
   layer.counts = put.joiner->counts(index);
   layer.records->shrink(kernels::encoded_bytes(layer.counts, put.model.head_dim, put.model.dtype));

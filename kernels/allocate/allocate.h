@@ -1,6 +1,7 @@
 // Stage allocate: in which order a layer's heads take the layer's seats.
 #pragma once
 
+#include "kernels/common/thread_pool.h"
 #include "precis/kernels.h"
 
 namespace precis::kernels {
@@ -12,7 +13,8 @@ namespace precis::kernels {
 //   ada, blend      no order: each head's count at this number of slots, sums exact, head by head
 // Where layers compete by score, the ranks of their entries in place of turns; under a table
 // neither, as the profile says all.
-Status allocate_cpu(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                    const RetentionOrders& orders, std::uint64_t slots, LayerTurns& turns);
+Status allocate_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
+                    const LayerScores& scores, const RetentionOrders& orders, std::uint64_t slots,
+                    LayerTurns& turns);
 
 }  // namespace precis::kernels

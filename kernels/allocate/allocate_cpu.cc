@@ -2,31 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "kernels/allocate/allocate_op.h"
 #include "kernels/allocate/contest.h"
+#include "kernels/common/segment_shape.h"
+#include "kernels/select/best_tokens.h"
 #include "kernels/select/select_op.h"
 
 namespace precis::kernels {
 namespace {
 
-// The `limit` best ranked scores of each head. The k-th entry of a head need not be its k-th best:
-// selectors have their own order, seats go by the scores.
-Ranks best_ranks(const Recipe& recipe, const RetentionOrders& orders, std::span<const float> scores,
-                 std::uint32_t num_tokens, std::uint64_t limit) {
+// Ranked scores of each head from the best on, at most `limit` and as many as its order lists. The
+// k-th entry of an order need not be the head's k-th best: selectors have their own order, seats go
+// by the scores.
+Ranks best_ranks(const CpuContext& context, const Recipe& recipe, const SegmentShape& shape,
+                 const RetentionOrders& orders, std::span<const float> scores,
+                 std::uint64_t limit) {
   Ranks ranks(orders.order.size());
-  for (std::size_t h = 0; h < orders.order.size(); ++h) {
-    const auto& order = orders.order[h];
-    for (std::size_t k = orders.protected_count; k < order.size(); ++k) {
-      ranks[h].push_back(score_rank(scores[h * num_tokens + order[k]]));
+  context.pool.parallel_for(ranks.size(), [&](std::size_t h) {
+    const std::span<const std::uint32_t> order = orders.order[h];
+    const float* of_head = scores.data() + h * shape.num_tokens;
+    const std::size_t count = std::min<std::uint64_t>(limit, order.size() - orders.protected_count);
+    ranks[h].reserve(count);
+    if (recipe.selector == Selector::kTopk) {
+      for (const std::uint32_t token : order.subspan(orders.protected_count, count)) {
+        ranks[h].push_back(score_rank(of_head[token]));
+      }
+      return;
     }
-    if (recipe.selector != Selector::kTopk) {
-      std::sort(ranks[h].begin(), ranks[h].end(), std::greater<>());
+    for (const std::uint64_t key :
+         best_keys(of_head, shape.sinks, shape.num_tokens - shape.recent, count)) {
+      ranks[h].push_back(~static_cast<std::uint32_t>(key >> 32));
     }
-    if (ranks[h].size() > limit) ranks[h].resize(limit);
-  }
+  });
   return ranks;
 }
 
@@ -66,32 +75,11 @@ std::vector<std::uint64_t> blend_counts(const Recipe& recipe, const Ranks& ranks
   return counts;
 }
 
-bool is_blend(const Recipe& recipe) {
-  return recipe.heads == HeadAllocator::kAda &&
-         (recipe.ada_mode == AdaMode::kPaperBlend || recipe.ada_mode == AdaMode::kRepoBlend);
-}
-
-// Sums in f64, head and token ascending, so that they are the same everywhere.
-void measure_mass(std::span<const float> scores, LayerTurns& turns) {
-  turns.floors.clear();
-  turns.mass = 0;
-  for (std::uint32_t h = 0; h < turns.num_kv_heads; ++h) {
-    const auto head = scores.subspan(std::size_t{h} * turns.num_tokens, turns.num_tokens);
-    float lowest = std::numeric_limits<float>::infinity();
-    for (const float s : head) {
-      if (std::isfinite(s)) lowest = std::min(lowest, s);
-    }
-    turns.floors.push_back(std::isfinite(lowest) ? lowest : 0.0f);
-    for (const float s : head) {
-      if (std::isfinite(s)) turns.mass += static_cast<double>(s) - turns.floors.back();
-    }
-  }
-}
-
 }  // namespace
 
-Status allocate_cpu(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                    const RetentionOrders& orders, std::uint64_t slots, LayerTurns& turns) {
+Status allocate_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
+                    const LayerScores& scores, const RetentionOrders& orders, std::uint64_t slots,
+                    LayerTurns& turns) {
   const std::uint32_t n = input.num_tokens(), num_heads = input.num_kv_heads();
   PRECIS_CHECK(orders.order.size() == num_heads && input.layer < input.num_layers);
   slots = std::min(slots, std::uint64_t{num_heads} * n);
@@ -100,10 +88,13 @@ Status allocate_cpu(const Recipe& recipe, const LayerInput& input, const LayerSc
   turns.num_kv_heads = num_heads;
   turns.protected_count = orders.protected_count;
   turns.weight = scores.weight;
-  measure_mass(scores.scores, turns);
+  const SegmentShape shape = SegmentShape::of(recipe, input.layer, input.begin, n);
+  const auto ranks_of = [&](std::uint64_t limit) {
+    return best_ranks(context, recipe, shape, orders, scores.scores, limit);
+  };
   if (recipe.heads == HeadAllocator::kTable) return {};
   if (recipe.layers == LayerAllocator::kGlobalFlat) {
-    turns.ranks = best_ranks(recipe, orders, scores.scores, n, slots);
+    turns.ranks = ranks_of(slots);
     return {};
   }
 
@@ -117,7 +108,7 @@ Status allocate_cpu(const Recipe& recipe, const LayerInput& input, const LayerSc
   }
   if (in_turns == slots) return {};
 
-  const Ranks ranks = best_ranks(recipe, orders, scores.scores, n, slots - in_turns);
+  const Ranks ranks = ranks_of(slots - in_turns);
   if (is_blend(recipe)) {
     const auto counts = blend_counts(recipe, ranks, slots - in_turns);
     for (std::size_t h = 0; h < num_heads; ++h) {
@@ -130,6 +121,23 @@ Status allocate_cpu(const Recipe& recipe, const LayerInput& input, const LayerSc
     turns.heads.push_back(static_cast<std::uint16_t>(head));
   }
   return {};
+}
+
+LayerMass measure_mass(std::span<const float> scores, std::uint32_t num_kv_heads) {
+  const std::size_t n = scores.size() / num_kv_heads;
+  LayerMass measured;
+  for (std::size_t h = 0; h < num_kv_heads; ++h) {
+    const auto head = scores.subspan(h * n, n);
+    float lowest = std::numeric_limits<float>::infinity();
+    for (const float s : head) {
+      if (std::isfinite(s)) lowest = std::min(lowest, s);
+    }
+    measured.floors.push_back(std::isfinite(lowest) ? lowest : 0.0f);
+    for (const float s : head) {
+      if (std::isfinite(s)) measured.mass += static_cast<double>(s) - measured.floors.back();
+    }
+  }
+  return measured;
 }
 
 }  // namespace precis::kernels

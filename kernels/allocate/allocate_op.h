@@ -10,6 +10,12 @@ namespace precis::kernels {
 
 inline constexpr std::uint64_t kPpm = 1'000'000;
 
+// Heads share by a mix of contest and average, not in an order (policies.md 2.11, A3).
+inline bool is_blend(const Recipe& recipe) {
+  return recipe.heads == HeadAllocator::kAda &&
+         (recipe.ada_mode == AdaMode::kPaperBlend || recipe.ada_mode == AdaMode::kRepoBlend);
+}
+
 // Ranked entries that every head is sure of once heads have `ranked` ranked entries on average,
 // over `protected_count` protected ones. Grows by at most one as `ranked` does.
 PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t guaranteed_entries(const Recipe& recipe,

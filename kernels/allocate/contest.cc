@@ -1,54 +1,61 @@
 #include "kernels/allocate/contest.h"
 
-#include <queue>
+#include <algorithm>
+#include <bit>
 
 #include "kernels/allocate/allocate_op.h"
 
 namespace precis::kernels {
 namespace {
 
-// Competitors by their next score, best first, ties to the lower index. A queued score may be that
-// of an entry its competitor has since been given; such a one is only too high, and is renewed when
-// it surfaces.
+// Competitors by their next score, best first, ties to the lower index: a tournament whose leaves
+// are the competitors' next scores, so that a taken one costs a walk from its leaf to the root.
 class FlatMerge {
  public:
-  explicit FlatMerge(const Ranks& ranks) : ranks_(ranks), taken_(ranks.size()) {
-    for (std::size_t c = 0; c < ranks.size(); ++c) push(c);
+  explicit FlatMerge(const Ranks& ranks)
+      : ranks_(ranks), taken_(ranks.size()), leaves_(std::bit_ceil(ranks.size())) {
+    nodes_.resize(2 * leaves_);
+    for (std::size_t c = 0; c < ranks.size(); ++c) nodes_[leaves_ + c] = bid(c);
+    for (std::size_t i = leaves_ - 1; i > 0; --i) nodes_[i] = winner(i);
   }
   std::size_t taken(std::size_t competitor) const { return taken_[competitor]; }
   bool has_more(std::size_t competitor) const {
     return taken_[competitor] < ranks_[competitor].size();
   }
-  void take(std::size_t competitor) { ++taken_[competitor]; }
+  void take(std::size_t competitor) {
+    ++taken_[competitor];
+    std::size_t i = leaves_ + competitor;
+    nodes_[i] = bid(competitor);
+    while (i > 1) {
+      i /= 2;
+      nodes_[i] = winner(i);
+    }
+  }
   // Takes the best remaining entry; false where there is none.
   bool take_best(std::size_t& competitor) {
-    while (!queue_.empty()) {
-      const Item top = queue_.top();
-      queue_.pop();
-      const bool current = top.index == taken_[top.competitor];
-      if (current) take(top.competitor);
-      push(top.competitor);
-      competitor = top.competitor;
-      if (current) return true;
-    }
-    return false;
+    const Bid best = nodes_[1];
+    if (best == kNone) return false;
+    competitor = 0xffffffffu - static_cast<std::uint32_t>(best);
+    take(competitor);
+    return true;
   }
 
  private:
-  struct Item {
-    std::uint32_t rank;
-    std::size_t competitor, index;
-    bool operator<(const Item& o) const {  // std::priority_queue surfaces the largest
-      return rank != o.rank ? rank < o.rank : competitor > o.competitor;
-    }
-  };
-  void push(std::size_t competitor) {
-    const std::size_t index = taken_[competitor];
-    if (has_more(competitor)) queue_.push({ranks_[competitor][index], competitor, index});
+  // Higher is better: rank + 1 (the rank of +infinity leaves room for it), then the lower index. 0
+  // where a competitor has nothing more.
+  using Bid = std::uint64_t;
+  static constexpr Bid kNone = 0;
+  Bid bid(std::size_t competitor) const {
+    if (!has_more(competitor)) return kNone;
+    const std::uint64_t rank = ranks_[competitor][taken_[competitor]];
+    return (rank + 1) << 32 | (0xffffffffu - competitor);
   }
+  Bid winner(std::size_t node) const { return std::max(nodes_[2 * node], nodes_[2 * node + 1]); }
+
   const Ranks& ranks_;
   std::vector<std::size_t> taken_;
-  std::priority_queue<Item> queue_;
+  std::size_t leaves_;
+  std::vector<Bid> nodes_;  // [2 * leaves_], the root at 1
 };
 
 }  // namespace

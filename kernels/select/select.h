@@ -16,9 +16,10 @@ namespace precis::kernels {
 //                   asc), tokens ascending inside; the same in every head
 //   threshold       by scores.second until they hold the recipe's share of its sum, the entry that
 //                   reaches it included, then by score (D20)
+// Of the ranked as many as the layer's first `slots` turns may want, whoever takes them (at least).
 // Wherever something ranks, ties go to the lower token and NaN last. Equal scores give equal orders
 // on every backend.
 Status select_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
-                  const LayerScores& scores, RetentionOrders& orders);
+                  const LayerScores& scores, std::uint64_t slots, RetentionOrders& orders);
 
 }  // namespace precis::kernels

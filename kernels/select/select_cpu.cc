@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/allocate/allocate_op.h"
 #include "kernels/common/segment_shape.h"
-#include "kernels/select/select_op.h"
+#include "kernels/select/best_tokens.h"
 
 namespace precis::kernels {
 namespace {
 
-constexpr std::uint64_t kPpm = 1'000'000;
 using Order = std::vector<std::uint32_t>;
 
 // One head: its scores, and the order to append its ranked tokens to.
@@ -17,39 +17,33 @@ struct HeadTask {
   const SegmentShape& shape;
   const float* scores;
   const float* second;  // null where the selector has one stage
+  std::size_t limit;    // how many ranked tokens to append, at most as many as there are
   Order& order;
   std::uint32_t first() const { return shape.sinks; }
   std::uint32_t last() const { return shape.num_tokens - shape.recent; }
 };
 
-// Tokens [first, last) by (score desc, token asc).
-Order sorted_tokens(const float* scores, std::uint32_t first, std::uint32_t last) {
-  std::vector<std::uint64_t> keys(last - first);
-  for (std::uint32_t t = first; t < last; ++t) keys[t - first] = retention_key(scores[t], t);
-  std::sort(keys.begin(), keys.end());
-  Order tokens(keys.size());
-  std::ranges::transform(keys, tokens.begin(),
-                         [](std::uint64_t key) { return static_cast<std::uint32_t>(key); });
-  return tokens;
-}
-
 void append_topk(const HeadTask& head) {
-  const Order tokens = sorted_tokens(head.scores, head.first(), head.last());
-  head.order.insert(head.order.end(), tokens.begin(), tokens.end());
+  append_best(head.scores, head.first(), head.last(), head.limit, head.order);
 }
 
 void append_partition_topk(const HeadTask& head) {
-  const std::uint32_t end = head.last(), lag = head.shape.lag;
+  const std::uint32_t begin = head.first(), end = head.last(), lag = head.shape.lag;
+  const std::size_t whole = (end - begin) / lag;
+  // Ranks are taken one by one from every partition. Only the last can be short.
+  const std::size_t ranks = whole == 0 ? head.limit : head.limit / whole + 1;
   std::vector<Order> partitions;
-  for (std::uint32_t first = head.first(); first < end;) {
+  for (std::uint32_t first = begin; first < end;) {
     const std::uint32_t last = end - first > lag ? first + lag : end;
-    partitions.push_back(sorted_tokens(head.scores, first, last));
+    append_best(head.scores, first, last, ranks, partitions.emplace_back());
     first = last;
   }
-  // Only the last partition can be short, so a rank's takers are a prefix but for that one.
-  for (std::size_t rank = 0; !partitions.empty() && rank < partitions[0].size(); ++rank) {
-    for (const Order& tokens : partitions) {
-      if (rank < tokens.size()) head.order.push_back(tokens[rank]);
+  std::size_t left = head.limit;
+  for (std::size_t rank = 0; left > 0 && rank < partitions[0].size(); ++rank) {
+    for (std::size_t p = 0; left > 0 && p < partitions.size(); ++p) {
+      if (rank >= partitions[p].size()) continue;
+      head.order.push_back(partitions[p][rank]);
+      --left;
     }
   }
 }
@@ -81,8 +75,9 @@ struct FirstStage {
 };
 
 void append_two_stage(const HeadTask& head, const FirstStage& first_stage) {
-  const Order by_score = sorted_tokens(head.scores, head.first(), head.last());
-  const Order by_second = sorted_tokens(head.second, head.first(), head.last());
+  Order by_score, by_second;
+  append_best(head.scores, head.first(), head.last(), head.limit, by_score);
+  append_best(head.second, head.first(), head.last(), head.limit, by_second);
   std::vector<bool> taken(head.shape.num_tokens);
   std::uint64_t chosen = 0;  // stage 1 so far: a prefix of by_score
   auto next = by_second.begin();
@@ -109,15 +104,24 @@ void append_threshold(const HeadTask& head, std::uint64_t mass_ppm) {
   double total = 0, sum = 0;
   for (std::uint32_t t = head.first(); t < head.last(); ++t) total += mass(t);
   const double target = total * (static_cast<double>(mass_ppm) / static_cast<double>(kPpm));
+  Order by_score, by_second;
+  append_best(head.scores, head.first(), head.last(), head.limit, by_score);
+  append_best(head.second, head.first(), head.last(), head.limit, by_second);
   std::vector<bool> taken(head.shape.num_tokens);
-  for (const std::uint32_t t : sorted_tokens(head.second, head.first(), head.last())) {
+  std::size_t left = head.limit;
+  for (const std::uint32_t t : by_second) {
     if (sum >= target) break;
     sum += mass(t);
     taken[t] = true;
     head.order.push_back(t);
+    --left;
   }
-  for (const std::uint32_t t : sorted_tokens(head.scores, head.first(), head.last())) {
-    if (!taken[t]) head.order.push_back(t);
+  // Of the best `limit` by score at least that many less those taken are left.
+  for (const std::uint32_t t : by_score) {
+    if (left == 0) break;
+    if (taken[t]) continue;
+    head.order.push_back(t);
+    --left;
   }
 }
 
@@ -135,8 +139,9 @@ Order chunk_order(const Recipe& recipe, const SegmentShape& shape, const LayerSc
     means.push_back(static_cast<float>(sum / (last - first)));
   }
   Order order;
-  for (const std::uint32_t run :
-       sorted_tokens(means.data(), 0, static_cast<std::uint32_t>(means.size()))) {
+  Order runs;
+  append_best(means.data(), 0, static_cast<std::uint32_t>(means.size()), means.size(), runs);
+  for (const std::uint32_t run : runs) {
     const std::uint32_t first = begin + run * recipe.chunk;
     for (std::uint32_t t = first; t < first + std::min(recipe.chunk, end - first); ++t) {
       order.push_back(t);
@@ -145,10 +150,44 @@ Order chunk_order(const Recipe& recipe, const SegmentShape& shape, const LayerSc
   return order;
 }
 
+// How many ranked tokens of each head may be wanted by any of the layer's first `slots` turns, so
+// that no more need be ranked.
+std::vector<std::size_t> ranked_limits(const Recipe& recipe, const SegmentShape& shape,
+                                       std::span<const float> scores, std::uint32_t num_heads,
+                                       std::uint64_t slots) {
+  const std::uint64_t ranked = shape.num_tokens - shape.protected_count();
+  const std::uint64_t guarded = std::uint64_t{shape.protected_count()} * num_heads;
+  const std::uint64_t wanted = slots - std::min(slots, guarded);  // ranked ones, of all heads
+  std::vector<std::size_t> limits(num_heads, std::min(ranked, wanted));
+  const std::uint64_t average = (wanted + num_heads - 1) / num_heads;
+  if (recipe.layers == LayerAllocator::kGlobalFlat || recipe.heads == HeadAllocator::kTable) {
+    return limits;
+  }
+  if (recipe.heads == HeadAllocator::kUniform) {
+    const std::uint64_t most = (slots + num_heads - 1) / num_heads;
+    std::ranges::fill(
+        limits, std::min(ranked, most - std::min<std::uint64_t>(most, shape.protected_count())));
+    return limits;
+  }
+  // Heads that compete: what a head wins by score is among the best `wanted` of all heads, and
+  // besides it has its guarantee, or in a blend the average and what rounding moves.
+  const std::uint64_t spare = is_blend(recipe)
+                                  ? average + 2 * num_heads + 2
+                                  : guaranteed_entries(recipe, shape.protected_count(), average);
+  const auto shares = shares_of_best(scores.data(), shape.num_tokens, num_heads, shape.sinks,
+                                     shape.num_tokens - shape.recent, wanted);
+  for (std::size_t h = 0; h < num_heads; ++h) {
+    const std::uint64_t most =
+        is_blend(recipe) ? shares[h] + spare : std::max<std::uint64_t>(shares[h], spare);
+    limits[h] = std::min(ranked, most);
+  }
+  return limits;
+}
+
 }  // namespace
 
 Status select_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
-                  const LayerScores& scores, RetentionOrders& orders) {
+                  const LayerScores& scores, std::uint64_t slots, RetentionOrders& orders) {
   const std::uint32_t n = input.num_tokens(), num_heads = input.num_kv_heads();
   PRECIS_CHECK(scores.scores.size() == std::size_t{num_heads} * n);
   const bool two_scores =
@@ -158,22 +197,27 @@ Status select_cpu(const CpuContext& context, const Recipe& recipe, const LayerIn
   const FirstStage first_stage = FirstStage::of(recipe, input, shape.protected_count());
   const Order chunks =
       recipe.selector == Selector::kChunk ? chunk_order(recipe, shape, scores, num_heads) : Order();
+  slots = std::min(slots, std::uint64_t{num_heads} * n);
+  const auto limits = ranked_limits(recipe, shape, scores.scores, num_heads, slots);
   orders.protected_count = shape.protected_count();
   orders.order.resize(num_heads);
   context.pool.parallel_for(num_heads, [&](std::size_t h) {
     Order& order = orders.order[h];
     order.clear();
-    order.reserve(n);
+    order.reserve(shape.protected_count() + limits[h]);
     for (std::uint32_t t = 0; t < shape.sinks; ++t) order.push_back(t);
     for (std::uint32_t i = 1; i <= shape.recent; ++i) order.push_back(n - i);
     const HeadTask head{shape, scores.scores.data() + h * n,
-                        two_scores ? scores.second.data() + h * n : nullptr, order};
+                        two_scores ? scores.second.data() + h * n : nullptr, limits[h], order};
     switch (recipe.selector) {
       case Selector::kTopk: return append_topk(head);
       case Selector::kPartitionTopk: return append_partition_topk(head);
       case Selector::kTwoStage: return append_two_stage(head, first_stage);
       case Selector::kThreshold: return append_threshold(head, recipe.mass_ppm);
-      case Selector::kChunk: order.insert(order.end(), chunks.begin(), chunks.end()); return;
+      case Selector::kChunk:
+        order.insert(order.end(), chunks.begin(),
+                     chunks.begin() + static_cast<std::ptrdiff_t>(limits[h]));
+        return;
     }
   });
   return {};

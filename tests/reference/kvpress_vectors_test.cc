@@ -41,9 +41,9 @@ Kept compress(const Recipe& recipe, const reference::Vectors& v, const reference
   LayerTurns turns;
   REQUIRE(backend->check(recipe, in) == Status{});
   REQUIRE(backend->score(recipe, in, result.scores) == Status{});
-  REQUIRE(backend->select(recipe, in, result.scores, orders) == Status{});
-  REQUIRE(backend->allocate(recipe, in, result.scores, orders, joiner->slots_wanted(0), turns) ==
-          Status{});
+  const std::uint64_t slots = joiner->slots_wanted(0);
+  REQUIRE(backend->select(recipe, in, result.scores, slots, orders) == Status{});
+  REQUIRE(backend->allocate(recipe, in, result.scores, orders, slots, turns) == Status{});
   joiner->add(0, std::move(turns));
   for (std::uint32_t h = 0; h < in.num_kv_heads(); ++h) {
     const auto& order = orders.order[h];

@@ -56,9 +56,9 @@ std::vector<std::vector<std::uint32_t>> counts_at(Backend& backend, const Recipe
     const LayerInput input = input_for(recipe, vectors().layers[l]);
     RetentionOrders orders;
     LayerTurns turns;
-    REQUIRE(backend.select(recipe, input, c.layers[l].scores, orders) == Status{});
-    REQUIRE(backend.allocate(recipe, input, c.layers[l].scores, orders, joiner->slots_wanted(l),
-                             turns) == Status{});
+    const std::uint64_t slots = joiner->slots_wanted(l);
+    REQUIRE(backend.select(recipe, input, c.layers[l].scores, slots, orders) == Status{});
+    REQUIRE(backend.allocate(recipe, input, c.layers[l].scores, orders, slots, turns) == Status{});
     joiner->add(l, std::move(turns));
   }
   std::vector<std::vector<std::uint32_t>> counts;
@@ -99,8 +99,9 @@ TEST_CASE("orders are those that follow from the papers' scores", "[reference][p
     for (std::size_t l = 0; l < c.layers.size(); ++l) {
       CAPTURE(c.recipe, l);
       RetentionOrders orders;
-      REQUIRE(backend->select(recipe, input_for(recipe, vectors().layers[l]), c.layers[l].scores,
-                              orders) == Status{});
+      const LayerInput input = input_for(recipe, vectors().layers[l]);
+      const std::uint64_t all = std::uint64_t{input.num_kv_heads()} * input.num_tokens();
+      REQUIRE(backend->select(recipe, input, c.layers[l].scores, all, orders) == Status{});
       CHECK(orders.order == c.layers[l].order);
     }
   }

@@ -108,11 +108,14 @@ Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
     kernels::LayerTurns turns;
     PRECIS_TRY(backend->check(recipe, input));
     PRECIS_TRY(backend->score(recipe, input, scores[l]));
-    PRECIS_TRY(backend->select(recipe, input, scores[l], orders[l]));
-    PRECIS_TRY(
-        backend->allocate(recipe, input, scores[l], orders[l], joiner->slots_wanted(l), turns));
-    floors.push_back(turns.floors);
-    mass += turns.mass;
+    const std::uint64_t slots = joiner->slots_wanted(l);
+    PRECIS_TRY(backend->select(recipe, input, scores[l], slots, orders[l]));
+    PRECIS_TRY(backend->allocate(recipe, input, scores[l], orders[l], slots, turns));
+    if (budget.kind == Budget::Kind::kQuality) {
+      kernels::LayerMass measured = kernels::measure_mass(scores[l].scores, input.num_kv_heads());
+      floors.push_back(std::move(measured.floors));
+      mass += measured.mass;
+    }
     joiner->add(l, std::move(turns));
   }
   std::vector<LayerRecords> layers;

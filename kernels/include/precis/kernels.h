@@ -75,10 +75,11 @@ struct LayerScores {
 };
 
 // The retention order of every head of a layer: order[h] lists token indices (from the segment's
-// first), the first `protected_count` of them protected. Every token stands in it exactly once.
+// first), each once, the first `protected_count` of them protected. It may end where no turn of the
+// layer can want more of the head.
 struct RetentionOrders {
   std::uint32_t protected_count = 0;              // the same in every head
-  std::vector<std::vector<std::uint32_t>> order;  // [num_kv_heads][n]
+  std::vector<std::vector<std::uint32_t>> order;  // [num_kv_heads][at most n]
 };
 
 // In which order a layer's heads take the layer's slots; slot i is the layer's (i + 1)-th seat. All
@@ -92,11 +93,16 @@ struct LayerTurns {
   // entries from the best on, [num_kv_heads][at most as many as were asked for].
   std::vector<std::vector<std::uint32_t>> ranks;
   float weight = 0;  // LayerScores::weight
-  // What a quality target is measured by: the lowest finite score of each head, [num_kv_heads], and
-  // the sum over all tokens of what their finite scores lie above it.
-  std::vector<float> floors;
-  double mass = 0;
 };
+
+// What a quality target is measured by.
+struct LayerMass {
+  std::vector<float> floors;  // [num_kv_heads], the lowest finite score of each head
+  double mass = 0;            // the sum over all tokens of what their finite scores lie above it
+};
+// scores: [num_kv_heads, n]. Sums in f64, head and token ascending, so that they are the same
+// everywhere.
+LayerMass measure_mass(std::span<const float> scores, std::uint32_t num_kv_heads);
 
 // One backend does every stage; the only run-time choice between CPU and CUDA.
 // Thread-safe: calls share nothing but the backend's thread pool.
@@ -112,11 +118,12 @@ class Backend {
   virtual Status score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) = 0;
 
   // Protected first (sinks ascending, then recent from the last backwards), then the selector's
-  // order; D1 ranks: NaN last, ties to the lower position.
+  // order; D1 ranks: NaN last, ties to the lower position. As much of each order as the layer's
+  // first `slots` turns (Joiner::slots_wanted()) can want.
   virtual Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                        RetentionOrders& orders) = 0;
+                        std::uint64_t slots, RetentionOrders& orders) = 0;
 
-  // The layer's first `slots` turns (Joiner::slots_wanted()).
+  // The layer's first `slots` turns, as many as select was asked for or fewer.
   virtual Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
                           const RetentionOrders& orders, std::uint64_t slots,
                           LayerTurns& turns) = 0;
@@ -159,7 +166,7 @@ Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
                                 std::vector<std::uint32_t>* counts);
 
 // The smallest budget at which the entries of a segment hold `share_ppm` of `mass`, the sum of
-// LayerTurns::mass: a walk along the seats of `layers`' records, whose scores count from
+// LayerMass::mass: a walk along the seats of `layers`' records, whose scores count from
 // floors[layer][head]. At most their entries, at least one per record.
 Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
                                       const std::vector<std::vector<float>>& floors, double mass,

@@ -42,9 +42,10 @@ struct Work {
   void select(LayerInput input) {
     input.entries = entries;
     joiner = must(kernels::Joiner::make(recipe, dims, entries, nullptr));
-    must(backend.select(recipe, input, scores, orders));
+    const std::uint64_t slots = joiner->slots_wanted(0);
     kernels::LayerTurns turns;
-    must(backend.allocate(recipe, input, scores, orders, joiner->slots_wanted(0), turns));
+    must(backend.select(recipe, input, scores, slots, orders));
+    must(backend.allocate(recipe, input, scores, orders, slots, turns));
     joiner->add(0, std::move(turns));
   }
   std::size_t encode(const LayerInput& input) {

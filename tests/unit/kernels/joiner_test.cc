@@ -77,8 +77,9 @@ std::vector<AlignedBytes> cascade(Backend& backend, const Recipe& recipe,
     RetentionOrders orders;
     LayerTurns turns;
     REQUIRE(backend.score(recipe, input, scores).ok());
-    REQUIRE(backend.select(recipe, input, scores, orders).ok());
-    REQUIRE(backend.allocate(recipe, input, scores, orders, joiner->slots_wanted(l), turns).ok());
+    const std::uint64_t slots = joiner->slots_wanted(l);
+    REQUIRE(backend.select(recipe, input, scores, slots, orders).ok());
+    REQUIRE(backend.allocate(recipe, input, scores, orders, slots, turns).ok());
     joiner->add(l, std::move(turns));
     std::uint64_t staged = 0;
     for (std::uint32_t seen = 0; seen < layers.size(); ++seen) {
@@ -280,12 +281,10 @@ TEST_CASE("a quality target is the smallest budget that holds its share of the m
     std::vector<std::vector<float>> floors;
     double mass = 0;
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      LayerTurns turns;
-      REQUIRE(backend->allocate(recipe, layers[l].input, whole[l].scores, whole[l].orders, 1, turns)
-                  .ok());
+      LayerMass measured = measure_mass(whole[l].scores.scores, shape.num_kv_heads);
       records.push_back(whole[l].records.mutable_bytes());
-      floors.push_back(turns.floors);
-      mass += turns.mass;
+      floors.push_back(std::move(measured.floors));
+      mass += measured.mass;
     }
     const std::uint32_t share = pick(rng, 1, 1'000'000);
     const std::uint64_t entries = quality_entries(records, floors, mass, share).value();

@@ -235,9 +235,9 @@ Compressed join(Backend& backend, const Recipe& recipe, LayerInput input, std::u
   LayerTurns turns;
   must(backend.check(recipe, input));
   must(backend.score(recipe, input, c.scores));
-  must(backend.select(recipe, input, c.scores, c.orders));
-  must(
-      backend.allocate(recipe, input, c.scores, c.orders, joiner.slots_wanted(input.layer), turns));
+  const std::uint64_t slots = joiner.slots_wanted(input.layer);
+  must(backend.select(recipe, input, c.scores, slots, c.orders));
+  must(backend.allocate(recipe, input, c.scores, c.orders, slots, turns));
   joiner.add(input.layer, std::move(turns));
   return c;
 }

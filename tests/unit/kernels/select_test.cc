@@ -16,7 +16,8 @@ RetentionOrders orders_of(const Recipe& recipe, const LayerInput& input,
                           const LayerScores& scores) {
   ThreadPool pool(2);
   RetentionOrders orders;
-  REQUIRE(select_cpu({pool, detect_isa()}, recipe, input, scores, orders).ok());
+  const std::uint64_t all = std::uint64_t{input.num_kv_heads()} * input.num_tokens();
+  REQUIRE(select_cpu({pool, detect_isa()}, recipe, input, scores, all, orders).ok());
   return orders;
 }
 
@@ -207,4 +208,64 @@ TEST_CASE("select equals its definition on random scores with ties and NaN", "[k
     REQUIRE(got.protected_count == expected.protected_count);
     REQUIRE(got.order == expected.order);
   }
+}
+
+TEST_CASE("what is ranked no further than a layer's slots reach gives them the same turns",
+          "[kernels][select]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  const auto backend = make_cpu_backend(2);
+  std::size_t left_out = 0;
+  for (int round = 0; round < 300; ++round) {
+    LayerShape shape;
+    shape.num_kv_heads = pick(rng, 1, 9);
+    shape.num_tokens = pick(rng, 0, 3) == 0 ? pick(rng, 2000, 9000) : pick(rng, 1, 900);
+    shape.head_dim = 1;
+    shape.external = true;
+    const OwnedLayer layer = make_layer(shape, rng);
+    Recipe recipe = scorer_defaults(Scorer::kExternal);
+    recipe.sinks = pick(rng, 0, 40);
+    recipe.recent = pick(rng, 0, 40);
+    recipe.selector = static_cast<Selector>(pick(rng, 0, 4));
+    recipe.heads = static_cast<HeadAllocator>(pick(rng, 0, 2));
+    recipe.ada_mode = static_cast<AdaMode>(pick(rng, 0, 3));
+    recipe.ada_alpha_ppm = pick(rng, 0, 10) * 100'000;
+    recipe.lag = pick(rng, 2, 300);
+    recipe.chunk = pick(rng, 1, 30);
+    recipe.first_stage_ppm = pick(rng, 0, 10) * 100'000;
+    recipe.mass_ppm = pick(rng, 1, 10) * 100'000;
+    if (pick(rng, 0, 4) == 0) recipe.layers = LayerAllocator::kGlobalFlat;
+    LayerScores scores{layer.scores, make_layer(shape, rng).scores, 0};
+    if (pick(rng, 0, 1) == 0) {  // heads of very different worth
+      for (std::size_t i = 0; i < scores.scores.size(); ++i) {
+        scores.scores[i] =
+            static_cast<float>(rng() >> 40) * static_cast<float>(1 + 100 * (i / shape.num_tokens));
+      }
+    }
+    const std::uint64_t all = std::uint64_t{shape.num_kv_heads} * shape.num_tokens;
+    const std::uint64_t slots = rng() % (all + 1);
+    CAPTURE(round, shape.text(), canonical_recipe(recipe), slots);
+    RetentionOrders whole, part;
+    LayerTurns of_whole, of_part;
+    REQUIRE(backend->select(recipe, layer.input, scores, all, whole).ok());
+    REQUIRE(backend->select(recipe, layer.input, scores, slots, part).ok());
+    REQUIRE(backend->allocate(recipe, layer.input, scores, whole, slots, of_whole).ok());
+    REQUIRE(backend->allocate(recipe, layer.input, scores, part, slots, of_part).ok());
+    REQUIRE(part.protected_count == whole.protected_count);
+    REQUIRE(of_part.heads == of_whole.heads);
+    std::vector<std::size_t> wanted(shape.num_kv_heads);
+    for (const std::uint16_t head : of_whole.heads) ++wanted[head];
+    for (std::size_t h = 0; h < part.order.size(); ++h) {
+      const auto& order = part.order[h];
+      REQUIRE(order.size() >= wanted[h]);
+      REQUIRE(std::equal(order.begin(), order.end(), whole.order[h].begin()));
+      left_out += whole.order[h].size() - order.size();
+      if (recipe.layers != LayerAllocator::kGlobalFlat) continue;
+      REQUIRE(of_part.ranks[h].size() <= of_whole.ranks[h].size());
+      REQUIRE(
+          std::equal(of_part.ranks[h].begin(), of_part.ranks[h].end(), of_whole.ranks[h].begin()));
+    }
+  }
+  CHECK(left_out > 0);
 }

@@ -1,0 +1,153 @@
+#include "kernels/select/best_tokens.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "kernels/select/select_op.h"
+
+namespace precis::kernels {
+namespace {
+
+constexpr std::size_t kSampleSize = 2048;
+constexpr std::size_t kBlockTokens = 256;  // whose keys are formed at once
+constexpr std::size_t kSmall = 192;        // sorted by comparison
+
+// Ascending ranks: the better the lower.
+PRECIS_INLINE std::uint32_t descending_rank(float score) { return ~score_rank(score); }
+
+// A rank that probably has at least `wanted` of the `total` scores sampled at or before it.
+// `doubt` widens it: 1 is three standard deviations of the sample, and whoever finds that it was
+// not enough doubles it. The largest rank in the end.
+std::uint32_t rank_bound(std::span<std::uint32_t> sample, std::uint64_t wanted, std::uint64_t total,
+                         double doubt) {
+  const auto size = static_cast<double>(sample.size());
+  const double share = static_cast<double>(wanted) / static_cast<double>(total);
+  const double spread = 3 * std::sqrt(share * (1 - share) / size) + 1 / size;
+  const auto at = static_cast<std::size_t>((share + doubt * spread) * size);
+  if (at >= sample.size()) return 0xffffffffu;
+  std::nth_element(sample.begin(), sample.begin() + static_cast<std::ptrdiff_t>(at), sample.end());
+  return sample[at];
+}
+
+// Every few tokens of [first, last), of one head.
+void add_sample(const float* scores, std::uint32_t first, std::uint32_t last, std::size_t size,
+                std::vector<std::uint32_t>& sample) {
+  const std::size_t count = last - first, taken = std::min(size, count);
+  for (std::size_t i = 0; i < taken; ++i) {
+    sample.push_back(descending_rank(scores[first + i * count / taken]));
+  }
+}
+
+// How many of [first, last) rank at or before `bound`.
+std::size_t count_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
+                        std::uint32_t bound) {
+  std::size_t count = 0;
+  for (std::uint32_t t = first; t < last; ++t) {
+    count += static_cast<std::size_t>(descending_rank(scores[t]) <= bound);
+  }
+  return count;
+}
+
+// keys[..] gets those that rank at or before `bound`, tokens ascending; returns how many. Room for
+// one key per token, and one more.
+std::size_t gather_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
+                         std::uint32_t bound, std::uint64_t* keys) {
+  std::size_t count = 0;
+  std::array<std::uint32_t, kBlockTokens> ranks;
+  for (std::uint32_t block = first; block < last;) {
+    const auto size = std::min<std::uint32_t>(kBlockTokens, last - block);
+    for (std::uint32_t i = 0; i < size; ++i) ranks[i] = descending_rank(scores[block + i]);
+    for (std::uint32_t i = 0; i < size; ++i) {
+      keys[count] = std::uint64_t{ranks[i]} << 32 | (block + i);
+      count += static_cast<std::size_t>(ranks[i] <= bound);
+    }
+    block += size;
+  }
+  return count;
+}
+
+// Sorts by the upper half; the lower halves ascend already and stay so among equals.
+void sort_keys(std::uint64_t* keys, std::size_t count) {
+  if (count <= kSmall) {
+    std::sort(keys, keys + count);
+    return;
+  }
+  constexpr int kBits = 11, kDigits = 3;
+  constexpr std::size_t kBins = std::size_t{1} << kBits;
+  const auto digit = [](std::uint64_t key, int d) {
+    return static_cast<std::size_t>(key >> (32 + d * kBits)) & (kBins - 1);
+  };
+  const auto bins = std::make_unique<std::array<std::array<std::uint32_t, kBins>, kDigits>>();
+  for (std::size_t i = 0; i < count; ++i) {
+    for (int d = 0; d < kDigits; ++d) ++(*bins)[static_cast<std::size_t>(d)][digit(keys[i], d)];
+  }
+  const std::unique_ptr<std::uint64_t[]> other(new std::uint64_t[count]);
+  std::uint64_t *from = keys, *to = other.get();
+  for (int d = 0; d < kDigits; ++d) {
+    auto& bin = (*bins)[static_cast<std::size_t>(d)];
+    if (bin[digit(from[0], d)] == count) continue;  // the digit is the same in all
+    std::uint32_t sum = 0;
+    for (std::uint32_t& b : bin) sum += std::exchange(b, sum);
+    for (std::size_t i = 0; i < count; ++i) to[bin[digit(from[i], d)]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != keys) std::copy(from, from + count, keys);
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> best_keys(const float* scores, std::uint32_t first, std::uint32_t last,
+                                     std::size_t limit) {
+  const std::size_t total = last - first;
+  limit = std::min(limit, total);
+  if (limit == 0) return {};
+  const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[total + 1]);
+  std::size_t count = 0;
+  if (total > 2 * kSmall && limit < total / 4 * 3) {
+    std::vector<std::uint32_t> sample;
+    add_sample(scores, first, last, kSampleSize, sample);
+    for (double doubt = 1; count < limit; doubt *= 2) {
+      count =
+          gather_up_to(scores, first, last, rank_bound(sample, limit, total, doubt), keys.get());
+    }
+  } else {
+    count = gather_up_to(scores, first, last, 0xffffffffu, keys.get());
+  }
+  sort_keys(keys.get(), count);
+  return {keys.get(), keys.get() + limit};
+}
+
+void append_best(const float* scores, std::uint32_t first, std::uint32_t last, std::size_t limit,
+                 std::vector<std::uint32_t>& order) {
+  for (const std::uint64_t key : best_keys(scores, first, last, limit)) {
+    order.push_back(static_cast<std::uint32_t>(key));
+  }
+}
+
+std::vector<std::size_t> shares_of_best(const float* scores, std::size_t stride,
+                                        std::uint32_t num_heads, std::uint32_t first,
+                                        std::uint32_t last, std::uint64_t wanted) {
+  const std::uint64_t total = std::uint64_t{num_heads} * (last - first);
+  std::vector<std::size_t> shares(num_heads, last - first);
+  if (wanted >= total / 4 * 3) return shares;
+  std::vector<std::uint32_t> sample;
+  for (std::uint32_t h = 0; h < num_heads; ++h) {
+    add_sample(scores + h * stride, first, last, kSampleSize, sample);
+  }
+  std::uint64_t sum = 0;
+  for (double doubt = 1; sum < wanted; doubt *= 2) {
+    const std::uint32_t bound = rank_bound(sample, wanted, total, doubt);
+    sum = 0;
+    for (std::uint32_t h = 0; h < num_heads; ++h) {
+      shares[h] = count_up_to(scores + h * stride, first, last, bound);
+      sum += shares[h];
+    }
+  }
+  return shares;
+}
+
+}  // namespace precis::kernels
