@@ -17,11 +17,11 @@ struct Sections {
   std::byte *keys, *values;
 };
 
-// The head's entries in the order of `kept` (token indices). positions are begin + token. `seats`
-// is as long as `kept`, or empty for zeros. scores: [n].
-void compact_head_cpu(const HeadsView& keys, const HeadsView& values, std::uint32_t head,
-                      std::uint32_t begin, std::span<const std::uint32_t> kept,
-                      std::span<const std::uint32_t> seats, const float* scores,
-                      const Sections& out);
+// Entries [first, last) of a head's, in the order of `kept` (token indices of all its entries).
+// positions are begin + token. `seats` is as long as `kept`, or empty for zeros. scores: [n].
+void compact_cpu(const HeadsView& keys, const HeadsView& values, std::uint32_t head,
+                 std::uint32_t begin, std::span<const std::uint32_t> kept,
+                 std::span<const std::uint32_t> seats, const float* scores, std::uint32_t first,
+                 std::uint32_t last, const Sections& out);
 
 }  // namespace precis::kernels

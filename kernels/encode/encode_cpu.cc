@@ -9,6 +9,13 @@
 namespace precis::kernels {
 namespace {
 
+constexpr std::uint32_t kItemEntries = 8 * kChecksumBlockEntries;  // of one work item
+
+// Entries [first, last) of a head.
+struct WorkItem {
+  std::uint32_t head, first, last;
+};
+
 struct HeadOutput {
   RecordLayout layout;
   std::size_t offset;
@@ -58,20 +65,29 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
                            std::to_string(out.size()) + " B");
   }
   const std::vector<HeadOutput> heads = head_outputs(counts, head_dim, dtype);
-  context.pool.parallel_for(num_heads, [&](std::size_t i) {
-    const auto head = static_cast<std::uint32_t>(i);
-    const RecordLayout& layout = heads[i].layout;
-    const MutableBytes record = out.subspan(heads[i].offset, layout.size);
+  std::vector<WorkItem> items;
+  for (std::uint32_t head = 0; head < num_heads; ++head) {
+    const MutableBytes record = out.subspan(heads[head].offset, heads[head].layout.size);
+    clear_padding(record, heads[head].layout);
+    write_header(record, input.layer, head, counts[head], head_dim, dtype, segment);
+    for (std::uint32_t first = 0; first < counts[head]; first += kItemEntries) {
+      items.push_back({head, first, std::min(counts[head], first + kItemEntries)});
+    }
+  }
+  context.pool.parallel_for(items.size(), [&](std::size_t i) {
+    const auto& [head, first, last] = items[i];
+    const RecordLayout& layout = heads[head].layout;
+    const MutableBytes record = out.subspan(heads[head].offset, layout.size);
+    const RecordView view = written_record(record);
     const bool placed = !seats.empty();
-    clear_padding(record, layout);
-    compact_head_cpu(input.keys, input.values, head, input.begin,
-                     std::span(orders.order[i]).first(counts[i]),
-                     placed ? std::span(seats[i]) : std::span<const std::uint32_t>(),
-                     scores.scores.data() + i * input.num_tokens(), sections_of(record, layout));
-    if (placed) {
-      seal_record(record, input.layer, head, layout.count, head_dim, dtype, segment);
-    } else {
-      write_header(record, input.layer, head, layout.count, head_dim, dtype, segment);
+    // A block is hashed while it is still in the cache that it was gathered into.
+    for (std::uint32_t at = first; at < last; at += kChecksumBlockEntries) {
+      compact_cpu(input.keys, input.values, head, input.begin,
+                  std::span(orders.order[head]).first(layout.count),
+                  placed ? std::span(seats[head]) : std::span<const std::uint32_t>(),
+                  scores.scores.data() + std::size_t{head} * input.num_tokens(), at,
+                  std::min(last, at + kChecksumBlockEntries), sections_of(record, layout));
+      if (placed) write_checksum(record, view, at / kChecksumBlockEntries);
     }
   });
   return {};

@@ -256,22 +256,31 @@ void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, 
   std::memcpy(record.data(), &header, sizeof header);
 }
 
-void write_checksums(MutableBytes record, const RecordView& view) {
+void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t block) {
   const auto layout = RecordLayout::of(view.count, view.head_dim, view.dtype);
-  PRECIS_CHECK(record.size() == layout.size);
+  PRECIS_CHECK(record.size() == layout.size && block < checksum_blocks(view.count));
+  const Checksum checksum = hash_block(view, block);
+  std::memcpy(record.data() + layout.checksums + block * kChecksumBytes, checksum.data(),
+              kChecksumBytes);
+}
+
+void write_checksums(MutableBytes record, const RecordView& view) {
   for (std::uint32_t block = 0; block < checksum_blocks(view.count); ++block) {
-    const Checksum checksum = hash_block(view, block);
-    std::memcpy(record.data() + layout.checksums + block * kChecksumBytes, checksum.data(),
-                kChecksumBytes);
+    write_checksum(record, view, block);
   }
+}
+
+RecordView written_record(Bytes record) {
+  RecordHeader header;
+  std::memcpy(&header, record.data(), sizeof header);
+  const auto dtype = static_cast<Dtype>(header.dtype);
+  return view_of(record, header, RecordLayout::of(header.count, header.head_dim, dtype));
 }
 
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
                  std::uint32_t head_dim, Dtype dtype, const SegmentId& segment) {
   write_header(record, layer, head, count, head_dim, dtype, segment);
-  RecordHeader header;
-  std::memcpy(&header, record.data(), sizeof header);
-  write_checksums(record, view_of(record, header, RecordLayout::of(count, head_dim, dtype)));
+  write_checksums(record, written_record(record));
 }
 
 }  // namespace precis::kernels

@@ -14,7 +14,10 @@ std::span<std::uint32_t> mutable_seats(MutableBytes record, const RecordView& vi
 void clear_padding(MutableBytes record, const RecordLayout& layout);
 void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
                   std::uint32_t head_dim, Dtype dtype, const SegmentId& segment);
-// Over the sections as they stand; `view` is of `record`.
+// Over the sections as they stand, of one block of entries or of all; `view` is of `record`.
+void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t block);
 void write_checksums(MutableBytes record, const RecordView& view);
+// A record whose header was just written, as it stands.
+RecordView written_record(Bytes record);
 
 }  // namespace precis::kernels

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "kernels/common/isa.h"
 #include "kernels/select/select_op.h"
 
 namespace precis::kernels {
@@ -33,6 +34,21 @@ std::uint32_t rank_bound(std::span<std::uint32_t> sample, std::uint64_t wanted, 
   return sample[at];
 }
 
+// The `limit`-th lowest of `ranks`, from 1: bit by bit the largest value that fewer lie below.
+PRECIS_INLINE std::uint32_t rank_at(const std::uint32_t* ranks, std::size_t count,
+                                    std::size_t limit) {
+  std::uint32_t found = 0;
+  for (std::uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
+    const std::uint32_t candidate = found | bit;
+    std::uint32_t below = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      below += static_cast<std::uint32_t>(ranks[i] < candidate);
+    }
+    if (below < limit) found = candidate;
+  }
+  return found;
+}
+
 // Every few tokens of [first, last), of one head.
 void add_sample(const float* scores, std::uint32_t first, std::uint32_t last, std::size_t size,
                 std::vector<std::uint32_t>& sample) {
@@ -43,8 +59,8 @@ void add_sample(const float* scores, std::uint32_t first, std::uint32_t last, st
 }
 
 // How many of [first, last) rank at or before `bound`.
-std::size_t count_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
-                        std::uint32_t bound) {
+PRECIS_INLINE std::size_t count_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
+                                      std::uint32_t bound) {
   std::size_t count = 0;
   for (std::uint32_t t = first; t < last; ++t) {
     count += static_cast<std::size_t>(descending_rank(scores[t]) <= bound);
@@ -54,10 +70,10 @@ std::size_t count_up_to(const float* scores, std::uint32_t first, std::uint32_t 
 
 // keys[..] gets those that rank at or before `bound`, tokens ascending; returns how many. Room for
 // one key per token, and one more.
-std::size_t gather_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
-                         std::uint32_t bound, std::uint64_t* keys) {
+PRECIS_INLINE std::size_t gather_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
+                                       std::uint32_t bound, std::uint64_t* keys) {
   std::size_t count = 0;
-  std::array<std::uint32_t, kBlockTokens> ranks;
+  std::uint32_t ranks[kBlockTokens];
   for (std::uint32_t block = first; block < last;) {
     const auto size = std::min<std::uint32_t>(kBlockTokens, last - block);
     for (std::uint32_t i = 0; i < size; ++i) ranks[i] = descending_rank(scores[block + i]);
@@ -98,6 +114,24 @@ void sort_keys(std::uint64_t* keys, std::size_t count) {
   if (from != keys) std::copy(from, from + count, keys);
 }
 
+// The best `limit` of so few that their ranks fit a block.
+std::vector<std::uint64_t> best_of_few(const float* scores, std::uint32_t first, std::uint32_t last,
+                                       std::size_t limit) {
+  const std::size_t total = last - first;
+  std::uint32_t ranks[kBlockTokens];
+  for (std::size_t i = 0; i < total; ++i) ranks[i] = descending_rank(scores[first + i]);
+  const std::uint32_t bound =
+      limit < total ? for_isa<&rank_at>(detect_isa())(ranks, total, limit) : 0xffffffffu;
+  std::uint64_t keys[kBlockTokens + 1];
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < total; ++i) {
+    keys[count] = std::uint64_t{ranks[i]} << 32 | (first + i);
+    count += static_cast<std::size_t>(ranks[i] <= bound);
+  }
+  std::sort(keys, keys + count);
+  return {keys, keys + limit};
+}
+
 }  // namespace
 
 std::vector<std::uint64_t> best_keys(const float* scores, std::uint32_t first, std::uint32_t last,
@@ -105,17 +139,18 @@ std::vector<std::uint64_t> best_keys(const float* scores, std::uint32_t first, s
   const std::size_t total = last - first;
   limit = std::min(limit, total);
   if (limit == 0) return {};
+  if (total <= kBlockTokens) return best_of_few(scores, first, last, limit);
+  const auto gather = for_isa<&gather_up_to>(detect_isa());
   const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[total + 1]);
   std::size_t count = 0;
-  if (total > 2 * kSmall && limit < total / 4 * 3) {
+  if (limit < total / 4 * 3) {
     std::vector<std::uint32_t> sample;
     add_sample(scores, first, last, kSampleSize, sample);
     for (double doubt = 1; count < limit; doubt *= 2) {
-      count =
-          gather_up_to(scores, first, last, rank_bound(sample, limit, total, doubt), keys.get());
+      count = gather(scores, first, last, rank_bound(sample, limit, total, doubt), keys.get());
     }
   } else {
-    count = gather_up_to(scores, first, last, 0xffffffffu, keys.get());
+    count = gather(scores, first, last, 0xffffffffu, keys.get());
   }
   sort_keys(keys.get(), count);
   return {keys.get(), keys.get() + limit};
@@ -138,12 +173,13 @@ std::vector<std::size_t> shares_of_best(const float* scores, std::size_t stride,
   for (std::uint32_t h = 0; h < num_heads; ++h) {
     add_sample(scores + h * stride, first, last, kSampleSize, sample);
   }
+  const auto count = for_isa<&count_up_to>(detect_isa());
   std::uint64_t sum = 0;
   for (double doubt = 1; sum < wanted; doubt *= 2) {
     const std::uint32_t bound = rank_bound(sample, wanted, total, doubt);
     sum = 0;
     for (std::uint32_t h = 0; h < num_heads; ++h) {
-      shares[h] = count_up_to(scores + h * stride, first, last, bound);
+      shares[h] = count(scores + h * stride, first, last, bound);
       sum += shares[h];
     }
   }
