@@ -1,0 +1,313 @@
+"""./dev bench kernels: runs precis_bench_kernels and torch beside it, and shows what came of it.
+
+Every figure stands beside its ceiling, measured in the same run: the bytes that must be read at the
+rate at which this machine reads, those that must be copied at memcpy's, products at the rate of the
+best library for them. The share is the time that the binding one alone would take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# What is promised: the least share of the ceiling, the longest time beside another row's, or how
+# many times as fast as kvpress. By the row's name.
+SHARES = {
+    "score knorm": 0.70,
+    "score lagkv": 0.70,
+    "norm v_l1": 0.70,
+    "score keydiff": 0.60,
+    "score snapkv": 0.50,
+    "score ada_snapkv": 0.50,
+    "encode keydiff": 0.60,
+    "norm l1_exact": 0.75,
+}
+BESIDE = {
+    "preset ada_snapkv": ("score ada_snapkv", 1.4),
+    "preset criticalkv_ada(value_norm=l2_gram)": ("preset ada_snapkv", 2.0),
+}
+SELECT_SHARE = 0.10
+FASTER, FASTER_EXACT = 5.0, 1.2
+PRODUCTS = {"norm l1_exact": "exact", "norm l2_gram": "gram"}
+
+
+@dataclass
+class Ceilings:
+    """Of one model and length: bytes per second, FLOP/s by kind of product."""
+
+    read: float = 0.0
+    memcpy: float = 0.0
+    products: dict[str, float] = field(default_factory=dict)
+
+
+def product_of(name: str) -> str:
+    """Which product a row's FLOPs are."""
+    if name in PRODUCTS:
+        return PRODUCTS[name]
+    if "criticalkv" in name:
+        return "gram" if "l2_gram" in name else "exact"
+    return "gram" if "expected" in name else "window"
+
+
+def floor_seconds(row: dict[str, Any], ceilings: Ceilings) -> tuple[float, str]:
+    """The time that the binding ceiling alone would take, and which it is."""
+    moved = row["read_bytes"] / ceilings.read
+    copied = row["copied_bytes"] / ceilings.memcpy
+    rate = ceilings.products.get(product_of(row["name"]), 0.0)
+    multiplied = row["flops"] / rate if rate else 0.0
+    if multiplied > moved:
+        return multiplied + copied, "products"
+    return moved + copied, "memcpy" if copied > moved else "read"
+
+
+def run_program(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row a line of output."""
+    command = [options.program, "--backend", options.backend, "--keep", str(options.keep)]
+    for name, values in (("--model", options.model), ("--tokens", options.tokens)):
+        for value in values:
+            command += [name, str(value)]
+    command += ["--runs", str(options.runs), "--seconds", str(options.seconds)]
+    if options.only:
+        command += ["--only", options.only]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def add_torch(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    """Ceilings of products and kvpress's times, as rows of their own."""
+    import torch_side
+
+    device = "cuda" if options.backend.startswith("cuda") else "cpu"
+    for model, tokens in sorted({(row["model"], row["tokens"]) for row in rows}):
+        shape = torch_side.SHAPES[model]
+        base = {"model": model, "tokens": tokens, "backend": f"torch ({device})"}
+        rates = torch_side.product_rates(shape, tokens, device, options.runs)
+        for kind, rate in rates.items():
+            rows.append({**base, "name": f"ceiling {kind}", "kind": "ceiling", "flop_rate": rate})
+        if not options.kvpress:
+            continue
+        runs = max(2, options.runs // 2)
+        for preset, dtype, taken in torch_side.press_times(
+            shape, tokens, device, options.keep, runs, re.compile(options.only or ".*")
+        ):
+            print(f"kvpress beside {preset}, {dtype}, {tokens} tokens", file=sys.stderr)
+            rows.append(
+                {
+                    **base,
+                    "name": f"kvpress {preset}",
+                    "kind": "kvpress",
+                    "preset": preset,
+                    "dtype": dtype,
+                    "seconds": taken,
+                }
+            )
+
+
+def finish(rows: list[dict[str, Any]]) -> None:
+    """Adds to every row its share, what is promised of it, and how it compares."""
+    ceilings: dict[tuple[str, int], Ceilings] = {}
+    by_name = {}
+    presses: dict[tuple[str, int, str], float] = {}
+    for row in rows:
+        key = (row["model"], row["tokens"])
+        known = ceilings.setdefault(key, Ceilings())
+        by_name[(*key, row["name"])] = row
+        if row["name"] == "ceiling read":
+            known.read = row["read_bytes"] / row["seconds"]
+        elif row["name"] == "ceiling memcpy":
+            known.memcpy = row["copied_bytes"] / row["seconds"]
+        elif "flop_rate" in row:
+            known.products[row["name"].removeprefix("ceiling ")] = row["flop_rate"]
+        elif row["kind"] == "kvpress":
+            press = (*key, row["preset"])
+            presses[press] = min(row["seconds"], presses.get(press, row["seconds"]))
+    for row in rows:
+        key = (row["model"], row["tokens"])
+        if row["kind"] in ("ceiling", "kvpress"):
+            continue
+        if row["kind"] == "select":
+            beside, most = f"score {row['preset']}", SELECT_SHARE
+        else:
+            beside, most = BESIDE.get(row["name"], ("", 0.0))
+            taken, row["bound"] = floor_seconds(row, ceilings[key])
+            row["share"] = taken / row["seconds"]
+            row["share_mark"] = SHARES.get(row["name"])
+        if (other := by_name.get((*key, beside))) is not None:
+            row["beside"], row["beside_mark"] = beside, most
+            row["times_beside"] = row["seconds"] / other["seconds"]
+        press = presses.get((*key, row.get("preset", "")))
+        if row["kind"] == "preset" and press is not None:
+            row["times_faster"] = press / row["seconds"]
+            exact = row["preset"] == "criticalkv_ada"
+            row["times_faster_mark"] = FASTER_EXACT if exact else FASTER
+
+
+def verdicts(row: dict[str, Any]) -> list[str]:
+    """What was promised of a row, with what came of it."""
+    told = []
+    if row.get("share_mark"):
+        met = row["share"] >= row["share_mark"]
+        told.append(f"{'met' if met else 'NOT MET'}: share >= {row['share_mark']:.0%}")
+    if row.get("beside_mark"):
+        met = row["times_beside"] <= row["beside_mark"]
+        told.append(
+            f"{'met' if met else 'NOT MET'}: {row['times_beside']:.2f}x of {row['beside']} "
+            f"<= {row['beside_mark']:g}x"
+        )
+    if row.get("times_faster_mark"):
+        met = row["times_faster"] >= row["times_faster_mark"]
+        told.append(f"{'met' if met else 'NOT MET'}: >= {row['times_faster_mark']:g}x kvpress")
+    return told
+
+
+HEADER = ["stage", "tokens", "ms", "GB/s", "bound by", "share", "kvpress", "marks"]
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """One line of the table."""
+    moved = (row["read_bytes"] + row["copied_bytes"]) / row["seconds"] / 1e9
+    faster = row.get("times_faster")
+    return [
+        row["name"],
+        str(row["tokens"]),
+        f"{1e3 * row['seconds']:.2f}",
+        f"{moved:.1f}" if moved else "-",
+        row.get("bound", "-"),
+        f"{row['share']:.0%}" if "share" in row else "-",
+        f"{faster:.1f}x" if faster else "-",
+        "; ".join(verdicts(row)),
+    ]
+
+
+def ceiling_lines(rows: list[dict[str, Any]], model: str) -> list[str]:
+    """The ceilings of a model, a line a length."""
+    lines = []
+    for tokens in sorted({row["tokens"] for row in rows if row["model"] == model}):
+        told = []
+        for row in rows:
+            if row["kind"] != "ceiling" or (row["model"], row["tokens"]) != (model, tokens):
+                continue
+            name = row["name"].removeprefix("ceiling ")
+            if "flop_rate" in row:
+                told.append(f"{name} products {row['flop_rate'] / 1e9:.0f} GFLOP/s")
+            else:
+                moved = row["read_bytes"] + row["copied_bytes"]
+                told.append(f"{name} {moved / row['seconds'] / 1e9:.1f} GB/s")
+        lines.append(f"ceilings at {tokens} tokens: " + ", ".join(told))
+    return lines
+
+
+def tables(rows: list[dict[str, Any]]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """For every model and backend: title, ceilings, lines."""
+    made = []
+    shown = [row for row in rows if row["kind"] not in ("ceiling", "kvpress")]
+    for model, backend in sorted({(row["model"], row["backend"]) for row in shown}):
+        lines = [cells(row) for row in shown if (row["model"], row["backend"]) == (model, backend)]
+        made.append((f"{model}, one layer, bf16, {backend}", ceiling_lines(rows, model), lines))
+    return made
+
+
+def print_tables(rows: list[dict[str, Any]]) -> None:
+    """For a terminal."""
+    for title, ceilings, lines in tables(rows):
+        widths = [max(map(len, column)) for column in zip(HEADER, *lines, strict=True)]
+        print(f"\n{title}")
+        print("\n".join(ceilings))
+        for line in [HEADER, *lines]:
+            print("  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip())
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The page that is committed."""
+    parts = ["# Kernels beside this machine's ceilings\n"]
+    for title, ceilings, lines in tables(rows):
+        parts.append(f"## {title}\n")
+        parts += [f"- {line}" for line in ceilings]
+        parts.append("\n| " + " | ".join(HEADER) + " |")
+        parts.append("| --- |" + " ---: |" * 3 + " --- |" + " ---: |" * 2 + " --- |")
+        parts += ["| " + " | ".join(line) + " |" for line in lines]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def plot_roofline(rows: list[dict[str, Any]], path: Path) -> None:
+    """Products a second against products per byte, under the roof of the same run."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 6))
+    longest = max(row["tokens"] for row in rows)
+    of_longest = [row for row in rows if row["tokens"] == longest]
+    rates = [row["flop_rate"] for row in of_longest if "flop_rate" in row]
+    read = max(
+        row["read_bytes"] / row["seconds"] for row in of_longest if row["name"] == "ceiling read"
+    )
+    if rates:
+        span = [10**x for x in (-1, 0, 1, 2, 3, 4)]
+        roof = [min(max(rates), read * x) / 1e9 for x in span]
+        axes.plot(span, roof, color="black", label="roof of this run")
+    for row in of_longest:
+        if row["kind"] not in ("score", "norm", "preset") or not row["flops"]:
+            continue
+        intensity = row["flops"] / (row["read_bytes"] + row["copied_bytes"])
+        axes.plot(intensity, row["flops"] / row["seconds"] / 1e9, "o", color="#0072b2")
+        axes.annotate(row["name"], (intensity, row["flops"] / row["seconds"] / 1e9), fontsize=7)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="FLOPs that must be done per byte that must move",
+        ylabel="GFLOP/s",
+        title=f"{longest} tokens",
+    )
+    axes.legend()
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="./dev bench kernels", description=__doc__)
+    add = made.add_argument
+    add("--program", required=True, help=argparse.SUPPRESS)
+    add("--model", action="append", help="llama-3.1-8b, smollm2-135m [both]; may be repeated")
+    add("--tokens", action="append", type=int, help="[4096, 32768, 131072]; may be repeated")
+    add("--backend", default="cpu", help="cpu or cuda:N [cpu]")
+    add("--keep", type=float, default=0.2, help="share of the entries that is kept [0.2]")
+    add("--only", help="rows whose name matches this regular expression")
+    add("--runs", type=int, default=7, help="runs per figure at least; the median counts [7]")
+    add("--seconds", type=float, default=0.3, help="and for as long at least [0.3]")
+    add("--no-kvpress", dest="kvpress", action="store_false", help="leave kvpress out")
+    add("--json", type=Path, metavar="FILE", help="writes the rows")
+    add("--markdown", type=Path, metavar="FILE", help="writes the tables")
+    add("--png", type=Path, metavar="FILE", help="writes the roofline plot")
+    return made
+
+
+def main() -> None:
+    """Measures, then shows."""
+    options = parser().parse_args()
+    options.model = options.model or ["llama-3.1-8b", "smollm2-135m"]
+    options.tokens = options.tokens or [4096, 32768, 131072]
+    rows = run_program(options)
+    add_torch(rows, options)
+    finish(rows)
+    print_tables(rows)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if options.markdown:
+        options.markdown.write_text(markdown(rows), encoding="utf-8")
+    if options.png:
+        plot_roofline(rows, options.png)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""torch on the same shapes: its matrix products as ceilings, kvpress's presses as peers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+WINDOW = 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model's attention layer, as precis_bench_kernels names it."""
+
+    num_q_heads: int
+    num_kv_heads: int
+    head_dim: int
+    hidden: int
+
+
+SHAPES = {
+    "llama-3.1-8b": Shape(32, 8, 128, 4096),
+    "smollm2-135m": Shape(9, 3, 64, 576),
+}
+
+
+def seconds(run: Callable[[], object], device: str, runs: int, seconds_min: float) -> float:
+    """The median, after one run to warm up."""
+
+    def once() -> float:
+        began = time.perf_counter()
+        run()
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    once()
+    times: list[float] = []
+    while len(times) < runs or sum(times) < seconds_min:
+        times.append(once())
+    return sorted(times)[len(times) // 2]
+
+
+def product_rates(shape: Shape, tokens: int, device: str, runs: int) -> dict[str, float]:
+    """FLOP/s of bf16 products of the stages' shapes, by the library behind torch.
+
+    window: the queries of every KV head's group with its keys. exact: a head's values with its
+    output projection. gram: a head's values with a square matrix.
+    """
+    group = shape.num_q_heads // shape.num_kv_heads
+    keys = torch.randn(shape.num_kv_heads, tokens, shape.head_dim, device=device).bfloat16()
+    rows = torch.randn(shape.num_kv_heads, group * WINDOW, shape.head_dim, device=device).bfloat16()
+    wide = torch.randn(shape.head_dim, shape.hidden, device=device).bfloat16()
+    square = torch.randn(shape.head_dim, shape.head_dim, device=device).bfloat16()
+    cases: dict[str, tuple[Callable[[], object], float]] = {
+        "window": (
+            lambda: torch.matmul(rows, keys.transpose(1, 2)),
+            2.0 * shape.num_q_heads * WINDOW * shape.head_dim * tokens,
+        ),
+        "exact": (lambda: keys[0] @ wide, 2.0 * tokens * shape.head_dim * shape.hidden),
+        "gram": (lambda: keys[0] @ square, 2.0 * tokens * shape.head_dim**2),
+    }
+    with torch.inference_mode():
+        return {
+            name: flops / seconds(run, device, runs, 0.2) for name, (run, flops) in cases.items()
+        }
+
+
+def _layer(shape: Shape, dtype: torch.dtype, device: str) -> Any:
+    """An attention layer with random weights, as kvpress's hooks are given one."""
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    config = LlamaConfig(
+        hidden_size=shape.hidden,
+        num_attention_heads=shape.num_q_heads,
+        num_key_value_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        num_hidden_layers=1,
+    )
+    config._attn_implementation = "sdpa"
+    return LlamaAttention(config, layer_idx=0).to(device=device, dtype=dtype).eval()
+
+
+def _presses(keep: float) -> dict[str, Any]:
+    """kvpress's presses by the preset of ours beside which they stand, with its window."""
+    import kvpress as k
+
+    removed = 1 - keep
+
+    def snap() -> Any:
+        return k.SnapKVPress(removed, window_size=WINDOW, kernel_size=7)
+
+    return {
+        "knorm": k.KnormPress(removed),
+        "keydiff": k.KeyDiffPress(removed),
+        "lagkv": k.LagKVPress(removed),
+        "snapkv": snap(),
+        "ada_snapkv": k.AdaKVPress(snap()),
+        "criticalkv_ada": k.CriticalAdaKVPress(snap()),
+    }
+
+
+def press_times(
+    shape: Shape, tokens: int, device: str, keep: float, runs: int, wanted: re.Pattern[str]
+) -> Iterator[tuple[str, str, float]]:
+    """Yields preset, dtype and seconds of each press on one layer whose keys and values are there.
+
+    From its scores to what it keeps, as its hook would do after the layer's forward pass.
+    """
+    for dtype in (torch.bfloat16, torch.float32):
+        layer = _layer(shape, dtype, device)
+        heads = (1, shape.num_kv_heads, tokens, shape.head_dim)
+        keys = torch.randn(heads, device=device, dtype=dtype)
+        values = torch.randn(heads, device=device, dtype=dtype)
+        hidden = torch.randn(1, tokens, shape.hidden, device=device, dtype=dtype)
+        turns = torch.randn(1, tokens, shape.head_dim, device=device, dtype=dtype)
+        kwargs = {"position_embeddings": (turns.cos(), turns.sin())}
+        for preset, press in _presses(keep).items():
+            if wanted.search(f"preset {preset}") is None:
+                continue
+
+            def run(press: Any = press) -> object:
+                return press.compress(layer, hidden, keys, values, None, kwargs)  # noqa: B023
+
+            with torch.inference_mode():
+                yield preset, str(dtype).removeprefix("torch."), seconds(run, device, runs, 0.0)
