@@ -42,6 +42,8 @@ class CpuBackend final : public Backend {
     return encode_cpu(context_, input, scores, orders, counts, seats, segment, out);
   }
 
+  Status seal(std::span<const MutableBytes> layers) override { return seal_cpu(context_, layers); }
+
  private:
   ThreadPool pool_;
   CpuContext context_;

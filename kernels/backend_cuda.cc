@@ -44,6 +44,8 @@ class CudaBackend final : public Backend {
     return cpu_->encode(input, scores, orders, counts, seats, segment, out);
   }
 
+  Status seal(std::span<const MutableBytes> layers) override { return cpu_->seal(layers); }
+
  private:
   // Whole rows reduced by one sum, and nothing wanted of a layer but its scores.
   static bool on_device(const Recipe& recipe) {

@@ -380,14 +380,21 @@ Status PutPath::place_seats(Put& put) {
       PRECIS_TRY(kernels::place_seats(layers[l], put.joiner->seats(l)));
     }
   }
-  if (put.row.budget.kind != Budget::Kind::kQuality) return {};
+  const bool quality = put.row.budget.kind == Budget::Kind::kQuality;
+  if (quality) PRECIS_TRY(cut_at_quality(put, layers));
+  const bool sealed = !quality && !put.recipe.is_cut() && !put.recipe.joins_layers();
+  return sealed ? Status() : parts_.backend.seal(layers);
+}
+
+Status PutPath::cut_at_quality(Put& put, std::vector<MutableBytes>& layers) {
   PRECIS_ASSIGN(
       const std::uint64_t entries,
       kernels::quality_entries(layers, put.floors, put.mass, put.row.budget.quality_share_ppm()));
-  for (Put::Layer& layer : put.layers) {
-    PRECIS_ASSIGN(const std::size_t size,
-                  kernels::cut_records(layer.records->bytes(), entries, &layer.counts));
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    Put::Layer& layer = put.layers[l];
+    PRECIS_ASSIGN(const std::size_t size, kernels::cut_records(layers[l], entries, &layer.counts));
     layer.records->shrink(size);
+    layers[l] = layer.records->bytes();
   }
   return {};
 }

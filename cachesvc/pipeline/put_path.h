@@ -72,11 +72,12 @@ class PutPath {
   Task<void> make_way(std::shared_ptr<Put> put);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
-  // These four on the compute thread.
+  // These five on the compute thread.
   Status stages(Put& put, std::uint32_t layer);
   Status trim(Put& put, std::uint32_t newest);
   static void close_ranks(Put& put);
-  static Status place_seats(Put& put);
+  Status place_seats(Put& put);
+  static Status cut_at_quality(Put& put, std::vector<MutableBytes>& layers);
   Task<Status> store(Put& put, Durability durability);
 
   Parts parts_;

@@ -61,7 +61,6 @@ Status place_cut_seats(std::span<const MutableBytes> layers) {
     const std::uint32_t behind = next.index + 1;
     if (behind < source.view.count) queue.push({source.ranks[behind], next.source, behind});
   }
-  for (const Source& source : sources) write_checksums(source.record, source.view);
   return {};
 }
 

@@ -8,10 +8,14 @@ namespace precis::kernels {
 
 // `out`: encoded_bytes(counts, ...), at a multiple of 4 bytes. Every byte of it is written, padding
 // included, so that equal inputs give equal bytes. Where `seats` is empty, seats and checksums are
-// left zero for place_seats() or place_cut_seats(). kInvalidArgument if `out` has another size.
+// left zero for place_seats() or place_cut_seats(), and seal_cpu(). kInvalidArgument if `out` has
+// another size.
 Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                   MutableBytes out);
+
+// The checksums of every record of these layers. kCorruption where they are none.
+Status seal_cpu(const CpuContext& context, std::span<const MutableBytes> layers);
 
 }  // namespace precis::kernels

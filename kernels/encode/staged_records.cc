@@ -5,12 +5,15 @@
 #include <cstring>
 #include <queue>
 
+#include "kernels/encode/encode.h"
 #include "kernels/encode/record_writer.h"
 #include "precis/kernels.h"
 #include "precis/record.h"
 
 namespace precis::kernels {
 namespace {
+
+constexpr std::uint32_t kSealBlocks = 16;  // of one work item
 
 // The records of a layer, one after the other.
 Result<std::vector<RecordView>> open_layer(Bytes layer) {
@@ -83,7 +86,6 @@ Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32
     const std::size_t size = RecordLayout::of(record.count, record.head_dim, record.dtype).size;
     const MutableBytes bytes = layer.subspan(offset, size);
     std::ranges::copy(seats[h], mutable_seats(bytes, record).begin());
-    write_checksums(bytes, record);
     offset += size;
   }
   return {};
@@ -93,15 +95,40 @@ Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
                                 std::vector<std::uint32_t>* counts) {
   PRECIS_ASSIGN(const std::vector<RecordView> records, open_layer(layer));
   counts->clear();
-  std::vector<std::vector<std::uint32_t>> seats;
-  for (const RecordView& record : records) {
-    const std::uint32_t count = count_at(record, entries);
-    counts->push_back(count);
-    seats.emplace_back(record.seats.begin(), record.seats.begin() + count);
+  for (const RecordView& record : records) counts->push_back(count_at(record, entries));
+  return trim_records(layer, *counts);
+}
+
+Status seal_cpu(const CpuContext& context, std::span<const MutableBytes> layers) {
+  struct Source {
+    MutableBytes bytes;
+    RecordView record;
+  };
+  struct WorkItem {
+    std::size_t source;
+    std::uint32_t first, last;  // blocks
+  };
+  std::vector<Source> sources;
+  std::vector<WorkItem> items;
+  for (MutableBytes layer : layers) {
+    PRECIS_ASSIGN(const std::vector<RecordView> records, open_layer(layer));
+    for (const RecordView& record : records) {
+      const auto layout = RecordLayout::of(record.count, record.head_dim, record.dtype);
+      const std::uint32_t blocks = checksum_blocks(record.count);
+      for (std::uint32_t first = 0; first < blocks; first += kSealBlocks) {
+        items.push_back({sources.size(), first, std::min(blocks, first + kSealBlocks)});
+      }
+      sources.push_back({layer.first(layout.size), record});
+      layer = layer.subspan(layout.size);
+    }
   }
-  PRECIS_ASSIGN(const std::size_t size, trim_records(layer, *counts));
-  PRECIS_TRY(place_seats(layer.first(size), seats));
-  return size;
+  context.pool.parallel_for(items.size(), [&](std::size_t i) {
+    const Source& source = sources[items[i].source];
+    for (std::uint32_t block = items[i].first; block < items[i].last; ++block) {
+      write_checksum(source.bytes, source.record, block);
+    }
+  });
+  return {};
 }
 
 Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,

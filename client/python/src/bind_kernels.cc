@@ -129,13 +129,18 @@ Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
                                SegmentId{}, bytes.back()));
   }
   if (recipe.is_cut()) PRECIS_TRY(kernels::place_cut_seats(bytes));
-  if (budget.kind != Budget::Kind::kQuality) return layers;
+  if (budget.kind != Budget::Kind::kQuality) {
+    if (recipe.is_cut()) PRECIS_TRY(backend->seal(bytes));
+    return layers;
+  }
   PRECIS_ASSIGN(const std::uint64_t kept,
                 kernels::quality_entries(bytes, floors, mass, budget.quality_share_ppm()));
   for (std::size_t l = 0; l < layers.size(); ++l) {
     std::vector<std::uint32_t> counts;
     PRECIS_ASSIGN(layers[l].size, kernels::cut_records(bytes[l], kept, &counts));
+    bytes[l] = layers[l].bytes();
   }
+  PRECIS_TRY(backend->seal(bytes));
   return layers;
 }
 

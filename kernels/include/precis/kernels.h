@@ -131,11 +131,15 @@ class Backend {
   // Gathers the rows of the first counts[h] entries of each head's order and writes the layer's
   // records, head after head, into `out` of encoded_bytes(), at a multiple of 4 bytes. Their seats
   // are those given, [num_kv_heads][counts[h]], and they are sealed; or, where `seats` is empty,
-  // place_seats() or place_cut_seats() must follow, and until then the records do not verify.
+  // place_seats() or place_cut_seats() must follow, then seal(); until then they do not verify.
   virtual Status encode(const LayerInput& input, const LayerScores& scores,
                         const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                         const std::vector<std::vector<std::uint32_t>>& seats,
                         const SegmentId& segment, MutableBytes out) = 0;
+
+  // The checksums of all records of these layers, whose seats have been placed. kCorruption if they
+  // are none.
+  virtual Status seal(std::span<const MutableBytes> layers) = 0;
 };
 
 // Bytes of a layer's records at these counts.
@@ -151,17 +155,17 @@ std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
 // are still to be placed. kCorruption if they are none, or hold fewer entries.
 Result<std::size_t> trim_records(MutableBytes layer, std::span<const std::uint32_t> counts);
 
-// Fills the seats of one layer's records, [num_kv_heads][count], and seals them.
+// Fills the seats of one layer's records, [num_kv_heads][count].
 Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32_t>>& seats);
 
 // Fills the seats of a segment whose recipe is a cut: (score desc, layer asc, head asc, position
-// asc) over all records (D17), then seals them. Seats ascend within each record all the same: a
+// asc) over all records (D17). Seats ascend within each record all the same: a
 // protected entry joins no later than any entry behind it. layers[l] are layer l's records as
 // encode() wrote them; kCorruption if they are none.
 Status place_cut_seats(std::span<const MutableBytes> layers);
 
-// Cuts each of a layer's records at `entries` seats, in place as trim_records(), and seals them.
-// Returns their bytes now; `counts` gets those of the cut.
+// Cuts each of a layer's records at `entries` seats, in place as trim_records(). Returns their
+// bytes now; `counts` gets those of the cut.
 Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
                                 std::vector<std::uint32_t>* counts);
 

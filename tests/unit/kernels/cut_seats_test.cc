@@ -123,6 +123,7 @@ TEST_CASE("records of a cut do not verify before their seats are placed", "[kern
   CHECK(verify_record(before).code() == StatusCode::kCorruption);
   const std::vector<MutableBytes> records = {c.records.mutable_bytes()};
   REQUIRE(place_cut_seats(records).ok());
+  REQUIRE(backend->seal(records).ok());
   CHECK(open_all(c.records).size() == 2);
 }
 
@@ -130,4 +131,5 @@ TEST_CASE("place_cut_seats refuses bytes that are no records", "[kernels][cut_se
   AlignedBytes noise(256, std::byte{0x5a});
   const std::vector<MutableBytes> records = {noise.mutable_bytes()};
   CHECK(place_cut_seats(records).code() == StatusCode::kCorruption);
+  CHECK(make_cpu_backend(1)->seal(records).code() == StatusCode::kCorruption);
 }

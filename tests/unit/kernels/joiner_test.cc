@@ -108,7 +108,9 @@ std::vector<AlignedBytes> cascade(Backend& backend, const Recipe& recipe,
     REQUIRE(staged <= entries + (entries % heads == 0 ? 0 : heads));
   }
   for (std::uint32_t l = 0; l < layers.size(); ++l) {
-    REQUIRE(place_seats(records[l].mutable_bytes(), joiner->seats(l)).ok());
+    const MutableBytes layer = records[l].mutable_bytes();
+    REQUIRE(place_seats(layer, joiner->seats(l)).ok());
+    REQUIRE(backend.seal(std::span(&layer, 1)).ok());
   }
   return records;
 }
@@ -315,6 +317,8 @@ TEST_CASE("a quality target is the smallest budget that holds its share of the m
       REQUIRE(size.ok());
       AlignedBytes cut(*size);
       std::copy_n(records[l].begin(), *size, cut.mutable_bytes().begin());
+      const MutableBytes layer = cut.mutable_bytes();
+      REQUIRE(backend->seal(std::span(&layer, 1)).ok());
       open_all(cut);
       kept += sum(counts);
     }

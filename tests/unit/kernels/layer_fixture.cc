@@ -273,7 +273,9 @@ std::vector<Compressed> compress_segment(Backend& backend, const Recipe& recipe,
     encode(backend, layers[i].input, *joiner, out[i]);
     records.push_back(out[i].records.mutable_bytes());
   }
-  if (recipe.is_cut()) must(place_cut_seats(records));
+  if (!recipe.is_cut()) return out;
+  must(place_cut_seats(records));
+  must(backend.seal(records));
   return out;
 }
 
