@@ -279,8 +279,7 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
   if (layer.projection) {
     input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
   }
-  kernels::LayerScores scores;
-  kernels::RetentionOrders orders;
+  auto& [scores, orders] = work_;
   kernels::LayerTurns turns;
 
   PRECIS_TRY(backend.check(put.recipe, input));

@@ -81,6 +81,11 @@ class PutPath {
   Task<Status> store(Put& put, Durability durability);
 
   Parts parts_;
+  // Of the layer on the compute thread; kept, so that the next finds its memory there.
+  struct {
+    kernels::LayerScores scores;
+    kernels::RetentionOrders orders;
+  } work_;
   std::size_t compressing_ = 0;  // layers, of all puts
 };
 
