@@ -14,6 +14,7 @@ struct KeyRows {
   RowSpan rows;
   std::size_t first;
   const Unrotation& turns;
+  std::size_t pairs;  // of `turns`
 };
 
 // Sums of keys and anchors: the pairs' first elements, their second, then what is never turned,
@@ -22,11 +23,11 @@ inline std::size_t key_sum_width(const Unrotation& turns, std::size_t dim) {
   return 2 * turns.width() + whole_channels(dim - 2 * turns.pairs());
 }
 
-// sum += the rows x inverse[r], of channels from `still` on, which are never turned.
+// sum += `count` rows x inverse[r], of channels from `still` on, which are never turned.
 template <Dtype dtype>
-PRECIS_INLINE void add_still(const RowSpan& rows, std::size_t first, std::size_t still,
-                             const float* inverse, float* sum) {
-  const std::size_t count = rows.block_count(first), row_bytes = rows.row_bytes();
+PRECIS_INLINE void add_still(const RowSpan& rows, std::size_t first, std::size_t count,
+                             std::size_t still, const float* inverse, float* sum) {
+  const std::size_t row_bytes = rows.row_bytes();
   for (std::size_t c = still; c < rows.dim; c += kChannels, sum += kChannels) {
     const std::byte* at = rows.row(first) + c * dtype_size_bytes(dtype);
     Channels total = load_channels(sum);
@@ -41,10 +42,10 @@ PRECIS_INLINE void add_still(const RowSpan& rows, std::size_t first, std::size_t
 
 // The same of pairs, each row turned back by its step.
 template <Dtype dtype>
-PRECIS_INLINE void add_turned(const KeyRows& keys, std::size_t first, const float* inverse,
-                              float* sum) {
-  const std::size_t count = keys.rows.block_count(first), row_bytes = keys.rows.row_bytes();
-  const std::size_t pairs = keys.turns.pairs(), width = keys.turns.width();
+PRECIS_INLINE void add_turned(const KeyRows& keys, std::size_t first, std::size_t count,
+                              const float* inverse, float* sum) {
+  const std::size_t row_bytes = keys.rows.row_bytes();
+  const std::size_t pairs = keys.pairs, width = whole_channels(pairs);
   const float* steps = keys.turns.step(keys.first + first);
   for (std::size_t c = 0; c < pairs; c += kChannels) {
     const std::byte* at = keys.rows.row(first) + c * dtype_size_bytes(dtype);
@@ -78,16 +79,22 @@ PRECIS_INLINE void add_block(const Unrotation& turns, const float* turn, float* 
 // sum [key_sum_width()] += unit keys; inverses[count]: 1 / each key's guarded norm.
 template <Dtype dtype>
 PRECIS_INLINE void add_unit_keys(const KeyRows& keys, float* sum, float* inverses) {
-  const std::size_t pairs = keys.turns.pairs(), width = keys.turns.width();
+  const std::size_t pairs = keys.pairs, width = whole_channels(pairs);
   float part[limits::kHeadDimMax + 2 * kChannels] = {};
   for (std::size_t first = 0; first < keys.rows.count; first += kBlockRows) {
     float inverse[kBlockRows];
     sum_block<RowSum::kSquares, dtype>(keys.rows, first, inverse);
     for (float& x : inverse) x = 1.0f / guarded_norm(std::sqrt(x));
     std::copy_n(inverse, keys.rows.block_count(first), inverses + first);
-    add_still<dtype>(keys.rows, first, 2 * pairs, inverse, sum + 2 * width);
+    if (keys.rows.block_count(first) == kBlockRows) {  // a count that the compiler knows
+      add_still<dtype>(keys.rows, first, kBlockRows, 2 * pairs, inverse, sum + 2 * width);
+      add_turned<dtype>(keys, first, kBlockRows, inverse, part);
+    } else {
+      const std::size_t count = keys.rows.block_count(first);
+      add_still<dtype>(keys.rows, first, count, 2 * pairs, inverse, sum + 2 * width);
+      add_turned<dtype>(keys, first, count, inverse, part);
+    }
     if (pairs == 0) continue;
-    add_turned<dtype>(keys, first, inverse, part);
     const std::size_t next = first + kBlockRows;
     if (next % Unrotation::kBlockTokens == 0 || next >= keys.rows.count) {
       add_block(keys.turns, keys.turns.block(keys.first + first), part, sum);
@@ -109,9 +116,9 @@ PRECIS_INLINE Lanes spread_product(const std::byte* row, std::size_t dim, const 
 
 // The same of the row's pairs, turned back by `step`.
 template <Dtype dtype>
-PRECIS_INLINE Lanes spread_turned(const std::byte* row, const Unrotation& turns, const float* step,
+PRECIS_INLINE Lanes spread_turned(const std::byte* row, std::size_t pairs, const float* step,
                                   const float* anchor) {
-  const std::size_t pairs = turns.pairs(), width = turns.width();
+  const std::size_t width = whole_channels(pairs);
   Lanes a = {}, b = {};
   for (std::size_t c = 0; c < pairs; c += kChannels) {
     const std::byte* at = row + c * dtype_size_bytes(dtype);
@@ -140,7 +147,7 @@ PRECIS_INLINE void turn_anchor(const Unrotation& turns, const float* turn, const
 template <Dtype dtype>
 PRECIS_INLINE void score_keys(const KeyRows& keys, const float* anchor, float* scores) {
   const RowSpan& rows = keys.rows;
-  const std::size_t pairs = keys.turns.pairs(), width = keys.turns.width();
+  const std::size_t pairs = keys.pairs, width = whole_channels(pairs);
   const float* still = anchor + 2 * width;
   const float anchor_norm = std::sqrt(dot(anchor, anchor, key_sum_width(keys.turns, rows.dim)));
   float turned[limits::kHeadDimMax + 2 * kChannels];
@@ -157,7 +164,7 @@ PRECIS_INLINE void score_keys(const KeyRows& keys, const float* anchor, float* s
                                             rows.dim - 2 * pairs, still);
       if (pairs > 0) {
         product +=
-            spread_turned<dtype>(row, keys.turns, keys.turns.step(keys.first + first + r), turned);
+            spread_turned<dtype>(row, pairs, keys.turns.step(keys.first + first + r), turned);
       }
       store_lanes(spread[r], product);
     }

@@ -15,36 +15,73 @@ constexpr std::uint32_t kChunkTokens = 1024;  // one work item
 static_assert(kChunkTokens % Unrotation::kBlockTokens == 0);
 
 template <Dtype dtype>
-PRECIS_INLINE void row_norms(const RowSpan& rows, float sign, float* norms) {
-  for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
-    float sums[kBlockRows];
-    sum_block<RowSum::kSquares, dtype>(rows, first, sums);
-    for (float& x : sums) x = sign * std::sqrt(x);
-    std::copy_n(sums, rows.block_count(first), norms + first);
+struct RowNorms {
+  float sign;
+  float* norms;
+  PRECIS_INLINE void operator()(const RowSpan& rows) const {
+    for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
+      float sums[kBlockRows];
+      sum_block<RowSum::kSquares, dtype>(rows, first, sums);
+      for (float& x : sums) x = sign * std::sqrt(x);
+      std::copy_n(sums, rows.block_count(first), norms + first);
+    }
   }
-}
+};
 
 PRECIS_INLINE void norms_loop(const RowSpan& rows, float sign, float* norms) {
   switch (rows.dtype) {
-    case Dtype::kBf16: return row_norms<Dtype::kBf16>(rows, sign, norms);
-    case Dtype::kF16: return row_norms<Dtype::kF16>(rows, sign, norms);
-    case Dtype::kF32: return row_norms<Dtype::kF32>(rows, sign, norms);
+    case Dtype::kBf16: return with_dim<Dtype::kBf16>(rows, RowNorms<Dtype::kBf16>{sign, norms});
+    case Dtype::kF16: return with_dim<Dtype::kF16>(rows, RowNorms<Dtype::kF16>{sign, norms});
+    case Dtype::kF32: return with_dim<Dtype::kF32>(rows, RowNorms<Dtype::kF32>{sign, norms});
   }
 }
 
+// A pass with dim and pairs known where most models' keys turn whole or not at all.
+template <Dtype dtype, typename Pass>
+PRECIS_INLINE void run_pass(const KeyRows& keys, const Pass& pass) {
+  KeyRows known = keys;
+  if (dtype != Dtype::kF32 && keys.rows.dim == 128 && keys.pairs == 0) {
+    known.rows.dim = 128;
+    known.pairs = 0;
+    pass(known);
+  } else if (dtype != Dtype::kF32 && keys.rows.dim == 128 && keys.pairs == 64) {
+    known.rows.dim = 128;
+    known.pairs = 64;
+    pass(known);
+  } else {
+    pass(keys);
+  }
+}
+
+template <Dtype dtype>
+struct UnitKeys {
+  float *sum, *inverses;
+  PRECIS_INLINE void operator()(const KeyRows& keys) const {
+    add_unit_keys<dtype>(keys, sum, inverses);
+  }
+};
+template <Dtype dtype>
+struct KeyScores {
+  const float* anchor;
+  float* scores;
+  PRECIS_INLINE void operator()(const KeyRows& keys) const {
+    score_keys<dtype>(keys, anchor, scores);
+  }
+};
+
 PRECIS_INLINE void unit_keys_loop(const KeyRows& keys, float* sum, float* inverses) {
   switch (keys.rows.dtype) {
-    case Dtype::kBf16: return add_unit_keys<Dtype::kBf16>(keys, sum, inverses);
-    case Dtype::kF16: return add_unit_keys<Dtype::kF16>(keys, sum, inverses);
-    case Dtype::kF32: return add_unit_keys<Dtype::kF32>(keys, sum, inverses);
+    case Dtype::kBf16: return run_pass<Dtype::kBf16>(keys, UnitKeys<Dtype::kBf16>{sum, inverses});
+    case Dtype::kF16: return run_pass<Dtype::kF16>(keys, UnitKeys<Dtype::kF16>{sum, inverses});
+    case Dtype::kF32: return run_pass<Dtype::kF32>(keys, UnitKeys<Dtype::kF32>{sum, inverses});
   }
 }
 
 PRECIS_INLINE void scores_loop(const KeyRows& keys, const float* anchor, float* scores) {
   switch (keys.rows.dtype) {
-    case Dtype::kBf16: return score_keys<Dtype::kBf16>(keys, anchor, scores);
-    case Dtype::kF16: return score_keys<Dtype::kF16>(keys, anchor, scores);
-    case Dtype::kF32: return score_keys<Dtype::kF32>(keys, anchor, scores);
+    case Dtype::kBf16: return run_pass<Dtype::kBf16>(keys, KeyScores<Dtype::kBf16>{anchor, scores});
+    case Dtype::kF16: return run_pass<Dtype::kF16>(keys, KeyScores<Dtype::kF16>{anchor, scores});
+    case Dtype::kF32: return run_pass<Dtype::kF32>(keys, KeyScores<Dtype::kF32>{anchor, scores});
   }
 }
 
@@ -111,7 +148,9 @@ class KeyDifferences {
   }
 
  private:
-  KeyRows rows(const Chunk& chunk) const { return {chunk.rows(keys_), chunk.first, turns_}; }
+  KeyRows rows(const Chunk& chunk) const {
+    return {chunk.rows(keys_), chunk.first, turns_, turns_.pairs()};
+  }
   float* scores(const Chunk& chunk) {
     return &scores_[std::size_t{chunk.head} * keys_.num_tokens + chunk.first];
   }

@@ -96,23 +96,27 @@ PRECIS_INLINE void add_distances(const std::byte* row, std::size_t dim, const Ch
 // spreads[whole blocks of rows]: each row's unbiased standard deviation over its normalised
 // channels; 0 for a single channel. Behind the last row anything.
 template <Dtype dtype>
-PRECIS_INLINE void find_spreads(const RowSpan& rows, const ChannelRanges& ranges, float* spreads) {
-  const auto dim = static_cast<float>(rows.dim);
-  const float unbiased = rows.dim > 1 ? 1.0f / (dim - 1) : 0.0f;
-  float sum[kBlockRows][kLanes] = {}, squares[kBlockRows][kLanes] = {};
-  float sums[kBlockRows], squares_sums[kBlockRows];
-  for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
-    for (std::size_t r = 0; r < rows.block_count(first); ++r) {
-      add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
-    }
-    sum_each(sum, sums);
-    sum_each(squares, squares_sums);
-    for (std::size_t r = 0; r < kBlockRows; ++r) {
-      const float variance = (squares_sums[r] - sums[r] * (sums[r] / dim)) * unbiased;
-      spreads[first + r] = std::sqrt(variance > 0 ? variance : 0.0f);
+struct FindSpreads {
+  const ChannelRanges& ranges;
+  float* spreads;
+  PRECIS_INLINE void operator()(const RowSpan& rows) const {
+    const auto dim = static_cast<float>(rows.dim);
+    const float unbiased = rows.dim > 1 ? 1.0f / (dim - 1) : 0.0f;
+    float sum[kBlockRows][kLanes] = {}, squares[kBlockRows][kLanes] = {};
+    float sums[kBlockRows], squares_sums[kBlockRows];
+    for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
+      for (std::size_t r = 0; r < rows.block_count(first); ++r) {
+        add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
+      }
+      sum_each(sum, sums);
+      sum_each(squares, squares_sums);
+      for (std::size_t r = 0; r < kBlockRows; ++r) {
+        const float variance = (squares_sums[r] - sums[r] * (sums[r] / dim)) * unbiased;
+        spreads[first + r] = std::sqrt(variance > 0 ? variance : 0.0f);
+      }
     }
   }
-}
+};
 
 // Adds to scores[count] the softmax of the rows' spreads in the ranges of `ranged`.
 template <Dtype dtype>
@@ -120,7 +124,7 @@ PRECIS_INLINE void add_partition(const RowSpan& rows, const RowSpan& ranged, flo
                                  float* scores) {
   ChannelRanges ranges;
   find_ranges<dtype>(ranged, ranges);
-  find_spreads<dtype>(rows, ranges, spreads);
+  with_dim<dtype>(rows, FindSpreads<dtype>{ranges, spreads});
   float largest[kLanes] = {};
   for (std::size_t t = rows.count; t % kLanes != 0; ++t) spreads[t] = 0;
   for (std::size_t t = 0; t < rows.count; t += kLanes) {

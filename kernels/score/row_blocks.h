@@ -28,9 +28,24 @@ struct RowSpan {
   PRECIS_INLINE void prefetch_behind(std::size_t t) const {
     constexpr std::size_t kLineBytes = 64;
     const std::byte* ahead = row(t) + kAheadBytes;
-    for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(ahead + i);
+    for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(ahead + i, 0, 2);
   }
 };
+
+// Runs `loop` with a dim that the compiler knows where it is one of most models': a row's channels
+// are laid out in registers then. `loop`: a callable of RowSpan, always inlined.
+template <Dtype dtype, typename Loop>
+PRECIS_INLINE void with_dim(RowSpan rows, const Loop& loop) {
+  if (dtype != Dtype::kF32 && rows.dim == 128) {
+    rows.dim = 128;
+    loop(rows);
+  } else if (dtype != Dtype::kF32 && rows.dim == 64) {
+    rows.dim = 64;
+    loop(rows);
+  } else {
+    loop(rows);
+  }
+}
 
 enum class RowSum { kMagnitudes, kSquares };
 

@@ -9,19 +9,22 @@ namespace {
 constexpr std::uint32_t kChunkTokens = 1024;  // one work item
 
 template <Dtype dtype>
-PRECIS_INLINE void sum_magnitudes(const RowSpan& rows, float* norms) {
-  for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
-    float sums[kBlockRows];
-    sum_block<RowSum::kMagnitudes, dtype>(rows, first, sums);
-    std::copy_n(sums, rows.block_count(first), norms + first);
+struct Magnitudes {
+  float* norms;
+  PRECIS_INLINE void operator()(const RowSpan& rows) const {
+    for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
+      float sums[kBlockRows];
+      sum_block<RowSum::kMagnitudes, dtype>(rows, first, sums);
+      std::copy_n(sums, rows.block_count(first), norms + first);
+    }
   }
-}
+};
 
 PRECIS_INLINE void magnitudes_loop(const RowSpan& rows, float* norms) {
   switch (rows.dtype) {
-    case Dtype::kBf16: return sum_magnitudes<Dtype::kBf16>(rows, norms);
-    case Dtype::kF16: return sum_magnitudes<Dtype::kF16>(rows, norms);
-    case Dtype::kF32: return sum_magnitudes<Dtype::kF32>(rows, norms);
+    case Dtype::kBf16: return with_dim<Dtype::kBf16>(rows, Magnitudes<Dtype::kBf16>{norms});
+    case Dtype::kF16: return with_dim<Dtype::kF16>(rows, Magnitudes<Dtype::kF16>{norms});
+    case Dtype::kF32: return with_dim<Dtype::kF32>(rows, Magnitudes<Dtype::kF32>{norms});
   }
 }
 
