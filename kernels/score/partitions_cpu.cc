@@ -106,6 +106,7 @@ struct FindSpreads {
     float sums[kBlockRows], squares_sums[kBlockRows];
     for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
       for (std::size_t r = 0; r < rows.block_count(first); ++r) {
+        rows.prefetch_behind(first + r);
         add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
       }
       sum_each(sum, sums);
@@ -179,9 +180,11 @@ void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const
       float* out = &scores[std::size_t{head} * input.num_tokens() + first];
       std::fill(out, out + shape.lag, 0.0f);
       for (const HeadsView* view : {&input.keys, &input.values}) {
-        const RowSpan rows{view->row(head, first), shape.lag, view->head_dim, view->dtype};
+        RowSpan rows{view->row(head, first), shape.lag, view->head_dim, view->dtype};
         RowSpan ranged = rows;
         ranged.data = view->row(head, first + ahead);
+        // While this partition's rows come from cache, the next one's ranges are fetched.
+        rows.ahead_bytes = (ahead + shape.lag) * view->row_bytes();
         body(rows, ranged, spreads.data(), out);
       }
       if (recipe.lag_kvpress_ranks) to_kvpress_ranks(out, shape.lag);
