@@ -37,8 +37,8 @@ class Unrotation {
   std::size_t pairs() const { return pairs_; }
   std::size_t width() const { return width_; }  // pairs rounded up to whole Channels
   // Of token t within its block, and of the block of token t.
-  const float* step(std::size_t t) const { return &steps_[t % kBlockTokens * 2 * width_]; }
-  const float* block(std::size_t t) const { return &blocks_[t / kBlockTokens * 2 * width_]; }
+  const float* step(std::size_t t) const { return steps_.data() + t % kBlockTokens * 2 * width_; }
+  const float* block(std::size_t t) const { return blocks_.data() + t / kBlockTokens * 2 * width_; }
 
  private:
   // Turns by 0, 1, 2.. times `angle` of the pair at `lane`.
