@@ -158,22 +158,23 @@ Status check_shapes(const Recipe& recipe, const LayerInput& input) {
   return check_scores(recipe, input);
 }
 
+// A value that is not finite has the largest magnitude bits there are.
+template <typename Bits>
+PRECIS_INLINE Bits largest_magnitude(const std::byte* data, std::size_t count) {
+  const auto* x = reinterpret_cast<const Bits*>(data);
+  Bits largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, static_cast<Bits>(x[i] & std::numeric_limits<Bits>::max()));
+  }
+  return largest;
+}
+
 PRECIS_INLINE bool any_not_finite(Dtype dtype, const std::byte* data, std::size_t count) {
   if (dtype == Dtype::kF32) {
-    const auto* x = reinterpret_cast<const std::uint32_t*>(data);
-    std::uint32_t bad = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      bad |= static_cast<std::uint32_t>((x[i] & kF32ExponentBits) == kF32ExponentBits);
-    }
-    return bad != 0;
+    return largest_magnitude<std::int32_t>(data, count) >= std::int32_t{kF32ExponentBits};
   }
-  const std::uint16_t mask = dtype == Dtype::kBf16 ? kBf16ExponentBits : kF16ExponentBits;
-  const auto* x = reinterpret_cast<const std::uint16_t*>(data);
-  std::uint16_t bad = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    bad = static_cast<std::uint16_t>(bad | static_cast<std::uint16_t>((x[i] & mask) == mask));
-  }
-  return bad != 0;
+  return largest_magnitude<std::int16_t>(data, count) >=
+         (dtype == Dtype::kBf16 ? kBf16ExponentBits : kF16ExponentBits);
 }
 
 // "NaN at head 1, token 5" for the first bad element of a head that has one.

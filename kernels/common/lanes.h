@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/common/element_op.h"
 #include "precis/types.h"
@@ -47,6 +48,102 @@ PRECIS_INLINE float sum(const float* x, std::size_t count) {
   float tail = 0;
   for (; i < count; ++i) tail += x[i];
   return sum_lanes(lanes) + tail;
+}
+
+// sums[r] = sum_lanes of rows[r], without a shuffle: sixteen rows' four quarters are added in
+// memory, then each four rows' quarters among themselves.
+PRECIS_INLINE void sum_each(const float (*rows)[kLanes], float* sums) {
+  using Quad = float __attribute__((vector_size(4 * sizeof(float))));
+  for (std::size_t r = 0; r < kLanes; r += 4) {
+    Quad quads[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      Quad part[4];
+      std::memcpy(part, rows[r + i], sizeof part);
+      quads[i] = (part[0] + part[2]) + (part[1] + part[3]);
+    }
+    const Quad low = __builtin_shufflevector(quads[0], quads[1], 0, 4, 1, 5) +
+                     __builtin_shufflevector(quads[0], quads[1], 2, 6, 3, 7);
+    const Quad high = __builtin_shufflevector(quads[2], quads[3], 0, 4, 1, 5) +
+                      __builtin_shufflevector(quads[2], quads[3], 2, 6, 3, 7);
+    const Quad out = __builtin_shufflevector(low, high, 0, 1, 4, 5) +
+                     __builtin_shufflevector(low, high, 2, 3, 6, 7);
+    std::memcpy(sums + r, &out, sizeof out);
+  }
+}
+
+using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
+
+// Comparisons of Lanes would be taken apart where registers are narrower; sign bits are not.
+PRECIS_INLINE Lanes abs_lanes(Lanes v) {
+  return __builtin_bit_cast(Lanes, __builtin_bit_cast(Words, v) & 0x7fffffffu);
+}
+
+// One element by its bits, signed or not, and the element at `src`.
+template <Dtype dtype, typename Bits>
+PRECIS_INLINE float element_of_bits(Bits bits) {
+  if constexpr (dtype == Dtype::kF32) return f32_of_bits(static_cast<std::uint32_t>(bits));
+  const auto half = static_cast<std::uint16_t>(bits);
+  return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
+}
+template <Dtype dtype>
+PRECIS_INLINE float first_element(const std::byte* src) {
+  std::conditional_t<dtype == Dtype::kF32, std::uint32_t, std::uint16_t> bits;
+  std::memcpy(&bits, src, sizeof bits);
+  return element_of_bits<dtype>(bits);
+}
+
+// Thirty-two channels of a row. Which lane holds which depends on the dtype alone (lane_of): where
+// elements are 16 bits, taking even ones apart from odd needs no shuffle.
+struct Channels {
+  Lanes a, b;
+};
+inline constexpr std::size_t kChannels = 2 * kLanes;
+
+// Where channel c of a row stands in arrays that Channels are held against.
+constexpr std::size_t lane_of(Dtype dtype, std::size_t c) {
+  if (dtype == Dtype::kF32) return c;
+  return c / kChannels * kChannels + c % 2 * kLanes + c % kChannels / 2;
+}
+constexpr std::size_t whole_channels(std::size_t count) {
+  return (count + kChannels - 1) / kChannels * kChannels;
+}
+
+PRECIS_INLINE Channels load_channels(const float* p) {
+  return {load_lanes(p), load_lanes(p + kLanes)};
+}
+PRECIS_INLINE void store_channels(float* p, const Channels& x) {
+  store_lanes(p, x.a);
+  store_lanes(p + kLanes, x.b);
+}
+
+// f32_of_f16 of the low halves, without a comparison.
+PRECIS_INLINE Lanes lanes_of_f16(Words bits) {
+  const Words magnitude = bits & 0x7fffu;
+  const Lanes finite = __builtin_bit_cast(Lanes, magnitude << 13) * f32_of_bits(0x77800000u);
+  const Words special = (magnitude + (0x8000u - kF16ExponentBits)) >> 15;  // 1 or 0
+  return __builtin_bit_cast(Lanes, __builtin_bit_cast(Words, finite) | (bits & 0x8000u) << 16 |
+                                       ((0u - special) & kF32ExponentBits));
+}
+
+template <Dtype dtype>
+PRECIS_INLINE Channels widen_channels(const std::byte* src) {
+  if constexpr (dtype == Dtype::kF32) {
+    return load_channels(reinterpret_cast<const float*>(src));
+  } else {
+    Words x;
+    std::memcpy(&x, src, sizeof x);
+    if constexpr (dtype == Dtype::kF16) return {lanes_of_f16(x & 0xffffu), lanes_of_f16(x >> 16)};
+    return {__builtin_bit_cast(Lanes, x << 16), __builtin_bit_cast(Lanes, x & 0xffff0000u)};
+  }
+}
+
+// The same where only `left` channels may be there; zeros stand for the rest, which is not read.
+template <Dtype dtype>
+PRECIS_INLINE Channels widen_channels(const std::byte* src, std::size_t left) {
+  if (left >= kChannels) return widen_channels<dtype>(src);
+  alignas(64) std::byte part[kChannels * dtype_size_bytes(dtype)] = {};
+  std::memcpy(part, src, left * dtype_size_bytes(dtype));
+  return widen_channels<dtype>(part);
 }
 
 // `count` elements of `dtype` at `src` as f32: `src` itself where it is f32, else widened into

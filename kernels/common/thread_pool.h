@@ -22,8 +22,11 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  unsigned num_threads() const { return static_cast<unsigned>(threads_.size()) + 1; }
+
   // Runs fn(i) once for every i in [0, count) on the caller and whichever threads are free; returns
-  // when all have run. Any number of callers at once. fn must neither throw nor call parallel_for.
+  // when all have run. Items start in ascending order, so that one may wait for those before it.
+  // Any number of callers at once. fn must neither throw nor call parallel_for.
   template <typename Fn>
   void parallel_for(std::size_t count, const Fn& fn) {
     run(

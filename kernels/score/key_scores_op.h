@@ -13,10 +13,11 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float guarded_norm(float norm) {
   return norm > kNormMin ? norm : kNormMin;
 }
 
-// -cos(key, anchor). Each length is divided out by itself: their product may overflow or vanish.
-PRECIS_HOST_DEVICE PRECIS_INLINE float keydiff_score(float product, float key_norm,
+// -cos(key, anchor); inverse_norm: 1 / guarded_norm() of the key's. Each length is divided out by
+// itself: their product may overflow or vanish.
+PRECIS_HOST_DEVICE PRECIS_INLINE float keydiff_score(float product, float inverse_norm,
                                                      float anchor_norm) {
-  return -(product / guarded_norm(key_norm)) / guarded_norm(anchor_norm);
+  return -(product * inverse_norm) / guarded_norm(anchor_norm);
 }
 
 // How unlike the others a key is, 0 to 2, times its value's norm relative to the head's mean;

@@ -1,6 +1,6 @@
-// LagKV and LocalKV on the CPU (policies.md 2.15). One work item is one partition of one head: its
-// tokens are normalised by channel ranges, those of the partition behind it or its own; a softmax
-// of their spread over channels scores them.
+// LagKV and LocalKV on the CPU (policies.md 2.15). A partition's tokens are normalised by channel
+// ranges, those of the partition behind it or its own; a softmax of their spread over channels
+// scores them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,55 +8,144 @@
 #include <vector>
 
 #include "kernels/common/isa.h"
-#include "kernels/common/lanes.h"
 #include "kernels/common/segment_shape.h"
 #include "kernels/score/partitions_op.h"
+#include "kernels/score/row_blocks.h"
 #include "kernels/score/score.h"
 #include "kernels/select/select_op.h"
+#include "precis/limits.h"
 
 namespace precis::kernels {
 namespace {
 
-// low[c], range[c] over `count` rows.
-PRECIS_INLINE void channel_ranges(Dtype dtype, const std::byte* rows, std::size_t count,
-                                  std::size_t dim, float* scratch, float* low, float* range) {
-  float* high = range;
-  std::fill(low, low + dim, std::numeric_limits<float>::infinity());
-  std::fill(high, high + dim, -std::numeric_limits<float>::infinity());
-  for (std::size_t t = 0; t < count; ++t) {
-    const float* x = widen(dtype, rows + t * dim * dtype_size_bytes(dtype), dim, scratch);
+constexpr std::size_t kRunPartitions = 16;  // one work item; each is in cache when it is read again
+
+// f16 and bf16 in their order where their bits are compared as integers, and back.
+PRECIS_INLINE std::int16_t ordered(std::int16_t bits) {
+  return static_cast<std::int16_t>(bits ^ ((bits >> 15) & 0x7fff));
+}
+PRECIS_INLINE std::int32_t ordered(std::int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
+
+// What a partition is normalised by, as Channels stand; zeros behind the last channel.
+struct ChannelRanges {
+  float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
+};
+
+// By integer arithmetic alone: twice the lanes, and nothing to widen.
+template <Dtype dtype>
+PRECIS_INLINE void find_ranges(const RowSpan& rows, ChannelRanges& ranges) {
+  using Bits = std::conditional_t<dtype == Dtype::kF32, std::int32_t, std::int16_t>;
+  constexpr std::size_t kRowsAtOnce = 4;
+  const std::size_t dim = rows.dim;
+  Bits low[limits::kHeadDimMax], high[limits::kHeadDimMax];
+  std::fill_n(low, dim, std::numeric_limits<Bits>::max());
+  std::fill_n(high, dim, std::numeric_limits<Bits>::min());
+  for (std::size_t first = 0; first < rows.count; first += kRowsAtOnce) {
+    const Bits* x[kRowsAtOnce];  // of the last row again where there are no more
+    for (std::size_t r = 0; r < kRowsAtOnce; ++r) {
+      rows.prefetch_behind(first + r);
+      x[r] = reinterpret_cast<const Bits*>(rows.row(std::min(first + r, rows.count - 1)));
+    }
     for (std::size_t c = 0; c < dim; ++c) {
-      low[c] = x[c] < low[c] ? x[c] : low[c];
-      high[c] = x[c] > high[c] ? x[c] : high[c];
+      const Bits x0 = ordered(x[0][c]), x1 = ordered(x[1][c]), x2 = ordered(x[2][c]),
+                 x3 = ordered(x[3][c]);
+      const Bits low01 = std::min(x0, x1), low23 = std::min(x2, x3);
+      const Bits high01 = std::max(x0, x1), high23 = std::max(x2, x3);
+      low[c] = std::min(low[c], std::min(low01, low23));
+      high[c] = std::max(high[c], std::max(high01, high23));
     }
   }
-  for (std::size_t c = 0; c < dim; ++c) range[c] = lag_range(low[c], high[c]);
-}
-
-// Unbiased standard deviation over the channels of one normalised row; 0 for a single channel.
-PRECIS_INLINE float row_spread(const float* x, const float* low, const float* range,
-                               std::size_t dim, float* normalised) {
-  for (std::size_t c = 0; c < dim; ++c) normalised[c] = (x[c] - low[c]) / range[c];
-  const float mean = sum(normalised, dim) / static_cast<float>(dim);
-  for (std::size_t c = 0; c < dim; ++c) normalised[c] -= mean;
-  return dim > 1 ? std::sqrt(dot(normalised, normalised, dim) / static_cast<float>(dim - 1)) : 0.0f;
-}
-
-// Adds to scores[lag] the softmax of the rows' spreads in the ranges of `ranged`, lag rows too.
-PRECIS_INLINE void add_partition(Dtype dtype, const std::byte* rows, const std::byte* ranged,
-                                 std::size_t lag, std::size_t dim, float* scratch, float* scores) {
-  const std::size_t row_bytes = dim * dtype_size_bytes(dtype);
-  float *low = scratch, *range = low + dim, *row = range + dim, *spreads = row + 2 * dim;
-  channel_ranges(dtype, ranged, lag, dim, row, low, range);
-  float largest = 0;
-  for (std::size_t t = 0; t < lag; ++t) {
-    const float* x = widen(dtype, rows + t * row_bytes, dim, row);
-    spreads[t] = row_spread(x, low, range, dim, row + dim);
-    largest = std::max(largest, spreads[t]);
+  std::fill_n(ranges.low, whole_channels(dim), 0.0f);
+  std::fill_n(ranges.stretch, whole_channels(dim), 0.0f);
+  for (std::size_t c = 0; c < dim; ++c) {
+    const float lowest = element_of_bits<dtype>(ordered(low[c]));
+    ranges.low[lane_of(dtype, c)] = lowest;
+    ranges.stretch[lane_of(dtype, c)] =
+        lag_stretch(lowest, element_of_bits<dtype>(ordered(high[c])));
   }
-  for (std::size_t t = 0; t < lag; ++t) spreads[t] = exp_f32(spreads[t] - largest);
-  const float total = sum(spreads, lag);
-  for (std::size_t t = 0; t < lag; ++t) scores[t] += spreads[t] / total;
+}
+
+// Of a row normalised: sum and sum of squares of its channels' distances to its first, over lanes.
+// Around a member the squares stay within `dim` times the variance, which f32 bears.
+template <Dtype dtype>
+PRECIS_INLINE void add_distances(const std::byte* row, std::size_t dim, const ChannelRanges& ranges,
+                                 float* sum, float* squares) {
+  const float origin = (first_element<dtype>(row) - ranges.low[0]) * ranges.stretch[0];
+  Lanes sum_a = {}, sum_b = {}, squares_a = {}, squares_b = {};
+  std::size_t c = 0;
+  for (; c + kChannels <= dim; c += kChannels) {
+    const Channels x = widen_channels<dtype>(row + c * dtype_size_bytes(dtype));
+    const Channels low = load_channels(ranges.low + c), by = load_channels(ranges.stretch + c);
+    const Lanes a = (x.a - low.a) * by.a - origin, b = (x.b - low.b) * by.b - origin;
+    sum_a += a;
+    sum_b += b;
+    squares_a += a * a;
+    squares_b += b * b;
+  }
+  store_lanes(sum, sum_a + sum_b);
+  store_lanes(squares, squares_a + squares_b);
+  for (; c < dim; ++c) {
+    const std::size_t lane = lane_of(dtype, c);
+    const float x = first_element<dtype>(row + c * dtype_size_bytes(dtype));
+    const float distance = (x - ranges.low[lane]) * ranges.stretch[lane] - origin;
+    sum[c % kLanes] += distance;
+    squares[c % kLanes] += distance * distance;
+  }
+}
+
+// spreads[whole blocks of rows]: each row's unbiased standard deviation over its normalised
+// channels; 0 for a single channel. Behind the last row anything.
+template <Dtype dtype>
+struct FindSpreads {
+  const ChannelRanges& ranges;
+  float* spreads;
+  PRECIS_INLINE void operator()(const RowSpan& rows) const {
+    const auto dim = static_cast<float>(rows.dim);
+    const float unbiased = rows.dim > 1 ? 1.0f / (dim - 1) : 0.0f;
+    float sum[kBlockRows][kLanes] = {}, squares[kBlockRows][kLanes] = {};
+    float sums[kBlockRows], squares_sums[kBlockRows];
+    for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
+      for (std::size_t r = 0; r < rows.block_count(first); ++r) {
+        rows.prefetch_behind(first + r);
+        add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
+      }
+      sum_each(sum, sums);
+      sum_each(squares, squares_sums);
+      for (std::size_t r = 0; r < kBlockRows; ++r) {
+        const float variance = (squares_sums[r] - sums[r] * (sums[r] / dim)) * unbiased;
+        spreads[first + r] = std::sqrt(variance > 0 ? variance : 0.0f);
+      }
+    }
+  }
+};
+
+// Adds to scores[count] the softmax of the rows' spreads in the ranges of `ranged`.
+template <Dtype dtype>
+PRECIS_INLINE void add_partition(const RowSpan& rows, const RowSpan& ranged, float* spreads,
+                                 float* scores) {
+  ChannelRanges ranges;
+  find_ranges<dtype>(ranged, ranges);
+  with_dim<dtype>(rows, FindSpreads<dtype>{ranges, spreads});
+  float largest[kLanes] = {};
+  for (std::size_t t = rows.count; t % kLanes != 0; ++t) spreads[t] = 0;
+  for (std::size_t t = 0; t < rows.count; t += kLanes) {
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      largest[i] = spreads[t + i] > largest[i] ? spreads[t + i] : largest[i];
+    }
+  }
+  const float most = *std::max_element(largest, largest + kLanes);
+  for (std::size_t t = 0; t < rows.count; ++t) spreads[t] = exp_f32(spreads[t] - most);
+  const float total = sum(spreads, rows.count);
+  for (std::size_t t = 0; t < rows.count; ++t) scores[t] += spreads[t] / total;
+}
+
+PRECIS_INLINE void partition_loop(const RowSpan& rows, const RowSpan& ranged, float* spreads,
+                                  float* scores) {
+  switch (rows.dtype) {
+    case Dtype::kBf16: return add_partition<Dtype::kBf16>(rows, ranged, spreads, scores);
+    case Dtype::kF16: return add_partition<Dtype::kF16>(rows, ranged, spreads, scores);
+    case Dtype::kF32: return add_partition<Dtype::kF32>(rows, ranged, spreads, scores);
+  }
 }
 
 // kvpress 0.5.5 without cross_scoring: a token's rank within its partition, ascending, over lag.
@@ -79,20 +168,27 @@ void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const
   const SegmentShape shape = SegmentShape::of(recipe, input.layer, input.begin, input.num_tokens());
   if (!shape.has_scored_partitions()) return;
   const std::size_t scored = shape.num_partitions() - 1;
-  const std::size_t dim = input.keys.head_dim;
+  const std::size_t runs = (scored + kRunPartitions - 1) / kRunPartitions;
   const std::uint32_t ahead = recipe.scorer == Scorer::kLagkv ? shape.lag : 0;
-  const auto body = for_isa<&add_partition>(context.isa);
-  context.pool.parallel_for(input.num_kv_heads() * scored, [&](std::size_t i) {
-    const auto head = static_cast<std::uint32_t>(i / scored);
-    const auto first = static_cast<std::uint32_t>(shape.sinks + i % scored * shape.lag);
-    float* out = &scores[std::size_t{head} * input.num_tokens() + first];
-    std::fill(out, out + shape.lag, 0.0f);
-    std::vector<float> scratch(4 * dim + shape.lag);
-    for (const HeadsView* view : {&input.keys, &input.values}) {
-      body(view->dtype, view->row(head, first), view->row(head, first + ahead), shape.lag, dim,
-           scratch.data(), out);
+  const auto body = for_isa<&partition_loop>(context.isa);
+  context.pool.parallel_for(input.num_kv_heads() * runs, [&](std::size_t i) {
+    const auto head = static_cast<std::uint32_t>(i / runs);
+    const std::size_t begin = i % runs * kRunPartitions;
+    std::vector<float> spreads((shape.lag + kLanes - 1) / kLanes * kLanes);
+    for (std::size_t p = begin; p < std::min(begin + kRunPartitions, scored); ++p) {
+      const auto first = static_cast<std::uint32_t>(shape.sinks + p * shape.lag);
+      float* out = &scores[std::size_t{head} * input.num_tokens() + first];
+      std::fill(out, out + shape.lag, 0.0f);
+      for (const HeadsView* view : {&input.keys, &input.values}) {
+        RowSpan rows{view->row(head, first), shape.lag, view->head_dim, view->dtype};
+        RowSpan ranged = rows;
+        ranged.data = view->row(head, first + ahead);
+        // While this partition's rows come from cache, the next one's ranges are fetched.
+        rows.ahead_bytes = (ahead + shape.lag) * view->row_bytes();
+        body(rows, ranged, spreads.data(), out);
+      }
+      if (recipe.lag_kvpress_ranks) to_kvpress_ranks(out, shape.lag);
     }
-    if (recipe.lag_kvpress_ranks) to_kvpress_ranks(out, shape.lag);
   });
 }
 

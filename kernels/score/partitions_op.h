@@ -5,10 +5,13 @@
 
 namespace precis::kernels {
 
-// What a channel is divided by; a channel that is constant over a partition is not stretched.
-PRECIS_HOST_DEVICE PRECIS_INLINE float lag_range(float low, float high) {
+// What a channel is multiplied with: 1 / its range. A channel that is constant over a partition is
+// not stretched; one whose range has no finite inverse is stretched as far as an f32 goes.
+PRECIS_HOST_DEVICE PRECIS_INLINE float lag_stretch(float low, float high) {
+  constexpr float kStretchMax = 0x1p126f, kRangeMin = 1.0f / kStretchMax;
   const float range = high - low;
-  return range == 0.0f ? 1.0f : range;
+  if (range == 0.0f) return 1.0f;
+  return range > kRangeMin ? 1.0f / range : kStretchMax;
 }
 
 }  // namespace precis::kernels

@@ -2,55 +2,77 @@
 #pragma once
 
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <span>
 #include <vector>
 
-#include "kernels/common/host_device.h"
+#include "kernels/common/lanes.h"
 
 namespace precis::kernels {
 
 // Transformers' rotate_half: pair c is elements c and c + pairs of a key, and position p has turned
 // it by p * frequencies[c] radians. What stands behind the pairs carries no rotation.
+//
+// A token's turn is its block's, then its step's within the block; sums and products over the
+// tokens of a block are turned by the block's only once. A turn is cos [width], then sin [width],
+// each as Channels of the keys' dtype stand.
 class Unrotation {
  public:
-  // For tokens of blocks of `block_tokens`: a token's turn is its block's times its step's.
-  Unrotation(std::span<const double> frequencies, std::size_t block_tokens)
-      : frequencies_(frequencies), steps_(2 * block_tokens * frequencies.size()) {
-    for (std::size_t t = 0; t < block_tokens; ++t) fill(t, steps_.data() + 2 * t * pairs());
+  static constexpr std::size_t kBlockTokens = 64;
+
+  // For tokens [0, num_tokens). Turns follow one another by multiplication in double, whose error
+  // at a million tokens is still far below f32's. At most dim / 16 bytes a token.
+  Unrotation(std::span<const double> frequencies, std::size_t num_tokens, Dtype dtype)
+      : pairs_(frequencies.size()), width_(whole_channels(pairs_)) {
+    if (pairs_ == 0) return;
+    const std::size_t blocks = (num_tokens + kBlockTokens - 1) / kBlockTokens;
+    steps_.resize(2 * width_ * kBlockTokens);
+    blocks_.resize(2 * width_ * blocks);
+    for (std::size_t c = 0; c < pairs_; ++c) {
+      fill(frequencies[c], lane_of(dtype, c), steps_);
+      fill(frequencies[c] * kBlockTokens, lane_of(dtype, c), blocks_);
+    }
   }
-  std::size_t pairs() const { return frequencies_.size(); }
-  const float* step(std::size_t t) const { return steps_.data() + 2 * t * pairs(); }
-  // cos [pairs], then sin [pairs], of token `first`.
-  std::vector<float> turn_of(std::size_t first) const {
-    std::vector<float> turn(2 * pairs());
-    fill(first, turn.data());
-    return turn;
-  }
+  std::size_t pairs() const { return pairs_; }
+  std::size_t width() const { return width_; }  // pairs rounded up to whole Channels
+  // Of token t within its block, and of the block of token t.
+  const float* step(std::size_t t) const { return steps_.data() + t % kBlockTokens * 2 * width_; }
+  const float* block(std::size_t t) const { return blocks_.data() + t / kBlockTokens * 2 * width_; }
 
  private:
-  void fill(std::size_t position, float* turn) const {
-    for (std::size_t c = 0; c < pairs(); ++c) {
-      const double angle = static_cast<double>(position) * frequencies_[c];
-      turn[c] = static_cast<float>(std::cos(angle));
-      turn[pairs() + c] = static_cast<float>(std::sin(angle));
+  // Turns by 0, 1, 2.. times `angle` of the pair at `lane`.
+  void fill(double angle, std::size_t lane, std::vector<float>& turns) const {
+    const std::complex<double> once = std::polar(1.0, angle);
+    double cosine = 1, sine = 0;
+    for (std::size_t i = lane; i < turns.size(); i += 2 * width_) {
+      turns[i] = static_cast<float>(cosine);
+      turns[i + width_] = static_cast<float>(sine);
+      const double next = cosine * once.real() - sine * once.imag();
+      sine = sine * once.real() + cosine * once.imag();
+      cosine = next;
     }
   }
 
-  std::span<const double> frequencies_;
-  std::vector<float> steps_;
+  std::size_t pairs_, width_;
+  std::vector<float> steps_, blocks_;
 };
 
-// out[dim]: `key` turned back by `block` and `step`, each cos [pairs] and sin [pairs].
-PRECIS_INLINE void turn_back(const float* key, std::size_t dim, std::size_t pairs,
-                             const float* block, const float* step, float* out) {
-  for (std::size_t c = 0; c < pairs; ++c) {
-    const float cosine = block[c] * step[c] - block[pairs + c] * step[pairs + c];
-    const float sine = block[pairs + c] * step[c] + block[c] * step[pairs + c];
-    out[c] = key[c] * cosine + key[pairs + c] * sine;
-    out[pairs + c] = key[pairs + c] * cosine - key[c] * sine;
-  }
-  for (std::size_t c = 2 * pairs; c < dim; ++c) out[c] = key[c];
+// Pairs of first and second elements turned by an angle, or back.
+PRECIS_INLINE void turn_lanes(Lanes& first, Lanes& second, Lanes cosine, Lanes sine) {
+  const Lanes x = first * cosine - second * sine;
+  second = second * cosine + first * sine;
+  first = x;
+}
+PRECIS_INLINE void turn_back_lanes(Lanes& first, Lanes& second, Lanes cosine, Lanes sine) {
+  const Lanes x = first * cosine + second * sine;
+  second = second * cosine - first * sine;
+  first = x;
+}
+PRECIS_INLINE void turn_back(Channels& first, Channels& second, const float* turn,
+                             std::size_t width) {
+  turn_back_lanes(first.a, second.a, load_lanes(turn), load_lanes(turn + width));
+  turn_back_lanes(first.b, second.b, load_lanes(turn + kLanes), load_lanes(turn + width + kLanes));
 }
 
 }  // namespace precis::kernels

@@ -14,4 +14,7 @@ namespace precis::kernels {
 // has what the norm needs.
 std::vector<float> value_norms(const CpuContext& context, ValueNorm norm, const LayerInput& input);
 
+// [num_heads, n]: ||v||_1, what value_norms() gives for kVL1.
+std::vector<float> value_l1_norms(const CpuContext& context, const HeadsView& values);
+
 }  // namespace precis::kernels

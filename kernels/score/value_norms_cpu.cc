@@ -23,23 +23,6 @@ struct NormTask {
   float* norms;        // [count]
 };
 
-PRECIS_INLINE void v_l1_norms(const NormTask& task) {
-  std::vector<float> scratch(task.dim);
-  const std::size_t row_bytes = task.dim * dtype_size_bytes(task.dtype);
-  for (std::size_t t = 0; t < task.count; ++t) {
-    const float* v = widen(task.dtype, task.values + t * row_bytes, task.dim, scratch.data());
-    Lanes lanes = {};
-    float tail = 0;
-    std::size_t c = 0;
-    for (; c + kLanes <= task.dim; c += kLanes) {
-      const Lanes x = load_lanes(v + c);
-      lanes += x < 0.0f ? -x : x;
-    }
-    for (; c < task.dim; ++c) tail += std::fabs(v[c]);
-    task.norms[t] = sum_lanes(lanes) + tail;
-  }
-}
-
 // tile[c * kTileTokens + i] = weights[c][first + i]: columns of W_O stand where tokens do
 // elsewhere.
 PRECIS_INLINE void load_weights(const NormTask& task, const std::byte* weights, std::size_t first,
@@ -106,15 +89,6 @@ PRECIS_INLINE void l2_gram_norms(const NormTask& task) {
   }
 }
 
-void (*body_of(ValueNorm norm, Isa isa))(const NormTask&) {
-  switch (norm) {
-    case ValueNorm::kL1Exact: return for_isa<&l1_exact_norms>(isa);
-    case ValueNorm::kL2Gram: return for_isa<&l2_gram_norms>(isa);
-    case ValueNorm::kVL1: break;
-  }
-  return for_isa<&v_l1_norms>(isa);
-}
-
 // gram[a][b] += weights[a] . weights[b] for b <= a; weights: [dim, count].
 PRECIS_INLINE void add_gram(const float* weights, std::size_t dim, std::size_t count,
                             double* gram) {
@@ -128,6 +102,7 @@ PRECIS_INLINE void add_gram(const float* weights, std::size_t dim, std::size_t c
 }  // namespace
 
 std::vector<float> value_norms(const CpuContext& context, ValueNorm norm, const LayerInput& input) {
+  if (norm == ValueNorm::kVL1) return value_l1_norms(context, input.values);
   const std::uint32_t n = input.num_tokens(), group = input.group();
   const std::size_t dim = input.keys.head_dim, chunks = (n + kChunkTokens - 1) / kChunkTokens;
   const OutputProjection& o_proj = input.o_proj;
@@ -136,7 +111,8 @@ std::vector<float> value_norms(const CpuContext& context, ValueNorm norm, const 
   const std::vector<float> grams =
       norm == ValueNorm::kL2Gram ? padded_matrices(o_proj.gram, dim) : std::vector<float>();
   std::vector<float> norms(std::size_t{input.num_kv_heads()} * n);
-  const auto body = body_of(norm, context.isa);
+  const auto body = norm == ValueNorm::kL1Exact ? for_isa<&l1_exact_norms>(context.isa)
+                                                : for_isa<&l2_gram_norms>(context.isa);
   context.pool.parallel_for(input.num_kv_heads() * chunks, [&](std::size_t i) {
     const auto head = static_cast<std::uint32_t>(i / chunks);
     const auto first = static_cast<std::uint32_t>(i % chunks * kChunkTokens);

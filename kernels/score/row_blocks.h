@@ -1,0 +1,83 @@
+// Rows of a head taken sixteen at a time, so that what is done once per row is done in vectors too:
+// a row leaves its sum spread over sixteen lanes, and sixteen such sums become one vector. Only for
+// loops that isa.h compiles.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/common/lanes.h"
+
+namespace precis::kernels {
+
+inline constexpr std::size_t kBlockRows = kLanes;
+inline constexpr std::size_t kAheadBytes = 2048;
+
+// [count, dim], contiguous.
+struct RowSpan {
+  const std::byte* data;
+  std::size_t count, dim;
+  Dtype dtype;
+  std::size_t ahead_bytes = kAheadBytes;  // what a pass asks for behind the row it is at
+  PRECIS_INLINE std::size_t row_bytes() const { return dim * dtype_size_bytes(dtype); }
+  PRECIS_INLINE const std::byte* row(std::size_t t) const { return data + t * row_bytes(); }
+  PRECIS_INLINE std::size_t block_count(std::size_t first) const {
+    return std::min(kBlockRows, count - first);
+  }
+  // Asks for a row some KiB behind row t: the memory's own look-ahead ends at each page. Row by
+  // row, for a burst of requests would hold up the loads after it.
+  PRECIS_INLINE void prefetch_behind(std::size_t t) const {
+    constexpr std::size_t kLineBytes = 64;
+    const std::byte* ahead = row(t) + ahead_bytes;
+    for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(ahead + i, 0, 2);
+  }
+};
+
+// Runs `loop` with a dim that the compiler knows where it is one of most models': a row's channels
+// are laid out in registers then. `loop`: a callable of RowSpan, always inlined.
+template <Dtype dtype, typename Loop>
+PRECIS_INLINE void with_dim(RowSpan rows, const Loop& loop) {
+  if (dtype != Dtype::kF32 && rows.dim == 128) {
+    rows.dim = 128;
+    loop(rows);
+  } else if (dtype != Dtype::kF32 && rows.dim == 64) {
+    rows.dim = 64;
+    loop(rows);
+  } else {
+    loop(rows);
+  }
+}
+
+enum class RowSum { kMagnitudes, kSquares };
+
+template <RowSum sum>
+PRECIS_INLINE Lanes summand(Lanes x) {
+  return sum == RowSum::kSquares ? x * x : abs_lanes(x);
+}
+
+// A row's sum, spread over lanes.
+template <RowSum sum, Dtype dtype>
+PRECIS_INLINE Lanes spread_sum(const std::byte* row, std::size_t dim) {
+  Lanes a = {}, b = {};
+  for (std::size_t c = 0; c < dim; c += kChannels) {
+    const Channels x = widen_channels<dtype>(row + c * dtype_size_bytes(dtype), dim - c);
+    a += summand<sum>(x.a);
+    b += summand<sum>(x.b);
+  }
+  return a + b;
+}
+
+// sums[kBlockRows]: rows [first, first + block_count(first)), then zeros.
+template <RowSum sum, Dtype dtype>
+PRECIS_INLINE void sum_block(const RowSpan& rows, std::size_t first, float* sums) {
+  float spread[kBlockRows][kLanes];
+  const std::size_t count = rows.block_count(first);
+  if (count < kBlockRows) std::memset(spread, 0, sizeof spread);
+  for (std::size_t r = 0; r < count; ++r) {
+    rows.prefetch_behind(first + r);
+    store_lanes(spread[r], spread_sum<sum, dtype>(rows.row(first + r), rows.dim));
+  }
+  sum_each(spread, sums);
+}
+
+}  // namespace precis::kernels
