@@ -122,6 +122,11 @@ class Cases {
   }
 
   void preset(const std::string& text, const Floor& score) {
+    bool any = plan_.wanted("score " + text + ", lse pushed");
+    for (const char* kind : {"score ", "select ", "encode ", "preset "}) {
+      any = any || plan_.wanted(kind + text);
+    }
+    if (!any) return;
     Work work(backend_, must(parse_recipe(text)), layers_, plan_.keep);
     add("score", text, text, score, [&](std::size_t i) { work.score(layers_.input(i)); });
     if (work.recipe.needs_queries()) {
