@@ -1,0 +1,105 @@
+// What the stages allocate besides their results, which must be little beside the layer itself. In
+// a binary of its own, because it counts every allocation of the process.
+#include <malloc.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <new>
+
+#include "precis/joiner.h"
+#include "tests/unit/kernels/layer_fixture.h"
+
+namespace {
+
+std::atomic<std::size_t> in_use{0}, peak{0};
+
+void* counted(void* p) {
+  if (p == nullptr) std::abort();
+  const std::size_t now = in_use.fetch_add(malloc_usable_size(p)) + malloc_usable_size(p);
+  std::size_t seen = peak.load();
+  while (now > seen && !peak.compare_exchange_weak(seen, now)) {
+  }
+  return p;
+}
+void release(void* p) {
+  if (p != nullptr) in_use.fetch_sub(malloc_usable_size(p));
+  std::free(p);
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(std::malloc(size)); }
+void* operator new(std::size_t size, std::align_val_t align) {
+  const auto a = static_cast<std::size_t>(align);
+  return counted(std::aligned_alloc(a, (size + a - 1) / a * a));
+}
+void operator delete(void* p) noexcept { release(p); }
+void operator delete(void* p, std::size_t) noexcept { release(p); }
+void operator delete(void* p, std::align_val_t) noexcept { release(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { release(p); }
+
+using namespace precis;
+using namespace precis::kernels;
+using namespace precis::kernels::test;
+
+namespace {
+
+// The most that fn allocates beyond what there was before it.
+template <typename Fn>
+std::size_t most_allocated(const Fn& fn) {
+  const std::size_t before = in_use;
+  peak = before;
+  fn();
+  return peak - before;
+}
+
+OwnedLayer long_layer() {
+  LayerShape shape;
+  shape.num_kv_heads = 2;
+  shape.group = 4;
+  shape.num_tokens = 20'000;
+  shape.head_dim = 128;
+  shape.pushed = 32;
+  shape.query_stats = true;
+  shape.rope_pairs = 64;
+  shape.dtype = Dtype::kBf16;
+  Rng rng(1);
+  OwnedLayer layer = make_layer(shape, rng);
+  layer.gram.assign(std::size_t{8} * 128 * 128, 0.01f);
+  layer.input.o_proj.gram = layer.gram;
+  return layer;
+}
+
+}  // namespace
+
+TEST_CASE("stages need at most a twentieth of K besides their results", "[kernels][workspace]") {
+  const OwnedLayer layer = long_layer();
+  const LayerInput& input = layer.input;
+  const auto backend = make_cpu_backend(2);
+  const std::uint64_t entries = std::uint64_t{2} * 20'000 / 5;
+  const std::size_t allowed = input.keys.size_bytes() / 20;
+  const std::size_t tokens = std::size_t{2} * 20'000;
+  for (const char* name : {"knorm", "keydiff", "kvdiff", "lagkv", "snapkv", "ada_snapkv",
+                           "pyramidkv", "tova", "h2o_window", "cake", "lava", "vatp",
+                           "expected_attention", "criticalkv_ada(value_norm=l2_gram)"}) {
+    const Recipe recipe = parse_recipe(name).value();
+    LayerScores scores;
+    RetentionOrders orders;
+    LayerTurns turns;
+    const std::size_t scoring =
+        most_allocated([&] { REQUIRE(backend->score(recipe, input, scores) == Status{}); });
+    const std::size_t results = (scores.scores.size() + scores.second.size()) * sizeof(float);
+    CAPTURE(name, scoring, results, allowed);
+    REQUIRE(scores.scores.size() == tokens);
+    CHECK(scoring <= results + allowed);
+    const std::size_t ordering = most_allocated([&] {
+      REQUIRE(backend->select(recipe, input, scores, entries, orders) == Status{});
+      REQUIRE(backend->allocate(recipe, input, scores, orders, entries, turns) == Status{});
+    });
+    std::size_t listed = turns.heads.capacity() * sizeof(std::uint16_t);
+    for (const auto& order : orders.order) listed += order.capacity() * sizeof(std::uint32_t);
+    CAPTURE(ordering, listed);
+    CHECK(ordering <= listed + allowed);
+  }
+}
