@@ -10,8 +10,8 @@
 
 #include <cstdint>
 #include <cstring>
-#include <memory>
 
+#include "kernels/common/aligned_array.h"
 #include "kernels/common/lane_shuffles.h"
 
 namespace precis::kernels::amx {
@@ -122,20 +122,7 @@ PRECIS_INLINE void multiply(const std::uint16_t* a, const std::uint16_t* b, std:
   store<3>(c + kPanel * kBlock + kPanel);
 }
 
-// Memory for `size` bf16 of panels: tiles are loaded by whole lines.
-struct alignas(64) Line {
-  std::uint16_t x[kStep];
-};
-class Panels {
- public:
-  explicit Panels(std::size_t size)
-      : lines_(std::make_unique_for_overwrite<Line[]>((size + kStep - 1) / kStep)) {}
-  std::uint16_t* data() { return lines_[0].x; }
-  const std::uint16_t* data() const { return lines_[0].x; }
-
- private:
-  std::unique_ptr<Line[]> lines_;
-};
+using Panels = AlignedArray<std::uint16_t>;  // tiles are loaded by whole lines
 
 // The left panel of `count` <= 16 rows of `depth` elements.
 PRECIS_INLINE void pack_left(const std::uint16_t* rows, std::size_t stride, std::size_t count,

@@ -35,4 +35,14 @@ auto for_isa([[maybe_unused]] Isa isa) {
   return &IsaClones<Loop>::baseline;
 }
 
+// For loops that only Isa::kAmx runs.
+template <auto Loop>
+auto for_amx() {
+#if defined(__x86_64__)
+  return &IsaClones<Loop>::avx512;
+#else
+  return &IsaClones<Loop>::baseline;
+#endif
+}
+
 }  // namespace precis::kernels

@@ -124,7 +124,7 @@ void find_logits(const CpuContext& context, const LayerInput& input, float* logi
   const auto linear = linear_terms(input);
   const auto means = grouped_means(input);
   const auto body =
-      tiles ? for_isa<&expected_tile_logits>(context.isa) : for_isa<&expected_logits>(context.isa);
+      tiles ? for_amx<&expected_tile_logits>() : for_isa<&expected_logits>(context.isa);
   context.pool.parallel_for(input.num_kv_heads() * chunks, [&](std::size_t i) {
     const auto head = static_cast<std::uint32_t>(i / chunks);
     const auto first = static_cast<std::uint32_t>(i % chunks * kChunkTokens);

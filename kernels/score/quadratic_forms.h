@@ -74,8 +74,8 @@ class FormVectors {
   explicit FormVectors(std::size_t dim)
       : dim_(dim),
         width_(whole_tiles(dim, amx::kBlock)),
-        zeros_(width_),
-        wide_(amx::kBlock * width_),
+        zeros_(width_, 0.0f),
+        wide_(amx::kBlock * width_, 0.0f),
         packed_(2 * amx::panel_size(dim)) {}
 
   // `count` <= amx::kBlock rows of bf16 at `rows`.
@@ -85,7 +85,7 @@ class FormVectors {
       float* wide = wide_.data() + t * width_;
       for (std::size_t c = 0; c < dim_; ++c) wide[c] = f32_of_bf16(from[t * dim_ + c]);
     }
-    std::fill(wide_.begin() + static_cast<std::ptrdiff_t>(count * width_), wide_.end(), 0.0f);
+    std::fill(wide_.data() + count * width_, wide_.data() + amx::kBlock * width_, 0.0f);
     for (std::size_t t = 0; t < amx::kBlock; t += amx::kPanel) {
       const std::size_t left = count > t ? std::min(amx::kPanel, count - t) : 0;
       amx::pack_left(from + t * dim_, dim_, left, dim_,
@@ -124,9 +124,9 @@ class FormVectors {
 
  private:
   std::size_t dim_, width_;
-  std::vector<float> zeros_;  // [width]
-  std::vector<float> wide_;   // [amx::kBlock, width]
-  amx::Panels packed_;        // two left panels
+  AlignedArray<float> zeros_;  // [width]
+  AlignedArray<float> wide_;   // [amx::kBlock, width]
+  amx::Panels packed_;         // two left panels
 };
 
 }  // namespace precis::kernels

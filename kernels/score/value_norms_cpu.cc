@@ -150,7 +150,7 @@ PRECIS_INLINE void l1_exact_tile_norms(const NormTask& task) {
     const std::size_t count = t < task.count ? std::min(amx::kPanel, task.count - t) : 0;
     amx::pack_left(from + t * dim, dim, count, dim, values.data() + t / amx::kPanel * panel);
   }
-  std::vector<float> sums(rows * kLanes);
+  AlignedArray<float> sums(rows * kLanes, 0.0f);
   alignas(64) float products[2][amx::kBlock * amx::kBlock] = {};
   AddMagnitudes waiting{products[0], sums.data()};
   const auto* weights = reinterpret_cast<const std::uint16_t*>(task.weights);
@@ -207,9 +207,9 @@ bool by_tiles(ValueNorm norm, Isa isa, const LayerInput& input) {
 void (*body_of(ValueNorm norm, Isa isa, bool tiles))(const NormTask&) {
   switch (norm) {
     case ValueNorm::kL1Exact:
-      return tiles ? for_isa<&l1_exact_tile_norms>(isa) : for_isa<&l1_exact_norms>(isa);
+      return tiles ? for_amx<&l1_exact_tile_norms>() : for_isa<&l1_exact_norms>(isa);
     case ValueNorm::kL2Gram:
-      return tiles ? for_isa<&l2_gram_tile_norms>(isa) : for_isa<&l2_gram_norms>(isa);
+      return tiles ? for_amx<&l2_gram_tile_norms>() : for_isa<&l2_gram_norms>(isa);
     case ValueNorm::kVL1: break;
   }
   return for_isa<&v_l1_norms>(isa);
