@@ -58,6 +58,30 @@ TEST_CASE("value norms span several work items without a seam", "[kernels][norms
   }
 }
 
+TEST_CASE("bf16 norms hold their bounds at the borders of tiles, stretches and work items",
+          "[kernels][norms]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  const ValueNorm norm = GENERATE(ValueNorm::kL1Exact, ValueNorm::kL2Gram);
+  for (const std::uint32_t num_tokens : {1u, 15u, 16u, 17u, 31u, 32u, 33u, 2047u, 2048u, 2050u}) {
+    LayerShape shape;
+    shape.num_tokens = num_tokens;
+    shape.head_dim = std::array{2u, 31u, 32u, 33u, 64u, 97u}[pick(rng, 0, num_tokens > 99 ? 3 : 5)];
+    shape.num_kv_heads = 1;
+    shape.group = pick(rng, 1, num_tokens > 99 ? 2 : 16);
+    shape.o_proj_width = std::array{1u, 16u, 31u, 32u, 63u, 64u, 65u, 130u}[pick(rng, 0, 7)];
+    shape.dtype = Dtype::kBf16;
+    CAPTURE(shape.text());
+    const OwnedLayer layer = make_layer(shape, rng);
+    const auto expected = reference_norms(norm, layer.input);
+    for (const Isa isa : isas()) {
+      CAPTURE(isa_name(isa));
+      CHECK(first_difference(norms_of(norm, layer.input, isa), expected, 2e-5, 2e-4) == "");
+    }
+  }
+}
+
 TEST_CASE("a zero value has no norm", "[kernels][norms]") {
   Rng rng(3);
   LayerShape shape;
