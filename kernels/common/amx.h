@@ -86,7 +86,7 @@ struct NoParts {
   static constexpr int kCount = 1;
   std::size_t apart = 0;
 };
-struct TwoParts {  // B is the sum of two matrices, the second one `apart` bf16 behind the first
+struct TwoParts {  // A is the sum of two matrices, the second one `apart` bf16 behind the first
   static constexpr int kCount = 2;
   std::size_t apart;
 };
@@ -103,12 +103,12 @@ PRECIS_INLINE void multiply(const std::uint16_t* a, const std::uint16_t* b, std:
   zero<3>();
   std::size_t done = 0;
   for (std::size_t s = first; s < last; ++s) {
-    load<4>(a + s * kTileSize);
-    load<5>(a + panel + s * kTileSize);
+    load<6>(b + s * kTileSize);
+    load<7>(b + panel + s * kTileSize);
     for (int p = 0; p < Parts::kCount; ++p) {
-      const std::uint16_t* columns = b + static_cast<std::size_t>(p) * parts.apart + s * kTileSize;
-      load<6>(columns);
-      load<7>(columns + panel);
+      const std::uint16_t* rows = a + static_cast<std::size_t>(p) * parts.apart + s * kTileSize;
+      load<4>(rows);
+      load<5>(rows + panel);
       add_product<0, 4, 6>();
       add_product<1, 4, 7>();
       add_product<2, 5, 6>();

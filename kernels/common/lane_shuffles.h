@@ -1,5 +1,4 @@
-// Movements between the lanes of several vectors: transposes and sums. Only for loops that isa.h
-// compiles.
+// Movements between the lanes of several vectors. Only for loops that isa.h compiles.
 #pragma once
 
 #include <utility>
@@ -39,23 +38,6 @@ PRECIS_INLINE void transpose(Words* rows) {
   transpose_stage<2>(rows);
   transpose_stage<4>(rows);
   transpose_stage<8>(rows);
-}
-
-template <int kWidth>
-PRECIS_INLINE void add_halves(Lanes* vectors) {
-  for (int i = 0; i < kWidth; ++i) {
-    vectors[i] = interleaved<kWidth, false>(vectors[i], vectors[i + kWidth]) +
-                 interleaved<kWidth, true>(vectors[i], vectors[i + kWidth]);
-  }
-}
-// Lane i: the sum of the lanes of vectors[i], of 16, added up in the order of sum_lanes(). What is
-// at `vectors` is lost.
-PRECIS_INLINE Lanes sums_of_lanes(Lanes* vectors) {
-  add_halves<8>(vectors);
-  add_halves<4>(vectors);
-  add_halves<2>(vectors);
-  add_halves<1>(vectors);
-  return vectors[0];
 }
 
 }  // namespace precis::kernels

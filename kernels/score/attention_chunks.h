@@ -21,29 +21,30 @@ struct ChunkMoments {
 // Pass 1 over a chunk of tokens: stats[rows.last - rows.first] of it alone. The reference is the
 // largest logit of the first few tokens, which most chunks do not exceed by what an f32 can hold;
 // if one does, the true maximum is found and the sum taken again.
-template <typename Products>
+template <typename Way>
 PRECIS_INLINE void chunk_stats(const HeadTask& task, Range rows, Range tokens, RowStats* stats) {
   constexpr float kLargestSum = 1e37f;
+  constexpr float kNothing = -std::numeric_limits<float>::infinity();
   const std::size_t count = rows.last - rows.first, padded = whole_tiles(count, kBlockRows);
-  AlignedArray<float> lanes(padded * kLanes);
-  std::vector<float> reference(padded);
+  AlignedArray<float> parts(padded * Way::kPerRow), reference(padded, 0.0f);
   Range sample{tokens.first, std::min<std::size_t>(tokens.last, tokens.first + kBlockTokens)};
   for (;;) {
-    std::fill(lanes.data(), lanes.data() + padded * kLanes,
-              -std::numeric_limits<float>::infinity());
-    for_blocks<Products>(task, rows, sample, FindLargest{task.exp_scale, rows.first, lanes.data()});
+    std::fill(parts.data(), parts.data() + padded * Way::kPerRow, kNothing);
+    for_blocks<typename Way::Products>(
+        task, rows, sample, typename Way::Largest{task.exp_scale, rows.first, parts.data()});
     for (std::size_t r = 0; r < count; ++r) {
-      const float* of_row = lanes.data() + r * kLanes;
-      const float largest = *std::max_element(of_row, of_row + kLanes);
-      reference[r] = largest > -std::numeric_limits<float>::infinity() ? largest : 0.0f;
+      const float* of_row = parts.data() + r * Way::kPerRow;
+      const float largest = *std::max_element(of_row, of_row + Way::kPerRow);
+      reference[r] = largest > kNothing ? largest : 0.0f;
     }
-    std::fill(lanes.data(), lanes.data() + padded * kLanes, 0.0f);
-    for_blocks<Products>(
+    std::fill(parts.data(), parts.data() + padded * Way::kPerRow, 0.0f);
+    for_blocks<typename Way::Products>(
         task, rows, tokens,
-        SumExps<Products>{task.exp_scale, rows.first, reference.data(), lanes.data()});
+        typename Way::Sums{task.exp_scale, rows.first, reference.data(), parts.data()});
     bool held = true;
     for (std::size_t r = 0; r < count; ++r) {
-      stats[r] = {reference[r], sum_lanes(load_lanes(lanes.data() + r * kLanes))};
+      const float* of_row = parts.data() + r * Way::kPerRow;
+      stats[r] = {reference[r], Way::kPerRow == 1 ? *of_row : sum_lanes(load_lanes(of_row))};
       held = held && stats[r].sum < kLargestSum;
     }
     if (held || sample.last == tokens.last) return;
@@ -77,6 +78,15 @@ struct Halo {
   }
 };
 
+// out[i] = the larger of, or the sum of, out[i] and x[i], which do not overlap.
+PRECIS_INLINE void take_larger(const float* __restrict x, std::size_t count,
+                               float* __restrict out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = x[i] > out[i] ? x[i] : out[i];
+}
+PRECIS_INLINE void add_up(const float* __restrict x, std::size_t count, float* __restrict out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] += x[i];
+}
+
 // out[t - first] = column pooled around t, for t in [first, last); column[t - halo.low]. Sums in
 // the order of AttentionOp::pooled().
 PRECIS_INLINE void pool_columns(const AttentionOp& op, const float* column, Halo halo,
@@ -87,10 +97,10 @@ PRECIS_INLINE void pool_columns(const AttentionOp& op, const float* column, Halo
     const std::uint32_t from = std::max(first, k < half ? halo.low + (half - k) : first);
     const std::uint32_t beyond = k > half ? std::min(halo.high, k - half) : 0;
     const std::uint32_t to = std::min(last, halo.high - beyond);
-    for (std::uint32_t t = from; t < to; ++t) {
-      const float x = column[t + k - half - halo.low];
-      out[t - first] = op.pool == Pool::kMax ? std::max(x, out[t - first]) : out[t - first] + x;
-    }
+    if (from >= to) continue;
+    const float* x = column + (from + k - half - halo.low);
+    op.pool == Pool::kMax ? take_larger(x, to - from, out + (from - first))
+                          : add_up(x, to - from, out + (from - first));
   }
   if (op.pool == Pool::kMax) return;
   for (std::uint32_t t = 0; t < last - first; ++t) out[t] /= static_cast<float>(op.kernel);
@@ -112,15 +122,14 @@ PRECIS_INLINE void chunk_masses(const HeadTask& task, std::uint32_t first, std::
   });
 }
 
-// sums[0, width) = the heads' [num_heads, width] reduced.
-PRECIS_INLINE void reduce_group(const AttentionOp& op, std::size_t num_heads, std::size_t width,
-                                float* sums) {
+// sums[0, width) = the group's, [op.group, width], reduced.
+PRECIS_INLINE void reduce_group(const AttentionOp& op, std::size_t width, float* sums) {
+  for (std::size_t g = 1; g < op.group; ++g) {
+    op.group_reduce == Reduce::kMax ? take_larger(sums + g * width, width, sums)
+                                    : add_up(sums + g * width, width, sums);
+  }
   for (std::size_t t = 0; t < width; ++t) {
-    float sum = AttentionOp::added(op.group_reduce, 0.0f, sums[t]);
-    for (std::size_t g = 1; g < num_heads; ++g) {
-      sum = AttentionOp::added(op.group_reduce, sum, sums[g * width + t]);
-    }
-    sums[t] = AttentionOp::finished(op.group_reduce, sum, op.group);
+    sums[t] = AttentionOp::finished(op.group_reduce, sums[t], op.group);
   }
 }
 
@@ -133,18 +142,18 @@ PRECIS_INLINE void finish_columns(const HeadTask& task, Halo halo, std::uint32_t
   float* scores = task.scores + first;
   switch (op.pool_order) {
     case PoolOrder::kRowsGroupPool:
-      reduce_group(op, op.group, wide, reduced);
+      reduce_group(op, wide, reduced);
       return pool_columns(op, reduced, halo, first, last, scores);
     case PoolOrder::kRowsPoolGroup: {
       std::vector<float> pooled(op.group * width);
       for (std::size_t g = 0; g < op.group; ++g) {
         pool_columns(op, reduced + g * wide, halo, first, last, pooled.data() + g * width);
       }
-      reduce_group(op, op.group, width, pooled.data());
+      reduce_group(op, width, pooled.data());
       std::copy(pooled.begin(), pooled.begin() + static_cast<std::ptrdiff_t>(width), scores);
       return;
     }
-    case PoolOrder::kPoolRowsGroup: reduce_group(op, op.group, width, reduced); break;
+    case PoolOrder::kPoolRowsGroup: reduce_group(op, width, reduced); break;
     case PoolOrder::kPoolGroupRows: break;
   }
   std::copy(reduced, reduced + width, scores);

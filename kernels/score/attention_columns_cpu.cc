@@ -28,12 +28,12 @@ struct Loops {
   void (*columns)(const HeadTask&, std::uint32_t, std::uint32_t, ChunkMoments*);
 
   static Loops by_vectors(Isa isa) {
-    return {for_isa<&chunk_stats<VectorProducts>>(isa), for_isa<&chunk_masses<VectorProducts>>(isa),
+    return {for_isa<&chunk_stats<AlongTokens>>(isa), for_isa<&chunk_masses<VectorProducts>>(isa),
             for_isa<&chunk_sums<VectorProducts>>(isa),
             for_isa<&chunk_columns<VectorProducts>>(isa)};
   }
   static Loops by_tiles() {
-    return {for_amx<&chunk_stats<TileProducts>>(), for_amx<&chunk_masses<TileProducts>>(),
+    return {for_amx<&chunk_stats<AlongRows>>(), for_amx<&chunk_masses<TileProducts>>(),
             for_amx<&chunk_sums<TileProducts>>(), for_amx<&chunk_columns<TileProducts>>()};
   }
 };
@@ -46,7 +46,7 @@ bool by_tiles(Isa isa, const LayerInput& input) {
 // One head's observing rows as the products take them, rounded up to whole blocks.
 struct ObservingRows {
   std::vector<float> queries;
-  std::unique_ptr<amx::Panels> packed;
+  std::unique_ptr<amx::Panels> packed, turned;
 };
 
 // Row r of KV head `head`.
@@ -69,8 +69,13 @@ ObservingRows observing_rows(const LayerInput& input, const AttentionOp& op, std
     for (std::size_t r = 0; r < rows; ++r) {
       const auto* q = reinterpret_cast<const std::uint16_t*>(observing_row(input, op, head, r));
       std::uint16_t* to = packed + r / amx::kPanel * panel + r % amx::kPanel * amx::kStep;
-      for (std::size_t c = 0; c < dim; ++c)
-        to[c / amx::kStep * amx::kTileSize + c % amx::kStep] = q[c];
+      for (std::size_t c = 0; c < dim; c += amx::kStep, to += amx::kTileSize) {
+        std::copy(q + c, q + std::min(c + amx::kStep, dim), to);
+      }
+    }
+    out.turned = std::make_unique<amx::Panels>(padded / amx::kPanel * panel);
+    for (std::size_t i = 0; i < padded / amx::kPanel * panel; i += amx::kTileSize) {
+      amx::pack_tile(packed + i, amx::kStep, amx::kPanel, amx::kStep, out.turned->data() + i);
     }
     return out;
   }
@@ -129,6 +134,7 @@ class Passes {
       task.exp_scale = kLog2E / std::sqrt(static_cast<float>(task.head_dim));
       task.queries = queries_[h].queries.data();
       task.packed_queries = tiles ? queries_[h].packed->data() : nullptr;
+      task.turned_queries = tiles ? queries_[h].turned->data() : nullptr;
       task.reference = reference_.data() + h * padded_rows_;
       task.share = share_.data() + h * padded_rows_;
       task.scores = result_.scores.data() + std::size_t{h} * op.columns;

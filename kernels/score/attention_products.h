@@ -17,7 +17,7 @@ inline constexpr std::size_t kBlockRows = 32;    // rows of one product
 inline constexpr std::size_t kBlockTokens = 32;  // tokens of one product
 static_assert(kBlockRows == amx::kBlock && kBlockTokens == amx::kBlock);
 static_assert(kBlockTokens == kTileTokens && kBlockRows % kTileRows == 0);
-using Logits = float[kBlockRows * kBlockTokens];  // [row][token], not scaled
+using Logits = float[kBlockRows * kBlockTokens];  // not scaled
 
 // One KV head: its keys and the rows that observe it, row r being query r / group of query head
 // r % group of the group.
@@ -28,7 +28,8 @@ struct HeadTask {
   std::size_t head_dim, num_rows;
   float exp_scale;                      // log2(e) / sqrt(head_dim)
   const float* queries;                 // [whole_tiles(num_rows, kBlockRows), head_dim], or null
-  const std::uint16_t* packed_queries;  // as many left panels (amx.h), or null
+  const std::uint16_t* packed_queries;  // as many as left panels (amx.h), or null
+  const std::uint16_t* turned_queries;  // the same as right panels, or null
   // A row's weights are exp2(logit * exp_scale - reference) * share; read by pass 2.
   const float *reference, *share;  // [num_rows]
   const float* row_scale;          // [num_rows], or null: 1
@@ -52,9 +53,10 @@ PRECIS_INLINE Lanes exp2_lanes(Lanes x) {
   return x > -126.0f ? (Lanes)bits : Lanes{};
 }
 
-// By vectors: keys are widened to f32 and turned, so that tokens lie along the lanes.
+// By vectors, [row][token]: keys are widened to f32 and turned, so that tokens lie along the lanes.
 class VectorProducts {
  public:
+  static constexpr bool kTurned = false;
   explicit VectorProducts(const HeadTask& task) : task_(task), scratch_(task.head_dim) {}
   // f32 of one block of tokens.
   using Key = float;
@@ -87,9 +89,10 @@ class VectorProducts {
   std::vector<float> scratch_;
 };
 
-// By tile registers, of bf16 queries and keys.
+// By tile registers, of bf16 queries and keys, [row][token].
 class TileProducts {
  public:
+  static constexpr bool kTurned = false;
   explicit TileProducts(const HeadTask& task)
       : task_(task), panel_(amx::panel_size(task.head_dim)) {}
   // bf16 of one block of tokens, two right panels.
@@ -111,17 +114,17 @@ class TileProducts {
                   amx::steps_of(task_.head_dim), amx::NoParts{}, logits, piece);
   }
 #if defined(__x86_64__)
-  // As exp2_lanes, by the instructions that AVX-512 has for it: x minus its floor, and scaling by
-  // two to the floor.
+  // As exp2_lanes but to 2^-18.5, by the instructions that AVX-512 has for it: x minus its floor,
+  // and scaling by two to the floor.
   PRECIS_INLINE static Lanes exp2(Lanes x) {
     Lanes r, scaled;
     asm("vreduceps $9, %1, %0" : "=v"(r) : "v"(x));
-    // Of least relative error on [0, 1]: 2^-23.7.
-    Lanes p = r * 1.8775767e-3f + 8.9893397e-3f;
-    p = p * r + 5.5826318e-2f;
-    p = p * r + 2.4015361e-1f;
-    p = p * r + 6.9315308e-1f;
-    p = p * r + 9.9999994e-1f;
+    // Of least relative error on [0, 1] among those of degree 4: 2^-18.5, less than what f32 logits
+    // of size 40 leave of a weight.
+    Lanes p = r * 1.3534168e-2f + 5.2011460e-2f;
+    p = p * r + 2.4144275e-1f;
+    p = p * r + 6.9300383e-1f;
+    p = p * r + 1.0000026f;
     asm("vscalefps %2, %1, %0" : "=v"(scaled) : "v"(p), "v"(x));
     return scaled;
   }
@@ -134,6 +137,38 @@ class TileProducts {
   PRECIS_INLINE static Lanes exp2(Lanes x) { return x; }
   PRECIS_INLINE static Lanes at_most(float, Lanes x) { return x; }
 #endif
+
+ private:
+  const HeadTask& task_;
+  std::size_t panel_;
+  amx::TileScope tiles_;
+};
+
+// The same, [token][row]: keys need not be turned, and what is summed up per row lies along lanes.
+class TurnedTileProducts {
+ public:
+  static constexpr bool kTurned = true;
+  explicit TurnedTileProducts(const HeadTask& task)
+      : task_(task), panel_(amx::panel_size(task.head_dim)) {}
+  // bf16 of one block of tokens, two left panels.
+  using Key = std::uint16_t;
+  std::size_t block_size() const { return 2 * panel_; }
+
+  PRECIS_INLINE void load(std::size_t token, std::size_t count, std::uint16_t* block) {
+    const auto* rows = reinterpret_cast<const std::uint16_t*>(task_.keys) + token * task_.head_dim;
+    for (std::size_t t = 0; t < kBlockTokens; t += amx::kPanel) {
+      const std::size_t left = count > t ? std::min(amx::kPanel, count - t) : 0;
+      amx::pack_left(rows + t * task_.head_dim, task_.head_dim, left, task_.head_dim,
+                     block + t / amx::kPanel * panel_);
+    }
+  }
+  template <typename Piece>
+  PRECIS_INLINE void multiply(std::size_t row, const std::uint16_t* block, float* logits,
+                              const Piece& piece) const {
+    amx::multiply(block, task_.turned_queries + row / amx::kPanel * panel_, panel_, 0,
+                  amx::steps_of(task_.head_dim), amx::NoParts{}, logits, piece);
+  }
+  PRECIS_INLINE static Lanes exp2(Lanes x) { return TileProducts::exp2(x); }
 
  private:
   const HeadTask& task_;

@@ -65,14 +65,18 @@ PRECIS_INLINE void expected_tile_logits(const ExpectedTask& task) {
   const amx::TileScope tiles;
   const std::size_t dim = task.dim, row_bytes = dim * dtype_size_bytes(task.dtype);
   FormVectors keys(dim);
-  float forms[amx::kBlock];
+  AlignedArray<float> forms(task.group * amx::kBlock);
   for (std::size_t first = 0; first < task.count; first += amx::kBlock) {
     const std::size_t count = std::min(amx::kBlock, task.count - first);
     keys.load(task.keys + first * row_bytes, count);
+    keys.forms<true>(task.packed, task.linear, task.group, task.keys + (first + count) * row_bytes,
+                     forms.data());
     for (std::size_t g = 0; g < task.group; ++g) {
-      keys.forms(task.packed + g * packed_form_size(dim), task.linear + g * keys.width(), forms);
       float* logits = task.logits + g * task.stride + first;
-      for (std::size_t i = 0; i < count; ++i) logits[i] = forms[i] / (2 * static_cast<float>(dim));
+      const float* of_head = forms.data() + g * amx::kBlock;
+      for (std::size_t i = 0; i < count; ++i) {
+        logits[i] = of_head[i] / (2 * static_cast<float>(dim));
+      }
     }
   }
   find_value_lengths(task);

@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "kernels/common/amx.h"
-#include "kernels/common/lane_shuffles.h"
 #include "kernels/common/thread_pool.h"
 #include "kernels/score/tile.h"
 
 namespace precis::kernels {
 
 inline constexpr int kFormParts = 2;
+static_assert(amx::kBlock == amx::kStep);  // a block of columns begins where a step of depth does
 
-// bf16 of one packed matrix: [part][panel of columns], both panels of a block even where the second
-// is empty.
+// bf16 of one packed matrix: [part][left panel of 16 of its columns], both panels of a block even
+// where the second is empty.
 constexpr std::size_t packed_form_size(std::size_t dim) {
   return kFormParts * whole_tiles(dim, amx::kBlock) * amx::steps_of(dim) * amx::kStep;
 }
@@ -32,8 +32,8 @@ inline void pack_form(const float* matrix, std::size_t dim, std::uint16_t* packe
     for (std::size_t b = 0; b <= a; ++b) {
       const float x = a == b ? matrix[a * dim + a] : matrix[a * dim + b] + matrix[b * dim + a];
       const std::size_t at = b / amx::kPanel * amx::panel_size(dim) +
-                             a / amx::kStep * amx::kTileSize + a % amx::kStep / 2 * amx::kStep +
-                             b % amx::kPanel * 2 + a % 2;
+                             a / amx::kStep * amx::kTileSize + b % amx::kPanel * amx::kStep +
+                             a % amx::kStep;
       packed[at] = amx::bf16_of_f32(x);
       packed[part + at] = amx::bf16_of_f32(x - f32_of_bf16(packed[at]));
     }
@@ -51,82 +51,88 @@ inline amx::Panels packed_forms(const CpuContext& context, std::span<const float
   return packed;
 }
 
-// Adds the products of a block of vectors with 32 columns of a matrix, times the vectors' channels
-// of those columns, to sums[amx::kBlock], lane by lane.
+// Adds up along the columns of a matrix their products with amx::kBlock vectors, which lie along
+// the lanes, times the vectors' channels of those columns.
+template <bool kLinear>
 struct AddForms {
-  const float *products, *vectors, *linear;  // [amx::kBlock] of each; vectors `width` apart
-  std::size_t width;
-  Lanes* sums;
+  const float* products = nullptr;         // [32 columns, amx::kBlock]
+  const std::uint16_t* vectors = nullptr;  // the step of those channels in the first right panel
+  std::size_t panel = 0;
+  const float* linear = nullptr;  // [32 columns] where kLinear
+  float* forms = nullptr;         // [amx::kBlock]
   PRECIS_INLINE void operator()(std::size_t piece) const {
-    constexpr std::size_t kRows = amx::kBlock / amx::kPieces;
-    const Lanes low = load_lanes(linear), high = load_lanes(linear + kLanes);
-    for (std::size_t t = piece * kRows; t < (piece + 1) * kRows; ++t) {
-      const float *x = vectors + t * width, *y = products + t * amx::kBlock;
-      sums[t] += (load_lanes(y) + low) * load_lanes(x) +
-                 (load_lanes(y + kLanes) + high) * load_lanes(x + kLanes);
+    if (products == nullptr) return;
+    constexpr std::size_t kPairs = amx::kPanel / amx::kPieces;
+    Lanes low = load_lanes(forms), high = load_lanes(forms + kLanes);
+    for (std::size_t pair = piece * kPairs; pair < (piece + 1) * kPairs; ++pair) {
+      Words low_pair, high_pair;
+      std::memcpy(&low_pair, vectors + pair * amx::kStep, sizeof low_pair);
+      std::memcpy(&high_pair, vectors + panel + pair * amx::kStep, sizeof high_pair);
+      const float* even = products + 2 * pair * amx::kBlock;
+      const float* odd = even + amx::kBlock;
+      const float along_even = kLinear ? linear[2 * pair] : 0.0f;
+      const float along_odd = kLinear ? linear[2 * pair + 1] : 0.0f;
+      low += plus<kLinear>(load_lanes(even), along_even) * (Lanes)(low_pair << 16);
+      high += plus<kLinear>(load_lanes(even + kLanes), along_even) * (Lanes)(high_pair << 16);
+      low += plus<kLinear>(load_lanes(odd), along_odd) * (Lanes)(low_pair & 0xffff0000u);
+      high += plus<kLinear>(load_lanes(odd + kLanes), along_odd) * (Lanes)(high_pair & 0xffff0000u);
     }
+    store_lanes(forms, low);
+    store_lanes(forms + kLanes, high);
+  }
+
+  template <bool kAdd>
+  PRECIS_INLINE static Lanes plus(Lanes x, float y) {
+    if constexpr (kAdd) return x + y;
+    return x;
   }
 };
 
-// amx::kBlock vectors at a time: packed, and widened to multiply the products.
+// amx::kBlock vectors at a time.
 class FormVectors {
  public:
-  explicit FormVectors(std::size_t dim)
-      : dim_(dim),
-        width_(whole_tiles(dim, amx::kBlock)),
-        zeros_(width_, 0.0f),
-        wide_(amx::kBlock * width_, 0.0f),
-        packed_(2 * amx::panel_size(dim)) {}
+  explicit FormVectors(std::size_t dim) : dim_(dim), packed_(2 * amx::panel_size(dim)) {}
 
   // `count` <= amx::kBlock rows of bf16 at `rows`.
   PRECIS_INLINE void load(const std::byte* rows, std::size_t count) {
     const auto* from = reinterpret_cast<const std::uint16_t*>(rows);
-    for (std::size_t t = 0; t < count; ++t) {
-      float* wide = wide_.data() + t * width_;
-      for (std::size_t c = 0; c < dim_; ++c) wide[c] = f32_of_bf16(from[t * dim_ + c]);
-    }
-    std::fill(wide_.data() + count * width_, wide_.data() + amx::kBlock * width_, 0.0f);
     for (std::size_t t = 0; t < amx::kBlock; t += amx::kPanel) {
       const std::size_t left = count > t ? std::min(amx::kPanel, count - t) : 0;
-      amx::pack_left(from + t * dim_, dim_, left, dim_,
+      amx::pack_rows(from + t * dim_, dim_, left, dim_,
                      packed_.data() + t / amx::kPanel * amx::panel_size(dim_));
     }
   }
 
-  // forms[t] = x_t^T M x_t + linear . x_t; `linear`: null, or width() of f32.
-  PRECIS_INLINE void forms(const std::uint16_t* matrix, const float* linear, float* forms) const {
+  // forms[g][t] = x_t^T M_g x_t, + linear_g . x_t where kLinear. `forms`: [count, amx::kBlock];
+  // `matrices`: [count, packed_form_size()]; `linear`: [count, whole_tiles(dim, amx::kBlock)].
+  // Meanwhile fetches the vectors that will be loaded next, from `next_rows` on.
+  template <bool kLinear>
+  PRECIS_INLINE void forms(const std::uint16_t* matrices, const float* linear, std::size_t count,
+                           const std::byte* next_rows, float* forms) const {
     const std::size_t panel = amx::panel_size(dim_), steps = amx::steps_of(dim_);
+    const std::size_t width = whole_tiles(dim_, amx::kBlock);
     const amx::TwoParts parts{packed_form_size(dim_) / kFormParts};
-    if (linear == nullptr) linear = zeros_.data();
     alignas(64) float products[2][amx::kBlock * amx::kBlock];
-    Lanes sums[amx::kBlock] = {};
-    AddForms waiting{nullptr, wide_.data(), linear, width_, sums};
-    for (std::size_t first = 0; first < width_; first += amx::kBlock) {
-      float* next = products[first / amx::kBlock % 2];
-      const std::uint16_t* columns = matrix + first / amx::kPanel * panel;
-      const std::size_t step = first / amx::kStep;
-      if (first == 0) {
-        amx::multiply(packed_.data(), columns, panel, step, steps, parts, next, [](std::size_t) {});
-      } else {
-        amx::multiply(packed_.data(), columns, panel, step, steps, parts, next, waiting);
-      }
-      waiting.products = next;
-      waiting.vectors = wide_.data() + first;
-      waiting.linear = linear + first;
+    std::fill(forms, forms + count * amx::kBlock, 0.0f);
+    AddForms<kLinear> waiting;
+    const std::size_t fetched_bytes = amx::kBlock * dim_ * 2 / (count * steps) + 1;
+    for (std::size_t i = 0; i < count * steps; ++i) {
+      const std::size_t g = i / steps, step = i % steps;
+      float* next = products[i % 2];
+      const std::byte* fetched = next_rows + i * fetched_bytes;
+      for (std::size_t k = 0; k < fetched_bytes; k += 64) __builtin_prefetch(fetched + k, 0, 2);
+      amx::multiply(matrices + g * packed_form_size(dim_) + 2 * step * panel, packed_.data(), panel,
+                    step, steps, parts, next, waiting);
+      waiting = {next, packed_.data() + step * amx::kTileSize, panel,
+                 kLinear ? linear + g * width + step * amx::kBlock : nullptr,
+                 forms + g * amx::kBlock};
     }
     for (std::size_t piece = 0; piece < amx::kPieces; ++piece) waiting(piece);
-    for (std::size_t t = 0; t < amx::kBlock; t += kLanes) {
-      store_lanes(forms + t, sums_of_lanes(sums + t));
-    }
   }
 
-  std::size_t width() const { return width_; }
-
  private:
-  std::size_t dim_, width_;
-  AlignedArray<float> zeros_;  // [width]
-  AlignedArray<float> wide_;   // [amx::kBlock, width]
-  amx::Panels packed_;         // two left panels
+  std::size_t dim_;
+  amx::Panels packed_;  // two right panels
 };
 
 }  // namespace precis::kernels

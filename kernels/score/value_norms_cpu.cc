@@ -14,8 +14,11 @@ constexpr std::uint32_t kChunkTokens = 256;  // one work item; its values are he
 // Of l1_exact by tile registers: enough tokens that packing W_O, once per work item, is a small
 // share of its products.
 constexpr std::uint32_t kTileChunkTokens = 2048;
-constexpr std::size_t kPackedColumns = 64;  // of W_O at once: 16 KiB at a head_dim of 128
-static_assert(kPackedColumns % amx::kBlock == 0);
+// Columns of W_O packed at once, whose rows lie far apart, each in a page of its own; and of these
+// as many at once as stay in the first level of cache, 16 KiB at a head_dim of 128.
+constexpr std::size_t kPackedColumns = 256;
+constexpr std::size_t kHotColumns = 64;
+static_assert(kPackedColumns % kHotColumns == 0 && kHotColumns % amx::kBlock == 0);
 constexpr std::size_t kGramColumns = 256;  // of W_O at once
 
 // Some tokens of one KV head and the projections of the query heads that share it.
@@ -126,11 +129,17 @@ PRECIS_INLINE void pack_weights(const NormTask& task, const std::uint16_t* weigh
 }
 
 // Adds the sums over columns of |products|, a block's, to sums[amx::kBlock][kLanes], lane by lane.
+// Meanwhile fetches some of the values that come next.
 struct AddMagnitudes {
   const float* products;
   float* sums;
+  const std::uint16_t* next_values = nullptr;
+  std::size_t fetched = 0;  // bf16 per piece
   PRECIS_INLINE void operator()(std::size_t piece) const {
     constexpr std::size_t kRows = amx::kBlock / amx::kPieces;
+    for (std::size_t i = 0; i < fetched; i += amx::kStep) {
+      __builtin_prefetch(next_values + piece * fetched + i);
+    }
     const Words magnitude = Words{} + 0x7fffffffu;
     for (std::size_t t = piece * kRows; t < (piece + 1) * kRows; ++t) {
       const auto low = (Words)load_lanes(products + t * amx::kBlock) & magnitude;
@@ -152,20 +161,28 @@ PRECIS_INLINE void l1_exact_tile_norms(const NormTask& task) {
   }
   AlignedArray<float> sums(rows * kLanes, 0.0f);
   alignas(64) float products[2][amx::kBlock * amx::kBlock] = {};
-  AddMagnitudes waiting{products[0], sums.data()};
+  // Two panels come next while kHotColumns pass over those before them.
+  const std::size_t fetched = 2 * panel / (kHotColumns / amx::kBlock * amx::kPieces);
+  AddMagnitudes waiting{products[0], sums.data(), values.data(), fetched};
   const auto* weights = reinterpret_cast<const std::uint16_t*>(task.weights);
   const std::size_t stretches = (task.width + kPackedColumns - 1) / kPackedColumns;
   for (std::size_t i = 0; i < task.group * stretches; ++i) {
     const std::size_t first = i % stretches * kPackedColumns;
     pack_weights(task, weights + i / stretches * dim * task.width, first, packed.data());
     const std::size_t columns = std::min(kPackedColumns, task.width - first);
-    for (std::size_t t = 0; t < rows; t += amx::kBlock) {
-      for (std::size_t c = 0; c < columns; c += amx::kBlock) {
-        float* next = products[waiting.products == products[0]];
-        amx::multiply(values.data() + t / amx::kPanel * panel,
-                      packed.data() + c / amx::kPanel * panel, panel, 0, steps, amx::NoParts{},
-                      next, waiting);
-        waiting = {next, sums.data() + t * kLanes};
+    for (std::size_t hot = 0; hot < columns; hot += kHotColumns) {
+      const std::size_t end = std::min(hot + kHotColumns, columns);
+      for (std::size_t t = 0; t < rows; t += amx::kBlock) {
+        const std::uint16_t* block = values.data() + t / amx::kPanel * panel;
+        for (std::size_t c = hot; c < end; c += amx::kBlock) {
+          float* next = products[waiting.products == products[0]];
+          waiting.next_values =
+              block + 2 * panel + (c - hot) / amx::kBlock * fetched * amx::kPieces;
+          amx::multiply(block, packed.data() + c / amx::kPanel * panel, panel, 0, steps,
+                        amx::NoParts{}, next, waiting);
+          waiting.products = next;
+          waiting.sums = sums.data() + t * kLanes;
+        }
       }
     }
   }
@@ -180,15 +197,17 @@ PRECIS_INLINE void l2_gram_tile_norms(const NormTask& task) {
   const amx::TileScope tiles;
   FormVectors values(task.dim);
   const std::size_t row_bytes = task.dim * dtype_size_bytes(task.dtype);
-  float forms[amx::kBlock];
+  AlignedArray<float> forms(task.group * amx::kBlock);
   for (std::size_t first = 0; first < task.count; first += amx::kBlock) {
     const std::size_t count = std::min(amx::kBlock, task.count - first);
     values.load(task.values + first * row_bytes, count);
+    values.forms<false>(task.packed_grams, nullptr, task.group,
+                        task.values + (first + count) * row_bytes, forms.data());
     float norms[amx::kBlock] = {};
     for (std::size_t g = 0; g < task.group; ++g) {
-      values.forms(task.packed_grams + g * packed_form_size(task.dim), nullptr, forms);
+      const float* of_head = forms.data() + g * amx::kBlock;
       for (std::size_t i = 0; i < amx::kBlock; ++i) {
-        norms[i] += std::sqrt(forms[i] > 0 ? forms[i] : 0.0f);
+        norms[i] += std::sqrt(of_head[i] > 0 ? of_head[i] : 0.0f);
       }
     }
     for (std::size_t i = 0; i < count; ++i) {
