@@ -11,12 +11,12 @@ namespace precis::kernels {
 namespace {
 
 constexpr std::uint32_t kChunkTokens = 256;  // one work item; its values are held as f32
-// Of l1_exact by tile registers: enough tokens that packing W_O, once per work item, is a small
-// share of its products.
-constexpr std::uint32_t kTileChunkTokens = 2048;
+// Of l1_exact by tile registers: values of one work item, as many as stay in the second level of
+// cache, since W_O is packed once for each item. With the columns below it is what a thread needs.
+constexpr std::size_t kTileChunkBytes = std::size_t{1} << 20;
 // Columns of W_O packed at once, whose rows lie far apart, each in a page of its own; and of these
 // as many at once as stay in the first level of cache, 16 KiB at a head_dim of 128.
-constexpr std::size_t kPackedColumns = 256;
+constexpr std::size_t kPackedColumns = 512;
 constexpr std::size_t kHotColumns = 64;
 static_assert(kPackedColumns % kHotColumns == 0 && kHotColumns % amx::kBlock == 0);
 constexpr std::size_t kGramColumns = 256;  // of W_O at once
@@ -149,6 +149,27 @@ struct AddMagnitudes {
   }
 };
 
+// Fetches a stretch of W_O, some lines with every block of the stretch before it.
+class WeightsAhead {
+ public:
+  PRECIS_INLINE WeightsAhead(const std::uint16_t* from, std::size_t stride, std::size_t columns,
+                             std::size_t rows, std::size_t blocks)
+      : from_(from),
+        stride_(stride),
+        per_row_((columns + amx::kStep - 1) / amx::kStep),
+        lines_(rows * per_row_),
+        per_block_(lines_ / blocks + 1) {}
+  PRECIS_INLINE void fetch() {
+    for (const std::size_t end = std::min(next_ + per_block_, lines_); next_ < end; ++next_) {
+      __builtin_prefetch(from_ + next_ / per_row_ * stride_ + next_ % per_row_ * amx::kStep, 0, 2);
+    }
+  }
+
+ private:
+  const std::uint16_t* from_;
+  std::size_t stride_, per_row_, lines_, per_block_, next_ = 0;
+};
+
 PRECIS_INLINE void l1_exact_tile_norms(const NormTask& task) {
   const amx::TileScope tiles;
   const std::size_t dim = task.dim, panel = amx::panel_size(dim), steps = amx::steps_of(dim);
@@ -170,17 +191,23 @@ PRECIS_INLINE void l1_exact_tile_norms(const NormTask& task) {
     const std::size_t first = i % stretches * kPackedColumns;
     pack_weights(task, weights + i / stretches * dim * task.width, first, packed.data());
     const std::size_t columns = std::min(kPackedColumns, task.width - first);
+    const std::size_t next = std::min(i + 1, task.group * stretches - 1);
+    WeightsAhead ahead(
+        weights + next / stretches * dim * task.width + next % stretches * kPackedColumns,
+        task.width, columns, dim,
+        whole_tiles(columns, amx::kBlock) * rows / amx::kBlock / amx::kBlock);
     for (std::size_t hot = 0; hot < columns; hot += kHotColumns) {
       const std::size_t end = std::min(hot + kHotColumns, columns);
       for (std::size_t t = 0; t < rows; t += amx::kBlock) {
         const std::uint16_t* block = values.data() + t / amx::kPanel * panel;
         for (std::size_t c = hot; c < end; c += amx::kBlock) {
-          float* next = products[waiting.products == products[0]];
+          float* made = products[waiting.products == products[0]];
           waiting.next_values =
               block + 2 * panel + (c - hot) / amx::kBlock * fetched * amx::kPieces;
+          ahead.fetch();
           amx::multiply(block, packed.data() + c / amx::kPanel * panel, panel, 0, steps,
-                        amx::NoParts{}, next, waiting);
-          waiting.products = next;
+                        amx::NoParts{}, made, waiting);
+          waiting.products = made;
           waiting.sums = sums.data() + t * kLanes;
         }
       }
@@ -223,6 +250,13 @@ bool by_tiles(ValueNorm norm, Isa isa, const LayerInput& input) {
          (norm == ValueNorm::kL1Exact && input.o_proj.dtype == Dtype::kBf16);
 }
 
+// Whole blocks of kTileChunkBytes together.
+std::uint32_t tile_chunk_tokens(std::size_t dim) {
+  const std::size_t row_bytes = whole_tiles(dim, amx::kStep) * sizeof(std::uint16_t);
+  return static_cast<std::uint32_t>(
+      std::max(kTileChunkBytes / row_bytes / amx::kBlock, std::size_t{1}) * amx::kBlock);
+}
+
 void (*body_of(ValueNorm norm, Isa isa, bool tiles))(const NormTask&) {
   switch (norm) {
     case ValueNorm::kL1Exact:
@@ -260,7 +294,7 @@ std::vector<float> value_norms(const CpuContext& context, ValueNorm norm, const 
       packed_forms(context, gram && tiles ? o_proj.gram : std::span<const float>(), dim);
   std::vector<float> norms(std::size_t{input.num_kv_heads()} * n);
   const auto body = body_of(norm, context.isa, tiles);
-  const std::uint32_t chunk = tiles && !gram ? kTileChunkTokens : kChunkTokens;
+  const std::uint32_t chunk = tiles && !gram ? tile_chunk_tokens(dim) : kChunkTokens;
   const std::size_t chunks = (n + chunk - 1) / chunk;
   context.pool.parallel_for(input.num_kv_heads() * chunks, [&](std::size_t i) {
     const auto head = static_cast<std::uint32_t>(i / chunks);

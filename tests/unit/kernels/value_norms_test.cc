@@ -68,10 +68,12 @@ TEST_CASE("bf16 norms hold their bounds at the borders of tiles, stretches and w
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   const ValueNorm norm = GENERATE(ValueNorm::kL1Exact, ValueNorm::kL2Gram);
-  for (const std::uint32_t num_tokens : {1u, 15u, 16u, 17u, 31u, 32u, 33u, 2047u, 2048u, 2050u}) {
+  for (const std::uint32_t num_tokens :
+       {1u, 15u, 16u, 17u, 31u, 32u, 33u, 2047u, 2048u, 2050u, 8193u}) {
     LayerShape shape;
     shape.num_tokens = num_tokens;
     shape.head_dim = std::array{2u, 31u, 32u, 33u, 64u, 97u}[pick(rng, 0, num_tokens > 99 ? 3 : 5)];
+    if (num_tokens > 8000) shape.head_dim = 64;  // more than a MiB
     shape.num_kv_heads = 1;
     shape.group = pick(rng, 1, num_tokens > 99 ? 2 : 16);
     shape.o_proj_width = std::array{1u, 16u, 31u, 32u, 63u, 64u, 65u, 130u}[pick(rng, 0, 7)];
