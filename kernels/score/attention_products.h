@@ -39,7 +39,6 @@ struct HeadTask {
 
 // exp2 with an error of 2^-23 of the result, and 0 where that would be subnormal. `x` <= 126.
 PRECIS_INLINE Lanes exp2_lanes(Lanes x) {
-  using Integers = std::int32_t __attribute__((vector_size(sizeof(Lanes))));
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer
   const Lanes shifted = x + kRound;
   const Lanes r = x - (shifted - kRound);
@@ -49,7 +48,7 @@ PRECIS_INLINE Lanes exp2_lanes(Lanes x) {
   p = p * r + 2.4022120e-1f;
   p = p * r + 6.9314694e-1f;
   p = p * r + 1.0000001f;
-  const Integers bits = (Integers)p + ((Integers)shifted << 23);
+  const Words bits = (Words)p + ((Words)shifted << 23);
   return x > -126.0f ? (Lanes)bits : Lanes{};
 }
 
