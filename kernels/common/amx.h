@@ -66,7 +66,10 @@ PRECIS_INLINE void add_product() {
 
 #else  // never called
 
-class TileScope {};
+class [[maybe_unused]] TileScope {
+ public:
+  TileScope() {}
+};
 template <int kTile>
 void zero() {}
 template <int kTile>

@@ -10,7 +10,7 @@ namespace {
 
 // Linux saves tile registers only for processes that have asked for them (arch_prctl(2)). One
 // answer serves the whole process, threads that exist already included.
-bool tiles_permitted() {
+[[maybe_unused]] bool tiles_permitted() {
 #if defined(__x86_64__) && defined(__linux__)
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILE_DATA
