@@ -1,12 +1,35 @@
 #include "kernels/common/isa.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace precis::kernels {
+namespace {
+
+// Linux saves tile registers only for processes that have asked for them (arch_prctl(2)). One
+// answer serves the whole process, threads that exist already included.
+[[maybe_unused]] bool tiles_permitted() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILE_DATA
+  static const bool permitted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return permitted;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
 
 Isa detect_isa() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return Isa::kAvx512;
+    const bool tiles = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("amx-tile") &&
+                       __builtin_cpu_supports("amx-bf16");
+    return tiles && tiles_permitted() ? Isa::kAmx : Isa::kAvx512;
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
 #endif
@@ -18,6 +41,7 @@ std::string_view isa_name(Isa isa) {
     case Isa::kBaseline: return "baseline";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
+    case Isa::kAmx: return "amx";
   }
   return "unknown";
 }

@@ -6,9 +6,12 @@
 
 namespace precis::kernels {
 
-enum class Isa { kBaseline, kAvx2, kAvx512 };
-Isa detect_isa();                    // the best this machine runs
-std::string_view isa_name(Isa isa);  // "baseline", "avx2", "avx512"
+// kAmx is kAvx512 with tile registers (amx.h): loops that do not multiply matrices are the same.
+enum class Isa { kBaseline, kAvx2, kAvx512, kAmx };
+// The best this machine runs. Asks the system once for the use of tile registers; where it refuses,
+// they do not exist.
+Isa detect_isa();
+std::string_view isa_name(Isa isa);  // "baseline", "avx2", "avx512", "amx"
 
 template <auto Loop>
 struct IsaClones;
@@ -26,10 +29,20 @@ struct IsaClones<Loop> {
 template <auto Loop>
 auto for_isa([[maybe_unused]] Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return &IsaClones<Loop>::avx512;
+  if (isa >= Isa::kAvx512) return &IsaClones<Loop>::avx512;
   if (isa == Isa::kAvx2) return &IsaClones<Loop>::avx2;
 #endif
   return &IsaClones<Loop>::baseline;
+}
+
+// For loops that only Isa::kAmx runs.
+template <auto Loop>
+auto for_amx() {
+#if defined(__x86_64__)
+  return &IsaClones<Loop>::avx512;
+#else
+  return &IsaClones<Loop>::baseline;
+#endif
 }
 
 }  // namespace precis::kernels

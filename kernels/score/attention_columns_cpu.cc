@@ -1,224 +1,107 @@
 // Two passes over K in chunks of tokens, so that scratch is small whatever the window and the
 // length (policies.md A1). Pass 1 finds each row's log-sum-exp (skipped where it was pushed), pass
-// 2 recomputes the logits and reduces the weights of each column over the rows. Pooled rows that
-// keep their mass take a pass between them, to know it.
+// 2 makes the logits again, reduces the weights of each column over the rows and pools them. To
+// make them again costs less than to store them: a head's weights do not fit its share of the
+// workspace, let alone a cache. Pooled rows that keep their mass take a pass between, to know it.
+#include "kernels/score/attention_columns.h"
+
 #include <cmath>
 #include <limits>
 
 #include "kernels/common/isa.h"
-#include "kernels/score/attention_columns.h"
-#include "kernels/score/row_sums.h"
-#include "kernels/score/tile.h"
+#include "kernels/score/attention_chunks.h"
 
 namespace precis::kernels {
 namespace {
 
-constexpr std::uint32_t kChunkTokens = 512;  // one work item
-constexpr std::size_t kBlockRows = 32;       // rows whose weights over a chunk are held at once
-static_assert(kBlockRows % kTileRows == 0);
-constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+constexpr float kLog2E = 1.44269504f;
+// Tokens of one work item of each pass.
+constexpr std::uint32_t kStatsTokens = 2048;
+constexpr std::uint32_t kSumsTokens = 1024;    // halo included, where there is room
+constexpr std::uint32_t kColumnsTokens = 512;  // held as f32 for 128 rows
 
-// One KV head: its keys and the rows that observe it, row r being query r / group of query head
-// r % group of the group, rounded up to whole tiles with zero rows, scaled by 1/sqrt(head_dim).
-struct HeadTask {
-  AttentionOp op;
-  const std::byte* keys;
-  Dtype dtype;
-  std::size_t head_dim, num_rows;
-  const float* queries;
-  const float* lse;        // [num_rows]; read by pass 2
-  const float* row_scale;  // [num_rows], or null: 1
-  float* reduced;          // as AttentionOp::score() reads it; written by pass 2
-  float* mean;             // [columns] or null
-};
+// The loops of one way to multiply, compiled for one instruction set.
+struct Loops {
+  void (*stats)(const HeadTask&, Range, Range, RowStats*);
+  void (*masses)(const HeadTask&, std::uint32_t, std::uint32_t, double*);
+  void (*sums)(const HeadTask&, std::uint32_t, std::uint32_t);
+  void (*columns)(const HeadTask&, std::uint32_t, std::uint32_t, ChunkMoments*);
 
-// Streaming softmax of one row: the largest logit so far and the sum of exp(logit - largest).
-struct RowStats {
-  float largest = kNegativeInfinity;
-  float sum = 0;
-};
-
-// What pass 2 sums up over one chunk.
-struct ChunkMoments {
-  double entropy = 0, variance = 0;
-};
-
-// Folds a tile's first `visible` logits into the row's softmax; the rest are overwritten.
-PRECIS_INLINE void fold_row(float* logits, std::size_t visible, RowStats& stats) {
-  for (std::size_t t = visible; t < kTileTokens; ++t) logits[t] = kNegativeInfinity;
-  float lane_max[kLanes];
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    lane_max[i] = logits[i] > logits[i + kLanes] ? logits[i] : logits[i + kLanes];
+  static Loops by_vectors(Isa isa) {
+    return {for_isa<&chunk_stats<AlongTokens>>(isa), for_isa<&chunk_masses<VectorProducts>>(isa),
+            for_isa<&chunk_sums<VectorProducts>>(isa),
+            for_isa<&chunk_columns<VectorProducts>>(isa)};
   }
-  float largest = stats.largest;
-  for (std::size_t i = 0; i < kLanes; ++i) largest = lane_max[i] > largest ? lane_max[i] : largest;
-  float lane_sum[kLanes];
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    lane_sum[i] = exp_f32(logits[i] - largest) + exp_f32(logits[i + kLanes] - largest);
+  static Loops by_tiles() {
+    return {for_amx<&chunk_stats<AlongRows>>(), for_amx<&chunk_masses<TileProducts>>(),
+            for_amx<&chunk_sums<TileProducts>>(), for_amx<&chunk_columns<TileProducts>>()};
   }
-  stats.sum = stats.sum * exp_f32(stats.largest - largest) + sum_lanes(load_lanes(lane_sum));
-  stats.largest = largest;
+};
+
+bool by_tiles(Isa isa, const LayerInput& input) {
+  return isa == Isa::kAmx && input.keys.dtype == Dtype::kBf16 &&
+         input.queries.dtype == Dtype::kBf16;
 }
 
-// Pass 1 over tokens [first, last): stats[num_rows] of this chunk alone.
-PRECIS_INLINE void chunk_stats(const HeadTask& task, std::uint32_t first, std::uint32_t last,
-                               RowStats* stats) {
-  const std::size_t dim = task.head_dim, row_bytes = dim * dtype_size_bytes(task.dtype);
-  std::vector<float> scratch(dim), keys(dim * kTileTokens);
-  float logits[kTileRows][kTileTokens];
-  for (std::uint32_t tile = first; tile < last; tile += kTileTokens) {
-    const std::size_t count = std::min<std::size_t>(kTileTokens, last - tile);
-    load_tile(task.dtype, task.keys + tile * row_bytes, count, dim, scratch.data(), keys.data());
-    for (std::size_t r0 = 0; r0 < task.num_rows; r0 += kTileRows) {
-      tile_products(task.queries + r0 * dim, keys.data(), dim, logits);
-      for (std::size_t r = r0; r < std::min(r0 + kTileRows, task.num_rows); ++r) {
-        const std::uint32_t visible =
-            task.op.visible(static_cast<std::uint32_t>(r / task.op.group));
-        if (visible <= tile) continue;
-        fold_row(logits[r - r0], std::min<std::size_t>(count, visible - tile), stats[r]);
+// One head's observing rows as the products take them, rounded up to whole blocks.
+struct ObservingRows {
+  std::vector<float> queries;
+  std::unique_ptr<amx::Panels> packed, turned;
+};
+
+// Row r of KV head `head`.
+const std::byte* observing_row(const LayerInput& input, const AttentionOp& op, std::uint32_t head,
+                               std::size_t r) {
+  const auto q_head = static_cast<std::uint32_t>(head * op.group + r % op.group);
+  return input.queries.row(
+      q_head, static_cast<std::uint32_t>(input.queries.num_tokens - op.rows + r / op.group));
+}
+
+ObservingRows observing_rows(const LayerInput& input, const AttentionOp& op, std::uint32_t head,
+                             bool tiles) {
+  const std::size_t dim = input.keys.head_dim, rows = std::size_t{op.group} * op.rows;
+  const std::size_t padded = whole_tiles(rows, kBlockRows), panel = amx::panel_size(dim);
+  ObservingRows out;
+  if (tiles) {
+    out.packed = std::make_unique<amx::Panels>(padded / amx::kPanel * panel);
+    std::uint16_t* packed = out.packed->data();
+    std::fill(packed, packed + padded / amx::kPanel * panel, std::uint16_t{0});
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto* q = reinterpret_cast<const std::uint16_t*>(observing_row(input, op, head, r));
+      std::uint16_t* to = packed + r / amx::kPanel * panel + r % amx::kPanel * amx::kStep;
+      for (std::size_t c = 0; c < dim; c += amx::kStep, to += amx::kTileSize) {
+        std::copy(q + c, q + std::min(c + amx::kStep, dim), to);
       }
     }
+    out.turned = std::make_unique<amx::Panels>(padded / amx::kPanel * panel);
+    for (std::size_t i = 0; i < padded / amx::kPanel * panel; i += amx::kTileSize) {
+      amx::pack_tile(packed + i, amx::kStep, amx::kPanel, amx::kStep, out.turned->data() + i);
+    }
+    return out;
   }
-}
-
-// consume(r, weights) for every row in order, weights[t - low] over tokens [low, high); zero for
-// tokens that the row does not see.
-template <typename Consume>
-PRECIS_INLINE void for_rows(const HeadTask& task, std::uint32_t low, std::uint32_t high,
-                            const Consume& consume) {
-  const std::size_t dim = task.head_dim, row_bytes = dim * dtype_size_bytes(task.dtype);
-  const std::size_t width = whole_tiles(high - low, kTileTokens);
-  std::vector<float> scratch(dim), keys(width * dim), weights(kBlockRows * width);
-  for (std::size_t t = 0; t < width; t += kTileTokens) {
-    load_tile(task.dtype, task.keys + (low + t) * row_bytes,
-              std::min<std::size_t>(kTileTokens, high - low - t), dim, scratch.data(),
-              keys.data() + t * dim);
-  }
-  float logits[kTileRows][kTileTokens];
-  for (std::size_t block = 0; block < task.num_rows; block += kBlockRows) {
-    const std::size_t end = std::min(block + kBlockRows, task.num_rows);
-    for (std::size_t t = 0; t < width; t += kTileTokens) {
-      for (std::size_t r0 = block; r0 < end; r0 += kTileRows) {
-        tile_products(task.queries + r0 * dim, keys.data() + t * dim, dim, logits);
-        for (std::size_t r = r0; r < std::min(r0 + kTileRows, end); ++r) {
-          const float lse = task.lse[r];
-          float* out = weights.data() + (r - block) * width + t;
-          for (std::size_t i = 0; i < kTileTokens; ++i) {
-            out[i] = AttentionOp::weight(logits[r - r0][i], lse);
-          }
-        }
-      }
-    }
-    for (std::size_t r = block; r < end; ++r) {
-      float* row = weights.data() + (r - block) * width;
-      const std::uint32_t visible = task.op.visible(static_cast<std::uint32_t>(r / task.op.group));
-      for (std::uint32_t t = std::clamp(visible, low, high); t < high; ++t) row[t - low] = 0;
-      consume(r, row);
-    }
-  }
-}
-
-// The tokens that pooling rows over [first, last) reads.
-struct Halo {
-  std::uint32_t low, high;
-  static Halo of(const AttentionOp& op, std::uint32_t first, std::uint32_t last) {
-    const std::uint32_t half = op.pools_rows() ? op.kernel / 2 : 0;
-    return {first > half ? first - half : 0, op.columns - last > half ? last + half : op.columns};
-  }
-};
-
-// The pass between: masses[2 r] and [2 r + 1], the sums over [first, last) of row r's weights and
-// of its pooled weights.
-PRECIS_INLINE void chunk_masses(const HeadTask& task, std::uint32_t first, std::uint32_t last,
-                                double* masses) {
-  const Halo halo = Halo::of(task.op, first, last);
-  for_rows(task, halo.low, halo.high, [&](std::size_t r, const float* weights) {
-    const auto weight = [&](std::uint32_t t) { return weights[t - halo.low]; };
-    for (std::uint32_t t = first; t < last; ++t) {
-      masses[2 * r] += weight(t);
-      masses[2 * r + 1] += task.op.pooled(weight, t);
-    }
-  });
-}
-
-// Pass 2 over columns [first, last).
-PRECIS_INLINE void chunk_columns(const HeadTask& task, std::uint32_t first, std::uint32_t last,
-                                 ChunkMoments* moments) {
-  const AttentionOp& op = task.op;
-  const Halo halo = Halo::of(op, first, last);
-  const std::size_t width = last - first;
-  const bool group_first = op.pool_order == PoolOrder::kPoolGroupRows;
-  RowSums reduced(op.row_reduce, group_first ? 1 : op.group, width);
-  Moments raw(moments != nullptr ? op.group : 0, width);
-  std::vector<float> mean(task.mean != nullptr ? width : 0), pooled(width), grouped(width);
-  for_rows(task, halo.low, halo.high, [&](std::size_t r, const float* weights) {
-    const std::size_t g = r % op.group;
-    const std::uint32_t visible = op.visible(static_cast<std::uint32_t>(r / op.group));
-    const std::size_t seen = std::clamp(visible, first, last) - first;
-    const float* row = weights + (first - halo.low);
-    for (std::size_t t = 0; t < mean.size(); ++t) mean[t] += row[t];
-    if (moments != nullptr) {
-      raw.add(g, row, seen);
-      for (std::size_t t = 0; t < seen; ++t) moments->entropy -= entropy_term(row[t]);
-    }
-    if (op.pools_rows()) {
-      const float scale = task.row_scale != nullptr ? task.row_scale[r] : 1.0f;
-      const auto weight = [&](std::uint32_t t) { return weights[t - halo.low]; };
-      for (std::uint32_t t = first; t < last; ++t) pooled[t - first] = op.pooled(weight, t) * scale;
-      row = pooled.data();
-    }
-    if (!group_first) return reduced.add(g, row, seen);
-    for (std::size_t t = 0; t < width; ++t) {
-      grouped[t] = AttentionOp::added(op.group_reduce, g == 0 ? 0.0f : grouped[t], row[t]);
-    }
-    if (g + 1 < op.group) return;
-    for (float& x : grouped) x = AttentionOp::finished(op.group_reduce, x, op.group);
-    reduced.add(0, grouped.data(), seen);
-  });
-  for (std::size_t g = 0; g < reduced.num_heads(); ++g) {
-    for (std::uint32_t t = first; t < last; ++t) {
-      task.reduced[g * op.columns + t] = reduced.finished(g, t - first, op.seen_by(t), op.gamma);
-    }
-  }
-  const auto observed = static_cast<float>(task.num_rows);
-  for (std::size_t t = 0; t < mean.size(); ++t) task.mean[first + t] = mean[t] / observed;
-  for (std::size_t g = 0; moments != nullptr && g < op.group; ++g) {
-    for (std::uint32_t t = first; t < last; ++t) {
-      moments->variance += raw.variance(g, t - first, op.seen_by(t));
-    }
-  }
-}
-
-// The rows observing KV head `head`, in f32, scaled, padded to whole tiles.
-std::vector<float> observing_rows(const LayerInput& input, const AttentionOp& op,
-                                  std::uint32_t head) {
-  const std::size_t dim = input.keys.head_dim;
-  const std::size_t rows = std::size_t{op.group} * op.rows;
-  std::vector<float> out(whole_tiles(rows, kTileRows) * dim);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
-  const std::uint32_t skipped = input.queries.num_tokens - op.rows;
+  out.queries.resize(padded * dim);
   std::vector<float> scratch(dim);
   for (std::size_t r = 0; r < rows; ++r) {
-    const auto q_head = static_cast<std::uint32_t>(head * op.group + r % op.group);
-    const auto token = static_cast<std::uint32_t>(skipped + r / op.group);
     const float* q =
-        widen(input.queries.dtype, input.queries.row(q_head, token), dim, scratch.data());
-    for (std::size_t c = 0; c < dim; ++c) out[r * dim + c] = q[c] * scale;
+        widen(input.queries.dtype, observing_row(input, op, head, r), dim, scratch.data());
+    std::copy(q, q + dim, out.queries.data() + r * dim);
   }
   return out;
 }
 
-float merged_lse(const RowStats* chunks, std::size_t num_chunks, std::size_t stride) {
+// The sums of a row's chunks, `stride` apart, as one of the largest reference.
+RowStats merged(const RowStats* chunks, std::size_t num_chunks, std::size_t stride) {
   RowStats all;
   for (std::size_t i = 0; i < num_chunks; ++i) {
     const RowStats& chunk = chunks[i * stride];
     if (chunk.sum == 0) continue;  // nothing of this chunk is visible to the row
-    const float largest = std::max(all.largest, chunk.largest);
-    all.sum =
-        all.sum * exp_f32(all.largest - largest) + chunk.sum * exp_f32(chunk.largest - largest);
-    all.largest = largest;
+    if (all.sum == 0) all.reference = chunk.reference;
+    const float reference = std::max(all.reference, chunk.reference);
+    all.sum = all.sum * std::exp2(all.reference - reference) +
+              chunk.sum * std::exp2(chunk.reference - reference);
+    all.reference = reference;
   }
-  return all.largest + std::log(all.sum);
+  return all;
 }
 
 // Everything of one call, over all KV heads.
@@ -226,84 +109,100 @@ class Passes {
  public:
   Passes(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
          const AttentionWants& wants)
-      : context_(context), input_(input), wants_(wants), num_heads_(input.num_kv_heads()) {
+      : context_(context),
+        input_(input),
+        wants_(wants),
+        loops_(by_tiles(context.isa, input) ? Loops::by_tiles() : Loops::by_vectors(context.isa)),
+        num_heads_(input.num_kv_heads()) {
     const AttentionOp op = result_.op =
         AttentionOp::of(recipe, input.num_tokens(), input.queries.num_tokens, input.group());
     rows_ = std::size_t{op.group} * op.rows;
-    lse_.resize(num_heads_ * rows_);
-    const std::size_t reduced = op.pool_order == PoolOrder::kPoolGroupRows
-                                    ? op.columns
-                                    : std::size_t{op.group} * op.columns;
-    reduced_.resize(num_heads_ * reduced);
+    padded_rows_ = whole_tiles(rows_, kBlockRows);
+    reference_.resize(num_heads_ * padded_rows_);
+    share_.resize(num_heads_ * padded_rows_);
     result_.scores.resize(std::size_t{num_heads_} * op.columns);
     if (wants.mean) result_.mean.resize(result_.scores.size());
+    const bool tiles = by_tiles(context.isa, input);
     for (std::uint32_t h = 0; h < num_heads_; ++h) {
-      queries_.push_back(observing_rows(input, op, h));
-      float* mean = wants.mean ? result_.mean.data() + std::size_t{h} * op.columns : nullptr;
-      tasks_.push_back({op, input.keys.head(h), input.keys.dtype, input.keys.head_dim, rows_,
-                        queries_[h].data(), lse_.data() + h * rows_, nullptr,
-                        reduced_.data() + h * reduced, mean});
+      queries_.push_back(observing_rows(input, op, h, tiles));
+      HeadTask task{};
+      task.op = op;
+      task.keys = input.keys.head(h);
+      task.dtype = input.keys.dtype;
+      task.head_dim = input.keys.head_dim;
+      task.num_rows = rows_;
+      task.exp_scale = kLog2E / std::sqrt(static_cast<float>(task.head_dim));
+      task.queries = queries_[h].queries.data();
+      task.packed_queries = tiles ? queries_[h].packed->data() : nullptr;
+      task.turned_queries = tiles ? queries_[h].turned->data() : nullptr;
+      task.reference = reference_.data() + h * padded_rows_;
+      task.share = share_.data() + h * padded_rows_;
+      task.scores = result_.scores.data() + std::size_t{h} * op.columns;
+      task.mean = wants.mean ? result_.mean.data() + std::size_t{h} * op.columns : nullptr;
+      tasks_.push_back(task);
     }
   }
 
   AttentionColumns run() {
-    input_.lse.empty() ? find_lse() : copy_lse();
+    input_.lse.empty() ? find_stats() : take_lse();
     if (wants_.row_mass && result_.op.pools_rows()) find_scales();
     reduce_columns();
-    const AttentionOp& op = result_.op;
-    for_chunks(op.columns,
-               [&](std::size_t, std::size_t head, std::uint32_t first, std::uint32_t last) {
-                 float* scores = result_.scores.data() + head * op.columns;
-                 for (std::uint32_t t = first; t < last; ++t) {
-                   scores[t] = op.score(tasks_[head].reduced, t);
-                 }
-               });
     return std::move(result_);
   }
 
  private:
-  static std::size_t num_chunks(std::uint32_t tokens) {
-    return (tokens + kChunkTokens - 1) / kChunkTokens;
+  static std::size_t num_chunks(std::size_t tokens, std::size_t chunk) {
+    return (tokens + chunk - 1) / chunk;
   }
 
+  // fn(item, head, first, last) for the chunks of the columns of every head.
   template <typename Fn>
-  void for_chunks(std::uint32_t tokens, const Fn& fn) {
-    const std::size_t chunks = num_chunks(tokens);
+  void for_chunks(std::uint32_t chunk, const Fn& fn) {
+    const std::uint32_t tokens = result_.op.columns;
+    const std::size_t chunks = num_chunks(tokens, chunk);
     context_.pool.parallel_for(num_heads_ * chunks, [&](std::size_t i) {
-      const auto first = static_cast<std::uint32_t>(i % chunks * kChunkTokens);
-      fn(i, i / chunks, first, std::min(tokens, first + kChunkTokens));
+      const auto first = static_cast<std::uint32_t>(i % chunks * chunk);
+      fn(i, i / chunks, first, std::min(tokens, first + chunk));
     });
   }
 
-  void find_lse() {
-    const std::size_t chunks = num_chunks(input_.num_tokens());
+  // Rows that need several goes take all tokens in each, so that stats stay small beside the rows.
+  void find_stats() {
+    const std::size_t n = input_.num_tokens(), goes = num_chunks(rows_, kRowsAtOnce);
+    const std::size_t chunk = goes > 1 ? n : kStatsTokens, chunks = num_chunks(n, chunk);
     std::vector<RowStats> stats(num_heads_ * chunks * rows_);
-    const auto body = for_isa<&chunk_stats>(context_.isa);
-    for_chunks(input_.num_tokens(),
-               [&](std::size_t item, std::size_t head, std::uint32_t first, std::uint32_t last) {
-                 body(tasks_[head], first, last, stats.data() + item * rows_);
-               });
-    for (std::size_t i = 0; i < lse_.size(); ++i) {
-      const std::size_t head = i / rows_;
-      lse_[i] = merged_lse(stats.data() + head * chunks * rows_ + i % rows_, chunks, rows_);
-    }
+    context_.pool.parallel_for(num_heads_ * goes * chunks, [&](std::size_t i) {
+      const std::size_t head = i / chunks / goes, row = i / chunks % goes * kRowsAtOnce;
+      const std::size_t first = i % chunks * chunk;
+      loops_.stats(tasks_[head], {row, std::min(row + kRowsAtOnce, rows_)},
+                   {first, std::min(first + chunk, n)},
+                   stats.data() + (head * chunks + i % chunks) * rows_ + row);
+    });
+    context_.pool.parallel_for(num_heads_, [&](std::size_t head) {
+      for (std::size_t r = 0; r < rows_; ++r) {
+        const RowStats all = merged(stats.data() + head * chunks * rows_ + r, chunks, rows_);
+        reference_[head * padded_rows_ + r] = all.reference;
+        share_[head * padded_rows_ + r] = 1 / all.sum;
+      }
+    });
   }
 
-  void copy_lse() {
+  void take_lse() {
     const std::size_t pushed = input_.queries.num_tokens, group = result_.op.group;
-    for (std::size_t i = 0; i < lse_.size(); ++i) {
-      const std::size_t q_head = i / rows_ * group + i % rows_ % group;
-      lse_[i] = input_.lse[q_head * pushed + pushed - result_.op.rows + i % rows_ / group];
+    for (std::size_t i = 0; i < num_heads_ * rows_; ++i) {
+      const std::size_t head = i / rows_, r = i % rows_, q_head = head * group + r % group;
+      const float lse = input_.lse[q_head * pushed + pushed - result_.op.rows + r / group];
+      reference_[head * padded_rows_ + r] = lse * kLog2E;
+      share_[head * padded_rows_ + r] = 1;
     }
   }
 
   void find_scales() {
-    const std::size_t chunks = num_chunks(result_.op.columns);
+    const std::size_t chunks = num_chunks(result_.op.columns, kColumnsTokens);
     std::vector<double> masses(num_heads_ * chunks * rows_ * 2);
-    const auto body = for_isa<&chunk_masses>(context_.isa);
-    for_chunks(result_.op.columns,
+    for_chunks(kColumnsTokens,
                [&](std::size_t item, std::size_t head, std::uint32_t first, std::uint32_t last) {
-                 body(tasks_[head], first, last, masses.data() + item * rows_ * 2);
+                 loops_.masses(tasks_[head], first, last, masses.data() + item * rows_ * 2);
                });
     scales_.resize(num_heads_ * rows_);
     for (std::size_t i = 0; i < scales_.size(); ++i) {
@@ -318,14 +217,25 @@ class Passes {
     for (std::size_t h = 0; h < num_heads_; ++h) tasks_[h].row_scale = scales_.data() + h * rows_;
   }
 
+  // Whether rows are reduced as they come, one value per query head and column.
+  bool sums_only() const {
+    return !result_.op.pools_rows() && !wants_.mean && !wants_.moments &&
+           result_.op.row_reduce != RowReduce::kMeanVariance;
+  }
+
   void reduce_columns() {
-    std::vector<ChunkMoments> moments(wants_.moments ? num_heads_ * num_chunks(result_.op.columns)
-                                                     : 0);
-    const auto body = for_isa<&chunk_columns>(context_.isa);
-    for_chunks(result_.op.columns,
-               [&](std::size_t item, std::size_t head, std::uint32_t first, std::uint32_t last) {
-                 body(tasks_[head], first, last, wants_.moments ? &moments[item] : nullptr);
-               });
+    if (sums_only()) {
+      const std::uint32_t halo = result_.op.kernel / 2 * 2;
+      const std::uint32_t chunk = kSumsTokens > 2 * halo ? kSumsTokens - halo : kSumsTokens;
+      return for_chunks(chunk, [&](std::size_t, std::size_t head, std::uint32_t first,
+                                   std::uint32_t last) { loops_.sums(tasks_[head], first, last); });
+    }
+    std::vector<ChunkMoments> moments(
+        wants_.moments ? num_heads_ * num_chunks(result_.op.columns, kColumnsTokens) : 0);
+    for_chunks(kColumnsTokens, [&](std::size_t item, std::size_t head, std::uint32_t first,
+                                   std::uint32_t last) {
+      loops_.columns(tasks_[head], first, last, wants_.moments ? &moments[item] : nullptr);
+    });
     for (const ChunkMoments& chunk : moments) {
       result_.entropy += chunk.entropy;
       result_.variance += chunk.variance;
@@ -335,11 +245,13 @@ class Passes {
   const CpuContext& context_;
   const LayerInput& input_;
   const AttentionWants wants_;
+  const Loops loops_;
   std::uint32_t num_heads_;
-  std::size_t rows_ = 0;                     // per KV head
-  std::vector<std::vector<float>> queries_;  // per KV head
-  std::vector<float> lse_, scales_;          // [num_kv_heads, rows_]
-  std::vector<float> reduced_;
+  std::size_t rows_ = 0, padded_rows_ = 0;  // per KV head
+  // Per KV head; as large as the queries that observe, twice where they are widened.
+  std::vector<ObservingRows> queries_;
+  std::vector<float> reference_, share_;  // [num_kv_heads, padded_rows_], 0 past the rows
+  std::vector<float> scales_;             // [num_kv_heads, rows_]
   std::vector<HeadTask> tasks_;
   AttentionColumns result_;
 };

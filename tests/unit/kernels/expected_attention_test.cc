@@ -53,8 +53,13 @@ TEST_CASE("expected attention spans several work items without a seam",
   shape.num_tokens = GENERATE(255u, 256u, 257u, 700u);
   shape.group = 5;  // more than a tile's rows of means
   shape.query_stats = true;
+  shape.head_dim = 33;
+  shape.dtype = GENERATE(Dtype::kF32, Dtype::kBf16);
   const OwnedLayer layer = make_layer(shape, rng);
-  check_layer(scorer_defaults(Scorer::kExpectedAttention), layer, detect_isa());
+  for (const Isa isa : isas()) {
+    CAPTURE(isa_name(isa), shape.text());
+    check_layer(scorer_defaults(Scorer::kExpectedAttention), layer, isa);
+  }
 }
 
 TEST_CASE("expected attention keeps sinks out of the softmax and gives them +infinity",

@@ -171,7 +171,7 @@ LayerScores score_layer(const Recipe& recipe, const LayerInput& input, Isa isa, 
 
 std::vector<Isa> isas() {
   std::vector<Isa> all;
-  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (isa <= detect_isa()) all.push_back(isa);
   }
   return all;

@@ -78,6 +78,93 @@ TEST_CASE("window attention agrees on every instruction set, tile and chunk bord
   }
 }
 
+TEST_CASE("window attention agrees on every instruction set at odd dims, groups and row counts",
+          "[kernels][window_attention]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  for (const std::uint32_t head_dim :
+       {1u, 2u, 15u, 31u, 32u, 33u, 64u, 80u, 96u, 128u, 255u, 256u}) {
+    LayerShape shape;
+    shape.head_dim = head_dim;
+    shape.num_tokens = std::array{31u, 63u, 64u, 65u, 129u, 150u}[pick(rng, 0, 5)];
+    shape.group = pick(rng, 1, 16);
+    shape.num_kv_heads = pick(rng, 1, 2);
+    shape.pushed = pick(rng, 1, 20);  // rows fill no tile of 16 or 32 but by chance
+    shape.lse = pick(rng, 0, 1) == 1;
+    shape.stride_gap = pick(rng, 0, 3);
+    shape.dtype = head_dim % 2 == 0 ? Dtype::kBf16 : static_cast<Dtype>(pick(rng, 1, 3));
+    const OwnedLayer layer = make_layer(shape, rng);
+    Recipe recipe = window_recipe(shape.pushed, 1 + 2 * pick(rng, 0, 3));
+    recipe.pool_order = static_cast<PoolOrder>(pick(rng, 0, 3));
+    recipe.row_reduce = static_cast<RowReduce>(pick(rng, 0, 4));
+    const auto expected = reference_scores(recipe, layer.input);
+    for (const Isa isa : isas()) {
+      CAPTURE(isa_name(isa), shape.text(), recipe.kernel);
+      check_scores(scores_of(recipe, layer.input, isa), expected);
+    }
+  }
+}
+
+TEST_CASE("bf16 window attention spans the work items of both passes without a seam",
+          "[kernels][window_attention]") {
+  Rng rng(12);
+  LayerShape shape;
+  shape.num_tokens = GENERATE(1022u, 1024u, 1027u, 2047u, 2048u, 2049u, 2085u);
+  shape.head_dim = 34;
+  shape.group = 3;
+  shape.num_kv_heads = 1;
+  shape.pushed = 7;
+  shape.dtype = Dtype::kBf16;
+  const OwnedLayer layer = make_layer(shape, rng);
+  Recipe recipe = window_recipe(7, 9);
+  recipe.pool_order = GENERATE(PoolOrder::kRowsGroupPool, PoolOrder::kRowsPoolGroup);
+  const auto expected = reference_scores(recipe, layer.input);
+  for (const Isa isa : isas()) {
+    CAPTURE(isa_name(isa), shape.num_tokens);
+    check_scores(scores_of(recipe, layer.input, isa), expected);
+  }
+}
+
+TEST_CASE("more rows than pass over a span at once observe alike", "[kernels][window_attention]") {
+  Rng rng(12);
+  LayerShape shape;
+  shape.num_tokens = 300;
+  shape.group = 4;
+  shape.num_kv_heads = 1;
+  shape.pushed = 135;  // 540 rows
+  shape.dtype = GENERATE(Dtype::kF32, Dtype::kBf16);
+  const OwnedLayer layer = make_layer(shape, rng);
+  const Recipe recipe = window_recipe(135, 3);
+  const auto expected = reference_scores(recipe, layer.input);
+  for (const Isa isa : isas()) {
+    CAPTURE(isa_name(isa));
+    check_scores(scores_of(recipe, layer.input, isa), expected);
+  }
+}
+
+TEST_CASE("a logit beyond all before it that an f32 can hold is found where it comes late",
+          "[kernels][window_attention]") {
+  Rng rng(4);
+  LayerShape shape;
+  shape.num_kv_heads = 1;
+  shape.num_tokens = 200;
+  shape.pushed = 2;
+  shape.dtype = GENERATE(Dtype::kF32, Dtype::kF16, Dtype::kBf16);
+  OwnedLayer layer = make_layer(shape, rng);
+  for (std::uint32_t c = 0; c < shape.head_dim; ++c) {
+    for (std::uint32_t i = 0; i < 2; ++i) set_element(layer, layer.input.queries, 0, i, c, 96.0f);
+    set_element(layer, layer.input.keys, 0, 150, c, 48.0f);
+  }
+  for (const Isa isa : isas()) {
+    CAPTURE(isa_name(isa));
+    const auto scores = scores_of(window_recipe(2, 1), layer.input, isa);
+    for (std::uint32_t t = 0; t + 2 < shape.num_tokens; ++t) {
+      CHECK(scores[t] == Approx(t == 150 ? 1.0f : 0.0f).margin(1e-30));
+    }
+  }
+}
+
 TEST_CASE("of more queries than the window the last ones observe", "[kernels][window_attention]") {
   Rng rng(4);
   LayerShape shape;

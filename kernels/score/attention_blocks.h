@@ -1,0 +1,256 @@
+// Every logit of a range of rows and tokens once, a block at a time, and what is made of a block.
+// Only for loops that isa.h compiles.
+#pragma once
+
+#include "kernels/common/aligned_array.h"
+#include "kernels/score/attention_products.h"
+
+namespace precis::kernels {
+
+// Tokens whose packed keys are kept while rows pass over them: 16 KiB at a head_dim of 128, so that
+// they, a block of rows and two blocks of logits stay in the first levels of cache.
+inline constexpr std::uint32_t kSpanBlocks = 2;
+inline constexpr std::uint32_t kSpanTokens = kSpanBlocks * kBlockTokens;
+// Rows that pass over a span at once: what is held per row is bounded by this.
+inline constexpr std::size_t kRowsAtOnce = 512;
+
+struct Range {
+  std::size_t first, last;  // [first, last)
+};
+
+// A block of logits that waits to be used while the next one is made, and keys to fetch meanwhile,
+// a little with each piece: a burst would stop the core until memory has answered.
+template <typename Use>
+struct Waiting {
+  const Use& use;
+  const std::byte* keys;
+  std::size_t fetched_bytes = 0;  // per piece
+  const float* logits = nullptr;
+  std::size_t row = 0, token = 0;
+  PRECIS_INLINE void operator()(std::size_t piece) const {
+    const std::byte* from = keys + piece * fetched_bytes;
+    for (std::size_t i = 0; i < fetched_bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
+    if (logits != nullptr) use(logits, row, token, piece);
+  }
+};
+
+// Tokens that a row does not see, and those past the range, become -infinity.
+inline void mask(const HeadTask& task, std::size_t row, std::size_t token, std::size_t last,
+                 float* logits) {
+  for (std::size_t r = 0; r < std::min(kBlockRows, task.num_rows - row); ++r) {
+    const std::size_t visible = std::min<std::size_t>(
+        last, task.op.visible(static_cast<std::uint32_t>((row + r) / task.op.group)));
+    const std::size_t seen = visible > token ? std::min(kBlockTokens, visible - token) : 0;
+    std::fill(logits + r * kBlockTokens + seen, logits + (r + 1) * kBlockTokens,
+              -std::numeric_limits<float>::infinity());
+  }
+}
+
+inline void mask_turned(const HeadTask& task, std::size_t row, std::size_t token, std::size_t last,
+                        float* logits) {
+  for (std::size_t r = 0; r < std::min(kBlockRows, task.num_rows - row); ++r) {
+    const std::size_t visible = std::min<std::size_t>(
+        last, task.op.visible(static_cast<std::uint32_t>((row + r) / task.op.group)));
+    for (std::size_t t = visible > token ? visible - token : 0; t < kBlockTokens; ++t) {
+      logits[t * kBlockRows + r] = -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
+// use(logits, row, token, piece) for every block from (rows.first, tokens.first) on and every piece
+// of 8 rows (or, of turned products, tokens) of it. rows.first is a multiple of kBlockRows; in rows
+// past the last one logits are of any value.
+template <typename Products, typename Use>
+PRECIS_INLINE void for_blocks(const HeadTask& task, Range rows, Range tokens, const Use& use) {
+  Products products(task);
+  const std::size_t block_size = products.block_size();
+  AlignedArray<typename Products::Key> keys(kSpanBlocks * block_size);
+  alignas(64) Logits logits[2] = {};
+  Waiting<Use> waiting{use, task.keys};
+  const std::size_t row_bytes = task.head_dim * dtype_size_bytes(task.dtype);
+  const std::size_t row_blocks = (rows.last - rows.first + kBlockRows - 1) / kBlockRows;
+  const std::size_t ahead = kBlockTokens * row_bytes / (row_blocks * amx::kPieces) + 1;
+  for (std::size_t span = tokens.first; span < tokens.last; span += kSpanTokens) {
+    const std::size_t end = std::min<std::size_t>(span + kSpanTokens, tokens.last);
+    for (std::size_t t = span; t < end; t += kBlockTokens) {
+      products.load(t, std::min(kBlockTokens, end - t),
+                    keys.data() + (t - span) / kBlockTokens * block_size);
+    }
+    waiting.keys = task.keys + end * row_bytes;
+    waiting.fetched_bytes = end < tokens.last ? ahead : 0;
+    for (std::size_t row = rows.first; row < rows.last; row += kBlockRows) {
+      for (std::size_t t = span; t < end; t += kBlockTokens) {
+        float* next = logits[waiting.logits == logits[0]];
+        products.multiply(row, keys.data() + (t - span) / kBlockTokens * block_size, next, waiting);
+        if (t + kBlockTokens > std::min<std::size_t>(task.op.visible(0), tokens.last)) {
+          Products::kTurned ? mask_turned(task, row, t, tokens.last, next)
+                            : mask(task, row, t, tokens.last, next);
+        }
+        waiting.logits = next;
+        waiting.row = row;
+        waiting.token = t;
+        waiting.keys += amx::kPieces * waiting.fetched_bytes;
+      }
+    }
+  }
+  for (std::size_t piece = 0; piece < amx::kPieces; ++piece) waiting(piece);
+}
+
+inline constexpr std::size_t kPieceRows = kBlockRows / amx::kPieces;
+
+// The largest scaled logit of each row, lane by lane.
+struct FindLargest {
+  float scale;
+  std::size_t first_row;
+  float* largest;  // [rows from first_row on, kLanes]
+  PRECIS_INLINE void operator()(const float* logits, std::size_t row, std::size_t,
+                                std::size_t piece) const {
+    for (std::size_t r = piece * kPieceRows; r < (piece + 1) * kPieceRows; ++r) {
+      const Lanes a = load_lanes(logits + r * kBlockTokens) * scale;
+      const Lanes b = load_lanes(logits + r * kBlockTokens + kLanes) * scale;
+      float* best = largest + (row - first_row + r) * kLanes;
+      const Lanes before = load_lanes(best), of_both = a > b ? a : b;
+      store_lanes(best, of_both > before ? of_both : before);
+    }
+  }
+};
+
+// Sums of exp2(scaled logit - reference) of each row, lane by lane.
+struct SumExps {
+  float scale;
+  std::size_t first_row;
+  const float* reference;  // [rows from first_row on]
+  float* sums;             // [the same, kLanes]
+  PRECIS_INLINE void operator()(const float* logits, std::size_t row, std::size_t,
+                                std::size_t piece) const {
+    const float* of_block = reference + (row - first_row);
+    float* out = sums + (row - first_row) * kLanes;
+    for (std::size_t r = piece * kPieceRows; r < (piece + 1) * kPieceRows; ++r) {
+      const Lanes a = load_lanes(logits + r * kBlockTokens) * scale - of_block[r];
+      const Lanes b = load_lanes(logits + r * kBlockTokens + kLanes) * scale - of_block[r];
+      const Lanes sum = VectorProducts::exp2(a) + VectorProducts::exp2(b);
+      store_lanes(out + r * kLanes, load_lanes(out + r * kLanes) + sum);
+    }
+  }
+};
+
+// The same two of turned products, where rows are lanes.
+struct FindLargestTurned {
+  float scale;
+  std::size_t first_row;
+  float* largest;  // [rows from first_row on]
+  PRECIS_INLINE void operator()(const float* logits, std::size_t row, std::size_t,
+                                std::size_t piece) const {
+    for (std::size_t half = 0; half < kBlockRows; half += kLanes) {
+      float* out = largest + (row - first_row) + half;
+      Lanes best = load_lanes(out);
+      for (std::size_t t = piece * kPieceRows; t < (piece + 1) * kPieceRows; ++t) {
+        const Lanes x = load_lanes(logits + t * kBlockRows + half) * scale;
+        best = x > best ? x : best;
+      }
+      store_lanes(out, best);
+    }
+  }
+};
+struct SumExpsTurned {
+  float scale;
+  std::size_t first_row;
+  const float* reference;  // [rows from first_row on]
+  float* sums;             // [the same]
+  PRECIS_INLINE void operator()(const float* logits, std::size_t row, std::size_t,
+                                std::size_t piece) const {
+    const std::size_t at = row - first_row;
+    const Lanes low = load_lanes(reference + at), high = load_lanes(reference + at + kLanes);
+    Lanes low_sum = load_lanes(sums + at), high_sum = load_lanes(sums + at + kLanes);
+    for (std::size_t t = piece * kPieceRows; t < (piece + 1) * kPieceRows; ++t) {
+      const float* of_token = logits + t * kBlockRows;
+      low_sum += TurnedTileProducts::exp2(load_lanes(of_token) * scale - low);
+      high_sum += TurnedTileProducts::exp2(load_lanes(of_token + kLanes) * scale - high);
+    }
+    store_lanes(sums + at, low_sum);
+    store_lanes(sums + at + kLanes, high_sum);
+  }
+};
+
+// How pass 1 goes about it.
+struct AlongTokens {
+  using Products = VectorProducts;
+  using Largest = FindLargest;
+  using Sums = SumExps;
+  static constexpr std::size_t kPerRow = kLanes;
+};
+struct AlongRows {
+  using Products = TurnedTileProducts;
+  using Largest = FindLargestTurned;
+  using Sums = SumExpsTurned;
+  static constexpr std::size_t kPerRow = 1;
+};
+
+// The weights of 16 tokens. An exact reference is never far below the logit; the bound keeps a
+// wrong one from overflowing (AttentionOp::weight).
+template <typename Products>
+PRECIS_INLINE Lanes weights(const HeadTask& task, const float* logits, std::size_t row) {
+  constexpr float kLimit = 115.415604f;  // 80 log2(e)
+  const Lanes x = load_lanes(logits) * task.exp_scale - task.reference[row];
+  return Products::exp2(Products::at_most(kLimit, x)) * task.share[row];
+}
+
+// AttentionOp::row_added() of 16 columns.
+struct Plus {
+  PRECIS_INLINE Lanes operator()(Lanes sum, Lanes x) const { return sum + x; }
+};
+struct PlusSquare {
+  PRECIS_INLINE Lanes operator()(Lanes sum, Lanes x) const { return sum + x * x; }
+};
+struct Larger {
+  PRECIS_INLINE Lanes operator()(Lanes sum, Lanes x) const { return x > sum ? x : sum; }
+};
+
+// Weights reduced over rows, per query head of the group.
+template <typename Products>
+struct AddWeights {
+  const HeadTask& task;
+  std::size_t first_token, width;
+  float* sums;  // [group, width], tokens from first_token on
+  template <typename Add>
+  PRECIS_INLINE void each(const float* logits, std::size_t row, std::size_t token,
+                          std::size_t piece, const Add& add) const {
+    float* out = sums + (token - first_token);
+    std::size_t g = (row + piece * kPieceRows) % task.op.group;
+    for (std::size_t r = piece * kPieceRows; r < (piece + 1) * kPieceRows; ++r) {
+      float* sum = out + g * width;
+      const float* of_row = logits + r * kBlockTokens;
+      store_lanes(sum, add(load_lanes(sum), weights<Products>(task, of_row, row + r)));
+      store_lanes(sum + kLanes,
+                  add(load_lanes(sum + kLanes), weights<Products>(task, of_row + kLanes, row + r)));
+      g = g + 1 == task.op.group ? 0 : g + 1;
+    }
+  }
+  PRECIS_INLINE void operator()(const float* logits, std::size_t row, std::size_t token,
+                                std::size_t piece) const {
+    switch (task.op.row_reduce) {
+      case RowReduce::kMax: return each(logits, row, token, piece, Larger{});
+      case RowReduce::kSumOfSquares: return each(logits, row, token, piece, PlusSquare{});
+      default: return each(logits, row, token, piece, Plus{});
+    }
+  }
+};
+
+// Weights as they are.
+template <typename Products>
+struct StoreWeights {
+  const HeadTask& task;
+  std::size_t first_row, first_token, width;
+  float* out;  // [rows from first_row on, width], tokens from first_token on
+  PRECIS_INLINE void operator()(const float* logits, std::size_t row, std::size_t token,
+                                std::size_t piece) const {
+    for (std::size_t r = piece * kPieceRows; r < (piece + 1) * kPieceRows; ++r) {
+      float* to = out + (row - first_row + r) * width + (token - first_token);
+      store_lanes(to, weights<Products>(task, logits + r * kBlockTokens, row + r));
+      store_lanes(to + kLanes,
+                  weights<Products>(task, logits + r * kBlockTokens + kLanes, row + r));
+    }
+  }
+};
+
+}  // namespace precis::kernels
