@@ -115,65 +115,105 @@ std::vector<float> linear_terms(const LayerInput& input) {
   return out;
 }
 
-// Fills logits [num_q_heads, n] and norms [num_kv_heads, n].
-void find_logits(const CpuContext& context, const LayerInput& input, float* logits, float* norms) {
-  const std::uint32_t n = input.num_tokens(), group = input.group();
-  const std::size_t dim = input.keys.head_dim, chunks = (n + kChunkTokens - 1) / kChunkTokens;
-  const bool tiles = context.isa == Isa::kAmx && input.keys.dtype == Dtype::kBf16;
+// One KV head after the other, each on every core: logits of all heads would take more memory than
+// a sixteenth of K.
+class ExpectedAttention {
+ public:
+  ExpectedAttention(const CpuContext& context, const Recipe& recipe, const LayerInput& input)
+      : context_(context),
+        input_(input),
+        tiles_(context.isa == Isa::kAmx && input.keys.dtype == Dtype::kBf16),
+        sinks_(SegmentShape::of(recipe, input.layer, input.begin, input.num_tokens()).sinks),
+        epsilon_(static_cast<float>(recipe.ea_epsilon_ppm / 1e6)),
+        weighs_values_(recipe.ea_value_norm),
+        packed_(packed_forms(context, tiles_ ? input.query_covariance : std::span<const float>(),
+                             dim())),
+        covariances_(
+            padded_matrices(tiles_ ? std::span<const float>() : input.query_covariance, dim())),
+        linear_(linear_terms(input)),
+        means_(grouped_means(input)),
+        logits_(std::size_t{input.group()} * input.num_tokens()),
+        norms_(input.num_tokens()) {}
+
+  void score_head(std::uint32_t head, float* scores) {
+    const std::size_t n = input_.num_tokens();
+    find_logits(head);
+    const auto normalise = for_isa<&softmax>(context_.isa);
+    context_.pool.parallel_for(input_.group(), [&](std::size_t g) {
+      normalise(logits_.data() + g * n + sinks_, n - sinks_);
+    });
+    for_chunks([&](std::size_t first, std::size_t last) { finish(first, last, scores); });
+  }
+
+ private:
+  std::size_t dim() const { return input_.keys.head_dim; }
+
+  template <typename Fn>
+  void for_chunks(const Fn& fn) {
+    const std::size_t n = input_.num_tokens();
+    context_.pool.parallel_for((n + kChunkTokens - 1) / kChunkTokens, [&](std::size_t i) {
+      fn(i * kChunkTokens, std::min(n, (i + 1) * kChunkTokens));
+    });
+  }
+
+  void find_logits(std::uint32_t head) {
+    const auto body =
+        tiles_ ? for_amx<&expected_tile_logits>() : for_isa<&expected_logits>(context_.isa);
+    const std::size_t q_head = std::size_t{head} * input_.group();
+    for_chunks([&](std::size_t first, std::size_t last) {
+      const auto token = static_cast<std::uint32_t>(first);
+      ExpectedTask task{};
+      task.keys = input_.keys.row(head, token);
+      task.values = input_.values.row(head, token);
+      task.dtype = input_.keys.dtype;
+      task.count = last - first;
+      task.dim = dim();
+      task.group = input_.group();
+      task.means = means_[head].data();
+      task.linear = linear_.data() + q_head * whole_tiles(dim(), amx::kBlock);
+      if (tiles_) {
+        task.packed = packed_.data() + q_head * packed_form_size(dim());
+      } else {
+        task.covariances = covariances_.data() + q_head * whole_tiles(dim(), kTileRows) * dim();
+      }
+      task.logits = logits_.data() + first;
+      task.stride = input_.num_tokens();
+      task.norms = norms_.data() + first;
+      body(task);
+    });
+  }
+
+  void finish(std::size_t first, std::size_t last, float* scores) const {
+    const std::size_t n = input_.num_tokens(), group = input_.group();
+    for (std::size_t t = first; t < last; ++t) {
+      float sum = 0;
+      for (std::size_t g = 0; g < group; ++g) sum += logits_[g * n + t];
+      const float mean = sum / static_cast<float>(group);
+      scores[t] = weighs_values_ ? (mean + epsilon_) * norms_[t] : mean;
+      if (t < sinks_) scores[t] = std::numeric_limits<float>::infinity();
+    }
+  }
+
+  const CpuContext& context_;
+  const LayerInput& input_;
+  const bool tiles_;
+  const std::uint32_t sinks_;
+  const float epsilon_;
+  const bool weighs_values_;
   // As large as the pushed statistics, whatever the number of tokens.
-  const auto packed =
-      packed_forms(context, tiles ? input.query_covariance : std::span<const float>(), dim);
-  const auto covariances =
-      padded_matrices(tiles ? std::span<const float>() : input.query_covariance, dim);
-  const auto linear = linear_terms(input);
-  const auto means = grouped_means(input);
-  const auto body =
-      tiles ? for_amx<&expected_tile_logits>() : for_isa<&expected_logits>(context.isa);
-  context.pool.parallel_for(input.num_kv_heads() * chunks, [&](std::size_t i) {
-    const auto head = static_cast<std::uint32_t>(i / chunks);
-    const auto first = static_cast<std::uint32_t>(i % chunks * kChunkTokens);
-    const std::size_t q_head = std::size_t{head} * group;
-    ExpectedTask task{};
-    task.keys = input.keys.row(head, first);
-    task.values = input.values.row(head, first);
-    task.dtype = input.keys.dtype;
-    task.count = std::min(kChunkTokens, n - first);
-    task.dim = dim;
-    task.group = group;
-    task.means = means[head].data();
-    task.linear = linear.data() + q_head * whole_tiles(dim, amx::kBlock);
-    if (tiles) task.packed = packed.data() + q_head * packed_form_size(dim);
-    if (!tiles) task.covariances = covariances.data() + q_head * whole_tiles(dim, kTileRows) * dim;
-    task.logits = logits + q_head * n + first;
-    task.stride = n;
-    task.norms = norms + std::size_t{head} * n + first;
-    body(task);
-  });
-}
+  const amx::Panels packed_;
+  const std::vector<float> covariances_, linear_;
+  const std::vector<std::vector<float>> means_;
+  std::vector<float> logits_, norms_;  // [group, n], [n], of one KV head
+};
 
 }  // namespace
 
 void score_expected_attention_cpu(const CpuContext& context, const Recipe& recipe,
                                   const LayerInput& input, std::span<float> scores) {
-  const std::uint32_t n = input.num_tokens(), group = input.group();
-  const std::uint32_t sinks = SegmentShape::of(recipe, input.layer, input.begin, n).sinks;
-  std::vector<float> logits(std::size_t{input.num_q_heads} * n), norms(scores.size());
-  find_logits(context, input, logits.data(), norms.data());
-  const auto normalise = for_isa<&softmax>(context.isa);
-  context.pool.parallel_for(input.num_q_heads, [&](std::size_t q_head) {
-    normalise(logits.data() + q_head * n + sinks, n - sinks);
-  });
-  const auto epsilon = static_cast<float>(recipe.ea_epsilon_ppm / 1e6);
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    const std::size_t head = i / n, token = i % n;
-    if (token < sinks) {
-      scores[i] = std::numeric_limits<float>::infinity();
-      continue;
-    }
-    float sum = 0;
-    for (std::size_t g = 0; g < group; ++g) sum += logits[(head * group + g) * n + token];
-    const float mean = sum / static_cast<float>(group);
-    scores[i] = recipe.ea_value_norm ? (mean + epsilon) * norms[i] : mean;
+  ExpectedAttention attention(context, recipe, input);
+  for (std::uint32_t head = 0; head < input.num_kv_heads(); ++head) {
+    attention.score_head(head, scores.data() + std::size_t{head} * input.num_tokens());
   }
 }
 

@@ -45,6 +45,8 @@ using namespace precis::kernels::test;
 
 namespace {
 
+constexpr std::uint32_t kTokens = 32'768;  // a Llama 3.1 8B layer's
+
 // The most that fn allocates beyond what there was before it.
 template <typename Fn>
 std::size_t most_allocated(const Fn& fn) {
@@ -56,9 +58,9 @@ std::size_t most_allocated(const Fn& fn) {
 
 OwnedLayer long_layer() {
   LayerShape shape;
-  shape.num_kv_heads = 2;
+  shape.num_kv_heads = 8;
   shape.group = 4;
-  shape.num_tokens = 20'000;
+  shape.num_tokens = kTokens;
   shape.head_dim = 128;
   shape.pushed = 32;
   shape.query_stats = true;
@@ -66,7 +68,7 @@ OwnedLayer long_layer() {
   shape.dtype = Dtype::kBf16;
   Rng rng(1);
   OwnedLayer layer = make_layer(shape, rng);
-  layer.gram.assign(std::size_t{8} * 128 * 128, 0.01f);
+  layer.gram.assign(std::size_t{32} * 128 * 128, 0.01f);
   layer.input.o_proj.gram = layer.gram;
   return layer;
 }
@@ -77,9 +79,9 @@ TEST_CASE("stages need at most a twentieth of K besides their results", "[kernel
   const OwnedLayer layer = long_layer();
   const LayerInput& input = layer.input;
   const auto backend = make_cpu_backend(2);
-  const std::uint64_t entries = std::uint64_t{2} * 20'000 / 5;
+  const std::uint64_t entries = std::uint64_t{8} * kTokens / 5;
   const std::size_t allowed = input.keys.size_bytes() / 20;
-  const std::size_t tokens = std::size_t{2} * 20'000;
+  const std::size_t tokens = std::size_t{8} * kTokens;
   for (const char* name : {"knorm", "keydiff", "kvdiff", "lagkv", "snapkv", "ada_snapkv",
                            "pyramidkv", "tova", "h2o_window", "cake", "lava", "vatp",
                            "expected_attention", "criticalkv_ada(value_norm=l2_gram)"}) {
