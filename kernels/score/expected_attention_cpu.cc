@@ -115,8 +115,8 @@ std::vector<float> linear_terms(const LayerInput& input) {
   return out;
 }
 
-// One KV head after the other, each on every core: logits of all heads would take more memory than
-// a sixteenth of K.
+// One KV head after the other, each on every core: the logits of all query heads at once would take
+// a sixteenth of K where four share a KV head of 128 channels.
 class ExpectedAttention {
  public:
   ExpectedAttention(const CpuContext& context, const Recipe& recipe, const LayerInput& input)

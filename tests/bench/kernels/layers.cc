@@ -32,6 +32,7 @@ const std::vector<ModelShape>& model_shapes() {
   static const std::vector<ModelShape> shapes = {
       {"llama-3.1-8b", 32, 32, 8, 128, 4096, 500000.0},
       {"smollm2-135m", 30, 9, 3, 64, 576, 100000.0},
+      {"one-head-group", 1, 4, 1, 128, 512, 500000.0},
   };
   return shapes;
 }

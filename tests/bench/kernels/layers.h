@@ -18,7 +18,9 @@ struct ModelShape {
     return std::size_t{2} * num_kv_heads * num_tokens * head_dim;  // bf16
   }
 };
-const std::vector<ModelShape>& model_shapes();  // llama-3.1-8b, smollm2-135m
+// Two models', and a single KV head of the first one's kind for lengths that no memory has eight
+// of.
+const std::vector<ModelShape>& model_shapes();
 
 // Layers of bf16, [num_kv_heads, num_tokens, head_dim] each, with everything that any recipe reads.
 class Layers {

@@ -278,7 +278,11 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="./dev bench kernels", description=__doc__)
     add = made.add_argument
     add("--program", required=True, help=argparse.SUPPRESS)
-    add("--model", action="append", help="llama-3.1-8b, smollm2-135m [both]; may be repeated")
+    add(
+        "--model",
+        action="append",
+        help="llama-3.1-8b, smollm2-135m, one-head-group [the first two]; may be repeated",
+    )
     add("--tokens", action="append", type=int, help="[4096, 32768, 131072]; may be repeated")
     add("--backend", default="cpu", help="cpu or cuda:N [cpu]")
     add("--keep", type=float, default=0.2, help="share of the entries that is kept [0.2]")

@@ -26,6 +26,7 @@ class Shape:
 SHAPES = {
     "llama-3.1-8b": Shape(32, 8, 128, 4096),
     "smollm2-135m": Shape(9, 3, 64, 576),
+    "one-head-group": Shape(4, 1, 128, 512),
 }
 
 
