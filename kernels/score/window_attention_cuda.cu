@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/common/device_code.cuh"
 #include "kernels/common/tuning.h"
 #include "kernels/score/window_attention_cuda.h"
 
@@ -28,12 +29,6 @@ struct Launch {
   std::uint32_t tile_tokens, num_tiles;
   float scale;  // 1/sqrt(head_dim)
 };
-
-__device__ float element(Dtype dtype, const void* data, std::uint64_t i) {
-  if (dtype == Dtype::kF32) return static_cast<const float*>(data)[i];
-  const std::uint16_t half = static_cast<const std::uint16_t*>(data)[i];
-  return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
-}
 
 // keys_t[c * tile_tokens + t], zero beyond the last token.
 __device__ void load_tile(const Launch& l, std::uint32_t head, std::uint32_t first, float* keys_t) {
@@ -77,7 +72,7 @@ __device__ float lanes_sum(float x, std::uint32_t lanes) {
 
 // grid (tiles, kv heads), block (tile_tokens, rows).
 __global__ void tile_stats(Launch l) {
-  extern __shared__ float keys_t[];
+  auto* keys_t = shared_memory<float>();
   const std::uint32_t first = blockIdx.x * l.tile_tokens, head = blockIdx.y;
   load_tile(l, head, first, keys_t);
   const AttentionOp& op = l.task.op;
@@ -112,7 +107,7 @@ __global__ void merge_stats(Launch l) {
 
 // grid (tiles, kv heads), block (tile_tokens, query heads of the group).
 __global__ void columns(Launch l) {
-  extern __shared__ float keys_t[];
+  auto* keys_t = shared_memory<float>();
   const AttentionOp& op = l.task.op;
   const std::uint32_t first = blockIdx.x * l.tile_tokens, head = blockIdx.y;
   load_tile(l, head, first, keys_t);
@@ -152,10 +147,6 @@ std::uint32_t tile_tokens(std::uint32_t head_dim) {
   return tokens;
 }
 
-std::uint32_t ceil_div(std::uint64_t a, std::uint32_t b) {
-  return static_cast<std::uint32_t>((a + b - 1) / b);
-}
-
 struct Sizes {
   std::uint64_t rows, tiles, columns;
 };
@@ -184,25 +175,21 @@ Status launch_window_attention(const WindowAttentionDevice& task, void* workspac
   l.work.lse = l.work.tile_sum + s.rows * s.tiles;
   l.work.columns = l.work.lse + s.rows;
 
-  auto* const native = static_cast<cudaStream_t>(stream.native());
   const std::size_t shared = std::size_t{l.tile_tokens} * task.head_dim * sizeof(float);
   // Lanes of a warp must all belong to rows: as many rows as make whole warps.
   const dim3 rows_block(l.tile_tokens, kWindowRowsPerBlock * kWindowTileTokensMax / l.tile_tokens);
   if (task.lse == nullptr) {
-    tile_stats<<<dim3(l.num_tiles, task.num_kv_heads), rows_block, shared, native>>>(l);
-    PRECIS_TRY(launch_status("window attention: tile_stats"));
-    merge_stats<<<ceil_div(s.rows, kElementwiseThreads), kElementwiseThreads, 0, native>>>(l);
-    PRECIS_TRY(launch_status("window attention: merge_stats"));
+    PRECIS_TRY(launch("window attention: tile_stats", tile_stats,
+                      dim3(l.num_tiles, task.num_kv_heads), rows_block, shared, stream, l));
+    PRECIS_TRY(launch("window attention: merge_stats", merge_stats,
+                      ceil_div(s.rows, kElementwiseThreads), kElementwiseThreads, 0, stream, l));
   }
-  if (task.op.columns > 0) {
-    const dim3 grid(ceil_div(task.op.columns, l.tile_tokens), task.num_kv_heads);
-    const dim3 block(l.tile_tokens, std::min(task.op.group, rows_block.y));
-    columns<<<grid, block, shared, native>>>(l);
-    PRECIS_TRY(launch_status("window attention: columns"));
-  }
+  const dim3 grid(ceil_div(task.op.columns, l.tile_tokens), task.num_kv_heads);
+  const dim3 block(l.tile_tokens, std::min(task.op.group, rows_block.y));
+  PRECIS_TRY(launch("window attention: columns", columns, grid, block, shared, stream, l));
   const std::uint64_t scores = std::uint64_t{task.num_kv_heads} * task.num_tokens;
-  finish<<<ceil_div(scores, kElementwiseThreads), kElementwiseThreads, 0, native>>>(l);
-  return launch_status("window attention: finish");
+  return launch("window attention: finish", finish, ceil_div(scores, kElementwiseThreads),
+                kElementwiseThreads, 0, stream, l);
 }
 
 }  // namespace precis::kernels
