@@ -18,4 +18,9 @@ inline constexpr std::uint32_t kElementwiseThreads = 256;
 inline constexpr std::uint32_t kEncodeThreads = 256;
 inline constexpr std::uint32_t kSealBlocks = 64;
 
+// select: a block ranks one head. 16 warps with 256 counts each take 16 KiB of shared memory.
+inline constexpr std::uint32_t kSelectThreads = 512;
+// Where one thread walks along two orders, the others fetch this many tokens of each at once.
+inline constexpr std::uint32_t kMergeThreads = 256;
+
 }  // namespace precis::kernels
