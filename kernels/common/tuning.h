@@ -16,6 +16,9 @@ inline constexpr std::uint32_t kElementwiseThreads = 256;
 // keydiff: the tokens whose unit keys one block sums.
 inline constexpr std::uint32_t kKeyChunkTokens = 256;
 
+// Value norms where tensor cores do not serve: tokens whose products one thread holds.
+inline constexpr std::uint32_t kPlainTokens = 8;
+
 // encode: a block copies the 64 entries of a checksum, 16 KiB each of K and V at 128 channels of
 // two bytes, so 8 loads of 16 bytes a thread. The hash's partial sums take 64 B per KiB hashed.
 inline constexpr std::uint32_t kEncodeThreads = 256;

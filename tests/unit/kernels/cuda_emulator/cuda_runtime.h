@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "tests/unit/kernels/cuda_emulator/grid.h"
+#include "tests/unit/kernels/cuda_emulator/mma.h"
 
 #define __global__
 #define __device__
