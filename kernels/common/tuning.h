@@ -29,4 +29,9 @@ inline constexpr std::uint32_t kSelectThreads = 512;
 // Where one thread walks along two orders, the others fetch this many tokens of each at once.
 inline constexpr std::uint32_t kMergeThreads = 256;
 
+// allocate: rounds that a warp walks. It begins with a search of some 32 x log2(n) scores one after
+// the other; a round of 8 heads reads 8.
+inline constexpr std::uint32_t kContestRounds = 32;
+inline constexpr std::uint32_t kContestThreads = 128;
+
 }  // namespace precis::kernels
