@@ -56,7 +56,7 @@ TEST_CASE("norms and key differences on the device are the CPU's within the boun
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   Gpu gpu;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     const LayerShape shape = random_shape(rng, round);
     CAPTURE(round, shape.text());
     const OwnedLayer layer = make_layer(shape, rng);
@@ -94,7 +94,7 @@ TEST_CASE("key differences times value norms on the device are the CPU's within 
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   Gpu gpu;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     LayerShape shape = random_shape(rng, round);
     shape.head_dim = std::max(2u, shape.head_dim);
     shape.rope_pairs = pick(rng, 0, std::min(128u, shape.head_dim / 2));
@@ -131,7 +131,7 @@ TEST_CASE("scores within partitions on the device are the CPU's within the bound
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   Gpu gpu;
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < rounds(50); ++round) {
     LayerShape shape = random_shape(rng, round);
     shape.begin = pick(rng, 0, 5);
     CAPTURE(round, shape.text());

@@ -8,6 +8,16 @@
 
 namespace precis::kernels::test {
 
+// How often a test of `count` random cases runs: less where AddressSanitizer makes every exchange
+// between emulated threads slow.
+constexpr int rounds(int count) {
+#if defined(__SANITIZE_ADDRESS__)
+  return (count + 9) / 10;
+#else
+  return count;
+#endif
+}
+
 inline void must_succeed(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.to_string());
 }

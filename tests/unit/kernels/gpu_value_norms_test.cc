@@ -53,7 +53,7 @@ TEST_CASE("value norms on the device are the CPU's within the bound", "[gpu][val
   Rng rng(seed);
   Gpu gpu;
   ThreadPool pool(1);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < rounds(20); ++round) {
     LayerShape shape;
     shape.num_tokens = pick(rng, 1, round % 6 == 0 ? 300 : 40);
     shape.num_kv_heads = pick(rng, 1, 2);

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "tests/unit/kernels/gpu_memory.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
 
@@ -34,7 +35,7 @@ TEST_CASE("device scores equal the CPU's and the definition's within the bound",
   Rng rng(seed);
   const auto cuda = make_cuda_backend(0).value();
   const auto cpu = make_cpu_backend();
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < rounds(200); ++round) {
     LayerShape shape;
     shape.num_tokens = pick(rng, 1, round % 10 == 0 ? 1200 : 100);
     shape.group = pick(rng, 1, 4);
@@ -70,7 +71,7 @@ TEST_CASE("device scores of bf16 rows on tensor cores equal the CPU's within the
   Rng rng(seed);
   const auto cuda = make_cuda_backend(0).value();
   const auto cpu = make_cpu_backend();
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < rounds(60); ++round) {
     LayerShape shape;
     shape.num_tokens = pick(rng, 1, round % 10 == 0 ? 700 : 150);
     shape.group = pick(rng, 1, round % 10 == 5 ? 16 : 5);
