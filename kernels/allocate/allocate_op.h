@@ -16,23 +16,38 @@ inline bool is_blend(const Recipe& recipe) {
          (recipe.ada_mode == AdaMode::kPaperBlend || recipe.ada_mode == AdaMode::kRepoBlend);
 }
 
-// Ranked entries that every head is sure of once heads have `ranked` ranked entries on average,
-// over `protected_count` protected ones. Grows by at most one as `ranked` does.
-PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t guaranteed_entries(const Recipe& recipe,
-                                                                  std::uint64_t protected_count,
-                                                                  std::uint64_t ranked) {
-  if (recipe.heads != HeadAllocator::kAda) return 0;
-  const std::uint64_t alpha = recipe.ada_alpha_ppm;
-  if (recipe.ada_mode == AdaMode::kGuaranteeExclWindow) return alpha * ranked / kPpm;
-  const std::uint64_t budget = protected_count + ranked;
-  std::uint64_t sure = alpha * budget / kPpm;
-  if (recipe.count_rule == CountRule::kKvpressDouble && alpha > 0) {
-    // kvpress: max(1, int(n_kept * alpha)) in doubles.
-    sure = static_cast<std::uint64_t>(static_cast<double>(budget) *
-                                      (static_cast<double>(alpha) / 1e6));
-    sure = sure > 0 ? sure : 1;
+// What heads are sure of, in a form that a device takes.
+struct Guarantee {
+  bool any = false;  // under ada
+  bool excludes_window = false;
+  bool as_kvpress = false;
+  std::uint64_t alpha_ppm = 0;
+
+  static Guarantee of(const Recipe& recipe) {
+    return {recipe.heads == HeadAllocator::kAda, recipe.ada_mode == AdaMode::kGuaranteeExclWindow,
+            recipe.count_rule == CountRule::kKvpressDouble, recipe.ada_alpha_ppm};
   }
-  return sure > protected_count ? sure - protected_count : 0;
+  // Ranked entries that every head is sure of once heads have `ranked` ranked entries on average,
+  // over `protected_count` protected ones. Grows by at most one as `ranked` does.
+  PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t entries(std::uint64_t protected_count,
+                                                         std::uint64_t ranked) const {
+    if (!any) return 0;
+    if (excludes_window) return alpha_ppm * ranked / kPpm;
+    const std::uint64_t budget = protected_count + ranked;
+    std::uint64_t sure = alpha_ppm * budget / kPpm;
+    if (as_kvpress && alpha_ppm > 0) {
+      // kvpress: max(1, int(n_kept * alpha)) in doubles.
+      sure = static_cast<std::uint64_t>(static_cast<double>(budget) *
+                                        (static_cast<double>(alpha_ppm) / 1e6));
+      sure = sure > 0 ? sure : 1;
+    }
+    return sure > protected_count ? sure - protected_count : 0;
+  }
+};
+
+inline std::uint64_t guaranteed_entries(const Recipe& recipe, std::uint64_t protected_count,
+                                        std::uint64_t ranked) {
+  return Guarantee::of(recipe).entries(protected_count, ranked);
 }
 
 }  // namespace precis::kernels

@@ -13,4 +13,25 @@ inline constexpr std::uint32_t kWindowTileTokensMax = 32;
 inline constexpr std::uint32_t kWindowRowsPerBlock = 8;  // warps side by side
 inline constexpr std::uint32_t kElementwiseThreads = 256;
 
+// keydiff: the tokens whose unit keys one block sums.
+inline constexpr std::uint32_t kKeyChunkTokens = 256;
+
+// Value norms where tensor cores do not serve: tokens whose products one thread holds.
+inline constexpr std::uint32_t kPlainTokens = 8;
+
+// encode: a block copies the 64 entries of a checksum, 16 KiB each of K and V at 128 channels of
+// two bytes, so 8 loads of 16 bytes a thread. The hash's partial sums take 64 B per KiB hashed.
+inline constexpr std::uint32_t kEncodeThreads = 256;
+inline constexpr std::uint32_t kSealBlocks = 64;
+
+// select: a block ranks one head. 16 warps with 256 counts each take 16 KiB of shared memory.
+inline constexpr std::uint32_t kSelectThreads = 512;
+// Where one thread walks along two orders, the others fetch this many tokens of each at once.
+inline constexpr std::uint32_t kMergeThreads = 256;
+
+// allocate: rounds that a warp walks. It begins with a search of some 32 x log2(n) scores one after
+// the other; a round of 8 heads reads 8.
+inline constexpr std::uint32_t kContestRounds = 32;
+inline constexpr std::uint32_t kContestThreads = 128;
+
 }  // namespace precis::kernels

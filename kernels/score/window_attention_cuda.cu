@@ -3,40 +3,23 @@
 //   merge_stats  each row's log-sum-exp over its tiles (both skipped where it was pushed)
 //   columns      recomputes the logits and reduces the weights over the rows of each query head
 //   finish       pool and group reduce; +inf for the window
+// On tensor cores where K is bf16 (window_attention_mma_cuda.cu), plainly here elsewhere.
 // Fixed orders of summation, no atomics: the same input gives the same scores.
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/common/device_code.cuh"
 #include "kernels/common/tuning.h"
-#include "kernels/score/window_attention_cuda.h"
+#include "kernels/score/window_attention_launch_cuda.h"
 
 namespace precis::kernels {
 namespace {
 
 constexpr float kMinusInfinity = -__builtin_huge_valf();
 
-struct Workspace {
-  float* tile_largest;  // [rows, tiles]
-  float* tile_sum;      // [rows, tiles]
-  float* lse;           // [rows]; rows = num_q_heads * window
-  float* columns;       // [num_q_heads, past]
-};
-
-struct Launch {
-  WindowAttentionDevice task;
-  Workspace work;
-  std::uint32_t tile_tokens, num_tiles;
-  float scale;  // 1/sqrt(head_dim)
-};
-
-__device__ float element(Dtype dtype, const void* data, std::uint64_t i) {
-  if (dtype == Dtype::kF32) return static_cast<const float*>(data)[i];
-  const std::uint16_t half = static_cast<const std::uint16_t*>(data)[i];
-  return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
-}
-
 // keys_t[c * tile_tokens + t], zero beyond the last token.
-__device__ void load_tile(const Launch& l, std::uint32_t head, std::uint32_t first, float* keys_t) {
+__device__ void load_tile(const WindowLaunch& l, std::uint32_t head, std::uint32_t first,
+                          float* keys_t) {
   const std::uint32_t dim = l.task.head_dim;
   const std::uint32_t thread = threadIdx.y * blockDim.x + threadIdx.x;
   const std::uint64_t base = (std::uint64_t{head} * l.task.num_tokens + first) * dim;
@@ -49,7 +32,7 @@ __device__ void load_tile(const Launch& l, std::uint32_t head, std::uint32_t fir
 }
 
 // The logit of row (query head, i) and this thread's token.
-__device__ float logit(const Launch& l, std::uint32_t q_head, std::uint32_t i,
+__device__ float logit(const WindowLaunch& l, std::uint32_t q_head, std::uint32_t i,
                        const float* keys_t) {
   const std::uint32_t dim = l.task.head_dim;
   const std::uint64_t row =
@@ -76,8 +59,8 @@ __device__ float lanes_sum(float x, std::uint32_t lanes) {
 }
 
 // grid (tiles, kv heads), block (tile_tokens, rows).
-__global__ void tile_stats(Launch l) {
-  extern __shared__ float keys_t[];
+__global__ void tile_stats(WindowLaunch l) {
+  auto* keys_t = shared_memory<float>();
   const std::uint32_t first = blockIdx.x * l.tile_tokens, head = blockIdx.y;
   load_tile(l, head, first, keys_t);
   const AttentionOp& op = l.task.op;
@@ -99,7 +82,7 @@ __global__ void tile_stats(Launch l) {
 }
 
 // One thread per row, tiles in order.
-__global__ void merge_stats(Launch l) {
+__global__ void merge_stats(WindowLaunch l) {
   const std::uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= l.task.num_kv_heads * l.task.op.group * l.task.op.rows) return;
   const float* largest = l.work.tile_largest + std::uint64_t{row} * l.num_tiles;
@@ -111,8 +94,8 @@ __global__ void merge_stats(Launch l) {
 }
 
 // grid (tiles, kv heads), block (tile_tokens, query heads of the group).
-__global__ void columns(Launch l) {
-  extern __shared__ float keys_t[];
+__global__ void columns(WindowLaunch l) {
+  auto* keys_t = shared_memory<float>();
   const AttentionOp& op = l.task.op;
   const std::uint32_t first = blockIdx.x * l.tile_tokens, head = blockIdx.y;
   load_tile(l, head, first, keys_t);
@@ -134,7 +117,7 @@ __global__ void columns(Launch l) {
 }
 
 // One thread per (kv head, token).
-__global__ void finish(Launch l) {
+__global__ void finish(WindowLaunch l) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= std::uint64_t{l.task.num_kv_heads} * l.task.num_tokens) return;
   const AttentionOp& op = l.task.op;
@@ -145,15 +128,12 @@ __global__ void finish(Launch l) {
                          : -kMinusInfinity;
 }
 
-// The largest power of two of tokens whose keys fit the tile.
-std::uint32_t tile_tokens(std::uint32_t head_dim) {
+// Where tensor cores do not serve, the largest power of two of tokens whose keys fit the tile.
+std::uint32_t tile_tokens(const WindowAttentionDevice& task) {
+  if (takes_window_mma(task)) return kWindowMmaTileTokens;
   std::uint32_t tokens = kWindowTileTokensMax;
-  while (tokens > 1 && tokens * head_dim * sizeof(float) > kWindowTileBytesMax) tokens /= 2;
+  while (tokens > 1 && tokens * task.head_dim * sizeof(float) > kWindowTileBytesMax) tokens /= 2;
   return tokens;
-}
-
-std::uint32_t ceil_div(std::uint64_t a, std::uint32_t b) {
-  return static_cast<std::uint32_t>((a + b - 1) / b);
 }
 
 struct Sizes {
@@ -161,8 +141,36 @@ struct Sizes {
 };
 Sizes sizes_of(const WindowAttentionDevice& task) {
   const std::uint64_t q_heads = std::uint64_t{task.num_kv_heads} * task.op.group;
-  return {q_heads * task.op.rows, ceil_div(task.num_tokens, tile_tokens(task.head_dim)),
+  return {q_heads * task.op.rows, ceil_div(task.num_tokens, tile_tokens(task)),
           q_heads * task.op.columns};
+}
+
+Status launch_merge_stats(const WindowLaunch& l, Stream& stream) {
+  return launch("window attention: merge_stats", merge_stats,
+                ceil_div(sizes_of(l.task).rows, kElementwiseThreads), kElementwiseThreads, 0,
+                stream, l);
+}
+
+Status launch_mma_passes(const WindowLaunch& l, Stream& stream) {
+  if (l.task.lse == nullptr) {
+    PRECIS_TRY(launch_window_mma_stats(l, stream));
+    PRECIS_TRY(launch_merge_stats(l, stream));
+  }
+  return launch_window_mma_columns(l, stream);
+}
+
+Status launch_plain(const WindowLaunch& l, Stream& stream) {
+  const std::size_t shared = std::size_t{l.tile_tokens} * l.task.head_dim * sizeof(float);
+  // Lanes of a warp must all belong to rows: as many rows as make whole warps.
+  const dim3 rows_block(l.tile_tokens, kWindowRowsPerBlock * kWindowTileTokensMax / l.tile_tokens);
+  if (l.task.lse == nullptr) {
+    PRECIS_TRY(launch("window attention: tile_stats", tile_stats,
+                      dim3(l.num_tiles, l.task.num_kv_heads), rows_block, shared, stream, l));
+    PRECIS_TRY(launch_merge_stats(l, stream));
+  }
+  const dim3 grid(ceil_div(l.task.op.columns, l.tile_tokens), l.task.num_kv_heads);
+  const dim3 block(l.tile_tokens, std::min(l.task.op.group, rows_block.y));
+  return launch("window attention: columns", columns, grid, block, shared, stream, l);
 }
 
 }  // namespace
@@ -174,35 +182,20 @@ std::size_t window_attention_workspace_bytes(const WindowAttentionDevice& task) 
 
 Status launch_window_attention(const WindowAttentionDevice& task, void* workspace, Stream& stream) {
   const Sizes s = sizes_of(task);
-  Launch l{task,
-           {},
-           tile_tokens(task.head_dim),
-           static_cast<std::uint32_t>(s.tiles),
-           1.0f / std::sqrt(static_cast<float>(task.head_dim))};
+  WindowLaunch l{task,
+                 {},
+                 tile_tokens(task),
+                 static_cast<std::uint32_t>(s.tiles),
+                 1.0f / std::sqrt(static_cast<float>(task.head_dim))};
   l.work.tile_largest = static_cast<float*>(workspace);
   l.work.tile_sum = l.work.tile_largest + s.rows * s.tiles;
   l.work.lse = l.work.tile_sum + s.rows * s.tiles;
   l.work.columns = l.work.lse + s.rows;
 
-  auto* const native = static_cast<cudaStream_t>(stream.native());
-  const std::size_t shared = std::size_t{l.tile_tokens} * task.head_dim * sizeof(float);
-  // Lanes of a warp must all belong to rows: as many rows as make whole warps.
-  const dim3 rows_block(l.tile_tokens, kWindowRowsPerBlock * kWindowTileTokensMax / l.tile_tokens);
-  if (task.lse == nullptr) {
-    tile_stats<<<dim3(l.num_tiles, task.num_kv_heads), rows_block, shared, native>>>(l);
-    PRECIS_TRY(launch_status("window attention: tile_stats"));
-    merge_stats<<<ceil_div(s.rows, kElementwiseThreads), kElementwiseThreads, 0, native>>>(l);
-    PRECIS_TRY(launch_status("window attention: merge_stats"));
-  }
-  if (task.op.columns > 0) {
-    const dim3 grid(ceil_div(task.op.columns, l.tile_tokens), task.num_kv_heads);
-    const dim3 block(l.tile_tokens, std::min(task.op.group, rows_block.y));
-    columns<<<grid, block, shared, native>>>(l);
-    PRECIS_TRY(launch_status("window attention: columns"));
-  }
+  PRECIS_TRY(takes_window_mma(task) ? launch_mma_passes(l, stream) : launch_plain(l, stream));
   const std::uint64_t scores = std::uint64_t{task.num_kv_heads} * task.num_tokens;
-  finish<<<ceil_div(scores, kElementwiseThreads), kElementwiseThreads, 0, native>>>(l);
-  return launch_status("window attention: finish");
+  return launch("window attention: finish", finish, ceil_div(scores, kElementwiseThreads),
+                kElementwiseThreads, 0, stream, l);
 }
 
 }  // namespace precis::kernels

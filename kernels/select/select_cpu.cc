@@ -6,6 +6,7 @@
 #include "kernels/allocate/allocate_op.h"
 #include "kernels/common/segment_shape.h"
 #include "kernels/select/best_tokens.h"
+#include "kernels/select/first_stage_op.h"
 
 namespace precis::kernels {
 namespace {
@@ -47,32 +48,6 @@ void append_partition_topk(const HeadTask& head) {
     }
   }
 }
-
-// How many of a head's first `ranked` ranked entries are chosen by score alone. Grows by at most
-// one when `ranked` does.
-struct FirstStage {
-  std::uint64_t share_ppm = 0;
-  std::uint64_t counted = 0;  // protected entries that count inside the share, and are chosen so
-  std::uint64_t sure = 0;     // ranked entries chosen by score however few there are
-
-  static FirstStage of(const Recipe& recipe, const LayerInput& input,
-                       std::uint32_t protected_count) {
-    FirstStage stage{recipe.first_stage_ppm};
-    if (recipe.count_rule != CountRule::kKvpressDouble) return stage;
-    stage.counted = protected_count;
-    if (recipe.heads != HeadAllocator::kAda) return stage;
-    // kvpress never takes back what its guarantee has given, so stage 2 cannot replace it.
-    const std::uint64_t kept =
-        input.entries / (std::uint64_t{input.num_layers} * input.num_kv_heads());
-    const std::uint64_t safe = recipe.ada_alpha_ppm * kept / kPpm;
-    stage.sure = safe > protected_count ? safe - protected_count : 0;
-    return stage;
-  }
-  std::uint64_t operator()(std::uint64_t ranked) const {
-    const std::uint64_t share = share_ppm * (ranked + counted) / kPpm;
-    return std::max(std::min(ranked, sure), share > counted ? share - counted : 0);
-  }
-};
 
 void append_two_stage(const HeadTask& head, const FirstStage& first_stage) {
   Order by_score, by_second;

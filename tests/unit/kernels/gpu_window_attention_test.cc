@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "tests/unit/kernels/gpu_memory.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
 
@@ -34,7 +35,7 @@ TEST_CASE("device scores equal the CPU's and the definition's within the bound",
   Rng rng(seed);
   const auto cuda = make_cuda_backend(0).value();
   const auto cpu = make_cpu_backend();
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < rounds(200); ++round) {
     LayerShape shape;
     shape.num_tokens = pick(rng, 1, round % 10 == 0 ? 1200 : 100);
     shape.group = pick(rng, 1, 4);
@@ -60,6 +61,35 @@ TEST_CASE("device scores equal the CPU's and the definition's within the bound",
     if (shape.num_tokens > 100 || shape.head_dim > 130) continue;
     const auto expected = reference_scores(recipe, layer.input);
     for (std::size_t i = 0; i < host.size(); ++i) check_close(device[i], expected[i], i);
+  }
+}
+
+TEST_CASE("device scores of bf16 rows on tensor cores equal the CPU's within the bound",
+          "[gpu][window_attention]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  const auto cuda = make_cuda_backend(0).value();
+  const auto cpu = make_cpu_backend();
+  for (int round = 0; round < rounds(60); ++round) {
+    LayerShape shape;
+    shape.num_tokens = pick(rng, 1, round % 10 == 0 ? 700 : 150);
+    shape.group = pick(rng, 1, round % 10 == 5 ? 16 : 5);
+    shape.num_kv_heads = pick(rng, 1, 2);
+    shape.head_dim = 8 * pick(rng, 1, round % 3 == 0 ? 32 : 16);
+    shape.pushed = pick(rng, 1, std::min(shape.num_tokens, 40u));
+    shape.lse = pick(rng, 0, 1) == 1;
+    shape.dtype = Dtype::kBf16;
+    Recipe recipe;
+    recipe.scorer = Scorer::kWindowAttention;
+    recipe.window = recipe.recent = pick(rng, 1, 40);
+    recipe.row_reduce = static_cast<RowReduce>(pick(rng, 0, 3));
+    CAPTURE(round, shape.text(), recipe.window);
+    const OwnedLayer layer = make_layer(shape, rng);
+    const auto device = scores_of(*cuda, recipe, layer.input);
+    const auto host = scores_of(*cpu, recipe, layer.input);
+    for (std::size_t i = 0; i < host.size(); ++i) check_close(device[i], host[i], i);
+    REQUIRE(scores_of(*cuda, recipe, layer.input) == device);
   }
 }
 

@@ -2,7 +2,7 @@
 include_guard()
 
 find_path(CATCH2_INCLUDE catch2/catch.hpp REQUIRED)
-add_library(precis_catch_main OBJECT ${PRECIS_ROOT}/tests/catch_main.cc)
+add_library(precis_catch_main OBJECT ${CMAKE_CURRENT_LIST_DIR}/catch_main.cc)
 target_include_directories(precis_catch_main PUBLIC ${CATCH2_INCLUDE})
 
 # precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN]): a Catch2 binary,

@@ -1,0 +1,140 @@
+// Contests on CUDA. The CPU walks from the first seat to the last; here every warp walks some
+// rounds (a round gives each head one seat on average) and finds by search where it stands when it
+// begins: after round a, head c holds max(its guarantee, its share of the best), where the best are
+// as many as make the heads' sum a rounds. One lane per head.
+#include "kernels/allocate/allocate_cuda.h"
+
+#include "kernels/common/device_code.cuh"
+#include "kernels/common/tuning.h"
+#include "kernels/select/select_op.h"
+
+namespace precis::kernels {
+namespace {
+
+__global__ void take_turns(std::uint32_t num_heads, std::uint64_t seats, std::uint16_t* heads) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < seats) heads[i] = static_cast<std::uint16_t>(i % num_heads);
+}
+
+// What this lane's head has to offer.
+struct Competitor {
+  const float* scores;
+  const std::uint32_t* best;
+  std::uint32_t size;  // 0 in lanes without a head
+  __device__ std::uint32_t rank(std::uint32_t k) const { return score_rank(scores[best[k]]); }
+  // How many rank above `bound`.
+  __device__ std::uint32_t above(std::uint32_t bound) const {
+    std::uint32_t low = 0, high = size;
+    while (low < high) {
+      const std::uint32_t middle = low + (high - low) / 2;
+      if (rank(middle) > bound) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+};
+
+__device__ std::uint64_t warp_sum(std::uint64_t x) {
+  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(kWholeWarp, x, step);
+  return x;
+}
+__device__ std::uint64_t warp_largest(std::uint64_t x) {
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    x = max(x, __shfl_xor_sync(kWholeWarp, x, step));
+  }
+  return x;
+}
+
+// How many entries this lane's head holds once all hold `total` together, each at least `sure` as
+// far as it has them: the lowest rank that is not overrun, then of the next one the lower heads'.
+__device__ std::uint32_t held_at(const Competitor& own, std::uint64_t sure, std::uint64_t total) {
+  const auto held = [&](std::uint64_t by_score) {
+    return min(std::uint64_t{own.size}, max(sure, by_score));
+  };
+  std::uint64_t low = 0, high = 0xffffffffu;  // above `high`, heads hold at most `total`
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    if (warp_sum(held(own.above(static_cast<std::uint32_t>(middle)))) <= total) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  const auto bound = static_cast<std::uint32_t>(high);
+  const std::uint64_t above = held(own.above(bound));
+  const std::uint64_t equal = held(bound == 0 ? own.size : own.above(bound - 1)) - above;
+  std::uint64_t before = equal;  // of the heads up to this one
+  for (std::uint32_t step = 1; step < kWarp; step *= 2) {
+    const std::uint64_t other = __shfl_up_sync(kWholeWarp, before, step);
+    if (threadIdx.x % kWarp >= step) before += other;
+  }
+  before -= equal;
+  const std::uint64_t left = total - min(total, warp_sum(above));
+  return static_cast<std::uint32_t>(above + min(equal, left - min(left, before)));
+}
+
+// A warp takes kContestRounds rounds. grid (blocks).
+__global__ void contest(AllocateDevice task) {
+  const std::uint32_t lane = threadIdx.x % kWarp;
+  const std::uint64_t warp = (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
+  const bool plays = lane < task.num_heads;
+  const Competitor own{task.scores + std::uint64_t{lane} * task.num_tokens,
+                       task.best + std::uint64_t{lane} * task.best_stride,
+                       plays ? task.sizes[lane] : 0};
+  const std::uint64_t guarded = std::uint64_t{task.protected_count} * task.num_heads;
+  const std::uint64_t seats = task.slots - guarded;
+  std::uint16_t* heads = task.heads + guarded;
+  const std::uint64_t available = min(seats, warp_sum(own.size));
+
+  std::uint64_t round = warp * kContestRounds, seat = round * task.num_heads;
+  if (seat >= available) return;  // the whole warp
+  const auto sure_at = [&](std::uint64_t average) {
+    return task.guarantee.entries(task.protected_count, average);
+  };
+  std::uint32_t taken = round == 0 ? 0 : held_at(own, sure_at(round), seat);
+  std::uint32_t next = taken < own.size ? own.rank(taken) : 0;
+  const auto take = [&](std::uint64_t at) {
+    if (at < seats) heads[at] = static_cast<std::uint16_t>(lane);
+    ++taken;
+    next = taken < own.size ? own.rank(taken) : 0;
+  };
+  for (std::uint64_t last = round + kContestRounds; round < last && seat < available;) {
+    ++round;
+    const bool short_of = taken < own.size && taken < sure_at(round);
+    const std::uint32_t given = __ballot_sync(kWholeWarp, short_of);
+    if (short_of) take(seat + __popc(given & ((1u << lane) - 1)));
+    seat += __popc(given);
+    for (; seat < round * task.num_heads; ++seat) {
+      // Higher is better: rank + 1, then the lower head; 0 where a head has nothing more.
+      const std::uint64_t bid =
+          taken < own.size ? (std::uint64_t{next} + 1) << 32 | (0xffffffffu - lane) : 0;
+      const std::uint64_t best = warp_largest(bid);
+      if (best == 0) return;
+      if (bid == best) take(seat);
+    }
+  }
+}
+
+}  // namespace
+
+Status launch_allocate(const AllocateDevice& task, Stream& stream) {
+  const std::uint64_t guarded = std::uint64_t{task.protected_count} * task.num_heads;
+  const std::uint64_t in_turns = task.uniform || task.slots < guarded ? task.slots : guarded;
+  PRECIS_TRY(launch("allocate: turns", take_turns, ceil_div(in_turns, kElementwiseThreads),
+                    kElementwiseThreads, 0, stream, task.num_heads, in_turns, task.heads));
+  if (in_turns == task.slots) return {};
+  if (task.num_heads > kContestHeadsMax) {
+    return Status::unsupported("a contest of " + std::to_string(task.num_heads) +
+                               " heads; on a device at most " + std::to_string(kContestHeadsMax) +
+                               " compete");
+  }
+  const std::uint64_t rounds = ceil_div(task.slots - in_turns, task.num_heads);
+  const std::uint32_t warps = ceil_div(rounds, kContestRounds);
+  return launch("allocate: contest", contest, ceil_div(warps, kContestThreads / kWarp),
+                kContestThreads, 0, stream, task);
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,51 @@
+// The CUDA twin of compact: a block of threads gathers entries of one head into its record's
+// sections. Run by encode; only for sources of kernels.
+#pragma once
+
+#include "kernels/common/device_code.cuh"
+#include "kernels/compact/compact.h"
+
+namespace precis::kernels {
+
+// Entries [first, last) of one head. keys, values: [n, row_bytes]; scores: [n].
+struct GatherTask {
+  const std::byte *keys, *values;
+  const float* scores;
+  const std::uint32_t *kept, *seats;  // `seats` may be null, for zeros
+  std::uint32_t begin, first, last;
+  std::size_t row_bytes;
+};
+
+// Rows in pieces of T, neighbouring threads on neighbouring pieces.
+template <typename T>
+__device__ void gather_pieces(const GatherTask& task, const std::byte* from, std::byte* to) {
+  const auto pieces = static_cast<std::uint32_t>(task.row_bytes / sizeof(T));
+  const T* __restrict__ rows = reinterpret_cast<const T*>(from);
+  T* __restrict__ out = reinterpret_cast<T*>(to) + std::size_t{task.first} * pieces;
+  const std::uint32_t total = (task.last - task.first) * pieces;
+#pragma unroll 4
+  for (std::uint32_t i = threadIdx.x; i < total; i += blockDim.x) {
+    const std::size_t token = task.kept[task.first + i / pieces];
+    out[i] = rows[token * pieces + i % pieces];
+  }
+}
+
+// In the widest pieces that rows are made of.
+__device__ inline void gather_rows(const GatherTask& task, const std::byte* from, std::byte* to) {
+  if (task.row_bytes % sizeof(uint4) == 0) return gather_pieces<uint4>(task, from, to);
+  if (task.row_bytes % 4 == 0) return gather_pieces<std::uint32_t>(task, from, to);
+  gather_pieces<std::uint16_t>(task, from, to);
+}
+
+__device__ inline void gather_entries(const GatherTask& task, const Sections& out) {
+  for (std::uint32_t k = task.first + threadIdx.x; k < task.last; k += blockDim.x) {
+    const std::uint32_t token = task.kept[k];
+    out.positions[k] = task.begin + token;
+    out.seats[k] = task.seats == nullptr ? 0 : task.seats[k];
+    out.scores[k] = task.scores[token];
+  }
+  gather_rows(task, task.keys, out.keys);
+  gather_rows(task, task.values, out.values);
+}
+
+}  // namespace precis::kernels

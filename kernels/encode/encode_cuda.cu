@@ -1,0 +1,125 @@
+// compact + encode on CUDA. A block of threads per checksum: it gathers the checksum's entries into
+// the record, then hashes what it has just written. The first block of a head writes the header and
+// clears the gaps between sections.
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/common/device_code.cuh"
+#include "kernels/common/tuning.h"
+#include "kernels/compact/compact.cuh"
+#include "kernels/encode/encode_cuda.h"
+#include "kernels/encode/seal.cuh"
+#include "precis/record_format.h"
+
+namespace precis::kernels {
+namespace {
+
+struct HeaderBytes {
+  const RecordHeader& header;
+  __device__ std::uint64_t u64(std::size_t at) const {
+    std::uint64_t word;
+    memcpy(&word, reinterpret_cast<const unsigned char*>(&header) + at, sizeof word);
+    return word;
+  }
+};
+
+__device__ void write_header(const EncodeDevice& task, std::uint32_t head,
+                             const RecordLayout& layout, std::byte* record) {
+  RecordHeader header = {};
+  header.magic = kRecordMagic;
+  header.version = kRecordVersion;
+  header.dtype = static_cast<std::uint8_t>(task.dtype);
+  header.encoding = static_cast<std::uint8_t>(Encoding::kRaw);
+  header.head_dim = task.head_dim;
+  header.count = layout.count;
+  header.layer = task.layer;
+  header.head = head;
+  header.checksums_offset = layout.checksums;
+  header.positions_offset = layout.positions;
+  header.seats_offset = layout.seats;
+  header.scores_offset = layout.scores;
+  header.keys_offset = layout.keys;
+  header.values_offset = layout.values;
+  header.size_bytes = layout.size;
+  for (std::size_t i = 0; i < sizeof header.segment; ++i) header.segment[i] = task.segment.bytes[i];
+  header.header_checksum =
+      xxh3::hash64_medium(HeaderBytes{header}, offsetof(RecordHeader, header_checksum));
+  *reinterpret_cast<RecordHeader*>(record) = header;
+}
+
+__device__ void clear(std::byte* record, std::size_t first, std::size_t last) {
+  for (std::size_t i = first + threadIdx.x; i < last; i += blockDim.x) record[i] = std::byte{0};
+}
+
+__device__ void clear_gaps(const RecordLayout& l, std::byte* record) {
+  const std::size_t words = std::size_t{l.count} * 4, rows = l.count * l.row_bytes;
+  clear(record, l.checksums + checksum_blocks(l.count) * kChecksumBytes, l.positions);
+  clear(record, l.positions + words, l.seats);
+  clear(record, l.seats + words, l.scores);
+  clear(record, l.scores + words, l.keys);
+  clear(record, l.keys + rows, l.values);
+  clear(record, l.values + rows, l.size);
+}
+
+__device__ Sections sections_at(std::byte* record, const RecordLayout& l) {
+  return {reinterpret_cast<std::uint32_t*>(record + l.positions),
+          reinterpret_cast<std::uint32_t*>(record + l.seats),
+          reinterpret_cast<float*>(record + l.scores), record + l.keys, record + l.values};
+}
+
+// As xxHash prints it: the high half first, each big-endian.
+__device__ void store_checksum(const xxh3::Hash128& hash, std::byte* at) {
+  auto* words = reinterpret_cast<std::uint64_t*>(at);
+  words[0] = xxh3::swapped(hash.high);
+  words[1] = xxh3::swapped(hash.low);
+}
+
+// grid (checksum blocks, kv heads).
+__global__ void __launch_bounds__(kEncodeThreads) encode(EncodeDevice task) {
+  const std::uint32_t head = blockIdx.y, first = blockIdx.x * kChecksumBlockEntries;
+  const EncodeHead out = task.heads[head];
+  const RecordLayout layout = RecordLayout::of(out.count, task.head_dim, task.dtype);
+  std::byte* record = task.records + out.offset;
+  if (blockIdx.x == 0) {
+    if (threadIdx.x == 0) write_header(task, head, layout, record);
+    clear_gaps(layout, record);
+  }
+  if (first >= out.count) return;
+
+  const std::uint32_t last = min(out.count, first + kChecksumBlockEntries);
+  const std::size_t head_bytes = task.num_tokens * layout.row_bytes;
+  const std::uint64_t listed = std::uint64_t{head} * task.stride;
+  const GatherTask gather{static_cast<const std::byte*>(task.keys) + head * head_bytes,
+                          static_cast<const std::byte*>(task.values) + head * head_bytes,
+                          task.scores + std::uint64_t{head} * task.num_tokens,
+                          task.order + listed,
+                          task.seats == nullptr ? nullptr : task.seats + listed,
+                          task.begin,
+                          first,
+                          last,
+                          layout.row_bytes};
+  gather_entries(gather, sections_at(record, layout));
+  std::byte* checksum = record + layout.checksums + blockIdx.x * kChecksumBytes;
+  if (task.seats == nullptr) {
+    if (threadIdx.x == 0) *reinterpret_cast<uint4*>(checksum) = uint4{0, 0, 0, 0};
+    return;
+  }
+  __syncthreads();  // what is hashed below, other threads have written
+  const SealInput in{
+      {record + layout.positions + first * 4, record + layout.seats + first * 4,
+       record + layout.scores + first * 4, record + layout.keys + first * layout.row_bytes,
+       record + layout.values + first * layout.row_bytes},
+      (last - first) * std::size_t{4},
+      (last - first) * layout.row_bytes};
+  const xxh3::Hash128 hash = seal(in, *shared_memory<SealShared>());
+  if (threadIdx.x == 0) store_checksum(hash, checksum);
+}
+
+}  // namespace
+
+Status launch_encode(const EncodeDevice& task, Stream& stream) {
+  const dim3 grid(std::max(1u, checksum_blocks(task.count_max)), task.num_kv_heads);
+  return launch("encode", encode, grid, kEncodeThreads, sizeof(SealShared), stream, task);
+}
+
+}  // namespace precis::kernels

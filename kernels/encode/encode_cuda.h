@@ -1,0 +1,37 @@
+// The CUDA twin of encode, compact within it: records as encode_cpu writes them, byte for byte. No
+// CUDA header shows here.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/device.h"
+#include "precis/types.h"
+
+namespace precis::kernels {
+
+struct EncodeHead {
+  std::uint64_t offset;  // of its record's first byte; the records of a layer stand side by side
+  std::uint32_t count;   // entries
+};
+
+// Device pointers, packed, at multiples of 16 bytes.
+struct EncodeDevice {
+  std::uint32_t layer, num_kv_heads, num_tokens, head_dim;
+  std::uint32_t begin;  // position of the first token
+  Dtype dtype;
+  SegmentId segment;
+  const void *keys, *values;   // [num_kv_heads, num_tokens, head_dim] of dtype
+  const float* scores;         // [num_kv_heads, num_tokens]
+  std::uint32_t stride;        // of `order` and `seats`
+  const std::uint32_t* order;  // [num_kv_heads, stride], the first `count` of each are kept
+  const std::uint32_t* seats;  // as `order`, or null: seats and checksums become zero
+  const EncodeHead* heads;     // [num_kv_heads]
+  std::uint32_t count_max;     // of any head
+  std::byte* records;          // encoded_bytes() of the counts; every byte is written
+};
+
+// Enqueues on `stream`; neither allocates nor waits, and needs no workspace. One block of threads
+// gathers the entries of one checksum and hashes them while they are in cache.
+Status launch_encode(const EncodeDevice& task, Stream& stream);
+
+}  // namespace precis::kernels

@@ -1,0 +1,31 @@
+// The CUDA twins of the value norms kL1Exact and kL2Gram (value_norms.h): launchers. No CUDA header
+// shows here.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/device.h"
+#include "precis/types.h"
+
+namespace precis::kernels {
+
+// Device pointers, packed, at multiples of 16 bytes.
+struct ValueNormsDevice {
+  std::uint32_t num_kv_heads, group, num_tokens, head_dim;
+  Dtype dtype;          // of values
+  const void* values;   // [num_kv_heads, num_tokens, head_dim]
+  std::uint32_t width;  // of W_O
+  Dtype weights_dtype;  // of W_O
+  const void* weights;  // [num_kv_heads * group, head_dim, width], W_O
+  const float* gram;    // [num_kv_heads * group, head_dim, head_dim], W W^T
+  float* norms;         // [num_kv_heads, num_tokens], written
+};
+
+// Each reads the matrices that its name says. Enqueue on `stream`; neither allocate nor wait, and
+// need no workspace. On tensor cores where all is bf16 and heads have at most 256 channels (the
+// Gram matrix as three bf16 that hold its f32), in f32 elsewhere. Norms agree with the CPU's within
+// the rounding of their sums (tests/unit/kernels/gpu_value_norms_test.cc states the bound).
+Status launch_l1_exact(const ValueNormsDevice& task, Stream& stream);
+Status launch_l2_gram(const ValueNormsDevice& task, Stream& stream);
+
+}  // namespace precis::kernels

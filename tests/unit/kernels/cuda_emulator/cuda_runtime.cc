@@ -1,0 +1,90 @@
+#include "tests/unit/kernels/cuda_emulator/cuda_runtime.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace {
+
+// Of the calling thread, as CUDA keeps them.
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local std::string last_message;
+
+}  // namespace
+
+namespace precis::cuda_emulator {
+
+cudaError_t launched(std::string error) {
+  if (error.empty()) return cudaSuccess;
+  last_message = std::move(error);
+  return last_error = cudaErrorLaunchFailure;
+}
+
+}  // namespace precis::cuda_emulator
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    default: return "an error that is never emulated";
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorLaunchFailure ? last_message.c_str() : "emulated";
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int ordinal) {
+  return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal) {
+  std::strcpy(properties->name, "emulated");
+  return cudaSetDevice(ordinal);
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  static char place;  // every stream is this one; null would be CUDA's default stream
+  *stream = reinterpret_cast<cudaStream_t>(&place);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  *data = std::malloc(bytes);
+  if (*data == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(*data, 0xff, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+                              std::size_t from_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind, cudaStream_t) {
+  for (std::size_t row = 0; row < height && width > 0; ++row) {
+    std::memcpy(static_cast<std::byte*>(to) + row * to_pitch,
+                static_cast<const std::byte*>(from) + row * from_pitch, width);
+  }
+  return cudaSuccess;
+}

@@ -1,0 +1,145 @@
+// The part of CUDA that our kernels use, for a host without a GPU. It stands before CUDA's own in
+// the include path of the emulated library, whose sources are the very .cu files that nvcc
+// compiles. Device memory is host memory, a stream does its work at once. What is not here no
+// kernel may use.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "tests/unit/kernels/cuda_emulator/grid.h"
+#include "tests/unit/kernels/cuda_emulator/mma.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(threads)
+
+using dim3 = precis::cuda_emulator::Extent;
+
+// Of the thread that runs.
+inline precis::cuda_emulator::Index &threadIdx = precis::cuda_emulator::thread_index,
+                                    &blockIdx = precis::cuda_emulator::block_index;
+inline dim3 &blockDim = precis::cuda_emulator::block_extent,
+            &gridDim = precis::cuda_emulator::grid_extent;
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+
+// What a block's threads do together.
+inline void __syncthreads() { precis::cuda_emulator::sync_block(); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) {
+  precis::cuda_emulator::exchange("__syncwarp", mask, 0);
+}
+namespace precis::cuda_emulator {
+template <typename T>
+T word_of(const char* name, unsigned mask, T value, std::uint32_t from) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  std::uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof value);
+  // A lane that would read beyond the warp keeps its own.
+  const std::uint64_t* words = exchange(name, mask, word);
+  std::memcpy(&value, &words[from < kWarpLanes ? from : lane()], sizeof value);
+  return value;
+}
+}  // namespace precis::cuda_emulator
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int from) {
+  return precis::cuda_emulator::word_of("__shfl_sync", mask, value,
+                                        static_cast<std::uint32_t>(from) % 32);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int bits) {
+  return precis::cuda_emulator::word_of(
+      "__shfl_xor_sync", mask, value,
+      precis::cuda_emulator::lane() ^ static_cast<std::uint32_t>(bits));
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned steps) {
+  return precis::cuda_emulator::word_of("__shfl_up_sync", mask, value,
+                                        precis::cuda_emulator::lane() - steps);
+}
+inline unsigned __match_any_sync(unsigned mask, unsigned value) {
+  const std::uint64_t* words = precis::cuda_emulator::exchange("__match_any_sync", mask, value);
+  unsigned equal = 0;
+  for (unsigned i = 0; i < 32; ++i) equal |= static_cast<unsigned>(words[i] == value) << i;
+  return equal;
+}
+inline unsigned __ballot_sync(unsigned mask, bool value) {
+  const std::uint64_t* words = precis::cuda_emulator::exchange("__ballot_sync", mask, value);
+  unsigned set = 0;
+  for (unsigned i = 0; i < 32; ++i) set |= static_cast<unsigned>(words[i]) << i;
+  return set;
+}
+// Threads are never interrupted, so a plain addition is whole.
+template <typename T>
+T atomicAdd(T* at, T value) {
+  const T before = *at;
+  *at = before + value;
+  return before;
+}
+
+inline int __popc(unsigned x) { return std::popcount(x); }
+template <typename T>
+T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+T max(T a, T b) {
+  return a < b ? b : a;
+}
+
+// The runtime library.
+enum cudaError_t {
+  cudaSuccess,
+  cudaErrorMemoryAllocation,
+  cudaErrorNoDevice,
+  cudaErrorInsufficientDriver,
+  cudaErrorInvalidDevice,
+  cudaErrorNoKernelImageForDevice,
+  cudaErrorLaunchFailure,
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+using cudaStream_t = struct EmulatedStream*;
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+struct cudaDeviceProp {
+  char name[256];
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+};
+
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);  // of a launch, what run_grid() said
+cudaError_t cudaGetDeviceCount(int* count);         // 1
+cudaError_t cudaSetDevice(int ordinal);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal);
+cudaError_t cudaGetLastError();  // of launches; forgets it
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaMalloc(void** data, std::size_t bytes);  // filled with NaN
+cudaError_t cudaFree(void* data);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+                              std::size_t from_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream);
+
+namespace precis::cuda_emulator {
+cudaError_t launched(std::string error);  // keeps it for cudaGetLastError()
+}
+template <typename... Params, typename... Args>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
+                               Args... args) {
+  return precis::cuda_emulator::launched(precis::cuda_emulator::run_grid(
+      config->gridDim, config->blockDim, config->dynamicSmemBytes, [&] { kernel(args...); }));
+}

@@ -1,0 +1,44 @@
+#include "tests/unit/kernels/cuda_emulator/mma.h"
+
+#include <bit>
+#include <cstring>
+
+#include "tests/unit/kernels/cuda_emulator/grid.h"
+
+namespace precis::cuda_emulator {
+namespace {
+
+constexpr std::uint32_t kAll = 0xffffffffu;
+
+// Shows two words to the warp and takes those of every lane.
+void gather_words(std::uint32_t low, std::uint32_t high, std::uint64_t (&words)[kWarpLanes]) {
+  std::memcpy(words, exchange("mma.sync", kAll, low | std::uint64_t{high} << 32), sizeof words);
+}
+
+// Element `half` of word `word` of two.
+float element(std::uint64_t words, std::uint32_t word, std::uint32_t half) {
+  const auto bits = static_cast<std::uint32_t>(words >> (32 * word + 16 * half)) << 16;
+  return std::bit_cast<float>(bits);
+}
+
+}  // namespace
+
+void multiply_add_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  std::uint64_t a_low[kWarpLanes], a_high[kWarpLanes], of_b[kWarpLanes];
+  gather_words(a[0], a[1], a_low);
+  gather_words(a[2], a[3], a_high);
+  gather_words(b[0], b[1], of_b);
+  const std::uint32_t group = lane() / 4, first = lane() % 4 * 2;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t low_row = i / 2, column = first + i % 2;
+    float sum = d[i];
+    for (std::uint32_t k = 0; k < 16; ++k) {
+      const std::uint32_t place = k % 8 / 2;
+      const float x = element((k < 8 ? a_low : a_high)[group * 4 + place], low_row, k % 2);
+      sum += x * element(of_b[column * 4 + place], k / 8, k % 2);
+    }
+    d[i] = sum;
+  }
+}
+
+}  // namespace precis::cuda_emulator

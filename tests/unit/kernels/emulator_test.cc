@@ -1,0 +1,139 @@
+// The emulator itself: what kernels count on, and that it finds what they must not do.
+#include <cuda_runtime.h>
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <vector>
+
+#include "kernels/common/device_code.cuh"
+
+using namespace precis;
+using namespace precis::kernels;
+
+namespace {
+
+Status run(void (*kernel)(std::vector<std::uint32_t>*), std::vector<std::uint32_t>& memory,
+           dim3 grid, dim3 block, std::size_t shared_bytes = 0) {
+  const Stream stream = Stream::create().value();
+  return launch("test", kernel, grid, block, shared_bytes, stream, &memory);
+}
+
+std::uint32_t flat_thread() {
+  return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+}
+
+void number_threads(std::vector<std::uint32_t>* memory) {
+  const std::uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  const std::uint32_t size = blockDim.x * blockDim.y * blockDim.z;
+  (*memory)[block * size + flat_thread()] += block * size + flat_thread() + 1;
+}
+
+// Each thread hands its number to the one before it, through shared memory, twice.
+template <bool kWaits>
+void rotate(std::vector<std::uint32_t>* memory) {
+  auto* shared = shared_memory<std::uint32_t>();
+  std::uint32_t mine = threadIdx.x;
+  for (int i = 0; i < 2; ++i) {
+    shared[threadIdx.x] = mine;
+    if (kWaits) __syncthreads();
+    mine = shared[(threadIdx.x + 1) % blockDim.x];
+    if (kWaits) __syncthreads();
+  }
+  (*memory)[blockIdx.x * blockDim.x + threadIdx.x] = mine;
+}
+
+void leave_early(std::vector<std::uint32_t>*) {
+  if (threadIdx.x == 3) return;
+  __syncthreads();
+}
+
+void leave_warp(std::vector<std::uint32_t>* memory) {
+  if (threadIdx.x == 40) return;
+  (*memory)[threadIdx.x] = __shfl_xor_sync(kWholeWarp, threadIdx.x, 1);
+}
+
+void meet_otherwise(std::vector<std::uint32_t>*) {
+  if (threadIdx.x < 16) {
+    __syncwarp();
+  } else {
+    (void)__ballot_sync(kWholeWarp, true);
+  }
+}
+
+void exchange_all(std::vector<std::uint32_t>* memory) {
+  const std::uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  std::uint32_t* out = memory->data() + threadIdx.x * 6;
+  out[0] = __shfl_sync(kWholeWarp, threadIdx.x, 5);
+  out[1] = __shfl_up_sync(kWholeWarp, threadIdx.x, 2);
+  out[2] = __ballot_sync(kWholeWarp, lane % 3 == 0);
+  out[3] = __match_any_sync(kWholeWarp, lane % 4 + warp);
+  const std::uint64_t wide = __shfl_xor_sync(kWholeWarp, std::uint64_t{lane} << 40, 16);
+  out[4] = static_cast<std::uint32_t>(wide >> 40);
+  out[5] = atomicAdd(memory->data() + memory->size() - 1, 2u);
+}
+
+}  // namespace
+
+TEST_CASE("every thread of every block runs once and knows its place", "[emulator]") {
+  const dim3 grid(3, 2, 2), block(5, 3, 2);
+  std::vector<std::uint32_t> memory(grid.count() * block.count()), expected(memory.size());
+  REQUIRE(run(&number_threads, memory, grid, block) == Status{});
+  std::iota(expected.begin(), expected.end(), 1u);
+  CHECK(memory == expected);
+}
+
+TEST_CASE("threads of a block wait for each other", "[emulator]") {
+  std::vector<std::uint32_t> memory(8 * 70);
+  REQUIRE(run(&rotate<true>, memory, 8, 70, 70 * 4) == Status{});
+  for (std::uint32_t i = 0; i < memory.size(); ++i) CHECK(memory[i] == (i % 70 + 2) % 70);
+}
+
+TEST_CASE("a barrier that is missing shows in what a kernel computes", "[emulator]") {
+  std::vector<std::uint32_t> memory(70);
+  for (int block = 0; block < 4; ++block) {
+    REQUIRE(run(&rotate<false>, memory, 1, 70, 70 * 4) == Status{});
+    bool right = true;
+    for (std::uint32_t i = 0; i < 70; ++i) right &= memory[i] == (i + 2) % 70;
+    CHECK_FALSE(right);
+  }
+}
+
+TEST_CASE("threads that wait for ever are an error", "[emulator]") {
+  std::vector<std::uint32_t> memory(64);
+  const Status barrier = run(&leave_early, memory, dim3(2, 1), 8);
+  CHECK(barrier.code() == StatusCode::kInternal);
+  CHECK_THAT(barrier.to_string(),
+             Catch::Contains("block (0,0,0): deadlock, thread 3 left, thread 0 waits at "
+                             "__syncthreads"));
+  CHECK_THAT(run(&leave_warp, memory, 1, 64).to_string(),
+             Catch::Contains("thread 32 waits in __shfl_xor_sync"));
+  CHECK(launch_status("afterwards") == Status{});
+}
+
+TEST_CASE("lanes that meet in different exchanges, or without their warp, are an error",
+          "[emulator]") {
+  std::vector<std::uint32_t> memory(64);
+  CHECK_THAT(run(&meet_otherwise, memory, 1, 32).to_string(), Catch::Contains("meet in"));
+  CHECK_THAT(run(&leave_warp, memory, 1, 20).to_string(), Catch::Contains("needs a whole warp"));
+}
+
+TEST_CASE("sizes that no device takes are an error", "[emulator]") {
+  std::vector<std::uint32_t> memory(4096);
+  CHECK_FALSE(run(&number_threads, memory, 1, 1025).ok());
+  CHECK_FALSE(run(&number_threads, memory, dim3(1, 65536), 1).ok());
+  CHECK_FALSE(run(&rotate<true>, memory, 1, 32, 48 * 1024 + 1).ok());
+  CHECK(run(&number_threads, memory, 0, 32) == Status{});  // launch() leaves an empty grid out
+}
+
+TEST_CASE("lanes of a warp see each other's words", "[emulator]") {
+  std::vector<std::uint32_t> memory(64 * 6 + 1);
+  REQUIRE(run(&exchange_all, memory, 1, 64) == Status{});
+  for (std::uint32_t t = 0; t < 64; ++t) {
+    const std::uint32_t lane = t % 32, *out = memory.data() + t * 6;
+    CHECK(out[0] == t - lane + 5);
+    CHECK(out[1] == (lane < 2 ? t : t - 2));
+    CHECK(out[2] == 0x49249249u);
+    CHECK(out[3] == 0x11111111u << lane % 4);
+    CHECK(out[4] == (lane ^ 16));
+  }
+  CHECK(memory.back() == 128);
+}

@@ -1,0 +1,106 @@
+// The CUDA twin of encode: the CPU's records, byte for byte.
+#include <catch2/catch.hpp>
+
+#include "kernels/encode/encode_cuda.h"
+#include "tests/unit/kernels/gpu_memory.h"
+#include "tests/unit/kernels/layer_fixture.h"
+
+using namespace precis;
+using namespace precis::kernels;
+using namespace precis::kernels::test;
+
+namespace {
+
+// Rows of different lengths, padded to the longest.
+std::vector<std::uint32_t> padded(const std::vector<std::vector<std::uint32_t>>& rows,
+                                  std::uint32_t stride) {
+  std::vector<std::uint32_t> out(rows.size() * stride, 0xdeadbeef);
+  for (std::size_t h = 0; h < rows.size(); ++h) {
+    std::copy(rows[h].begin(), rows[h].end(), out.begin() + h * stride);
+  }
+  return out;
+}
+
+std::vector<std::byte> encoded(Gpu& gpu, const LayerInput& input, const Compressed& c,
+                               bool seated) {
+  const std::uint32_t heads = input.num_kv_heads(), n = input.num_tokens();
+  std::vector<EncodeHead> records;
+  std::uint64_t offset = 0;
+  for (const std::uint32_t count : c.counts) {
+    records.push_back({offset, count});
+    offset += RecordLayout::of(count, input.keys.head_dim, input.keys.dtype).size;
+  }
+  const DeviceBuffer keys = gpu.upload(input.keys), values = gpu.upload(input.values);
+  const DeviceBuffer scores = gpu.upload(c.scores.scores), of_heads = gpu.upload(records);
+  const DeviceBuffer order = gpu.upload(padded(c.orders.order, n));
+  const DeviceBuffer seats = gpu.upload(padded(c.seats, n)), out = gpu.empty(offset);
+  EncodeDevice task{};
+  task.layer = input.layer;
+  task.num_kv_heads = heads;
+  task.num_tokens = task.stride = n;
+  task.head_dim = input.keys.head_dim;
+  task.begin = input.begin;
+  task.dtype = input.keys.dtype;
+  task.segment = SegmentId{{1, 2, 3}};
+  task.keys = keys.data();
+  task.values = values.data();
+  task.scores = data_of<float>(scores);
+  task.order = data_of<std::uint32_t>(order);
+  task.seats = seated ? data_of<std::uint32_t>(seats) : nullptr;
+  task.heads = data_of<EncodeHead>(of_heads);
+  task.count_max = *std::max_element(c.counts.begin(), c.counts.end());
+  task.records = out.data();
+  must_succeed(launch_encode(task, gpu.stream()));
+  return gpu.download<std::byte>(out);
+}
+
+void check_equal(Gpu& gpu, const LayerInput& input, const Compressed& c) {
+  REQUIRE(bytes_text(encoded(gpu, input, c, true)) == bytes_text(c.records.bytes()));
+  AlignedBytes unsealed(c.records.bytes().size());
+  must_succeed(make_cpu_backend(1)->encode(input, c.scores, c.orders, c.counts, {},
+                                           SegmentId{{1, 2, 3}}, unsealed.mutable_bytes()));
+  REQUIRE(bytes_text(encoded(gpu, input, c, false)) == bytes_text(unsealed.bytes()));
+}
+
+}  // namespace
+
+TEST_CASE("records made on the device are the CPU's", "[gpu][encode]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  Gpu gpu;
+  const auto backend = make_cpu_backend(2);
+  for (int round = 0; round < 120; ++round) {
+    LayerShape shape;
+    shape.num_layers = pick(rng, 1, 3);
+    shape.layer = pick(rng, 0, shape.num_layers - 1);
+    shape.num_kv_heads = pick(rng, 1, 4);
+    shape.num_tokens = round % 10 == 0 ? pick(rng, 300, 900) : pick(rng, 1, 150);
+    shape.head_dim = round % 3 == 0 ? 8 * pick(rng, 1, 32) : pick(rng, 1, 256);
+    if (round % 4 == 0) shape.head_dim = pick(rng, 1, 4);  // inputs of the hash that are short
+    shape.begin = pick(rng, 0, 100);
+    shape.stride_gap = pick(rng, 0, 3);
+    shape.external = true;
+    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    CAPTURE(round, shape.text());
+    const OwnedLayer layer = make_layer(shape, rng);
+    Recipe recipe;
+    recipe.scorer = Scorer::kExternal;
+    recipe.heads = static_cast<HeadAllocator>(pick(rng, 0, 1));
+    const std::uint32_t all = shape.num_layers * shape.num_kv_heads * shape.num_tokens;
+    check_equal(gpu, layer.input, compress(*backend, recipe, layer.input, pick(rng, 1, all)));
+  }
+}
+
+TEST_CASE("records of long rows are the CPU's", "[gpu][encode]") {
+  Rng rng(3);
+  Gpu gpu;
+  LayerShape shape;
+  shape.num_tokens = 130;
+  shape.head_dim = 1024;  // limits::kHeadDimMax: more than one round of the hash's partial sums
+  shape.external = true;
+  const OwnedLayer layer = make_layer(shape, rng);
+  Recipe recipe;
+  recipe.scorer = Scorer::kExternal;
+  check_equal(gpu, layer.input, compress(*make_cpu_backend(1), recipe, layer.input, 2 * 130));
+}
