@@ -17,6 +17,11 @@ Status refused(const char* verb, const std::string& path) {
 }  // namespace
 
 Result<std::string> read_file(const std::string& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) {
+    errno = EISDIR;  // A folder opens as a stream, and reading it throws.
+    return refused("read", path);
+  }
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};

@@ -115,7 +115,7 @@ Result<Budget> parse_keep(const std::string& text) {
   const Status wrong = Status::invalid(
       "keep '" + text +
       "' is not understood: give a ratio in (0, 1] such as 0.3, entries per head such as "
-      "'128 entries', or bytes of a segment such as '64 MiB'");
+      "'128 entries', bytes of a segment such as '64 MiB', or 'quality 0.95 up to 0.5'");
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || !(number > 0)) return wrong;
@@ -130,6 +130,7 @@ Result<Budget> parse_keep(const std::string& text) {
   for (const auto& [name, scale] : kUnits) {
     if (unit != name) continue;
     const double value = std::round(number * scale);
+    if (scale == 1 && value != number) return wrong;  // half an entry, half a byte
     if (value < 1 || value >= 0x1p63) return wrong;
     const auto whole = static_cast<std::uint64_t>(value);
     return unit == "entries" ? Budget::entries(whole) : Budget::bytes(whole);

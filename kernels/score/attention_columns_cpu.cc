@@ -10,6 +10,7 @@
 
 #include "kernels/common/isa.h"
 #include "kernels/score/attention_chunks.h"
+#include "kernels/score/attention_stats.h"
 
 namespace precis::kernels {
 namespace {

@@ -1,6 +1,8 @@
 // Profiles as JSON, and which recipes may use one.
 #include "precis/profile.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -124,6 +126,14 @@ Result<Profile> parse_profile(std::string_view text) {
   if (profile.name.empty() || profile.name.size() > limits::kNameBytesMax) {
     return Status::invalid("profile: name must have 1 to " + std::to_string(limits::kNameBytesMax) +
                            " bytes");
+  }
+  // What a recipe's text can say: profile=NAME.
+  const auto usable = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  };
+  if (!std::ranges::all_of(profile.name, usable)) {
+    return Status::invalid("profile: name '" + profile.name +
+                           "' may have letters, digits, '.', '_' and '-' alone");
   }
   if (is_sha256(profile.name)) {
     return Status::invalid("profile: name looks like a digest, by which recipes may call others");

@@ -33,6 +33,11 @@ def test_what_is_put_is_found_and_got(cache, model):
     assert prefix.kept == 300 and prefix.bytes > 0 and prefix.seconds > 0
 
 
+def test_a_budget_of_no_known_kind_is_refused_by_name(cache, model):
+    with pytest.raises(precis.InvalidArgument, match="kind 'ratoi' is unknown, choose all, ratio"):
+        cache.begin_put(model, range(8), "knorm", keep=precis.Budget("ratoi", 0.5))
+
+
 @pytest.mark.parametrize("keep", [0.4, 0.1, precis.entries(7), precis.bytes_(9000)])
 def test_an_elastic_read_equals_a_fresh_compression_at_that_budget(cache, model, keep):
     tokens, layers = list(range(130)), random_layers(model.spec, 130)

@@ -90,10 +90,15 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
             return _core.ratio_budget(float(keep.value))
         if keep.kind == "quality":
             return _core.quality_budget(float(keep.value), float(keep.cap))
+        if keep.kind not in _KINDS:
+            raise InvalidArgument(
+                f"{field}: kind {keep.kind!r} is unknown, choose {', '.join(_KINDS)}"
+            )
         return _KINDS.index(keep.kind), int(keep.value)
     if isinstance(keep, bool) or not isinstance(keep, Real):
         raise InvalidArgument(
-            f"{field}: {keep!r} is no share in (0, 1], precis.entries(n) or precis.bytes_(n)"
+            f"{field}: {keep!r} is no share in (0, 1], precis.entries(n), precis.bytes_(n) or "
+            "precis.quality(share)"
         )
     return _core.ratio_budget(float(keep))
 

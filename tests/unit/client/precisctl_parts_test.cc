@@ -1,6 +1,7 @@
 // What precisctl makes of words, and of numbers.
 #include <catch2/catch.hpp>
 
+#include "client/cli/files.h"
 #include "client/cli/find.h"
 #include "client/cli/json.h"
 #include "client/cli/table.h"
@@ -26,12 +27,19 @@ TEST_CASE("a keep is a ratio, entries per head or bytes", "[client]") {
 }
 
 TEST_CASE("a keep that means nothing is refused, saying what would", "[client]") {
-  const std::string text = GENERATE(as<std::string>{}, "", "0", "-0.5", "1.01", "nan", "inf", "0 B",
-                                    "0.3 entries", "many", "3 apples", "1e300 GiB", "64 MiBs");
+  const std::string text =
+      GENERATE(as<std::string>{}, "", "0", "-0.5", "1.01", "nan", "inf", "0 B", "0.3 entries",
+               "1.5 entries", "many", "3 apples", "1e300 GiB", "64 MiBs");
   CAPTURE(text);
   const auto keep = parse_keep(text);
   REQUIRE(keep.status().code() == StatusCode::kInvalidArgument);
   CHECK(keep.status().message().find("128 entries") != std::string::npos);
+}
+
+TEST_CASE("a folder is no file to be read", "[client]") {
+  const auto text = read_file("/tmp");
+  REQUIRE(text.status().code() == StatusCode::kInvalidArgument);
+  CHECK(text.status().message().find("Is a directory") != std::string::npos);
 }
 
 TEST_CASE("columns stand straight and control characters reach no terminal", "[client]") {
