@@ -127,13 +127,18 @@ Result<Profile> parse_profile(std::string_view text) {
     return Status::invalid("profile: name must have 1 to " + std::to_string(limits::kNameBytesMax) +
                            " bytes");
   }
-  // What a recipe's text can say: profile=NAME.
-  const auto usable = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
-  };
-  if (!std::ranges::all_of(profile.name, usable)) {
+  const bool sayable =
+      std::ranges::all_of(profile.name,
+                          [](unsigned char c) {
+                            return std::iscntrl(c) == 0 &&
+                                   std::string_view(",(){}\"").find(static_cast<char>(c)) ==
+                                       std::string_view::npos;
+                          }) &&
+      profile.name.front() != ' ' && profile.name.back() != ' ';
+  if (!sayable) {
     return Status::invalid("profile: name '" + profile.name +
-                           "' may have letters, digits, '.', '_' and '-' alone");
+                           "' cannot stand in a recipe's text: no commas, brackets, quotes or "
+                           "control characters, nor spaces at its ends");
   }
   if (is_sha256(profile.name)) {
     return Status::invalid("profile: name looks like a digest, by which recipes may call others");
