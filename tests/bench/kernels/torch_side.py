@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 WINDOW = 32
+SQUARE = 4096
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,15 @@ def product_rates(shape: Shape, tokens: int, device: str, runs: int) -> dict[str
     """FLOP/s of bf16 products of the stages' shapes, by the library behind torch.
 
     window: the queries of every KV head's group with its keys. exact: a head's values with its
-    output projection. gram: a head's values with a square matrix.
+    output projection. gram: those with a square matrix. square: large and square, which no
+    stage is, as the most that the library gets out of this machine.
     """
     group = shape.num_q_heads // shape.num_kv_heads
     keys = torch.randn(shape.num_kv_heads, tokens, shape.head_dim, device=device).bfloat16()
     rows = torch.randn(shape.num_kv_heads, group * WINDOW, shape.head_dim, device=device).bfloat16()
     wide = torch.randn(shape.head_dim, shape.hidden, device=device).bfloat16()
     square = torch.randn(shape.head_dim, shape.head_dim, device=device).bfloat16()
+    large = torch.randn(SQUARE, SQUARE, device=device).bfloat16()
     cases: dict[str, tuple[Callable[[], object], float]] = {
         "window": (
             lambda: torch.matmul(rows, keys.transpose(1, 2)),
@@ -65,6 +68,7 @@ def product_rates(shape: Shape, tokens: int, device: str, runs: int) -> dict[str
         ),
         "exact": (lambda: keys[0] @ wide, 2.0 * tokens * shape.head_dim * shape.hidden),
         "gram": (lambda: keys[0] @ square, 2.0 * tokens * shape.head_dim**2),
+        "square": (lambda: large @ large, 2.0 * SQUARE**3),
     }
     with torch.inference_mode():
         return {
