@@ -112,7 +112,7 @@ class TileProducts {
     amx::multiply(task_.packed_queries + row / amx::kPanel * panel_, block, panel_, 0,
                   amx::steps_of(task_.head_dim), amx::NoParts{}, logits, piece);
   }
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__clang__)
   // As exp2_lanes but to 2^-18.5, by the instructions that AVX-512 has for it: x minus its floor,
   // and scaling by two to the floor.
   PRECIS_INLINE static Lanes exp2(Lanes x) {
