@@ -15,6 +15,9 @@ inline constexpr std::uint32_t kElementwiseThreads = 256;
 
 // keydiff: the tokens whose unit keys one block sums.
 inline constexpr std::uint32_t kKeyChunkTokens = 256;
+// kvdiff: the tokens between two turns of the coarse table. As many steps within them make both
+// tables small: 8 B a pair for each.
+inline constexpr std::uint32_t kTurnBlockTokens = 64;
 
 // Value norms where tensor cores do not serve: tokens whose products one thread holds.
 inline constexpr std::uint32_t kPlainTokens = 8;

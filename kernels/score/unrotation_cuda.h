@@ -1,0 +1,26 @@
+// The CUDA twin of Unrotation (unrotation.h): the tables of turns that kvdiff takes, made on the
+// device from RoPE's frequencies. No CUDA header shows here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/score/key_scores_cuda.h"
+
+namespace precis::kernels {
+
+struct UnrotationDevice {
+  const double* frequencies;  // [pairs], device
+  std::uint32_t pairs, num_tokens;
+};
+
+// 8 B per pair of every 64th token, and of 64 tokens.
+std::size_t unrotation_workspace_bytes(const UnrotationDevice& task);
+
+// Where launch_unrotation() writes its tables; no pairs where there are none.
+TurnsDevice unrotation_turns(const UnrotationDevice& task, void* workspace);
+
+// Enqueues on `stream`; neither allocates nor waits. Each turn from its own angle, in f64.
+Status launch_unrotation(const UnrotationDevice& task, void* workspace, Stream& stream);
+
+}  // namespace precis::kernels

@@ -1,0 +1,198 @@
+// Whole layers scored on the device against score_cpu, for every recipe that the device takes.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/score/score_cuda.h"
+#include "tests/unit/kernels/gpu_memory.h"
+#include "tests/unit/kernels/layer_fixture.h"
+#include "tests/unit/kernels/reference.h"
+
+using namespace precis;
+using namespace precis::kernels;
+using namespace precis::kernels::test;
+
+namespace {
+
+// A layer's inputs on the device, as launch_score() takes them.
+class UploadedLayer {
+ public:
+  UploadedLayer(Gpu& gpu, const LayerInput& in) : gpu_(gpu) {
+    layer.layer = in.layer;
+    layer.num_layers = in.num_layers;
+    layer.begin = in.begin;
+    layer.num_kv_heads = in.num_kv_heads();
+    layer.group = in.group();
+    layer.num_tokens = in.num_tokens();
+    layer.head_dim = in.keys.head_dim;
+    layer.pushed = in.queries.num_tokens;
+    layer.dtype = in.keys.dtype;
+    layer.keys = keep(gpu.upload(in.keys));
+    layer.values = keep(gpu.upload(in.values));
+    if (!in.queries.empty()) layer.queries = keep(gpu.upload(in.queries));
+    layer.lse = pushed(in.lse);
+    layer.external = pushed(in.scores);
+    layer.query_mean = pushed(in.query_mean);
+    layer.query_covariance = pushed(in.query_covariance);
+    layer.gram = pushed(in.o_proj.gram);
+    layer.rope_frequencies = pushed(in.rope_frequencies);
+    layer.rope_pairs = static_cast<std::uint32_t>(in.rope_frequencies.size());
+    if (in.o_proj.data == nullptr) return;
+    layer.o_proj_width = in.o_proj.width;
+    layer.o_proj_dtype = in.o_proj.dtype;
+    layer.o_proj = pushed(
+        std::span(in.o_proj.data, in.num_q_heads * in.keys.head_dim * std::size_t{in.o_proj.width} *
+                                      dtype_size_bytes(in.o_proj.dtype)));
+  }
+  LayerDevice layer;
+
+ private:
+  const void* keep(DeviceBuffer buffer) { return buffers_.emplace_back(std::move(buffer)).data(); }
+  template <typename T>
+  const T* pushed(std::span<const T> values) {
+    if (values.empty()) return nullptr;
+    return static_cast<const T*>(keep(gpu_.upload(std::vector<T>(values.begin(), values.end()))));
+  }
+  Gpu& gpu_;
+  std::vector<DeviceBuffer> buffers_;
+};
+
+bool has_second(const Recipe& recipe) {
+  return recipe.selector == Selector::kTwoStage || recipe.selector == Selector::kThreshold;
+}
+bool has_weight(const Recipe& recipe) {
+  return recipe.layers == LayerAllocator::kPreference || recipe.layers == LayerAllocator::kEntropy;
+}
+
+LayerScores device_scores(Gpu& gpu, const Recipe& recipe, const LayerInput& input) {
+  const UploadedLayer up(gpu, input);
+  const std::size_t bytes = std::size_t{input.num_kv_heads()} * input.num_tokens() * sizeof(float);
+  const DeviceBuffer scores = gpu.empty(bytes), second = gpu.empty(has_second(recipe) ? bytes : 0);
+  const DeviceBuffer weight = gpu.empty(has_weight(recipe) ? sizeof(float) : 0);
+  const DeviceBuffer workspace = gpu.empty(score_workspace_bytes(recipe, up.layer));
+  must_succeed(launch_score(
+      recipe, up.layer, workspace.data(),
+      {data_of<float>(scores), data_of<float>(second), data_of<float>(weight)}, gpu.stream()));
+  LayerScores out;
+  out.scores = gpu.download<float>(scores);
+  out.second = gpu.download<float>(second);
+  if (has_weight(recipe)) out.weight = gpu.download<float>(weight)[0];
+  return out;
+}
+
+// Both sides round sums of head_dim products and of n weights in f32, in different orders. Scores
+// of keydiff and kvdiff are differences of numbers of size 1, and logits of size 10 err by 1e-6,
+// which is their weights' relative error; means over tokens are of size 1 / n.
+constexpr double kRelative = 1e-4, kAbsolute = 2e-6;
+
+void check_scores(std::span<const float> got, std::span<const float> expected) {
+  REQUIRE(got.size() == expected.size());
+  std::vector<double> wide;
+  std::vector<float> ours;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i])) {  // pushed, and passed on
+      REQUIRE(std::isnan(got[i]));
+      continue;
+    }
+    ours.push_back(got[i]);
+    wide.push_back(expected[i]);
+  }
+  REQUIRE(first_difference(ours, wide, kRelative, kAbsolute) == "");
+}
+
+// The device's scores are the CPU's within the bound, and the same again.
+void check_layer(Gpu& gpu, const Recipe& recipe, const LayerInput& input) {
+  REQUIRE(scores_on_device(recipe));
+  const LayerScores got = device_scores(gpu, recipe, input);
+  const LayerScores expected = score_layer(recipe, input);
+  check_scores(got.scores, expected.scores);
+  check_scores(got.second, expected.second);
+  REQUIRE(got.weight == Approx(expected.weight).epsilon(1e-3));
+  const LayerScores again = device_scores(gpu, recipe, input);
+  REQUIRE(std::memcmp(again.scores.data(), got.scores.data(), got.scores.size() * 4) == 0);
+  REQUIRE(again.second == got.second);
+  REQUIRE(again.weight == got.weight);
+}
+
+constexpr std::uint32_t kScorers = 18;
+
+// What validate_recipe() lets pass of random parameters.
+Recipe random_recipe(Scorer scorer, Rng& rng) {
+  for (;;) {
+    Recipe r = scorer_defaults(scorer);
+    if (r.window != 0) r.window = pick(rng, 1, 20);
+    if (protects_window(scorer)) r.recent = r.window;
+    r.kernel = 1 + 2 * pick(rng, 0, 4);
+    r.pool = static_cast<Pool>(pick(rng, 0, 1));
+    r.row_reduce = static_cast<RowReduce>(pick(rng, 0, 4));
+    r.group_reduce = static_cast<Reduce>(pick(rng, 0, 2));
+    r.pool_order = static_cast<PoolOrder>(pick(rng, 0, 3));
+    r.gamma_ppm = 2'500'000;
+    r.lag = pick(rng, 1, 40);
+    r.seed = pick(rng, 0, 1000);
+    r.sinks = pick(rng, 0, 6);
+    r.protect_tail = r.is_partitioned();
+    r.ea_value_norm = pick(rng, 0, 1) == 1;
+    r.layers = static_cast<LayerAllocator>(pick(rng, 0, 3));
+    const Selector selectors[] = {Selector::kTopk, Selector::kTopk, Selector::kTwoStage,
+                                  Selector::kThreshold};
+    r.selector = selectors[pick(rng, 0, 3)];
+    r.value_norm = static_cast<ValueNorm>(pick(rng, 0, 2));
+    if (validate_recipe(r).ok()) return r;
+  }
+}
+
+// Everything pushed that the recipe needs.
+LayerShape random_shape(const Recipe& recipe, int round, Rng& rng) {
+  LayerShape shape;
+  shape.layer = pick(rng, 0, 3);
+  shape.num_layers = 4;
+  shape.num_tokens = round % 8 == 0 ? pick(rng, 150, 500) : pick(rng, 1, 90);
+  shape.num_kv_heads = pick(rng, 1, 3);
+  shape.group = pick(rng, 1, round % 9 == 0 ? 9 : 4);
+  shape.head_dim = round % 2 == 0 ? 8 * pick(rng, 1, 16) : pick(rng, 1, 80);
+  shape.begin = pick(rng, 0, 5);
+  shape.dtype = round % 3 == 0 ? Dtype::kBf16 : static_cast<Dtype>(pick(rng, 1, 3));
+  if (recipe.needs_queries()) {
+    shape.behind = recipe.needs_lse();
+    shape.lse = shape.behind || pick(rng, 0, 1) == 1;
+    shape.pushed = pick(rng, 1, std::min(shape.num_tokens, 40u));
+    if (recipe.scorer == Scorer::kObservedMean) shape.pushed = shape.num_tokens;
+    if (shape.behind) shape.pushed = pick(rng, 1, 60);
+  }
+  shape.query_stats = recipe.needs_query_stats();
+  if (recipe.needs_o_proj()) shape.o_proj_width = pick(rng, 1, 70);
+  if (recipe.needs_rope()) shape.rope_pairs = pick(rng, 0, shape.head_dim / 2);
+  shape.external = recipe.needs_scores();
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("a layer scored on the device is the CPU's within the bound, whatever the recipe",
+          "[gpu][score]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  Gpu gpu;
+  for (int round = 0; round < rounds(300); ++round) {
+    const Recipe recipe = random_recipe(static_cast<Scorer>(round % kScorers), rng);
+    if (!scores_on_device(recipe)) continue;
+    const LayerShape shape = random_shape(recipe, round, rng);
+    CAPTURE(round, canonical_recipe(recipe), shape.text());
+    check_layer(gpu, recipe, make_layer(shape, rng).input);
+  }
+}
+
+TEST_CASE("what the device does not score it refuses, writing nothing", "[gpu][score]") {
+  Rng rng(1);
+  Gpu gpu;
+  const OwnedLayer layer = make_layer({}, rng);
+  const UploadedLayer up(gpu, layer.input);
+  Recipe recipe = scorer_defaults(Scorer::kExpectedAttention);
+  REQUIRE_FALSE(scores_on_device(recipe));
+  const DeviceBuffer scores = gpu.upload(std::vector<float>(80, 7.0f));
+  CHECK(launch_score(recipe, up.layer, nullptr, {data_of<float>(scores)}, gpu.stream()).code() ==
+        StatusCode::kUnsupported);
+  CHECK(gpu.download<float>(scores) == std::vector<float>(80, 7.0f));
+}
