@@ -25,7 +25,7 @@ constexpr int kExitUsage = 2;
 
 // Flags stand over the file: each is applied only if it was given.
 struct Flags {
-  std::string config_file, data_dir, listen, memory, log_level, transports;
+  std::string config_file, data_dir, listen, memory, device, log_level, transports;
   std::uint32_t threads = 0;
 };
 
@@ -37,6 +37,9 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option(
       "--memory", flags.memory,
       "Memory for the hot tier and puts under way, e.g. 4GiB [a quarter of the machine's]");
+  app.add_option(
+      "--device", flags.device,
+      "Where layers are compressed: auto (a GPU where there is one), cpu or cuda:N [auto]");
   app.add_option("--threads", flags.threads, "Compute threads [every core]");
   app.add_option("--transports", flags.transports, "as UCX_TLS, e.g. tcp [the best there are]");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
@@ -50,6 +53,7 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
   }
   if (app.count("--data") > 0) config.data_dir = flags.data_dir;
   if (app.count("--listen") > 0) config.listen = flags.listen;
+  if (app.count("--device") > 0) config.device = flags.device;
   if (app.count("--threads") > 0) config.compute_threads = flags.threads;
   if (app.count("--transports") > 0) config.transports = flags.transports;
   if (app.count("--log-level") > 0) config.log_level = flags.log_level;

@@ -1,53 +1,56 @@
-// The CPU backend: one line per stage.
-#include <string>
-
-#include "kernels/allocate/allocate.h"
-#include "kernels/check/check.h"
-#include "kernels/common/isa.h"
-#include "kernels/common/thread_pool.h"
-#include "kernels/encode/encode.h"
-#include "kernels/score/score.h"
-#include "kernels/select/select.h"
-#include "precis/kernels.h"
+// The CPU backend: its compressors hold what CpuStages pass on, in host memory.
+#include "kernels/cpu_stages.h"
 
 namespace precis::kernels {
 namespace {
 
-class CpuBackend final : public Backend {
+class CpuCompressor final : public LayerCompressor {
  public:
-  explicit CpuBackend(unsigned threads)
-      : pool_(threads),
-        context_{pool_, detect_isa()},
-        name_("cpu (" + std::string(isa_name(context_.isa)) + ")") {}
+  explicit CpuCompressor(const CpuStages& stages) : stages_(stages) {}
 
-  std::string_view name() const override { return name_; }
   Status check(const Recipe& recipe, const LayerInput& input) override {
-    return check_cpu(context_, recipe, input);
+    recipe_ = &recipe;
+    input_ = input;
+    return stages_.check(recipe, input_);
   }
-  Status score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) override {
-    return score_cpu(context_, recipe, input, scores);
+  Status score() override { return stages_.score(*recipe_, input_, scores_); }
+  Status select(std::uint64_t slots) override {
+    slots_ = slots;
+    return stages_.select(*recipe_, input_, scores_, slots, orders_);
   }
-  Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                std::uint64_t slots, RetentionOrders& orders) override {
-    return select_cpu(context_, recipe, input, scores, slots, orders);
+  Status allocate(LayerTurns& turns) override {
+    return stages_.allocate(*recipe_, input_, scores_, orders_, slots_, turns);
   }
-  Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                  const RetentionOrders& orders, std::uint64_t slots, LayerTurns& turns) override {
-    return allocate_cpu(context_, recipe, input, scores, orders, slots, turns);
-  }
-  Status encode(const LayerInput& input, const LayerScores& scores, const RetentionOrders& orders,
-                std::span<const std::uint32_t> counts,
+  Result<const LayerScores*> scores() override { return &scores_; }
+  Status encode(std::span<const std::uint32_t> counts,
                 const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                 MutableBytes out) override {
-    return encode_cpu(context_, input, scores, orders, counts, seats, segment, out);
+    return stages_.encode(input_, scores_, orders_, counts, seats, segment, out);
   }
 
-  Status seal(std::span<const MutableBytes> layers) override { return seal_cpu(context_, layers); }
+ private:
+  const CpuStages& stages_;
+  const Recipe* recipe_ = nullptr;
+  LayerInput input_;
+  LayerScores scores_;
+  RetentionOrders orders_;
+  std::uint64_t slots_ = 0;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(unsigned threads) : stages_(threads) {}
+
+  std::string_view name() const override { return stages_.name(); }
+  unsigned compressors() const override { return 1; }  // one spreads a layer over every core
+  Result<std::unique_ptr<LayerCompressor>> compressor() override {
+    return std::unique_ptr<LayerCompressor>(std::make_unique<CpuCompressor>(stages_));
+  }
+  Status seal(std::span<const MutableBytes> layers) override { return stages_.seal(layers); }
+  Status expect_memory(MutableBytes) override { return {}; }
 
  private:
-  ThreadPool pool_;
-  CpuContext context_;
-  std::string name_;
+  CpuStages stages_;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 namespace precis::kernels {
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(int) {
+Result<std::unique_ptr<Backend>> make_cuda_backend(int, unsigned) {
   return Status::unsupported("this build has no CUDA (configure with PRECIS_CUDA=ON)");
 }
 

@@ -10,7 +10,8 @@ list(TRANSFORM recipe_json PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 precis_library(precis_types
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/src/status.cc ${CMAKE_CURRENT_LIST_DIR}/src/types.cc
-    ${CMAKE_CURRENT_LIST_DIR}/src/budget.cc ${CMAKE_CURRENT_LIST_DIR}/src/presets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/budget.cc ${CMAKE_CURRENT_LIST_DIR}/src/device_choice.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/presets.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/recipe_fields.cc ${CMAKE_CURRENT_LIST_DIR}/src/recipe_rules.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/recipe_text.cc ${recipe_json}
   INCLUDE ${CMAKE_CURRENT_LIST_DIR}/include)

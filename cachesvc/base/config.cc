@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cachesvc/base/log.h"
+#include "precis/device_choice.h"
 #include "precis/limits.h"
 #include "precis/recipe.h"
 #include "precis/types.h"
@@ -112,6 +113,7 @@ Result<Config> Config::load(const std::string& path) {
   reader.read("listen", config.listen);
   reader.read_bytes("memory_bytes", config.memory_bytes);
   reader.read("compute_threads", config.compute_threads);
+  reader.read("device", config.device);
   reader.read("log_level", config.log_level);
   reader.read("transports", config.transports);
   reader.read("memory_wait_ms", config.memory_wait_ms);
@@ -139,6 +141,8 @@ Status Config::validate() const {
               std::to_string(kMemoryBytesMin));
   require(compute_threads <= 1024,
           "compute_threads is " + std::to_string(compute_threads) + ", must be at most 1024");
+  const Status device_status = DeviceChoice::parse(device).status();
+  require(device_status.ok(), device_status.message());
   require_ok("log_level", Log::parse_level(log_level).status());
   require_ok("default_recipe", parse_recipe(default_recipe).status());
   if (!default_recipe_with_profile.empty()) {

@@ -23,6 +23,7 @@ struct Config {
   std::string listen = "127.0.0.1:7470";  // host:port; port 0 picks one
   std::uint64_t memory_bytes = 0;     // arena: staging and hot tier; 0: a quarter of the machine's
   std::uint32_t compute_threads = 0;  // 0: every core
+  std::string device = "auto";        // where layers are compressed, as DeviceChoice::parse()
   std::string log_level = "info";
   std::string transports;                 // as UCX_TLS, e.g. "tcp"; empty: the best there are
   std::uint32_t memory_wait_ms = 30'000;  // a put waits this long for staging memory

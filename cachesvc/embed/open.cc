@@ -40,6 +40,7 @@ Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
   config.log_level = "warn";  // a library does not talk
   config.memory_bytes = options.memory_bytes;
   config.compute_threads = options.threads;
+  config.device = options.device;
   PRECIS_ASSIGN(auto service, Service::create(config, [](EventLoop& loop) {
                   return Result<std::unique_ptr<Transport>>(make_loopback_transport(loop));
                 }));

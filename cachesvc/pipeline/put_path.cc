@@ -1,8 +1,10 @@
 #include "cachesvc/pipeline/put_path.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "cachesvc/pipeline/compute_time.h"
 #include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
@@ -15,21 +17,6 @@ namespace {
 std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
-
-// Adds the time of its scope, so that waiting for memory or a thread is not counted as compression.
-class ComputeTime {
- public:
-  ComputeTime(const Clock& clock, std::atomic<std::uint64_t>& total)
-      : clock_(clock), total_(total), began_ns_(clock.monotonic_ns()) {}
-  ~ComputeTime() { total_ += clock_.monotonic_ns() - began_ns_; }
-  ComputeTime(const ComputeTime&) = delete;
-  ComputeTime& operator=(const ComputeTime&) = delete;
-
- private:
-  const Clock& clock_;
-  std::atomic<std::uint64_t>& total_;
-  std::uint64_t began_ns_;
-};
 
 }  // namespace
 
@@ -132,6 +119,7 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
                     put.recipe, {model.num_layers, model.num_kv_heads, put.num_tokens(), row.begin},
                     put.entries, put.profile.get()));
   put.floors.resize(model.num_layers);
+  put.mass.resize(model.num_layers);
   if (put.staged_bytes_max() > parts_.arena_bytes) {
     return Status::out_of_space("the put needs " + std::to_string(put.staged_bytes_max()) +
                                 " B of memory (one layer and " + std::to_string(put.entries) +
@@ -260,8 +248,7 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
 Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
   PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
     const ComputeTime timed(parts_.clock, put.compress_ns);
-    PRECIS_TRY(stages(put, index));
-    return trim(put, index);
+    return stages(put, index);
   }));
   Put::Layer& layer = put.layers[index];
   layer.compressed = true;
@@ -272,25 +259,32 @@ Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
 
 Status PutPath::stages(Put& put, std::uint32_t index) {
   Put::Layer& layer = put.layers[index];
-  kernels::Backend& backend = parts_.backend;
   kernels::LayerInput input = layer.staged->input(put.row.begin);
   input.entries = put.entries;
   if (!put.rope.empty()) input.rope_frequencies = put.rope[index];
   if (layer.projection) {
     input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
   }
-  auto& [scores, orders] = work_;
+  PRECIS_ASSIGN(const CompressorPool::Lent compressor, compressors_.take());
   kernels::LayerTurns turns;
 
-  PRECIS_TRY(backend.check(put.recipe, input));
-  PRECIS_TRY(backend.score(put.recipe, input, scores));
-  const std::uint64_t slots = put.joiner->slots_wanted(index);
-  PRECIS_TRY(backend.select(put.recipe, input, scores, slots, orders));
-  PRECIS_TRY(backend.allocate(put.recipe, input, scores, orders, slots, turns));
+  PRECIS_TRY(compressor->check(put.recipe, input));
+  PRECIS_TRY(compressor->score());
+  PRECIS_TRY(compressor->select(put.joiner->slots_wanted(index)));
+  PRECIS_TRY(compressor->allocate(turns));
+  return join(put, index, *compressor, std::move(turns));
+}
+
+// From here on layers of the put depend on each other: one at a time.
+Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& compressor,
+                     kernels::LayerTurns turns) {
+  const std::lock_guard lock(put.joining);
+  Put::Layer& layer = put.layers[index];
   if (put.row.budget.kind == Budget::Kind::kQuality) {
-    kernels::LayerMass measured = kernels::measure_mass(scores.scores, input.num_kv_heads());
+    PRECIS_ASSIGN(const kernels::LayerScores* scores, compressor.scores());
+    kernels::LayerMass measured = kernels::measure_mass(scores->scores, put.model.num_kv_heads);
     put.floors[index] = std::move(measured.floors);
-    put.mass += measured.mass;
+    put.mass[index] = measured.mass;
   }
   put.joiner->add(index, std::move(turns));
   layer.counts = put.joiner->counts(index);
@@ -298,8 +292,8 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
   // Seats that depend on layers to come are placed at commit.
   const auto seats = put.recipe.joins_layers() ? std::vector<std::vector<std::uint32_t>>()
                                                : put.joiner->seats(index);
-  return backend.encode(input, scores, orders, layer.counts, seats, put.row.id,
-                        layer.records->bytes());
+  PRECIS_TRY(compressor.encode(layer.counts, seats, put.row.id, layer.records->bytes()));
+  return trim(put, index);
 }
 
 // The cascade: what the layer took from those before it, they give back.
@@ -333,6 +327,7 @@ Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
 // Leaves no holes among the layers' records, neither where they were trimmed nor where a layer lay
 // as it was pushed: one to come needs its room in one piece.
 void PutPath::close_ranks(Put& put) {
+  const std::lock_guard lock(put.joining);
   std::vector<Arena::Buffer*> staged;
   for (const Put::Layer& layer : put.layers) {
     if (!layer.counts.empty()) staged.push_back(layer.records.get());
@@ -386,9 +381,10 @@ Status PutPath::place_seats(Put& put) {
 }
 
 Status PutPath::cut_at_quality(Put& put, std::vector<MutableBytes>& layers) {
+  const double mass = std::accumulate(put.mass.begin(), put.mass.end(), 0.0);
   PRECIS_ASSIGN(
       const std::uint64_t entries,
-      kernels::quality_entries(layers, put.floors, put.mass, put.row.budget.quality_share_ppm()));
+      kernels::quality_entries(layers, put.floors, mass, put.row.budget.quality_share_ppm()));
   for (std::size_t l = 0; l < layers.size(); ++l) {
     Put::Layer& layer = put.layers[l];
     PRECIS_ASSIGN(const std::size_t size, kernels::cut_records(layers[l], entries, &layer.counts));

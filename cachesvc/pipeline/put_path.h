@@ -15,6 +15,7 @@
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/compressor_pool.h"
 #include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/projections.h"
 #include "cachesvc/pipeline/staged_layer.h"
@@ -44,7 +45,7 @@ class PutPath {
     const Clock& clock;
     BudgetDefaults configured;  // the process's default recipe and keep
   };
-  explicit PutPath(Parts parts) : parts_(std::move(parts)) {}
+  explicit PutPath(Parts parts) : parts_(std::move(parts)), compressors_(parts_.backend) {}
 
   class Put;  // one put under way
 
@@ -72,8 +73,10 @@ class PutPath {
   Task<void> make_way(std::shared_ptr<Put> put);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
-  // These five on the compute thread.
+  // These on compute threads, of which a put's share what they join under its lock.
   Status stages(Put& put, std::uint32_t layer);
+  Status join(Put& put, std::uint32_t layer, kernels::LayerCompressor& compressor,
+              kernels::LayerTurns turns);
   Status trim(Put& put, std::uint32_t newest);
   static void close_ranks(Put& put);
   Status place_seats(Put& put);
@@ -81,11 +84,7 @@ class PutPath {
   Task<Status> store(Put& put, Durability durability);
 
   Parts parts_;
-  // Of the layer on the compute thread; kept, so that the next finds its memory there.
-  struct {
-    kernels::LayerScores scores;
-    kernels::RetentionOrders orders;
-  } work_;
+  CompressorPool compressors_;
   std::size_t compressing_ = 0;  // layers, of all puts
 };
 

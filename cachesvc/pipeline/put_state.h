@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "cachesvc/pipeline/put_path.h"
@@ -28,9 +29,10 @@ class PutPath::Put {
   Recipe recipe;
   SegmentRow row;             // what commit will write; plan and sizes are filled in as layers come
   std::uint64_t entries = 0;  // T, or what a quality target is capped at
-  std::unique_ptr<kernels::Joiner> joiner;  // compute thread only, as what compression writes
-  std::vector<std::vector<float>> floors;   // [num_layers], of a quality target
-  double mass = 0;
+  std::mutex joining;  // over all that layers share: joiner and records, while they are compressed
+  std::unique_ptr<kernels::Joiner> joiner;
+  std::vector<std::vector<float>> floors;  // [num_layers], of a quality target
+  std::vector<double> mass;                // [num_layers], of a quality target
   bool already_stored = false;
   bool committing = false;
   std::vector<Layer> layers;

@@ -8,13 +8,13 @@
 #include "cachesvc/server/tenants.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/store/rocksdb_store.h"
+#include "precis/device_choice.h"
 #include "precis/limits.h"
 #include "precis/record_format.h"
 
 namespace precis {
 namespace {
 
-constexpr unsigned kComputeThreads = 1;  // a backend spreads one layer over every core by itself
 constexpr unsigned kStorageThreads = 1;  // changes come one after the other
 constexpr unsigned kReadThreads = 2;     // of gets, which wait for no change
 constexpr std::chrono::milliseconds kStopCheck{5};
@@ -43,7 +43,7 @@ struct Service::Impl {
   std::unique_ptr<Registration> registration;
   std::unique_ptr<Memory> memory;
   std::unique_ptr<Lookup> lookup;
-  Executor compute{"compute", kComputeThreads};
+  std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
   Executor storage{"storage", kStorageThreads};
   Executor reads{"reads", kReadThreads};
   std::unique_ptr<Projections> projections;
@@ -58,6 +58,7 @@ struct Service::Impl {
   std::unique_ptr<EventLoop::Timer> stop_timer;
 
   Status open();
+  Status choose_device();
   void wire();
   Status listen();
   Transport::Greeting greet(Bytes bytes);
@@ -98,7 +99,32 @@ Status Service::Impl::open() {
   hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
   PRECIS_ASSIGN(store, open_rocksdb_store(config.data_dir));
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
-  backend = kernels::make_cpu_backend(config.resolved_compute_threads());
+  return choose_device();
+}
+
+// A GPU where there is one and nobody said otherwise.
+Status Service::Impl::choose_device() {
+  PRECIS_ASSIGN(const DeviceChoice choice, DeviceChoice::parse(config.device));
+  const unsigned threads = config.resolved_compute_threads();
+  Status no_gpu;
+  if (choice.kind != DeviceChoice::Kind::kCpu) {
+    auto cuda = kernels::make_cuda_backend(choice.ordinal, threads);
+    no_gpu = cuda.status();
+    if (cuda.ok()) backend = std::move(cuda).value();
+  }
+  if (backend == nullptr) {
+    if (choice.kind == DeviceChoice::Kind::kCuda) {
+      return no_gpu.with_context("device " + config.device + " (auto falls back to the CPU)");
+    }
+    backend = kernels::make_cpu_backend(threads);
+    if (!no_gpu.ok()) log.info("compressing on the CPU", {{"no_gpu", no_gpu.to_string()}});
+  }
+  compute = std::make_unique<Executor>("compute", backend->compressors());
+  const Status pinned = backend->expect_memory(arena->memory());
+  if (!pinned.ok()) {
+    log.warn("memory is not pinned, copies to the GPU will be slow",
+             {{"status", pinned.to_string()}});
+  }
   return {};
 }
 
@@ -111,9 +137,9 @@ void Service::Impl::wire() {
                                     std::chrono::milliseconds(config.memory_wait_ms));
   lookup = std::make_unique<Lookup>(*catalog, *hot_tier, rate);
   projections = std::make_unique<Projections>(Projections::Parts{
-      loop, compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
+      loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
   put_path = std::make_unique<PutPath>(
-      PutPath::Parts{loop, compute, storage, *memory, *registration, arena->memory().size(),
+      PutPath::Parts{loop, *compute, storage, *memory, *registration, arena->memory().size(),
                      *backend, *catalog, *hot_tier, *projections, metrics, clock, configured});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, storage, *memory, *registration,
                                                       zeros->bytes(), *catalog, *hot_tier, rate,

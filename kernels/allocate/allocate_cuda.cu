@@ -118,7 +118,21 @@ __global__ void contest(AllocateDevice task) {
   }
 }
 
+// grid (blocks, heads).
+__global__ void rank_best(RanksDevice task) {
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= task.count) return;
+  const std::uint32_t token = task.best[std::uint64_t{blockIdx.y} * task.best_stride + i];
+  task.ranks[std::uint64_t{blockIdx.y} * task.count + i] =
+      score_rank(task.scores[std::uint64_t{blockIdx.y} * task.num_tokens + token]);
+}
+
 }  // namespace
+
+Status launch_ranks(const RanksDevice& task, Stream& stream) {
+  const dim3 grid(ceil_div(task.count, kElementwiseThreads), task.num_heads);
+  return launch("allocate: ranks", rank_best, grid, kElementwiseThreads, 0, stream, task);
+}
 
 Status launch_allocate(const AllocateDevice& task, Stream& stream) {
   const std::uint64_t guarded = std::uint64_t{task.protected_count} * task.num_heads;

@@ -26,10 +26,21 @@ struct AllocateDevice {
   std::uint16_t* heads = nullptr;
 };
 
+// score_rank() of each head's best ranked tokens, for turns that the host makes (layer_turns.h).
+struct RanksDevice {
+  std::uint32_t num_heads = 0, num_tokens = 0;
+  const float* scores = nullptr;        // as above
+  const std::uint32_t* best = nullptr;  // as above
+  std::uint32_t best_stride = 0;
+  std::uint32_t count = 0;         // of each head
+  std::uint32_t* ranks = nullptr;  // [num_heads, count], written
+};
+
 inline constexpr std::uint32_t kContestHeadsMax = 32;  // one lane each
 
 // Enqueues on `stream`; neither allocates nor waits, and needs no workspace. kUnsupported where
 // more than kContestHeadsMax heads compete.
 Status launch_allocate(const AllocateDevice& task, Stream& stream);
+Status launch_ranks(const RanksDevice& task, Stream& stream);
 
 }  // namespace precis::kernels

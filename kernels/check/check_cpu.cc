@@ -219,10 +219,8 @@ Status check_finite(std::span<const float> values, std::size_t row, std::string_
   return {};
 }
 
-Status check_layer(const CpuContext& context, const Recipe& recipe, const LayerInput& input) {
-  PRECIS_TRY(check_shapes(recipe, input));
-  if (Status s = check_finite(context, input.keys); !s.ok()) return s.with_context("keys");
-  if (Status s = check_finite(context, input.values); !s.ok()) return s.with_context("values");
+// What is small beside keys and values.
+Status check_observations(const CpuContext& context, const LayerInput& input) {
   if (Status s = check_finite(context, input.queries); !s.ok()) return s.with_context("queries");
   if (Status s = check_finite(input.lse, input.queries.num_tokens, "token"); !s.ok()) {
     return s.with_context("lse");
@@ -237,16 +235,32 @@ Status check_layer(const CpuContext& context, const Recipe& recipe, const LayerI
   return {};
 }
 
+Status check_rows(const CpuContext& context, const LayerInput& input) {
+  if (Status s = check_finite(context, input.keys); !s.ok()) return s.with_context("keys");
+  if (Status s = check_finite(context, input.values); !s.ok()) return s.with_context("values");
+  return {};
+}
+
+// "layer 3 keys: NaN at head 1, token 5"
+Status of_layer(const LayerInput& input, Status status) {
+  if (status.ok()) return status;
+  return {status.code(), "layer " + text(input.layer) + " " + status.message()};
+}
+
 }  // namespace
 
-Status check_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input) {
+Status check_but_rows_cpu(const CpuContext& context, const Recipe& recipe,
+                          const LayerInput& input) {
   PRECIS_TRY(validate_recipe(recipe));
   PRECIS_TRY(in_range("num_layers", input.num_layers, 1, limits::kLayersMax));
   PRECIS_TRY(in_range("layer index", input.layer, 0, input.num_layers - 1));
-  const Status status = check_layer(context, recipe, input);
-  if (status.ok()) return status;
-  // "layer 3 keys: NaN at head 1, token 5"
-  return {status.code(), "layer " + text(input.layer) + " " + status.message()};
+  PRECIS_TRY(of_layer(input, check_shapes(recipe, input)));
+  return of_layer(input, check_observations(context, input));
+}
+
+Status check_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input) {
+  PRECIS_TRY(check_but_rows_cpu(context, recipe, input));
+  return of_layer(input, check_rows(context, input));
 }
 
 }  // namespace precis::kernels

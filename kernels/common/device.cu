@@ -45,6 +45,14 @@ Result<std::string> device_name(int ordinal) {
   return std::string(properties.name);
 }
 
+Status keep_device_memory(int ordinal, std::size_t bytes) {
+  cudaMemPool_t pool{};
+  PRECIS_TRY(status_of(cudaDeviceGetDefaultMemPool(&pool, ordinal), "asking for the memory pool"));
+  std::uint64_t threshold = bytes;
+  return status_of(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold),
+                   "setting what the memory pool keeps");
+}
+
 Status launch_status(std::string_view what) { return status_of(cudaGetLastError(), what); }
 
 Result<Stream> Stream::create() {
@@ -61,21 +69,24 @@ Stream::~Stream() {
 }
 Status Stream::wait() { return status_of(cudaStreamSynchronize(cuda_stream(*this)), "stream"); }
 
-Result<DeviceBuffer> DeviceBuffer::allocate(std::size_t size_bytes) {
+Result<DeviceBuffer> DeviceBuffer::allocate(std::size_t size_bytes, const Stream& stream) {
+  DeviceBuffer buffer;
+  if (size_bytes == 0) return Result<DeviceBuffer>(std::move(buffer));
   void* data = nullptr;
-  if (size_bytes > 0) {
-    PRECIS_TRY(status_of(cudaMalloc(&data, size_bytes),
-                         "allocating " + std::to_string(size_bytes) + " B of device memory"));
-  }
-  return DeviceBuffer(static_cast<std::byte*>(data), size_bytes);
+  PRECIS_TRY(status_of(cudaMallocAsync(&data, size_bytes, cuda_stream(stream)),
+                       "allocating " + std::to_string(size_bytes) + " B of device memory"));
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.size_bytes_ = size_bytes;
+  buffer.stream_ = stream.native();
+  return Result<DeviceBuffer>(std::move(buffer));  // nvcc does not move by itself
 }
-DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-DeviceBuffer::~DeviceBuffer() { cudaFree(data_); }
+DeviceBuffer::~DeviceBuffer() {
+  if (data_ != nullptr) cudaFreeAsync(data_, static_cast<cudaStream_t>(stream_));
+}
 
-Status DeviceBuffer::copy_from(const HeadsView& source, Stream& stream) {
+Status DeviceBuffer::copy_from(const HeadsView& source, const Stream& stream) {
   PRECIS_CHECK(source.size_bytes() <= size_bytes_);
+  if (source.size_bytes() == 0) return {};
   return status_of(
       cudaMemcpy2DAsync(data_, source.head_bytes(), source.data,
                         source.num_heads > 1 ? source.head_stride_bytes : source.head_bytes(),
@@ -83,17 +94,47 @@ Status DeviceBuffer::copy_from(const HeadsView& source, Stream& stream) {
                         cuda_stream(stream)),
       "copying heads to the device");
 }
-Status DeviceBuffer::copy_from(Bytes source, Stream& stream) {
+Status DeviceBuffer::copy_from(Bytes source, const Stream& stream) {
   PRECIS_CHECK(source.size() <= size_bytes_);
+  if (source.empty()) return {};
   return status_of(cudaMemcpyAsync(data_, source.data(), source.size(), cudaMemcpyHostToDevice,
                                    cuda_stream(stream)),
                    "copying to the device");
 }
-Status DeviceBuffer::copy_to(MutableBytes target, Stream& stream) const {
+Status DeviceBuffer::copy_to(MutableBytes target, const Stream& stream) const {
   PRECIS_CHECK(target.size() <= size_bytes_);
+  if (target.empty()) return {};
   return status_of(cudaMemcpyAsync(target.data(), data_, target.size(), cudaMemcpyDeviceToHost,
                                    cuda_stream(stream)),
                    "copying from the device");
+}
+Status DeviceBuffer::clear(const Stream& stream) {
+  return status_of(cudaMemsetAsync(data_, 0, size_bytes_, cuda_stream(stream)),
+                   "clearing device memory");
+}
+
+PinnedBuffer::~PinnedBuffer() {
+  if (data_ != nullptr) cudaFreeHost(data_);
+}
+Result<MutableBytes> PinnedBuffer::take(std::size_t size_bytes) {
+  if (size_bytes > size_bytes_) {
+    void* data = nullptr;
+    PRECIS_TRY(status_of(cudaMallocHost(&data, size_bytes),
+                         "allocating " + std::to_string(size_bytes) + " B of pinned memory"));
+    if (data_ != nullptr) cudaFreeHost(data_);
+    data_ = static_cast<std::byte*>(data);
+    size_bytes_ = size_bytes;
+  }
+  return MutableBytes(data_, size_bytes);
+}
+
+Result<PinnedMemory> PinnedMemory::pin(MutableBytes memory) {
+  PRECIS_TRY(status_of(cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable),
+                       "pinning " + std::to_string(memory.size()) + " B of host memory"));
+  return PinnedMemory(memory.data());
+}
+PinnedMemory::~PinnedMemory() {
+  if (data_ != nullptr) cudaHostUnregister(data_);
 }
 
 }  // namespace precis::kernels

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "precis/status.h"
 #include "precis/view.h"
@@ -14,6 +16,8 @@ namespace precis::kernels {
 // Makes `ordinal` this thread's device. kUnsupported, with how many there are, if it is none.
 Status use_device(int ordinal);
 Result<std::string> device_name(int ordinal);
+// Device memory that nobody holds stays with the process up to so much, for the next who asks.
+Status keep_device_memory(int ordinal, std::size_t bytes);
 
 // The error of the last launch, if any: every launcher returns this.
 Status launch_status(std::string_view what);
@@ -33,25 +37,69 @@ class Stream {
   void* handle_;
 };
 
-// Memory on the current device. kOutOfSpace if it has too little.
+// Memory on the current device, taken from its pool and given back to it in the order of a stream's
+// work, without waiting. Must not outlive the stream. kOutOfSpace if the device has too little.
 class DeviceBuffer {
  public:
-  static Result<DeviceBuffer> allocate(std::size_t size_bytes);
-  DeviceBuffer(DeviceBuffer&& other) noexcept;
-  DeviceBuffer& operator=(DeviceBuffer&&) = delete;
+  DeviceBuffer() = default;
+  static Result<DeviceBuffer> allocate(std::size_t size_bytes, const Stream& stream);
+  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    DeviceBuffer(std::move(other)).swap(*this);
+    return *this;
+  }
   ~DeviceBuffer();
   std::byte* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
   std::size_t size_bytes() const { return size_bytes_; }
 
-  // Both enqueue on `stream`; host memory must stay until it has been waited for.
-  Status copy_from(const HeadsView& source, Stream& stream);  // packs the heads
-  Status copy_from(Bytes source, Stream& stream);
-  Status copy_to(MutableBytes target, Stream& stream) const;
+  // All enqueue on `stream`; host memory must stay until it has been waited for.
+  Status copy_from(const HeadsView& source, const Stream& stream);  // packs the heads
+  Status copy_from(Bytes source, const Stream& stream);
+  Status copy_to(MutableBytes target, const Stream& stream) const;
+  Status clear(const Stream& stream);  // all zero
 
  private:
-  DeviceBuffer(std::byte* data, std::size_t size_bytes) : data_(data), size_bytes_(size_bytes) {}
+  void swap(DeviceBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_bytes_, other.size_bytes_);
+    std::swap(stream_, other.stream_);
+  }
+  std::byte* data_ = nullptr;
+  std::size_t size_bytes_ = 0;
+  void* stream_ = nullptr;
+};
+
+// Host memory that the device reaches by itself, so that copies do not hold up the host. It keeps
+// its size until more is asked for.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  ~PinnedBuffer();
+  // At least `size_bytes`, whose content is of no meaning. No copy may be under way.
+  Result<MutableBytes> take(std::size_t size_bytes);
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_bytes_ = 0;
+};
+
+// Lets the device reach host memory of others by itself, until destroyed.
+class PinnedMemory {
+ public:
+  static Result<PinnedMemory> pin(MutableBytes memory);
+  PinnedMemory(PinnedMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  PinnedMemory& operator=(PinnedMemory&&) = delete;
+  ~PinnedMemory();
+
+ private:
+  explicit PinnedMemory(std::byte* data) : data_(data) {}
   std::byte* data_;
-  std::size_t size_bytes_;
 };
 
 }  // namespace precis::kernels

@@ -1,9 +1,15 @@
 // Launch numbers of the CUDA stages. Chosen by arithmetic, not yet measured per architecture.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace precis::kernels {
+
+// The backend: one layer is copied while another is compressed. Between layers the process keeps
+// device memory for two of them, 128 MiB each for 32K tokens of 8 heads with 128 channels.
+inline constexpr unsigned kCompressors = 2;
+inline constexpr std::size_t kDeviceMemoryKept = std::size_t{1} << 30;
 
 // window_attention: a block holds one tile of keys in shared memory as f32 and every row of its KV
 // head passes over it. 32 tokens are one warp; 32 x 256 x 4 B = 32 KiB, below the 48 KiB that every
@@ -12,6 +18,9 @@ inline constexpr std::uint32_t kWindowTileBytesMax = 32 * 1024;
 inline constexpr std::uint32_t kWindowTileTokensMax = 32;
 inline constexpr std::uint32_t kWindowRowsPerBlock = 8;  // warps side by side
 inline constexpr std::uint32_t kElementwiseThreads = 256;
+
+// check: some blocks for each of a device's multiprocessors; more would only start and end.
+inline constexpr std::uint32_t kCheckBlocksMax = 2048;
 
 // keydiff: the tokens whose unit keys one block sums.
 inline constexpr std::uint32_t kKeyChunkTokens = 256;

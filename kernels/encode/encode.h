@@ -15,6 +15,9 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                   MutableBytes out);
 
+// kInvalidArgument if `out` is not what encode asks for.
+Status check_room(const LayerInput& input, std::span<const std::uint32_t> counts, MutableBytes out);
+
 // The checksums of every record of these layers. kCorruption where they are none.
 Status seal_cpu(const CpuContext& context, std::span<const MutableBytes> layers);
 

@@ -50,6 +50,17 @@ std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
          entries * record_entry_bytes(head_dim, dtype);
 }
 
+Status check_room(const LayerInput& input, std::span<const std::uint32_t> counts,
+                  MutableBytes out) {
+  const std::size_t size = encoded_bytes(counts, input.keys.head_dim, input.keys.dtype);
+  if (out.size() == size && reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) == 0) {
+    return {};
+  }
+  return Status::invalid("layer " + std::to_string(input.layer) + ": the records need " +
+                         std::to_string(size) + " B at a multiple of 4 bytes, given " +
+                         std::to_string(out.size()) + " B");
+}
+
 Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
@@ -58,12 +69,7 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
   const Dtype dtype = input.keys.dtype;
   PRECIS_CHECK(counts.size() == num_heads && orders.order.size() == num_heads);
   PRECIS_CHECK(scores.scores.size() == std::size_t{num_heads} * input.num_tokens());
-  const std::size_t size = encoded_bytes(counts, head_dim, dtype);
-  if (out.size() != size || reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) != 0) {
-    return Status::invalid("layer " + std::to_string(input.layer) + ": the records need " +
-                           std::to_string(size) + " B at a multiple of 4 bytes, given " +
-                           std::to_string(out.size()) + " B");
-  }
+  PRECIS_TRY(check_room(input, counts, out));
   const std::vector<HeadOutput> heads = head_outputs(counts, head_dim, dtype);
   std::vector<WorkItem> items;
   for (std::uint32_t head = 0; head < num_heads; ++head) {

@@ -88,16 +88,16 @@ __global__ void __launch_bounds__(kEncodeThreads) encode(EncodeDevice task) {
 
   const std::uint32_t last = min(out.count, first + kChecksumBlockEntries);
   const std::size_t head_bytes = task.num_tokens * layout.row_bytes;
-  const std::uint64_t listed = std::uint64_t{head} * task.stride;
-  const GatherTask gather{static_cast<const std::byte*>(task.keys) + head * head_bytes,
-                          static_cast<const std::byte*>(task.values) + head * head_bytes,
-                          task.scores + std::uint64_t{head} * task.num_tokens,
-                          task.order + listed,
-                          task.seats == nullptr ? nullptr : task.seats + listed,
-                          task.begin,
-                          first,
-                          last,
-                          layout.row_bytes};
+  const GatherTask gather{
+      static_cast<const std::byte*>(task.keys) + head * head_bytes,
+      static_cast<const std::byte*>(task.values) + head * head_bytes,
+      task.scores + std::uint64_t{head} * task.num_tokens,
+      task.order + std::uint64_t{head} * task.order_stride,
+      task.seats == nullptr ? nullptr : task.seats + std::uint64_t{head} * task.seat_stride,
+      task.begin,
+      first,
+      last,
+      layout.row_bytes};
   gather_entries(gather, sections_at(record, layout));
   std::byte* checksum = record + layout.checksums + blockIdx.x * kChecksumBytes;
   if (task.seats == nullptr) {

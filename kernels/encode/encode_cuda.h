@@ -20,14 +20,15 @@ struct EncodeDevice {
   std::uint32_t begin;  // position of the first token
   Dtype dtype;
   SegmentId segment;
-  const void *keys, *values;   // [num_kv_heads, num_tokens, head_dim] of dtype
-  const float* scores;         // [num_kv_heads, num_tokens]
-  std::uint32_t stride;        // of `order` and `seats`
-  const std::uint32_t* order;  // [num_kv_heads, stride], the first `count` of each are kept
-  const std::uint32_t* seats;  // as `order`, or null: seats and checksums become zero
-  const EncodeHead* heads;     // [num_kv_heads]
-  std::uint32_t count_max;     // of any head
-  std::byte* records;          // encoded_bytes() of the counts; every byte is written
+  const void *keys, *values;  // [num_kv_heads, num_tokens, head_dim] of dtype
+  const float* scores;        // [num_kv_heads, num_tokens]
+  std::uint32_t order_stride, seat_stride;
+  const std::uint32_t* order;  // [num_kv_heads, order_stride], the first `count` of each are kept
+  // [num_kv_heads, seat_stride], or null: seats and checksums become zero
+  const std::uint32_t* seats;
+  const EncodeHead* heads;  // [num_kv_heads]
+  std::uint32_t count_max;  // of any head
+  std::byte* records;       // encoded_bytes() of the counts; every byte is written
 };
 
 // Enqueues on `stream`; neither allocates nor waits, and needs no workspace. One block of threads

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "kernels/cpu_stages.h"
 #include "precis/joiner.h"
 
 using namespace precis;
@@ -35,15 +36,15 @@ Kept compress(const Recipe& recipe, const reference::Vectors& v, const reference
           .value();
   const SegmentDims dims{1, in.num_kv_heads(), in.num_tokens(), 0};
   const auto joiner = Joiner::make(recipe, dims, in.entries, nullptr).value();
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   Kept result;
   RetentionOrders orders;
   LayerTurns turns;
-  REQUIRE(backend->check(recipe, in) == Status{});
-  REQUIRE(backend->score(recipe, in, result.scores) == Status{});
+  REQUIRE(cpu.check(recipe, in) == Status{});
+  REQUIRE(cpu.score(recipe, in, result.scores) == Status{});
   const std::uint64_t slots = joiner->slots_wanted(0);
-  REQUIRE(backend->select(recipe, in, result.scores, slots, orders) == Status{});
-  REQUIRE(backend->allocate(recipe, in, result.scores, orders, slots, turns) == Status{});
+  REQUIRE(cpu.select(recipe, in, result.scores, slots, orders) == Status{});
+  REQUIRE(cpu.allocate(recipe, in, result.scores, orders, slots, turns) == Status{});
   joiner->add(0, std::move(turns));
   for (std::uint32_t h = 0; h < in.num_kv_heads(); ++h) {
     const auto& order = orders.order[h];

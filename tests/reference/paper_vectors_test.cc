@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/cpu_stages.h"
 #include "precis/joiner.h"
 
 using namespace precis;
@@ -45,7 +46,7 @@ double worst(const std::vector<float>& got, const std::vector<float>& expected) 
 }
 
 // Every layer's counts at a budget, from the scores that the reference gives.
-std::vector<std::vector<std::uint32_t>> counts_at(Backend& backend, const Recipe& recipe,
+std::vector<std::vector<std::uint32_t>> counts_at(const CpuStages& cpu, const Recipe& recipe,
                                                   const reference::PaperCase& c,
                                                   std::uint64_t entries) {
   const LayerInput& first = vectors().layers[0].input;
@@ -57,8 +58,8 @@ std::vector<std::vector<std::uint32_t>> counts_at(Backend& backend, const Recipe
     RetentionOrders orders;
     LayerTurns turns;
     const std::uint64_t slots = joiner->slots_wanted(l);
-    REQUIRE(backend.select(recipe, input, c.layers[l].scores, slots, orders) == Status{});
-    REQUIRE(backend.allocate(recipe, input, c.layers[l].scores, orders, slots, turns) == Status{});
+    REQUIRE(cpu.select(recipe, input, c.layers[l].scores, slots, orders) == Status{});
+    REQUIRE(cpu.allocate(recipe, input, c.layers[l].scores, orders, slots, turns) == Status{});
     joiner->add(l, std::move(turns));
   }
   std::vector<std::vector<std::uint32_t>> counts;
@@ -69,7 +70,7 @@ std::vector<std::vector<std::uint32_t>> counts_at(Backend& backend, const Recipe
 }  // namespace
 
 TEST_CASE("scores are those of the papers' equations", "[reference][paper]") {
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   REQUIRE(vectors().cases.size() == 19);
   for (const reference::PaperCase& c : vectors().cases) {
     const Recipe recipe = parse_recipe(c.recipe).value();
@@ -78,8 +79,8 @@ TEST_CASE("scores are those of the papers' equations", "[reference][paper]") {
       const LayerInput input = input_for(recipe, vectors().layers[l]);
       const LayerScores& expected = c.layers[l].scores;
       LayerScores got;
-      REQUIRE(backend->check(recipe, input) == Status{});
-      REQUIRE(backend->score(recipe, input, got) == Status{});
+      REQUIRE(cpu.check(recipe, input) == Status{});
+      REQUIRE(cpu.score(recipe, input, got) == Status{});
       CHECK(worst(got.scores, expected.scores) <= kScoreBound);
       // What protects a token says nothing of its second score.
       for (std::size_t i = 0; i < expected.second.size(); ++i) {
@@ -93,7 +94,7 @@ TEST_CASE("scores are those of the papers' equations", "[reference][paper]") {
 }
 
 TEST_CASE("orders are those that follow from the papers' scores", "[reference][paper]") {
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (const reference::PaperCase& c : vectors().cases) {
     const Recipe recipe = parse_recipe(c.recipe).value();
     for (std::size_t l = 0; l < c.layers.size(); ++l) {
@@ -101,7 +102,7 @@ TEST_CASE("orders are those that follow from the papers' scores", "[reference][p
       RetentionOrders orders;
       const LayerInput input = input_for(recipe, vectors().layers[l]);
       const std::uint64_t all = std::uint64_t{input.num_kv_heads()} * input.num_tokens();
-      REQUIRE(backend->select(recipe, input, c.layers[l].scores, all, orders) == Status{});
+      REQUIRE(cpu.select(recipe, input, c.layers[l].scores, all, orders) == Status{});
       CHECK(orders.order == c.layers[l].order);
     }
   }
@@ -109,12 +110,12 @@ TEST_CASE("orders are those that follow from the papers' scores", "[reference][p
 
 TEST_CASE("budgets go to the layers and heads that the papers' scores give them to",
           "[reference][paper]") {
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (const reference::PaperCase& c : vectors().cases) {
     const Recipe recipe = parse_recipe(c.recipe).value();
     for (std::size_t b = 0; b < vectors().budgets.size(); ++b) {
       CAPTURE(c.recipe, vectors().budgets[b]);
-      const auto counts = counts_at(*backend, recipe, c, vectors().budgets[b]);
+      const auto counts = counts_at(cpu, recipe, c, vectors().budgets[b]);
       for (std::size_t l = 0; l < c.layers.size(); ++l) {
         CAPTURE(l);
         CHECK(counts[l] == c.layers[l].counts[b]);

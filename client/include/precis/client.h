@@ -43,6 +43,7 @@ struct ConnectOptions {
 struct OpenOptions {
   std::uint64_t memory_bytes = 0;  // 0: the service's default
   unsigned threads = 0;            // 0: every core
+  std::string device = "auto";     // compresses: auto (a GPU where there is one), cpu or cuda:N
 };
 
 // A registered model, to be named in puts and lookups. `adapter`: LoRA or the like.

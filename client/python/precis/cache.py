@@ -20,17 +20,24 @@ from .rows import Budgets, Match, ModelRow, ProfileRow, Segment, ServerStatus
 from .session import Session
 
 
-def open(directory: str | os.PathLike[str], *, memory_bytes: int = 0, threads: int = 0) -> Cache:
+def open(
+    directory: str | os.PathLike[str],
+    *,
+    memory_bytes: int = 0,
+    threads: int = 0,
+    device: str = "auto",
+) -> Cache:
     """Runs the whole service inside this process over `directory`, which is made if it is missing.
 
     Args:
         memory_bytes: of the RAM tier; 0 for the default.
         threads: that compress; 0 for every core.
+        device: that compresses: "auto" (a GPU where there is one), "cpu" or "cuda:0".
 
     Raises:
         Unavailable: another process has the directory open.
     """
-    return Cache(_core.open(os.fspath(directory), memory_bytes, threads))
+    return Cache(_core.open(os.fspath(directory), memory_bytes, threads, device))
 
 
 def connect(address: str, *, tenant: str = "", token: str = "", timeout: float = 10.0) -> Cache:

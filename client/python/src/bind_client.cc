@@ -244,11 +244,11 @@ void bind_client(nb::module_& module) {
     const ConnectOptions options{tenant, token, timeout_ms};
     return answer([&] { return Client::connect(address, options); });
   });
-  module.def("open",
-             [](const std::string& directory, std::uint64_t memory_bytes, unsigned threads) {
-               const OpenOptions options{memory_bytes, threads};
-               return answer([&] { return Client::open(directory, options); });
-             });
+  module.def("open", [](const std::string& directory, std::uint64_t memory_bytes, unsigned threads,
+                        const std::string& device) {
+    const OpenOptions options{memory_bytes, threads, device};
+    return answer([&] { return Client::open(directory, options); });
+  });
 }
 
 }  // namespace precis::python

@@ -98,25 +98,26 @@ Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
   const kernels::SegmentDims dims{first.num_layers, first.num_kv_heads(), first.num_tokens(),
                                   first.begin};
   PRECIS_ASSIGN(const auto joiner, kernels::Joiner::make(recipe, dims, entries, profile));
-  std::vector<kernels::LayerScores> scores(inputs.size());
-  std::vector<kernels::RetentionOrders> orders(inputs.size());
+  std::vector<std::unique_ptr<kernels::LayerCompressor>> compressors;
   std::vector<std::vector<float>> floors;
   double mass = 0;
   for (std::uint32_t l = 0; l < inputs.size(); ++l) {
     kernels::LayerInput& input = inputs[l];
     input.entries = entries;
     kernels::LayerTurns turns;
-    PRECIS_TRY(backend->check(recipe, input));
-    PRECIS_TRY(backend->score(recipe, input, scores[l]));
-    const std::uint64_t slots = joiner->slots_wanted(l);
-    PRECIS_TRY(backend->select(recipe, input, scores[l], slots, orders[l]));
-    PRECIS_TRY(backend->allocate(recipe, input, scores[l], orders[l], slots, turns));
+    PRECIS_ASSIGN(auto compressor, backend->compressor());
+    PRECIS_TRY(compressor->check(recipe, input));
+    PRECIS_TRY(compressor->score());
+    PRECIS_TRY(compressor->select(joiner->slots_wanted(l)));
+    PRECIS_TRY(compressor->allocate(turns));
     if (budget.kind == Budget::Kind::kQuality) {
-      kernels::LayerMass measured = kernels::measure_mass(scores[l].scores, input.num_kv_heads());
+      PRECIS_ASSIGN(const kernels::LayerScores* scores, compressor->scores());
+      kernels::LayerMass measured = kernels::measure_mass(scores->scores, input.num_kv_heads());
       floors.push_back(std::move(measured.floors));
       mass += measured.mass;
     }
     joiner->add(l, std::move(turns));
+    compressors.push_back(std::move(compressor));
   }
   std::vector<LayerRecords> layers;
   std::vector<MutableBytes> bytes;
@@ -125,8 +126,7 @@ Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
     layers.push_back(make_records(
         kernels::encoded_bytes(counts, inputs[l].keys.head_dim, inputs[l].keys.dtype)));
     bytes.push_back(layers.back().bytes());
-    PRECIS_TRY(backend->encode(inputs[l], scores[l], orders[l], counts, joiner->seats(l),
-                               SegmentId{}, bytes.back()));
+    PRECIS_TRY(compressors[l]->encode(counts, joiner->seats(l), SegmentId{}, bytes.back()));
   }
   if (recipe.is_cut()) PRECIS_TRY(kernels::place_cut_seats(bytes));
   if (budget.kind != Budget::Kind::kQuality) {

@@ -104,42 +104,59 @@ struct LayerMass {
 // everywhere.
 LayerMass measure_mass(std::span<const float> scores, std::uint32_t num_kv_heads);
 
-// One backend does every stage; the only run-time choice between CPU and CUDA.
-// Thread-safe: calls share nothing but the backend's thread pool.
-class Backend {
+// One layer at a time through the stages, each once, in their order. What a stage leaves to the
+// next (on a device the rows too) stays where the backend computes, in memory that is kept from
+// layer to layer. Not thread-safe; compressors of one backend work side by side.
+class LayerCompressor {
  public:
-  virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;  // "cpu (avx512)", "cuda:0 (NVIDIA H200)"
+  virtual ~LayerCompressor() = default;
 
-  // Shapes, dtypes and finiteness of everything pushed, and that the recipe's needs were pushed.
+  // Begins with a layer. `recipe` and what `input` views must stay until encode(), or a stage that
+  // fails, has returned. Looks at shapes, dtypes and finiteness of everything pushed, and whether
+  // the recipe's needs were pushed; a device that looks while it copies says it in allocate().
   // kInvalidArgument: "layer 3 keys: NaN at head 1, token 5".
   virtual Status check(const Recipe& recipe, const LayerInput& input) = 0;
 
-  virtual Status score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) = 0;
+  virtual Status score() = 0;
 
   // Protected first (sinks ascending, then recent from the last backwards), then the selector's
   // order; D1 ranks: NaN last, ties to the lower position. As much of each order as the layer's
   // first `slots` turns (Joiner::slots_wanted()) can want.
-  virtual Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                        std::uint64_t slots, RetentionOrders& orders) = 0;
+  virtual Status select(std::uint64_t slots) = 0;
 
-  // The layer's first `slots` turns, as many as select was asked for or fewer.
-  virtual Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
-                          const RetentionOrders& orders, std::uint64_t slots,
-                          LayerTurns& turns) = 0;
+  // The layer's first `slots` turns.
+  virtual Status allocate(LayerTurns& turns) = 0;
+
+  // Of score(), in host memory, until the next layer; for what looks at all of them.
+  virtual Result<const LayerScores*> scores() = 0;
 
   // Gathers the rows of the first counts[h] entries of each head's order and writes the layer's
   // records, head after head, into `out` of encoded_bytes(), at a multiple of 4 bytes. Their seats
   // are those given, [num_kv_heads][counts[h]], and they are sealed; or, where `seats` is empty,
   // place_seats() or place_cut_seats() must follow, then seal(); until then they do not verify.
-  virtual Status encode(const LayerInput& input, const LayerScores& scores,
-                        const RetentionOrders& orders, std::span<const std::uint32_t> counts,
+  virtual Status encode(std::span<const std::uint32_t> counts,
                         const std::vector<std::vector<std::uint32_t>>& seats,
                         const SegmentId& segment, MutableBytes out) = 0;
+};
+
+// The only run-time choice between CPU and CUDA. Thread-safe.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;  // "cpu (avx512)", "cuda:0 (NVIDIA H200)"
+  // How many layers at a time keep it busy.
+  virtual unsigned compressors() const = 0;
+  // Must not outlive the backend.
+  virtual Result<std::unique_ptr<LayerCompressor>> compressor() = 0;
 
   // The checksums of all records of these layers, whose seats have been placed. kCorruption if they
   // are none.
   virtual Status seal(std::span<const MutableBytes> layers) = 0;
+
+  // Says that layers come from and records go to this memory, so that a device may reach it at full
+  // speed. It must outlive the backend. Where the device refuses, copies are slower and nothing
+  // else.
+  virtual Status expect_memory(MutableBytes memory) = 0;
 };
 
 // Bytes of a layer's records at these counts.
@@ -183,7 +200,8 @@ std::vector<float> gram_matrices(const OutputProjection& o_proj, std::uint32_t n
 
 // threads 0: every core.
 std::unique_ptr<Backend> make_cpu_backend(unsigned threads = 0);
-// kUnsupported where the build has no CUDA or the machine no device `ordinal`.
-Result<std::unique_ptr<Backend>> make_cuda_backend(int ordinal);
+// kUnsupported where the build has no CUDA or the machine no device `ordinal`. threads: as above,
+// for what the device has no twin of.
+Result<std::unique_ptr<Backend>> make_cuda_backend(int ordinal, unsigned threads = 0);
 
 }  // namespace precis::kernels

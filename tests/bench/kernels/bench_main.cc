@@ -88,14 +88,6 @@ const ModelShape& shape_of(const std::string& name) {
   refuse("model '" + name + "' is unknown, choose " + known);
 }
 
-std::unique_ptr<kernels::Backend> backend_of(const std::string& name) {
-  if (name == "cpu") return kernels::make_cpu_backend();
-  if (!name.starts_with("cuda:")) refuse("backend '" + name + "' is unknown, choose cpu or cuda:N");
-  auto backend = kernels::make_cuda_backend(number<int>(name.substr(5), 0, 1023));
-  if (!backend.ok()) refuse(backend.status().to_string());
-  return std::move(backend).value();
-}
-
 void print(const Row& row, const Layers& layers, std::string_view backend) {
   std::printf(
       "{\"name\":\"%s\",\"kind\":\"%s\",\"preset\":\"%s\",\"backend\":\"%.*s\",\"model\":\"%s\","
@@ -109,7 +101,8 @@ void print(const Row& row, const Layers& layers, std::string_view backend) {
 }
 
 void run(Options& options) {
-  const auto backend = backend_of(options.backend);
+  if (options.backend != "cpu") refuse("backend '" + options.backend + "' is unknown, choose cpu");
+  const kernels::CpuStages cpu;
   const std::regex only(options.only);
   Plan& plan = options.plan;
   plan.wanted = [&](const std::string& name) { return std::regex_search(name, only); };
@@ -133,8 +126,8 @@ void run(Options& options) {
                      {0, keys, 0}};
       print(read, layers, "cpu");
       print(copy, layers, "cpu");
-      for (const Row& row : measure_cases(*backend, layers, plan)) {
-        print(row, layers, backend->name());
+      for (const Row& row : measure_cases(cpu, layers, plan)) {
+        print(row, layers, cpu.name());
       }
     }
   }

@@ -3,15 +3,13 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "kernels/common/isa.h"
-#include "kernels/common/thread_pool.h"
 #include "kernels/score/value_norms.h"
 #include "precis/joiner.h"
 
 namespace precis::bench {
 namespace {
 
-using kernels::Backend;
+using kernels::CpuStages;
 using kernels::LayerInput;
 
 // Input is ours: whatever fails here is a defect.
@@ -29,7 +27,7 @@ void must(const Status& status) {
 
 // One layer on its way through the stages; memory is kept from one layer to the next.
 struct Work {
-  Work(Backend& b, const Recipe& r, const Layers& layers, double keep) : backend(b), recipe(r) {
+  Work(const CpuStages& b, const Recipe& r, const Layers& layers, double keep) : cpu(b), recipe(r) {
     dims = {1, layers.shape().num_kv_heads, layers.num_tokens(), 0};
     entries = static_cast<std::uint64_t>(keep * dims.num_kv_heads * dims.num_tokens);
     records.resize(kernels::encoded_bytes_max(entries, dims.num_kv_heads, layers.shape().head_dim,
@@ -37,26 +35,26 @@ struct Work {
   }
   void score(LayerInput input) {
     input.entries = entries;
-    must(backend.score(recipe, input, scores));
+    must(cpu.score(recipe, input, scores));
   }
   void select(LayerInput input) {
     input.entries = entries;
     joiner = must(kernels::Joiner::make(recipe, dims, entries, nullptr));
     const std::uint64_t slots = joiner->slots_wanted(0);
     kernels::LayerTurns turns;
-    must(backend.select(recipe, input, scores, slots, orders));
-    must(backend.allocate(recipe, input, scores, orders, slots, turns));
+    must(cpu.select(recipe, input, scores, slots, orders));
+    must(cpu.allocate(recipe, input, scores, orders, slots, turns));
     joiner->add(0, std::move(turns));
   }
   std::size_t encode(const LayerInput& input) {
     const auto& counts = joiner->counts(0);
     const std::size_t size = kernels::encoded_bytes(counts, input.keys.head_dim, input.keys.dtype);
-    must(backend.encode(input, scores, orders, counts, joiner->seats(0), SegmentId{},
-                        MutableBytes(records).first(size)));
+    must(cpu.encode(input, scores, orders, counts, joiner->seats(0), SegmentId{},
+                    MutableBytes(records).first(size)));
     return size;
   }
 
-  Backend& backend;
+  const CpuStages& cpu;
   const Recipe recipe;
   kernels::SegmentDims dims;
   std::uint64_t entries = 0;
@@ -68,8 +66,8 @@ struct Work {
 
 class Cases {
  public:
-  Cases(Backend& backend, const Layers& layers, const Plan& plan)
-      : backend_(backend), layers_(layers), plan_(plan) {
+  Cases(const CpuStages& cpu, const Layers& layers, const Plan& plan)
+      : cpu_(cpu), layers_(layers), plan_(plan) {
     const ModelShape& shape = layers.shape();
     keys_ = static_cast<double>(shape.keys_bytes(layers.num_tokens()));
     per_projection_ = 2.0 * layers.num_tokens() * shape.head_dim * shape.num_q_heads;
@@ -108,16 +106,12 @@ class Cases {
   void check() {
     const Recipe recipe = must(parse_recipe("knorm"));
     add("check", "all", "", {2 * keys_, 0, 0},
-        [&](std::size_t i) { must(backend_.check(recipe, layers_.input(i))); });
+        [&](std::size_t i) { must(cpu_.check(recipe, layers_.input(i))); });
   }
 
-  // No stage of its own; on the CPU alone it can be called by itself.
   void norm(const std::string& name, ValueNorm norm, const Floor& floor) {
-    if (!backend_.name().starts_with("cpu")) return;
-    kernels::ThreadPool pool(0);
-    const kernels::CpuContext context{pool, kernels::detect_isa()};
     add("norm", name, "", floor, [&](std::size_t i) {
-      if (kernels::value_norms(context, norm, layers_.input(i)).empty()) std::abort();
+      if (kernels::value_norms(cpu_.context(), norm, layers_.input(i)).empty()) std::abort();
     });
   }
 
@@ -127,7 +121,7 @@ class Cases {
       any = any || plan_.wanted(kind + text);
     }
     if (!any) return;
-    Work work(backend_, must(parse_recipe(text)), layers_, plan_.keep);
+    Work work(cpu_, must(parse_recipe(text)), layers_, plan_.keep);
     add("score", text, text, score, [&](std::size_t i) { work.score(layers_.input(i)); });
     if (work.recipe.needs_queries()) {
       add("score", text + ", lse pushed", text, score,
@@ -149,7 +143,7 @@ class Cases {
     });
   }
 
-  Backend& backend_;
+  const CpuStages& cpu_;
   const Layers& layers_;
   const Plan& plan_;
   double keys_ = 0;            // bytes of K, or of V
@@ -159,8 +153,8 @@ class Cases {
 
 }  // namespace
 
-std::vector<Row> measure_cases(kernels::Backend& backend, const Layers& layers, const Plan& plan) {
-  return Cases(backend, layers, plan).run();
+std::vector<Row> measure_cases(const CpuStages& cpu, const Layers& layers, const Plan& plan) {
+  return Cases(cpu, layers, plan).run();
 }
 
 }  // namespace precis::bench

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu_stages.h"
 #include "precis/recipe.h"
 #include "tests/bench/kernels/layers.h"
 #include "tests/bench/kernels/timing.h"
@@ -35,6 +36,7 @@ struct Plan {
 };
 
 // Every case, on one layer after the other.
-std::vector<Row> measure_cases(kernels::Backend& backend, const Layers& layers, const Plan& plan);
+std::vector<Row> measure_cases(const kernels::CpuStages& cpu, const Layers& layers,
+                               const Plan& plan);
 
 }  // namespace precis::bench

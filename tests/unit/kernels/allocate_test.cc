@@ -54,14 +54,14 @@ Layer random_layer(Recipe& recipe, Rng& rng) {
 }
 
 Kept plan_of(const Recipe& recipe, const Layer& layer, std::uint64_t entries) {
-  static const auto backend = make_cpu_backend(1);
+  static const CpuStages cpu(1);
   const LayerInput& in = layer.input;
   auto joiner = Joiner::make(recipe, {in.num_layers, in.num_kv_heads(), in.num_tokens(), in.begin},
                              entries, nullptr);
   REQUIRE(joiner.ok());
   LayerTurns turns;
-  const Status s = backend->allocate(recipe, in, layer.scores, layer.orders,
-                                     (*joiner)->slots_wanted(in.layer), turns);
+  const Status s = cpu.allocate(recipe, in, layer.scores, layer.orders,
+                                (*joiner)->slots_wanted(in.layer), turns);
   REQUIRE(s == Status{});
   (*joiner)->add(in.layer, std::move(turns));
   Kept plan;

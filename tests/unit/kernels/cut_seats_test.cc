@@ -54,7 +54,7 @@ TEST_CASE("seats of a cut go by score, layer, head, position", "[kernels][cut_se
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (int round = 0; round < 40; ++round) {
     LayerShape shape;
     shape.num_layers = pick(rng, 1, 3);
@@ -64,7 +64,7 @@ TEST_CASE("seats of a cut go by score, layer, head, position", "[kernels][cut_se
     const auto layers = make_segment(shape, rng);
     const std::uint32_t entries =
         shape.num_layers * pick(rng, 1, shape.num_kv_heads * shape.num_tokens);
-    const auto got = by_seat(compress_segment(*backend, blend(), layers, entries));
+    const auto got = by_seat(compress_segment(cpu, blend(), layers, entries));
     REQUIRE(got.size() == entries);
     for (std::size_t i = 0; i < got.size(); ++i) REQUIRE(got[i].seat == i + 1);
     REQUIRE(std::is_sorted(got.begin(), got.end(), [](const Entry& a, const Entry& b) {
@@ -88,8 +88,8 @@ TEST_CASE("protected entries without a score of their own come first, sinks befo
   r.window = r.recent = 4;
   r.kernel = 5;
   r.count_rule = CountRule::kKvpressDouble;
-  const auto backend = make_cpu_backend(2);
-  const auto got = by_seat(compress_segment(*backend, r, layers, 2 * 10));
+  const CpuStages cpu(2);
+  const auto got = by_seat(compress_segment(cpu, r, layers, 2 * 10));
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::isinf(got[i].score) == (i < 8));
   CHECK((got[0].position == 39 && got[3].position == 36 && got[0].layer == 0 && got[4].layer == 1));
 }
@@ -105,8 +105,8 @@ TEST_CASE("a protected entry with a low score holds back neither its head nor it
   layers[0].scores = {-9, 5, 4, 0, 0, 0, -8, 3, 2, 0, 0, 0};
   Recipe r = blend();
   r.sinks = 1;
-  const auto backend = make_cpu_backend(1);
-  const auto got = by_seat(compress_segment(*backend, r, layers, 6));
+  const CpuStages cpu(1);
+  const auto got = by_seat(compress_segment(cpu, r, layers, 6));
   std::vector<float> order;
   for (const Entry& e : got) order.push_back(e.score);
   CHECK(order == std::vector<float>{-9, 5, 4, -8, 3, 2});
@@ -117,13 +117,13 @@ TEST_CASE("records of a cut do not verify before their seats are placed", "[kern
   LayerShape shape;
   shape.external = true;
   const OwnedLayer layer = make_layer(shape, rng);
-  const auto backend = make_cpu_backend(1);
-  Compressed c = compress(*backend, blend(), layer.input, 20);
+  const CpuStages cpu(1);
+  Compressed c = compress(cpu, blend(), layer.input, 20);
   const RecordView before = open_record(c.records.bytes()).value();
   CHECK(verify_record(before).code() == StatusCode::kCorruption);
   const std::vector<MutableBytes> records = {c.records.mutable_bytes()};
   REQUIRE(place_cut_seats(records).ok());
-  REQUIRE(backend->seal(records).ok());
+  REQUIRE(cpu.seal(records).ok());
   CHECK(open_all(c.records).size() == 2);
 }
 
@@ -131,5 +131,5 @@ TEST_CASE("place_cut_seats refuses bytes that are no records", "[kernels][cut_se
   AlignedBytes noise(256, std::byte{0x5a});
   const std::vector<MutableBytes> records = {noise.mutable_bytes()};
   CHECK(place_cut_seats(records).code() == StatusCode::kCorruption);
-  CHECK(make_cpu_backend(1)->seal(records).code() == StatusCode::kCorruption);
+  CHECK(CpuStages(1).seal(records).code() == StatusCode::kCorruption);
 }

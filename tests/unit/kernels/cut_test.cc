@@ -4,96 +4,14 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
-#include <optional>
 
-#include "precis/recipe.h"
-#include "tests/unit/kernels/layer_fixture.h"
+#include "tests/unit/kernels/random_cases.h"
 
 using namespace precis;
 using namespace precis::kernels;
 using namespace precis::kernels::test;
 
 namespace {
-
-struct Case {
-  Recipe recipe;
-  LayerShape shape;
-  std::optional<Profile> profile;
-  const Profile* table() const { return profile ? &*profile : nullptr; }
-};
-
-std::uint32_t any_of(Rng& rng, std::initializer_list<std::uint32_t> values) {
-  return values.begin()[pick(rng, 0, static_cast<std::uint32_t>(values.size() - 1))];
-}
-
-// The recipe of a preset that is an order, with other protected tokens, windows and allocators, as
-// far as recipes may be combined.
-Recipe random_recipe(Rng& rng) {
-  while (true) {
-    const auto names = preset_names();
-    Recipe r =
-        parse_recipe(names[pick(rng, 0, static_cast<std::uint32_t>(names.size() - 1))]).value();
-    if (r.is_cut()) continue;
-    if (is_attention(r.scorer) && r.window > 1) r.window = any_of(rng, {1, 8, 32});
-    if (r.is_partitioned()) {
-      r.lag = any_of(rng, {1, 8, 15, 16, 32});
-    } else {
-      r.recent = std::max(any_of(rng, {0, 1, 8}), protects_window(r.scorer) ? r.window : 0);
-    }
-    r.sinks = any_of(rng, {0, 1, 4});
-    r.skip_layers = r.scorer == Scorer::kKnorm ? pick(rng, 0, 2) : 0;
-    r.chunk = any_of(rng, {1, 7, 20});
-    if (pick(rng, 0, 1) == 1) {
-      r.heads = static_cast<HeadAllocator>(pick(rng, 0, 3));
-      r.ada_mode = pick(rng, 0, 1) ? AdaMode::kGuaranteeExclWindow : AdaMode::kGuaranteeInclWindow;
-      r.ada_alpha_ppm = any_of(rng, {0, 50'000, 200'000, 500'000, 1'000'000});
-      r.layers = static_cast<LayerAllocator>(pick(rng, 0, 5));
-      r.selector = static_cast<Selector>(pick(rng, 0, 4));
-      r.protect_tail = r.is_partitioned();
-      if (r.protect_tail) r.recent = 0;
-    }
-    if (validate_recipe(r).ok()) return r;
-  }
-}
-
-// Every scorer, allocator and selector that is an order, at the borders of its shapes.
-Case random_case(Rng& rng) {
-  Case c;
-  c.recipe = random_recipe(rng);
-  const Recipe& r = c.recipe;
-  LayerShape& s = c.shape;
-  s.num_layers = pick(rng, 1, 4);
-  s.num_kv_heads = pick(rng, 1, 4);
-  s.group = any_of(rng, {1, 3, 4, 8});
-  s.head_dim = any_of(rng, {64, 80, 128, 256});
-  s.num_tokens = any_of(rng, {1, 2, 31, 32, 33, 63, 64, 65, 70, 129});
-  if (pick(rng, 0, 2) == 0) {  // around what is protected: sinks, the recent ones, both
-    const std::uint32_t recent = r.is_partitioned() ? 2 * r.lag : r.recent;
-    const std::uint32_t n = any_of(rng, {r.sinks, recent, r.sinks + recent}) + pick(rng, 0, 2);
-    s.num_tokens = std::max(1u, n - std::min(n, 1u));
-  }
-  s.begin = any_of(rng, {0, 0, 3, 1000});
-  s.dtype = static_cast<Dtype>(pick(rng, 1, 3));
-  s.external = r.scorer == Scorer::kExternal;
-  if (r.needs_queries()) {
-    s.pushed = r.scorer == Scorer::kObservedMean
-                   ? s.num_tokens
-                   : std::min(s.num_tokens, any_of(rng, {1, 8, 31, 32, 33}));
-  }
-  s.behind = s.lse = r.needs_lse();
-  s.query_stats = r.needs_query_stats();
-  s.o_proj_width = r.needs_o_proj() ? 24 : 0;
-  if (r.needs_profile()) c.profile = random_profile(s, rng);
-  return c;
-}
-
-std::vector<OwnedLayer> make_segment(LayerShape shape, Rng& rng) {
-  std::vector<OwnedLayer> layers;
-  for (shape.layer = 0; shape.layer < shape.num_layers; ++shape.layer) {
-    layers.push_back(make_layer(shape, rng));
-  }
-  return layers;
-}
 
 std::vector<std::vector<RecordView>> open_segment(const std::vector<Compressed>& layers) {
   std::vector<std::vector<RecordView>> records;
@@ -137,22 +55,22 @@ TEST_CASE("a fresh compression at any smaller budget is the cut of a larger one"
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (int round = 0; round < 150; ++round) {
-    const Case c = random_case(rng);
+    const Case c = random_case(rng, /*cuts=*/false);
     CAPTURE(round, c.shape.text(), canonical_recipe(c.recipe));
     const auto layers = make_segment(c.shape, rng);
     const std::uint64_t all =
         std::uint64_t{c.shape.num_layers} * c.shape.num_kv_heads * c.shape.num_tokens;
     const std::uint64_t large =
         pick(rng, 0, 1) ? all : pick(rng, 1, static_cast<std::uint32_t>(all));
-    const auto stored = compress_segment(*backend, c.recipe, layers, large, c.table());
+    const auto stored = compress_segment(cpu, c.recipe, layers, large, c.table());
     const auto records = open_segment(stored);
     check_seats(records, large);
     for (int budget = 0; budget < 3; ++budget) {
       const std::uint64_t small = pick(rng, 1, static_cast<std::uint32_t>(large));
       CAPTURE(large, small);
-      const auto fresh = compress_segment(*backend, c.recipe, layers, small, c.table());
+      const auto fresh = compress_segment(cpu, c.recipe, layers, small, c.table());
       const auto fresh_records = open_segment(fresh);
       check_seats(fresh_records, small);
       for (std::size_t l = 0; l < records.size(); ++l) {
@@ -166,13 +84,13 @@ TEST_CASE("a fresh compression at any smaller budget is the cut of a larger one"
 
 TEST_CASE("a budget of everything keeps every token of every head", "[kernels][cut]") {
   Rng rng(6);
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (int round = 0; round < 20; ++round) {
-    const Case c = random_case(rng);
+    const Case c = random_case(rng, /*cuts=*/false);
     const auto layers = make_segment(c.shape, rng);
     const std::uint64_t all =
         std::uint64_t{c.shape.num_layers} * c.shape.num_kv_heads * c.shape.num_tokens;
-    const auto stored = compress_segment(*backend, c.recipe, layers, all, c.table());
+    const auto stored = compress_segment(cpu, c.recipe, layers, all, c.table());
     for (const auto& layer : open_segment(stored)) {
       for (const RecordView& r : layer) {
         std::vector<std::uint32_t> positions(r.positions.begin(), r.positions.end());
@@ -203,8 +121,8 @@ TEST_CASE("G copies of a query head score as one does", "[kernels][cut]") {
   recipe.scorer = Scorer::kWindowAttention;
   recipe.window = recipe.recent = 8;
   recipe.group_reduce = GENERATE(Reduce::kMean, Reduce::kMax);
-  const auto backend = make_cpu_backend(2);
-  const Compressed a = compress(*backend, recipe, one.input, 40);
-  const Compressed b = compress(*backend, recipe, four.input, 40);
+  const CpuStages cpu(2);
+  const Compressed a = compress(cpu, recipe, one.input, 40);
+  const Compressed b = compress(cpu, recipe, four.input, 40);
   for (std::uint32_t h = 0; h < 2; ++h) CHECK(a.kept(h) == b.kept(h));
 }

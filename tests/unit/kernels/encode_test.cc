@@ -13,7 +13,7 @@ TEST_CASE("records hold each head's entries in retention order", "[kernels][enco
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const auto backend = make_cpu_backend(3);
+  const CpuStages cpu(3);
   for (int round = 0; round < 40; ++round) {
     LayerShape shape;
     shape.num_layers = pick(rng, 1, 3);
@@ -30,7 +30,7 @@ TEST_CASE("records hold each head's entries in retention order", "[kernels][enco
     Recipe recipe;
     recipe.scorer = Scorer::kExternal;
     const std::uint32_t all = shape.num_layers * shape.num_kv_heads * shape.num_tokens;
-    const Compressed c = compress(*backend, recipe, layer.input, pick(rng, 1, all));
+    const Compressed c = compress(cpu, recipe, layer.input, pick(rng, 1, all));
     const auto records = open_all(c.records);
     REQUIRE(records.size() == shape.num_kv_heads);
     const std::size_t row_bytes = layer.input.keys.row_bytes();
@@ -73,15 +73,14 @@ TEST_CASE("records are the same whatever the threads and whatever the buffer hel
     recipe.recent = scorer == Scorer::kLagkv ? 0 : 16;
     recipe.protect_tail = scorer == Scorer::kLagkv;
     if (scorer == Scorer::kWindowAttention) recipe.heads = HeadAllocator::kAda;
-    const auto one = make_cpu_backend(1);
-    const Compressed expected = compress(*one, recipe, layer.input, 3 * 501);
+    const CpuStages one(1);
+    const Compressed expected = compress(one, recipe, layer.input, 3 * 501);
     for (const unsigned threads : {2u, 3u, 8u}) {
-      const auto backend = make_cpu_backend(threads);
-      const Compressed c = compress(*backend, recipe, layer.input, 3 * 501);
+      const CpuStages cpu(threads);
+      const Compressed c = compress(cpu, recipe, layer.input, 3 * 501);
       AlignedBytes other(c.records.bytes().size(), std::byte{0x11});
-      REQUIRE(backend
-                  ->encode(layer.input, c.scores, c.orders, c.counts, c.seats, SegmentId{{1, 2, 3}},
-                           other.mutable_bytes())
+      REQUIRE(cpu.encode(layer.input, c.scores, c.orders, c.counts, c.seats, SegmentId{{1, 2, 3}},
+                         other.mutable_bytes())
                   .ok());
       CHECK(bytes_text(c.records.bytes()) == bytes_text(expected.records.bytes()));
       CHECK(bytes_text(other.bytes()) == bytes_text(expected.records.bytes()));
@@ -92,8 +91,8 @@ TEST_CASE("records are the same whatever the threads and whatever the buffer hel
 TEST_CASE("a head that keeps nothing has an empty, valid record", "[kernels][encode]") {
   Rng rng(9);
   const OwnedLayer layer = make_layer({}, rng);
-  const auto backend = make_cpu_backend(1);
-  const Compressed c = compress(*backend, Recipe{}, layer.input, 1);
+  const CpuStages cpu(1);
+  const Compressed c = compress(cpu, Recipe{}, layer.input, 1);
   const auto records = open_all(c.records);
   CHECK(records[0].count == 1);
   CHECK(records[1].count == 0);
@@ -102,12 +101,12 @@ TEST_CASE("a head that keeps nothing has an empty, valid record", "[kernels][enc
 TEST_CASE("encode refuses a buffer of another size or alignment", "[kernels][encode]") {
   Rng rng(9);
   const OwnedLayer layer = make_layer({}, rng);
-  const auto backend = make_cpu_backend(1);
-  Compressed c = compress(*backend, Recipe{}, layer.input, 10);
+  const CpuStages cpu(1);
+  Compressed c = compress(cpu, Recipe{}, layer.input, 10);
   AlignedBytes larger(c.records.bytes().size() + 64);
   const MutableBytes out = larger.mutable_bytes();
   const auto encode = [&](MutableBytes bytes) {
-    return backend->encode(layer.input, c.scores, c.orders, c.counts, c.seats, {}, bytes).code();
+    return cpu.encode(layer.input, c.scores, c.orders, c.counts, c.seats, {}, bytes).code();
   };
   CHECK(encode(out) == StatusCode::kInvalidArgument);
   CHECK(encode(out.first(out.size() - 128)) == StatusCode::kInvalidArgument);

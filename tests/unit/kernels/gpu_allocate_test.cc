@@ -53,7 +53,7 @@ TEST_CASE("turns made on the device are the CPU's", "[gpu][allocate]") {
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   Gpu gpu;
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (int round = 0; round < 300; ++round) {
     LayerShape shape;
     shape.num_kv_heads = round % 10 == 0 ? pick(rng, 9, 32) : pick(rng, 1, 8);
@@ -81,8 +81,8 @@ TEST_CASE("turns made on the device are the CPU's", "[gpu][allocate]") {
     CAPTURE(round, shape.text(), canonical_recipe(recipe), slots);
     RetentionOrders orders;
     LayerTurns expected;
-    REQUIRE(backend->select(recipe, layer.input, scores, slots, orders).ok());
-    REQUIRE(backend->allocate(recipe, layer.input, scores, orders, slots, expected).ok());
+    REQUIRE(cpu.select(recipe, layer.input, scores, slots, orders).ok());
+    REQUIRE(cpu.allocate(recipe, layer.input, scores, orders, slots, expected).ok());
     REQUIRE(device_turns(gpu, recipe, layer.input, scores, orders, slots, expected.heads.size()) ==
             expected.heads);
   }

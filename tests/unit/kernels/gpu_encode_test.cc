@@ -37,7 +37,7 @@ std::vector<std::byte> encoded(Gpu& gpu, const LayerInput& input, const Compress
   EncodeDevice task{};
   task.layer = input.layer;
   task.num_kv_heads = heads;
-  task.num_tokens = task.stride = n;
+  task.num_tokens = task.order_stride = task.seat_stride = n;
   task.head_dim = input.keys.head_dim;
   task.begin = input.begin;
   task.dtype = input.keys.dtype;
@@ -57,8 +57,8 @@ std::vector<std::byte> encoded(Gpu& gpu, const LayerInput& input, const Compress
 void check_equal(Gpu& gpu, const LayerInput& input, const Compressed& c) {
   REQUIRE(bytes_text(encoded(gpu, input, c, true)) == bytes_text(c.records.bytes()));
   AlignedBytes unsealed(c.records.bytes().size());
-  must_succeed(make_cpu_backend(1)->encode(input, c.scores, c.orders, c.counts, {},
-                                           SegmentId{{1, 2, 3}}, unsealed.mutable_bytes()));
+  must_succeed(CpuStages(1).encode(input, c.scores, c.orders, c.counts, {}, SegmentId{{1, 2, 3}},
+                                   unsealed.mutable_bytes()));
   REQUIRE(bytes_text(encoded(gpu, input, c, false)) == bytes_text(unsealed.bytes()));
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("records made on the device are the CPU's", "[gpu][encode]") {
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   Gpu gpu;
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (int round = 0; round < 120; ++round) {
     LayerShape shape;
     shape.num_layers = pick(rng, 1, 3);
@@ -88,7 +88,7 @@ TEST_CASE("records made on the device are the CPU's", "[gpu][encode]") {
     recipe.scorer = Scorer::kExternal;
     recipe.heads = static_cast<HeadAllocator>(pick(rng, 0, 1));
     const std::uint32_t all = shape.num_layers * shape.num_kv_heads * shape.num_tokens;
-    check_equal(gpu, layer.input, compress(*backend, recipe, layer.input, pick(rng, 1, all)));
+    check_equal(gpu, layer.input, compress(cpu, recipe, layer.input, pick(rng, 1, all)));
   }
 }
 
@@ -102,5 +102,5 @@ TEST_CASE("records of long rows are the CPU's", "[gpu][encode]") {
   const OwnedLayer layer = make_layer(shape, rng);
   Recipe recipe;
   recipe.scorer = Scorer::kExternal;
-  check_equal(gpu, layer.input, compress(*make_cpu_backend(1), recipe, layer.input, 2 * 130));
+  check_equal(gpu, layer.input, compress(CpuStages(1), recipe, layer.input, 2 * 130));
 }

@@ -28,7 +28,7 @@ class Gpu {
   Gpu() : stream_((must_succeed(use_device(0)), Stream::create().value())) {}
   Stream& stream() { return stream_; }
 
-  DeviceBuffer empty(std::size_t bytes) { return DeviceBuffer::allocate(bytes).value(); }
+  DeviceBuffer empty(std::size_t bytes) { return DeviceBuffer::allocate(bytes, stream_).value(); }
   template <typename T>
   DeviceBuffer upload(const std::vector<T>& values) {
     DeviceBuffer buffer = empty(values.size() * sizeof(T));

@@ -68,7 +68,7 @@ TEST_CASE("orders made on the device are the CPU's", "[gpu][select]") {
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   Gpu gpu;
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (int round = 0; round < 400; ++round) {
     LayerShape shape;
     shape.num_tokens = round % 20 == 0 ? pick(rng, 1000, 6000) : pick(rng, 1, 300);
@@ -90,7 +90,7 @@ TEST_CASE("orders made on the device are the CPU's", "[gpu][select]") {
     const std::uint64_t slots = pick(rng, 0, 3) == 0 ? all : rng() % (all + 1);
     CAPTURE(round, shape.text(), canonical_recipe(recipe), slots);
     RetentionOrders expected;
-    REQUIRE(backend->select(recipe, input, scores, slots, expected).ok());
+    REQUIRE(cpu.select(recipe, input, scores, slots, expected).ok());
     std::vector<std::uint32_t> wanted;
     for (const auto& order : expected.order) {
       wanted.push_back(static_cast<std::uint32_t>(order.size()));

@@ -13,9 +13,10 @@ using namespace precis::kernels::test;
 namespace {
 
 std::vector<float> scores_of(Backend& backend, const Recipe& recipe, const LayerInput& input) {
-  LayerScores scores;
-  REQUIRE(backend.score(recipe, input, scores) == Status{});
-  return scores.scores;
+  const auto compressor = backend.compressor().value();
+  REQUIRE(compressor->check(recipe, input) == Status{});
+  REQUIRE(compressor->score() == Status{});
+  return compressor->scores().value()->scores;
 }
 
 // Both sides round sums of head_dim products and of n exponentials in f32, in different orders.

@@ -60,7 +60,7 @@ Recipe random_order(LayerShape& shape, Rng& rng) {
 
 // A segment staged as the put path does it, layers in the order given: records shrink as others
 // come in, seats are placed at the end. Fails the test if more is staged than the budget.
-std::vector<AlignedBytes> cascade(Backend& backend, const Recipe& recipe,
+std::vector<AlignedBytes> cascade(const CpuStages& cpu, const Recipe& recipe,
                                   const std::vector<OwnedLayer>& layers, std::uint64_t entries,
                                   const Profile& profile, const std::vector<std::uint32_t>& order) {
   const LayerInput& first = layers.front().input;
@@ -76,19 +76,18 @@ std::vector<AlignedBytes> cascade(Backend& backend, const Recipe& recipe,
     LayerScores scores;
     RetentionOrders orders;
     LayerTurns turns;
-    REQUIRE(backend.score(recipe, input, scores).ok());
+    REQUIRE(cpu.score(recipe, input, scores).ok());
     const std::uint64_t slots = joiner->slots_wanted(l);
-    REQUIRE(backend.select(recipe, input, scores, slots, orders).ok());
-    REQUIRE(backend.allocate(recipe, input, scores, orders, slots, turns).ok());
+    REQUIRE(cpu.select(recipe, input, scores, slots, orders).ok());
+    REQUIRE(cpu.allocate(recipe, input, scores, orders, slots, turns).ok());
     joiner->add(l, std::move(turns));
     std::uint64_t staged = 0;
     for (std::uint32_t seen = 0; seen < layers.size(); ++seen) {
       if (seen == l) {
         counts[l] = joiner->counts(l);
         records[l] = AlignedBytes(encoded_bytes(counts[l], input.keys.head_dim, input.keys.dtype));
-        REQUIRE(backend
-                    .encode(input, scores, orders, counts[l], {}, SegmentId{{1, 2, 3}},
-                            records[l].mutable_bytes())
+        REQUIRE(cpu.encode(input, scores, orders, counts[l], {}, SegmentId{{1, 2, 3}},
+                           records[l].mutable_bytes())
                     .ok());
       } else if (!counts[seen].empty()) {
         for (std::size_t h = 0; h < counts[seen].size(); ++h) {
@@ -110,7 +109,7 @@ std::vector<AlignedBytes> cascade(Backend& backend, const Recipe& recipe,
   for (std::uint32_t l = 0; l < layers.size(); ++l) {
     const MutableBytes layer = records[l].mutable_bytes();
     REQUIRE(place_seats(layer, joiner->seats(l)).ok());
-    REQUIRE(backend.seal(std::span(&layer, 1)).ok());
+    REQUIRE(cpu.seal(std::span(&layer, 1)).ok());
   }
   return records;
 }
@@ -122,7 +121,7 @@ TEST_CASE("the cascade ends where a segment joined at once does, whatever the or
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const auto backend = make_cpu_backend(1);
+  const CpuStages cpu(1);
   for (int round = 0; round < 200; ++round) {
     LayerShape shape = random_shape(rng);
     const Recipe recipe = random_order(shape, rng);
@@ -134,8 +133,8 @@ TEST_CASE("the cascade ends where a segment joined at once does, whatever the or
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), rng);
     CAPTURE(round, shape.text(), canonical_recipe(recipe), entries);
-    const auto staged = cascade(*backend, recipe, layers, entries, profile, order);
-    const auto whole = compress_segment(*backend, recipe, layers, entries, &profile);
+    const auto staged = cascade(cpu, recipe, layers, entries, profile, order);
+    const auto whole = compress_segment(cpu, recipe, layers, entries, &profile);
     for (std::size_t l = 0; l < layers.size(); ++l) {
       REQUIRE(bytes_text(staged[l].bytes()) == bytes_text(whole[l].records.bytes()));
     }
@@ -167,11 +166,11 @@ TEST_CASE("a guarantee over many layers is a cut where half of the heads hold th
   recipe.heads = HeadAllocator::kAda;
   recipe.ada_alpha_ppm = 50'000;
   recipe.layers = LayerAllocator::kGlobalFlat;
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   const std::uint64_t heads = 90;
-  const auto all = compress_segment(*backend, recipe, layers, heads * shape.num_tokens);
+  const auto all = compress_segment(cpu, recipe, layers, heads * shape.num_tokens);
   for (const std::uint64_t average : {23, 24, 43, 63, 83, 103, 104}) {
-    const auto fresh = compress_segment(*backend, recipe, layers, heads * average);
+    const auto fresh = compress_segment(cpu, recipe, layers, heads * average);
     for (std::uint32_t l = 0; l < shape.num_layers; ++l) {
       const auto stored = open_all(all[l].records);
       CAPTURE(average, l);
@@ -270,7 +269,7 @@ TEST_CASE("a quality target is the smallest budget that holds its share of the m
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const auto backend = make_cpu_backend(1);
+  const CpuStages cpu(1);
   for (int round = 0; round < 60; ++round) {
     const LayerShape shape = random_shape(rng);
     Recipe recipe = scorer_defaults(Scorer::kExternal);
@@ -278,7 +277,7 @@ TEST_CASE("a quality target is the smallest budget that holds its share of the m
     recipe.layers = LayerAllocator::kGlobalFlat;
     const auto layers = make_segment(shape, rng);
     const std::uint32_t heads = shape.num_layers * shape.num_kv_heads;
-    auto whole = compress_segment(*backend, recipe, layers, heads * shape.num_tokens);
+    auto whole = compress_segment(cpu, recipe, layers, heads * shape.num_tokens);
     std::vector<MutableBytes> records;
     std::vector<std::vector<float>> floors;
     double mass = 0;
@@ -318,7 +317,7 @@ TEST_CASE("a quality target is the smallest budget that holds its share of the m
       AlignedBytes cut(*size);
       std::copy_n(records[l].begin(), *size, cut.mutable_bytes().begin());
       const MutableBytes layer = cut.mutable_bytes();
-      REQUIRE(backend->seal(std::span(&layer, 1)).ok());
+      REQUIRE(cpu.seal(std::span(&layer, 1)).ok());
       open_all(cut);
       kept += sum(counts);
     }
@@ -330,8 +329,8 @@ TEST_CASE("records cannot be trimmed to more than they hold, nor bytes that are 
           "[kernels][joiner]") {
   Rng rng(5);
   const OwnedLayer layer = make_layer({}, rng);
-  const auto backend = make_cpu_backend(1);
-  Compressed c = compress(*backend, Recipe{}, layer.input, 10);
+  const CpuStages cpu(1);
+  Compressed c = compress(cpu, Recipe{}, layer.input, 10);
   const std::vector<std::uint32_t> more{6, 6}, one{5};
   CHECK(trim_records(c.records.mutable_bytes(), more).status().code() == StatusCode::kCorruption);
   CHECK(trim_records(c.records.mutable_bytes(), one).status().code() == StatusCode::kCorruption);

@@ -228,54 +228,54 @@ std::unique_ptr<Joiner> joiner_for(const Recipe& recipe, const LayerInput& input
 }
 
 // Up to and including the joiner.
-Compressed join(Backend& backend, const Recipe& recipe, LayerInput input, std::uint64_t entries,
+Compressed join(const CpuStages& cpu, const Recipe& recipe, LayerInput input, std::uint64_t entries,
                 Joiner& joiner) {
   input.entries = entries;
   Compressed c;
   LayerTurns turns;
-  must(backend.check(recipe, input));
-  must(backend.score(recipe, input, c.scores));
+  must(cpu.check(recipe, input));
+  must(cpu.score(recipe, input, c.scores));
   const std::uint64_t slots = joiner.slots_wanted(input.layer);
-  must(backend.select(recipe, input, c.scores, slots, c.orders));
-  must(backend.allocate(recipe, input, c.scores, c.orders, slots, turns));
+  must(cpu.select(recipe, input, c.scores, slots, c.orders));
+  must(cpu.allocate(recipe, input, c.scores, c.orders, slots, turns));
   joiner.add(input.layer, std::move(turns));
   return c;
 }
 
-void encode(Backend& backend, const LayerInput& input, const Joiner& joiner, Compressed& c) {
+void encode(const CpuStages& cpu, const LayerInput& input, const Joiner& joiner, Compressed& c) {
   c.counts = joiner.counts(input.layer);
   c.seats = joiner.seats(input.layer);
   c.records = AlignedBytes(encoded_bytes(c.counts, input.keys.head_dim, input.keys.dtype));
-  must(backend.encode(input, c.scores, c.orders, c.counts, c.seats, SegmentId{{1, 2, 3}},
-                      c.records.mutable_bytes()));
+  must(cpu.encode(input, c.scores, c.orders, c.counts, c.seats, SegmentId{{1, 2, 3}},
+                  c.records.mutable_bytes()));
 }
 
 }  // namespace
 
-Compressed compress(Backend& backend, const Recipe& recipe, const LayerInput& input,
+Compressed compress(const CpuStages& cpu, const Recipe& recipe, const LayerInput& input,
                     std::uint64_t entries) {
   const auto joiner = joiner_for(recipe, input, entries, nullptr);
-  Compressed c = join(backend, recipe, input, entries, *joiner);
-  encode(backend, input, *joiner, c);
+  Compressed c = join(cpu, recipe, input, entries, *joiner);
+  encode(cpu, input, *joiner, c);
   return c;
 }
 
-std::vector<Compressed> compress_segment(Backend& backend, const Recipe& recipe,
+std::vector<Compressed> compress_segment(const CpuStages& cpu, const Recipe& recipe,
                                          const std::vector<OwnedLayer>& layers,
                                          std::uint64_t entries, const Profile* profile) {
   const auto joiner = joiner_for(recipe, layers.front().input, entries, profile);
   std::vector<Compressed> out;
   for (const OwnedLayer& layer : layers) {
-    out.push_back(join(backend, recipe, layer.input, entries, *joiner));
+    out.push_back(join(cpu, recipe, layer.input, entries, *joiner));
   }
   std::vector<MutableBytes> records;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    encode(backend, layers[i].input, *joiner, out[i]);
+    encode(cpu, layers[i].input, *joiner, out[i]);
     records.push_back(out[i].records.mutable_bytes());
   }
   if (!recipe.is_cut()) return out;
   must(place_cut_seats(records));
-  must(backend.seal(records));
+  must(cpu.seal(records));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/common/isa.h"
+#include "kernels/cpu_stages.h"
 #include "precis/kernels.h"
 #include "precis/profile.h"
 #include "precis/record.h"
@@ -85,12 +86,12 @@ struct Compressed {
 };
 
 // All layers of a segment, seats placed where the recipe is a cut.
-std::vector<Compressed> compress_segment(Backend& backend, const Recipe& recipe,
+std::vector<Compressed> compress_segment(const CpuStages& cpu, const Recipe& recipe,
                                          const std::vector<OwnedLayer>& layers,
                                          std::uint64_t entries, const Profile* profile = nullptr);
 
 // One layer by itself, of a recipe whose layers take turns. Seats of cuts stay to be placed.
-Compressed compress(Backend& backend, const Recipe& recipe, const LayerInput& input,
+Compressed compress(const CpuStages& cpu, const Recipe& recipe, const LayerInput& input,
                     std::uint64_t entries);
 
 // The records of a layer, each opened and verified; fails the test otherwise.

@@ -30,9 +30,9 @@ std::vector<std::uint32_t> sorted(std::vector<std::uint32_t> tokens) {
 // behind it is complete, by nothing but these two, and only its best `keep` tokens stay.
 class Incremental {
  public:
-  Incremental(Backend& backend, const Recipe& recipe, const LayerInput& whole, std::uint32_t sinks,
-              std::uint32_t keep)
-      : backend_(backend), recipe_(recipe), whole_(whole), base_(sinks), keep_(keep) {
+  Incremental(const CpuStages& cpu, const Recipe& recipe, const LayerInput& whole,
+              std::uint32_t sinks, std::uint32_t keep)
+      : cpu_(cpu), recipe_(recipe), whole_(whole), base_(sinks), keep_(keep) {
     kept_.resize(whole.num_kv_heads());
     for (auto& head : kept_) {
       for (std::uint32_t t = 0; t < sinks; ++t) head.push_back(t);
@@ -58,7 +58,7 @@ class Incremental {
     two.keys = rows_of(whole_.keys, base_, 2 * recipe_.lag);
     two.values = rows_of(whole_.values, base_, 2 * recipe_.lag);
     const std::uint32_t protected_count = recipe_.lag;  // the partition behind
-    const Compressed c = compress(backend_, recipe_, two, kept_.size() * (protected_count + keep_));
+    const Compressed c = compress(cpu_, recipe_, two, kept_.size() * (protected_count + keep_));
     for (std::uint32_t h = 0; h < kept_.size(); ++h) {
       const auto head = c.kept(h);
       for (auto t = head.begin() + protected_count; t != head.end(); ++t) {
@@ -67,7 +67,7 @@ class Incremental {
     }
   }
 
-  Backend& backend_;
+  const CpuStages& cpu_;
   const Recipe& recipe_;
   const LayerInput& whole_;
   std::uint32_t base_, keep_, arrived_ = 0;
@@ -136,7 +136,7 @@ TEST_CASE("partitions decided as tokens come keep what one shot at their share k
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (int round = 0; round < 60; ++round) {
     Recipe recipe = scorer_defaults(
         std::array{Scorer::kLagkv, Scorer::kLocalkv, Scorer::kKnorm}[pick(rng, 0, 2)]);
@@ -155,7 +155,7 @@ TEST_CASE("partitions decided as tokens come keep what one shot at their share k
     const std::uint32_t keep = pick(rng, 0, recipe.lag);
     const OwnedLayer layer = make_layer(shape, rng);
 
-    Incremental incremental(*backend, recipe, layer.input, sinks, keep);
+    Incremental incremental(cpu, recipe, layer.input, sinks, keep);
     for (std::uint32_t left = shape.num_tokens; left > 0;) {
       const std::uint32_t chunk = pick(rng, 1, std::min(left, 3 * recipe.lag));
       incremental.append(chunk);
@@ -166,7 +166,7 @@ TEST_CASE("partitions decided as tokens come keep what one shot at their share k
     const std::uint32_t count = shape.num_tokens - decided * (recipe.lag - keep);
     CAPTURE(round, canonical_recipe(recipe), shape.text(), keep, decided, count);
     const Compressed once =
-        compress(*backend, recipe, layer.input, std::uint64_t{shape.num_kv_heads} * count);
+        compress(cpu, recipe, layer.input, std::uint64_t{shape.num_kv_heads} * count);
     for (std::uint32_t h = 0; h < shape.num_kv_heads; ++h) {
       REQUIRE(incremental.kept(h) == sorted(once.kept(h)));
     }
@@ -175,7 +175,7 @@ TEST_CASE("partitions decided as tokens come keep what one shot at their share k
 
 TEST_CASE("permuting KV heads permutes what they keep, for every preset", "[kernels][properties]") {
   Rng rng(12);
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   for (const std::string& name : preset_names()) {
     const Recipe recipe = parse_recipe(name).value();
     if (recipe.scorer == Scorer::kRandom) continue;  // a hash of the head's index
@@ -193,10 +193,10 @@ TEST_CASE("permuting KV heads permutes what they keep, for every preset", "[kern
         recipe.heads == HeadAllocator::kUniform && recipe.layers != LayerAllocator::kUniform;
     const std::uint64_t entries = std::uint64_t{8} * pick(rng, 60, 200);
     CAPTURE(name, entries);
-    const auto before = compress_segment(*backend, recipe, layers, entries, &profile);
+    const auto before = compress_segment(cpu, recipe, layers, entries, &profile);
     for (OwnedLayer& layer : layers) permute_heads(layer, to);
     const Profile moved = permuted(profile, to);
-    const auto after = compress_segment(*backend, recipe, layers, entries, &moved);
+    const auto after = compress_segment(cpu, recipe, layers, entries, &moved);
     for (std::uint32_t l = 0; l < shape.num_layers; ++l) {
       for (std::uint32_t h = 0; h < shape.num_kv_heads; ++h) {
         CAPTURE(l, h);
@@ -212,7 +212,7 @@ TEST_CASE("permuting KV heads permutes what they keep, for every preset", "[kern
 TEST_CASE("records are the same bytes on any number of threads, for every preset",
           "[kernels][properties]") {
   Rng rng(13);
-  const auto one = make_cpu_backend(1), two = make_cpu_backend(2), seven = make_cpu_backend(7);
+  const CpuStages one(1), two(2), seven(7);
   for (const std::string& name : preset_names()) {
     const Recipe recipe = parse_recipe(name).value();
     const LayerShape shape = shape_with_all(recipe, 1100);  // several work items to a head
@@ -222,9 +222,9 @@ TEST_CASE("records are the same bytes on any number of threads, for every preset
     }
     const Profile profile = random_profile(shape, rng);
     const std::uint64_t entries = pick(rng, 2000, 4000);
-    const auto alone = compress_segment(*one, recipe, layers, entries, &profile);
-    for (Backend* backend : {two.get(), seven.get()}) {
-      const auto many = compress_segment(*backend, recipe, layers, entries, &profile);
+    const auto alone = compress_segment(one, recipe, layers, entries, &profile);
+    for (const CpuStages* cpu : {&two, &seven}) {
+      const auto many = compress_segment(*cpu, recipe, layers, entries, &profile);
       for (std::uint32_t l = 0; l < shape.num_layers; ++l) {
         CAPTURE(name, l);
         CHECK(bytes_text(many[l].records.bytes()) == bytes_text(alone[l].records.bytes()));

@@ -215,7 +215,7 @@ TEST_CASE("what is ranked no further than a layer's slots reach gives them the s
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   std::size_t left_out = 0;
   for (int round = 0; round < 300; ++round) {
     LayerShape shape;
@@ -248,10 +248,10 @@ TEST_CASE("what is ranked no further than a layer's slots reach gives them the s
     CAPTURE(round, shape.text(), canonical_recipe(recipe), slots);
     RetentionOrders whole, part;
     LayerTurns of_whole, of_part;
-    REQUIRE(backend->select(recipe, layer.input, scores, all, whole).ok());
-    REQUIRE(backend->select(recipe, layer.input, scores, slots, part).ok());
-    REQUIRE(backend->allocate(recipe, layer.input, scores, whole, slots, of_whole).ok());
-    REQUIRE(backend->allocate(recipe, layer.input, scores, part, slots, of_part).ok());
+    REQUIRE(cpu.select(recipe, layer.input, scores, all, whole).ok());
+    REQUIRE(cpu.select(recipe, layer.input, scores, slots, part).ok());
+    REQUIRE(cpu.allocate(recipe, layer.input, scores, whole, slots, of_whole).ok());
+    REQUIRE(cpu.allocate(recipe, layer.input, scores, part, slots, of_part).ok());
     REQUIRE(part.protected_count == whole.protected_count);
     REQUIRE(of_part.heads == of_whole.heads);
     std::vector<std::size_t> wanted(shape.num_kv_heads);

@@ -78,7 +78,7 @@ OwnedLayer long_layer() {
 TEST_CASE("stages need at most a twentieth of K besides their results", "[kernels][workspace]") {
   const OwnedLayer layer = long_layer();
   const LayerInput& input = layer.input;
-  const auto backend = make_cpu_backend(2);
+  const CpuStages cpu(2);
   const std::uint64_t entries = std::uint64_t{8} * kTokens / 5;
   const std::size_t allowed = input.keys.size_bytes() / 20;
   const std::size_t tokens = std::size_t{8} * kTokens;
@@ -90,14 +90,14 @@ TEST_CASE("stages need at most a twentieth of K besides their results", "[kernel
     RetentionOrders orders;
     LayerTurns turns;
     const std::size_t scoring =
-        most_allocated([&] { REQUIRE(backend->score(recipe, input, scores) == Status{}); });
+        most_allocated([&] { REQUIRE(cpu.score(recipe, input, scores) == Status{}); });
     const std::size_t results = (scores.scores.size() + scores.second.size()) * sizeof(float);
     CAPTURE(name, scoring, results, allowed);
     REQUIRE(scores.scores.size() == tokens);
     CHECK(scoring <= results + allowed);
     const std::size_t ordering = most_allocated([&] {
-      REQUIRE(backend->select(recipe, input, scores, entries, orders) == Status{});
-      REQUIRE(backend->allocate(recipe, input, scores, orders, entries, turns) == Status{});
+      REQUIRE(cpu.select(recipe, input, scores, entries, orders) == Status{});
+      REQUIRE(cpu.allocate(recipe, input, scores, orders, entries, turns) == Status{});
     });
     std::size_t listed = turns.heads.capacity() * sizeof(std::uint16_t);
     for (const auto& order : orders.order) listed += order.capacity() * sizeof(std::uint32_t);

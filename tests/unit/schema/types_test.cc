@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "precis/device_choice.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -17,6 +18,20 @@ TEST_CASE("a status keeps its code, its message and one context per layer", "[un
   CHECK(status.to_string() == "corruption: layer 7: block 3 differs");
   CHECK(Status().with_context("nothing happened").ok());
   CHECK(Status().to_string() == "ok");
+}
+
+TEST_CASE("a device is auto, cpu or a numbered GPU", "[unit][schema]") {
+  using Kind = DeviceChoice::Kind;
+  CHECK(DeviceChoice::parse("auto")->kind == Kind::kAuto);
+  CHECK(DeviceChoice::parse("cpu")->kind == Kind::kCpu);
+  CHECK(DeviceChoice::parse("cuda")->kind == Kind::kCuda);
+  CHECK(DeviceChoice::parse("cuda:11")->ordinal == 11);
+  for (const char* wrong :
+       {"", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:1x", "cuda: 1", "cuda1", "cuda:99999999999"}) {
+    const auto choice = DeviceChoice::parse(wrong);
+    CHECK(choice.status().code() == StatusCode::kInvalidArgument);
+    CHECK_THAT(choice.status().message(), Contains("'" + std::string(wrong) + "'"));
+  }
 }
 
 TEST_CASE("every status code has a name of its own", "[unit][schema]") {

@@ -37,6 +37,7 @@ TEST_CASE("every setting of the file arrives", "[unit][server]") {
 listen = "0.0.0.0:1"
 memory_bytes = "2GiB"
 compute_threads = 3
+device = "cuda:1"
 log_level = "debug"
 transports = "tcp"
 memory_wait_ms = 5
@@ -53,6 +54,7 @@ salt = "s"
   CHECK(config->listen == "0.0.0.0:1");
   CHECK(config->memory_bytes == 2ull << 30);
   CHECK(config->compute_threads == 3);
+  CHECK(config->device == "cuda:1");
   CHECK(config->log_level == "debug");
   CHECK(config->transports == "tcp");
   CHECK(config->memory_wait_ms == 5);

@@ -2,6 +2,17 @@
 
 #include <cstdlib>
 #include <utility>
+#include <vector>
+
+// What is on its way to the host. It arrives when the stream is waited for and no sooner: who reads
+// without waiting finds what was there before.
+struct Arrival {
+  void* to;
+  std::vector<std::byte> bytes;
+};
+struct EmulatedStream {
+  std::vector<Arrival> arrivals;
+};
 
 namespace {
 
@@ -52,30 +63,65 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal) {
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  static char place;  // every stream is this one; null would be CUDA's default stream
-  *stream = reinterpret_cast<cudaStream_t>(&place);
+  *stream = new EmulatedStream;
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  for (const Arrival& arrival : std::exchange(stream->arrivals, {})) {
+    std::memcpy(arrival.to, arrival.bytes.data(), arrival.bytes.size());
+  }
+  return cudaSuccess;
+}
 
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
 
-cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int ordinal) {
+  *pool = nullptr;
+  return cudaSetDevice(ordinal);
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t) {
+  return cudaMallocHost(data, bytes);
+}
+
+cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFreeHost(data); }
+
+cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   *data = std::malloc(bytes);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*data, 0xff, bytes);
   return cudaSuccess;
 }
 
-cudaError_t cudaFree(void* data) {
+cudaError_t cudaFreeHost(void* data) {
   std::free(data);
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
-                            cudaStream_t) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
+
+cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
+  if (bytes > 0) std::memset(data, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
+  if (kind == cudaMemcpyDeviceToHost) {
+    const auto* first = static_cast<const std::byte*>(from);
+    stream->arrivals.push_back({to, {first, first + bytes}});
+  } else {
+    std::memcpy(to, from, bytes);
+  }
   return cudaSuccess;
 }
 

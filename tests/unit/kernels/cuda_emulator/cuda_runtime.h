@@ -1,7 +1,7 @@
 // The part of CUDA that our kernels use, for a host without a GPU. It stands before CUDA's own in
 // the include path of the emulated library, whose sources are the very .cu files that nvcc
-// compiles. Device memory is host memory, a stream does its work at once. What is not here no
-// kernel may use.
+// compiles. Device memory is host memory; a stream does its work at once, but what it copies to the
+// host arrives when it is waited for. What is not here no kernel may use.
 #pragma once
 
 #include <bit>
@@ -106,7 +106,10 @@ enum cudaError_t {
   cudaErrorLaunchFailure,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
 using cudaStream_t = struct EmulatedStream*;
+using cudaMemPool_t = struct EmulatedMemPool*;
+inline constexpr unsigned cudaHostRegisterPortable = 1;
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 struct cudaDeviceProp {
   char name[256];
@@ -126,8 +129,16 @@ cudaError_t cudaGetLastError();  // of launches; forgets it
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
-cudaError_t cudaMalloc(void** data, std::size_t bytes);  // filled with NaN
-cudaError_t cudaFree(void* data);
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int ordinal);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr name, void* value);
+// All memory is filled with NaN.
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream);
+cudaError_t cudaMallocHost(void** data, std::size_t bytes);
+cudaError_t cudaFreeHost(void* data);
+cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void* data);
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,

@@ -1,0 +1,362 @@
+#include "kernels/compressor_cuda.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/allocate/allocate_cuda.h"
+#include "kernels/allocate/layer_turns.h"
+#include "kernels/check/check.h"
+#include "kernels/check/check_cuda.h"
+#include "kernels/encode/encode.h"
+#include "kernels/encode/encode_cuda.h"
+#include "kernels/select/best_tokens_cuda.h"
+#include "kernels/select/select_cuda.h"
+
+namespace precis::kernels {
+namespace {
+
+std::uint64_t entries_of(const LayerInput& input) {
+  return std::uint64_t{input.num_kv_heads()} * input.num_tokens();
+}
+
+bool has_second(const Recipe& recipe) {
+  return recipe.selector == Selector::kTwoStage || recipe.selector == Selector::kThreshold;
+}
+
+// Heads compete within the layer, and the device has a twin of that contest.
+bool contest_on_device(const Recipe& recipe, std::uint32_t num_heads) {
+  return recipe.layers != LayerAllocator::kGlobalFlat && !is_blend(recipe) &&
+         num_heads <= kContestHeadsMax;
+}
+
+template <typename T>
+MutableBytes bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LayerCompressor>> CudaCompressor::create(int ordinal, const CpuStages& cpu) {
+  PRECIS_TRY(use_device(ordinal));
+  PRECIS_ASSIGN(Stream stream, Stream::create());
+  return std::unique_ptr<LayerCompressor>(new CudaCompressor(ordinal, cpu, std::move(stream)));
+}
+
+template <typename Fn>
+auto CudaCompressor::on_device(const Fn& stage) -> decltype(stage()) {
+  PRECIS_TRY(use_device(ordinal_));  // CUDA keeps the current device per thread.
+  auto result = stage();
+  if (!result.ok()) (void)stream_.wait();
+  return result;
+}
+
+Result<DeviceBuffer> CudaCompressor::allocated(std::size_t bytes) {
+  return DeviceBuffer::allocate(bytes, stream_);
+}
+Status CudaCompressor::send(const HeadsView& rows, DeviceBuffer& to) {
+  PRECIS_ASSIGN(to, allocated(rows.size_bytes()));
+  return to.copy_from(rows, stream_);
+}
+template <typename T>
+Status CudaCompressor::send(std::span<const T> values, DeviceBuffer& to) {
+  PRECIS_ASSIGN(to, allocated(values.size_bytes()));
+  return to.copy_from(std::as_bytes(values), stream_);
+}
+
+// ---- check
+// ----------------------------------------------------------------------------------------
+
+Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
+  recipe_ = &recipe;
+  input_ = input;
+  PRECIS_TRY(check_but_rows_cpu(cpu_.context(), recipe, input));
+  return on_device([&]() -> Status {
+    memory_ = {};
+    PRECIS_TRY(send_input());
+    PRECIS_ASSIGN(memory_.verdict, allocated(sizeof(Verdict)));
+    PRECIS_TRY(memory_.verdict.clear(stream_));
+    auto* found = memory_.verdict.as<std::uint32_t>();
+    const std::uint64_t elements = entries_of(input) * input.keys.head_dim;
+    PRECIS_TRY(
+        launch_find_not_finite(input.keys.dtype, memory_.keys.data(), elements, found, stream_));
+    return launch_find_not_finite(input.keys.dtype, memory_.values.data(), elements, found,
+                                  stream_);
+  });
+}
+
+// What the recipe reads, and what `layer_` says of it.
+Status CudaCompressor::send_input() {
+  const LayerInput& in = input_;
+  const Recipe& recipe = *recipe_;
+  Memory& m = memory_;
+  layer_ = {};
+  layer_.layer = in.layer;
+  layer_.num_layers = in.num_layers;
+  layer_.begin = in.begin;
+  layer_.num_kv_heads = in.num_kv_heads();
+  layer_.group = in.group();
+  layer_.num_tokens = in.num_tokens();
+  layer_.head_dim = in.keys.head_dim;
+  layer_.dtype = in.keys.dtype;
+  PRECIS_TRY(send(in.keys, m.keys));
+  PRECIS_TRY(send(in.values, m.values));
+  layer_.keys = m.keys.data();
+  layer_.values = m.values.data();
+  if (!scores_on_device(recipe)) return {};
+  if (recipe.needs_queries()) {
+    PRECIS_TRY(send(in.queries, m.queries));
+    PRECIS_TRY(send(in.lse, m.lse));
+    layer_.pushed = in.queries.num_tokens;
+    layer_.queries = m.queries.data();
+    layer_.lse = m.lse.as<float>();
+  }
+  if (recipe.needs_scores()) {
+    PRECIS_TRY(send(in.scores, m.external));
+    layer_.external = m.external.as<float>();
+  }
+  if (recipe.needs_query_stats()) {
+    PRECIS_TRY(send(in.query_mean, m.query_mean));
+    PRECIS_TRY(send(in.query_covariance, m.query_covariance));
+    layer_.query_mean = m.query_mean.as<float>();
+    layer_.query_covariance = m.query_covariance.as<float>();
+  }
+  if (recipe.needs_rope()) {
+    PRECIS_TRY(send(in.rope_frequencies, m.rope_frequencies));
+    layer_.rope_frequencies = m.rope_frequencies.as<double>();
+    layer_.rope_pairs = static_cast<std::uint32_t>(in.rope_frequencies.size());
+  }
+  if (!recipe.needs_o_proj()) return {};
+  layer_.o_proj_width = in.o_proj.width;
+  layer_.o_proj_dtype = in.o_proj.dtype;
+  const std::size_t weights = std::size_t{in.num_q_heads} * in.keys.head_dim * in.o_proj.width *
+                              dtype_size_bytes(in.o_proj.dtype);
+  if (in.o_proj.data != nullptr) PRECIS_TRY(send(Bytes(in.o_proj.data, weights), m.o_proj));
+  PRECIS_TRY(send(in.o_proj.gram, m.gram));
+  layer_.o_proj = m.o_proj.data();
+  layer_.gram = m.gram.as<float>();
+  return {};
+}
+
+// Which value it was, the CPU says.
+Status CudaCompressor::refuse_not_finite() {
+  PRECIS_TRY(cpu_.check(*recipe_, input_));
+  return Status::internal("the device saw NaN or an infinity in layer " +
+                          std::to_string(input_.layer) + ", the CPU does not");
+}
+
+Status CudaCompressor::read_verdict(Verdict& verdict) {
+  PRECIS_ASSIGN(const MutableBytes arrived, staging_.take(sizeof(Verdict)));
+  PRECIS_TRY(memory_.verdict.copy_to(arrived, stream_));
+  PRECIS_TRY(stream_.wait());
+  std::memcpy(&verdict, arrived.data(), sizeof verdict);
+  return verdict.not_finite == 0 ? Status() : refuse_not_finite();
+}
+
+// ---- score
+// ----------------------------------------------------------------------------------------
+
+Status CudaCompressor::score() {
+  return on_device([&]() -> Status {
+    PRECIS_ASSIGN(memory_.scores, allocated(entries_of(input_) * sizeof(float)));
+    if (has_second(*recipe_)) {
+      PRECIS_ASSIGN(memory_.second, allocated(entries_of(input_) * sizeof(float)));
+    }
+    if (!scores_on_device(*recipe_)) return score_on_cpu();
+    PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(score_workspace_bytes(*recipe_, layer_)));
+    ScoresDevice out;
+    out.scores = memory_.scores.as<float>();
+    out.second = memory_.second.as<float>();
+    out.weight = reinterpret_cast<float*>(memory_.verdict.data() + offsetof(Verdict, weight));
+    return launch_score(*recipe_, layer_, workspace.data(), out, stream_);
+  });
+}
+
+Status CudaCompressor::score_on_cpu() {
+  Verdict verdict;
+  PRECIS_TRY(read_verdict(verdict));  // the CPU's scorers are promised finite rows
+  PRECIS_TRY(cpu_.score(*recipe_, input_, scores_));
+  PRECIS_TRY(memory_.scores.copy_from(std::as_bytes(std::span(scores_.scores)), stream_));
+  PRECIS_TRY(memory_.second.copy_from(std::as_bytes(std::span(scores_.second)), stream_));
+  verdict.weight = scores_.weight;
+  PRECIS_TRY(memory_.verdict.copy_from(bytes_of(verdict), stream_));
+  return stream_.wait();  // for `verdict`
+}
+
+Result<const LayerScores*> CudaCompressor::scores() {
+  return on_device([&]() -> Result<const LayerScores*> {
+    scores_.scores.resize(memory_.scores.size_bytes() / sizeof(float));
+    scores_.second.resize(memory_.second.size_bytes() / sizeof(float));
+    PRECIS_TRY(memory_.scores.copy_to(std::as_writable_bytes(std::span(scores_.scores)), stream_));
+    PRECIS_TRY(memory_.second.copy_to(std::as_writable_bytes(std::span(scores_.second)), stream_));
+    Verdict verdict;
+    PRECIS_TRY(read_verdict(verdict));
+    scores_.weight = verdict.weight;
+    return &scores_;
+  });
+}
+
+// ---- select and allocate
+// ----------------------------------------------------------------------------------------
+
+Status CudaCompressor::select(std::uint64_t slots) {
+  slots_ = std::min(slots, entries_of(input_));
+  return on_device([&]() -> Status {
+    SelectDevice task = SelectDevice::of(*recipe_, input_);
+    PRECIS_ASSIGN(memory_.order, allocated(entries_of(input_) * sizeof(std::uint32_t)));
+    PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(select_workspace_bytes(task)));
+    task.scores = memory_.scores.as<float>();
+    task.second = memory_.second.as<float>();
+    task.order = memory_.order.as<std::uint32_t>();
+    return launch_select(task, workspace.data(), stream_);
+  });
+}
+
+Status CudaCompressor::allocate(LayerTurns& turns) {
+  return on_device([&]() -> Status {
+    turns = {};
+    turns.num_tokens = input_.num_tokens();
+    turns.num_kv_heads = input_.num_kv_heads();
+    turns.protected_count =
+        SegmentShape::of(*recipe_, input_.layer, input_.begin, input_.num_tokens())
+            .protected_count();
+    Verdict verdict{};
+    if (const std::uint64_t limit = ranks_wanted(*recipe_, turns, slots_); limit > 0) {
+      PRECIS_TRY(compete(limit, turns, verdict));
+    } else {
+      PRECIS_TRY(read_verdict(verdict));
+      make_turns(*recipe_, slots_, {}, turns);
+    }
+    turns.weight = verdict.weight;
+    return {};
+  });
+}
+
+// Ranked tokens by score, `stride` apart: a part of the order, or where the selector has an order
+// of its own, ranked once more.
+Result<DeviceBuffer> CudaCompressor::best_by_score(std::uint32_t& stride) {
+  const SegmentShape shape =
+      SegmentShape::of(*recipe_, input_.layer, input_.begin, input_.num_tokens());
+  BestTokensDevice task{};
+  task.scores = memory_.scores.as<float>();
+  task.num_heads = input_.num_kv_heads();
+  task.stride = input_.num_tokens();
+  task.first = shape.sinks;
+  task.last = input_.num_tokens() - shape.recent;
+  task.order_stride = stride = task.last - task.first;
+  PRECIS_ASSIGN(DeviceBuffer best,
+                allocated(std::size_t{task.num_heads} * stride * sizeof(std::uint32_t)));
+  PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(best_tokens_workspace_bytes(task)));
+  task.order = best.as<std::uint32_t>();
+  PRECIS_TRY(launch_best_tokens(task, workspace.data(), stream_));
+  return best;
+}
+
+// Turns of heads that compete: on the device, or made here from ranks that come from there.
+Status CudaCompressor::compete(std::uint64_t limit, LayerTurns& turns, Verdict& verdict) {
+  const std::uint32_t num_heads = turns.num_kv_heads;
+  const std::uint32_t ranked = turns.num_tokens - turns.protected_count;
+  std::uint32_t stride = turns.num_tokens;
+  const std::uint32_t* best = memory_.order.as<std::uint32_t>() + turns.protected_count;
+  DeviceBuffer by_score;
+  if (recipe_->selector != Selector::kTopk) {
+    PRECIS_ASSIGN(by_score, best_by_score(stride));
+    best = by_score.as<std::uint32_t>();
+  }
+  if (contest_on_device(*recipe_, num_heads)) {
+    const std::vector<std::uint32_t> all(num_heads, ranked);
+    DeviceBuffer sizes;
+    PRECIS_TRY(send(std::span<const std::uint32_t>(all), sizes));
+    PRECIS_ASSIGN(const DeviceBuffer heads, allocated(slots_ * sizeof(std::uint16_t)));
+    AllocateDevice task;
+    task.guarantee = Guarantee::of(*recipe_);
+    task.num_heads = num_heads;
+    task.num_tokens = turns.num_tokens;
+    task.protected_count = turns.protected_count;
+    task.slots = slots_;
+    task.scores = memory_.scores.as<float>();
+    task.best = best;
+    task.best_stride = stride;
+    task.sizes = sizes.as<std::uint32_t>();
+    task.heads = heads.as<std::uint16_t>();
+    PRECIS_TRY(launch_allocate(task, stream_));
+    turns.heads.resize(slots_);
+    PRECIS_TRY(heads.copy_to(std::as_writable_bytes(std::span(turns.heads)), stream_));
+    return read_verdict(verdict);  // and waits for the heads
+  }
+  RanksDevice task;
+  task.num_heads = num_heads;
+  task.num_tokens = turns.num_tokens;
+  task.scores = memory_.scores.as<float>();
+  task.best = best;
+  task.best_stride = stride;
+  task.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, ranked));
+  PRECIS_ASSIGN(const DeviceBuffer on_device,
+                allocated(std::size_t{num_heads} * task.count * sizeof(std::uint32_t)));
+  task.ranks = on_device.as<std::uint32_t>();
+  PRECIS_TRY(launch_ranks(task, stream_));
+  std::vector<std::uint32_t> arrived(std::size_t{num_heads} * task.count);
+  PRECIS_TRY(on_device.copy_to(std::as_writable_bytes(std::span(arrived)), stream_));
+  PRECIS_TRY(read_verdict(verdict));  // and waits for the ranks
+  Ranks ranks;
+  for (std::uint32_t h = 0; h < num_heads; ++h) {
+    const auto first = arrived.begin() + std::ptrdiff_t{h} * task.count;
+    ranks.emplace_back(first, first + task.count);
+  }
+  make_turns(*recipe_, slots_, std::move(ranks), turns);
+  return {};
+}
+
+// ---- encode
+// ----------------------------------------------------------------------------------------
+
+Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
+                              const std::vector<std::vector<std::uint32_t>>& seats,
+                              const SegmentId& segment, MutableBytes out) {
+  PRECIS_CHECK(counts.size() == input_.num_kv_heads());
+  const std::uint32_t count_max = *std::ranges::max_element(counts);
+  PRECIS_CHECK(count_max <= input_.num_tokens());
+  const auto encoded = on_device([&]() -> Status {
+    PRECIS_TRY(check_room(input_, counts, out));
+    // Heads and seats, side by side on their way.
+    const std::size_t head_bytes = counts.size() * sizeof(EncodeHead);
+    const std::size_t seat_bytes =
+        seats.empty() ? 0 : counts.size() * count_max * sizeof(std::uint32_t);
+    PRECIS_ASSIGN(const MutableBytes staged, staging_.take(head_bytes + seat_bytes));
+    auto* heads = reinterpret_cast<EncodeHead*>(staged.data());
+    auto* placed = reinterpret_cast<std::uint32_t*>(staged.data() + head_bytes);
+    std::uint64_t offset = 0;
+    for (std::size_t h = 0; h < counts.size(); ++h) {
+      heads[h] = {offset, counts[h]};
+      offset += RecordLayout::of(counts[h], layer_.head_dim, layer_.dtype).size;
+      if (!seats.empty()) std::ranges::copy(seats[h], placed + h * count_max);
+    }
+    DeviceBuffer plan;
+    PRECIS_TRY(send(std::span<const std::byte>(staged), plan));
+    PRECIS_ASSIGN(const DeviceBuffer records, allocated(out.size()));
+    EncodeDevice task{};
+    task.layer = layer_.layer;
+    task.num_kv_heads = layer_.num_kv_heads;
+    task.num_tokens = layer_.num_tokens;
+    task.head_dim = layer_.head_dim;
+    task.begin = layer_.begin;
+    task.dtype = layer_.dtype;
+    task.segment = segment;
+    task.keys = layer_.keys;
+    task.values = layer_.values;
+    task.scores = memory_.scores.as<float>();
+    task.order = memory_.order.as<std::uint32_t>();
+    task.order_stride = layer_.num_tokens;
+    task.heads = plan.as<EncodeHead>();
+    if (!seats.empty()) task.seats = reinterpret_cast<std::uint32_t*>(plan.data() + head_bytes);
+    task.seat_stride = count_max;
+    task.count_max = count_max;
+    task.records = records.data();
+    PRECIS_TRY(launch_encode(task, stream_));
+    PRECIS_TRY(records.copy_to(out, stream_));
+    return stream_.wait();
+  });
+  memory_ = {};
+  return encoded;
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,72 @@
+// One layer's way through the stages on a CUDA device. No CUDA header shows here.
+#pragma once
+
+#include "kernels/common/device.h"
+#include "kernels/cpu_stages.h"
+#include "kernels/score/score_cuda.h"
+
+namespace precis::kernels {
+
+// Copies a layer in and enqueues stage after stage on a stream of its own; the host waits for the
+// device twice: in allocate(), for what the joiner needs, and in encode(), for the records. Several
+// side by side let one layer's copies run while another is compressed. What has no twin on the
+// device (scores_on_device()) the CPU does.
+class CudaCompressor final : public LayerCompressor {
+ public:
+  // `cpu` must outlive it.
+  static Result<std::unique_ptr<LayerCompressor>> create(int ordinal, const CpuStages& cpu);
+
+  Status check(const Recipe& recipe, const LayerInput& input) override;
+  Status score() override;
+  Status select(std::uint64_t slots) override;
+  Status allocate(LayerTurns& turns) override;
+  Result<const LayerScores*> scores() override;
+  Status encode(std::span<const std::uint32_t> counts,
+                const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
+                MutableBytes out) override;
+
+ private:
+  // A layer on the device. Taken from the device's pool as stages need it, given back at the end.
+  struct Memory {
+    DeviceBuffer keys, values, queries, lse, external, query_mean, query_covariance, o_proj, gram,
+        rope_frequencies;
+    DeviceBuffer scores, second, order;
+    DeviceBuffer verdict;  // see Verdict
+  };
+  // What allocate() reads back besides turns.
+  struct Verdict {
+    std::uint32_t not_finite;  // in keys or values
+    float weight;              // LayerScores::weight
+  };
+
+  CudaCompressor(int ordinal, const CpuStages& cpu, Stream stream)
+      : ordinal_(ordinal), cpu_(cpu), stream_(std::move(stream)) {}
+
+  // Whatever a stage says, nothing is under way once it failed: host memory may go.
+  template <typename Fn>
+  auto on_device(const Fn& stage) -> decltype(stage());
+
+  Result<DeviceBuffer> allocated(std::size_t bytes);
+  Status send(const HeadsView& rows, DeviceBuffer& to);
+  template <typename T>
+  Status send(std::span<const T> values, DeviceBuffer& to);
+  Status send_input();
+  Status refuse_not_finite();
+  Status read_verdict(Verdict& verdict);
+  Status score_on_cpu();
+  Status compete(std::uint64_t limit, LayerTurns& turns, Verdict& verdict);
+  Result<DeviceBuffer> best_by_score(std::uint32_t& stride);
+
+  const int ordinal_;
+  const CpuStages& cpu_;
+  Stream stream_;
+  PinnedBuffer staging_;
+  const Recipe* recipe_ = nullptr;
+  LayerInput input_;
+  LayerDevice layer_;
+  Memory memory_;
+  LayerScores scores_;  // on the host, where somebody asked
+  std::uint64_t slots_ = 0;
+};
+
+}  // namespace precis::kernels

@@ -1,0 +1,28 @@
+// Random segments under random recipes, for tests of what holds for all of them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "precis/recipe.h"
+#include "tests/unit/kernels/layer_fixture.h"
+
+namespace precis::kernels::test {
+
+struct Case {
+  Recipe recipe;
+  LayerShape shape;
+  std::optional<Profile> profile;
+  const Profile* table() const { return profile ? &*profile : nullptr; }
+};
+
+std::uint32_t any_of(Rng& rng, std::initializer_list<std::uint32_t> values);
+
+// Every scorer, allocator and selector, at the borders of its shapes. `cuts`: also those whose
+// kept set is defined at one budget alone.
+Case random_case(Rng& rng, bool cuts);
+
+// The shape's layers, num_layers of them.
+std::vector<OwnedLayer> make_segment(LayerShape shape, Rng& rng);
+
+}  // namespace precis::kernels::test
