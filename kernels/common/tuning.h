@@ -11,6 +11,8 @@ namespace precis::kernels {
 inline constexpr std::uint32_t kWindowTileBytesMax = 32 * 1024;
 inline constexpr std::uint32_t kWindowTileTokensMax = 32;
 inline constexpr std::uint32_t kWindowRowsPerBlock = 8;  // warps side by side
+// A block finds the softmaxes of so many rows, over one span of tiles after the other.
+inline constexpr std::uint32_t kWindowRowsOfBlock = 128;
 inline constexpr std::uint32_t kElementwiseThreads = 256;
 
 // keydiff: the tokens whose unit keys one block sums.
