@@ -21,6 +21,9 @@ inline constexpr std::uint32_t kKeyChunkTokens = 256;
 // tables small: 8 B a pair for each.
 inline constexpr std::uint32_t kTurnBlockTokens = 64;
 
+// expected_attention: the tokens of a softmax that one block takes, 16 a thread.
+inline constexpr std::uint32_t kExpectedChunkTokens = 4096;
+
 // Value norms where tensor cores do not serve: tokens whose products one thread holds.
 inline constexpr std::uint32_t kPlainTokens = 8;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/common/segment_shape.h"
+#include "kernels/score/expected_attention_cuda.h"
 #include "kernels/score/key_scores_cuda.h"
 #include "kernels/score/partitions_cuda.h"
 #include "kernels/score/placed_scores_cuda.h"
@@ -46,6 +47,24 @@ PartitionsDevice partitions_of(const Recipe& recipe, const LayerDevice& layer, f
   task.kvpress_ranks = recipe.lag_kvpress_ranks;
   task.keys = layer.keys;
   task.values = layer.values;
+  task.scores = scores;
+  return task;
+}
+
+ExpectedAttentionDevice expected_of(const Recipe& recipe, const LayerDevice& layer, float* scores) {
+  ExpectedAttentionDevice task{};
+  task.num_kv_heads = layer.num_kv_heads;
+  task.group = layer.group;
+  task.num_tokens = layer.num_tokens;
+  task.head_dim = layer.head_dim;
+  task.sinks = shape_of(recipe, layer).sinks;
+  task.dtype = layer.dtype;
+  task.keys = layer.keys;
+  task.values = layer.values;
+  task.means = layer.query_mean;
+  task.covariances = layer.query_covariance;
+  task.weighs_values = recipe.ea_value_norm;
+  task.epsilon = static_cast<float>(recipe.ea_epsilon_ppm / 1e6);
   task.scores = scores;
   return task;
 }
@@ -151,6 +170,8 @@ std::size_t scorer_workspace_bytes(const Recipe& recipe, const LayerDevice& laye
              kvdiff_workspace_bytes(rows_at(layer.keys, layer));
     case Scorer::kLagkv:
     case Scorer::kLocalkv: return partitions_workspace_bytes(partitions_of(recipe, layer, nullptr));
+    case Scorer::kExpectedAttention:
+      return expected_attention_workspace_bytes(expected_of(recipe, layer, nullptr));
     default: return 0;
   }
 }
@@ -172,6 +193,8 @@ Status launch_scorer(const Recipe& recipe, const LayerDevice& layer, void* works
     case Scorer::kLagkv:
     case Scorer::kLocalkv:
       return launch_partitions(partitions_of(recipe, layer, scores), workspace, stream);
+    case Scorer::kExpectedAttention:
+      return launch_expected_attention(expected_of(recipe, layer, scores), workspace, stream);
     default: return unsupported(recipe);
   }
 }
@@ -179,7 +202,6 @@ Status launch_scorer(const Recipe& recipe, const LayerDevice& layer, void* works
 }  // namespace
 
 bool scores_on_device(const Recipe& recipe) {
-  if (recipe.scorer == Scorer::kExpectedAttention) return false;
   return !is_attention(recipe.scorer) || takes_window_attention(AttentionOp::of(recipe, 1, 1, 1));
 }
 

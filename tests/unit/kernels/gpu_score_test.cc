@@ -186,9 +186,22 @@ TEST_CASE("a layer scored on the device is the CPU's within the bound, whatever 
   Gpu gpu;
   for (int round = 0; round < rounds(300); ++round) {
     const Recipe recipe = random_recipe(static_cast<Scorer>(round % kScorers), rng);
-    if (!scores_on_device(recipe)) continue;
     const LayerShape shape = random_shape(recipe, round, rng);
     CAPTURE(round, canonical_recipe(recipe), shape.text());
+    check_layer(gpu, recipe, make_layer(shape, rng).input);
+  }
+}
+
+TEST_CASE("every preset's layers are scored on the device", "[gpu][score]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  Gpu gpu;
+  int round = 1;
+  for (const std::string& name : preset_names()) {
+    Recipe recipe = parse_recipe(name).value();
+    const LayerShape shape = random_shape(recipe, round++, rng);
+    CAPTURE(name, shape.text());
     check_layer(gpu, recipe, make_layer(shape, rng).input);
   }
 }
@@ -196,12 +209,44 @@ TEST_CASE("a layer scored on the device is the CPU's within the bound, whatever 
 TEST_CASE("what the device does not score it refuses, writing nothing", "[gpu][score]") {
   Rng rng(1);
   Gpu gpu;
-  const OwnedLayer layer = make_layer({}, rng);
+  LayerShape shape;
+  shape.pushed = 4;
+  const OwnedLayer layer = make_layer(shape, rng);
   const UploadedLayer up(gpu, layer.input);
-  Recipe recipe = scorer_defaults(Scorer::kExpectedAttention);
+  Recipe recipe = scorer_defaults(Scorer::kWindowAttention);
+  recipe.kernel = 35;
+  CHECK(scores_on_device(recipe));
+  recipe.pool_order = PoolOrder::kPoolRowsGroup;  // too wide for rows one by one
   REQUIRE_FALSE(scores_on_device(recipe));
   const DeviceBuffer scores = gpu.upload(std::vector<float>(80, 7.0f));
   CHECK(launch_score(recipe, up.layer, nullptr, {data_of<float>(scores)}, gpu.stream()).code() ==
         StatusCode::kUnsupported);
   CHECK(gpu.download<float>(scores) == std::vector<float>(80, 7.0f));
+}
+
+TEST_CASE("a scorer's workspace is below a twentieth of K at a layer of 32K tokens",
+          "[gpu][score]") {
+  // Llama 3 8B's: K is 64 MiB. Only sizes matter.
+  LayerDevice layer;
+  layer.num_kv_heads = 8;
+  layer.group = 4;
+  layer.num_tokens = 32 * 1024;
+  layer.head_dim = 128;
+  layer.dtype = Dtype::kBf16;
+  layer.rope_pairs = 64;
+  layer.o_proj_width = 4096;
+  const std::size_t keys = std::size_t{8} * 32 * 1024 * 128 * 2;
+  for (const std::string& name : preset_names()) {
+    const Recipe recipe = parse_recipe(name).value();
+    // All queries, or a group that is reduced after its columns are pooled: 4 B per query head and
+    // token, a sixteenth by themselves.
+    const bool many = recipe.window == 0 && recipe.needs_queries();
+    const bool by_query_heads =
+        is_attention(recipe.scorer) && recipe.pool_order == PoolOrder::kRowsPoolGroup;
+    layer.pushed = recipe.window != 0 ? recipe.window : layer.num_tokens;
+    layer.pushed = std::min(layer.pushed, recipe.queries_max(layer.num_tokens));
+    CAPTURE(name, score_workspace_bytes(recipe, layer));
+    const std::size_t share = many || by_query_heads ? 4 : 20;
+    CHECK(score_workspace_bytes(recipe, layer) <= keys / share);
+  }
 }
