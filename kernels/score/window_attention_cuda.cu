@@ -1,6 +1,7 @@
 // Attention scores on the device, with the arithmetic of attention_op.h:
 //   span_stats   each row's largest logit and sum of exponentials over some tiles of keys
-//   merge_stats  each row's log-sum-exp over its spans (both skipped where it was pushed)
+//   merge_stats  each row's log-sum-exp over its spans, where there are several (both skipped where
+//                it was pushed)
 //   columns      recomputes the logits and reduces the weights over the rows of each query head,
 //                and where nothing comes between, over the group
 //   finish       what is left of pool and group reduce; +inf for the tokens behind the columns
@@ -88,8 +89,7 @@ __global__ void span_stats(WindowLaunch l) {
   const std::uint64_t at = std::uint64_t{head} * op.group * op.rows + row0;
   for (std::uint32_t r = threadIdx.y * blockDim.x + threadIdx.x; r < rows;
        r += blockDim.x * blockDim.y) {
-    l.work.largest[(at + r) * l.num_spans + span] = of_rows[r].largest;
-    l.work.sum[(at + r) * l.num_spans + span] = of_rows[r].sum;
+    keep_stats(l, at + r, span, of_rows[r]);
   }
 }
 
@@ -182,7 +182,8 @@ std::uint64_t rows_of(const WindowAttentionDevice& task) {
   return std::uint64_t{task.num_kv_heads} * task.op.group * task.op.rows;
 }
 
-// Spans as short as stats of 4 B per KV head and token allow.
+// Spans as short as stats of 4 B per KV head and token allow; columns of query heads, for as many
+// as take 8 B.
 WindowLaunch launch_of(const WindowAttentionDevice& task) {
   WindowLaunch l{};
   l.task = task;
@@ -193,6 +194,8 @@ WindowLaunch launch_of(const WindowAttentionDevice& task) {
   const std::uint64_t affordable = std::max<std::uint64_t>(1, task.num_tokens / (2 * rows));
   l.span_tiles = ceil_div(l.num_tiles, std::min<std::uint64_t>(l.num_tiles, affordable));
   l.num_spans = ceil_div(l.num_tiles, l.span_tiles);
+  const std::uint32_t heads = task.num_kv_heads;
+  l.heads_at_once = l.groups_columns() ? heads : std::clamp(2 * heads / task.op.group, 1u, heads);
   return l;
 }
 
@@ -202,7 +205,7 @@ std::size_t place(WindowLaunch& l, void* workspace) {
   const std::uint64_t rows = rows_of(task), heads = task.num_kv_heads;
   Workspace space(workspace);
   WindowWorkspace& work = l.work;
-  const std::size_t stats = task.lse == nullptr ? rows * l.num_spans : 0;
+  const std::size_t stats = task.lse == nullptr && l.num_spans > 1 ? rows * l.num_spans : 0;
   const bool keeps_mass = task.row_mass && task.op.pools_rows();
   const std::size_t masses = keeps_mass ? rows * window_rows_mass_spans(l) : 0;
   void* both =
@@ -212,8 +215,8 @@ std::size_t place(WindowLaunch& l, void* workspace) {
   work.masses = static_cast<RowMasses*>(both);
   work.lse = space.take<float>(task.lse == nullptr ? rows : 0);
   work.scales = keeps_mass ? space.take<float>(rows) : nullptr;
-  work.columns =
-      space.take<float>(heads * (l.groups_columns() ? 1 : task.op.group) * task.op.columns);
+  work.columns = space.take<float>(std::size_t{l.heads_at_once} *
+                                   (l.groups_columns() ? 1 : task.op.group) * task.op.columns);
   work.moments = space.take<TileMoments>(task.claims ? heads * window_rows_tiles(task.op) : 0);
   return space.size_bytes();
 }
@@ -230,6 +233,7 @@ Status launch_stats(const WindowLaunch& l, Stream& stream) {
                                kWindowRowsOfBlock * sizeof(Extremes);
     PRECIS_TRY(launch("window attention: span_stats", span_stats, grid, block, shared, stream, l));
   }
+  if (l.num_spans == 1) return {};
   return launch("window attention: merge_stats", merge_stats,
                 ceil_div(rows_of(l.task), kElementwiseThreads), kElementwiseThreads, 0, stream, l);
 }
@@ -243,6 +247,32 @@ Status launch_columns(const WindowLaunch& l, Stream& stream) {
       std::min(l.task.op.group, kWindowRowsPerBlock * kWindowTileTokensMax / l.tile_tokens));
   const std::size_t shared = l.tile_tokens * (l.task.head_dim + block.y) * sizeof(float);
   return launch("window attention: columns", columns, grid, block, shared, stream, l);
+}
+
+// The columns of `count` KV heads from `head` on, and what is made of them.
+WindowLaunch heads_of(const WindowLaunch& all, std::uint32_t head, std::uint32_t count) {
+  WindowLaunch l = all;
+  WindowAttentionDevice& task = l.task;
+  const std::size_t row_bytes = task.head_dim * dtype_size_bytes(task.dtype);
+  const std::size_t tokens = std::size_t{head} * task.num_tokens;
+  const std::size_t q_head = std::size_t{head} * task.op.group;
+  task.num_kv_heads = count;
+  task.keys = static_cast<const std::byte*>(task.keys) + tokens * row_bytes;
+  task.queries = static_cast<const std::byte*>(task.queries) + q_head * task.pushed * row_bytes;
+  if (task.lse != nullptr) task.lse += q_head * task.pushed;
+  task.scores += tokens;
+  if (task.mean != nullptr) task.mean += tokens;
+  l.work.lse += q_head * task.op.rows;
+  if (l.work.scales != nullptr) l.work.scales += q_head * task.op.rows;
+  if (task.claims) l.work.moments += std::size_t{head} * window_rows_tiles(task.op);
+  return l;
+}
+
+Status launch_scores(const WindowLaunch& l, Stream& stream) {
+  PRECIS_TRY(launch_columns(l, stream));
+  const std::uint64_t scores = std::uint64_t{l.task.num_kv_heads} * l.task.num_tokens;
+  return launch("window attention: finish", finish, ceil_div(scores, kElementwiseThreads),
+                kElementwiseThreads, 0, stream, l);
 }
 
 }  // namespace
@@ -260,10 +290,12 @@ Status launch_window_attention(const WindowAttentionDevice& task, void* workspac
   WindowLaunch l = launch_of(task);
   place(l, workspace);
   if (task.lse == nullptr) PRECIS_TRY(launch_stats(l, stream));
-  PRECIS_TRY(launch_columns(l, stream));
-  const std::uint64_t scores = std::uint64_t{task.num_kv_heads} * task.num_tokens;
-  return launch("window attention: finish", finish, ceil_div(scores, kElementwiseThreads),
-                kElementwiseThreads, 0, stream, l);
+  if (l.work.scales != nullptr) PRECIS_TRY(launch_window_row_scales(l, stream));
+  for (std::uint32_t head = 0; head < task.num_kv_heads; head += l.heads_at_once) {
+    const std::uint32_t count = std::min(l.heads_at_once, task.num_kv_heads - head);
+    PRECIS_TRY(launch_scores(heads_of(l, head, count), stream));
+  }
+  return task.claims ? launch_window_claim(l, stream) : Status{};
 }
 
 }  // namespace precis::kernels

@@ -32,9 +32,9 @@ struct WindowAttentionDevice {
 inline constexpr std::uint32_t kPooledRowsKernelMax = 33;
 bool takes_window_attention(const AttentionOp& op);
 
-// At w observing rows of each query head: 4 B per KV head and token for the columns, per query head
-// where they are pooled before the group is reduced; 4 B a row; and for softmaxes 16 B a row, or 4
-// B per KV head and token where that is more.
+// 4 B per KV head and token for columns, twice that (or one KV head's, where that is more) where
+// they are pooled before the group is reduced; 4 B per observing row; and for softmaxes at most 4 B
+// per KV head and token again. Where pooled rows keep their mass, the last are 16 B a row at least.
 std::size_t window_attention_workspace_bytes(const WindowAttentionDevice& task);
 
 // Enqueues on `stream`; neither allocates nor waits. Scores agree with the CPU's within the

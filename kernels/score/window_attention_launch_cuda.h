@@ -17,12 +17,13 @@ struct TileMoments {
 
 // rows: num_q_heads * op.rows, those of a query head side by side.
 struct WindowWorkspace {
-  float* largest;        // [rows, spans]
-  float* sum;            // [rows, spans]
-  RowMasses* masses;     // [rows, mass_spans]; where the two above stood
-  float* lse;            // [rows]
-  float* scales;         // [rows]
-  float* columns;        // [num_kv_heads or num_q_heads, op.columns]
+  float* largest;     // [rows, spans], where there are several spans
+  float* sum;         // the same
+  RowMasses* masses;  // [rows, mass_spans]; where the two above stood
+  float* lse;         // [rows]
+  float* scales;      // [rows]
+  // [KV heads or query heads, op.columns]: of all KV heads, or of heads_at_once.
+  float* columns;
   TileMoments* moments;  // [num_kv_heads, tiles of columns]
 };
 
@@ -32,7 +33,8 @@ struct WindowLaunch {
   std::uint32_t tile_tokens, num_tiles;
   // Softmaxes are found span by span, of so many tiles: what is stored of each row stays small.
   std::uint32_t span_tiles, num_spans;
-  float scale;  // 1/sqrt(head_dim)
+  std::uint32_t heads_at_once;  // KV heads whose columns are made and finished in one go
+  float scale;                  // 1/sqrt(head_dim)
 
   // Where the log-sum-exps of a query head's observing rows stand.
   PRECIS_HOST_DEVICE const float* lse_of(std::uint32_t q_head) const {
@@ -53,11 +55,14 @@ Status launch_window_mma_stats(const WindowLaunch& launch, Stream& stream);    /
 Status launch_window_mma_columns(const WindowLaunch& launch, Stream& stream);  // columns
 
 // Columns whose rows are looked at one by one (window_rows_cuda.cu): pooled before they are
-// reduced, or reduced to more than one sum, or where more is wanted than scores. Fills columns,
-// task.mean and task.claim.
+// reduced, or reduced to more than one sum, or where more is wanted than scores.
 bool takes_window_rows(const WindowAttentionDevice& task);
 std::uint32_t window_rows_tiles(const AttentionOp& op);  // of columns
 std::uint32_t window_rows_mass_spans(const WindowLaunch& launch);
+// Scales, where pooled rows keep their mass; columns, task.mean and moments; and from the moments
+// of all heads task.claim.
+Status launch_window_row_scales(const WindowLaunch& launch, Stream& stream);
 Status launch_window_rows(const WindowLaunch& launch, Stream& stream);
+Status launch_window_claim(const WindowLaunch& launch, Stream& stream);
 
 }  // namespace precis::kernels

@@ -120,9 +120,7 @@ __global__ void __launch_bounds__(kThreads) mma_stats(WindowLaunch l) {
     const std::uint32_t pair = pair0 + i / 16, row = pair % steps * 16 + i % 16;
     if (row >= op.rows) continue;
     const std::uint64_t q_head = std::uint64_t{head} * op.group + pair / steps;
-    const std::uint64_t at = (q_head * op.rows + row) * l.num_spans + span;
-    l.work.largest[at] = s.of_rows[i].largest;
-    l.work.sum[at] = s.of_rows[i].sum;
+    keep_stats(l, q_head * op.rows + row, span, s.of_rows[i]);
   }
 }
 

@@ -249,20 +249,6 @@ __global__ void row_claim(WindowLaunch l, std::uint64_t tiles) {
   *l.task.claim = l.task.powers.weight(sum.entropy, sum.variance);
 }
 
-Status launch_scales(const WindowLaunch& l, Stream& stream) {
-  const std::uint64_t rows = std::uint64_t{l.task.op.group} * l.task.op.rows;
-  const std::uint32_t spans = window_rows_mass_spans(l);
-  PRECIS_TRY(with_rows(l, [&]<typename Rows>() {
-    return launch("window attention: row_masses", row_masses<Rows>,
-                  dim3(spans * ceil_div(rows, Rows::kHeld), l.task.num_kv_heads), kRowsThreads,
-                  sizeof(RowsShared<Rows>), stream, l, window_rows_tiles(l.task.op),
-                  mass_span_tiles(l), spans);
-  }));
-  return launch("window attention: row_scales", row_scales,
-                ceil_div(rows * l.task.num_kv_heads, kRowsThreads), kRowsThreads, 0, stream, l,
-                spans);
-}
-
 Status launch_pass(const WindowLaunch& l, const RowPass& pass, Stream& stream) {
   return with_rows(l, [&]<typename Rows>() {
     return launch("window attention: row_columns", row_columns<Rows>,
@@ -271,10 +257,14 @@ Status launch_pass(const WindowLaunch& l, const RowPass& pass, Stream& stream) {
   });
 }
 
-Status launch_claim(const WindowLaunch& l, Stream& stream) {
-  const std::uint64_t tiles = std::uint64_t{window_rows_tiles(l.task.op)} * l.task.num_kv_heads;
-  return launch("window attention: row_claim", row_claim, 1, kRowsThreads,
-                kRowsThreads * sizeof(TileMoments), stream, l, tiles);
+// Moments are a query head's, so its rows must follow one another.
+bool moments_apart(const WindowLaunch& l) {
+  return l.task.claims && l.task.op.pool_order == PoolOrder::kPoolGroupRows;
+}
+WindowLaunch by_query_heads(const WindowLaunch& l) {
+  WindowLaunch other = l;
+  other.task.op.pool_order = PoolOrder::kRowsGroupPool;
+  return other;
 }
 
 }  // namespace
@@ -292,19 +282,31 @@ std::uint32_t window_rows_mass_spans(const WindowLaunch& l) {
   return ceil_div(std::max(1u, window_rows_tiles(l.task.op)), mass_span_tiles(l));
 }
 
+Status launch_window_row_scales(const WindowLaunch& l, Stream& stream) {
+  const std::uint64_t rows = std::uint64_t{l.task.op.group} * l.task.op.rows;
+  const std::uint32_t spans = window_rows_mass_spans(l);
+  PRECIS_TRY(with_rows(l, [&]<typename Rows>() {
+    return launch("window attention: row_masses", row_masses<Rows>,
+                  dim3(spans * ceil_div(rows, Rows::kHeld), l.task.num_kv_heads), kRowsThreads,
+                  sizeof(RowsShared<Rows>), stream, l, window_rows_tiles(l.task.op),
+                  mass_span_tiles(l), spans);
+  }));
+  return launch("window attention: row_scales", row_scales,
+                ceil_div(rows * l.task.num_kv_heads, kRowsThreads), kRowsThreads, 0, stream, l,
+                spans);
+}
+
 Status launch_window_rows(const WindowLaunch& l, Stream& stream) {
-  if (l.work.scales != nullptr) PRECIS_TRY(launch_scales(l, stream));
-  if (!l.task.claims) return launch_pass(l, {true, false}, stream);
-  // Moments are a query head's, so its rows must follow one another.
-  WindowLaunch by_heads = l;
-  if (l.task.op.pool_order == PoolOrder::kPoolGroupRows) {
-    PRECIS_TRY(launch_pass(l, {true, false}, stream));
-    by_heads.task.op.pool_order = PoolOrder::kRowsGroupPool;
-    PRECIS_TRY(launch_pass(by_heads, {false, true}, stream));
-  } else {
-    PRECIS_TRY(launch_pass(l, {true, true}, stream));
-  }
-  return launch_claim(by_heads, stream);
+  if (!moments_apart(l)) return launch_pass(l, {true, l.task.claims}, stream);
+  PRECIS_TRY(launch_pass(l, {true, false}, stream));
+  return launch_pass(by_query_heads(l), {false, true}, stream);
+}
+
+Status launch_window_claim(const WindowLaunch& l, Stream& stream) {
+  const AttentionOp op = moments_apart(l) ? by_query_heads(l).task.op : l.task.op;
+  const std::uint64_t tiles = std::uint64_t{window_rows_tiles(op)} * l.task.num_kv_heads;
+  return launch("window attention: row_claim", row_claim, 1, kRowsThreads,
+                kRowsThreads * sizeof(TileMoments), stream, l, tiles);
 }
 
 }  // namespace precis::kernels
