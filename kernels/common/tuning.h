@@ -17,6 +17,8 @@ inline constexpr std::size_t kDeviceMemoryKept = std::size_t{1} << 30;
 inline constexpr std::uint32_t kWindowTileBytesMax = 32 * 1024;
 inline constexpr std::uint32_t kWindowTileTokensMax = 32;
 inline constexpr std::uint32_t kWindowRowsPerBlock = 8;  // warps side by side
+// A block finds the softmaxes of so many rows, over one span of tiles after the other.
+inline constexpr std::uint32_t kWindowRowsOfBlock = 128;
 inline constexpr std::uint32_t kElementwiseThreads = 256;
 
 // check: some blocks for each of a device's multiprocessors; more would only start and end.
@@ -27,6 +29,9 @@ inline constexpr std::uint32_t kKeyChunkTokens = 256;
 // kvdiff: the tokens between two turns of the coarse table. As many steps within them make both
 // tables small: 8 B a pair for each.
 inline constexpr std::uint32_t kTurnBlockTokens = 64;
+
+// expected_attention: the tokens of a softmax that one block takes, 16 a thread.
+inline constexpr std::uint32_t kExpectedChunkTokens = 4096;
 
 // Value norms where tensor cores do not serve: tokens whose products one thread holds.
 inline constexpr std::uint32_t kPlainTokens = 8;

@@ -16,6 +16,19 @@
 
 namespace precis::kernels {
 
+// From `count` numbers' sum and sum of squares, in double: it is the small difference of the two. 0
+// for a single number.
+PRECIS_HOST_DEVICE PRECIS_INLINE double unbiased_variance(double sum, double square,
+                                                          std::uint32_t count) {
+  const double spread = square - sum * sum / count;
+  return count > 1 && spread > 0 ? spread / (count - 1) : 0;
+}
+
+// A ln(A + 1e-10), as CAKE takes it.
+PRECIS_HOST_DEVICE PRECIS_INLINE double entropy_term(float weight) {
+  return static_cast<double>(weight * log_f32(weight + 1e-10f));
+}
+
 struct AttentionOp {
   std::uint32_t rows = 0;     // observing queries per query head
   std::uint32_t columns = 0;  // tokens scored, from the first on
@@ -47,7 +60,7 @@ struct AttentionOp {
   }
 
   // Rows are pooled one by one, before they are reduced.
-  bool pools_rows() const {
+  PRECIS_HOST_DEVICE PRECIS_INLINE bool pools_rows() const {
     return pool_order == PoolOrder::kPoolRowsGroup || pool_order == PoolOrder::kPoolGroupRows;
   }
 
@@ -58,6 +71,11 @@ struct AttentionOp {
   // How many rows see a token.
   PRECIS_HOST_DEVICE PRECIS_INLINE std::uint32_t seen_by(std::uint32_t token) const {
     return behind || num_tokens - token > rows ? rows : num_tokens - token;
+  }
+
+  // The first row that sees a token.
+  PRECIS_HOST_DEVICE PRECIS_INLINE std::uint32_t first_row(std::uint32_t token) const {
+    return rows - seen_by(token);
   }
 
   // A weight from a logit and its row's log-sum-exp. An exact lse is never below the logit; the

@@ -26,11 +26,8 @@ class Moments {
   PRECIS_INLINE double mean(std::size_t head, std::size_t t, std::uint32_t count) const {
     return sums_[head * width_ + t] / count;
   }
-  // Unbiased; 0 for a single row.
   PRECIS_INLINE double variance(std::size_t head, std::size_t t, std::uint32_t count) const {
-    const double sum = sums_[head * width_ + t];
-    const double spread = squares_[head * width_ + t] - sum * sum / count;
-    return count > 1 && spread > 0 ? spread / (count - 1) : 0;
+    return unbiased_variance(sums_[head * width_ + t], squares_[head * width_ + t], count);
   }
 
  private:
@@ -70,10 +67,5 @@ class RowSums {
   std::vector<float> sums_;  // [num_heads, width]
   Moments moments_;
 };
-
-// A ln(A + 1e-10), as CAKE takes it.
-PRECIS_INLINE double entropy_term(float weight) {
-  return static_cast<double>(weight * log_f32(weight + 1e-10f));
-}
 
 }  // namespace precis::kernels

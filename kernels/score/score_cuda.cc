@@ -1,15 +1,25 @@
 // Host code over the launchers of the scorers: which of them a recipe takes, and in which order.
 #include "kernels/score/score_cuda.h"
 
+#include <algorithm>
+
 #include "kernels/common/segment_shape.h"
+#include "kernels/score/expected_attention_cuda.h"
 #include "kernels/score/key_scores_cuda.h"
 #include "kernels/score/partitions_cuda.h"
 #include "kernels/score/placed_scores_cuda.h"
+#include "kernels/score/score_steps_cuda.h"
 #include "kernels/score/unrotation_cuda.h"
+#include "kernels/score/value_norms_cuda.h"
 #include "kernels/score/window_attention_cuda.h"
 
 namespace precis::kernels {
 namespace {
+
+Status unsupported(const Recipe& recipe) {
+  return Status::unsupported("scorer " + std::to_string(static_cast<int>(recipe.scorer)) +
+                             " as this recipe has it is not scored on the device");
+}
 
 SegmentShape shape_of(const Recipe& recipe, const LayerDevice& layer) {
   return SegmentShape::of(recipe, layer.layer, layer.begin, layer.num_tokens);
@@ -41,7 +51,26 @@ PartitionsDevice partitions_of(const Recipe& recipe, const LayerDevice& layer, f
   return task;
 }
 
-WindowAttentionDevice attention_of(const Recipe& recipe, const LayerDevice& layer, float* scores) {
+ExpectedAttentionDevice expected_of(const Recipe& recipe, const LayerDevice& layer, float* scores) {
+  ExpectedAttentionDevice task{};
+  task.num_kv_heads = layer.num_kv_heads;
+  task.group = layer.group;
+  task.num_tokens = layer.num_tokens;
+  task.head_dim = layer.head_dim;
+  task.sinks = shape_of(recipe, layer).sinks;
+  task.dtype = layer.dtype;
+  task.keys = layer.keys;
+  task.values = layer.values;
+  task.means = layer.query_mean;
+  task.covariances = layer.query_covariance;
+  task.weighs_values = recipe.ea_value_norm;
+  task.epsilon = static_cast<float>(recipe.ea_epsilon_ppm / 1e6);
+  task.scores = scores;
+  return task;
+}
+
+WindowAttentionDevice attention_of(const Recipe& recipe, const LayerDevice& layer,
+                                   const ScoresDevice& out) {
   WindowAttentionDevice task{};
   task.op = AttentionOp::of(recipe, layer.num_tokens, layer.pushed, layer.group);
   task.num_kv_heads = layer.num_kv_heads;
@@ -52,8 +81,21 @@ WindowAttentionDevice attention_of(const Recipe& recipe, const LayerDevice& laye
   task.keys = layer.keys;
   task.queries = layer.queries;
   task.lse = layer.lse;
-  task.scores = scores;
+  task.scores = out.scores;
+  task.mean = recipe.selector == Selector::kThreshold ? out.second : nullptr;
+  task.claims = recipe.layers == LayerAllocator::kPreference;
+  task.claim = out.weight;
+  task.powers = PreferencePowers::of(recipe);
+  task.row_mass = recipe.scorer == Scorer::kDefensive;
   return task;
+}
+
+// What a layer's scores are to the steps after the scorer.
+ColumnsDevice columns_of(const LayerDevice& layer, std::uint32_t columns, float* scores) {
+  return {layer.num_kv_heads, layer.num_tokens, columns, scores};
+}
+ColumnsDevice all_columns(const LayerDevice& layer, float* scores) {
+  return columns_of(layer, layer.num_tokens, scores);
 }
 
 // Tables of turns first, then what kvdiff itself takes.
@@ -67,31 +109,60 @@ Status launch_turned_kvdiff(const LayerDevice& layer, void* workspace, float* sc
                        scores, stream);
 }
 
-}  // namespace
-
-bool scores_on_device(const Recipe& recipe) {
-  if (recipe.selector == Selector::kTwoStage || recipe.selector == Selector::kThreshold ||
-      recipe.layers == LayerAllocator::kPreference || recipe.layers == LayerAllocator::kEntropy) {
-    return false;
+// value_norms() on the device.
+Status launch_value_norms(ValueNorm norm, const LayerDevice& layer, float* norms, Stream& stream) {
+  if (norm == ValueNorm::kVL1) {
+    return launch_l1_norms(rows_at(layer.values, layer), norms, stream);
   }
+  ValueNormsDevice task{};
+  task.num_kv_heads = layer.num_kv_heads;
+  task.group = layer.group;
+  task.num_tokens = layer.num_tokens;
+  task.head_dim = layer.head_dim;
+  task.dtype = layer.dtype;
+  task.values = layer.values;
+  task.width = layer.o_proj_width;
+  task.weights_dtype = layer.o_proj_dtype;
+  task.weights = layer.o_proj;
+  task.gram = layer.gram;
+  task.norms = norms;
+  return norm == ValueNorm::kL1Exact ? launch_l1_exact(task, stream) : launch_l2_gram(task, stream);
+}
+
+// Norms stand where the columns did, which have become scores by then.
+Status launch_attention(const Recipe& recipe, const LayerDevice& layer, void* workspace,
+                        const ScoresDevice& out, Stream& stream) {
+  const WindowAttentionDevice task = attention_of(recipe, layer, out);
+  PRECIS_TRY(launch_window_attention(task, workspace, stream));
+  const ColumnsDevice columns = columns_of(layer, task.op.columns, out.scores);
+  auto* norms = static_cast<float*>(workspace);
   switch (recipe.scorer) {
-    case Scorer::kStreamingLlm:
-    case Scorer::kRandom:
-    case Scorer::kExternal:
-    case Scorer::kKnorm:
-    case Scorer::kKeydiff:
-    case Scorer::kKvdiff:
-    case Scorer::kLagkv:
-    case Scorer::kLocalkv: return true;
-    case Scorer::kWindowAttention:
-      return recipe.row_reduce != RowReduce::kMeanVariance &&
-             (recipe.pool_order == PoolOrder::kRowsGroupPool ||
-              recipe.pool_order == PoolOrder::kRowsPoolGroup);
-    default: return false;
+    case Scorer::kTova: return launch_share_mean(all_columns(layer, out.scores), stream);
+    case Scorer::kVatp:
+      PRECIS_TRY(launch_value_norms(ValueNorm::kVL1, layer, norms, stream));
+      return launch_multiply(columns, norms, stream);
+    case Scorer::kLava:
+      PRECIS_TRY(launch_value_norms(ValueNorm::kVL1, layer, norms, stream));
+      return launch_multiply_by_largest(columns, norms, stream);
+    case Scorer::kDefensive:
+      PRECIS_TRY(launch_raise_to_mean(columns, stream));
+      PRECIS_TRY(launch_value_norms(ValueNorm::kL1Exact, layer, norms, stream));
+      PRECIS_TRY(launch_share_of_heads(columns, norms, stream));
+      return launch_multiply(columns, norms, stream);
+    default: return {};
   }
 }
 
-std::size_t score_workspace_bytes(const Recipe& recipe, const LayerDevice& layer) {
+std::size_t attention_workspace_bytes(const Recipe& recipe, const LayerDevice& layer) {
+  const bool weighs_values = recipe.scorer == Scorer::kVatp || recipe.scorer == Scorer::kLava ||
+                             recipe.scorer == Scorer::kDefensive;
+  const std::size_t norms = std::size_t{layer.num_kv_heads} * layer.num_tokens * sizeof(float);
+  const std::size_t attention = window_attention_workspace_bytes(attention_of(recipe, layer, {}));
+  return std::max(attention, weighs_values ? norms : 0);
+}
+
+std::size_t scorer_workspace_bytes(const Recipe& recipe, const LayerDevice& layer) {
+  if (is_attention(recipe.scorer)) return attention_workspace_bytes(recipe, layer);
   switch (recipe.scorer) {
     case Scorer::kKeydiff: return keydiff_workspace_bytes(rows_at(layer.keys, layer));
     case Scorer::kKvdiff:
@@ -99,34 +170,61 @@ std::size_t score_workspace_bytes(const Recipe& recipe, const LayerDevice& layer
              kvdiff_workspace_bytes(rows_at(layer.keys, layer));
     case Scorer::kLagkv:
     case Scorer::kLocalkv: return partitions_workspace_bytes(partitions_of(recipe, layer, nullptr));
-    case Scorer::kWindowAttention:
-      return window_attention_workspace_bytes(attention_of(recipe, layer, nullptr));
+    case Scorer::kExpectedAttention:
+      return expected_attention_workspace_bytes(expected_of(recipe, layer, nullptr));
     default: return 0;
   }
 }
 
-Status launch_score(const Recipe& recipe, const LayerDevice& layer, void* workspace,
-                    const ScoresDevice& out, Stream& stream) {
-  if (!scores_on_device(recipe)) {
-    return Status::unsupported("scorer " + std::to_string(static_cast<int>(recipe.scorer)) +
-                               " as this recipe has it is not scored on the device");
-  }
+Status launch_scorer(const Recipe& recipe, const LayerDevice& layer, void* workspace,
+                     const ScoresDevice& out, Stream& stream) {
+  if (is_attention(recipe.scorer)) return launch_attention(recipe, layer, workspace, out, stream);
+  float* scores = out.scores;
   switch (recipe.scorer) {
-    case Scorer::kStreamingLlm: return launch_position_scores(places_of(layer, out.scores), stream);
+    case Scorer::kStreamingLlm: return launch_position_scores(places_of(layer, scores), stream);
     case Scorer::kRandom:
-      return launch_random_scores(places_of(layer, out.scores), recipe.seed, stream);
+      return launch_random_scores(places_of(layer, scores), recipe.seed, stream);
     case Scorer::kExternal:
-      return launch_pushed_scores(places_of(layer, out.scores), layer.external, stream);
-    case Scorer::kKnorm: return launch_knorm(rows_at(layer.keys, layer), out.scores, stream);
+      return launch_pushed_scores(places_of(layer, scores), layer.external, stream);
+    case Scorer::kKnorm: return launch_knorm(rows_at(layer.keys, layer), scores, stream);
     case Scorer::kKeydiff:
-      return launch_keydiff(rows_at(layer.keys, layer), workspace, out.scores, stream);
-    case Scorer::kKvdiff: return launch_turned_kvdiff(layer, workspace, out.scores, stream);
+      return launch_keydiff(rows_at(layer.keys, layer), workspace, scores, stream);
+    case Scorer::kKvdiff: return launch_turned_kvdiff(layer, workspace, scores, stream);
     case Scorer::kLagkv:
     case Scorer::kLocalkv:
-      return launch_partitions(partitions_of(recipe, layer, out.scores), workspace, stream);
-    default:
-      return launch_window_attention(attention_of(recipe, layer, out.scores), workspace, stream);
+      return launch_partitions(partitions_of(recipe, layer, scores), workspace, stream);
+    case Scorer::kExpectedAttention:
+      return launch_expected_attention(expected_of(recipe, layer, scores), workspace, stream);
+    default: return unsupported(recipe);
   }
+}
+
+}  // namespace
+
+bool scores_on_device(const Recipe& recipe) {
+  return !is_attention(recipe.scorer) || takes_window_attention(AttentionOp::of(recipe, 1, 1, 1));
+}
+
+std::size_t score_workspace_bytes(const Recipe& recipe, const LayerDevice& layer) {
+  // The scorer is done with it when the layer's weight is found.
+  const std::size_t weight = recipe.layers == LayerAllocator::kEntropy
+                                 ? entropy_weight_workspace_bytes(all_columns(layer, nullptr))
+                                 : 0;
+  return std::max(scorer_workspace_bytes(recipe, layer), weight);
+}
+
+Status launch_score(const Recipe& recipe, const LayerDevice& layer, void* workspace,
+                    const ScoresDevice& out, Stream& stream) {
+  if (!scores_on_device(recipe)) return unsupported(recipe);
+  PRECIS_TRY(launch_scorer(recipe, layer, workspace, out, stream));
+  const ColumnsDevice scores = all_columns(layer, out.scores);
+  if (recipe.selector == Selector::kTwoStage) {
+    PRECIS_TRY(launch_value_norms(recipe.value_norm, layer, out.second, stream));
+    PRECIS_TRY(launch_second_stage(scores, static_cast<float>(recipe.epsilon_ppm / 1e6), out.second,
+                                   stream));
+  }
+  if (recipe.layers != LayerAllocator::kEntropy) return {};
+  return launch_entropy_weight(shape_of(recipe, layer), scores, workspace, out.weight, stream);
 }
 
 }  // namespace precis::kernels

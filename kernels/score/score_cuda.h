@@ -40,6 +40,7 @@ struct ScoresDevice {
 // Whether the device scores this recipe; what it does not, the CPU does.
 bool scores_on_device(const Recipe& recipe);
 
+// Of `layer` its sizes, and whether the log-sum-exps of its queries are null.
 std::size_t score_workspace_bytes(const Recipe& recipe, const LayerDevice& layer);
 
 // Enqueues on `stream`; neither allocates nor waits. `layer` holds what has passed check on the

@@ -1,6 +1,7 @@
-// Value norms on CUDA: products of values with W_O or its Gram matrix, reduced while they are in
-// registers, so that nothing as wide as a product is ever in memory. A block of threads holds the
-// values of some tokens and passes over the matrix of each query head in tiles.
+// Value norms and forms on CUDA: products of rows with W_O, its Gram matrix or a covariance,
+// reduced while they are in registers, so that nothing as wide as a product is ever in memory. A
+// block of threads holds the rows of some tokens, "values" here, and passes over the matrix of each
+// query head in tiles.
 #include "kernels/score/value_norms_cuda.h"
 
 #include <cmath>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kWarps = kElementwiseThreads / kWarp;
 
-enum class Norm { kL1, kGram };
+enum class Norm { kL1, kGram, kForm };
 
 struct NormTask {
   ValueNormsDevice d;
@@ -22,20 +23,33 @@ struct NormTask {
   const void* matrices;  // [query heads, head_dim, width]
   Dtype matrix_dtype;
   std::uint32_t width;
+  // Of kForm, RowFormsDevice's; its forms stand where norms do.
+  const float* vectors = nullptr;
+  float vector_scale = 0, scale = 0;
   __device__ std::uint64_t value_at(std::uint32_t head, std::uint32_t token) const {
     return (std::uint64_t{head} * d.num_tokens + token) * d.head_dim;
+  }
+  __device__ std::uint64_t form_at(std::uint32_t head, std::uint32_t g, std::uint32_t token) const {
+    return (std::uint64_t{head} * d.group + g) * d.num_tokens + token;
   }
   __device__ std::uint64_t matrix_at(std::uint32_t head, std::uint32_t g) const {
     return (std::uint64_t{head} * d.group + g) * d.head_dim * width;
   }
 };
 
-// What one product adds to a norm; `value` is the value's element of the same number, of kGram.
-__device__ float term(Norm norm, float product, float value) {
-  return norm == Norm::kL1 ? fabsf(product) : product * value;
+// What element w of a product with query head g's matrix adds; `value` is the value's element of
+// the same number, of kGram and kForm.
+__device__ float term(const NormTask& task, std::uint64_t q_head, std::uint32_t w, float product,
+                      float value) {
+  if (task.norm == Norm::kL1) return fabsf(product);
+  if (task.norm == Norm::kForm && w < task.width) {
+    product += task.vector_scale * task.vectors[q_head * task.width + w];
+  }
+  return product * value;
 }
-__device__ float finished(Norm norm, float sum) {
-  return norm == Norm::kL1 ? sum : sqrtf(sum > 0 ? sum : 0.0f);
+__device__ float finished(const NormTask& task, float sum) {
+  if (task.norm == Norm::kForm) return sum * task.scale;
+  return task.norm == Norm::kL1 ? sum : sqrtf(sum > 0 ? sum : 0.0f);
 }
 
 // In f32, for whatever is not bf16. A thread takes columns of the matrix, for all of the block's
@@ -69,7 +83,8 @@ __global__ void plain_norms(NormTask task) {
       }
 #pragma unroll
       for (std::uint32_t t = 0; t < kPlainTokens; ++t) {
-        sums[t] += term(task.norm, products[t], task.norm == Norm::kGram ? s.values[t][w] : 0.0f);
+        sums[t] += term(task, std::uint64_t{head} * task.d.group + g, w, products[t],
+                        task.norm == Norm::kL1 ? 0.0f : s.values[t][w]);
       }
     }
 #pragma unroll
@@ -83,11 +98,15 @@ __global__ void plain_norms(NormTask task) {
     if (threadIdx.x < kPlainTokens) {
       float sum = 0;
       for (std::uint32_t w = 0; w < kWarps; ++w) sum += s.of_warps[threadIdx.x][w];
-      total += finished(task.norm, sum);
+      total += finished(task, sum);
+    }
+    if (task.norm == Norm::kForm && threadIdx.x < count) {
+      task.d.norms[task.form_at(head, g, first + threadIdx.x)] = total;
+      total = 0;
     }
     __syncthreads();
   }
-  if (threadIdx.x < count) {
+  if (task.norm != Norm::kForm && threadIdx.x < count) {
     task.d.norms[std::uint64_t{head} * task.d.num_tokens + first + threadIdx.x] =
         total / static_cast<float>(task.d.group);
   }
@@ -174,12 +193,13 @@ __global__ void __launch_bounds__(kElementwiseThreads) mma_norms(NormTask task) 
         }
 #pragma unroll
         for (std::uint32_t i = 0; i < 2; ++i) {
-          const std::uint32_t pair = task.norm == Norm::kGram
-                                         ? value_pair(task, at[i], inside[i], first + n + quad * 2)
-                                         : 0;
+          const std::uint32_t w = first + n + quad * 2;
+          const std::uint32_t pair =
+              task.norm == Norm::kL1 ? 0 : value_pair(task, at[i], inside[i], w);
+          const std::uint64_t q_head = std::uint64_t{head} * task.d.group + g;
           sums[i] +=
-              term(task.norm, products[2 * i], f32_of_bf16(static_cast<std::uint16_t>(pair)));
-          sums[i] += term(task.norm, products[2 * i + 1],
+              term(task, q_head, w, products[2 * i], f32_of_bf16(static_cast<std::uint16_t>(pair)));
+          sums[i] += term(task, q_head, w + 1, products[2 * i + 1],
                           f32_of_bf16(static_cast<std::uint16_t>(pair >> 16)));
         }
       }
@@ -188,9 +208,13 @@ __global__ void __launch_bounds__(kElementwiseThreads) mma_norms(NormTask task) 
     for (std::uint32_t i = 0; i < 2; ++i) {
       sums[i] += __shfl_xor_sync(kWholeWarp, sums[i], 1);
       sums[i] += __shfl_xor_sync(kWholeWarp, sums[i], 2);
-      totals[i] += finished(task.norm, sums[i]);
+      const float norm = finished(task, sums[i]);
+      totals[i] += norm;
+      if (task.norm != Norm::kForm || quad != 0 || !inside[i]) continue;
+      task.d.norms[task.form_at(head, g, token + 8 * i)] = norm;
     }
   }
+  if (task.norm == Norm::kForm) return;
 #pragma unroll
   for (std::uint32_t i = 0; i < 2; ++i) {
     if (quad != 0 || !inside[i]) continue;
@@ -212,6 +236,14 @@ Status launch_plain(const NormTask& task, Stream& stream) {
                 stream, task);
 }
 
+// With matrices of f32 that are as wide as a row.
+Status launch_square(const NormTask& task, Stream& stream) {
+  if (task.d.dtype != Dtype::kBf16 || task.d.head_dim > 256) return launch_plain(task, stream);
+  if (task.d.head_dim <= 64) return launch_mma<4, 3, 32>(task, stream);
+  if (task.d.head_dim <= 128) return launch_mma<8, 3, 32>(task, stream);
+  return launch_mma<16, 3, 16>(task, stream);
+}
+
 }  // namespace
 
 Status launch_l1_exact(const ValueNormsDevice& d, Stream& stream) {
@@ -224,11 +256,21 @@ Status launch_l1_exact(const ValueNormsDevice& d, Stream& stream) {
 }
 
 Status launch_l2_gram(const ValueNormsDevice& d, Stream& stream) {
-  const NormTask task{d, Norm::kGram, d.gram, Dtype::kF32, d.head_dim};
-  if (d.dtype != Dtype::kBf16 || d.head_dim > 256) return launch_plain(task, stream);
-  if (d.head_dim <= 64) return launch_mma<4, 3, 32>(task, stream);
-  if (d.head_dim <= 128) return launch_mma<8, 3, 32>(task, stream);
-  return launch_mma<16, 3, 16>(task, stream);
+  return launch_square({d, Norm::kGram, d.gram, Dtype::kF32, d.head_dim}, stream);
+}
+
+Status launch_row_forms(const RowFormsDevice& forms, Stream& stream) {
+  ValueNormsDevice d{};
+  d.num_kv_heads = forms.num_heads;
+  d.group = forms.group;
+  d.num_tokens = forms.num_tokens;
+  d.head_dim = forms.head_dim;
+  d.dtype = forms.dtype;
+  d.values = forms.rows;
+  d.norms = forms.forms;
+  return launch_square({d, Norm::kForm, forms.matrices, Dtype::kF32, forms.head_dim, forms.vectors,
+                        forms.vector_scale, forms.scale},
+                       stream);
 }
 
 }  // namespace precis::kernels

@@ -1,5 +1,5 @@
-// The CUDA twins of the value norms kL1Exact and kL2Gram (value_norms.h): launchers. No CUDA header
-// shows here.
+// The CUDA twins of the value norms kL1Exact and kL2Gram (value_norms.h), and of the forms under
+// expected attention: launchers. No CUDA header shows here.
 #pragma once
 
 #include <cstdint>
@@ -27,5 +27,19 @@ struct ValueNormsDevice {
 // the rounding of their sums (tests/unit/kernels/gpu_value_norms_test.cc states the bound).
 Status launch_l1_exact(const ValueNormsDevice& task, Stream& stream);
 Status launch_l2_gram(const ValueNormsDevice& task, Stream& stream);
+
+// Device pointers, packed, at multiples of 16 bytes.
+struct RowFormsDevice {
+  std::uint32_t num_heads, group, num_tokens, head_dim;
+  Dtype dtype;            // of rows
+  const void* rows;       // [num_heads, num_tokens, head_dim], x
+  const float* matrices;  // [num_heads * group, head_dim, head_dim], M
+  const float* vectors;   // [num_heads * group, head_dim], u
+  float vector_scale, scale;
+  float* forms;  // [num_heads * group, num_tokens], written: scale (x^T M x + vector_scale u.x)
+};
+
+// As launch_l2_gram().
+Status launch_row_forms(const RowFormsDevice& task, Stream& stream);
 
 }  // namespace precis::kernels

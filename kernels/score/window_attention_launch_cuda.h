@@ -6,24 +6,63 @@
 
 namespace precis::kernels {
 
+// A row's sum of weights over some tokens, and of its pooled weights.
+struct RowMasses {
+  double before, after;
+};
+// What a tile adds to AttentionColumns::entropy and variance.
+struct TileMoments {
+  double entropy, variance;
+};
+
+// rows: num_q_heads * op.rows, those of a query head side by side.
 struct WindowWorkspace {
-  float* tile_largest;  // [rows, tiles]
-  float* tile_sum;      // [rows, tiles]
-  float* lse;           // [rows]; rows = num_q_heads * window
-  float* columns;       // [num_q_heads, past]
+  float* largest;     // [rows, spans], where there are several spans
+  float* sum;         // the same
+  RowMasses* masses;  // [rows, mass_spans]; where the two above stood
+  float* lse;         // [rows]
+  float* scales;      // [rows]
+  // [KV heads or query heads, op.columns]: of all KV heads, or of heads_at_once.
+  float* columns;
+  TileMoments* moments;  // [num_kv_heads, tiles of columns]
 };
 
 struct WindowLaunch {
   WindowAttentionDevice task;
   WindowWorkspace work;
   std::uint32_t tile_tokens, num_tiles;
-  float scale;  // 1/sqrt(head_dim)
+  // Softmaxes are found span by span, of so many tiles: what is stored of each row stays small.
+  std::uint32_t span_tiles, num_spans;
+  std::uint32_t heads_at_once;  // KV heads whose columns are made and finished in one go
+  float scale;                  // 1/sqrt(head_dim)
+
+  // Where the log-sum-exps of a query head's observing rows stand.
+  PRECIS_HOST_DEVICE const float* lse_of(std::uint32_t q_head) const {
+    return task.lse != nullptr
+               ? task.lse + std::uint64_t{q_head} * task.pushed + task.pushed - task.op.rows
+               : work.lse + std::uint64_t{q_head} * task.op.rows;
+  }
+  // Whether columns are reduced over the group as they are made, else when they are finished.
+  PRECIS_HOST_DEVICE bool groups_columns() const {
+    return task.op.pool_order != PoolOrder::kRowsPoolGroup;
+  }
 };
 
 // The tensor cores' part: products of bf16 rows that are multiples of 16 bytes.
 inline constexpr std::uint32_t kWindowMmaTileTokens = 64;
 bool takes_window_mma(const WindowAttentionDevice& task);
-Status launch_window_mma_stats(const WindowLaunch& launch, Stream& stream);    // tile_stats
+Status launch_window_mma_stats(const WindowLaunch& launch, Stream& stream);    // span_stats
 Status launch_window_mma_columns(const WindowLaunch& launch, Stream& stream);  // columns
+
+// Columns whose rows are looked at one by one (window_rows_cuda.cu): pooled before they are
+// reduced, or reduced to more than one sum, or where more is wanted than scores.
+bool takes_window_rows(const WindowAttentionDevice& task);
+std::uint32_t window_rows_tiles(const AttentionOp& op);  // of columns
+std::uint32_t window_rows_mass_spans(const WindowLaunch& launch);
+// Scales, where pooled rows keep their mass; columns, task.mean and moments; and from the moments
+// of all heads task.claim.
+Status launch_window_row_scales(const WindowLaunch& launch, Stream& stream);
+Status launch_window_rows(const WindowLaunch& launch, Stream& stream);
+Status launch_window_claim(const WindowLaunch& launch, Stream& stream);
 
 }  // namespace precis::kernels

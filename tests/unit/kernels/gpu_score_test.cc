@@ -100,6 +100,11 @@ void check_scores(std::span<const float> got, std::span<const float> expected) {
   REQUIRE(first_difference(ours, wide, kRelative, kAbsolute) == "");
 }
 
+// NaN, which is pushed and passed on, included.
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
 // The device's scores are the CPU's within the bound, and the same again.
 void check_layer(Gpu& gpu, const Recipe& recipe, const LayerInput& input) {
   REQUIRE(scores_on_device(recipe));
@@ -109,8 +114,8 @@ void check_layer(Gpu& gpu, const Recipe& recipe, const LayerInput& input) {
   check_scores(got.second, expected.second);
   REQUIRE(got.weight == Approx(expected.weight).epsilon(1e-3));
   const LayerScores again = device_scores(gpu, recipe, input);
-  REQUIRE(std::memcmp(again.scores.data(), got.scores.data(), got.scores.size() * 4) == 0);
-  REQUIRE(again.second == got.second);
+  REQUIRE(same_bits(again.scores, got.scores));
+  REQUIRE(same_bits(again.second, got.second));
   REQUIRE(again.weight == got.weight);
 }
 
@@ -128,7 +133,7 @@ Recipe random_recipe(Scorer scorer, Rng& rng) {
     r.group_reduce = static_cast<Reduce>(pick(rng, 0, 2));
     r.pool_order = static_cast<PoolOrder>(pick(rng, 0, 3));
     r.gamma_ppm = 2'500'000;
-    r.lag = pick(rng, 1, 40);
+    r.lag = pick(rng, 8, 40);  // a channel's range over few tokens may be next to nothing
     r.seed = pick(rng, 0, 1000);
     r.sinks = pick(rng, 0, 6);
     r.protect_tail = r.is_partitioned();
@@ -151,6 +156,10 @@ LayerShape random_shape(const Recipe& recipe, int round, Rng& rng) {
   shape.num_kv_heads = pick(rng, 1, 3);
   shape.group = pick(rng, 1, round % 9 == 0 ? 9 : 4);
   shape.head_dim = round % 2 == 0 ? 8 * pick(rng, 1, 16) : pick(rng, 1, 80);
+  // Of one channel, unit keys are 1 and -1, and their mean is what rounding leaves of it.
+  if (recipe.scorer == Scorer::kKeydiff || recipe.scorer == Scorer::kKvdiff) {
+    shape.head_dim = std::max(4u, shape.head_dim);
+  }
   shape.begin = pick(rng, 0, 5);
   shape.dtype = round % 3 == 0 ? Dtype::kBf16 : static_cast<Dtype>(pick(rng, 1, 3));
   if (recipe.needs_queries()) {
@@ -177,9 +186,22 @@ TEST_CASE("a layer scored on the device is the CPU's within the bound, whatever 
   Gpu gpu;
   for (int round = 0; round < rounds(300); ++round) {
     const Recipe recipe = random_recipe(static_cast<Scorer>(round % kScorers), rng);
-    if (!scores_on_device(recipe)) continue;
     const LayerShape shape = random_shape(recipe, round, rng);
     CAPTURE(round, canonical_recipe(recipe), shape.text());
+    check_layer(gpu, recipe, make_layer(shape, rng).input);
+  }
+}
+
+TEST_CASE("every preset's layers are scored on the device", "[gpu][score]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  Gpu gpu;
+  int round = 1;
+  for (const std::string& name : preset_names()) {
+    Recipe recipe = parse_recipe(name).value();
+    const LayerShape shape = random_shape(recipe, round++, rng);
+    CAPTURE(name, shape.text());
     check_layer(gpu, recipe, make_layer(shape, rng).input);
   }
 }
@@ -187,12 +209,40 @@ TEST_CASE("a layer scored on the device is the CPU's within the bound, whatever 
 TEST_CASE("what the device does not score it refuses, writing nothing", "[gpu][score]") {
   Rng rng(1);
   Gpu gpu;
-  const OwnedLayer layer = make_layer({}, rng);
+  LayerShape shape;
+  shape.pushed = 4;
+  const OwnedLayer layer = make_layer(shape, rng);
   const UploadedLayer up(gpu, layer.input);
-  Recipe recipe = scorer_defaults(Scorer::kExpectedAttention);
+  Recipe recipe = scorer_defaults(Scorer::kWindowAttention);
+  recipe.kernel = 35;
+  CHECK(scores_on_device(recipe));
+  recipe.pool_order = PoolOrder::kPoolRowsGroup;  // too wide for rows one by one
   REQUIRE_FALSE(scores_on_device(recipe));
   const DeviceBuffer scores = gpu.upload(std::vector<float>(80, 7.0f));
   CHECK(launch_score(recipe, up.layer, nullptr, {data_of<float>(scores)}, gpu.stream()).code() ==
         StatusCode::kUnsupported);
   CHECK(gpu.download<float>(scores) == std::vector<float>(80, 7.0f));
+}
+
+TEST_CASE("a scorer's workspace is below a twentieth of K at a layer of 32K tokens",
+          "[gpu][score]") {
+  // Llama 3 8B's: K is 64 MiB. Only sizes matter.
+  LayerDevice layer;
+  layer.num_kv_heads = 8;
+  layer.group = 4;
+  layer.num_tokens = 32 * 1024;
+  layer.head_dim = 128;
+  layer.dtype = Dtype::kBf16;
+  layer.rope_pairs = 64;
+  layer.o_proj_width = 4096;
+  const std::size_t keys = std::size_t{8} * 32 * 1024 * 128 * 2;
+  for (const std::string& name : preset_names()) {
+    const Recipe recipe = parse_recipe(name).value();
+    // Where all queries observe, their log-sum-exps alone take a sixteenth.
+    const bool all_observe = recipe.window == 0 && recipe.needs_queries();
+    layer.pushed = recipe.window != 0 ? recipe.window : layer.num_tokens;
+    layer.pushed = std::min(layer.pushed, recipe.queries_max(layer.num_tokens));
+    CAPTURE(name, score_workspace_bytes(recipe, layer));
+    CHECK(score_workspace_bytes(recipe, layer) <= keys / (all_observe ? 12 : 20));
+  }
 }

@@ -1,0 +1,33 @@
+// Softmaxes that are found piece by piece. Only for sources of kernels.
+#pragma once
+
+#include "kernels/common/device_code.cuh"
+#include "kernels/score/window_attention_launch_cuda.h"
+
+namespace precis::kernels {
+
+inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+
+// Of some logits: the largest, and the sum of e^(logit - largest). Of none: -infinity and 0.
+struct Extremes {
+  float largest = kMinusInfinity, sum = 0;
+};
+
+__device__ inline Extremes together(const Extremes& a, const Extremes& b) {
+  const float largest = fmaxf(a.largest, b.largest);
+  if (largest == kMinusInfinity) return {};
+  return {largest, a.sum * exp_f32(a.largest - largest) + b.sum * exp_f32(b.largest - largest)};
+}
+
+// Keeps a row's softmax over one span: its log-sum-exp at once where there is no other.
+__device__ inline void keep_stats(const WindowLaunch& l, std::uint64_t row, std::uint32_t span,
+                                  const Extremes& e) {
+  if (l.num_spans == 1) {
+    l.work.lse[row] = e.largest + logf(e.sum);
+    return;
+  }
+  l.work.largest[row * l.num_spans + span] = e.largest;
+  l.work.sum[row * l.num_spans + span] = e.sum;
+}
+
+}  // namespace precis::kernels
