@@ -146,6 +146,56 @@ def test_tokens_of_a_wrong_kind_are_refused(tokens, message):
         tokens_in(tokens)
 
 
+class Elsewhere:
+    """An array that says it lies on a GPU, as DLPack's protocol has it."""
+
+    def __init__(self, array, copies):
+        self._array, self._copies, self.shape = array, copies, array.shape
+
+    def __dlpack_device__(self):
+        return 2, 1  # kDLCUDA, the second GPU
+
+    def __dlpack__(self, *, dl_device=None):
+        if not self._copies or dl_device != (1, 0):
+            raise BufferError("stays where it is")
+        return self._array.__dlpack__()
+
+
+def test_arrays_on_a_gpu_are_brought_by_their_own_library():
+    spec = toy_spec()
+    layers = random_layers(spec, 30)
+    elsewhere = [tuple(Elsewhere(part, copies=True) for part in layer) for layer in layers]
+    got, want = (precis.compress(spec, given, keep=0.5) for given in (elsewhere, layers))
+    assert np.array_equal(got.positions[1][1], want.positions[1][1])
+    assert np.array_equal(got.keys[1][1], want.keys[1][1])
+
+
+def test_an_array_that_its_library_does_not_bring_is_refused_by_name():
+    spec = toy_spec()
+    layers = random_layers(spec, 30)
+    layers[0] = (layers[0][0], Elsewhere(layers[0][1], copies=False))
+    message = r"values: the array lies on DLPack device \(2, 1\) and Elsewhere .*stays where it is"
+    with pytest.raises(precis.InvalidArgument, match=message):
+        precis.compress(spec, layers, keep=0.5)
+
+
+def test_a_tensor_without_memory_is_refused_by_name():
+    spec = toy_spec()
+    layers = random_layers(spec, 30)
+    layers[0] = (torch.empty((2, 30, 16), device="meta"), layers[0][1])
+    with pytest.raises(precis.InvalidArgument, match="keys: the tensor is on meta"):
+        precis.compress(spec, layers, keep=0.5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_tensors_on_a_gpu_go_in_as_they_are():
+    spec = toy_spec()
+    layers = random_layers(spec, 30)
+    on_gpu = [tuple(torch.from_numpy(part).cuda() for part in layer) for layer in layers]
+    got, want = (precis.compress(spec, given, keep=0.5) for given in (on_gpu, layers))
+    assert np.array_equal(got.keys[1][1], want.keys[1][1])
+
+
 def test_tokens_come_as_lists_ranges_arrays_and_tensors():
     from precis.arrays import tokens_in
 

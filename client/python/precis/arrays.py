@@ -1,8 +1,9 @@
 """Arrays in and out: NumPy, PyTorch and whatever else speaks DLPack, without copies where possible.
 
-In: [heads, n, head_dim] in host memory. Rows must be contiguous and follow one another; heads may
-stand any distance apart, so a slice [:, a:b] of a larger cache goes in as it lies. Any other layout
-is copied once. bf16 comes as torch.bfloat16, as ml_dtypes.bfloat16, or as its bits in uint16.
+In: [heads, n, head_dim]. Rows must be contiguous and follow one another; heads may stand any
+distance apart, so a slice [:, a:b] of a larger cache goes in as it lies. Any other layout is copied
+once, and so is what lies on a GPU, into pinned memory where it is PyTorch's. bf16 comes as
+torch.bfloat16, as ml_dtypes.bfloat16, or as its bits in uint16.
 
 Out: read-only NumPy arrays over the memory of the object they come from, which they keep alive.
 bf16 rows are a :class:`BFloat16Array`.
@@ -42,20 +43,63 @@ def rows_out(rows: np.ndarray) -> np.ndarray:
 def heads_in(array: Any, field: str) -> Any:
     """K, V or queries as the extension module takes them; copies only what it must."""
     if _is_torch(array):
-        if array.device.type != "cpu":
-            raise InvalidArgument(f"{field}: the tensor is on {array.device}; bring it to the CPU")
-        array = array.detach()
+        array = _to_host(array.detach(), field)
         return array if _rows_follow(array.shape, array.stride()) else array.contiguous()
     if isinstance(array, BFloat16Array):
         array = array.view(np.ndarray)
     if not isinstance(array, np.ndarray):
         if not hasattr(array, "__dlpack__"):
             raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
-        return array
+        return array if _on_host(array) else _HostCopy(array, field)
     if array.dtype.name == "bfloat16":  # of ml_dtypes
         array = array.view(np.uint16)
     strides = [stride // max(1, array.itemsize) for stride in array.strides]
     return array if _rows_follow(array.shape, strides) else np.ascontiguousarray(array)
+
+
+def _to_host(tensor: Any, field: str) -> Any:
+    """The tensor, or a copy of it in host memory that the GPU fills by itself."""
+    if tensor.device.type == "cpu":
+        return tensor
+    torch = sys.modules["torch"]
+    if tensor.device.type != "cuda":
+        try:
+            return tensor.cpu()
+        except (NotImplementedError, RuntimeError) as error:
+            raise InvalidArgument(f"{field}: the tensor is on {tensor.device}: {error}") from None
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host.copy_(tensor, non_blocking=True)
+    torch.cuda.current_stream(tensor.device).synchronize()
+    return host
+
+
+# DLPack's device types of memory that the host reads.
+_HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
+
+
+def _on_host(array: Any) -> bool:
+    device = getattr(array, "__dlpack_device__", None)
+    return device is None or device()[0] in _HOST_DEVICES
+
+
+class _HostCopy:
+    """A copy in host memory of an array elsewhere, made by the array's own library."""
+
+    def __init__(self, array: Any, field: str) -> None:
+        try:
+            self._capsule = array.__dlpack__(dl_device=(_HOST_DEVICES[0], 0))
+        except (TypeError, BufferError, ValueError) as error:
+            raise InvalidArgument(
+                f"{field}: the array lies on DLPack device {tuple(array.__dlpack_device__())} and "
+                f"{type(array).__name__} does not copy it to the host ({error}); bring it there"
+            ) from None
+        self.shape = array.shape
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _HOST_DEVICES[0], 0
 
 
 def _rows_follow(shape: Any, strides: Any) -> bool:
