@@ -10,6 +10,7 @@
 #include "kernels/encode/encode.h"
 #include "kernels/encode/encode_cuda.h"
 #include "kernels/select/best_tokens_cuda.h"
+#include "kernels/select/ranked_limits_cuda.h"
 #include "kernels/select/select_cuda.h"
 
 namespace precis::kernels {
@@ -202,11 +203,18 @@ Status CudaCompressor::select(std::uint64_t slots) {
   slots_ = std::min(slots, entries_of(input_));
   return on_device([&]() -> Status {
     SelectDevice task = SelectDevice::of(*recipe_, input_);
+    RankedLimitsDevice limits =
+        RankedLimitsDevice::of(*recipe_, task.shape, task.num_heads, slots_);
+    PRECIS_ASSIGN(memory_.limits, allocated(task.num_heads * sizeof(std::uint32_t)));
     PRECIS_ASSIGN(memory_.order, allocated(entries_of(input_) * sizeof(std::uint32_t)));
-    PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(select_workspace_bytes(task)));
-    task.scores = memory_.scores.as<float>();
+    PRECIS_ASSIGN(
+        const DeviceBuffer workspace,
+        allocated(std::max(ranked_limits_workspace_bytes(limits), select_workspace_bytes(task))));
+    task.scores = limits.scores = memory_.scores.as<float>();
     task.second = memory_.second.as<float>();
+    task.limits = limits.limits = memory_.limits.as<std::uint32_t>();
     task.order = memory_.order.as<std::uint32_t>();
+    PRECIS_TRY(launch_ranked_limits(limits, workspace.data(), stream_));
     return launch_select(task, workspace.data(), stream_);
   });
 }
@@ -220,8 +228,8 @@ Status CudaCompressor::allocate(LayerTurns& turns) {
         SegmentShape::of(*recipe_, input_.layer, input_.begin, input_.num_tokens())
             .protected_count();
     Verdict verdict{};
-    if (const std::uint64_t limit = ranks_wanted(*recipe_, turns, slots_); limit > 0) {
-      PRECIS_TRY(compete(limit, turns, verdict));
+    if (ranks_wanted(*recipe_, turns, slots_) > 0) {
+      PRECIS_TRY(compete(turns, verdict));
     } else {
       PRECIS_TRY(read_verdict(verdict));
       make_turns(*recipe_, slots_, {}, turns);
@@ -246,15 +254,15 @@ Result<DeviceBuffer> CudaCompressor::best_by_score(std::uint32_t& stride) {
   PRECIS_ASSIGN(DeviceBuffer best,
                 allocated(std::size_t{task.num_heads} * stride * sizeof(std::uint32_t)));
   PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(best_tokens_workspace_bytes(task)));
+  task.limits = memory_.limits.as<std::uint32_t>();
   task.order = best.as<std::uint32_t>();
   PRECIS_TRY(launch_best_tokens(task, workspace.data(), stream_));
   return best;
 }
 
 // Turns of heads that compete: on the device, or made here from ranks that come from there.
-Status CudaCompressor::compete(std::uint64_t limit, LayerTurns& turns, Verdict& verdict) {
+Status CudaCompressor::compete(LayerTurns& turns, Verdict& verdict) {
   const std::uint32_t num_heads = turns.num_kv_heads;
-  const std::uint32_t ranked = turns.num_tokens - turns.protected_count;
   std::uint32_t stride = turns.num_tokens;
   const std::uint32_t* best = memory_.order.as<std::uint32_t>() + turns.protected_count;
   DeviceBuffer by_score;
@@ -263,9 +271,6 @@ Status CudaCompressor::compete(std::uint64_t limit, LayerTurns& turns, Verdict& 
     best = by_score.as<std::uint32_t>();
   }
   if (contest_on_device(*recipe_, num_heads)) {
-    const std::vector<std::uint32_t> all(num_heads, ranked);
-    DeviceBuffer sizes;
-    PRECIS_TRY(send(std::span<const std::uint32_t>(all), sizes));
     PRECIS_ASSIGN(const DeviceBuffer heads, allocated(slots_ * sizeof(std::uint16_t)));
     AllocateDevice task;
     task.guarantee = Guarantee::of(*recipe_);
@@ -276,31 +281,35 @@ Status CudaCompressor::compete(std::uint64_t limit, LayerTurns& turns, Verdict& 
     task.scores = memory_.scores.as<float>();
     task.best = best;
     task.best_stride = stride;
-    task.sizes = sizes.as<std::uint32_t>();
+    task.sizes = memory_.limits.as<std::uint32_t>();
     task.heads = heads.as<std::uint16_t>();
     PRECIS_TRY(launch_allocate(task, stream_));
     turns.heads.resize(slots_);
     PRECIS_TRY(heads.copy_to(std::as_writable_bytes(std::span(turns.heads)), stream_));
     return read_verdict(verdict);  // and waits for the heads
   }
+  std::vector<std::uint32_t> sizes(num_heads);
+  PRECIS_TRY(memory_.limits.copy_to(std::as_writable_bytes(std::span(sizes)), stream_));
+  PRECIS_TRY(read_verdict(verdict));  // and waits for the sizes
   RanksDevice task;
   task.num_heads = num_heads;
   task.num_tokens = turns.num_tokens;
   task.scores = memory_.scores.as<float>();
   task.best = best;
   task.best_stride = stride;
-  task.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, ranked));
-  PRECIS_ASSIGN(const DeviceBuffer on_device,
+  task.sizes = memory_.limits.as<std::uint32_t>();
+  task.count = *std::ranges::max_element(sizes);
+  PRECIS_ASSIGN(const DeviceBuffer there,
                 allocated(std::size_t{num_heads} * task.count * sizeof(std::uint32_t)));
-  task.ranks = on_device.as<std::uint32_t>();
+  task.ranks = there.as<std::uint32_t>();
   PRECIS_TRY(launch_ranks(task, stream_));
-  std::vector<std::uint32_t> arrived(std::size_t{num_heads} * task.count);
-  PRECIS_TRY(on_device.copy_to(std::as_writable_bytes(std::span(arrived)), stream_));
-  PRECIS_TRY(read_verdict(verdict));  // and waits for the ranks
+  std::vector<std::uint32_t> here(std::size_t{num_heads} * task.count);
+  PRECIS_TRY(there.copy_to(std::as_writable_bytes(std::span(here)), stream_));
+  PRECIS_TRY(stream_.wait());
   Ranks ranks;
   for (std::uint32_t h = 0; h < num_heads; ++h) {
-    const auto first = arrived.begin() + std::ptrdiff_t{h} * task.count;
-    ranks.emplace_back(first, first + task.count);
+    const auto first = here.begin() + std::ptrdiff_t{h} * task.count;
+    ranks.emplace_back(first, first + sizes[h]);
   }
   make_turns(*recipe_, slots_, std::move(ranks), turns);
   return {};

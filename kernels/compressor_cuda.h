@@ -30,7 +30,7 @@ class CudaCompressor final : public LayerCompressor {
   struct Memory {
     DeviceBuffer keys, values, queries, lse, external, query_mean, query_covariance, o_proj, gram,
         rope_frequencies;
-    DeviceBuffer scores, second, order;
+    DeviceBuffer scores, second, limits, order;
     DeviceBuffer verdict;  // see Verdict
   };
   // What allocate() reads back besides turns.
@@ -54,7 +54,7 @@ class CudaCompressor final : public LayerCompressor {
   Status refuse_not_finite();
   Status read_verdict(Verdict& verdict);
   Status score_on_cpu();
-  Status compete(std::uint64_t limit, LayerTurns& turns, Verdict& verdict);
+  Status compete(LayerTurns& turns, Verdict& verdict);
   Result<DeviceBuffer> best_by_score(std::uint32_t& stride);
 
   const int ordinal_;

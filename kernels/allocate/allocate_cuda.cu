@@ -121,7 +121,7 @@ __global__ void contest(AllocateDevice task) {
 // grid (blocks, heads).
 __global__ void rank_best(RanksDevice task) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= task.count) return;
+  if (i >= task.sizes[blockIdx.y]) return;
   const std::uint32_t token = task.best[std::uint64_t{blockIdx.y} * task.best_stride + i];
   task.ranks[std::uint64_t{blockIdx.y} * task.count + i] =
       score_rank(task.scores[std::uint64_t{blockIdx.y} * task.num_tokens + token]);

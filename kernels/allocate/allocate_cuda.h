@@ -32,8 +32,9 @@ struct RanksDevice {
   const float* scores = nullptr;        // as above
   const std::uint32_t* best = nullptr;  // as above
   std::uint32_t best_stride = 0;
-  std::uint32_t count = 0;         // of each head
-  std::uint32_t* ranks = nullptr;  // [num_heads, count], written
+  const std::uint32_t* sizes = nullptr;  // as above
+  std::uint32_t count = 0;               // the largest of them
+  std::uint32_t* ranks = nullptr;        // [num_heads, count], written as far as sizes say
 };
 
 inline constexpr std::uint32_t kContestHeadsMax = 32;  // one lane each

@@ -130,6 +130,8 @@ struct ColumnsShared {
   float of_heads[kHeadsAtOnce][kWindowMmaTileTokens];  // columns of the query heads at hand
 };
 
+static_assert(sizeof(StatsShared<16>) <= 48 * 1024 && sizeof(ColumnsShared<16>) <= 48 * 1024);
+
 // out[token of the half] = a query head's column, reduced over the rows that see it.
 template <int kSteps>
 __device__ void reduce_rows(const WindowLaunch& l, const KeyTile<kSteps>& keys,

@@ -34,6 +34,9 @@ struct RowsShared {
   double moments[2][kRowsTileTokens];
 };
 
+static_assert(sizeof(RowsShared<MmaRows<16>>) <= 48 * 1024 &&
+              sizeof(RowsShared<MmaRows<8>>) <= 48 * 1024);  // what launch() may ask for
+
 // s.pooled from s.weights. By all threads of the block, which then see it.
 template <typename Rows>
 __device__ void pool_rows(const Slots& slots, std::uint32_t from, const TileColumns& tile,

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "kernels/common/isa.h"
+#include "kernels/select/ranked_limits_op.h"
 #include "kernels/select/select_op.h"
 
 namespace precis::kernels {
 namespace {
 
-constexpr std::size_t kSampleSize = 2048;
 constexpr std::size_t kBlockTokens = 256;  // whose keys are formed at once
 constexpr std::size_t kSmall = 192;        // sorted by comparison
 
@@ -25,10 +25,7 @@ PRECIS_INLINE std::uint32_t descending_rank(float score) { return ~score_rank(sc
 // not enough doubles it. The largest rank in the end.
 std::uint32_t rank_bound(std::span<std::uint32_t> sample, std::uint64_t wanted, std::uint64_t total,
                          double doubt) {
-  const auto size = static_cast<double>(sample.size());
-  const double share = static_cast<double>(wanted) / static_cast<double>(total);
-  const double spread = 3 * std::sqrt(share * (1 - share) / size) + 1 / size;
-  const auto at = static_cast<std::size_t>((share + doubt * spread) * size);
+  const std::size_t at = sample_index(sample.size(), wanted, total, doubt);
   if (at >= sample.size()) return 0xffffffffu;
   std::nth_element(sample.begin(), sample.begin() + static_cast<std::ptrdiff_t>(at), sample.end());
   return sample[at];
@@ -54,7 +51,7 @@ void add_sample(const float* scores, std::uint32_t first, std::uint32_t last, st
                 std::vector<std::uint32_t>& sample) {
   const std::size_t count = last - first, taken = std::min(size, count);
   for (std::size_t i = 0; i < taken; ++i) {
-    sample.push_back(descending_rank(scores[first + i * count / taken]));
+    sample.push_back(descending_rank(scores[first + sampled_token(i, count, taken)]));
   }
 }
 
@@ -168,7 +165,7 @@ std::vector<std::size_t> shares_of_best(const float* scores, std::size_t stride,
                                         std::uint32_t last, std::uint64_t wanted) {
   const std::uint64_t total = std::uint64_t{num_heads} * (last - first);
   std::vector<std::size_t> shares(num_heads, last - first);
-  if (wanted >= total / 4 * 3) return shares;
+  if (wants_nearly_all(wanted, total)) return shares;
   std::vector<std::uint32_t> sample;
   for (std::uint32_t h = 0; h < num_heads; ++h) {
     add_sample(scores + h * stride, first, last, kSampleSize, sample);

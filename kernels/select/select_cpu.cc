@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/allocate/allocate_op.h"
 #include "kernels/common/segment_shape.h"
 #include "kernels/select/best_tokens.h"
 #include "kernels/select/first_stage_op.h"
+#include "kernels/select/ranked_limits_op.h"
 
 namespace precis::kernels {
 namespace {
@@ -125,37 +125,16 @@ Order chunk_order(const Recipe& recipe, const SegmentShape& shape, const LayerSc
   return order;
 }
 
-// How many ranked tokens of each head may be wanted by any of the layer's first `slots` turns, so
-// that no more need be ranked.
+// RankedLimits of each head.
 std::vector<std::size_t> ranked_limits(const Recipe& recipe, const SegmentShape& shape,
                                        std::span<const float> scores, std::uint32_t num_heads,
                                        std::uint64_t slots) {
-  const std::uint64_t ranked = shape.num_tokens - shape.protected_count();
-  const std::uint64_t guarded = std::uint64_t{shape.protected_count()} * num_heads;
-  const std::uint64_t wanted = slots - std::min(slots, guarded);  // ranked ones, of all heads
-  std::vector<std::size_t> limits(num_heads, std::min(ranked, wanted));
-  const std::uint64_t average = (wanted + num_heads - 1) / num_heads;
-  if (recipe.layers == LayerAllocator::kGlobalFlat || recipe.heads == HeadAllocator::kTable) {
-    return limits;
-  }
-  if (recipe.heads == HeadAllocator::kUniform) {
-    const std::uint64_t most = (slots + num_heads - 1) / num_heads;
-    std::ranges::fill(
-        limits, std::min(ranked, most - std::min<std::uint64_t>(most, shape.protected_count())));
-    return limits;
-  }
-  // Heads that compete: what a head wins by score is among the best `wanted` of all heads, and
-  // besides it has its guarantee, or in a blend the average and what rounding moves.
-  const std::uint64_t spare = is_blend(recipe)
-                                  ? average + 2 * num_heads + 2
-                                  : guaranteed_entries(recipe, shape.protected_count(), average);
+  const RankedLimits of_layer = RankedLimits::of(recipe, shape, num_heads, slots);
+  std::vector<std::size_t> limits(num_heads, of_layer.limit(0));
+  if (!of_layer.compete) return limits;
   const auto shares = shares_of_best(scores.data(), shape.num_tokens, num_heads, shape.sinks,
-                                     shape.num_tokens - shape.recent, wanted);
-  for (std::size_t h = 0; h < num_heads; ++h) {
-    const std::uint64_t most =
-        is_blend(recipe) ? shares[h] + spare : std::max<std::uint64_t>(shares[h], spare);
-    limits[h] = std::min(ranked, most);
-  }
+                                     shape.num_tokens - shape.recent, of_layer.wanted);
+  for (std::size_t h = 0; h < num_heads; ++h) limits[h] = of_layer.limit(shares[h]);
   return limits;
 }
 

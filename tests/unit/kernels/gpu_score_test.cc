@@ -156,6 +156,8 @@ LayerShape random_shape(const Recipe& recipe, int round, Rng& rng) {
   shape.num_kv_heads = pick(rng, 1, 3);
   shape.group = pick(rng, 1, round % 9 == 0 ? 9 : 4);
   shape.head_dim = round % 2 == 0 ? 8 * pick(rng, 1, 16) : pick(rng, 1, 80);
+  if (round % 7 == 0) shape.head_dim = 8 * pick(rng, 17, 32);
+  if (round % 41 == 0) shape.head_dim = pick(rng, 257, 300);  // more than tensor cores take
   // Of one channel, unit keys are 1 and -1, and their mean is what rounding leaves of it.
   if (recipe.scorer == Scorer::kKeydiff || recipe.scorer == Scorer::kKvdiff) {
     shape.head_dim = std::max(4u, shape.head_dim);
