@@ -9,10 +9,9 @@
 
 namespace precis::kernels {
 
-CpuStages::CpuStages(unsigned threads)
-    : pool_(threads),
-      context_{pool_, detect_isa()},
-      name_("cpu (" + std::string(isa_name(context_.isa)) + ")") {}
+CpuStages::CpuStages(unsigned threads) : CpuStages(threads, detect_isa()) {}
+CpuStages::CpuStages(unsigned threads, Isa isa)
+    : pool_(threads), context_{pool_, isa}, name_("cpu (" + std::string(isa_name(isa)) + ")") {}
 
 Status CpuStages::check(const Recipe& recipe, const LayerInput& input) const {
   return check_cpu(context_, recipe, input);

@@ -13,8 +13,9 @@ namespace precis::kernels {
 // Thread-safe: calls share nothing but the pool.
 class CpuStages {
  public:
-  // threads 0: every core.
+  // threads 0: every core. By default the best instruction set that the machine runs.
   explicit CpuStages(unsigned threads = 0);
+  CpuStages(unsigned threads, Isa isa);
 
   const std::string& name() const { return name_; }
   const CpuContext& context() const { return context_; }

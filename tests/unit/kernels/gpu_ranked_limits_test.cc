@@ -26,8 +26,9 @@ std::vector<std::uint32_t> device_limits(Gpu& gpu, const Recipe& recipe, const S
 }
 
 // As select_cpu ranks: what it appends behind the protected tokens.
-std::vector<std::uint32_t> host_limits(Backend& cpu, const Recipe& recipe, const LayerInput& input,
-                                       const LayerScores& scores, std::uint64_t slots) {
+std::vector<std::uint32_t> host_limits(const CpuStages& cpu, const Recipe& recipe,
+                                       const LayerInput& input, const LayerScores& scores,
+                                       std::uint64_t slots) {
   RetentionOrders orders;
   must_succeed(cpu.select(recipe, input, scores, slots, orders));
   std::vector<std::uint32_t> limits;
@@ -67,7 +68,7 @@ TEST_CASE("limits of ranked heads made on the device are the CPU's", "[gpu][rank
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   Gpu gpu;
-  const auto cpu = make_cpu_backend(1);
+  const CpuStages cpu(1);
   for (int round = 0; round < rounds(300); ++round) {
     LayerShape layer_shape;
     layer_shape.num_tokens = round % 4 == 0 ? pick(rng, 2000, 9000) : pick(rng, 1, 300);
@@ -86,14 +87,14 @@ TEST_CASE("limits of ranked heads made on the device are the CPU's", "[gpu][rank
         SegmentShape::of(recipe, 0, layer_shape.begin, layer_shape.num_tokens);
     const auto got =
         device_limits(gpu, recipe, shape, layer_shape.num_kv_heads, slots, scores.scores);
-    REQUIRE(got == host_limits(*cpu, recipe, layer.input, scores, slots));
+    REQUIRE(got == host_limits(cpu, recipe, layer.input, scores, slots));
   }
 }
 
 TEST_CASE("where the sample misses what few tokens hold, a wider bound is taken as on the CPU",
           "[gpu][ranked_limits]") {
   Gpu gpu;
-  const auto cpu = make_cpu_backend(1);
+  const CpuStages cpu(1);
   constexpr std::uint32_t kTokens = 8 * 2048;  // every eighth is sampled
   LayerInput input = sizes_only(2, kTokens);
   LayerScores scores;
@@ -107,6 +108,6 @@ TEST_CASE("where the sample misses what few tokens hold, a wider bound is taken 
   for (const std::uint64_t slots : {100u, 5000u, 12'000u, 20'000u}) {
     CAPTURE(slots);
     CHECK(device_limits(gpu, recipe, shape, 2, slots, scores.scores) ==
-          host_limits(*cpu, recipe, input, scores, slots));
+          host_limits(cpu, recipe, input, scores, slots));
   }
 }
