@@ -103,8 +103,11 @@ Status allocate_cpu(const CpuContext& context, const Recipe& recipe, const Layer
           ? slots
           : std::min(slots, std::uint64_t{orders.protected_count} * num_heads);
   turns.heads.reserve(slots);
-  for (std::uint64_t slot = 0; slot < in_turns; ++slot) {
-    turns.heads.push_back(static_cast<std::uint16_t>(slot % num_heads));
+  turns.heads.resize(in_turns);
+  std::uint16_t next = 0;  // no division: there are as many slots as entries
+  for (std::uint16_t& head : turns.heads) {
+    head = next;
+    next = next + 1u < num_heads ? next + 1 : 0;
   }
   if (in_turns == slots) return {};
 
