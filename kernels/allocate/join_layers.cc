@@ -59,6 +59,7 @@ class LayersJoiner : public Joiner {
   // slots[i]: the seat of the layer's slot i.
   std::vector<std::vector<std::uint32_t>> seats_of(std::uint32_t layer, const Seats& slots) const {
     std::vector<std::vector<std::uint32_t>> seats(dims_.num_kv_heads);
+    for (std::uint32_t h = 0; h < dims_.num_kv_heads; ++h) seats[h].reserve(counts_[layer][h]);
     for (std::size_t i = 0; i < turns_[layer].heads.size(); ++i) {
       seats[turns_[layer].heads[i]].push_back(slots[i]);
     }
@@ -78,10 +79,12 @@ class KnownLayersJoiner final : public LayersJoiner {
   KnownLayersJoiner(const Recipe& recipe, const SegmentDims& dims, std::uint64_t entries)
       : LayersJoiner(recipe, dims, entries), seats_(dims.num_layers) {
     std::uint32_t seat = 0;
-    deal(take_turns(capacity_.guarded, entries), seat, seats_);
+    const auto take = [&](std::uint32_t layer) { seats_[layer].push_back(++seat); };
+    each_turn(capacity_.guarded, entries, take);
     const std::uint64_t left = entries - std::min<std::uint64_t>(entries, seat);
     if (recipe.layers == LayerAllocator::kUniform) {
-      deal(take_turns(capacity_.ranked, left), seat, seats_);
+      for (Seats& of_layer : seats_) of_layer.reserve(entries / dims.num_layers + 1);
+      each_turn(capacity_.ranked, left, take);
     } else {
       deal(highest_averages(pyramid_weights(), capacity_.ranked, left), seat, seats_);
     }

@@ -66,8 +66,11 @@ void make_turns(const Recipe& recipe, std::uint64_t slots, Ranks ranks, LayerTur
   const std::uint32_t num_heads = turns.num_kv_heads;
   const std::uint64_t in_turns = slots_in_turns(recipe, turns, slots);
   turns.heads.reserve(slots);
-  for (std::uint64_t slot = 0; slot < in_turns; ++slot) {
-    turns.heads.push_back(static_cast<std::uint16_t>(slot % num_heads));
+  turns.heads.resize(in_turns);
+  std::uint16_t next = 0;  // no division: there are as many slots as entries
+  for (std::uint16_t& head : turns.heads) {
+    head = next;
+    next = next + 1u < num_heads ? next + 1 : 0;
   }
   if (in_turns == slots) return;
   if (is_blend(recipe)) {

@@ -50,14 +50,9 @@ void bid(const std::vector<double>& weights, std::span<const std::uint64_t> caps
 
 std::vector<std::uint32_t> take_turns(std::span<const std::uint64_t> caps, std::uint64_t seats) {
   const std::uint64_t all = std::accumulate(caps.begin(), caps.end(), std::uint64_t{0});
-  seats = std::min(seats, all);
   std::vector<std::uint32_t> takers;
-  takers.reserve(seats);
-  for (std::uint64_t round = 0; takers.size() < seats; ++round) {
-    for (std::uint32_t c = 0; c < caps.size() && takers.size() < seats; ++c) {
-      if (round < caps[c]) takers.push_back(c);
-    }
-  }
+  takers.reserve(std::min(seats, all));
+  each_turn(caps, seats, [&](std::uint32_t c) { takers.push_back(c); });
   return takers;
 }
 

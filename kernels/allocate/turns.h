@@ -1,6 +1,7 @@
 // Seats that need no score: turns, and highest averages (policies.md, "The joining order").
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,8 +10,21 @@ namespace precis::kernels {
 
 // `caps[c]`: how many seats competitor c can take. All results stop where the caps do.
 
-// Who takes each of the first `seats`: one after the other, lowest first, those who are full left
-// out.
+// take(c) for who takes each of the first `seats`: one after the other, lowest first, those who are
+// full left out.
+template <typename Take>
+void each_turn(std::span<const std::uint64_t> caps, std::uint64_t seats, const Take& take) {
+  std::uint64_t most = 0;
+  for (const std::uint64_t cap : caps) most = std::max(most, cap);
+  for (std::uint64_t round = 0; round < most; ++round) {
+    for (std::uint32_t c = 0; c < caps.size(); ++c) {
+      if (round >= caps[c]) continue;
+      if (seats-- == 0) return;
+      take(c);
+    }
+  }
+}
+// All of them.
 std::vector<std::uint32_t> take_turns(std::span<const std::uint64_t> caps, std::uint64_t seats);
 
 // Heads of all layers, layer turning fastest: who, as layer * num_kv_heads + head, takes each of

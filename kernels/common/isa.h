@@ -35,9 +35,9 @@ auto for_isa([[maybe_unused]] Isa isa) {
   return &IsaClones<Loop>::baseline;
 }
 
-// For loops that only Isa::kAmx runs.
+// For loops that only Isa::kAvx512 and Isa::kAmx run.
 template <auto Loop>
-auto for_amx() {
+auto for_avx512() {
 #if defined(__x86_64__)
   return &IsaClones<Loop>::avx512;
 #else

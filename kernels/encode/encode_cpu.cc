@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "kernels/common/isa.h"
 #include "kernels/compact/compact.h"
+#include "kernels/compact/stream_rows.h"
 #include "kernels/encode/record_writer.h"
+#include "kernels/encode/stripe_hash.h"
 #include "precis/record.h"
 
 namespace precis::kernels {
@@ -30,6 +33,74 @@ std::vector<HeadOutput> head_outputs(std::span<const std::uint32_t> counts, std:
     offset += heads.back().layout.size;
   }
   return heads;
+}
+
+// A head on its way into its record.
+struct HeadTask {
+  const LayerInput& input;
+  std::uint32_t head;
+  std::span<const std::uint32_t> kept;
+  MutableBytes record;
+  RecordView view;  // of `record`
+  Sections out;
+  bool sealed;  // whether seats are known, and so checksums
+};
+
+// Rows of K, then of V, of the block of entries that begins at `first`, whole and of whole lines.
+template <typename Lines, typename Onlooker>
+PRECIS_INLINE void stream_block(const HeadTask& task, std::size_t first, Onlooker& onlooker) {
+  const std::size_t last = first + kChecksumBlockEntries;
+  stream_rows<Lines>(task.input.keys, task.head, task.kept, first, last, task.out.keys, onlooker);
+  stream_rows<Lines>(task.input.values, task.head, task.kept, first, last, task.out.values,
+                     onlooker);
+}
+
+template <typename Lines>
+PRECIS_INLINE void unhashed_loop(const HeadTask& task, std::size_t first) {
+  Unseen unseen;
+  stream_block<Lines>(task, first, unseen);
+}
+
+// The hash of all five sections of the block, of which the rows alone are still to be written:
+// nothing reads a record soon, so that they go around the caches and are hashed on their way.
+template <typename Lines>
+PRECIS_INLINE xxh3::Hash128 hashed_loop(const HeadTask& task, std::size_t first) {
+  constexpr std::size_t kWordLines = kChecksumBlockEntries * 4 / kLineBytes;
+  const std::size_t row_lines = task.input.keys.row_bytes() / kLineBytes;
+  xxh3::StripeHash<Lines> hash(3 * kWordLines + 2 * kChecksumBlockEntries * row_lines);
+  const void* sections[] = {task.out.positions + first, task.out.seats + first,
+                            task.out.scores + first};
+  for (const void* section : sections) {
+    const auto* bytes = static_cast<const std::byte*>(section);
+    for (std::size_t i = 0; i < kWordLines; ++i) hash.add(load_line(bytes + i * kLineBytes));
+  }
+  stream_block<Lines>(task, first, hash);
+  return hash.finished();
+}
+
+struct BlockLoops {
+  void (*unhashed)(const HeadTask&, std::size_t);
+  xxh3::Hash128 (*hashed)(const HeadTask&, std::size_t);
+};
+BlockLoops block_loops(Isa isa) {
+  if (isa >= Isa::kAvx512) {
+    return {for_avx512<&unhashed_loop<WideLines>>(), for_avx512<&hashed_loop<WideLines>>()};
+  }
+  return {for_isa<&unhashed_loop<PlainLines>>(isa), for_isa<&hashed_loop<PlainLines>>(isa)};
+}
+
+// A block of entries of which all but the rows is written.
+void encode_rows(const BlockLoops& loops, const HeadTask& task, std::uint32_t first,
+                 std::uint32_t last) {
+  const std::uint32_t block = first / kChecksumBlockEntries;
+  const bool whole = last - first == kChecksumBlockEntries;
+  if (whole && are_lines(task.input.keys.row_bytes(), task.out.keys)) {
+    if (!task.sealed) return loops.unhashed(task, first);
+    return store_checksum(task.record, block, loops.hashed(task, first));
+  }
+  compact_rows(task.input.keys, task.head, task.kept, first, last, task.out.keys);
+  compact_rows(task.input.values, task.head, task.kept, first, last, task.out.values);
+  if (task.sealed) write_checksum(task.record, task.view, block);
 }
 
 }  // namespace
@@ -80,21 +151,26 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
       items.push_back({head, first, std::min(counts[head], first + kItemEntries)});
     }
   }
+  const BlockLoops loops = block_loops(context.isa);
   context.pool.parallel_for(items.size(), [&](std::size_t i) {
     const auto& [head, first, last] = items[i];
     const RecordLayout& layout = heads[head].layout;
     const MutableBytes record = out.subspan(heads[head].offset, layout.size);
-    const RecordView view = written_record(record);
-    const bool placed = !seats.empty();
-    // A block is hashed while it is still in the cache that it was gathered into.
+    const HeadTask task{input,
+                        head,
+                        std::span(orders.order[head]).first(layout.count),
+                        record,
+                        written_record(record),
+                        sections_of(record, layout),
+                        !seats.empty()};
+    compact_words(input.begin, task.kept,
+                  task.sealed ? std::span(seats[head]) : std::span<const std::uint32_t>(),
+                  scores.scores.data() + std::size_t{head} * input.num_tokens(), first, last,
+                  task.out);
     for (std::uint32_t at = first; at < last; at += kChecksumBlockEntries) {
-      compact_cpu(input.keys, input.values, head, input.begin,
-                  std::span(orders.order[head]).first(layout.count),
-                  placed ? std::span(seats[head]) : std::span<const std::uint32_t>(),
-                  scores.scores.data() + std::size_t{head} * input.num_tokens(), at,
-                  std::min(last, at + kChecksumBlockEntries), sections_of(record, layout));
-      if (placed) write_checksum(record, view, at / kChecksumBlockEntries);
+      encode_rows(loops, task, at, std::min(last, at + kChecksumBlockEntries));
     }
+    end_of_stream();
   });
   return {};
 }

@@ -264,6 +264,14 @@ void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t b
               kChecksumBytes);
 }
 
+void store_checksum(MutableBytes record, std::uint32_t block, const xxh3::Hash128& hash) {
+  // Big-endian, as xxHash prints it.
+  const std::uint64_t words[] = {xxh3::swapped(hash.high), xxh3::swapped(hash.low)};
+  static_assert(sizeof words == kChecksumBytes);
+  constexpr std::size_t kChecksums = RecordLayout::of(0, 1, Dtype::kF32).checksums;
+  std::memcpy(record.data() + kChecksums + block * kChecksumBytes, words, kChecksumBytes);
+}
+
 void write_checksums(MutableBytes record, const RecordView& view) {
   for (std::uint32_t block = 0; block < checksum_blocks(view.count); ++block) {
     write_checksum(record, view, block);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/compact/compact.h"
+#include "kernels/encode/xxh3_op.h"
 #include "precis/record.h"
 
 namespace precis::kernels {
@@ -16,6 +17,8 @@ void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, 
                   std::uint32_t head_dim, Dtype dtype, const SegmentId& segment);
 // Over the sections as they stand, of one block of entries or of all; `view` is of `record`.
 void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t block);
+// The same, of a hash that is known.
+void store_checksum(MutableBytes record, std::uint32_t block, const xxh3::Hash128& hash);
 void write_checksums(MutableBytes record, const RecordView& view);
 // A record whose header was just written, as it stands.
 RecordView written_record(Bytes record);

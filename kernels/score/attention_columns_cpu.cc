@@ -34,8 +34,8 @@ struct Loops {
             for_isa<&chunk_columns<VectorProducts>>(isa)};
   }
   static Loops by_tiles() {
-    return {for_amx<&chunk_stats<AlongRows>>(), for_amx<&chunk_masses<TileProducts>>(),
-            for_amx<&chunk_sums<TileProducts>>(), for_amx<&chunk_columns<TileProducts>>()};
+    return {for_avx512<&chunk_stats<AlongRows>>(), for_avx512<&chunk_masses<TileProducts>>(),
+            for_avx512<&chunk_sums<TileProducts>>(), for_avx512<&chunk_columns<TileProducts>>()};
   }
 };
 

@@ -158,7 +158,7 @@ class ExpectedAttention {
 
   void find_logits(std::uint32_t head) {
     const auto body =
-        tiles_ ? for_amx<&expected_tile_logits>() : for_isa<&expected_logits>(context_.isa);
+        tiles_ ? for_avx512<&expected_tile_logits>() : for_isa<&expected_logits>(context_.isa);
     const std::size_t q_head = std::size_t{head} * input_.group();
     for_chunks([&](std::size_t first, std::size_t last) {
       const auto token = static_cast<std::uint32_t>(first);

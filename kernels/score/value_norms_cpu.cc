@@ -242,9 +242,9 @@ std::uint32_t tile_chunk_tokens(std::size_t dim) {
 
 void (*body_of(ValueNorm norm, Isa isa, bool tiles))(const NormTask&) {
   if (norm == ValueNorm::kL1Exact) {
-    return tiles ? for_amx<&l1_exact_tile_norms>() : for_isa<&l1_exact_norms>(isa);
+    return tiles ? for_avx512<&l1_exact_tile_norms>() : for_isa<&l1_exact_norms>(isa);
   }
-  return tiles ? for_amx<&l2_gram_tile_norms>() : for_isa<&l2_gram_norms>(isa);
+  return tiles ? for_avx512<&l2_gram_tile_norms>() : for_isa<&l2_gram_norms>(isa);
 }
 
 // gram[a][b] += weights[a] . weights[b] for b <= a; weights: [dim, count].

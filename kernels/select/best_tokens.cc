@@ -2,23 +2,22 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "kernels/common/isa.h"
+#include "kernels/select/gather_keys.h"
 #include "kernels/select/ranked_limits_op.h"
-#include "kernels/select/select_op.h"
 
 namespace precis::kernels {
 namespace {
 
-constexpr std::size_t kBlockTokens = 256;  // whose keys are formed at once
+constexpr std::size_t kSampleSize = 1024;  // of a head that ranks alone
+constexpr std::size_t kFew = 256;          // ranked by their bits
 constexpr std::size_t kSmall = 192;        // sorted by comparison
-
-// Ascending ranks: the better the lower.
-PRECIS_INLINE std::uint32_t descending_rank(float score) { return ~score_rank(score); }
 
 // A rank that probably has at least `wanted` of the `total` scores sampled at or before it.
 // `doubt` widens it: 1 is three standard deviations of the sample, and whoever finds that it was
@@ -31,7 +30,8 @@ std::uint32_t rank_bound(std::span<std::uint32_t> sample, std::uint64_t wanted, 
   return sample[at];
 }
 
-// The `limit`-th lowest of `ranks`, from 1: bit by bit the largest value that fewer lie below.
+// A rank that the `limit` lowest of `ranks`, from 1, and ties with the last of them alone stand at
+// or before: bit by bit the largest value that fewer lie below, until one parts them.
 PRECIS_INLINE std::uint32_t rank_at(const std::uint32_t* ranks, std::size_t count,
                                     std::size_t limit) {
   std::uint32_t found = 0;
@@ -41,6 +41,7 @@ PRECIS_INLINE std::uint32_t rank_at(const std::uint32_t* ranks, std::size_t coun
     for (std::size_t i = 0; i < count; ++i) {
       below += static_cast<std::uint32_t>(ranks[i] < candidate);
     }
+    if (below == limit) return candidate - 1;
     if (below < limit) found = candidate;
   }
   return found;
@@ -65,44 +66,45 @@ PRECIS_INLINE std::size_t count_up_to(const float* scores, std::uint32_t first, 
   return count;
 }
 
-// keys[..] gets those that rank at or before `bound`, tokens ascending; returns how many. Room for
-// one key per token, and one more.
-PRECIS_INLINE std::size_t gather_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
-                                       std::uint32_t bound, std::uint64_t* keys) {
-  std::size_t count = 0;
-  std::uint32_t ranks[kBlockTokens];
-  for (std::uint32_t block = first; block < last;) {
-    const auto size = std::min<std::uint32_t>(kBlockTokens, last - block);
-    for (std::uint32_t i = 0; i < size; ++i) ranks[i] = descending_rank(scores[block + i]);
-    for (std::uint32_t i = 0; i < size; ++i) {
-      keys[count] = std::uint64_t{ranks[i]} << 32 | (block + i);
-      count += static_cast<std::size_t>(ranks[i] <= bound);
-    }
-    block += size;
-  }
-  return count;
+using Gather = std::size_t (*)(const float*, std::uint32_t, std::uint32_t, std::uint32_t,
+                               std::uint64_t*);
+Gather gather_loop(Isa isa) {
+  if (isa >= Isa::kAvx512) return for_avx512<&gather_up_to<WideKeys>>();
+  return for_isa<&gather_up_to<PlainKeys>>(isa);
 }
+constexpr std::size_t kSpareKeys = std::max(PlainKeys::kSpare, WideKeys::kSpare);
 
-// Sorts by the upper half; the lower halves ascend already and stay so among equals.
+// Sorts by the upper half; the lower halves ascend already and stay so among equals. Digits are
+// those of the differences from the lowest, which are shorter than what they are of.
 void sort_keys(std::uint64_t* keys, std::size_t count) {
   if (count <= kSmall) {
     std::sort(keys, keys + count);
     return;
   }
-  constexpr int kBits = 11, kDigits = 3;
-  constexpr std::size_t kBins = std::size_t{1} << kBits;
-  const auto digit = [](std::uint64_t key, int d) {
-    return static_cast<std::size_t>(key >> (32 + d * kBits)) & (kBins - 1);
+  constexpr int kBitsMax = 11, kDigitsMax = 3;
+  constexpr std::size_t kBins = std::size_t{1} << kBitsMax;
+  std::uint64_t lowest = keys[0], highest = keys[0];
+  for (std::size_t i = 1; i < count; ++i) {
+    lowest = std::min(lowest, keys[i]);
+    highest = std::max(highest, keys[i]);
+  }
+  const std::uint64_t base = lowest >> 32;
+  const int width = std::bit_width((highest >> 32) - base);
+  const int digits = (width + kBitsMax - 1) / kBitsMax;
+  if (digits == 0) return;
+  const int bits = (width + digits - 1) / digits;
+  const auto digit = [=](std::uint64_t key, int d) {
+    return static_cast<std::size_t>(((key >> 32) - base) >> (d * bits)) &
+           ((std::size_t{1} << bits) - 1);
   };
-  const auto bins = std::make_unique<std::array<std::array<std::uint32_t, kBins>, kDigits>>();
+  const auto bins = std::make_unique<std::array<std::array<std::uint32_t, kBins>, kDigitsMax>>();
   for (std::size_t i = 0; i < count; ++i) {
-    for (int d = 0; d < kDigits; ++d) ++(*bins)[static_cast<std::size_t>(d)][digit(keys[i], d)];
+    for (int d = 0; d < digits; ++d) ++(*bins)[static_cast<std::size_t>(d)][digit(keys[i], d)];
   }
   const std::unique_ptr<std::uint64_t[]> other(new std::uint64_t[count]);
   std::uint64_t *from = keys, *to = other.get();
-  for (int d = 0; d < kDigits; ++d) {
+  for (int d = 0; d < digits; ++d) {
     auto& bin = (*bins)[static_cast<std::size_t>(d)];
-    if (bin[digit(from[0], d)] == count) continue;  // the digit is the same in all
     std::uint32_t sum = 0;
     for (std::uint32_t& b : bin) sum += std::exchange(b, sum);
     for (std::size_t i = 0; i < count; ++i) to[bin[digit(from[i], d)]++] = from[i];
@@ -111,20 +113,17 @@ void sort_keys(std::uint64_t* keys, std::size_t count) {
   if (from != keys) std::copy(from, from + count, keys);
 }
 
-// The best `limit` of so few that their ranks fit a block.
+// The best `limit` of so few that all their ranks are looked at for each bit.
 std::vector<std::uint64_t> best_of_few(const float* scores, std::uint32_t first, std::uint32_t last,
                                        std::size_t limit) {
   const std::size_t total = last - first;
-  std::uint32_t ranks[kBlockTokens];
+  std::uint32_t ranks[kFew];
   for (std::size_t i = 0; i < total; ++i) ranks[i] = descending_rank(scores[first + i]);
   const std::uint32_t bound =
       limit < total ? for_isa<&rank_at>(detect_isa())(ranks, total, limit) : 0xffffffffu;
-  std::uint64_t keys[kBlockTokens + 1];
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < total; ++i) {
-    keys[count] = std::uint64_t{ranks[i]} << 32 | (first + i);
-    count += static_cast<std::size_t>(ranks[i] <= bound);
-  }
+  std::uint64_t keys[kFew + PlainKeys::kSpare];
+  const std::size_t count =
+      PlainKeys::gather(ranks, first, static_cast<std::uint32_t>(total), bound, keys);
   std::sort(keys, keys + count);
   return {keys, keys + limit};
 }
@@ -136,9 +135,9 @@ std::vector<std::uint64_t> best_keys(const float* scores, std::uint32_t first, s
   const std::size_t total = last - first;
   limit = std::min(limit, total);
   if (limit == 0) return {};
-  if (total <= kBlockTokens) return best_of_few(scores, first, last, limit);
-  const auto gather = for_isa<&gather_up_to>(detect_isa());
-  const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[total + 1]);
+  if (total <= kFew) return best_of_few(scores, first, last, limit);
+  const Gather gather = gather_loop(detect_isa());
+  const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[total + kSpareKeys]);
   std::size_t count = 0;
   if (limit < total / 4 * 3) {
     std::vector<std::uint32_t> sample;
@@ -168,7 +167,7 @@ std::vector<std::size_t> shares_of_best(const float* scores, std::size_t stride,
   if (wants_nearly_all(wanted, total)) return shares;
   std::vector<std::uint32_t> sample;
   for (std::uint32_t h = 0; h < num_heads; ++h) {
-    add_sample(scores + h * stride, first, last, kSampleSize, sample);
+    add_sample(scores + h * stride, first, last, sample_of_head(num_heads), sample);
   }
   const auto count = for_isa<&count_up_to>(detect_isa());
   std::uint64_t sum = 0;

@@ -16,7 +16,7 @@ namespace {
 
 // Doubts double, and each moves a bound by at least one of the sample.
 constexpr std::uint32_t kBoundsMax = 24;
-static_assert(std::uint64_t{kSampleSize} * limits::kKvHeadsMax < 1u << (kBoundsMax - 1));
+static_assert(std::max(kLayerSampleSize, limits::kKvHeadsMax) < 1u << (kBoundsMax - 1));
 
 constexpr std::uint32_t kCountTokens = 16 * kElementwiseThreads;  // of a block
 
@@ -114,7 +114,7 @@ LimitsTask task_of(const RankedLimitsDevice& d, Workspace& space) {
   LimitsTask task{};
   task.d = d;
   if (!samples(d)) return task;
-  task.taken = std::min(kSampleSize, d.last - d.first);
+  task.taken = std::min(sample_of_head(d.num_heads), d.last - d.first);
   const std::size_t size = std::size_t{d.num_heads} * task.taken;
   std::size_t at = 0;
   for (double doubt = 1; at < size; doubt *= 2) {

@@ -22,7 +22,8 @@ struct RankedLimitsDevice {
                                std::uint32_t num_heads, std::uint64_t slots);
 };
 
-// Where heads compete, 4 B for each of at most 2048 sampled tokens of each head, and some counts.
+// Where heads compete, 4 B for each of at most kLayerSampleSize sampled tokens (one of each head at
+// least), and some counts.
 std::size_t ranked_limits_workspace_bytes(const RankedLimitsDevice& task);
 
 // Enqueues on `stream`; neither allocates nor waits.

@@ -54,9 +54,11 @@ struct RankedLimits {
   }
 };
 
-// Tokens of each head that are sampled, evenly spread: sampled_token(i) of the first
-// sampled_tokens().
-inline constexpr std::uint32_t kSampleSize = 2048;
+// Tokens of each head that are sampled, as far as it has them, evenly spread: sampled_token(i).
+inline constexpr std::uint32_t kLayerSampleSize = 4096;  // of all heads that compete
+inline std::uint32_t sample_of_head(std::uint32_t num_heads) {
+  return std::max(kLayerSampleSize / num_heads, 1u);
+}
 PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t sampled_token(std::uint64_t i, std::uint64_t count,
                                                              std::uint64_t taken) {
   return i * count / taken;

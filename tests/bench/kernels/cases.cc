@@ -27,12 +27,13 @@ void must(const Status& status) {
 
 // One layer on its way through the stages; memory is kept from one layer to the next.
 struct Work {
-  Work(const CpuStages& b, const Recipe& r, const Layers& layers, double keep) : cpu(b), recipe(r) {
-    dims = {1, layers.shape().num_kv_heads, layers.num_tokens(), 0};
-    entries = static_cast<std::uint64_t>(keep * dims.num_kv_heads * dims.num_tokens);
-    records.resize(kernels::encoded_bytes_max(entries, dims.num_kv_heads, layers.shape().head_dim,
-                                              Dtype::kBf16));
-  }
+  Work(const CpuStages& c, const Recipe& r, const Layers& layers, double keep)
+      : cpu(c),
+        recipe(r),
+        dims{1, layers.shape().num_kv_heads, layers.num_tokens(), 0},
+        entries(static_cast<std::uint64_t>(keep * dims.num_kv_heads * dims.num_tokens)),
+        records(kernels::encoded_bytes_max(entries, dims.num_kv_heads, layers.shape().head_dim,
+                                           Dtype::kBf16)) {}
   void score(LayerInput input) {
     input.entries = entries;
     must(cpu.score(recipe, input, scores));
@@ -50,18 +51,18 @@ struct Work {
     const auto& counts = joiner->counts(0);
     const std::size_t size = kernels::encoded_bytes(counts, input.keys.head_dim, input.keys.dtype);
     must(cpu.encode(input, scores, orders, counts, joiner->seats(0), SegmentId{},
-                    MutableBytes(records).first(size)));
+                        records.all().first(size)));
     return size;
   }
 
   const CpuStages& cpu;
   const Recipe recipe;
   kernels::SegmentDims dims;
-  std::uint64_t entries = 0;
+  std::uint64_t entries;
   kernels::LayerScores scores;
   kernels::RetentionOrders orders;
   std::unique_ptr<kernels::Joiner> joiner;
-  std::vector<std::byte> records;
+  ArenaArray<std::byte> records;
 };
 
 class Cases {

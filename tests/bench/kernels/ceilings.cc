@@ -57,9 +57,9 @@ Seconds measure_read(const Layers& layers, unsigned threads, std::size_t runs, d
 }
 
 Seconds measure_memcpy(const Layers& layers, unsigned threads, std::size_t runs, double seconds) {
-  std::vector<std::byte> target(layers.keys(0).size());
+  ArenaArray<std::byte> target(layers.keys(0).size());
   return measure_pieces(layers, threads, runs, seconds, [&](Bytes piece, std::size_t first) {
-    std::memcpy(target.data() + first, piece.data(), piece.size());
+    std::memcpy(target.all().data() + first, piece.data(), piece.size());
   });
 }
 

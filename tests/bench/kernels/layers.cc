@@ -11,7 +11,7 @@ class Bf16Source {
  public:
   explicit Bf16Source(std::uint64_t seed) : state_(seed) {}
   // Of either sign, magnitudes from 1/8 to 2: no subnormals, no overflow in any sum of squares.
-  void fill(std::vector<std::uint16_t>& out) {
+  void fill(std::span<std::uint16_t> out) {
     for (std::uint16_t& x : out) {
       state_ ^= state_ >> 12;
       state_ ^= state_ << 25;
@@ -39,15 +39,17 @@ const std::vector<ModelShape>& model_shapes() {
 
 Layers::Layers(const ModelShape& shape, std::uint32_t num_tokens, std::uint32_t window,
                std::size_t pool_bytes)
-    : shape_(shape), num_tokens_(num_tokens), window_(window) {
-  const std::size_t layer_bytes = 2 * shape.keys_bytes(num_tokens);
-  count_ = std::max<std::size_t>(2, (pool_bytes + layer_bytes - 1) / layer_bytes);
+    : shape_(shape),
+      num_tokens_(num_tokens),
+      window_(window),
+      count_(std::max<std::size_t>(2, (pool_bytes - 1) / (2 * shape.keys_bytes(num_tokens)) + 1)),
+      entries_(count_ * shape.keys_bytes(num_tokens)) {  // K's and V's, of two bytes each
   const std::size_t q_elements = std::size_t{shape.num_q_heads} * shape.head_dim;
   Bf16Source source(20261121);
-  entries_.resize(count_ * layer_bytes / sizeof(std::uint16_t));
   queries_.resize(q_elements * window);
   o_proj_.resize(q_elements * shape.hidden);
-  for (auto* out : {&entries_, &queries_, &o_proj_}) source.fill(*out);
+  source.fill(entries_.all());
+  for (auto* out : {&queries_, &o_proj_}) source.fill(*out);
   gram_ = kernels::gram_matrices(
       {reinterpret_cast<const std::byte*>(o_proj_.data()), shape.hidden, Dtype::kBf16, {}},
       shape.num_q_heads, shape.head_dim);
@@ -61,7 +63,7 @@ Layers::Layers(const ModelShape& shape, std::uint32_t num_tokens, std::uint32_t 
 
 Bytes Layers::keys(std::size_t i) const {
   const std::size_t size = shape_.keys_bytes(num_tokens_);
-  return std::as_bytes(std::span(entries_)).subspan(i % count_ * 2 * size, size);
+  return std::as_bytes(entries_.all()).subspan(i % count_ * 2 * size, size);
 }
 
 kernels::LayerInput Layers::input(std::size_t i) const {

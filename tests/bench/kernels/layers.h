@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "precis/kernels.h"
+#include "tests/bench/kernels/arena_array.h"
 
 namespace precis::bench {
 
@@ -40,7 +41,7 @@ class Layers {
   ModelShape shape_;
   std::uint32_t num_tokens_, window_;
   std::size_t count_;
-  std::vector<std::uint16_t> entries_;  // [count][2][num_kv_heads, num_tokens, head_dim]
+  ArenaArray<std::uint16_t> entries_;  // [count][2][num_kv_heads, num_tokens, head_dim]
   std::vector<std::uint16_t> queries_, o_proj_;
   std::vector<float> gram_, query_mean_, query_covariance_, lse_;
   std::vector<double> rope_frequencies_;

@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "kernels/common/thread_pool.h"
+#include "kernels/encode/encode.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
 
@@ -84,6 +86,50 @@ TEST_CASE("records are the same whatever the threads and whatever the buffer hel
                   .ok());
       CHECK(bytes_text(c.records.bytes()) == bytes_text(expected.records.bytes()));
       CHECK(bytes_text(other.bytes()) == bytes_text(expected.records.bytes()));
+    }
+  }
+}
+
+// Rows of whole lines, at a line's border, go another way than all others, and another one on each
+// instruction set.
+TEST_CASE("records are the same on every instruction set and at every address",
+          "[kernels][encode]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  ThreadPool pool(2);
+  for (const std::uint32_t head_dim : {31u, 32u, 64u, 96u, 128u, 256u}) {
+    LayerShape shape;
+    shape.num_kv_heads = 2;
+    shape.num_tokens = 700;
+    shape.head_dim = head_dim;
+    shape.external = true;
+    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    CAPTURE(shape.text());
+    const OwnedLayer layer = make_layer(shape, rng);
+    Recipe recipe;
+    recipe.scorer = Scorer::kExternal;
+    const CpuStages cpu(1);
+    const Compressed c = compress(cpu, recipe, layer.input, pick(rng, 2 * 64, 2 * 700));
+    CHECK(open_all(c.records).size() == 2);  // xxHash itself finds the checksums right
+    const std::size_t size = c.records.bytes().size();
+    for (const bool sealed : {true, false}) {
+      const auto seats = sealed ? c.seats : std::vector<std::vector<std::uint32_t>>();
+      const auto encoded = [&](Isa isa, std::size_t offset) {
+        AlignedBytes out(size + 64);
+        const MutableBytes bytes = out.mutable_bytes().subspan(offset, size);
+        REQUIRE(encode_cpu({pool, isa}, layer.input, c.scores, c.orders, c.counts, seats,
+                           SegmentId{{1, 2, 3}}, bytes)
+                    .ok());
+        return bytes_text(bytes);
+      };
+      const std::string expected = encoded(Isa::kBaseline, 4);
+      if (sealed) CHECK(expected == bytes_text(c.records.bytes()));
+      for (const Isa isa : isas()) {
+        CAPTURE(isa_name(isa), sealed);
+        CHECK(encoded(isa, 0) == expected);
+        CHECK(encoded(isa, 16) == expected);
+      }
     }
   }
 }

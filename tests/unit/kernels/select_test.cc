@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
+#include "kernels/common/isa.h"
+#include "kernels/select/gather_keys.h"
 #include "kernels/select/select.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
@@ -268,4 +270,32 @@ TEST_CASE("what is ranked no further than a layer's slots reach gives them the s
     }
   }
   CHECK(left_out > 0);
+}
+
+TEST_CASE("every instruction set gathers the same keys", "[kernels][select]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint32_t first = pick(rng, 0, 9), last = first + pick(rng, 0, 600);
+    std::vector<float> scores(last);
+    for (float& x : scores) x = static_cast<float>(pick(rng, 0, 50)) - 25.0f;
+    if (last > first) scores[pick(rng, first, last - 1)] = std::nanf("");
+    const std::uint32_t bound = ~score_rank(static_cast<float>(pick(rng, 0, 60)) - 30.0f);
+    std::vector<std::uint64_t> expected;
+    for (std::uint32_t t = first; t < last; ++t) {
+      if (~score_rank(scores[t]) <= bound) expected.push_back(retention_key(scores[t], t));
+    }
+    for (const Isa isa : isas()) {
+      CAPTURE(round, isa_name(isa), first, last);
+      std::vector<std::uint64_t> keys(last - first + std::max(PlainKeys::kSpare, WideKeys::kSpare));
+      const auto plain = for_isa<&gather_up_to<PlainKeys>>(isa);
+      std::size_t count = plain(scores.data(), first, last, bound, keys.data());
+      REQUIRE(std::vector(keys.data(), keys.data() + count) == expected);
+      if (isa < Isa::kAvx512) continue;
+      const auto wide = for_avx512<&gather_up_to<WideKeys>>();
+      count = wide(scores.data(), first, last, bound, keys.data());
+      REQUIRE(std::vector(keys.data(), keys.data() + count) == expected);
+    }
+  }
 }

@@ -1,0 +1,87 @@
+// The keys (select_op.h) of the tokens that rank at or before a bound, tokens ascending. Only for
+// loops that isa.h compiles.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/select/select_op.h"
+
+namespace precis::kernels {
+
+inline constexpr std::uint32_t kGatherTokens = 256;  // whose ranks are formed at once
+
+// Ascending ranks: the better the lower.
+PRECIS_INLINE std::uint32_t descending_rank(float score) { return ~score_rank(score); }
+
+// One token after the other: each is written, and counts if it is within the bound.
+struct PlainKeys {
+  static constexpr std::size_t kSpare = 1;  // keys written past the last that counts
+  // Those of tokens [token, token + size), of these ranks. How many.
+  PRECIS_INLINE static std::size_t gather(const std::uint32_t* ranks, std::uint32_t token,
+                                          std::uint32_t size, std::uint32_t bound,
+                                          std::uint64_t* keys) {
+    std::size_t count = 0;
+    for (std::uint32_t i = 0; i < size; ++i) {
+      keys[count] = std::uint64_t{ranks[i]} << 32 | (token + i);
+      count += static_cast<std::size_t>(ranks[i] <= bound);
+    }
+    return count;
+  }
+};
+
+#if defined(__x86_64__) && !defined(__clang__)
+// For for_avx512(): eight at a time, those within the bound closing ranks. Written out, for no
+// compiler makes this of a loop; Clang knows no operands so wide.
+struct WideKeys {
+  static constexpr std::size_t kSpare = 8;
+  PRECIS_INLINE static std::size_t gather(const std::uint32_t* ranks, std::uint32_t token,
+                                          std::uint32_t size, std::uint32_t bound,
+                                          std::uint64_t* keys) {
+    using Keys = std::uint64_t __attribute__((vector_size(64)));
+    using Ranks = std::uint32_t __attribute__((vector_size(32)));
+    const Keys last = Keys{} + (std::uint64_t{bound} << 32 | 0xffffffffu);
+    Keys tokens = Keys{0, 1, 2, 3, 4, 5, 6, 7} + token;
+    std::size_t count = 0;
+    std::uint32_t i = 0;
+    for (; i + 8 <= size; i += 8, tokens += 8) {
+      Ranks eight;
+      std::memcpy(&eight, ranks + i, sizeof eight);
+      Keys all = __builtin_convertvector(eight, Keys) << 32 | tokens, within;
+      std::uint64_t found;
+      asm("vpcmpuq $2, %[last], %[all], %%k1\n\t"  // at most
+          "vpcompressq %[all], %[within]%{%%k1%}%{z%}\n\t"
+          "kmovb %%k1, %k[found]\n\t"
+          "popcnt %[found], %[found]"
+          : [within] "=&v"(within), [found] "=&r"(found)
+          : [all] "v"(all), [last] "v"(last)
+          : "k1", "cc");
+      std::memcpy(keys + count, &within, sizeof within);
+      count += found;
+    }
+    return count + PlainKeys::gather(ranks + i, token + i, size - i, bound, keys + count);
+  }
+};
+#else
+using WideKeys = PlainKeys;
+#endif
+
+// keys[..] gets those of tokens [first, last); returns how many. Room for one key per token, and
+// Keys::kSpare more.
+template <typename Keys>
+PRECIS_INLINE std::size_t gather_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
+                                       std::uint32_t bound, std::uint64_t* keys) {
+  std::size_t count = 0;
+  std::uint32_t ranks[kGatherTokens];
+  for (std::uint32_t token = first; token < last;) {
+    const auto size = std::min(kGatherTokens, last - token);
+    for (std::uint32_t i = 0; i < size; ++i) ranks[i] = descending_rank(scores[token + i]);
+    count += Keys::gather(ranks, token, size, bound, keys + count);
+    token += size;
+  }
+  return count;
+}
+
+}  // namespace precis::kernels
