@@ -101,6 +101,13 @@ Status DeviceBuffer::copy_from(Bytes source, const Stream& stream) {
                                    cuda_stream(stream)),
                    "copying to the device");
 }
+Status DeviceBuffer::copy_from(const DeviceBuffer& source, const Stream& stream) {
+  PRECIS_CHECK(source.size_bytes() <= size_bytes_);
+  if (source.size_bytes() == 0) return {};
+  return status_of(cudaMemcpyAsync(data_, source.data_, source.size_bytes_,
+                                   cudaMemcpyDeviceToDevice, cuda_stream(stream)),
+                   "copying on the device");
+}
 Status DeviceBuffer::copy_to(MutableBytes target, const Stream& stream) const {
   PRECIS_CHECK(target.size() <= size_bytes_);
   if (target.empty()) return {};

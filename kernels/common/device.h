@@ -59,6 +59,7 @@ class DeviceBuffer {
   // All enqueue on `stream`; host memory must stay until it has been waited for.
   Status copy_from(const HeadsView& source, const Stream& stream);  // packs the heads
   Status copy_from(Bytes source, const Stream& stream);
+  Status copy_from(const DeviceBuffer& source, const Stream& stream);
   Status copy_to(MutableBytes target, const Stream& stream) const;
   Status clear(const Stream& stream);  // all zero
 

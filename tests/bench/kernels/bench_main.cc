@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "precis/device_choice.h"
 #include "tests/bench/kernels/cases.h"
 #include "tests/bench/kernels/ceilings.h"
+#include "tests/bench/kernels/device_cases.h"
 
 namespace precis::bench {
 namespace {
@@ -100,9 +102,35 @@ void print(const Row& row, const Layers& layers, std::string_view backend) {
   std::fflush(stdout);
 }
 
+std::vector<Row> measure_cpu(const kernels::CpuStages& cpu, const Layers& layers,
+                             const Plan& plan) {
+  const auto keys = static_cast<double>(layers.keys(0).size());
+  std::vector<Row> rows{{"ceiling read",
+                         "ceiling",
+                         "",
+                         measure_read(layers, 0, plan.runs, plan.seconds),
+                         {keys, 0, 0}},
+                        {"ceiling memcpy",
+                         "ceiling",
+                         "",
+                         measure_memcpy(layers, 0, plan.runs, plan.seconds),
+                         {0, keys, 0}}};
+  for (Row& row : measure_cases(cpu, layers, plan)) rows.push_back(std::move(row));
+  return rows;
+}
+
 void run(Options& options) {
-  if (options.backend != "cpu") refuse("backend '" + options.backend + "' is unknown, choose cpu");
+  const auto device = DeviceChoice::parse(options.backend);
+  if (!device.ok() || device->kind == DeviceChoice::Kind::kAuto) {
+    refuse("backend '" + options.backend + "' is unknown, choose cpu or cuda:N");
+  }
+  const bool on_cpu = device->kind == DeviceChoice::Kind::kCpu;
+  const auto or_refuse = [](auto result) {
+    if (!result.ok()) refuse(result.status().to_string());
+    return std::move(result).value();
+  };
   const kernels::CpuStages cpu;
+  const std::string title = on_cpu ? cpu.name() : or_refuse(device_title(device->ordinal));
   const std::regex only(options.only);
   Plan& plan = options.plan;
   plan.wanted = [&](const std::string& name) { return std::regex_search(name, only); };
@@ -113,22 +141,10 @@ void run(Options& options) {
         if (isatty(STDERR_FILENO) == 0) return;
         std::fprintf(stderr, "\r\033[K%s, %u tokens: %s", model.c_str(), tokens, name.c_str());
       };
-      const auto keys = static_cast<double>(layers.keys(0).size());
-      const Row read{"ceiling read",
-                     "ceiling",
-                     "",
-                     measure_read(layers, 0, plan.runs, plan.seconds),
-                     {keys, 0, 0}};
-      const Row copy{"ceiling memcpy",
-                     "ceiling",
-                     "",
-                     measure_memcpy(layers, 0, plan.runs, plan.seconds),
-                     {0, keys, 0}};
-      print(read, layers, "cpu");
-      print(copy, layers, "cpu");
-      for (const Row& row : measure_cases(cpu, layers, plan)) {
-        print(row, layers, cpu.name());
-      }
+      const std::vector<Row> rows =
+          on_cpu ? measure_cpu(cpu, layers, plan)
+                 : or_refuse(measure_device_cases(device->ordinal, layers, plan));
+      for (const Row& row : rows) print(row, layers, title);
     }
   }
   if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r\033[K");

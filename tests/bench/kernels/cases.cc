@@ -51,7 +51,7 @@ struct Work {
     const auto& counts = joiner->counts(0);
     const std::size_t size = kernels::encoded_bytes(counts, input.keys.head_dim, input.keys.dtype);
     must(cpu.encode(input, scores, orders, counts, joiner->seats(0), SegmentId{},
-                        records.all().first(size)));
+                    records.all().first(size)));
     return size;
   }
 
@@ -65,32 +65,26 @@ struct Work {
   ArenaArray<std::byte> records;
 };
 
+// Of every query head's product with its rows, for each column of its matrix.
+double flops_a_column(const Layers& layers) {
+  const ModelShape& shape = layers.shape();
+  return 2.0 * layers.num_tokens() * shape.head_dim * shape.num_q_heads;
+}
+
 class Cases {
  public:
   Cases(const CpuStages& cpu, const Layers& layers, const Plan& plan)
-      : cpu_(cpu), layers_(layers), plan_(plan) {
-    const ModelShape& shape = layers.shape();
-    keys_ = static_cast<double>(shape.keys_bytes(layers.num_tokens()));
-    per_projection_ = 2.0 * layers.num_tokens() * shape.head_dim * shape.num_q_heads;
-  }
+      : cpu_(cpu), layers_(layers), plan_(plan) {}
 
   std::vector<Row> run() {
-    const ModelShape& shape = layers_.shape();
-    const double window = per_projection_ * 32, gram = per_projection_ * shape.head_dim;
-    const double exact = per_projection_ * shape.hidden;
-    check();
-    norm("v_l1", ValueNorm::kVL1, {keys_, 0, 0});
-    norm("l2_gram", ValueNorm::kL2Gram, {keys_, 0, gram});
-    norm("l1_exact", ValueNorm::kL1Exact, {keys_, 0, exact});
-    preset("knorm", {keys_, 0, 0});
-    preset("keydiff", {keys_, 0, 0});
-    preset("lagkv", {2 * keys_, 0, 0});
-    preset("kvdiff", {2 * keys_, 0, 0});
-    preset("snapkv", {keys_, 0, window});
-    preset("ada_snapkv", {keys_, 0, window});
-    preset("expected_attention", {2 * keys_, 0, gram});
-    preset("criticalkv_ada(value_norm=l2_gram)", {2 * keys_, 0, window + gram});
-    preset("criticalkv_ada", {2 * keys_, 0, window + exact});
+    const auto keys = static_cast<double>(layers_.keys(0).size());
+    const double gram = flops_a_column(layers_) * layers_.shape().head_dim;
+    const double exact = flops_a_column(layers_) * layers_.shape().hidden;
+    check(keys);
+    norm("v_l1", ValueNorm::kVL1, {keys, 0, 0});
+    norm("l2_gram", ValueNorm::kL2Gram, {keys, 0, gram});
+    norm("l1_exact", ValueNorm::kL1Exact, {keys, 0, exact});
+    for (const PresetFloor& p : preset_floors(layers_)) preset(p.name, p.score);
     return std::move(rows_);
   }
 
@@ -104,9 +98,9 @@ class Cases {
     rows_.push_back({name, kind, preset, measure(plan_.runs, plan_.seconds, fn), floor});
   }
 
-  void check() {
+  void check(double keys) {
     const Recipe recipe = must(parse_recipe("knorm"));
-    add("check", "all", "", {2 * keys_, 0, 0},
+    add("check", "all", "", {2 * keys, 0, 0},
         [&](std::size_t i) { must(cpu_.check(recipe, layers_.input(i))); });
   }
 
@@ -147,12 +141,26 @@ class Cases {
   const CpuStages& cpu_;
   const Layers& layers_;
   const Plan& plan_;
-  double keys_ = 0;            // bytes of K, or of V
-  double per_projection_ = 0;  // flops of every query head's product, per column of its matrix
   std::vector<Row> rows_;
 };
 
 }  // namespace
+
+std::vector<PresetFloor> preset_floors(const Layers& layers) {
+  const auto keys = static_cast<double>(layers.keys(0).size());
+  const double a_column = flops_a_column(layers);
+  const double window = a_column * 32, gram = a_column * layers.shape().head_dim;
+  const double exact = a_column * layers.shape().hidden;
+  return {{"knorm", {keys, 0, 0}},
+          {"keydiff", {keys, 0, 0}},
+          {"lagkv", {2 * keys, 0, 0}},
+          {"kvdiff", {2 * keys, 0, 0}},
+          {"snapkv", {keys, 0, window}},
+          {"ada_snapkv", {keys, 0, window}},
+          {"expected_attention", {2 * keys, 0, gram}},
+          {"criticalkv_ada(value_norm=l2_gram)", {2 * keys, 0, window + gram}},
+          {"criticalkv_ada", {2 * keys, 0, window + exact}}};
+}
 
 std::vector<Row> measure_cases(const CpuStages& cpu, const Layers& layers, const Plan& plan) {
   return Cases(cpu, layers, plan).run();

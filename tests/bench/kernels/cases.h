@@ -27,6 +27,13 @@ struct Row {
   Floor floor;
 };
 
+// Presets that are measured, and what their score cannot do without.
+struct PresetFloor {
+  std::string name;
+  Floor score;
+};
+std::vector<PresetFloor> preset_floors(const Layers& layers);
+
 struct Plan {
   double keep = 0.2;
   std::size_t runs = 5;

@@ -1,8 +1,9 @@
 // Whole layers scored on the device against score_cpu, for every recipe that the device takes.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 
+#include "kernels/common/element_op.h"
 #include "kernels/score/score_cuda.h"
 #include "tests/unit/kernels/gpu_memory.h"
 #include "tests/unit/kernels/layer_fixture.h"
@@ -102,7 +103,8 @@ void check_scores(std::span<const float> got, std::span<const float> expected) {
 
 // NaN, which is pushed and passed on, included.
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return std::ranges::equal(a, b,
+                            [](float x, float y) { return bits_of_f32(x) == bits_of_f32(y); });
 }
 
 // The device's scores are the CPU's within the bound, and the same again.

@@ -105,7 +105,7 @@ enum cudaError_t {
   cudaErrorNoKernelImageForDevice,
   cudaErrorLaunchFailure,
 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
 using cudaStream_t = struct EmulatedStream*;
 using cudaMemPool_t = struct EmulatedMemPool*;
