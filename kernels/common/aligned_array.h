@@ -4,30 +4,34 @@
 
 #include <cstddef>
 #include <memory>
+#include <new>
+#include <type_traits>
 
 namespace precis::kernels {
 
 template <typename T>
 class AlignedArray {
  public:
+  static_assert(std::is_trivial_v<T>);
   static constexpr std::size_t kLineBytes = 64;
-  // Not initialised.
+  // Not initialised, and whole lines: a vector that begins within `size` may be read and written.
   explicit AlignedArray(std::size_t size)
-      : lines_(std::make_unique_for_overwrite<Line[]>(size / kPerLine + 1)) {}
+      : memory_(static_cast<T*>(
+            ::operator new((size * sizeof(T) / kLineBytes + 1) * kLineBytes, kAlign))) {}
   AlignedArray(std::size_t size, T value) : AlignedArray(size) {
-    for (std::size_t i = 0; i < size; ++i) data()[i] = value;
+    for (std::size_t i = 0; i < size; ++i) memory_.get()[i] = value;
   }
-  T* data() { return lines_[0].x; }
-  const T* data() const { return lines_[0].x; }
+  T* data() { return memory_.get(); }
+  const T* data() const { return memory_.get(); }
   T& operator[](std::size_t i) { return data()[i]; }
   const T& operator[](std::size_t i) const { return data()[i]; }
 
  private:
-  static constexpr std::size_t kPerLine = kLineBytes / sizeof(T);
-  struct alignas(kLineBytes) Line {
-    T x[kPerLine];
+  static constexpr std::align_val_t kAlign{kLineBytes};
+  struct Free {
+    void operator()(T* memory) const { ::operator delete(memory, kAlign); }
   };
-  std::unique_ptr<Line[]> lines_;
+  std::unique_ptr<T, Free> memory_;
 };
 
 }  // namespace precis::kernels

@@ -81,21 +81,21 @@ template <Dtype dtype>
 PRECIS_INLINE void add_unit_keys(const KeyRows& keys, float* sum, float* inverses) {
   const std::size_t pairs = keys.pairs, width = whole_channels(pairs);
   float part[limits::kHeadDimMax + 2 * kChannels] = {};
-  for (std::size_t first = 0; first < keys.rows.count; first += kBlockRows) {
-    float inverse[kBlockRows];
+  for (std::size_t first = 0; first < keys.rows.count; first += kRowsInBlock) {
+    float inverse[kRowsInBlock];
     sum_block<RowSum::kSquares, dtype>(keys.rows, first, inverse);
     for (float& x : inverse) x = 1.0f / guarded_norm(std::sqrt(x));
     std::copy_n(inverse, keys.rows.block_count(first), inverses + first);
-    if (keys.rows.block_count(first) == kBlockRows) {  // a count that the compiler knows
-      add_still<dtype>(keys.rows, first, kBlockRows, 2 * pairs, inverse, sum + 2 * width);
-      add_turned<dtype>(keys, first, kBlockRows, inverse, part);
+    if (keys.rows.block_count(first) == kRowsInBlock) {  // a count that the compiler knows
+      add_still<dtype>(keys.rows, first, kRowsInBlock, 2 * pairs, inverse, sum + 2 * width);
+      add_turned<dtype>(keys, first, kRowsInBlock, inverse, part);
     } else {
       const std::size_t count = keys.rows.block_count(first);
       add_still<dtype>(keys.rows, first, count, 2 * pairs, inverse, sum + 2 * width);
       add_turned<dtype>(keys, first, count, inverse, part);
     }
     if (pairs == 0) continue;
-    const std::size_t next = first + kBlockRows;
+    const std::size_t next = first + kRowsInBlock;
     if (next % Unrotation::kBlockTokens == 0 || next >= keys.rows.count) {
       add_block(keys.turns, keys.turns.block(keys.first + first), part, sum);
     }
@@ -151,8 +151,8 @@ PRECIS_INLINE void score_keys(const KeyRows& keys, const float* anchor, float* s
   const float* still = anchor + 2 * width;
   const float anchor_norm = std::sqrt(dot(anchor, anchor, key_sum_width(keys.turns, rows.dim)));
   float turned[limits::kHeadDimMax + 2 * kChannels];
-  float spread[kBlockRows][kLanes] = {}, products[kBlockRows];
-  for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
+  float spread[kRowsInBlock][kLanes] = {}, products[kRowsInBlock];
+  for (std::size_t first = 0; first < rows.count; first += kRowsInBlock) {
     const std::size_t count = rows.block_count(first);
     if (pairs > 0 && first % Unrotation::kBlockTokens == 0) {
       turn_anchor(keys.turns, keys.turns.block(keys.first + first), anchor, turned);

@@ -19,8 +19,8 @@ struct RowNorms {
   float sign;
   float* norms;
   PRECIS_INLINE void operator()(const RowSpan& rows) const {
-    for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
-      float sums[kBlockRows];
+    for (std::size_t first = 0; first < rows.count; first += kRowsInBlock) {
+      float sums[kRowsInBlock];
       sum_block<RowSum::kSquares, dtype>(rows, first, sums);
       for (float& x : sums) x = sign * std::sqrt(x);
       std::copy_n(sums, rows.block_count(first), norms + first);

@@ -102,16 +102,16 @@ struct FindSpreads {
   PRECIS_INLINE void operator()(const RowSpan& rows) const {
     const auto dim = static_cast<float>(rows.dim);
     const float unbiased = rows.dim > 1 ? 1.0f / (dim - 1) : 0.0f;
-    float sum[kBlockRows][kLanes] = {}, squares[kBlockRows][kLanes] = {};
-    float sums[kBlockRows], squares_sums[kBlockRows];
-    for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
+    float sum[kRowsInBlock][kLanes] = {}, squares[kRowsInBlock][kLanes] = {};
+    float sums[kRowsInBlock], squares_sums[kRowsInBlock];
+    for (std::size_t first = 0; first < rows.count; first += kRowsInBlock) {
       for (std::size_t r = 0; r < rows.block_count(first); ++r) {
         rows.prefetch_behind(first + r);
         add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
       }
       sum_each(sum, sums);
       sum_each(squares, squares_sums);
-      for (std::size_t r = 0; r < kBlockRows; ++r) {
+      for (std::size_t r = 0; r < kRowsInBlock; ++r) {
         const float variance = (squares_sums[r] - sums[r] * (sums[r] / dim)) * unbiased;
         spreads[first + r] = std::sqrt(variance > 0 ? variance : 0.0f);
       }

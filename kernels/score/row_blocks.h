@@ -10,7 +10,7 @@
 
 namespace precis::kernels {
 
-inline constexpr std::size_t kBlockRows = kLanes;
+inline constexpr std::size_t kRowsInBlock = kLanes;
 inline constexpr std::size_t kAheadBytes = 2048;
 
 // [count, dim], contiguous.
@@ -22,7 +22,7 @@ struct RowSpan {
   PRECIS_INLINE std::size_t row_bytes() const { return dim * dtype_size_bytes(dtype); }
   PRECIS_INLINE const std::byte* row(std::size_t t) const { return data + t * row_bytes(); }
   PRECIS_INLINE std::size_t block_count(std::size_t first) const {
-    return std::min(kBlockRows, count - first);
+    return std::min(kRowsInBlock, count - first);
   }
   // Asks for a row some KiB behind row t: the memory's own look-ahead ends at each page. Row by
   // row, for a burst of requests would hold up the loads after it.
@@ -67,12 +67,12 @@ PRECIS_INLINE Lanes spread_sum(const std::byte* row, std::size_t dim) {
   return a + b;
 }
 
-// sums[kBlockRows]: rows [first, first + block_count(first)), then zeros.
+// sums[kRowsInBlock]: rows [first, first + block_count(first)), then zeros.
 template <RowSum sum, Dtype dtype>
 PRECIS_INLINE void sum_block(const RowSpan& rows, std::size_t first, float* sums) {
-  float spread[kBlockRows][kLanes];
+  float spread[kRowsInBlock][kLanes];
   const std::size_t count = rows.block_count(first);
-  if (count < kBlockRows) std::memset(spread, 0, sizeof spread);
+  if (count < kRowsInBlock) std::memset(spread, 0, sizeof spread);
   for (std::size_t r = 0; r < count; ++r) {
     rows.prefetch_behind(first + r);
     store_lanes(spread[r], spread_sum<sum, dtype>(rows.row(first + r), rows.dim));

@@ -12,8 +12,8 @@ template <Dtype dtype>
 struct Magnitudes {
   float* norms;
   PRECIS_INLINE void operator()(const RowSpan& rows) const {
-    for (std::size_t first = 0; first < rows.count; first += kBlockRows) {
-      float sums[kBlockRows];
+    for (std::size_t first = 0; first < rows.count; first += kRowsInBlock) {
+      float sums[kRowsInBlock];
       sum_block<RowSum::kMagnitudes, dtype>(rows, first, sums);
       std::copy_n(sums, rows.block_count(first), norms + first);
     }

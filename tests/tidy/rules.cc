@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -293,6 +294,36 @@ Findings check_compiler_traps(const Tree& tree) {
         findings.push_back(finding(path, line, "co_await inside a conditional expression"));
         question = std::string::npos;
       }
+    }
+  }
+  return findings;
+}
+
+Findings check_twice_defined(const Tree& tree) {
+  static const std::regex kNamespace("^namespace ([a-z_:]+) \\{");
+  // At the margin, so in the namespace itself; not what is only declared.
+  static const std::regex kConstant(
+      "^(?:inline )?constexpr [^=({]*?\\b(k[A-Z]\\w*)\\s*(?:\\[|=|\\{)");
+  static const std::regex kClass(
+      "^(?:struct|class|enum class|union) (?:alignas\\(\\w+\\) )?(\\w+)\\b(?!::)[^;]*\\{");
+  std::map<std::string, std::string> homes;  // namespace::name -> where it was first
+  Findings findings;
+  for (const auto& [path, content] : tree) {
+    if ((extension(path) != ".h" && extension(path) != ".cuh") || begins(path, "tests/")) continue;
+    std::istringstream text(content);
+    std::string of_namespace;
+    std::smatch match;
+    std::size_t line = 0;
+    for (std::string row; std::getline(text, row);) {
+      ++line;
+      if (std::regex_search(row, match, kNamespace)) of_namespace = match[1];
+      if (!std::regex_search(row, match, kConstant) && !std::regex_search(row, match, kClass)) {
+        continue;
+      }
+      const std::string name = of_namespace + "::" + match[1].str();
+      const auto [home, first] = homes.emplace(name, path);
+      if (first || home->second == path) continue;
+      findings.push_back(finding(path, line, name + " is defined in " + home->second + " too"));
     }
   }
   return findings;

@@ -22,6 +22,9 @@ Findings check_sizes(const Tree& tree);
 Findings check_words(const Tree& tree);
 // No co_await inside ?: , of which GCC 12 destroys the other branch's temporaries.
 Findings check_compiler_traps(const Tree& tree);
+// No two headers of a namespace define the same name. Sources that include one each are linked
+// without a word, and what one means the other reads: a constant of another value, say.
+Findings check_twice_defined(const Tree& tree);
 // Every source file stands in a CMakeLists.txt: a test that is not built is not a test.
 Findings check_build_lists(const Tree& tree);
 // Links in documents point to files that are there.

@@ -88,6 +88,8 @@ TEST_CASE("nothing is written that this compiler gets wrong", "[tidy]") {
   require_clean(check_compiler_traps(read_tree()));
 }
 
+TEST_CASE("no name has two meanings", "[tidy]") { require_clean(check_twice_defined(read_tree())); }
+
 TEST_CASE("every source file is in the build", "[tidy]") {
   require_clean(check_build_lists(read_tree()));
 }
@@ -97,6 +99,23 @@ TEST_CASE("links in documents lead somewhere", "[tidy]") {
 }
 
 // ---- the rules bite -----------------------------------------------------------------------------
+
+TEST_CASE("a name that two headers of a namespace define is found", "[tidy]") {
+  const std::string open = "#pragma once\nnamespace precis::kernels {\n";
+  Tree tree = {{"kernels/a.h", open + "inline constexpr int kRows = 1;\nstruct Shape {};\n"},
+               {"kernels/b.h", open + "struct Shape;\nvoid f(int kRows);\n"},
+               {"cachesvc/c.h", "namespace precis {\nstruct Shape {\n};\n"}};
+  REQUIRE(check_twice_defined(tree).empty());
+  SECTION("a constant") {
+    tree["kernels/b.h"] += "inline constexpr std::size_t kRows = 32;\n";
+    REQUIRE(check_twice_defined(tree) ==
+            Findings{"kernels/b.h:5: precis::kernels::kRows is defined in kernels/a.h too"});
+  }
+  SECTION("a class") {
+    tree["kernels/b.h"] += "class Shape final : public Base {\n";
+    REQUIRE(check_twice_defined(tree).size() == 1);
+  }
+}
 
 TEST_CASE("an include that points up is found", "[tidy]") {
   Tree tree = {{"schema/include/precis/types.h", "#pragma once\n"},
