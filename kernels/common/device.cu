@@ -17,6 +17,7 @@ Status status_of(cudaError_t error, std::string_view what) {
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
     case cudaErrorInvalidDevice:
+    case cudaErrorNotSupported:
     case cudaErrorNoKernelImageForDevice: return Status::unsupported(message);
     default: return Status::internal(message);
   }
@@ -56,18 +57,31 @@ Status keep_device_memory(int ordinal, std::size_t bytes) {
 Status launch_status(std::string_view what) { return status_of(cudaGetLastError(), what); }
 
 Result<Stream> Stream::create() {
+  Stream made;
   cudaStream_t stream = nullptr;
   PRECIS_TRY(status_of(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
-  return Stream(stream);
+  made.handle_ = stream;
+  cudaEvent_t done = nullptr;
+  constexpr unsigned kFlags = cudaEventBlockingSync | cudaEventDisableTiming;
+  PRECIS_TRY(status_of(cudaEventCreateWithFlags(&done, kFlags), "event"));
+  made.done_ = done;
+  return Result<Stream>(std::move(made));
 }
-Stream::Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+Stream::Stream(Stream&& other) noexcept
+    : handle_(std::exchange(other.handle_, nullptr)), done_(std::exchange(other.done_, nullptr)) {}
 Stream::~Stream() {
-  if (handle_ == nullptr) return;
   // What failed has been reported by wait(), or nobody waits for it any more.
+  if (done_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(done_));
+  if (handle_ == nullptr) return;
   cudaStreamSynchronize(cuda_stream(*this));
   cudaStreamDestroy(cuda_stream(*this));
 }
-Status Stream::wait() { return status_of(cudaStreamSynchronize(cuda_stream(*this)), "stream"); }
+Status Stream::wait() {
+  // By an event, for a stream by itself would be waited for on a busy core.
+  const auto done = static_cast<cudaEvent_t>(done_);
+  PRECIS_TRY(status_of(cudaEventRecord(done, cuda_stream(*this)), "stream"));
+  return status_of(cudaEventSynchronize(done), "stream");
+}
 
 Result<DeviceBuffer> DeviceBuffer::allocate(std::size_t size_bytes, const Stream& stream) {
   DeviceBuffer buffer;

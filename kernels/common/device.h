@@ -29,12 +29,13 @@ class Stream {
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&&) = delete;
   ~Stream();
+  // For all of it; the thread sleeps meanwhile.
   Status wait();
   void* native() const { return handle_; }  // cudaStream_t
 
  private:
-  explicit Stream(void* handle) : handle_(handle) {}
-  void* handle_;
+  Stream() = default;
+  void *handle_ = nullptr, *done_ = nullptr;  // done_: cudaEvent_t
 };
 
 // Memory on the current device, taken from its pool and given back to it in the order of a stream's

@@ -237,8 +237,9 @@ def plot_roofline(rows: list[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 6))
-    longest = max(row["tokens"] for row in rows)
-    of_longest = [row for row in rows if row["tokens"] == longest]
+    model = rows[0]["model"]
+    longest = max(row["tokens"] for row in rows if row["model"] == model)
+    of_longest = [row for row in rows if (row["model"], row["tokens"]) == (model, longest)]
     rates = [row["flop_rate"] for row in of_longest if "flop_rate" in row]
     read = max(
         row["read_bytes"] / row["seconds"] for row in of_longest if row["name"] == "ceiling read"
@@ -258,7 +259,7 @@ def plot_roofline(rows: list[dict[str, Any]], path: Path) -> None:
         yscale="log",
         xlabel="FLOPs that must be done per byte that must move",
         ylabel="GFLOP/s",
-        title=f"{longest} tokens",
+        title=f"{model}, {longest} tokens",
     )
     axes.legend()
     figure.savefig(path, dpi=120, bbox_inches="tight")
@@ -281,6 +282,14 @@ def parser() -> argparse.ArgumentParser:
     add("--runs", type=int, default=7, help="runs per figure at least; the median counts [7]")
     add("--seconds", type=float, default=0.3, help="and for as long at least [0.3]")
     add("--no-kvpress", dest="kvpress", action="store_false", help="leave kvpress out")
+    add(
+        "--with",
+        dest="earlier",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="rows of an earlier run's --json, shown and written too; may be repeated",
+    )
     add("--json", type=Path, metavar="FILE", help="writes the rows")
     add("--markdown", type=Path, metavar="FILE", help="writes the tables")
     add("--png", type=Path, metavar="FILE", help="writes the roofline plot")
@@ -295,6 +304,8 @@ def main() -> None:
     rows = run_program(options)
     add_torch(rows, options)
     finish(rows)
+    for file in options.earlier or []:
+        rows += json.loads(file.read_text(encoding="utf-8"))
     print_tables(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

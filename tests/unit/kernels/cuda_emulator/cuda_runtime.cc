@@ -13,6 +13,9 @@ struct Arrival {
 struct EmulatedStream {
   std::vector<Arrival> arrivals;
 };
+struct EmulatedEvent {
+  cudaStream_t recorded_on = nullptr;
+};
 
 namespace {
 
@@ -76,6 +79,25 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->recorded_on = stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return cudaStreamSynchronize(event->recorded_on);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
   return cudaSuccess;
 }
 

@@ -103,11 +103,14 @@ enum cudaError_t {
   cudaErrorInsufficientDriver,
   cudaErrorInvalidDevice,
   cudaErrorNoKernelImageForDevice,
+  cudaErrorNotSupported,
   cudaErrorLaunchFailure,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
 using cudaStream_t = struct EmulatedStream*;
+using cudaEvent_t = struct EmulatedEvent*;
+inline constexpr unsigned cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
 using cudaMemPool_t = struct EmulatedMemPool*;
 inline constexpr unsigned cudaHostRegisterPortable = 1;
 inline constexpr unsigned cudaStreamNonBlocking = 1;
@@ -129,6 +132,10 @@ cudaError_t cudaGetLastError();  // of launches; forgets it
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int ordinal);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr name, void* value);
 // All memory is filled with NaN.
