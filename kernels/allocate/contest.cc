@@ -12,27 +12,31 @@ namespace {
 // are the competitors' next scores, so that a taken one costs a walk from its leaf to the root.
 class FlatMerge {
  public:
-  explicit FlatMerge(const Ranks& ranks)
-      : ranks_(ranks), taken_(ranks.size()), leaves_(std::bit_ceil(ranks.size())) {
+  explicit FlatMerge(const Ranks& ranks) : leaves_(std::bit_ceil(ranks.size())) {
     nodes_.resize(2 * leaves_);
-    for (std::size_t c = 0; c < ranks.size(); ++c) nodes_[leaves_ + c] = bid(c);
-    for (std::size_t i = leaves_ - 1; i > 0; --i) nodes_[i] = winner(i);
+    for (const auto& of_competitor : ranks) {
+      left_.push_back({of_competitor.data(), of_competitor.data() + of_competitor.size()});
+      nodes_[leaves_ + left_.size() - 1] = bid(left_.size() - 1);
+    }
+    for (std::size_t i = leaves_ - 1; i > 0; --i) {
+      nodes_[i] = std::max(nodes_[2 * i], nodes_[2 * i + 1]);
+    }
   }
-  std::size_t taken(std::size_t competitor) const { return taken_[competitor]; }
-  bool has_more(std::size_t competitor) const {
-    return taken_[competitor] < ranks_[competitor].size();
+  // How many of its entries a competitor has left.
+  std::size_t left(std::size_t competitor) const {
+    return static_cast<std::size_t>(left_[competitor].end - left_[competitor].next);
   }
   void take(std::size_t competitor) {
-    ++taken_[competitor];
+    ++left_[competitor].next;
     std::size_t i = leaves_ + competitor;
-    nodes_[i] = bid(competitor);
+    Bid best = nodes_[i] = bid(competitor);
     while (i > 1) {
-      i /= 2;
-      nodes_[i] = winner(i);
+      best = std::max(best, nodes_[i ^ 1]);
+      nodes_[i /= 2] = best;
     }
   }
   // Takes the best remaining entry; false where there is none.
-  bool take_best(std::size_t& competitor) {
+  bool take_best(std::uint32_t& competitor) {
     const Bid best = nodes_[1];
     if (best == kNone) return false;
     competitor = 0xffffffffu - static_cast<std::uint32_t>(best);
@@ -46,14 +50,15 @@ class FlatMerge {
   using Bid = std::uint64_t;
   static constexpr Bid kNone = 0;
   Bid bid(std::size_t competitor) const {
-    if (!has_more(competitor)) return kNone;
-    const std::uint64_t rank = ranks_[competitor][taken_[competitor]];
-    return (rank + 1) << 32 | (0xffffffffu - competitor);
+    const Left& l = left_[competitor];
+    if (l.next == l.end) return kNone;
+    return (std::uint64_t{*l.next} + 1) << 32 | (0xffffffffu - competitor);
   }
-  Bid winner(std::size_t node) const { return std::max(nodes_[2 * node], nodes_[2 * node + 1]); }
 
-  const Ranks& ranks_;
-  std::vector<std::size_t> taken_;
+  struct Left {
+    const std::uint32_t *next, *end;
+  };
+  std::vector<Left> left_;
   std::size_t leaves_;
   std::vector<Bid> nodes_;  // [2 * leaves_], the root at 1
 };
@@ -62,33 +67,36 @@ class FlatMerge {
 
 std::vector<std::uint32_t> contest(const Recipe& recipe, const Ranks& ranks,
                                    std::uint32_t protected_count, std::uint64_t seats) {
-  std::vector<std::uint32_t> takers;
-  takers.reserve(seats + ranks.size());
+  const std::size_t competitors = ranks.size();
+  std::vector<std::uint32_t> takers(seats + competitors);
   FlatMerge merge(ranks);
-  std::size_t best = 0;
-  for (std::uint64_t average = 1; takers.size() < seats; ++average) {
-    const std::uint64_t sure = guaranteed_entries(recipe, protected_count, average);
-    for (std::size_t c = 0; c < ranks.size(); ++c) {
-      if (merge.taken(c) >= sure || !merge.has_more(c)) continue;
-      merge.take(c);
-      takers.push_back(static_cast<std::uint32_t>(c));
+  std::uint64_t taken = 0, sure = 0;
+  for (std::uint64_t average = 1; taken < seats; ++average) {
+    // Whoever had what was sure has it still: only a step of the guarantee lets somebody in.
+    if (const std::uint64_t now = guaranteed_entries(recipe, protected_count, average);
+        now > sure) {
+      sure = now;
+      for (std::uint32_t c = 0; c < competitors; ++c) {
+        const std::size_t left = merge.left(c);
+        if (left == 0 || ranks[c].size() - left >= sure) continue;
+        merge.take(c);
+        takers[taken++] = c;
+      }
     }
-    while (takers.size() < average * ranks.size() && merge.take_best(best)) {
-      takers.push_back(static_cast<std::uint32_t>(best));
-    }
-    if (takers.size() < average * ranks.size()) break;
+    while (taken < average * competitors && merge.take_best(takers[taken])) ++taken;
+    if (taken < average * competitors) break;
   }
-  if (takers.size() > seats) takers.resize(seats);
+  takers.resize(std::min(taken, seats));
   return takers;
 }
 
 std::vector<std::uint64_t> flat_counts(const Ranks& ranks, std::uint64_t seats) {
   FlatMerge merge(ranks);
-  std::size_t best = 0;
+  std::uint32_t best = 0;
   for (std::uint64_t i = 0; i < seats && merge.take_best(best); ++i) {
   }
   std::vector<std::uint64_t> counts;
-  for (std::size_t c = 0; c < ranks.size(); ++c) counts.push_back(merge.taken(c));
+  for (std::size_t c = 0; c < ranks.size(); ++c) counts.push_back(ranks[c].size() - merge.left(c));
   return counts;
 }
 
