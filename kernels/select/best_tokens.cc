@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kSampleSize = 1024;  // of a head that ranks alone
 constexpr std::size_t kFew = 256;          // ranked by their bits
 constexpr std::size_t kSmall = 192;        // sorted by comparison
+constexpr std::size_t kPlaced = 64;        // sorted by counting those below
 
 // A rank that probably has at least `wanted` of the `total` scores sampled at or before it.
 // `doubt` widens it: 1 is three standard deviations of the sample, and whoever finds that it was
@@ -113,6 +114,15 @@ void sort_keys(std::uint64_t* keys, std::size_t count) {
   if (from != keys) std::copy(from, from + count, keys);
 }
 
+// out[..] = keys[..], ascending: each key's place is how many lie below it. No two are equal.
+PRECIS_INLINE void place_keys(const std::uint64_t* keys, std::size_t count, std::uint64_t* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t below = 0;
+    for (std::size_t k = 0; k < count; ++k) below += static_cast<std::uint64_t>(keys[k] < keys[i]);
+    out[below] = keys[i];
+  }
+}
+
 // The best `limit` of so few that all their ranks are looked at for each bit.
 std::vector<std::uint64_t> best_of_few(const float* scores, std::uint32_t first, std::uint32_t last,
                                        std::size_t limit) {
@@ -124,8 +134,13 @@ std::vector<std::uint64_t> best_of_few(const float* scores, std::uint32_t first,
   std::uint64_t keys[kFew + PlainKeys::kSpare];
   const std::size_t count =
       PlainKeys::gather(ranks, first, static_cast<std::uint32_t>(total), bound, keys);
-  std::sort(keys, keys + count);
-  return {keys, keys + limit};
+  if (count > kPlaced) {
+    std::sort(keys, keys + count);
+    return {keys, keys + limit};
+  }
+  std::uint64_t sorted[kPlaced];
+  for_isa<&place_keys>(detect_isa())(keys, count, sorted);
+  return {sorted, sorted + limit};
 }
 
 }  // namespace
