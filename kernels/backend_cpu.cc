@@ -44,7 +44,7 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return stages_.name(); }
   unsigned compressors() const override { return 1; }  // one spreads a layer over every core
   Result<std::unique_ptr<LayerCompressor>> compressor() override {
-    return std::unique_ptr<LayerCompressor>(std::make_unique<CpuCompressor>(stages_));
+    return make_cpu_compressor(stages_);
   }
   Status seal(std::span<const MutableBytes> layers) override { return stages_.seal(layers); }
   Status expect_memory(MutableBytes) override { return {}; }
@@ -54,6 +54,10 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<LayerCompressor> make_cpu_compressor(const CpuStages& stages) {
+  return std::make_unique<CpuCompressor>(stages);
+}
 
 std::unique_ptr<Backend> make_cpu_backend(unsigned threads) {
   return std::make_unique<CpuBackend>(threads);

@@ -42,6 +42,7 @@ class CudaBackend final : public Backend {
 Result<std::unique_ptr<Backend>> make_cuda_backend(int ordinal, unsigned threads) {
   PRECIS_TRY(use_device(ordinal));
   PRECIS_ASSIGN(const std::string device, device_name(ordinal));
+  PRECIS_TRY(try_device());
   PRECIS_TRY(keep_device_memory(ordinal, kDeviceMemoryKept));
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(
       ordinal, "cuda:" + std::to_string(ordinal) + " (" + device + ")", threads));

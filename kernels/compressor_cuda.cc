@@ -47,8 +47,19 @@ template <typename Fn>
 auto CudaCompressor::on_device(const Fn& stage) -> decltype(stage()) {
   PRECIS_TRY(use_device(ordinal_));  // CUDA keeps the current device per thread.
   auto result = stage();
-  if (!result.ok()) (void)stream_.wait();
+  if (!result.ok()) {
+    (void)stream_.wait();
+    memory_ = {};
+  }
   return result;
+}
+
+template <typename Fn>
+Status CudaCompressor::or_on_cpu(Status of_device, const Fn& stages) {
+  if (of_device.code() != StatusCode::kOutOfSpace) return of_device;
+  retreated_ = true;
+  PRECIS_TRY(on_cpu_->check(*recipe_, input_));
+  return stages();
 }
 
 Result<DeviceBuffer> CudaCompressor::allocated(std::size_t bytes) {
@@ -70,9 +81,10 @@ Status CudaCompressor::send(std::span<const T> values, DeviceBuffer& to) {
 Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   recipe_ = &recipe;
   input_ = input;
+  retreated_ = false;
+  memory_ = {};
   PRECIS_TRY(check_but_rows_cpu(cpu_.context(), recipe, input));
-  return on_device([&]() -> Status {
-    memory_ = {};
+  Status looked_at = on_device([&]() -> Status {
     PRECIS_TRY(send_input());
     PRECIS_ASSIGN(memory_.verdict, allocated(sizeof(Verdict)));
     PRECIS_TRY(memory_.verdict.clear(stream_));
@@ -83,6 +95,7 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
     return launch_find_not_finite(input.keys.dtype, memory_.values.data(), elements, found,
                                   stream_);
   });
+  return or_on_cpu(std::move(looked_at), [] { return Status(); });
 }
 
 // What the recipe reads, and what `layer_` says of it.
@@ -157,7 +170,8 @@ Status CudaCompressor::read_verdict(Verdict& verdict) {
 // ----------------------------------------------------------------------------------------
 
 Status CudaCompressor::score() {
-  return on_device([&]() -> Status {
+  if (retreated_) return on_cpu_->score();
+  Status scored = on_device([&]() -> Status {
     PRECIS_ASSIGN(memory_.scores, allocated(entries_of(input_) * sizeof(float)));
     if (has_second(*recipe_)) {
       PRECIS_ASSIGN(memory_.second, allocated(entries_of(input_) * sizeof(float)));
@@ -170,6 +184,7 @@ Status CudaCompressor::score() {
     out.weight = reinterpret_cast<float*>(memory_.verdict.data() + offsetof(Verdict, weight));
     return launch_score(*recipe_, layer_, workspace.data(), out, stream_);
   });
+  return or_on_cpu(std::move(scored), [this] { return on_cpu_->score(); });
 }
 
 Status CudaCompressor::score_on_cpu() {
@@ -184,6 +199,7 @@ Status CudaCompressor::score_on_cpu() {
 }
 
 Result<const LayerScores*> CudaCompressor::scores() {
+  if (retreated_) return on_cpu_->scores();
   return on_device([&]() -> Result<const LayerScores*> {
     scores_.scores.resize(memory_.scores.size_bytes() / sizeof(float));
     scores_.second.resize(memory_.second.size_bytes() / sizeof(float));
@@ -201,7 +217,8 @@ Result<const LayerScores*> CudaCompressor::scores() {
 
 Status CudaCompressor::select(std::uint64_t slots) {
   slots_ = std::min(slots, entries_of(input_));
-  return on_device([&]() -> Status {
+  if (retreated_) return on_cpu_->select(slots_);
+  Status selected = on_device([&]() -> Status {
     SelectDevice task = SelectDevice::of(*recipe_, input_);
     RankedLimitsDevice limits =
         RankedLimitsDevice::of(*recipe_, task.shape, task.num_heads, slots_);
@@ -217,10 +234,15 @@ Status CudaCompressor::select(std::uint64_t slots) {
     PRECIS_TRY(launch_ranked_limits(limits, workspace.data(), stream_));
     return launch_select(task, workspace.data(), stream_);
   });
+  return or_on_cpu(std::move(selected), [this]() -> Status {
+    PRECIS_TRY(on_cpu_->score());
+    return on_cpu_->select(slots_);
+  });
 }
 
 Status CudaCompressor::allocate(LayerTurns& turns) {
-  return on_device([&]() -> Status {
+  if (retreated_) return on_cpu_->allocate(turns);
+  Status made = on_device([&]() -> Status {
     turns = {};
     turns.num_tokens = input_.num_tokens();
     turns.num_kv_heads = input_.num_kv_heads();
@@ -236,6 +258,11 @@ Status CudaCompressor::allocate(LayerTurns& turns) {
     }
     turns.weight = verdict.weight;
     return {};
+  });
+  return or_on_cpu(std::move(made), [&]() -> Status {
+    PRECIS_TRY(on_cpu_->score());
+    PRECIS_TRY(on_cpu_->select(slots_));
+    return on_cpu_->allocate(turns);
   });
 }
 
@@ -288,9 +315,10 @@ Status CudaCompressor::compete(LayerTurns& turns, Verdict& verdict) {
     PRECIS_TRY(heads.copy_to(std::as_writable_bytes(std::span(turns.heads)), stream_));
     return read_verdict(verdict);  // and waits for the heads
   }
+  PRECIS_TRY(read_verdict(verdict));
   std::vector<std::uint32_t> sizes(num_heads);
   PRECIS_TRY(memory_.limits.copy_to(std::as_writable_bytes(std::span(sizes)), stream_));
-  PRECIS_TRY(read_verdict(verdict));  // and waits for the sizes
+  PRECIS_TRY(stream_.wait());
   RanksDevice task;
   task.num_heads = num_heads;
   task.num_tokens = turns.num_tokens;
@@ -321,6 +349,7 @@ Status CudaCompressor::compete(LayerTurns& turns, Verdict& verdict) {
 Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
                               const std::vector<std::vector<std::uint32_t>>& seats,
                               const SegmentId& segment, MutableBytes out) {
+  if (retreated_) return on_cpu_->encode(counts, seats, segment, out);
   PRECIS_CHECK(counts.size() == input_.num_kv_heads());
   const std::uint32_t count_max = *std::ranges::max_element(counts);
   PRECIS_CHECK(count_max <= input_.num_tokens());

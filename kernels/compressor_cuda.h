@@ -8,9 +8,9 @@
 namespace precis::kernels {
 
 // Copies a layer in and enqueues stage after stage on a stream of its own; the host waits for the
-// device twice: in allocate(), for what the joiner needs, and in encode(), for the records. Several
-// side by side let one layer's copies run while another is compressed. What has no twin on the
-// device (scores_on_device()) the CPU does.
+// device in allocate(), for what the joiner needs, and in encode(), for the records. Several side
+// by side let one layer's copies run while another is compressed. What has no twin on the device
+// (scores_on_device()) the CPU does, and all of a layer that the device has no room for.
 class CudaCompressor final : public LayerCompressor {
  public:
   // `cpu` must outlive it.
@@ -40,11 +40,18 @@ class CudaCompressor final : public LayerCompressor {
   };
 
   CudaCompressor(int ordinal, const CpuStages& cpu, Stream stream)
-      : ordinal_(ordinal), cpu_(cpu), stream_(std::move(stream)) {}
+      : ordinal_(ordinal),
+        cpu_(cpu),
+        on_cpu_(make_cpu_compressor(cpu)),
+        stream_(std::move(stream)) {}
 
-  // Whatever a stage says, nothing is under way once it failed: host memory may go.
+  // A stage that fails leaves nothing under way, so that host memory may go, and no device memory.
   template <typename Fn>
   auto on_device(const Fn& stage) -> decltype(stage());
+  // Where the device's memory is short, the layer goes through `stages` of on_cpu_ instead, from
+  // its check on.
+  template <typename Fn>
+  Status or_on_cpu(Status of_device, const Fn& stages);
 
   Result<DeviceBuffer> allocated(std::size_t bytes);
   Status send(const HeadsView& rows, DeviceBuffer& to);
@@ -59,6 +66,8 @@ class CudaCompressor final : public LayerCompressor {
 
   const int ordinal_;
   const CpuStages& cpu_;
+  const std::unique_ptr<LayerCompressor> on_cpu_;
+  bool retreated_ = false;  // the layer is on_cpu_'s
   Stream stream_;
   PinnedBuffer staging_;
   const Recipe* recipe_ = nullptr;

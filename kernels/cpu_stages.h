@@ -2,6 +2,7 @@
 // device falls back on and is held against.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "kernels/common/thread_pool.h"
@@ -38,5 +39,8 @@ class CpuStages {
   CpuContext context_;
   std::string name_;
 };
+
+// A compressor made of them; `stages` must outlive it.
+std::unique_ptr<LayerCompressor> make_cpu_compressor(const CpuStages& stages);
 
 }  // namespace precis::kernels

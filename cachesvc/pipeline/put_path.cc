@@ -246,10 +246,8 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
 }
 
 Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
-  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
-    const ComputeTime timed(parts_.clock, put.compress_ns);
-    return stages(put, index);
-  }));
+  PRECIS_CO_TRY(
+      co_await run_on(parts_.compute, parts_.loop, [&]() -> Status { return stages(put, index); }));
   Put::Layer& layer = put.layers[index];
   layer.compressed = true;
   parts_.metrics.compressed_in_bytes +=
@@ -267,11 +265,13 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
   }
   PRECIS_ASSIGN(const CompressorPool::Lent compressor, compressors_.take());
   kernels::LayerTurns turns;
-
-  PRECIS_TRY(compressor->check(put.recipe, input));
-  PRECIS_TRY(compressor->score());
-  PRECIS_TRY(compressor->select(put.joiner->slots_wanted(index)));
-  PRECIS_TRY(compressor->allocate(turns));
+  {
+    const ComputeTime timed(parts_.clock, put.compress_ns);
+    PRECIS_TRY(compressor->check(put.recipe, input));
+    PRECIS_TRY(compressor->score());
+    PRECIS_TRY(compressor->select(put.joiner->slots_wanted(index)));
+    PRECIS_TRY(compressor->allocate(turns));
+  }
   return join(put, index, *compressor, std::move(turns));
 }
 
@@ -279,6 +279,7 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
 Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& compressor,
                      kernels::LayerTurns turns) {
   const std::lock_guard lock(put.joining);
+  const ComputeTime timed(parts_.clock, put.compress_ns);
   Put::Layer& layer = put.layers[index];
   if (put.row.budget.kind == Budget::Kind::kQuality) {
     PRECIS_ASSIGN(const kernels::LayerScores* scores, compressor.scores());

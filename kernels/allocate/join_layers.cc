@@ -83,7 +83,10 @@ class KnownLayersJoiner final : public LayersJoiner {
     each_turn(capacity_.guarded, entries, take);
     const std::uint64_t left = entries - std::min<std::uint64_t>(entries, seat);
     if (recipe.layers == LayerAllocator::kUniform) {
-      for (Seats& of_layer : seats_) of_layer.reserve(entries / dims.num_layers + 1);
+      for (std::size_t l = 0; l < seats_.size(); ++l) {
+        seats_[l].reserve(
+            std::min(entries / dims.num_layers + 1, capacity_.guarded[l] + capacity_.ranked[l]));
+      }
       each_turn(capacity_.ranked, left, take);
     } else {
       deal(highest_averages(pyramid_weights(), capacity_.ranked, left), seat, seats_);

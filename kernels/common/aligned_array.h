@@ -14,7 +14,7 @@ class AlignedArray {
  public:
   static_assert(std::is_trivial_v<T>);
   static constexpr std::size_t kLineBytes = 64;
-  // Not initialised, and whole lines: a vector that begins within `size` may be read and written.
+  // Not initialised, and whole lines.
   explicit AlignedArray(std::size_t size)
       : memory_(static_cast<T*>(
             ::operator new((size * sizeof(T) / kLineBytes + 1) * kLineBytes, kAlign))) {}

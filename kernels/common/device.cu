@@ -4,12 +4,15 @@
 
 #include <utility>
 
+#include "kernels/common/device_code.cuh"
+
 namespace precis::kernels {
 namespace {
 
 // The only translation of CUDA's errors.
 Status status_of(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
+  (void)cudaGetLastError();  // it is told here, and to nobody else
   const std::string message =
       std::string(what) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
   switch (error) {
@@ -27,7 +30,15 @@ cudaStream_t cuda_stream(const Stream& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }
 
+__global__ void do_nothing() {}
+
 }  // namespace
+
+Status try_device() {
+  PRECIS_ASSIGN(Stream stream, Stream::create());
+  PRECIS_TRY(launch("trying the device", do_nothing, 1, 1, 0, stream));
+  return stream.wait();
+}
 
 Status use_device(int ordinal) {
   int count = 0;
@@ -54,7 +65,9 @@ Status keep_device_memory(int ordinal, std::size_t bytes) {
                    "setting what the memory pool keeps");
 }
 
-Status launch_status(std::string_view what) { return status_of(cudaGetLastError(), what); }
+Status launch_status(int error, std::string_view what) {
+  return status_of(static_cast<cudaError_t>(error), what);
+}
 
 Result<Stream> Stream::create() {
   Stream made;
@@ -79,8 +92,10 @@ Stream::~Stream() {
 Status Stream::wait() {
   // By an event, for a stream by itself would be waited for on a busy core.
   const auto done = static_cast<cudaEvent_t>(done_);
-  PRECIS_TRY(status_of(cudaEventRecord(done, cuda_stream(*this)), "stream"));
-  return status_of(cudaEventSynchronize(done), "stream");
+  if (cudaEventRecord(done, cuda_stream(*this)) == cudaSuccess) {
+    return status_of(cudaEventSynchronize(done), "stream");
+  }
+  return status_of(cudaStreamSynchronize(cuda_stream(*this)), "stream");
 }
 
 Result<DeviceBuffer> DeviceBuffer::allocate(std::size_t size_bytes, const Stream& stream) {
@@ -100,13 +115,17 @@ DeviceBuffer::~DeviceBuffer() {
 
 Status DeviceBuffer::copy_from(const HeadsView& source, const Stream& stream) {
   PRECIS_CHECK(source.size_bytes() <= size_bytes_);
-  if (source.size_bytes() == 0) return {};
-  return status_of(
-      cudaMemcpy2DAsync(data_, source.head_bytes(), source.data,
-                        source.num_heads > 1 ? source.head_stride_bytes : source.head_bytes(),
-                        source.head_bytes(), source.num_heads, cudaMemcpyHostToDevice,
-                        cuda_stream(stream)),
-      "copying heads to the device");
+  if (source.num_heads <= 1 || source.head_stride_bytes == source.head_bytes()) {
+    return copy_from(Bytes(source.data, source.size_bytes()), stream);
+  }
+  // Head by head: a copy of two dimensions has a limit on the distance of its rows.
+  for (std::uint32_t h = 0; h < source.num_heads; ++h) {
+    PRECIS_TRY(status_of(
+        cudaMemcpyAsync(data_ + h * source.head_bytes(), source.head(h), source.head_bytes(),
+                        cudaMemcpyHostToDevice, cuda_stream(stream)),
+        "copying heads to the device"));
+  }
+  return {};
 }
 Status DeviceBuffer::copy_from(Bytes source, const Stream& stream) {
   PRECIS_CHECK(source.size() <= size_bytes_);

@@ -16,11 +16,13 @@ namespace precis::kernels {
 // Makes `ordinal` this thread's device. kUnsupported, with how many there are, if it is none.
 Status use_device(int ordinal);
 Result<std::string> device_name(int ordinal);
+// Whether this build has code for the current device; kUnsupported if not.
+Status try_device();
 // Device memory that nobody holds stays with the process up to so much, for the next who asks.
 Status keep_device_memory(int ordinal, std::size_t bytes);
 
-// The error of the last launch, if any: every launcher returns this.
-Status launch_status(std::string_view what);
+// Of a launch's cudaError_t: every launcher returns this.
+Status launch_status(int error, std::string_view what);
 
 // An order of work on the current device. Movable; waits for its work when destroyed.
 class Stream {

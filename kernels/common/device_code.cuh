@@ -38,8 +38,7 @@ Status launch(std::string_view what, void (*kernel)(Params...), dim3 grid, dim3 
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream.native());
-  (void)cudaLaunchKernelEx(&config, kernel, args...);
-  return launch_status(what);
+  return launch_status(cudaLaunchKernelEx(&config, kernel, args...), what);
 }
 
 constexpr std::uint32_t ceil_div(std::uint64_t a, std::uint64_t b) {

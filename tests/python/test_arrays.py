@@ -170,6 +170,31 @@ def test_arrays_on_a_gpu_are_brought_by_their_own_library():
     assert np.array_equal(got.keys[1][1], want.keys[1][1])
 
 
+def test_arrays_on_a_gpu_come_in_any_layout():
+    spec = toy_spec()
+    layers = random_layers(spec, 30)
+    turned = [
+        tuple(Elsewhere(np.asfortranarray(part), copies=True) for part in layer) for layer in layers
+    ]
+    got, want = (precis.compress(spec, given, keep=0.5) for given in (turned, layers))
+    assert np.array_equal(got.keys[1][1], want.keys[1][1])
+
+
+def test_small_arrays_come_from_anywhere():
+    from precis.arrays import floats_in, statistics_in
+
+    mean = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for form in (
+        Elsewhere(mean, copies=True),
+        torch.from_numpy(mean).requires_grad_(),
+        torch.from_numpy(mean).to(torch.bfloat16),
+    ):
+        assert np.array_equal(statistics_in(form, "query_mean", 2), mean)
+        assert np.array_equal(floats_in(form, "lse", (2, 3)), mean)
+    with pytest.raises(precis.InvalidArgument, match="query_mean: the tensor is on meta"):
+        statistics_in(torch.empty((2, 3), device="meta"), "query_mean", 2)
+
+
 def test_an_array_that_its_library_does_not_bring_is_refused_by_name():
     spec = toy_spec()
     layers = random_layers(spec, 30)

@@ -300,7 +300,7 @@ Findings check_compiler_traps(const Tree& tree) {
 }
 
 Findings check_twice_defined(const Tree& tree) {
-  static const std::regex kNamespace("^namespace ([a-z_:]+) \\{");
+  static const std::regex kNamespace("^namespace ([a-z0-9_:]+) \\{");
   // At the margin, so in the namespace itself; not what is only declared.
   static const std::regex kConstant(
       "^(?:inline )?constexpr [^=({]*?\\b(k[A-Z]\\w*)\\s*(?:\\[|=|\\{)");

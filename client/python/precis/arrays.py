@@ -50,7 +50,11 @@ def heads_in(array: Any, field: str) -> Any:
     if not isinstance(array, np.ndarray):
         if not hasattr(array, "__dlpack__"):
             raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
-        return array if _on_host(array) else _HostCopy(array, field)
+        if _on_host(array):
+            return array
+        array = _brought(array, field)
+        if not isinstance(array, np.ndarray):
+            return array
     if array.dtype.name == "bfloat16":  # of ml_dtypes
         array = array.view(np.uint16)
     strides = [stride // max(1, array.itemsize) for stride in array.strides]
@@ -83,23 +87,33 @@ def _on_host(array: Any) -> bool:
 
 
 class _HostCopy:
-    """A copy in host memory of an array elsewhere, made by the array's own library."""
+    """Copies of an array elsewhere in host memory, made by the array's own library."""
 
     def __init__(self, array: Any, field: str) -> None:
-        try:
-            self._capsule = array.__dlpack__(dl_device=(_HOST_DEVICES[0], 0))
-        except (TypeError, BufferError, ValueError) as error:
-            raise InvalidArgument(
-                f"{field}: the array lies on DLPack device {tuple(array.__dlpack_device__())} and "
-                f"{type(array).__name__} does not copy it to the host ({error}); bring it there"
-            ) from None
+        self._array, self._field = array, field
         self.shape = array.shape
 
     def __dlpack__(self, **_: Any) -> Any:
-        return self._capsule
+        try:
+            return self._array.__dlpack__(dl_device=(_HOST_DEVICES[0], 0))
+        except (TypeError, BufferError, ValueError, NotImplementedError, RuntimeError) as error:
+            raise InvalidArgument(
+                f"{self._field}: the array lies on DLPack device "
+                f"{tuple(self._array.__dlpack_device__())} and {type(self._array).__name__} does "
+                f"not copy it to the host ({error}); bring it there"
+            ) from None
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return _HOST_DEVICES[0], 0
+
+
+def _brought(array: Any, field: str) -> Any:
+    """An array elsewhere as one in host memory: NumPy's, where NumPy has its dtype."""
+    copy = _HostCopy(array, field)
+    try:
+        return np.from_dlpack(copy)
+    except (BufferError, RuntimeError, TypeError):  # bf16
+        return copy
 
 
 def _rows_follow(shape: Any, strides: Any) -> bool:
@@ -118,15 +132,22 @@ def floats_in(array: Any, field: str, shape: tuple[int, ...]) -> np.ndarray | No
     """lse or scores as a contiguous float32 array of the given shape (None stays None)."""
     if array is None:
         return None
-    if _is_torch(array):
-        array = array.detach().cpu().numpy()
     try:
-        out = np.ascontiguousarray(array, dtype=np.float32)
+        out = np.ascontiguousarray(_numbers(array, field), dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"{field}: {error}") from None
     if out.shape != shape:
         raise InvalidArgument(f"{field}: shape {list(out.shape)} is not {list(shape)}")
     return out
+
+
+def _numbers(array: Any, field: str) -> Any:
+    """Small floats, wherever they lie, as NumPy takes them."""
+    if _is_torch(array):
+        return _to_host(array.detach().float(), field).numpy()
+    if not isinstance(array, np.ndarray) and not _on_host(array):
+        return _brought(array, field)
+    return array
 
 
 def tokens_in(tokens: Any) -> np.ndarray:
@@ -167,9 +188,9 @@ def statistics_in(value: Any, field: str, dimensions: int) -> np.ndarray | None:
     """Query statistics, float32 [num_q_heads, head_dim] or [num_q_heads, head_dim, head_dim]."""
     if value is None:
         return None
-    array = np.asarray(value)
+    array = np.asarray(_numbers(value, field))
     if array.ndim != dimensions:
         raise InvalidArgument(
             f"{field}: has shape {array.shape}, {dimensions} dimensions are needed"
         )
-    return floats_in(value, field, array.shape)
+    return floats_in(array, field, array.shape)

@@ -27,7 +27,7 @@ class Joiner {
                                               std::uint64_t entries, const Profile* profile);
   virtual ~Joiner() = default;
 
-  // The most entries that `layer` may keep; how many turns Backend::allocate is asked for.
+  // The most entries that `layer` may keep; how many turns LayerCompressor::allocate is asked for.
   virtual std::uint64_t slots_wanted(std::uint32_t layer) const = 0;
 
   // Takes a layer in. Each once; the counts of layers before it may shrink.

@@ -113,8 +113,8 @@ class LayerCompressor {
 
   // Begins with a layer. `recipe` and what `input` views must stay until encode(), or a stage that
   // fails, has returned. Looks at shapes, dtypes and finiteness of everything pushed, and whether
-  // the recipe's needs were pushed; a device that looks while it copies says it in allocate().
-  // kInvalidArgument: "layer 3 keys: NaN at head 1, token 5".
+  // the recipe's needs were pushed; what a device sees while it copies comes with a later stage, at
+  // the latest with allocate(). kInvalidArgument: "layer 3 keys: NaN at head 1, token 5".
   virtual Status check(const Recipe& recipe, const LayerInput& input) = 0;
 
   virtual Status score() = 0;
@@ -127,7 +127,7 @@ class LayerCompressor {
   // The layer's first `slots` turns.
   virtual Status allocate(LayerTurns& turns) = 0;
 
-  // Of score(), in host memory, until the next layer; for what looks at all of them.
+  // In host memory, between score() and encode(); for what looks at all of them.
   virtual Result<const LayerScores*> scores() = 0;
 
   // Gathers the rows of the first counts[h] entries of each head's order and writes the layer's

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "kernels/common/device_code.cuh"
+#include "tests/unit/kernels/layer_fixture.h"
 
 using namespace precis;
 using namespace precis::kernels;
+using namespace precis::kernels::test;
 
 namespace {
 
@@ -106,7 +108,7 @@ TEST_CASE("threads that wait for ever are an error", "[emulator]") {
                              "__syncthreads"));
   CHECK_THAT(run(&leave_warp, memory, 1, 64).to_string(),
              Catch::Contains("thread 32 waits in __shfl_xor_sync"));
-  CHECK(launch_status("afterwards") == Status{});
+  CHECK(cudaGetLastError() == cudaSuccess);
 }
 
 TEST_CASE("lanes that meet in different exchanges, or without their warp, are an error",
@@ -136,4 +138,43 @@ TEST_CASE("lanes of a warp see each other's words", "[emulator]") {
     CHECK(out[4] == (lane ^ 16));
   }
   CHECK(memory.back() == 128);
+}
+
+TEST_CASE("a layer that the device has no room for is compressed on the CPU", "[emulator]") {
+  Rng rng(11);
+  const auto backend = make_cuda_backend(0, 2).value();
+  const auto compressor = backend->compressor().value();
+  const CpuStages cpu(2);
+  for (const char* text : {"external", "global_keydiff", "ada_snapkv"}) {
+    Recipe recipe = parse_recipe(text).value();
+    recipe.scorer = Scorer::kExternal;  // so that both sides have the same scores
+    LayerShape shape;
+    shape.external = true;
+    shape.num_tokens = 90;
+    const OwnedLayer layer = make_layer(shape, rng);
+    const Compressed expected = compress(cpu, recipe, layer.input, 70);
+    bool whole = false;
+    for (int allocations = 0; !whole; ++allocations) {
+      CAPTURE(text, allocations);
+      AlignedBytes records(expected.records.bytes().size());
+      LayerTurns turns;
+      cuda_emulator::allocations_left = allocations;
+      REQUIRE(compressor->check(recipe, layer.input) == Status{});
+      REQUIRE(compressor->score() == Status{});
+      REQUIRE(compressor->select(70) == Status{});
+      REQUIRE(compressor->allocate(turns) == Status{});
+      // What is left after the turns is the records' memory; there the put hears of it.
+      const bool failed = cuda_emulator::allocations_left < 0;
+      const Status encoded = compressor->encode(expected.counts, expected.seats,
+                                                SegmentId{{1, 2, 3}}, records.mutable_bytes());
+      whole = cuda_emulator::allocations_left >= 0;
+      cuda_emulator::allocations_left = -1;
+      if (!failed && !whole) {
+        CHECK(encoded.code() == StatusCode::kOutOfSpace);
+        continue;
+      }
+      REQUIRE(encoded == Status{});
+      CHECK(bytes_text(records.bytes()) == bytes_text(expected.records.bytes()));
+    }
+  }
 }

@@ -188,7 +188,7 @@ TEST_CASE("a layer scored on the device is the CPU's within the bound, whatever 
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   Gpu gpu;
-  for (int round = 0; round < rounds(300); ++round) {
+  for (int round = 0; round < rounds(120); ++round) {
     const Recipe recipe = random_recipe(static_cast<Scorer>(round % kScorers), rng);
     const LayerShape shape = random_shape(recipe, round, rng);
     CAPTURE(round, canonical_recipe(recipe), shape.text());

@@ -109,6 +109,9 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int ordinal) {
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 
 cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t) {
+  if (precis::cuda_emulator::allocations_left-- == 0) {
+    return last_error = cudaErrorMemoryAllocation;  // kept, as CUDA keeps it
+  }
   return cudaMallocHost(data, bytes);
 }
 
@@ -143,16 +146,6 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     stream->arrivals.push_back({to, {first, first + bytes}});
   } else {
     std::memcpy(to, from, bytes);
-  }
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
-                              std::size_t from_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind, cudaStream_t) {
-  for (std::size_t row = 0; row < height && width > 0; ++row) {
-    std::memcpy(static_cast<std::byte*>(to) + row * to_pitch,
-                static_cast<const std::byte*>(from) + row * from_pitch, width);
   }
   return cudaSuccess;
 }

@@ -128,7 +128,7 @@ const char* cudaGetErrorString(cudaError_t error);  // of a launch, what run_gri
 cudaError_t cudaGetDeviceCount(int* count);         // 1
 cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal);
-cudaError_t cudaGetLastError();  // of launches; forgets it
+cudaError_t cudaGetLastError();  // of launches and allocations; forgets it
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
@@ -148,12 +148,11 @@ cudaError_t cudaHostUnregister(void* data);
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
-cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
-                              std::size_t from_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream);
 
 namespace precis::cuda_emulator {
 cudaError_t launched(std::string error);  // keeps it for cudaGetLastError()
+// So many allocations of device memory succeed, the one after them does not, then all do again.
+inline int allocations_left = -1;
 }
 template <typename... Params, typename... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
