@@ -19,10 +19,11 @@ namespace {
 // orders; cosines cancel, so theirs is a bound on the difference itself.
 constexpr double kRelative = 2e-5, kAbsolute = 2e-6;
 
-void check_close(const std::vector<float>& got, const std::vector<float>& expected) {
+void check_close(const std::vector<float>& got, const std::vector<float>& expected,
+                 double relative = kRelative) {
   REQUIRE(got.size() == expected.size());
   const std::vector<double> wide(expected.begin(), expected.end());
-  REQUIRE(first_difference(got, wide, kRelative, kAbsolute) == "");
+  REQUIRE(first_difference(got, wide, relative, kAbsolute) == "");
 }
 
 HeadRowsDevice rows_at(const DeviceBuffer& buffer, const HeadsView& heads) {
@@ -165,7 +166,10 @@ TEST_CASE("scores within partitions on the device are the CPU's within the bound
     };
     const std::size_t space = partitions_workspace_bytes(task);
     const auto got = scored(gpu, count, space, partitions);
-    check_close(got, score_layer(recipe, layer.input).scores);
+    // A channel's range over few tokens may be a thousandth of what it divides. Deviations are as
+    // large then, and a softmax makes of their error, relative to themselves, one relative to 1.
+    check_close(got, score_layer(recipe, layer.input).scores,
+                recipe.lag < 8 ? 100 * kRelative : kRelative);
     REQUIRE(scored(gpu, count, space, partitions) == got);
     // Ranks of kvpress are those of these very scores.
     task.kvpress_ranks = true;
