@@ -120,10 +120,10 @@ Status DeviceBuffer::copy_from(const HeadsView& source, const Stream& stream) {
   }
   // Head by head: a copy of two dimensions has a limit on the distance of its rows.
   for (std::uint32_t h = 0; h < source.num_heads; ++h) {
-    PRECIS_TRY(status_of(
-        cudaMemcpyAsync(data_ + h * source.head_bytes(), source.head(h), source.head_bytes(),
-                        cudaMemcpyHostToDevice, cuda_stream(stream)),
-        "copying heads to the device"));
+    PRECIS_TRY(
+        status_of(cudaMemcpyAsync(data_ + h * source.head_bytes(), source.head(h),
+                                  source.head_bytes(), cudaMemcpyHostToDevice, cuda_stream(stream)),
+                  "copying heads to the device"));
   }
   return {};
 }

@@ -153,7 +153,7 @@ namespace precis::cuda_emulator {
 cudaError_t launched(std::string error);  // keeps it for cudaGetLastError()
 // So many allocations of device memory succeed, the one after them does not, then all do again.
 inline int allocations_left = -1;
-}
+}  // namespace precis::cuda_emulator
 template <typename... Params, typename... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args... args) {
