@@ -61,6 +61,7 @@ std::uint64_t ranks_wanted(const Recipe& recipe, const LayerTurns& turns, std::u
 void make_turns(const Recipe& recipe, std::uint64_t slots, Ranks ranks, LayerTurns& turns) {
   if (recipe.heads == HeadAllocator::kTable) return;
   if (recipe.layers == LayerAllocator::kGlobalFlat) {
+    ranks.resize(turns.num_kv_heads);  // lists of none where no slot asked for ranks
     turns.ranks = std::move(ranks);
     return;
   }

@@ -15,7 +15,7 @@ namespace precis::kernels {
 std::uint64_t ranks_wanted(const Recipe& recipe, const LayerTurns& turns, std::uint64_t slots);
 
 // Fills turns.heads or turns.ranks, as allocate.h says. ranks: [num_kv_heads][ranks_wanted(), or
-// all that are ranked].
+// all that are ranked]; may be empty where none are wanted.
 void make_turns(const Recipe& recipe, std::uint64_t slots, Ranks ranks, LayerTurns& turns);
 
 }  // namespace precis::kernels

@@ -241,6 +241,28 @@ TEST_CASE("a blend's counts are its shares within one entry, and their sum is ex
   }
 }
 
+TEST_CASE("no slots are no turns, and lists of no ranks where layers compete",
+          "[kernels][allocate]") {
+  Rng rng(1);
+  const CpuStages cpu(1);
+  for (const auto heads : {HeadAllocator::kUniform, HeadAllocator::kFlat, HeadAllocator::kAda}) {
+    for (const auto layers : {LayerAllocator::kUniform, LayerAllocator::kGlobalFlat}) {
+      Recipe recipe = ada(AdaMode::kRepoBlend, 500'000);
+      recipe.heads = heads;
+      recipe.layers = layers;
+      const Layer layer = random_layer(recipe, rng);
+      CAPTURE(canonical_recipe(recipe), layer.orders.order.size());
+      LayerTurns turns;
+      REQUIRE(cpu.allocate(recipe, layer.input, layer.scores, layer.orders, 0, turns).ok());
+      CHECK(turns.heads.empty());
+      const bool compete = layers == LayerAllocator::kGlobalFlat;
+      CHECK(turns.ranks.size() == (compete ? layer.orders.order.size() : 0));
+      for (const auto& ranks : turns.ranks) CHECK(ranks.empty());
+      CHECK(total(plan_of(recipe, layer, 0)) == 0);
+    }
+  }
+}
+
 TEST_CASE("a segment with more seats than 32 bits number is refused", "[kernels][allocate]") {
   const auto joiner = Joiner::make(Recipe{}, {1u << 30, 1, 8, 0}, std::uint64_t{8} << 30, nullptr);
   CHECK(joiner.status().code() == StatusCode::kInvalidArgument);
