@@ -26,12 +26,6 @@ struct Capacity {
   }
 };
 
-// Deals seats 1, 2, ... to the layers of `takers`, one after the other.
-void deal(const std::vector<std::uint32_t>& takers, std::uint32_t& seat,
-          std::vector<Seats>& seats) {
-  for (const std::uint32_t layer : takers) seats[layer].push_back(++seat);
-}
-
 class LayersJoiner : public Joiner {
  public:
   LayersJoiner(const Recipe& recipe, const SegmentDims& dims, std::uint64_t entries)
@@ -74,35 +68,50 @@ class LayersJoiner : public Joiner {
   std::vector<std::vector<std::uint32_t>> counts_;  // [num_layers][num_kv_heads]
 };
 
+// Seats of the ranked entries by highest averages, those of each layer, behind `before` others.
+std::vector<Seats> averaged_seats(const std::vector<float>& weights,
+                                  const std::vector<std::uint64_t>& caps, std::uint64_t before,
+                                  std::uint64_t count) {
+  std::vector<Seats> seats(caps.size());
+  auto seat = static_cast<std::uint32_t>(before);
+  for (const std::uint32_t layer : highest_averages(weights, caps, count)) {
+    seats[layer].push_back(++seat);
+  }
+  return seats;
+}
+
 class KnownLayersJoiner final : public LayersJoiner {
  public:
   KnownLayersJoiner(const Recipe& recipe, const SegmentDims& dims, std::uint64_t entries)
-      : LayersJoiner(recipe, dims, entries), seats_(dims.num_layers) {
-    std::uint32_t seat = 0;
-    const auto take = [&](std::uint32_t layer) { seats_[layer].push_back(++seat); };
-    each_turn(capacity_.guarded, entries, take);
-    const std::uint64_t left = entries - std::min<std::uint64_t>(entries, seat);
-    if (recipe.layers == LayerAllocator::kUniform) {
-      for (std::size_t l = 0; l < seats_.size(); ++l) {
-        seats_[l].reserve(
-            std::min(entries / dims.num_layers + 1, capacity_.guarded[l] + capacity_.ranked[l]));
-      }
-      each_turn(capacity_.ranked, left, take);
-    } else {
-      deal(highest_averages(pyramid_weights(), capacity_.ranked, left), seat, seats_);
-    }
+      : LayersJoiner(recipe, dims, entries),
+        guarded_(capacity_.guarded, entries),
+        ranked_(capacity_.ranked, entries - guarded_.count()) {
+    if (recipe.layers == LayerAllocator::kUniform) return;
+    averaged_ = averaged_seats(pyramid_weights(), capacity_.ranked, guarded_.count(),
+                               entries - guarded_.count());
   }
 
-  std::uint64_t slots_wanted(std::uint32_t layer) const override { return seats_[layer].size(); }
+  std::uint64_t slots_wanted(std::uint32_t layer) const override {
+    return guarded_.count(layer) +
+           (averaged_.empty() ? ranked_.count(layer) : averaged_[layer].size());
+  }
 
   void add(std::uint32_t layer, LayerTurns turns) override {
     turns_[layer] = std::move(turns);
-    cut(layer, seats_[layer].size());
+    cut(layer, slots_wanted(layer));
   }
 
   std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const override {
     if (recipe_.is_cut()) return {};
-    return seats_of(layer, seats_[layer]);
+    Seats slots;
+    slots.reserve(slots_wanted(layer));
+    guarded_.append_seats(layer, 0, slots);
+    if (averaged_.empty()) {
+      ranked_.append_seats(layer, guarded_.count(), slots);
+    } else {
+      slots.insert(slots.end(), averaged_[layer].begin(), averaged_[layer].end());
+    }
+    return seats_of(layer, slots);
   }
 
  private:
@@ -117,7 +126,8 @@ class KnownLayersJoiner final : public LayersJoiner {
     return weights;
   }
 
-  std::vector<Seats> seats_;  // [num_layers]
+  const Turns guarded_, ranked_;
+  std::vector<Seats> averaged_;  // [num_layers]; empty where ranked entries go in turns
 };
 
 class WeighedLayersJoiner final : public LayersJoiner {
@@ -134,24 +144,24 @@ class WeighedLayersJoiner final : public LayersJoiner {
     seen_.push_back(layer);
     std::sort(seen_.begin(), seen_.end());
     const Shares shares = this->shares();
-    const std::vector<std::uint32_t> guarded_turns = take_turns(shares.guarded, entries_);
-    std::vector<std::uint64_t> slots(seen_.size());
-    for (const std::uint32_t i : guarded_turns) ++slots[i];
+    const Turns guarded(shares.guarded, entries_);
     const auto ranked =
-        highest_averages_counts(shares.weights, shares.ranked, entries_ - guarded_turns.size());
-    for (std::size_t i = 0; i < seen_.size(); ++i) cut(seen_[i], slots[i] + ranked[i]);
+        highest_averages_counts(shares.weights, shares.ranked, entries_ - guarded.count());
+    for (std::size_t i = 0; i < seen_.size(); ++i) cut(seen_[i], guarded.count(i) + ranked[i]);
   }
 
   std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const override {
     if (seen_.size() < dims_.num_layers || recipe_.is_cut()) return {};
-    if (seats_.empty()) {
-      seats_.resize(dims_.num_layers);
-      const Shares shares = this->shares();
-      std::uint32_t seat = 0;
-      deal(take_turns(shares.guarded, entries_), seat, seats_);
-      deal(highest_averages(shares.weights, shares.ranked, entries_ - seat), seat, seats_);
+    const Shares shares = this->shares();
+    const Turns guarded(shares.guarded, entries_);
+    if (averaged_.empty()) {
+      averaged_ = averaged_seats(shares.weights, shares.ranked, guarded.count(),
+                                 entries_ - guarded.count());
     }
-    return seats_of(layer, seats_[layer]);
+    Seats slots;
+    guarded.append_seats(layer, 0, slots);
+    slots.insert(slots.end(), averaged_[layer].begin(), averaged_[layer].end());
+    return seats_of(layer, slots);
   }
 
  private:
@@ -169,8 +179,8 @@ class WeighedLayersJoiner final : public LayersJoiner {
     return shares;
   }
 
-  std::vector<std::uint32_t> seen_;   // ascending
-  mutable std::vector<Seats> seats_;  // [num_layers], once every layer is in and somebody asks
+  std::vector<std::uint32_t> seen_;      // ascending
+  mutable std::vector<Seats> averaged_;  // [num_layers], once all are in and somebody asks
 };
 
 }  // namespace

@@ -48,12 +48,50 @@ void bid(const std::vector<double>& weights, std::span<const std::uint64_t> caps
 
 }  // namespace
 
-std::vector<std::uint32_t> take_turns(std::span<const std::uint64_t> caps, std::uint64_t seats) {
-  const std::uint64_t all = std::accumulate(caps.begin(), caps.end(), std::uint64_t{0});
-  std::vector<std::uint32_t> takers;
-  takers.reserve(std::min(seats, all));
-  each_turn(caps, seats, [&](std::uint32_t c) { takers.push_back(c); });
-  return takers;
+Turns::Turns(std::vector<std::uint64_t> caps, std::uint64_t seats)
+    : caps_(std::move(caps)), counts_(caps_) {
+  // The most rounds that the seats are enough for.
+  const auto taken = [&](std::uint64_t rounds) {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t cap : caps_) sum += std::min(cap, rounds);
+    return sum;
+  };
+  std::uint64_t whole = 0;
+  for (std::uint64_t step = std::uint64_t{1} << 32; step > 0; step /= 2) {
+    if (taken(whole + step) <= seats) whole += step;
+  }
+  std::uint64_t left = seats - taken(whole);
+  for (std::uint64_t& count : counts_) {
+    const bool one_more = count > whole && left > 0;
+    count = std::min(count, whole) + (one_more ? 1 : 0);
+    if (one_more) --left;
+  }
+}
+
+std::uint64_t Turns::count() const {
+  return std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
+}
+
+void Turns::append_seats(std::size_t c, std::uint64_t before,
+                         std::vector<std::uint32_t>& out) const {
+  // Between two caps as many take part in every round, and as many of them before c.
+  std::vector<std::uint64_t> caps = caps_;
+  std::ranges::sort(caps);
+  std::uint64_t round = 0;
+  for (std::size_t full = 0; round < counts_[c]; ++full) {
+    const std::uint64_t last = std::min(caps[full], counts_[c]), active = caps.size() - full;
+    if (last <= round) continue;
+    const auto lower = std::count_if(caps_.begin(), caps_.begin() + static_cast<std::ptrdiff_t>(c),
+                                     [&](std::uint64_t cap) { return cap > round; });
+    const std::uint64_t first = before + static_cast<std::uint64_t>(lower) + 1;
+    const std::size_t at = out.size();
+    out.resize(at + (last - round));
+    for (std::uint64_t i = 0; i < last - round; ++i) {
+      out[at + i] = static_cast<std::uint32_t>(first + i * active);
+    }
+    before += (last - round) * active;
+    round = last;
+  }
 }
 
 std::vector<std::uint32_t> uniform_turns(std::uint32_t num_layers, std::uint32_t num_kv_heads,

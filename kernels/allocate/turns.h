@@ -1,7 +1,6 @@
 // Seats that need no score: turns, and highest averages (policies.md, "The joining order").
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,22 +9,19 @@ namespace precis::kernels {
 
 // `caps[c]`: how many seats competitor c can take. All results stop where the caps do.
 
-// take(c) for who takes each of the first `seats`: one after the other, lowest first, those who are
-// full left out.
-template <typename Take>
-void each_turn(std::span<const std::uint64_t> caps, std::uint64_t seats, const Take& take) {
-  std::uint64_t most = 0;
-  for (const std::uint64_t cap : caps) most = std::max(most, cap);
-  for (std::uint64_t round = 0; round < most; ++round) {
-    for (std::uint32_t c = 0; c < caps.size(); ++c) {
-      if (round >= caps[c]) continue;
-      if (seats-- == 0) return;
-      take(c);
-    }
-  }
-}
-// All of them.
-std::vector<std::uint32_t> take_turns(std::span<const std::uint64_t> caps, std::uint64_t seats);
+// Competitors taking seats one after the other, lowest first, those who are full left out.
+class Turns {
+ public:
+  Turns(std::vector<std::uint64_t> caps, std::uint64_t seats);
+  // How many seats c takes, and all do.
+  std::uint64_t count(std::size_t c) const { return counts_[c]; }
+  std::uint64_t count() const;
+  // Appends the seats of c, ascending from `before` + 1 on.
+  void append_seats(std::size_t c, std::uint64_t before, std::vector<std::uint32_t>& out) const;
+
+ private:
+  std::vector<std::uint64_t> caps_, counts_;
+};
 
 // Heads of all layers, layer turning fastest: who, as layer * num_kv_heads + head, takes each of
 // the first `seats`, where every head can take `cap`.

@@ -18,7 +18,7 @@
 namespace precis::kernels {
 namespace {
 
-constexpr std::size_t kRunPartitions = 16;  // one work item; each is in cache when it is read again
+constexpr std::size_t kRunPartitions = 32;  // one work item
 
 // f16 and bf16 in their order where their bits are compared as integers, and back.
 PRECIS_INLINE std::int16_t ordered(std::int16_t bits) {
@@ -31,39 +31,58 @@ struct ChannelRanges {
   float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
 };
 
-// By integer arithmetic alone: twice the lanes, and nothing to widen.
+// The lowest and highest of each channel so far, by integer arithmetic alone: twice the lanes, and
+// nothing to widen.
 template <Dtype dtype>
-PRECIS_INLINE void find_ranges(const RowSpan& rows, ChannelRanges& ranges) {
-  using Bits = std::conditional_t<dtype == Dtype::kF32, std::int32_t, std::int16_t>;
-  constexpr std::size_t kRowsAtOnce = 4;
-  const std::size_t dim = rows.dim;
-  Bits low[limits::kHeadDimMax], high[limits::kHeadDimMax];
-  std::fill_n(low, dim, std::numeric_limits<Bits>::max());
-  std::fill_n(high, dim, std::numeric_limits<Bits>::min());
-  for (std::size_t first = 0; first < rows.count; first += kRowsAtOnce) {
+class Extremes {
+ public:
+  static constexpr std::size_t kRowsAtOnce = 4;
+  PRECIS_INLINE explicit Extremes(std::size_t dim) {
+    std::fill_n(low_, dim, std::numeric_limits<Bits>::max());
+    std::fill_n(high_, dim, std::numeric_limits<Bits>::min());
+  }
+  // Rows [first, first + kRowsAtOnce), as far as there are any.
+  PRECIS_INLINE void add(const RowSpan& rows, std::size_t first) {
+    if (first >= rows.count) return;
     const Bits* x[kRowsAtOnce];  // of the last row again where there are no more
     for (std::size_t r = 0; r < kRowsAtOnce; ++r) {
       rows.prefetch_behind(first + r);
       x[r] = reinterpret_cast<const Bits*>(rows.row(std::min(first + r, rows.count - 1)));
     }
-    for (std::size_t c = 0; c < dim; ++c) {
+    for (std::size_t c = 0; c < rows.dim; ++c) {
       const Bits x0 = ordered(x[0][c]), x1 = ordered(x[1][c]), x2 = ordered(x[2][c]),
                  x3 = ordered(x[3][c]);
       const Bits low01 = std::min(x0, x1), low23 = std::min(x2, x3);
       const Bits high01 = std::max(x0, x1), high23 = std::max(x2, x3);
-      low[c] = std::min(low[c], std::min(low01, low23));
-      high[c] = std::max(high[c], std::max(high01, high23));
+      low_[c] = std::min(low_[c], std::min(low01, low23));
+      high_[c] = std::max(high_[c], std::max(high01, high23));
     }
   }
-  std::fill_n(ranges.low, whole_channels(dim), 0.0f);
-  std::fill_n(ranges.stretch, whole_channels(dim), 0.0f);
-  for (std::size_t c = 0; c < dim; ++c) {
-    const float lowest = element_of_bits<dtype>(ordered(low[c]));
-    ranges.low[lane_of(dtype, c)] = lowest;
-    ranges.stretch[lane_of(dtype, c)] =
-        lag_stretch(lowest, element_of_bits<dtype>(ordered(high[c])));
+  PRECIS_INLINE void to_ranges(std::size_t dim, ChannelRanges& ranges) const {
+    std::fill_n(ranges.low, whole_channels(dim), 0.0f);
+    std::fill_n(ranges.stretch, whole_channels(dim), 0.0f);
+    for (std::size_t c = 0; c < dim; ++c) {
+      const float lowest = element_of_bits<dtype>(ordered(low_[c]));
+      ranges.low[lane_of(dtype, c)] = lowest;
+      ranges.stretch[lane_of(dtype, c)] =
+          lag_stretch(lowest, element_of_bits<dtype>(ordered(high_[c])));
+    }
   }
-}
+
+ private:
+  using Bits = std::conditional_t<dtype == Dtype::kF32, std::int32_t, std::int16_t>;
+  alignas(64) Bits low_[limits::kHeadDimMax], high_[limits::kHeadDimMax];
+};
+
+template <Dtype dtype>
+struct FindRanges {
+  ChannelRanges& ranges;
+  PRECIS_INLINE void operator()(const RowSpan& rows) const {
+    Extremes<dtype> extremes(rows.dim);
+    for (std::size_t r = 0; r < rows.count; r += extremes.kRowsAtOnce) extremes.add(rows, r);
+    extremes.to_ranges(rows.dim, ranges);
+  }
+};
 
 // Of a row normalised: sum and sum of squares of its channels' distances to its first, over lanes.
 // Around a member the squares stay within `dim` times the variance, which f32 bears.
@@ -94,19 +113,25 @@ PRECIS_INLINE void add_distances(const std::byte* row, std::size_t dim, const Ch
 }
 
 // spreads[whole blocks of rows]: each row's unbiased standard deviation over its normalised
-// channels; 0 for a single channel. Behind the last row anything.
+// channels; 0 for a single channel. Behind the last row anything. `ranges` become those of `next`,
+// as many rows as these or none, which are read on the way: they come from memory while these are
+// in cache, and a pass of each alone would leave either the memory or the core idle.
 template <Dtype dtype>
 struct FindSpreads {
-  const ChannelRanges& ranges;
+  RowSpan next;
+  ChannelRanges& ranges;
   float* spreads;
   PRECIS_INLINE void operator()(const RowSpan& rows) const {
+    Extremes<dtype> extremes(rows.dim);
+    RowSpan behind = next;
+    behind.dim = rows.dim;  // which the compiler may know
     const auto dim = static_cast<float>(rows.dim);
     const float unbiased = rows.dim > 1 ? 1.0f / (dim - 1) : 0.0f;
     float sum[kRowsInBlock][kLanes] = {}, squares[kRowsInBlock][kLanes] = {};
     float sums[kRowsInBlock], squares_sums[kRowsInBlock];
     for (std::size_t first = 0; first < rows.count; first += kRowsInBlock) {
       for (std::size_t r = 0; r < rows.block_count(first); ++r) {
-        rows.prefetch_behind(first + r);
+        if (r % extremes.kRowsAtOnce == 0) extremes.add(behind, first + r);
         add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
       }
       sum_each(sum, sums);
@@ -116,16 +141,15 @@ struct FindSpreads {
         spreads[first + r] = std::sqrt(variance > 0 ? variance : 0.0f);
       }
     }
+    if (behind.count > 0) extremes.to_ranges(rows.dim, ranges);
   }
 };
 
-// Adds to scores[count] the softmax of the rows' spreads in the ranges of `ranged`.
+// Adds to scores[count] the softmax of the rows' spreads in `ranges`, which become those of `next`.
 template <Dtype dtype>
-PRECIS_INLINE void add_partition(const RowSpan& rows, const RowSpan& ranged, float* spreads,
-                                 float* scores) {
-  ChannelRanges ranges;
-  find_ranges<dtype>(ranged, ranges);
-  with_dim<dtype>(rows, FindSpreads<dtype>{ranges, spreads});
+PRECIS_INLINE void add_partition(const RowSpan& rows, const RowSpan& next, ChannelRanges& ranges,
+                                 float* spreads, float* scores) {
+  with_dim<dtype>(rows, FindSpreads<dtype>{next, ranges, spreads});
   float largest[kLanes] = {};
   for (std::size_t t = rows.count; t % kLanes != 0; ++t) spreads[t] = 0;
   for (std::size_t t = 0; t < rows.count; t += kLanes) {
@@ -139,12 +163,27 @@ PRECIS_INLINE void add_partition(const RowSpan& rows, const RowSpan& ranged, flo
   for (std::size_t t = 0; t < rows.count; ++t) scores[t] += spreads[t] / total;
 }
 
-PRECIS_INLINE void partition_loop(const RowSpan& rows, const RowSpan& ranged, float* spreads,
+// Adds to scores[parts, rows.count] those of as many partitions, `rows` the first of them, `ranged`
+// what that one is ranged by.
+template <Dtype dtype>
+PRECIS_INLINE void add_partitions(RowSpan rows, RowSpan ranged, std::size_t parts, float* spreads,
                                   float* scores) {
+  const std::size_t size = rows.count, bytes = size * rows.row_bytes();
+  ChannelRanges ranges;
+  with_dim<dtype>(ranged, FindRanges<dtype>{ranges});
+  for (std::size_t p = 0; p < parts; ++p, rows.data += bytes) {
+    ranged.data += bytes;
+    if (p + 1 == parts) ranged.count = 0;
+    add_partition<dtype>(rows, ranged, ranges, spreads, scores + p * size);
+  }
+}
+
+PRECIS_INLINE void partitions_loop(const RowSpan& rows, const RowSpan& ranged, std::size_t parts,
+                                   float* spreads, float* scores) {
   switch (rows.dtype) {
-    case Dtype::kBf16: return add_partition<Dtype::kBf16>(rows, ranged, spreads, scores);
-    case Dtype::kF16: return add_partition<Dtype::kF16>(rows, ranged, spreads, scores);
-    case Dtype::kF32: return add_partition<Dtype::kF32>(rows, ranged, spreads, scores);
+    case Dtype::kBf16: return add_partitions<Dtype::kBf16>(rows, ranged, parts, spreads, scores);
+    case Dtype::kF16: return add_partitions<Dtype::kF16>(rows, ranged, parts, spreads, scores);
+    case Dtype::kF32: return add_partitions<Dtype::kF32>(rows, ranged, parts, spreads, scores);
   }
 }
 
@@ -170,25 +209,23 @@ void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const
   const std::size_t scored = shape.num_partitions() - 1;
   const std::size_t runs = (scored + kRunPartitions - 1) / kRunPartitions;
   const std::uint32_t ahead = recipe.scorer == Scorer::kLagkv ? shape.lag : 0;
-  const auto body = for_isa<&partition_loop>(context.isa);
+  const auto body = for_isa<&partitions_loop>(context.isa);
   context.pool.parallel_for(input.num_kv_heads() * runs, [&](std::size_t i) {
     const auto head = static_cast<std::uint32_t>(i / runs);
     const std::size_t begin = i % runs * kRunPartitions;
+    const std::size_t parts = std::min(kRunPartitions, scored - begin);
+    const auto first = static_cast<std::uint32_t>(shape.sinks + begin * shape.lag);
     std::vector<float> spreads((shape.lag + kLanes - 1) / kLanes * kLanes);
-    for (std::size_t p = begin; p < std::min(begin + kRunPartitions, scored); ++p) {
-      const auto first = static_cast<std::uint32_t>(shape.sinks + p * shape.lag);
-      float* out = &scores[std::size_t{head} * input.num_tokens() + first];
-      std::fill(out, out + shape.lag, 0.0f);
-      for (const HeadsView* view : {&input.keys, &input.values}) {
-        RowSpan rows{view->row(head, first), shape.lag, view->head_dim, view->dtype};
-        RowSpan ranged = rows;
-        ranged.data = view->row(head, first + ahead);
-        // While this partition's rows come from cache, the next one's ranges are fetched.
-        rows.ahead_bytes = (ahead + shape.lag) * view->row_bytes();
-        body(rows, ranged, spreads.data(), out);
-      }
-      if (recipe.lag_kvpress_ranks) to_kvpress_ranks(out, shape.lag);
+    float* out = &scores[std::size_t{head} * input.num_tokens() + first];
+    std::fill(out, out + parts * shape.lag, 0.0f);
+    for (const HeadsView* view : {&input.keys, &input.values}) {
+      const RowSpan rows{view->row(head, first), shape.lag, view->head_dim, view->dtype};
+      RowSpan ranged = rows;
+      ranged.data = view->row(head, first + ahead);
+      body(rows, ranged, parts, spreads.data(), out);
     }
+    if (!recipe.lag_kvpress_ranks) return;
+    for (std::size_t p = 0; p < parts; ++p) to_kvpress_ranks(out + p * shape.lag, shape.lag);
   });
 }
 

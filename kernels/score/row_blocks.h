@@ -18,7 +18,6 @@ struct RowSpan {
   const std::byte* data;
   std::size_t count, dim;
   Dtype dtype;
-  std::size_t ahead_bytes = kAheadBytes;  // what a pass asks for behind the row it is at
   PRECIS_INLINE std::size_t row_bytes() const { return dim * dtype_size_bytes(dtype); }
   PRECIS_INLINE const std::byte* row(std::size_t t) const { return data + t * row_bytes(); }
   PRECIS_INLINE std::size_t block_count(std::size_t first) const {
@@ -28,7 +27,7 @@ struct RowSpan {
   // row, for a burst of requests would hold up the loads after it.
   PRECIS_INLINE void prefetch_behind(std::size_t t) const {
     constexpr std::size_t kLineBytes = 64;
-    const std::byte* ahead = row(t) + ahead_bytes;
+    const std::byte* ahead = row(t) + kAheadBytes;
     for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(ahead + i, 0, 2);
   }
 };

@@ -169,9 +169,11 @@ std::vector<std::uint64_t> best_keys(const float* scores, std::uint32_t first, s
 
 void append_best(const float* scores, std::uint32_t first, std::uint32_t last, std::size_t limit,
                  std::vector<std::uint32_t>& order) {
-  for (const std::uint64_t key : best_keys(scores, first, last, limit)) {
-    order.push_back(static_cast<std::uint32_t>(key));
-  }
+  const std::vector<std::uint64_t> keys = best_keys(scores, first, last, limit);
+  const std::size_t before = order.size();
+  order.resize(before + keys.size());
+  std::ranges::transform(keys, order.begin() + static_cast<std::ptrdiff_t>(before),
+                         [](std::uint64_t key) { return static_cast<std::uint32_t>(key); });
 }
 
 std::vector<std::size_t> shares_of_best(const float* scores, std::size_t stride,

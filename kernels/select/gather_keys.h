@@ -33,32 +33,42 @@ struct PlainKeys {
 };
 
 #if defined(__x86_64__) && !defined(__clang__)
-// For for_avx512(): eight at a time, those within the bound closing ranks. Written out, for no
-// compiler makes this of a loop; Clang knows no operands so wide.
+// For for_avx512(): sixteen at a time, those within the bound closing ranks, tokens beside them.
+// Written out, for no compiler makes this of a loop; Clang knows no operands so wide.
 struct WideKeys {
-  static constexpr std::size_t kSpare = 8;
+  static constexpr std::size_t kSpare = 16;
   PRECIS_INLINE static std::size_t gather(const std::uint32_t* ranks, std::uint32_t token,
                                           std::uint32_t size, std::uint32_t bound,
                                           std::uint64_t* keys) {
-    using Keys = std::uint64_t __attribute__((vector_size(64)));
-    using Ranks = std::uint32_t __attribute__((vector_size(32)));
-    const Keys last = Keys{} + (std::uint64_t{bound} << 32 | 0xffffffffu);
-    Keys tokens = Keys{0, 1, 2, 3, 4, 5, 6, 7} + token;
+    using Ranks = std::uint32_t __attribute__((vector_size(64)));
+    // The two halves of ranks above tokens: 32-bit words of the one and the other in turn.
+    constexpr Ranks kLow = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+    constexpr Ranks kHigh = kLow + 8;
+    const Ranks last = Ranks{} + bound;
+    Ranks tokens = Ranks{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + token;
     std::size_t count = 0;
     std::uint32_t i = 0;
-    for (; i + 8 <= size; i += 8, tokens += 8) {
-      Ranks eight;
-      std::memcpy(&eight, ranks + i, sizeof eight);
-      Keys all = __builtin_convertvector(eight, Keys) << 32 | tokens, within;
+    for (; i + 16 <= size; i += 16, tokens += 16) {
+      Ranks all, within, where;
+      std::memcpy(&all, ranks + i, sizeof all);
       std::uint64_t found;
-      asm("vpcmpuq $2, %[last], %[all], %%k1\n\t"  // at most
-          "vpcompressq %[all], %[within]%{%%k1%}%{z%}\n\t"
-          "kmovb %%k1, %k[found]\n\t"
+      asm("vpcmpud $2, %[last], %[all], %%k1\n\t"  // at most
+          "vpcompressd %[all], %[within]%{%%k1%}%{z%}\n\t"
+          "vpcompressd %[tokens], %[where]%{%%k1%}%{z%}\n\t"
+          "kmovw %%k1, %k[found]\n\t"
           "popcnt %[found], %[found]"
-          : [within] "=&v"(within), [found] "=&r"(found)
-          : [all] "v"(all), [last] "v"(last)
+          : [within] "=&v"(within), [where] "=&v"(where), [found] "=&r"(found)
+          : [all] "v"(all), [tokens] "v"(tokens), [last] "v"(last)
           : "k1", "cc");
-      std::memcpy(keys + count, &within, sizeof within);
+      Ranks low = where, high = where;
+      asm("vpermt2d %[within], %[at], %[low]"
+          : [low] "+v"(low)
+          : [within] "v"(within), [at] "v"(kLow));
+      asm("vpermt2d %[within], %[at], %[high]"
+          : [high] "+v"(high)
+          : [within] "v"(within), [at] "v"(kHigh));
+      std::memcpy(keys + count, &low, sizeof low);
+      std::memcpy(keys + count + 8, &high, sizeof high);
       count += found;
     }
     return count + PlainKeys::gather(ranks + i, token + i, size - i, bound, keys + count);

@@ -65,6 +65,8 @@ struct Work {
   ArenaArray<std::byte> records;
 };
 
+constexpr double kWindowRows = 32;  // queries that observe, of each query head
+
 // Of every query head's product with its rows, for each column of its matrix.
 double flops_a_column(const Layers& layers) {
   const ModelShape& shape = layers.shape();
@@ -119,7 +121,10 @@ class Cases {
     Work work(cpu_, must(parse_recipe(text)), layers_, plan_.keep);
     add("score", text, text, score, [&](std::size_t i) { work.score(layers_.input(i)); });
     if (work.recipe.needs_queries()) {
-      add("score", text + ", lse pushed", text, score,
+      Floor one_pass = score;
+      one_pass.remade_flops = 0;
+      one_pass.exps /= 2;
+      add("score", text + ", lse pushed", text, one_pass,
           [&](std::size_t i) { work.score(layers_.input_with_lse(i)); });
     }
     work.score(layers_.input(0));
@@ -149,17 +154,18 @@ class Cases {
 std::vector<PresetFloor> preset_floors(const Layers& layers) {
   const auto keys = static_cast<double>(layers.keys(0).size());
   const double a_column = flops_a_column(layers);
-  const double window = a_column * 32, gram = a_column * layers.shape().head_dim;
+  const double window = a_column * kWindowRows, gram = a_column * layers.shape().head_dim;
   const double exact = a_column * layers.shape().hidden;
+  const double exps = 2.0 * kWindowRows * layers.shape().num_q_heads * layers.num_tokens();
   return {{"knorm", {keys, 0, 0}},
-          {"keydiff", {keys, 0, 0}},
+          {"keydiff", {keys, 0, 0, keys}},
           {"lagkv", {2 * keys, 0, 0}},
-          {"kvdiff", {2 * keys, 0, 0}},
-          {"snapkv", {keys, 0, window}},
-          {"ada_snapkv", {keys, 0, window}},
+          {"kvdiff", {2 * keys, 0, 0, keys}},
+          {"snapkv", {keys, 0, window, 0, window, exps}},
+          {"ada_snapkv", {keys, 0, window, 0, window, exps}},
           {"expected_attention", {2 * keys, 0, gram}},
-          {"criticalkv_ada(value_norm=l2_gram)", {2 * keys, 0, window + gram}},
-          {"criticalkv_ada", {2 * keys, 0, window + exact}}};
+          {"criticalkv_ada(value_norm=l2_gram)", {2 * keys, 0, window + gram, 0, window, exps}},
+          {"criticalkv_ada", {2 * keys, 0, window + exact, 0, window, exps}}};
 }
 
 std::vector<Row> measure_cases(const CpuStages& cpu, const Layers& layers, const Plan& plan) {

@@ -17,6 +17,11 @@ struct Floor {
   double read_bytes = 0;    // read once, of K, V or both
   double copied_bytes = 0;  // read, and written again
   double flops = 0;         // of matrix products in bf16
+  // What comes on top where a second pass begins when the first one ends and a workspace of 5% of K
+  // cannot hold what the first one made.
+  double reread_bytes = 0;  // read again, head by head
+  double remade_flops = 0;  // of products made again
+  double exps = 0;          // of both passes
 };
 
 struct Row {

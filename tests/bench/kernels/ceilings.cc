@@ -6,9 +6,12 @@
 #include "kernels/common/host_device.h"
 #include "kernels/common/isa.h"
 #include "kernels/common/thread_pool.h"
+#include "kernels/score/attention_products.h"
 
 namespace precis::bench {
 namespace {
+
+namespace amx = kernels::amx;
 
 constexpr std::size_t kPieceBytes = 256 << 10;  // one work item
 
@@ -31,36 +34,131 @@ PRECIS_INLINE std::uint64_t add_up(const std::byte* data, std::size_t size) {
   return total;
 }
 
-template <typename Fn>
-Seconds measure_pieces(const Layers& layers, unsigned threads, std::size_t runs, double seconds,
-                       const Fn& fn) {
-  kernels::ThreadPool pool(threads);
-  const std::size_t size = layers.keys(0).size();
-  const std::size_t pieces = (size + kPieceBytes - 1) / kPieceBytes;
-  return measure(runs, seconds, [&](std::size_t i) {
-    const Bytes keys = layers.keys(i);
-    pool.parallel_for(pieces, [&](std::size_t piece) {
-      const std::size_t first = piece * kPieceBytes;
-      fn(keys.subspan(first, std::min(kPieceBytes, size - first)), first);
-    });
-  });
+// Rounds over what one core holds in its first levels of cache.
+constexpr std::size_t kRounds = 4096;
+constexpr std::size_t kCached = 8192;  // f32
+
+// Several sums, so that none waits for the one before.
+template <typename Products>
+PRECIS_INLINE float add_exps(const float* logits) {
+  using kernels::kLanes;
+  kernels::Lanes sums[4] = {};
+  for (std::size_t i = 0; i < kCached; i += 4 * kLanes) {
+    for (std::size_t k = 0; k < 4; ++k) {
+      sums[k] += Products::exp2(kernels::load_lanes(logits + i + k * kLanes) * 0.1f - 3.0f);
+    }
+  }
+  return kernels::sum_lanes(sums[0] + sums[1] + sums[2] + sums[3]);
 }
+
+constexpr std::size_t kDepth = 128;
+PRECIS_INLINE float multiply_tiles(const std::uint16_t* a, const std::uint16_t* b, float* c) {
+  [[maybe_unused]] const amx::TileScope tiles;
+  amx::multiply(a, b, amx::panel_size(kDepth), 0, amx::steps_of(kDepth), amx::NoParts{}, c,
+                [](std::size_t) {});
+  return c[0];
+}
+
+class Ceilings {
+ public:
+  Ceilings(const Layers& layers, const Plan& plan)
+      : layers_(layers),
+        plan_(plan),
+        pool_(0),
+        isa_(kernels::detect_isa()),
+        head_bytes_(layers.keys(0).size() / layers.shape().num_kv_heads),
+        pieces_((head_bytes_ + kPieceBytes - 1) / kPieceBytes) {}
+
+  std::vector<Row> measure_all() {
+    const auto keys = static_cast<double>(layers_.keys(0).size());
+    add("read", {keys, 0, 0}, read(1));
+    add("read twice", {0, 0, 0, keys}, read(2));
+    add("memcpy", {0, keys, 0}, copy());
+    const auto cores = static_cast<double>(pool_.num_threads());
+    add("exps", {0, 0, 0, 0, 0, cores * kRounds * kCached}, exps());
+    if (isa_ != kernels::Isa::kAmx) return std::move(rows_);
+    add("tiles", {0, 0, cores * kRounds * 2 * amx::kBlock * amx::kBlock * kDepth}, tiles());
+    return std::move(rows_);
+  }
+
+ private:
+  void add(const std::string& name, const Floor& done, const Seconds& seconds) {
+    rows_.push_back({"ceiling " + name, "ceiling", "", seconds, done});
+  }
+
+  // fn(piece) over a head's keys, `times` over, every other time backwards.
+  template <typename Fn>
+  void for_pieces(Bytes keys, std::size_t times, const Fn& fn) {
+    for (std::size_t head = 0; head < keys.size(); head += head_bytes_) {
+      pool_.parallel_for(times * pieces_, [&](std::size_t i) {
+        const std::size_t at = i / pieces_ % 2 == 0 ? i % pieces_ : pieces_ - 1 - i % pieces_;
+        const std::size_t first = at * kPieceBytes;
+        fn(keys.subspan(head + first, std::min(kPieceBytes, head_bytes_ - first)), head + first);
+      });
+    }
+  }
+
+  Seconds read(std::size_t times) {
+    const auto body = kernels::for_isa<&add_up>(isa_);
+    std::atomic<std::uint64_t> sink{0};
+    return measure(plan_.runs, plan_.seconds, [&](std::size_t i) {
+      for_pieces(layers_.keys(i), times, [&](Bytes piece, std::size_t) {
+        sink.fetch_add(body(piece.data(), piece.size()), std::memory_order_relaxed);
+      });
+    });
+  }
+
+  Seconds copy() {
+    ArenaArray<std::byte> target(layers_.keys(0).size());
+    return measure(plan_.runs, plan_.seconds, [&](std::size_t i) {
+      for_pieces(layers_.keys(i), 1, [&](Bytes piece, std::size_t first) {
+        std::memcpy(target.all().data() + first, piece.data(), piece.size());
+      });
+    });
+  }
+
+  // body(core) -> float, kRounds times on every core.
+  template <typename Body>
+  Seconds measure_rounds(const Body& body) {
+    std::atomic<float> sink{0};
+    return measure(plan_.runs, plan_.seconds, [&](std::size_t) {
+      pool_.parallel_for(pool_.num_threads(), [&](std::size_t core) {
+        float sum = 0;
+        for (std::size_t i = 0; i < kRounds; ++i) sum += body(core);
+        sink.store(sum, std::memory_order_relaxed);
+      });
+    });
+  }
+
+  Seconds exps() {
+    const auto body = isa_ == kernels::Isa::kAmx
+                          ? kernels::for_avx512<&add_exps<kernels::TileProducts>>()
+                          : kernels::for_isa<&add_exps<kernels::VectorProducts>>(isa_);
+    const kernels::AlignedArray<float> logits(kCached, 1.0f);
+    return measure_rounds([&](std::size_t) { return body(logits.data()); });
+  }
+
+  Seconds tiles() {
+    const auto body = kernels::for_avx512<&multiply_tiles>();
+    const std::size_t block = amx::kBlock * amx::kBlock;
+    const amx::Panels a(2 * amx::panel_size(kDepth), std::uint16_t{0});
+    kernels::AlignedArray<float> products(block * pool_.num_threads(), 0.0f);
+    return measure_rounds(
+        [&](std::size_t core) { return body(a.data(), a.data(), products.data() + core * block); });
+  }
+
+  const Layers& layers_;
+  const Plan& plan_;
+  kernels::ThreadPool pool_;
+  const kernels::Isa isa_;
+  const std::size_t head_bytes_, pieces_;  // of one head's keys
+  std::vector<Row> rows_;
+};
 
 }  // namespace
 
-Seconds measure_read(const Layers& layers, unsigned threads, std::size_t runs, double seconds) {
-  const auto body = kernels::for_isa<&add_up>(kernels::detect_isa());
-  std::atomic<std::uint64_t> sink{0};
-  return measure_pieces(layers, threads, runs, seconds, [&](Bytes piece, std::size_t) {
-    sink.fetch_add(body(piece.data(), piece.size()), std::memory_order_relaxed);
-  });
-}
-
-Seconds measure_memcpy(const Layers& layers, unsigned threads, std::size_t runs, double seconds) {
-  ArenaArray<std::byte> target(layers.keys(0).size());
-  return measure_pieces(layers, threads, runs, seconds, [&](Bytes piece, std::size_t first) {
-    std::memcpy(target.all().data() + first, piece.data(), piece.size());
-  });
+std::vector<Row> measure_ceilings(const Layers& layers, const Plan& plan) {
+  return Ceilings(layers, plan).measure_all();
 }
 
 }  // namespace precis::bench

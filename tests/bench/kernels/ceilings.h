@@ -1,16 +1,21 @@
-// What this machine's memory gives at best, measured in the same run and over the same cold bytes
-// as the stages. The ceiling of matrix products is measured by whoever has a library for them
-// (report.py).
+// What this machine gives at best, measured in the same run: its memory over the same cold bytes as
+// the stages, its vector and tile units over what stays in cache. The ceiling of large matrix
+// products is measured by whoever has a library for them (report.py).
 #pragma once
 
-#include "tests/bench/kernels/layers.h"
-#include "tests/bench/kernels/timing.h"
+#include <vector>
+
+#include "tests/bench/kernels/cases.h"
 
 namespace precis::bench {
 
-// Every core reads its share of the keys of a layer and adds them up.
-Seconds measure_read(const Layers& layers, unsigned threads, std::size_t runs, double seconds);
-// Every core copies its share of them by memcpy.
-Seconds measure_memcpy(const Layers& layers, unsigned threads, std::size_t runs, double seconds);
+// All cores at once, each ceiling a row of kind "ceiling":
+//   read        the keys of a layer, added up
+//   read twice  each head's keys, and then the same again backwards: what a stage costs at least
+//               that can only begin its second pass when the first one ends
+//   memcpy      the keys of a layer, copied
+//   exps        powers of two of f32 in cache, as window attention takes them of its logits
+//   tiles       bf16 products 32 x 32 x 128 in cache by the tile unit, where there is one
+std::vector<Row> measure_ceilings(const Layers& layers, const Plan& plan);
 
 }  // namespace precis::bench

@@ -3,7 +3,16 @@
 Every figure stands beside its ceiling, measured in the same run: the bytes that must be read at the
 rate at which this machine reads, those that must be copied at memcpy's, products at the best rate
 that the library behind torch reaches on any shape (on the thin ones of these stages it is bound by
-writing the product). The share is the time that the binding one alone would take.
+writing the product), the best entries put in order at the pace of NumPy's partition and sort. The
+share is the time that the binding one alone would take.
+
+Shares, and what stands beside another row or kvpress, are of the fastest runs of either, for a
+machine whose host is shared loses time to others as it comes; ms is the median.
+
+A stage may need more than that one. Beside the share stands that of everything it cannot do without
+one after the other ("in all"): reading K again where a second pass must wait for the first one's
+end, products made again where the workspace's bound of 5% of K holds none of them, the powers of
+two of softmax, each at the rate measured in the same run. What reads and what computes may overlap.
 """
 
 from __future__ import annotations
@@ -26,6 +35,8 @@ SHARES = {
     "score keydiff": 0.60,
     "score snapkv": 0.50,
     "score ada_snapkv": 0.50,
+    "score snapkv, lse pushed": 0.50,
+    "score ada_snapkv, lse pushed": 0.50,
     "encode keydiff": 0.60,
     "norm l1_exact": 0.75,
 }
@@ -34,15 +45,28 @@ BESIDE = {
     "preset criticalkv_ada(value_norm=l2_gram)": ("preset ada_snapkv", 2.0),
 }
 SELECT_SHARE = 0.10
+# Ceilings that the program measures: where they belong, and what a run of each gets done.
+RATES = {
+    "ceiling read": ("read", "read_bytes"),
+    "ceiling read twice": ("read_twice", "reread_bytes"),
+    "ceiling memcpy": ("memcpy", "copied_bytes"),
+    "ceiling exps": ("exps", "exps"),
+    "ceiling tiles": ("tiles", "flops"),
+}
+UNITS = {"exps": "G/s", "tiles": "GFLOP/s"}  # the others': GB/s
 FASTER, FASTER_EXACT = 5.0, 1.2
 
 
 @dataclass
 class Ceilings:
-    """Of one model and length: bytes per second, FLOP/s by kind of product."""
+    """Of one model and length: bytes per second, powers per second, FLOP/s by kind of product."""
 
     read: float = 0.0
+    read_twice: float = 0.0  # bytes that are read twice
     memcpy: float = 0.0
+    exps: float = 0.0
+    tiles: float = 0.0  # FLOP/s in cache
+    order: float = 0.0  # seconds to put in order what is kept
     products: dict[str, float] = field(default_factory=dict)
 
 
@@ -55,6 +79,22 @@ def floor_seconds(row: dict[str, Any], ceilings: Ceilings) -> tuple[float, str]:
     if multiplied > moved:
         return multiplied + copied, "products"
     return moved + copied, "memcpy" if copied > moved else "read"
+
+
+def floor_in_all(row: dict[str, Any], ceilings: Ceilings) -> float | None:
+    """The time of everything the row cannot do without; None where a ceiling is not known."""
+    rate = max([ceilings.tiles, *ceilings.products.values()])
+    made = row["flops"] + row["remade_flops"]
+    wanted = (
+        (row["reread_bytes"], ceilings.read_twice),
+        (row["exps"], ceilings.exps),
+        (made, rate),
+    )
+    if any(amount and not ceiling for amount, ceiling in wanted):
+        return None
+    twice, powers, products = (amount / (ceiling or 1.0) for amount, ceiling in wanted)
+    once = (row["read_bytes"] - row["reread_bytes"]) / ceilings.read
+    return max(once + twice, products + powers) + row["copied_bytes"] / ceilings.memcpy
 
 
 def run_program(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -83,6 +123,9 @@ def add_torch(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
         rates = torch_side.product_rates(shape, tokens, device, options.runs)
         for kind, rate in rates.items():
             rows.append({**base, "name": f"ceiling {kind}", "kind": "ceiling", "flop_rate": rate})
+        if device == "cpu":
+            order = torch_side.order_seconds(shape, tokens, options.keep, options.runs)
+            rows.append({**base, "name": "ceiling order", "kind": "ceiling", "min": order})
         if not options.kvpress:
             continue
         runs = max(2, options.runs // 2)
@@ -97,7 +140,7 @@ def add_torch(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
                     "kind": "kvpress",
                     "preset": preset,
                     "dtype": dtype,
-                    "seconds": taken,
+                    "min": taken,
                 }
             )
 
@@ -111,32 +154,37 @@ def finish(rows: list[dict[str, Any]]) -> None:
         key = (row["model"], row["tokens"])
         known = ceilings.setdefault(key, Ceilings())
         by_name[(*key, row["name"])] = row
-        if row["name"] == "ceiling read":
-            known.read = row["read_bytes"] / row["seconds"]
-        elif row["name"] == "ceiling memcpy":
-            known.memcpy = row["copied_bytes"] / row["seconds"]
+        if row["name"] in RATES:
+            field_name, amount = RATES[row["name"]]
+            setattr(known, field_name, max(getattr(known, field_name), row[amount] / row["min"]))
+        elif row["name"] == "ceiling order":
+            known.order = row["min"]
         elif "flop_rate" in row:
             known.products[row["name"].removeprefix("ceiling ")] = row["flop_rate"]
         elif row["kind"] == "kvpress":
             press = (*key, row["preset"])
-            presses[press] = min(row["seconds"], presses.get(press, row["seconds"]))
+            presses[press] = min(row["min"], presses.get(press, row["min"]))
     for row in rows:
         key = (row["model"], row["tokens"])
         if row["kind"] in ("ceiling", "kvpress"):
             continue
         if row["kind"] == "select":
             beside, most = f"score {row['preset']}", SELECT_SHARE
+            if order := ceilings[key].order:
+                row["bound"], row["share"] = "order", order / row["min"]
         else:
             beside, most = BESIDE.get(row["name"], ("", 0.0))
             taken, row["bound"] = floor_seconds(row, ceilings[key])
-            row["share"] = taken / row["seconds"]
+            row["share"] = taken / row["min"]
+            if (in_all := floor_in_all(row, ceilings[key])) is not None:
+                row["share_in_all"] = in_all / row["min"]
             row["share_mark"] = SHARES.get(row["name"])
         if (other := by_name.get((*key, beside))) is not None:
             row["beside"], row["beside_mark"] = beside, most
-            row["times_beside"] = row["seconds"] / other["seconds"]
+            row["times_beside"] = row["min"] / other["min"]
         press = presses.get((*key, row.get("preset", "")))
         if row["kind"] == "preset" and press is not None:
-            row["times_faster"] = press / row["seconds"]
+            row["times_faster"] = press / row["min"]
             exact = row["preset"] == "criticalkv_ada"
             row["times_faster_mark"] = FASTER_EXACT if exact else FASTER
 
@@ -159,7 +207,7 @@ def verdicts(row: dict[str, Any]) -> list[str]:
     return told
 
 
-HEADER = ["stage", "tokens", "ms", "GB/s", "bound by", "share", "kvpress", "marks"]
+HEADER = ["stage", "tokens", "ms", "GB/s", "bound by", "share", "in all", "kvpress", "marks"]
 
 
 def cells(row: dict[str, Any]) -> list[str]:
@@ -173,6 +221,7 @@ def cells(row: dict[str, Any]) -> list[str]:
         f"{moved:.1f}" if moved else "-",
         row.get("bound", "-"),
         f"{row['share']:.0%}" if "share" in row else "-",
+        f"{row['share_in_all']:.0%}" if "share_in_all" in row else "-",
         f"{faster:.1f}x" if faster else "-",
         "; ".join(verdicts(row)),
     ]
@@ -182,17 +231,22 @@ def ceiling_lines(rows: list[dict[str, Any]], model: str) -> list[str]:
     """The ceilings of a model, a line a length."""
     lines = []
     for tokens in sorted({row["tokens"] for row in rows if row["model"] == model}):
-        told = []
+        best: dict[str, float] = {}
         for row in rows:
             if row["kind"] != "ceiling" or (row["model"], row["tokens"]) != (model, tokens):
                 continue
             name = row["name"].removeprefix("ceiling ")
             if "flop_rate" in row:
-                told.append(f"{name} products {row['flop_rate'] / 1e9:.0f} GFLOP/s")
-            else:
-                moved = row["read_bytes"] + row["copied_bytes"]
-                told.append(f"{name} {moved / row['seconds'] / 1e9:.1f} GB/s")
-        lines.append(f"ceilings at {tokens} tokens: " + ", ".join(told))
+                best[f"{name} products {{:.0f}} GFLOP/s"] = row["flop_rate"] / 1e9
+                continue
+            if name == "order":
+                best["order {:.2f} ms"] = 1e3 * row["min"]
+                continue
+            text = f"{name} {{:.1f}} {UNITS.get(name, 'GB/s')}"
+            rate = row[RATES[row["name"]][1]] / row["min"] / 1e9
+            best[text] = max(best.get(text, 0.0), rate)
+        told = ", ".join(text.format(rate) for text, rate in best.items())
+        lines.append(f"ceilings at {tokens} tokens: {told}")
     return lines
 
 
@@ -223,7 +277,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         parts.append(f"## {title}\n")
         parts += [f"- {line}" for line in ceilings]
         parts.append("\n| " + " | ".join(HEADER) + " |")
-        parts.append("| --- |" + " ---: |" * 3 + " --- |" + " ---: |" * 2 + " --- |")
+        parts.append("| --- |" + " ---: |" * 3 + " --- |" + " ---: |" * 3 + " --- |")
         parts += ["| " + " | ".join(line) + " |" for line in lines]
         parts.append("")
     return "\n".join(parts)
@@ -242,7 +296,7 @@ def plot_roofline(rows: list[dict[str, Any]], path: Path) -> None:
     of_longest = [row for row in rows if (row["model"], row["tokens"]) == (model, longest)]
     rates = [row["flop_rate"] for row in of_longest if "flop_rate" in row]
     read = max(
-        row["read_bytes"] / row["seconds"] for row in of_longest if row["name"] == "ceiling read"
+        row["read_bytes"] / row["min"] for row in of_longest if row["name"] == "ceiling read"
     )
     if rates:
         span = [10**x for x in (-1, 0, 1, 2, 3, 4)]
@@ -252,8 +306,8 @@ def plot_roofline(rows: list[dict[str, Any]], path: Path) -> None:
         if row["kind"] not in ("score", "norm", "preset") or not row["flops"]:
             continue
         intensity = row["flops"] / (row["read_bytes"] + row["copied_bytes"])
-        axes.plot(intensity, row["flops"] / row["seconds"] / 1e9, "o", color="#0072b2")
-        axes.annotate(row["name"], (intensity, row["flops"] / row["seconds"] / 1e9), fontsize=7)
+        axes.plot(intensity, row["flops"] / row["min"] / 1e9, "o", color="#0072b2")
+        axes.annotate(row["name"], (intensity, row["flops"] / row["min"] / 1e9), fontsize=7)
     axes.set(
         xscale="log",
         yscale="log",

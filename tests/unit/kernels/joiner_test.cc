@@ -215,6 +215,35 @@ TEST_CASE("the last seat goes to the lower of two that claim it alike", "[kernel
   }
 }
 
+TEST_CASE("turns are seats one after the other, those who are full left out", "[kernels][joiner]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<std::uint64_t> caps(pick(rng, 1, 6));
+    std::uint64_t all = 0;
+    for (std::uint64_t& cap : caps) all += cap = pick(rng, 0, 3) == 0 ? 0 : pick(rng, 0, 20);
+    const std::uint64_t seats = rng() % (all + 5), before = pick(rng, 0, 9);
+    std::vector<std::vector<std::uint32_t>> walked(caps.size());
+    std::uint32_t seat = 0;
+    for (std::uint64_t k = 0; k < 20; ++k) {
+      for (std::size_t c = 0; c < caps.size(); ++c) {
+        if (k >= caps[c] || seat >= seats) continue;
+        walked[c].push_back(static_cast<std::uint32_t>(before) + ++seat);
+      }
+    }
+    CAPTURE(round, caps, seats, before);
+    const Turns turns(caps, seats);
+    REQUIRE(turns.count() == seat);
+    for (std::size_t c = 0; c < caps.size(); ++c) {
+      std::vector<std::uint32_t> got;
+      turns.append_seats(c, before, got);
+      REQUIRE(got == walked[c]);
+      REQUIRE(turns.count(c) == walked[c].size());
+    }
+  }
+}
+
 TEST_CASE("weights that are all zero are equal, and a full competitor's seats flow on",
           "[kernels][joiner]") {
   const std::vector<float> none(3), some{5, 0, 1};
@@ -223,8 +252,6 @@ TEST_CASE("weights that are all zero are equal, and a full competitor's seats fl
   CHECK(highest_averages_counts(some, caps, 5) == std::vector<std::uint64_t>{2, 0, 3});
   CHECK(highest_averages_counts(some, caps, 15) == std::vector<std::uint64_t>{2, 3, 10});
   CHECK(highest_averages_counts(some, caps, 99) == std::vector<std::uint64_t>{2, 10, 10});
-  CHECK(take_turns(caps, 6) == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2});
-  CHECK(take_turns(caps, 99).size() == 22);
 }
 
 TEST_CASE("pyramid layers fall in a line over the ranked entries, sums exact",
