@@ -10,8 +10,6 @@
 namespace precis::kernels {
 namespace {
 
-using Seats = std::vector<std::uint32_t>;  // of a layer's slots, ascending, from 1
-
 // How many of a layer's entries are protected, and how many are ranked.
 struct Capacity {
   std::vector<std::uint64_t> guarded, ranked;  // [num_layers]
@@ -25,6 +23,13 @@ struct Capacity {
     }
   }
 };
+
+// How many seats the first `layers` take.
+std::uint64_t dealt(const Deal& deal, std::size_t layers) {
+  std::uint64_t seats = 0;
+  for (std::size_t l = 0; l < layers; ++l) seats += deal.count(l);
+  return seats;
+}
 
 class LayersJoiner : public Joiner {
  public:
@@ -50,8 +55,13 @@ class LayersJoiner : public Joiner {
     for (const std::uint16_t head : heads) ++counts_[layer][head];
   }
 
-  // slots[i]: the seat of the layer's slot i.
-  std::vector<std::vector<std::uint32_t>> seats_of(std::uint32_t layer, const Seats& slots) const {
+  // The layer's slots have the seats of `guarded` and, behind all of those, of `ranked`.
+  std::vector<std::vector<std::uint32_t>> seats_of(std::uint32_t layer, const Deal& guarded,
+                                                   const Deal& ranked) const {
+    std::vector<std::uint32_t> slots;
+    slots.reserve(turns_[layer].heads.size());
+    guarded.append_seats(layer, 0, slots);
+    ranked.append_seats(layer, dealt(guarded, dims_.num_layers), slots);
     std::vector<std::vector<std::uint32_t>> seats(dims_.num_kv_heads);
     for (std::uint32_t h = 0; h < dims_.num_kv_heads; ++h) seats[h].reserve(counts_[layer][h]);
     for (std::size_t i = 0; i < turns_[layer].heads.size(); ++i) {
@@ -68,32 +78,18 @@ class LayersJoiner : public Joiner {
   std::vector<std::vector<std::uint32_t>> counts_;  // [num_layers][num_kv_heads]
 };
 
-// Seats of the ranked entries by highest averages, those of each layer, behind `before` others.
-std::vector<Seats> averaged_seats(const std::vector<float>& weights,
-                                  const std::vector<std::uint64_t>& caps, std::uint64_t before,
-                                  std::uint64_t count) {
-  std::vector<Seats> seats(caps.size());
-  auto seat = static_cast<std::uint32_t>(before);
-  for (const std::uint32_t layer : highest_averages(weights, caps, count)) {
-    seats[layer].push_back(++seat);
-  }
-  return seats;
-}
-
 class KnownLayersJoiner final : public LayersJoiner {
  public:
   KnownLayersJoiner(const Recipe& recipe, const SegmentDims& dims, std::uint64_t entries)
-      : LayersJoiner(recipe, dims, entries),
-        guarded_(capacity_.guarded, entries),
-        ranked_(capacity_.ranked, entries - guarded_.count()) {
-    if (recipe.layers == LayerAllocator::kUniform) return;
-    averaged_ = averaged_seats(pyramid_weights(), capacity_.ranked, guarded_.count(),
-                               entries - guarded_.count());
+      : LayersJoiner(recipe, dims, entries), guarded_(deal_in_turns(capacity_.guarded, entries)) {
+    const std::uint64_t left = entries - dealt(*guarded_, dims.num_layers);
+    ranked_ = recipe.layers == LayerAllocator::kUniform
+                  ? deal_in_turns(capacity_.ranked, left)
+                  : deal_by_averages(pyramid_weights(), capacity_.ranked, left);
   }
 
   std::uint64_t slots_wanted(std::uint32_t layer) const override {
-    return guarded_.count(layer) +
-           (averaged_.empty() ? ranked_.count(layer) : averaged_[layer].size());
+    return guarded_->count(layer) + ranked_->count(layer);
   }
 
   void add(std::uint32_t layer, LayerTurns turns) override {
@@ -103,15 +99,7 @@ class KnownLayersJoiner final : public LayersJoiner {
 
   std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const override {
     if (recipe_.is_cut()) return {};
-    Seats slots;
-    slots.reserve(slots_wanted(layer));
-    guarded_.append_seats(layer, 0, slots);
-    if (averaged_.empty()) {
-      ranked_.append_seats(layer, guarded_.count(), slots);
-    } else {
-      slots.insert(slots.end(), averaged_[layer].begin(), averaged_[layer].end());
-    }
-    return seats_of(layer, slots);
+    return seats_of(layer, *guarded_, *ranked_);
   }
 
  private:
@@ -126,8 +114,7 @@ class KnownLayersJoiner final : public LayersJoiner {
     return weights;
   }
 
-  const Turns guarded_, ranked_;
-  std::vector<Seats> averaged_;  // [num_layers]; empty where ranked entries go in turns
+  std::unique_ptr<Deal> guarded_, ranked_;
 };
 
 class WeighedLayersJoiner final : public LayersJoiner {
@@ -144,24 +131,21 @@ class WeighedLayersJoiner final : public LayersJoiner {
     seen_.push_back(layer);
     std::sort(seen_.begin(), seen_.end());
     const Shares shares = this->shares();
-    const Turns guarded(shares.guarded, entries_);
-    const auto ranked =
-        highest_averages_counts(shares.weights, shares.ranked, entries_ - guarded.count());
-    for (std::size_t i = 0; i < seen_.size(); ++i) cut(seen_[i], guarded.count(i) + ranked[i]);
+    const auto guarded = deal_in_turns(shares.guarded, entries_);
+    const auto ranked = highest_averages_counts(shares.weights, shares.ranked,
+                                                entries_ - dealt(*guarded, seen_.size()));
+    for (std::size_t i = 0; i < seen_.size(); ++i) cut(seen_[i], guarded->count(i) + ranked[i]);
   }
 
   std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const override {
     if (seen_.size() < dims_.num_layers || recipe_.is_cut()) return {};
-    const Shares shares = this->shares();
-    const Turns guarded(shares.guarded, entries_);
-    if (averaged_.empty()) {
-      averaged_ = averaged_seats(shares.weights, shares.ranked, guarded.count(),
-                                 entries_ - guarded.count());
+    if (!guarded_) {
+      const Shares shares = this->shares();
+      guarded_ = deal_in_turns(shares.guarded, entries_);
+      ranked_ = deal_by_averages(shares.weights, shares.ranked,
+                                 entries_ - dealt(*guarded_, dims_.num_layers));
     }
-    Seats slots;
-    guarded.append_seats(layer, 0, slots);
-    slots.insert(slots.end(), averaged_[layer].begin(), averaged_[layer].end());
-    return seats_of(layer, slots);
+    return seats_of(layer, *guarded_, *ranked_);
   }
 
  private:
@@ -179,8 +163,8 @@ class WeighedLayersJoiner final : public LayersJoiner {
     return shares;
   }
 
-  std::vector<std::uint32_t> seen_;      // ascending
-  mutable std::vector<Seats> averaged_;  // [num_layers], once all are in and somebody asks
+  std::vector<std::uint32_t> seen_;                 // ascending
+  mutable std::unique_ptr<Deal> guarded_, ranked_;  // once all are in and somebody asks
 };
 
 }  // namespace

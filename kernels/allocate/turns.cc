@@ -1,6 +1,7 @@
 #include "kernels/allocate/turns.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <queue>
@@ -46,52 +47,87 @@ void bid(const std::vector<double>& weights, std::span<const std::uint64_t> caps
   }
 }
 
+class Turns final : public Deal {
+ public:
+  Turns(std::vector<std::uint64_t> caps, std::uint64_t seats)
+      : caps_(std::move(caps)), counts_(caps_) {
+    // The most rounds that the seats are enough for, none past the last that anybody takes part in.
+    const auto taken = [&](std::uint64_t rounds) {
+      std::uint64_t sum = 0;
+      for (const std::uint64_t cap : caps_) sum += std::min(cap, rounds);
+      return sum;
+    };
+    const std::uint64_t most = caps_.empty() ? 0 : *std::ranges::max_element(caps_);
+    std::uint64_t whole = 0;
+    for (std::uint64_t step = std::bit_floor(most); step > 0; step /= 2) {
+      if (taken(whole + step) <= seats) whole += step;
+    }
+    std::uint64_t left = seats - taken(whole);
+    for (std::uint64_t& count : counts_) {
+      const bool one_more = count > whole && left > 0;
+      count = std::min(count, whole) + (one_more ? 1 : 0);
+      if (one_more) --left;
+    }
+  }
+
+  std::uint64_t count(std::size_t c) const override { return counts_[c]; }
+
+  void append_seats(std::size_t c, std::uint64_t before,
+                    std::vector<std::uint32_t>& out) const override {
+    // Between two caps as many take part in every round, and as many of them before c.
+    std::vector<std::uint64_t> caps = caps_;
+    std::ranges::sort(caps);
+    std::uint64_t round = 0;
+    for (std::size_t full = 0; round < counts_[c]; ++full) {
+      const std::uint64_t last = std::min(caps[full], counts_[c]), active = caps.size() - full;
+      if (last <= round) continue;
+      const auto lower =
+          std::count_if(caps_.begin(), caps_.begin() + static_cast<std::ptrdiff_t>(c),
+                        [&](std::uint64_t cap) { return cap > round; });
+      const std::uint64_t first = before + static_cast<std::uint64_t>(lower) + 1;
+      const std::size_t at = out.size();
+      out.resize(at + (last - round));
+      for (std::uint64_t i = 0; i < last - round; ++i) {
+        out[at + i] = static_cast<std::uint32_t>(first + i * active);
+      }
+      before += (last - round) * active;
+      round = last;
+    }
+  }
+
+ private:
+  std::vector<std::uint64_t> caps_, counts_;
+};
+
+class Averages final : public Deal {
+ public:
+  Averages(std::span<const float> weights, std::span<const std::uint64_t> caps, std::uint64_t seats)
+      : seats_(caps.size()) {
+    std::uint32_t seat = 0;
+    for (const std::uint32_t c : highest_averages(weights, caps, seats)) {
+      seats_[c].push_back(++seat);
+    }
+  }
+  std::uint64_t count(std::size_t c) const override { return seats_[c].size(); }
+  void append_seats(std::size_t c, std::uint64_t before,
+                    std::vector<std::uint32_t>& out) const override {
+    for (const std::uint32_t seat : seats_[c]) {
+      out.push_back(static_cast<std::uint32_t>(before + seat));
+    }
+  }
+
+ private:
+  std::vector<std::vector<std::uint32_t>> seats_;
+};
+
 }  // namespace
 
-Turns::Turns(std::vector<std::uint64_t> caps, std::uint64_t seats)
-    : caps_(std::move(caps)), counts_(caps_) {
-  // The most rounds that the seats are enough for.
-  const auto taken = [&](std::uint64_t rounds) {
-    std::uint64_t sum = 0;
-    for (const std::uint64_t cap : caps_) sum += std::min(cap, rounds);
-    return sum;
-  };
-  std::uint64_t whole = 0;
-  for (std::uint64_t step = std::uint64_t{1} << 32; step > 0; step /= 2) {
-    if (taken(whole + step) <= seats) whole += step;
-  }
-  std::uint64_t left = seats - taken(whole);
-  for (std::uint64_t& count : counts_) {
-    const bool one_more = count > whole && left > 0;
-    count = std::min(count, whole) + (one_more ? 1 : 0);
-    if (one_more) --left;
-  }
+std::unique_ptr<Deal> deal_in_turns(std::vector<std::uint64_t> caps, std::uint64_t seats) {
+  return std::make_unique<Turns>(std::move(caps), seats);
 }
-
-std::uint64_t Turns::count() const {
-  return std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
-}
-
-void Turns::append_seats(std::size_t c, std::uint64_t before,
-                         std::vector<std::uint32_t>& out) const {
-  // Between two caps as many take part in every round, and as many of them before c.
-  std::vector<std::uint64_t> caps = caps_;
-  std::ranges::sort(caps);
-  std::uint64_t round = 0;
-  for (std::size_t full = 0; round < counts_[c]; ++full) {
-    const std::uint64_t last = std::min(caps[full], counts_[c]), active = caps.size() - full;
-    if (last <= round) continue;
-    const auto lower = std::count_if(caps_.begin(), caps_.begin() + static_cast<std::ptrdiff_t>(c),
-                                     [&](std::uint64_t cap) { return cap > round; });
-    const std::uint64_t first = before + static_cast<std::uint64_t>(lower) + 1;
-    const std::size_t at = out.size();
-    out.resize(at + (last - round));
-    for (std::uint64_t i = 0; i < last - round; ++i) {
-      out[at + i] = static_cast<std::uint32_t>(first + i * active);
-    }
-    before += (last - round) * active;
-    round = last;
-  }
+std::unique_ptr<Deal> deal_by_averages(std::span<const float> weights,
+                                       std::span<const std::uint64_t> caps, std::uint64_t seats) {
+  return std::make_unique<Averages>(weights, caps, seats);
 }
 
 std::vector<std::uint32_t> uniform_turns(std::uint32_t num_layers, std::uint32_t num_kv_heads,

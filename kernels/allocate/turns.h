@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -9,19 +10,21 @@ namespace precis::kernels {
 
 // `caps[c]`: how many seats competitor c can take. All results stop where the caps do.
 
-// Competitors taking seats one after the other, lowest first, those who are full left out.
-class Turns {
+// Which seats each competitor takes.
+class Deal {
  public:
-  Turns(std::vector<std::uint64_t> caps, std::uint64_t seats);
-  // How many seats c takes, and all do.
-  std::uint64_t count(std::size_t c) const { return counts_[c]; }
-  std::uint64_t count() const;
+  virtual ~Deal() = default;
+  // How many c takes.
+  virtual std::uint64_t count(std::size_t c) const = 0;
   // Appends the seats of c, ascending from `before` + 1 on.
-  void append_seats(std::size_t c, std::uint64_t before, std::vector<std::uint32_t>& out) const;
-
- private:
-  std::vector<std::uint64_t> caps_, counts_;
+  virtual void append_seats(std::size_t c, std::uint64_t before,
+                            std::vector<std::uint32_t>& out) const = 0;
 };
+// One after the other, lowest first, those who are full left out.
+std::unique_ptr<Deal> deal_in_turns(std::vector<std::uint64_t> caps, std::uint64_t seats);
+// As highest_averages() says.
+std::unique_ptr<Deal> deal_by_averages(std::span<const float> weights,
+                                       std::span<const std::uint64_t> caps, std::uint64_t seats);
 
 // Heads of all layers, layer turning fastest: who, as layer * num_kv_heads + head, takes each of
 // the first `seats`, where every head can take `cap`.

@@ -18,7 +18,7 @@
 namespace precis::kernels {
 namespace {
 
-constexpr std::size_t kRunPartitions = 32;  // one work item
+constexpr std::size_t kRunTokens = 2048;  // of one work item, about
 
 // f16 and bf16 in their order where their bits are compared as integers, and back.
 PRECIS_INLINE std::int16_t ordered(std::int16_t bits) {
@@ -145,7 +145,8 @@ struct FindSpreads {
   }
 };
 
-// Adds to scores[count] the softmax of the rows' spreads in `ranges`, which become those of `next`.
+// Adds to scores[count] the softmax of the rows' spreads in `ranges`, which become those of `next`
+// unless it is empty.
 template <Dtype dtype>
 PRECIS_INLINE void add_partition(const RowSpan& rows, const RowSpan& next, ChannelRanges& ranges,
                                  float* spreads, float* scores) {
@@ -207,13 +208,14 @@ void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const
   const SegmentShape shape = SegmentShape::of(recipe, input.layer, input.begin, input.num_tokens());
   if (!shape.has_scored_partitions()) return;
   const std::size_t scored = shape.num_partitions() - 1;
-  const std::size_t runs = (scored + kRunPartitions - 1) / kRunPartitions;
+  const std::size_t run = std::max<std::size_t>(kRunTokens / shape.lag, 1);  // partitions
+  const std::size_t runs = (scored + run - 1) / run;
   const std::uint32_t ahead = recipe.scorer == Scorer::kLagkv ? shape.lag : 0;
   const auto body = for_isa<&partitions_loop>(context.isa);
   context.pool.parallel_for(input.num_kv_heads() * runs, [&](std::size_t i) {
     const auto head = static_cast<std::uint32_t>(i / runs);
-    const std::size_t begin = i % runs * kRunPartitions;
-    const std::size_t parts = std::min(kRunPartitions, scored - begin);
+    const std::size_t begin = i % runs * run;
+    const std::size_t parts = std::min(run, scored - begin);
     const auto first = static_cast<std::uint32_t>(shape.sinks + begin * shape.lag);
     std::vector<float> spreads((shape.lag + kLanes - 1) / kLanes * kLanes);
     float* out = &scores[std::size_t{head} * input.num_tokens() + first];

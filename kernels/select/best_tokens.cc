@@ -73,7 +73,6 @@ Gather gather_loop(Isa isa) {
   if (isa >= Isa::kAvx512) return for_avx512<&gather_up_to<WideKeys>>();
   return for_isa<&gather_up_to<PlainKeys>>(isa);
 }
-constexpr std::size_t kSpareKeys = std::max(PlainKeys::kSpare, WideKeys::kSpare);
 
 // Sorts by the upper half; the lower halves ascend already and stay so among equals. Digits are
 // those of the differences from the lowest, which are shorter than what they are of.
@@ -131,7 +130,7 @@ std::vector<std::uint64_t> best_of_few(const float* scores, std::uint32_t first,
   for (std::size_t i = 0; i < total; ++i) ranks[i] = descending_rank(scores[first + i]);
   const std::uint32_t bound =
       limit < total ? for_isa<&rank_at>(detect_isa())(ranks, total, limit) : 0xffffffffu;
-  std::uint64_t keys[kFew + PlainKeys::kSpare];
+  std::uint64_t keys[kFew];
   const std::size_t count =
       PlainKeys::gather(ranks, first, static_cast<std::uint32_t>(total), bound, keys);
   if (count > kPlaced) {
@@ -152,7 +151,7 @@ std::vector<std::uint64_t> best_keys(const float* scores, std::uint32_t first, s
   if (limit == 0) return {};
   if (total <= kFew) return best_of_few(scores, first, last, limit);
   const Gather gather = gather_loop(detect_isa());
-  const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[total + kSpareKeys]);
+  const std::unique_ptr<std::uint64_t[]> keys(new std::uint64_t[total]);
   std::size_t count = 0;
   if (limit < total / 4 * 3) {
     std::vector<std::uint32_t> sample;

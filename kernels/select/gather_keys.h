@@ -18,7 +18,6 @@ PRECIS_INLINE std::uint32_t descending_rank(float score) { return ~score_rank(sc
 
 // One token after the other: each is written, and counts if it is within the bound.
 struct PlainKeys {
-  static constexpr std::size_t kSpare = 1;  // keys written past the last that counts
   // Those of tokens [token, token + size), of these ranks. How many.
   PRECIS_INLINE static std::size_t gather(const std::uint32_t* ranks, std::uint32_t token,
                                           std::uint32_t size, std::uint32_t bound,
@@ -36,7 +35,6 @@ struct PlainKeys {
 // For for_avx512(): sixteen at a time, those within the bound closing ranks, tokens beside them.
 // Written out, for no compiler makes this of a loop; Clang knows no operands so wide.
 struct WideKeys {
-  static constexpr std::size_t kSpare = 16;
   PRECIS_INLINE static std::size_t gather(const std::uint32_t* ranks, std::uint32_t token,
                                           std::uint32_t size, std::uint32_t bound,
                                           std::uint64_t* keys) {
@@ -78,8 +76,7 @@ struct WideKeys {
 using WideKeys = PlainKeys;
 #endif
 
-// keys[..] gets those of tokens [first, last); returns how many. Room for one key per token, and
-// Keys::kSpare more.
+// keys[..] gets those of tokens [first, last); returns how many. Room for one key per token.
 template <typename Keys>
 PRECIS_INLINE std::size_t gather_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
                                        std::uint32_t bound, std::uint64_t* keys) {

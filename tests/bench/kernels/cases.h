@@ -17,8 +17,8 @@ struct Floor {
   double read_bytes = 0;    // read once, of K, V or both
   double copied_bytes = 0;  // read, and written again
   double flops = 0;         // of matrix products in bf16
-  // What comes on top where a second pass begins when the first one ends and a workspace of 5% of K
-  // cannot hold what the first one made.
+  // What comes on top, as we do it: a second pass begins when the first one ends, and what the
+  // first one made is not kept, for its size is K's and the workspace's at most 5% of that.
   double reread_bytes = 0;  // read again, head by head
   double remade_flops = 0;  // of products made again
   double exps = 0;          // of both passes
@@ -26,7 +26,7 @@ struct Floor {
 
 struct Row {
   std::string name;  // "score keydiff", "preset ada_snapkv"
-  std::string kind;  // score, select, encode, check, preset
+  std::string kind;  // ceiling, check, norm, score, select, encode, preset
   std::string preset;
   Seconds seconds;
   Floor floor;

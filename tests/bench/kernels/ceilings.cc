@@ -50,12 +50,20 @@ PRECIS_INLINE float add_exps(const float* logits) {
   }
   return kernels::sum_lanes(sums[0] + sums[1] + sums[2] + sums[3]);
 }
+template <typename Products>
+PRECIS_INLINE float add_exps_over(const float* logits) {
+  float sum = 0;
+  for (std::size_t i = 0; i < kRounds; ++i) sum += add_exps<Products>(logits);
+  return sum;
+}
 
 constexpr std::size_t kDepth = 128;
 PRECIS_INLINE float multiply_tiles(const std::uint16_t* a, const std::uint16_t* b, float* c) {
   [[maybe_unused]] const amx::TileScope tiles;
-  amx::multiply(a, b, amx::panel_size(kDepth), 0, amx::steps_of(kDepth), amx::NoParts{}, c,
-                [](std::size_t) {});
+  for (std::size_t i = 0; i < kRounds; ++i) {
+    amx::multiply(a, b, amx::panel_size(kDepth), 0, amx::steps_of(kDepth), amx::NoParts{}, c,
+                  [](std::size_t) {});
+  }
   return c[0];
 }
 
@@ -86,16 +94,17 @@ class Ceilings {
     rows_.push_back({"ceiling " + name, "ceiling", "", seconds, done});
   }
 
-  // fn(piece) over a head's keys, `times` over, every other time backwards.
+  // fn(piece) over each head's keys, `times` over, every other time backwards: items in the order
+  // in which keydiff takes them, and dealt to threads as its are.
   template <typename Fn>
   void for_pieces(Bytes keys, std::size_t times, const Fn& fn) {
-    for (std::size_t head = 0; head < keys.size(); head += head_bytes_) {
-      pool_.parallel_for(times * pieces_, [&](std::size_t i) {
-        const std::size_t at = i / pieces_ % 2 == 0 ? i % pieces_ : pieces_ - 1 - i % pieces_;
-        const std::size_t first = at * kPieceBytes;
-        fn(keys.subspan(head + first, std::min(kPieceBytes, head_bytes_ - first)), head + first);
-      });
-    }
+    pool_.parallel_for(keys.size() / head_bytes_ * times * pieces_, [&](std::size_t i) {
+      const std::size_t head = i / (times * pieces_) * head_bytes_, of_head = i % (times * pieces_);
+      const std::size_t in_turn = of_head % pieces_;
+      const std::size_t at = of_head / pieces_ % 2 == 0 ? in_turn : pieces_ - 1 - in_turn;
+      const std::size_t first = at * kPieceBytes;
+      fn(keys.subspan(head + first, std::min(kPieceBytes, head_bytes_ - first)), head + first);
+    });
   }
 
   Seconds read(std::size_t times) {
@@ -117,23 +126,21 @@ class Ceilings {
     });
   }
 
-  // body(core) -> float, kRounds times on every core.
+  // body(core) -> float, on every core.
   template <typename Body>
   Seconds measure_rounds(const Body& body) {
     std::atomic<float> sink{0};
     return measure(plan_.runs, plan_.seconds, [&](std::size_t) {
       pool_.parallel_for(pool_.num_threads(), [&](std::size_t core) {
-        float sum = 0;
-        for (std::size_t i = 0; i < kRounds; ++i) sum += body(core);
-        sink.store(sum, std::memory_order_relaxed);
+        sink.store(body(core), std::memory_order_relaxed);
       });
     });
   }
 
   Seconds exps() {
     const auto body = isa_ == kernels::Isa::kAmx
-                          ? kernels::for_avx512<&add_exps<kernels::TileProducts>>()
-                          : kernels::for_isa<&add_exps<kernels::VectorProducts>>(isa_);
+                          ? kernels::for_avx512<&add_exps_over<kernels::TileProducts>>()
+                          : kernels::for_isa<&add_exps_over<kernels::VectorProducts>>(isa_);
     const kernels::AlignedArray<float> logits(kCached, 1.0f);
     return measure_rounds([&](std::size_t) { return body(logits.data()); });
   }
@@ -141,7 +148,10 @@ class Ceilings {
   Seconds tiles() {
     const auto body = kernels::for_avx512<&multiply_tiles>();
     const std::size_t block = amx::kBlock * amx::kBlock;
-    const amx::Panels a(2 * amx::panel_size(kDepth), std::uint16_t{0});
+    amx::Panels a(2 * amx::panel_size(kDepth), std::uint16_t{0});
+    for (std::size_t i = 0; i < 2 * amx::panel_size(kDepth); ++i) {
+      a.data()[i] = amx::bf16_of_f32(static_cast<float>(i % 97) - 48);
+    }
     kernels::AlignedArray<float> products(block * pool_.num_threads(), 0.0f);
     return measure_rounds(
         [&](std::size_t core) { return body(a.data(), a.data(), products.data() + core * block); });

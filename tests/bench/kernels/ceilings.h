@@ -11,8 +11,8 @@ namespace precis::bench {
 
 // All cores at once, each ceiling a row of kind "ceiling":
 //   read        the keys of a layer, added up
-//   read twice  each head's keys, and then the same again backwards: what a stage costs at least
-//               that can only begin its second pass when the first one ends
+//   read twice  each head's keys, and then the same again backwards, as keydiff walks them, but
+//               without waiting for a head's last reader
 //   memcpy      the keys of a layer, copied
 //   exps        powers of two of f32 in cache, as window attention takes them of its logits
 //   tiles       bf16 products 32 x 32 x 128 in cache by the tile unit, where there is one

@@ -9,10 +9,11 @@ share is the time that the binding one alone would take.
 Shares, and what stands beside another row or kvpress, are of the fastest runs of either, for a
 machine whose host is shared loses time to others as it comes; ms is the median.
 
-A stage may need more than that one. Beside the share stands that of everything it cannot do without
-one after the other ("in all"): reading K again where a second pass must wait for the first one's
-end, products made again where the workspace's bound of 5% of K holds none of them, the powers of
-two of softmax, each at the rate measured in the same run. What reads and what computes may overlap.
+A stage may need more than that one. Beside the share stands that of everything it does ("in all"):
+reading K again where a second pass waits for the first one's end, products made again where the
+first ones are not kept (they are as large as K, and the workspace 5% of that), the powers of two of
+softmax. Each at the rate measured in the same run, products at the tile unit's in cache where that
+is higher than the library's. What reads and what computes may overlap.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# What is promised: the least share of the ceiling, the longest time beside another row's, or how
-# many times as fast as kvpress. By the row's name.
+# What is promised, of this model at this length: the least share of the ceiling, the longest time
+# beside another row's, or how many times as fast as kvpress. By the row's name.
+MARKED_MODEL, MARKED_TOKENS = "llama-3.1-8b", 32768
 SHARES = {
     "score knorm": 0.70,
     "score lagkv": 0.70,
@@ -44,7 +46,7 @@ BESIDE = {
     "preset ada_snapkv": ("score ada_snapkv", 1.4),
     "preset criticalkv_ada(value_norm=l2_gram)": ("preset ada_snapkv", 2.0),
 }
-SELECT_SHARE = 0.10
+SELECT_SHARE = 0.10  # at every length
 # Ceilings that the program measures: where they belong, and what a run of each gets done.
 RATES = {
     "ceiling read": ("read", "read_bytes"),
@@ -82,7 +84,7 @@ def floor_seconds(row: dict[str, Any], ceilings: Ceilings) -> tuple[float, str]:
 
 
 def floor_in_all(row: dict[str, Any], ceilings: Ceilings) -> float | None:
-    """The time of everything the row cannot do without; None where a ceiling is not known."""
+    """The time of everything the row does; None where a ceiling is not known."""
     rate = max([ceilings.tiles, *ceilings.products.values()])
     made = row["flops"] + row["remade_flops"]
     wanted = (
@@ -119,7 +121,8 @@ def add_torch(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
     device = "cuda" if options.backend.startswith("cuda") else "cpu"
     for model, tokens in sorted({(row["model"], row["tokens"]) for row in rows}):
         shape = torch_side.SHAPES[model]
-        base = {"model": model, "tokens": tokens, "backend": f"torch ({device})"}
+        beside = next(row["backend"] for row in rows if row["model"] == model)
+        base = {"model": model, "tokens": tokens, "backend": beside, "library": "torch"}
         rates = torch_side.product_rates(shape, tokens, device, options.runs)
         for kind, rate in rates.items():
             rows.append({**base, "name": f"ceiling {kind}", "kind": "ceiling", "flop_rate": rate})
@@ -128,9 +131,8 @@ def add_torch(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
             rows.append({**base, "name": "ceiling order", "kind": "ceiling", "min": order})
         if not options.kvpress:
             continue
-        runs = max(2, options.runs // 2)
         for preset, dtype, taken in torch_side.press_times(
-            shape, tokens, device, options.keep, runs, re.compile(options.only or ".*")
+            shape, tokens, device, options.keep, options.runs, re.compile(options.only or ".*")
         ):
             print(f"kvpress beside {preset}, {dtype}, {tokens} tokens", file=sys.stderr)
             rows.append(
@@ -191,7 +193,11 @@ def finish(rows: list[dict[str, Any]]) -> None:
 
 def verdicts(row: dict[str, Any]) -> list[str]:
     """What was promised of a row, with what came of it."""
-    told = []
+    told: list[str] = []
+    if row["model"] != MARKED_MODEL:
+        return told
+    if row["tokens"] != MARKED_TOKENS and row["kind"] != "select":
+        return told
     if row.get("share_mark"):
         met = row["share"] >= row["share_mark"]
         told.append(f"{'met' if met else 'NOT MET'}: share >= {row['share_mark']:.0%}")
@@ -227,13 +233,14 @@ def cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def ceiling_lines(rows: list[dict[str, Any]], model: str) -> list[str]:
-    """The ceilings of a model, a line a length."""
+def ceiling_lines(rows: list[dict[str, Any]], model: str, backend: str) -> list[str]:
+    """The ceilings of a model on a backend, a line a length."""
     lines = []
-    for tokens in sorted({row["tokens"] for row in rows if row["model"] == model}):
+    ours = [row for row in rows if (row["model"], row["backend"]) == (model, backend)]
+    for tokens in sorted({row["tokens"] for row in ours}):
         best: dict[str, float] = {}
-        for row in rows:
-            if row["kind"] != "ceiling" or (row["model"], row["tokens"]) != (model, tokens):
+        for row in ours:
+            if row["kind"] != "ceiling" or row["tokens"] != tokens:
                 continue
             name = row["name"].removeprefix("ceiling ")
             if "flop_rate" in row:
@@ -256,7 +263,28 @@ def tables(rows: list[dict[str, Any]]) -> list[tuple[str, list[str], list[list[s
     shown = [row for row in rows if row["kind"] not in ("ceiling", "kvpress")]
     for model, backend in sorted({(row["model"], row["backend"]) for row in shown}):
         lines = [cells(row) for row in shown if (row["model"], row["backend"]) == (model, backend)]
-        made.append((f"{model}, one layer, bf16, {backend}", ceiling_lines(rows, model), lines))
+        made.append(
+            (f"{model}, one layer, bf16, {backend}", ceiling_lines(rows, model, backend), lines)
+        )
+    return made
+
+
+def growth(rows: list[dict[str, Any]]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """For every model measured at three lengths or more: nanoseconds a token of its presets."""
+    made = []
+    shown = [row for row in rows if row["kind"] == "preset"]
+    for model, backend in sorted({(row["model"], row["backend"]) for row in shown}):
+        of_model = [row for row in shown if (row["model"], row["backend"]) == (model, backend)]
+        lengths = sorted({row["tokens"] for row in of_model})
+        if len(lengths) < 3:
+            continue
+        lines = []
+        for name in dict.fromkeys(row["name"] for row in of_model):
+            taken = {row["tokens"]: row["min"] for row in of_model if row["name"] == name}
+            cells_of = [f"{1e9 * taken[n] / n:.1f}" if n in taken else "-" for n in lengths]
+            lines.append([name, *cells_of])
+        header = ["ns a token", *(f"{n} tokens" for n in lengths)]
+        made.append((f"{model}, {backend}: how cost grows with length", header, lines))
     return made
 
 
@@ -268,6 +296,10 @@ def print_tables(rows: list[dict[str, Any]]) -> None:
         print("\n".join(ceilings))
         for line in [HEADER, *lines]:
             print("  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip())
+    for title, header, lines in growth(rows):
+        print(f"\n{title}")
+        for line in [header, *lines]:
+            print("".join(text.ljust(45 if i == 0 else 16) for i, text in enumerate(line)).rstrip())
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -278,6 +310,12 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         parts += [f"- {line}" for line in ceilings]
         parts.append("\n| " + " | ".join(HEADER) + " |")
         parts.append("| --- |" + " ---: |" * 3 + " --- |" + " ---: |" * 3 + " --- |")
+        parts += ["| " + " | ".join(line) + " |" for line in lines]
+        parts.append("")
+    for title, header, lines in growth(rows):
+        parts.append(f"## {title}\n")
+        parts.append("| " + " | ".join(header) + " |")
+        parts.append("| --- |" + " ---: |" * (len(header) - 1))
         parts += ["| " + " | ".join(line) + " |" for line in lines]
         parts.append("")
     return "\n".join(parts)
@@ -333,7 +371,7 @@ def parser() -> argparse.ArgumentParser:
     add("--backend", default="cpu", help="cpu or cuda:N [cpu]")
     add("--keep", type=float, default=0.2, help="share of the entries that is kept [0.2]")
     add("--only", help="rows whose name matches this regular expression")
-    add("--runs", type=int, default=7, help="runs per figure at least; the median counts [7]")
+    add("--runs", type=int, default=7, help="runs per figure at least [7]")
     add("--seconds", type=float, default=0.3, help="and for as long at least [0.3]")
     add("--no-kvpress", dest="kvpress", action="store_false", help="leave kvpress out")
     add(

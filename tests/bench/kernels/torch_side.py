@@ -82,13 +82,13 @@ def product_rates(shape: Shape, tokens: int, device: str, runs: int) -> dict[str
 def order_seconds(shape: Shape, tokens: int, keep: float, runs: int) -> float:
     """Every head's best keys in order by NumPy, whose partition and sort use AVX-512: on one core,
     divided by the cores that the heads could be dealt to."""
-    kept = int(keep * tokens)
+    kept = max(1, int(keep * tokens))
     norms = np.sqrt(np.random.default_rng(0).chisquare(shape.head_dim, tokens))
     ranks = norms.astype(np.float32).view(np.uint32).astype(np.uint64)
     keys = ranks << np.uint64(32) | np.arange(tokens, dtype=np.uint64)
 
     def order() -> object:
-        return np.sort(np.partition(keys, kept)[:kept])
+        return np.sort(np.partition(keys, kept - 1)[:kept])
 
     cores = min(shape.num_kv_heads, len(os.sched_getaffinity(0)))
     return fastest(order, "cpu", runs, 0.1) * shape.num_kv_heads / cores
