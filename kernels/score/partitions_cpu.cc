@@ -18,7 +18,9 @@
 namespace precis::kernels {
 namespace {
 
-constexpr std::size_t kRunTokens = 2048;  // of one work item, about
+// Of one work item, about: a quarter of a head within these bounds. Each begins with a partition
+// that nothing has fetched ahead.
+constexpr std::size_t kRunTokensMin = 1024, kRunTokensMax = 8192;
 
 // f16 and bf16 in their order where their bits are compared as integers, and back.
 PRECIS_INLINE std::int16_t ordered(std::int16_t bits) {
@@ -46,7 +48,6 @@ class Extremes {
     if (first >= rows.count) return;
     const Bits* x[kRowsAtOnce];  // of the last row again where there are no more
     for (std::size_t r = 0; r < kRowsAtOnce; ++r) {
-      rows.prefetch_behind(first + r);
       x[r] = reinterpret_cast<const Bits*>(rows.row(std::min(first + r, rows.count - 1)));
     }
     for (std::size_t c = 0; c < rows.dim; ++c) {
@@ -59,13 +60,17 @@ class Extremes {
     }
   }
   PRECIS_INLINE void to_ranges(std::size_t dim, ChannelRanges& ranges) const {
-    std::fill_n(ranges.low, whole_channels(dim), 0.0f);
-    std::fill_n(ranges.stretch, whole_channels(dim), 0.0f);
+    float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
+    const std::size_t whole = whole_channels(dim);
+    std::fill_n(low, whole, 0.0f);
+    std::fill_n(stretch, whole, 0.0f);
     for (std::size_t c = 0; c < dim; ++c) {
-      const float lowest = element_of_bits<dtype>(ordered(low_[c]));
-      ranges.low[lane_of(dtype, c)] = lowest;
-      ranges.stretch[lane_of(dtype, c)] =
-          lag_stretch(lowest, element_of_bits<dtype>(ordered(high_[c])));
+      low[c] = element_of_bits<dtype>(ordered(low_[c]));
+      stretch[c] = lag_stretch(low[c], element_of_bits<dtype>(ordered(high_[c])));
+    }
+    for (std::size_t c = 0; c < whole; ++c) {
+      ranges.low[lane_of(dtype, c)] = low[c];
+      ranges.stretch[lane_of(dtype, c)] = stretch[c];
     }
   }
 
@@ -79,7 +84,10 @@ struct FindRanges {
   ChannelRanges& ranges;
   PRECIS_INLINE void operator()(const RowSpan& rows) const {
     Extremes<dtype> extremes(rows.dim);
-    for (std::size_t r = 0; r < rows.count; r += extremes.kRowsAtOnce) extremes.add(rows, r);
+    for (std::size_t r = 0; r < rows.count; ++r) {
+      rows.prefetch_behind(r);
+      if (r % extremes.kRowsAtOnce == 0) extremes.add(rows, r);
+    }
     extremes.to_ranges(rows.dim, ranges);
   }
 };
@@ -131,6 +139,7 @@ struct FindSpreads {
     float sums[kRowsInBlock], squares_sums[kRowsInBlock];
     for (std::size_t first = 0; first < rows.count; first += kRowsInBlock) {
       for (std::size_t r = 0; r < rows.block_count(first); ++r) {
+        behind.prefetch_behind(first + r);
         if (r % extremes.kRowsAtOnce == 0) extremes.add(behind, first + r);
         add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
       }
@@ -208,7 +217,9 @@ void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const
   const SegmentShape shape = SegmentShape::of(recipe, input.layer, input.begin, input.num_tokens());
   if (!shape.has_scored_partitions()) return;
   const std::size_t scored = shape.num_partitions() - 1;
-  const std::size_t run = std::max<std::size_t>(kRunTokens / shape.lag, 1);  // partitions
+  const std::size_t run_tokens =
+      std::clamp<std::size_t>(input.num_tokens() / 4, kRunTokensMin, kRunTokensMax);
+  const std::size_t run = std::max<std::size_t>(run_tokens / shape.lag, 1);  // partitions
   const std::size_t runs = (scored + run - 1) / run;
   const std::uint32_t ahead = recipe.scorer == Scorer::kLagkv ? shape.lag : 0;
   const auto body = for_isa<&partitions_loop>(context.isa);

@@ -10,8 +10,9 @@ namespace precis::kernels {
 PRECIS_HOST_DEVICE PRECIS_INLINE float lag_stretch(float low, float high) {
   constexpr float kStretchMax = 0x1p126f, kRangeMin = 1.0f / kStretchMax;
   const float range = high - low;
-  if (range == 0.0f) return 1.0f;
-  return range > kRangeMin ? 1.0f / range : kStretchMax;
+  // Without a branch, for loops over channels become vectors.
+  const float inverse = 1.0f / (range > kRangeMin ? range : 1.0f);
+  return range == 0.0f ? 1.0f : range > kRangeMin ? inverse : kStretchMax;
 }
 
 }  // namespace precis::kernels

@@ -1,10 +1,10 @@
 """./dev bench kernels: runs precis_bench_kernels and torch beside it, and shows what came of it.
 
 Every figure stands beside its ceiling, measured in the same run: the bytes that must be read at the
-rate at which this machine reads, those that must be copied at memcpy's, products at the best rate
-that the library behind torch reaches on any shape (on the thin ones of these stages it is bound by
-writing the product), the best entries put in order at the pace of NumPy's partition and sort. The
-share is the time that the binding one alone would take.
+rate at which this machine reads, those that must be copied at memcpy's, products at the rate of the
+library behind torch on the stage's own shape (on any, where a stage has several), the best entries
+put in order at the pace of NumPy's partition and sort. The share is the time that the binding one
+alone would take.
 
 Shares, and what stands beside another row or kvpress, are of the fastest runs of either, for a
 machine whose host is shared loses time to others as it comes; ms is the median.
@@ -12,8 +12,9 @@ machine whose host is shared loses time to others as it comes; ms is the median.
 A stage may need more than that one. Beside the share stands that of everything it does ("in all"):
 reading K again where a second pass waits for the first one's end, products made again where the
 first ones are not kept (they are as large as K, and the workspace 5% of that), the powers of two of
-softmax. Each at the rate measured in the same run, products at the tile unit's in cache where that
-is higher than the library's. What reads and what computes may overlap.
+softmax. Each at the rate measured in the same run; products at the tile unit's in cache, which is
+far above the library's on thin shapes, for that must write what it makes. Reading and computing may
+overlap.
 """
 
 from __future__ import annotations
@@ -72,11 +73,23 @@ class Ceilings:
     products: dict[str, float] = field(default_factory=dict)
 
 
+# Whose products are of one shape.
+SHAPES = {
+    "norm l1_exact": "exact",
+    "norm l2_gram": "gram",
+    "score snapkv": "window",
+    "score ada_snapkv": "window",
+    "score snapkv, lse pushed": "window",
+    "score ada_snapkv, lse pushed": "window",
+}
+
+
 def floor_seconds(row: dict[str, Any], ceilings: Ceilings) -> tuple[float, str]:
     """The time that the binding ceiling alone would take, and which it is."""
     moved = row["read_bytes"] / ceilings.read
     copied = row["copied_bytes"] / ceilings.memcpy
-    rate = max(ceilings.products.values(), default=0.0)
+    best = max(ceilings.products.values(), default=0.0)
+    rate = ceilings.products.get(SHAPES.get(row["name"], ""), best)
     multiplied = row["flops"] / rate if rate else 0.0
     if multiplied > moved:
         return multiplied + copied, "products"
