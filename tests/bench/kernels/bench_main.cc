@@ -23,12 +23,13 @@ constexpr std::size_t kPoolBytes = 1u << 30;  // more than any cache holds
 
 constexpr std::string_view kUsage =
     "precis_bench_kernels [--model NAME]... [--tokens N]... [--backend cpu|cuda:N] [--keep SHARE]\n"
-    "                     [--only REGEX] [--runs N] [--seconds S]\n";
+    "                     [--only REGEX] [--rounds N] [--runs N] [--seconds S]\n";
 
 struct Options {
   std::vector<std::string> models;
   std::vector<std::uint32_t> tokens;
   std::string backend = "cpu", only = ".*";
+  std::size_t rounds = 1;
   Plan plan;
 };
 
@@ -68,6 +69,8 @@ Options parse(int argc, char** argv) {
       options.plan.keep = number<double>(value, 0.01, 1.0);
     } else if (name == "--only") {
       options.only = value;
+    } else if (name == "--rounds") {
+      options.rounds = number<std::size_t>(value, 1, 100);
     } else if (name == "--runs") {
       options.plan.runs = number<std::size_t>(value, 1, 1000);
     } else if (name == "--seconds") {
@@ -108,8 +111,6 @@ std::vector<Row> measure_cpu(const kernels::CpuStages& cpu, const Layers& layers
                              const Plan& plan) {
   std::vector<Row> rows = measure_ceilings(layers, plan);
   for (Row& row : measure_cases(cpu, layers, plan)) rows.push_back(std::move(row));
-  // Again, for the machine may have been busy: report.py takes the better ones.
-  for (Row& row : measure_ceilings(layers, plan)) rows.push_back(std::move(row));
   return rows;
 }
 
@@ -135,10 +136,13 @@ void run(Options& options) {
         if (isatty(STDERR_FILENO) == 0) return;
         std::fprintf(stderr, "\r\033[K%s, %u tokens: %s", model.c_str(), tokens, name.c_str());
       };
-      const std::vector<Row> rows =
-          on_cpu ? measure_cpu(cpu, layers, plan)
-                 : or_refuse(measure_device_cases(device->ordinal, layers, plan));
-      for (const Row& row : rows) print(row, layers, title);
+      // Ceilings and stages alike: report.py takes the best of each.
+      for (std::size_t round = 0; round < options.rounds; ++round) {
+        const std::vector<Row> rows =
+            on_cpu ? measure_cpu(cpu, layers, plan)
+                   : or_refuse(measure_device_cases(device->ordinal, layers, plan));
+        for (const Row& row : rows) print(row, layers, title);
+      }
     }
   }
   if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r\033[K");

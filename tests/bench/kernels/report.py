@@ -7,7 +7,8 @@ put in order at the pace of NumPy's partition and sort. The share is the time th
 alone would take.
 
 Shares, and what stands beside another row or kvpress, are of the fastest runs of either, for a
-machine whose host is shared loses time to others as it comes; ms is the median.
+machine whose host is shared loses time to others as it comes; ms is the median. All is measured in
+several rounds, ceilings and stages alike, and of each the best round counts.
 
 A stage may need more than that one. Beside the share stands that of everything it does ("in all"):
 reading K again where a second pass waits for the first one's end, products made again where the
@@ -118,13 +119,24 @@ def run_program(options: argparse.Namespace) -> list[dict[str, Any]]:
     for name, values in (("--model", options.model), ("--tokens", options.tokens)):
         for value in values:
             command += [name, str(value)]
-    command += ["--runs", str(options.runs), "--seconds", str(options.seconds)]
+    for name in ("rounds", "runs", "seconds"):
+        command += [f"--{name}", str(getattr(options, name))]
     if options.only:
         command += ["--only", options.only]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.returncode)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return best_rounds([json.loads(line) for line in done.stdout.splitlines()])
+
+
+def best_rounds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of rows of the same name, model and length the one with the fastest run."""
+    best: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for row in rows:
+        key = (row["model"], row["tokens"], row["name"])
+        if key not in best or row["min"] < best[key]["min"]:
+            best[key] = row
+    return list(best.values())
 
 
 def add_torch(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
@@ -171,7 +183,7 @@ def finish(rows: list[dict[str, Any]]) -> None:
         by_name[(*key, row["name"])] = row
         if row["name"] in RATES:
             field_name, amount = RATES[row["name"]]
-            setattr(known, field_name, max(getattr(known, field_name), row[amount] / row["min"]))
+            setattr(known, field_name, row[amount] / row["min"])
         elif row["name"] == "ceiling order":
             known.order = row["min"]
         elif "flop_rate" in row:
@@ -263,8 +275,7 @@ def ceiling_lines(rows: list[dict[str, Any]], model: str, backend: str) -> list[
                 best["order {:.2f} ms"] = 1e3 * row["min"]
                 continue
             text = f"{name} {{:.1f}} {UNITS.get(name, 'GB/s')}"
-            rate = row[RATES[row["name"]][1]] / row["min"] / 1e9
-            best[text] = max(best.get(text, 0.0), rate)
+            best[text] = row[RATES[row["name"]][1]] / row["min"] / 1e9
         told = ", ".join(text.format(rate) for text, rate in best.items())
         lines.append(f"ceilings at {tokens} tokens: {told}")
     return lines
@@ -384,7 +395,8 @@ def parser() -> argparse.ArgumentParser:
     add("--backend", default="cpu", help="cpu or cuda:N [cpu]")
     add("--keep", type=float, default=0.2, help="share of the entries that is kept [0.2]")
     add("--only", help="rows whose name matches this regular expression")
-    add("--runs", type=int, default=7, help="runs per figure at least [7]")
+    add("--rounds", type=int, default=2, help="how often all is measured [2]")
+    add("--runs", type=int, default=7, help="runs per figure and round at least [7]")
     add("--seconds", type=float, default=0.3, help="and for as long at least [0.3]")
     add("--no-kvpress", dest="kvpress", action="store_false", help="leave kvpress out")
     add(
