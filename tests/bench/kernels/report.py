@@ -130,11 +130,15 @@ def run_program(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def best_rounds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of rows of the same name, model and length the one with the fastest run."""
-    best: dict[tuple[str, int, str], dict[str, Any]] = {}
+    """Of rows of the same name, model, length and backend the one with the fastest run."""
+    best: dict[tuple[str, int, str, str], dict[str, Any]] = {}
+
+    def taken(row: dict[str, Any]) -> float:
+        return float(row["min"]) if "min" in row else 1 / row["flop_rate"]
+
     for row in rows:
-        key = (row["model"], row["tokens"], row["name"])
-        if key not in best or row["min"] < best[key]["min"]:
+        key = (row["model"], row["tokens"], row["backend"], row["name"])
+        if key not in best or taken(row) < taken(best[key]):
             best[key] = row
     return list(best.values())
 
@@ -423,6 +427,7 @@ def main() -> None:
     finish(rows)
     for file in options.earlier or []:
         rows += json.loads(file.read_text(encoding="utf-8"))
+    rows = best_rounds(rows)
     print_tables(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
