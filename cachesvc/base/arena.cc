@@ -19,7 +19,9 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kAlign = 64;                // a cache line, and the records' section align
+constexpr std::size_t kAlign = 64;  // a cache line, and the records' section align
+// What is as large as a layer stands on a page where one fits: disks are read into it directly.
+constexpr std::size_t kPageBytes = 4096, kPagedBytes = 64u << 10;
 constexpr std::size_t kHugePageBytes = 2u << 20;  // x86-64 and the usual arm64 granule
 constexpr std::size_t kArenaBytesMax = 1ull
                                        << 46;  // below any user address space, so sums are safe
@@ -36,17 +38,23 @@ class FreeRanges {
   // The offset of a range of `size` bytes, now taken, or npos.
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
   std::size_t take(std::size_t size, Arena::End end) {
-    const auto fit = by_size_.lower_bound({size, 0});
+    auto fit = by_size_.lower_bound({size, 0});
     if (fit == by_size_.end()) return npos;
+    std::size_t at = place_in(*fit, size, end, kAlign);
+    if (size >= kPagedBytes) {
+      for (auto next = fit; next != by_size_.end(); ++next) {
+        const std::size_t paged = place_in(*next, size, end, kPageBytes);
+        if (paged == npos) continue;
+        fit = next;
+        at = paged;
+        break;
+      }
+    }
     const auto [range_size, offset] = *fit;
     remove(offset, range_size);
-    const std::size_t rest = range_size - size;
-    if (end == Arena::End::kLow) {
-      if (rest > 0) add(offset + size, rest);
-      return offset;
-    }
-    if (rest > 0) add(offset, rest);
-    return offset + rest;
+    if (at > offset) add(offset, at - offset);
+    if (at + size < offset + range_size) add(at + size, offset + range_size - at - size);
+    return at;
   }
 
   // Takes the whole free range that ends at `offset`; its size, or 0 if there is none.
@@ -83,6 +91,19 @@ class FreeRanges {
   }
 
  private:
+  // Where `size` bytes stand at that end of a free range, npos where they do not fit.
+  static std::size_t place_in(const std::pair<std::size_t, std::size_t>& range, std::size_t size,
+                              Arena::End end, std::size_t align) {
+    const auto [range_size, offset] = range;
+    const std::size_t last = offset + range_size;
+    if (end == Arena::End::kHigh) {
+      const std::size_t at = (last - size) / align * align;
+      return at >= offset ? at : npos;
+    }
+    const std::size_t at = round_up(offset, align);
+    return at + size <= last ? at : npos;
+  }
+
   void add(std::size_t offset, std::size_t size) {
     by_offset_.emplace(offset, size);
     by_size_.emplace(size, offset);

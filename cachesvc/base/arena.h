@@ -33,7 +33,7 @@ class Arena {
   // stays, so that neither leaves holes among the other.
   enum class End { kLow, kHigh };
   // kOutOfSpace if no free range is that large now, kInvalidArgument if none can ever be.
-  // 64-byte aligned. Thread-safe.
+  // 64-byte aligned, from 64 KiB on to pages where that can be. Thread-safe.
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes, End end = End::kLow) = 0;
 
   virtual MutableBytes memory() const = 0;  // all of it, for registration

@@ -7,7 +7,7 @@
 #include "cachesvc/server/peer.h"
 #include "cachesvc/server/tenants.h"
 #include "cachesvc/server/version.h"
-#include "cachesvc/store/rocksdb_store.h"
+#include "cachesvc/store/extent_store.h"
 #include "precis/device_choice.h"
 #include "precis/limits.h"
 #include "precis/record_format.h"
@@ -97,7 +97,7 @@ Status Service::Impl::open() {
   PRECIS_ASSIGN(zeros, arena->allocate(kSectionAlign));
   std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
   hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
-  PRECIS_ASSIGN(store, open_rocksdb_store(config.data_dir));
+  PRECIS_ASSIGN(store, open_disk_store(config.data_dir));
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
   return choose_device();
 }

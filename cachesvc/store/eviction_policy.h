@@ -26,11 +26,14 @@ class EvictionPolicy {
   virtual void added(const HotKey& key, std::size_t size_bytes) = 0;
   virtual void used(const HotKey& key) = 0;
   virtual void removed(const HotKey& key) = 0;
-  // The key of least value for which `may_go` holds; none if it holds for no key.
-  virtual std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) const = 0;
+  // The key of least value for which `may_go` holds, and which is then removed; none if it holds
+  // for no key.
+  virtual std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) = 0;
 };
 
 // Least recently used first.
 std::unique_ptr<EvictionPolicy> make_lru_policy();
+// Scan-resistant (s3_fifo_policy.cc).
+std::unique_ptr<EvictionPolicy> make_s3_fifo_policy();
 
 }  // namespace precis

@@ -48,7 +48,7 @@ class HotTier {
 
   // Keeps at most `limit_bytes`, at most what the arena has to spare beside staging.
   explicit HotTier(std::size_t limit_bytes,
-                   std::unique_ptr<EvictionPolicy> policy = make_lru_policy());
+                   std::unique_ptr<EvictionPolicy> policy = make_s3_fifo_policy());
 
   // Null if the layer is not here.
   Lease find(const SegmentId& segment, std::uint32_t layer);

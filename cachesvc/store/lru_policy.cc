@@ -21,7 +21,7 @@ class LruPolicy final : public EvictionPolicy {
     order_.erase(place->second);
     places_.erase(place);
   }
-  std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) const override {
+  std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) override {
     for (const HotKey& key : order_) {
       if (may_go(key)) return key;
     }

@@ -5,26 +5,43 @@
 
 namespace precis {
 
+MemoryStore::Logged MemoryStore::copy_of(const StoreBatch& batch) {
+  Logged copy;
+  for (const StoreBatch::Put& put : batch.puts) {
+    copy.puts.emplace_back(Row{put.table, put.key},
+                           std::vector<std::byte>(put.value.begin(), put.value.end()));
+  }
+  for (const StoreBatch::Delete& gone : batch.deletes) {
+    copy.deletes.emplace_back(gone.table, gone.key);
+  }
+  return copy;
+}
+
+void MemoryStore::apply(const Logged& batch, Tables& tables) {
+  for (const auto& [row, value] : batch.puts) {
+    tables[static_cast<std::size_t>(row.first)].insert_or_assign(row.second, value);
+  }
+  for (const auto& [table, key] : batch.deletes) tables[static_cast<std::size_t>(table)].erase(key);
+}
+
 Status MemoryStore::write(const StoreBatch& batch, Durability durability) {
   std::lock_guard lock(mutex_);
   if (fail_next_) return *std::exchange(fail_next_, std::nullopt);
-  const auto apply = [&batch](Tables& tables) {
-    for (const StoreBatch::Put& put : batch.puts) {
-      tables[static_cast<std::size_t>(put.table)].insert_or_assign(
-          put.key, std::vector<std::byte>(put.value.begin(), put.value.end()));
-    }
-    for (const StoreBatch::Delete& gone : batch.deletes) {
-      tables[static_cast<std::size_t>(gone.table)].erase(gone.key);
-    }
-  };
-  apply(tables_);
-  if (durability != Durability::kMemory) apply(durable_);
+  Logged copy = copy_of(batch);
+  apply(copy, tables_);
+  if (durability == Durability::kMemory) return {};
+  apply(copy, durable_);
+  log_.push_back(std::move(copy));
+  if (durability == Durability::kWal) return {};
+  for (const Logged& logged : log_) apply(logged, synced_);
+  log_.clear();
   return {};
 }
 
 Status MemoryStore::harden() {
   std::lock_guard lock(mutex_);
-  durable_ = tables_;
+  durable_ = synced_ = tables_;
+  log_.clear();
   return {};
 }
 
@@ -81,6 +98,18 @@ void MemoryStore::fail_next_write(Status status) {
 void MemoryStore::crash() {
   std::lock_guard lock(mutex_);
   tables_ = durable_;
+}
+
+std::size_t MemoryStore::unsynced() const {
+  std::lock_guard lock(mutex_);
+  return log_.size();
+}
+
+void MemoryStore::lose_power(std::size_t logged) {
+  std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < std::min(logged, log_.size()); ++i) apply(log_[i], synced_);
+  log_.clear();
+  tables_ = durable_ = synced_;
 }
 
 }  // namespace precis

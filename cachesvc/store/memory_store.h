@@ -22,19 +22,33 @@ class MemoryStore final : public Store {
 
   // The next write changes nothing and returns `status`.
   void fail_next_write(Status status);
-  // The worst that a crash of the machine may leave: writes at kMemory since the last harden() are
+  // The worst that a crash of the process may leave: writes at kMemory since the last harden() are
   // gone, those at kWal or better are there.
   void crash();
+  // How many writes at kWal no sync has followed.
+  std::size_t unsynced() const;
+  // What a crash of the machine leaves: what was synced, and the first `logged` of those.
+  void lose_power(std::size_t logged);
 
  private:
   using Rows = std::map<std::string, std::vector<std::byte>, std::less<>>;
   using Tables = std::array<Rows, kTableCount>;
+  using Row = std::pair<Table, std::string>;
+  // A batch of its own: what is written and what is gone.
+  struct Logged {
+    std::vector<std::pair<Row, std::vector<std::byte>>> puts;
+    std::vector<Row> deletes;
+  };
+  static Logged copy_of(const StoreBatch& batch);
+  static void apply(const Logged& batch, Tables& tables);
   const std::vector<std::byte>* find(Table table, const std::string& key) const;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   // Guarded by mutex_.
   Tables tables_;
-  Tables durable_;  // what a crash leaves
+  Tables durable_;           // what a crash of the process leaves
+  Tables synced_;            // of the machine, but for the log
+  std::vector<Logged> log_;  // at kWal since the last sync
   std::optional<Status> fail_next_;
 };
 

@@ -24,17 +24,13 @@ namespace {
 constexpr std::array<std::string_view, kTableCount> kFamilyNames = {
     "segments", "payload", "sessions", "models", "budgets", "meta", "projections", "profiles"};
 const char* const kFormatKey = "store.format";
-constexpr std::uint32_t kFormat = 1;
+constexpr std::uint32_t kFormat = 2;  // 1 held payload in blob files
 
-// RocksDB stores value sizes in 32 bits; far above any layer's records.
+// RocksDB stores value sizes in 32 bits; far above any row.
 constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
 // Per value beside key and value: type, family, two lengths of at most five bytes.
 constexpr std::size_t kBatchOverheadBytes = 16;
-constexpr std::size_t kRowMemtableBytes = 16u << 20;
-// Two large layers of an 8B model. A larger batch still goes into one memtable and is flushed
-// behind.
-constexpr std::size_t kPayloadMemtableBytes = 64u << 20;
-constexpr std::uint64_t kBlobBytesMin = 4096;  // smaller values are no burden to compaction
+constexpr std::size_t kMemtableBytes = 16u << 20;
 constexpr std::size_t kLogFileBytesMax = 4u
                                          << 20;  // RocksDB's own information log, in the data dir
 constexpr std::size_t kLogFilesMax = 4;
@@ -105,28 +101,18 @@ rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
   return db;
 }
 
-rocksdb::ColumnFamilyOptions family_options(Table table) {
+rocksdb::ColumnFamilyOptions family_options() {
   rocksdb::ColumnFamilyOptions family;
-  family.write_buffer_size = kRowMemtableBytes;
-  if (table != Table::kPayload) return family;
-  family.write_buffer_size = kPayloadMemtableBytes;
-  family.max_write_buffer_number = 3;            // one more may fill while one is flushed
-  family.compression = rocksdb::kNoCompression;  // floats of high entropy: nothing to gain
-  family.enable_blob_files = true;
-  family.min_blob_size = kBlobBytesMin;
-  family.blob_compression_type = rocksdb::kNoCompression;
-  // Removed payload: a blob file of garbage alone goes at once, an old one half of it is rewritten.
-  family.enable_blob_garbage_collection = true;
-  family.blob_garbage_collection_force_threshold = 0.5;
+  family.write_buffer_size = kMemtableBytes;
   return family;
 }
 
 std::vector<rocksdb::ColumnFamilyDescriptor> families() {
   std::vector<rocksdb::ColumnFamilyDescriptor> all;
   for (std::size_t t = 0; t < kTableCount; ++t) {
-    all.emplace_back(std::string(kFamilyNames[t]), family_options(static_cast<Table>(t)));
+    all.emplace_back(std::string(kFamilyNames[t]), family_options());
   }
-  all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options(Table::kMeta));  // stays empty
+  all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options());  // stays empty
   return all;
 }
 
@@ -219,11 +205,6 @@ class RocksdbStore final : public Store {
       const auto size_bytes = file->file_size(gone);
       if (!gone) stats.disk_bytes += size_bytes;
     }
-    const std::uint64_t blobs = property(rocksdb::DB::Properties::kLiveBlobFileSize);
-    const std::uint64_t garbage = property(rocksdb::DB::Properties::kLiveBlobFileGarbageSize);
-    stats.payload_bytes = blobs - std::min(blobs, garbage) +
-                          property(rocksdb::DB::Properties::kCurSizeAllMemTables) +
-                          property(rocksdb::DB::Properties::kTotalSstFilesSize);
     return stats;
   }
 
@@ -242,6 +223,11 @@ class RocksdbStore final : public Store {
                                 std::to_string(stored->size()) + " B, not 4");
     }
     std::memcpy(&format, stored->data(), sizeof format);
+    if (format < kFormat) {
+      return Status::version("store in " + dir_ + " has format " + std::to_string(format) +
+                             " of an older build, this one reads " + std::to_string(kFormat) +
+                             ": use that build, or another data directory");
+    }
     if (format > kFormat) {
       return Status::version("store in " + dir_ + " has format " + std::to_string(format) +
                              ", this build reads up to " + std::to_string(kFormat) +
@@ -256,17 +242,8 @@ class RocksdbStore final : public Store {
   }
 
   Status read(Table table, const std::string& key, rocksdb::PinnableSlice* value) {
-    rocksdb::ReadOptions how;
-    // Records carry their own checksums, which the reader checks; RocksDB's over whole blobs cost
-    // a factor of five on large reads (measured, docs of the peers).
-    how.verify_checksums = table != Table::kPayload;
-    const rocksdb::Status status = db_->Get(how, family(table), key, value);
+    const rocksdb::Status status = db_->Get({}, family(table), key, value);
     return status.ok() ? Status() : from_rocksdb(status, key_text(table, key));
-  }
-
-  std::uint64_t property(const std::string& name) const {
-    std::uint64_t value = 0;
-    return db_->GetIntProperty(family(Table::kPayload), name, &value) ? value : 0;
   }
 
   const std::string dir_;

@@ -1,4 +1,4 @@
-// The store on RocksDB: one column family per table; payload values lie in blob files.
+// Rows on RocksDB: one column family per table. Payload lies elsewhere (extent_store.h).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // The store seam: tables of keys and values, changed in atomic batches. What lies where is the
-// implementation's matter (rocksdb_store.h, memory_store.h); the catalog knows what is in them.
+// implementation's matter (extent_store.h, memory_store.h); the catalog knows what is in them.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "cachesvc/store/rocksdb_store.h"
+#include "cachesvc/store/extent_store.h"
 
 using namespace precis;
 
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   const auto durability =
       hardened ? Result<Durability>(Durability::kMemory) : parse_durability(argv[2]);
   if (!durability.ok()) return 2;
-  auto store = open_rocksdb_store(argv[1]);
+  auto store = open_disk_store(argv[1]);
   if (!store.ok()) {
     std::fprintf(stderr, "%s\n", store.status().to_string().c_str());
     return 1;

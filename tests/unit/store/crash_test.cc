@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "cachesvc/store/rocksdb_store.h"
+#include "cachesvc/store/extent_store.h"
 #include "tests/unit/store/test_dir.h"
 
 using namespace precis;
@@ -47,7 +47,7 @@ unsigned run_and_kill(const std::string& dir, const std::string& mode, unsigned 
 
 // The numbers whose row is there; each must have its whole payload and the other way round.
 std::set<unsigned> survivors(const std::string& dir) {
-  auto store = open_rocksdb_store(dir);
+  auto store = open_disk_store(dir);
   INFO(store.status().to_string());
   REQUIRE(store.ok());
   std::set<unsigned> rows, payloads;

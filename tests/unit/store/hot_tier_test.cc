@@ -22,7 +22,7 @@ SegmentId segment(std::uint8_t n) {
 
 struct Fixture {
   explicit Fixture(std::size_t limit = 256 * kKiB, std::size_t arena_bytes = 1024 * kKiB)
-      : arena(Arena::create(arena_bytes).value()), tier(limit) {}
+      : arena(Arena::create(arena_bytes).value()), tier(limit, make_lru_policy()) {}
 
   HotTier::Lease insert(std::uint8_t n, std::uint32_t layer, std::size_t size,
                         std::byte fill = std::byte{0}) {

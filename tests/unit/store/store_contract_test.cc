@@ -3,8 +3,8 @@
 #include <map>
 #include <thread>
 
+#include "cachesvc/store/extent_store.h"
 #include "cachesvc/store/memory_store.h"
-#include "cachesvc/store/rocksdb_store.h"
 #include "tests/unit/store/test_dir.h"
 
 using namespace precis;
@@ -17,8 +17,8 @@ namespace {
 // A store of one kind in a directory of its own.
 struct Subject {
   explicit Subject(const std::string& kind) {
-    if (kind == "rocksdb") {
-      auto opened = open_rocksdb_store(dir.path());
+    if (kind == "disk") {
+      auto opened = open_disk_store(dir.path());
       REQUIRE(opened.ok());
       store = std::move(opened).value();
     } else {
@@ -39,7 +39,7 @@ struct Subject {
   std::unique_ptr<Store> store;
 };
 
-std::string each_kind() { return GENERATE(as<std::string>{}, "memory", "rocksdb"); }
+std::string each_kind() { return GENERATE(as<std::string>{}, "memory", "disk"); }
 
 const std::vector<Table> kTables = {Table::kSegments, Table::kPayload, Table::kSessions,
                                     Table::kModels,   Table::kBudgets, Table::kMeta};
@@ -145,7 +145,7 @@ TEST_CASE("scan gives every row of one table in the order of its keys", "[unit][
   StoreBatch batch;
   for (unsigned i = 0; i < 300; ++i) {
     const std::string key{static_cast<char>(i * 7), static_cast<char>(i)};
-    expected[key] = noise(i, i * 50);  // Above and below the size where RocksDB sets values apart.
+    expected[key] = noise(i, i * 50);
   }
   for (const auto& [key, value] : expected) batch.puts.push_back({Table::kPayload, key, value});
   batch.puts.push_back({Table::kMeta, "other", expected.begin()->second});

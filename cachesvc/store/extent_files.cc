@@ -1,0 +1,266 @@
+#include "cachesvc/store/extent_files.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace precis {
+namespace {
+
+constexpr std::string_view kSuffix = ".extents";
+constexpr std::uint32_t kFormat = 1;
+constexpr std::array<char, 8> kMagic = {'p', 'r', 'e', 'c', 'i', 's', 'x', 't'};
+
+// Of an empty value too, so that it counts.
+std::uint64_t whole_blocks(std::uint64_t size) {
+  size = std::max<std::uint64_t>(size, 1);
+  return (size + kFileBlockBytes - 1) / kFileBlockBytes * kFileBlockBytes;
+}
+
+std::string name_of(std::uint32_t number) {
+  std::string digits = std::to_string(number);
+  return std::string(10 - digits.size(), '0') + digits + std::string(kSuffix);
+}
+
+std::optional<std::uint32_t> number_of(std::string_view name) {
+  std::uint32_t number = 0;
+  const char* const last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data(), last, number);
+  if (error != std::errc() ||
+      std::string_view(end, static_cast<std::size_t>(last - end)) != kSuffix)
+    return std::nullopt;
+  return name_of(number) == name ? std::optional(number) : std::nullopt;
+}
+
+// Magic, format and number, their XXH3-64, and zeros to the end of the block.
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  std::uint32_t format = kFormat;
+  std::uint32_t number = 0;
+  std::uint64_t checksum = 0;
+  std::uint64_t expected() const { return XXH3_64bits(this, offsetof(Header, checksum)); }
+};
+static_assert(sizeof(Header) == 24);
+
+Status write_header(File& file, std::uint32_t number) {
+  Header header;
+  header.number = number;
+  header.checksum = header.expected();
+  std::array<std::byte, kFileBlockBytes> block{};
+  std::memcpy(block.data(), &header, sizeof header);
+  return file.write_at(0, block);
+}
+
+// Only what a newer build wrote is refused. A header that does not read well says nothing of the
+// values behind it, which are checked by whoever reads them.
+Status check_header(File& file, const std::string& name) {
+  Header header;
+  if (!file.read_at(0, {reinterpret_cast<std::byte*>(&header), sizeof header}).ok()) return {};
+  if (header.magic != kMagic || header.checksum != header.expected()) return {};
+  if (header.format <= kFormat) return {};
+  return Status::version("payload file " + name + " has format " + std::to_string(header.format) +
+                         ", this build reads up to " + std::to_string(kFormat) +
+                         ": use the newer build that wrote it");
+}
+
+}  // namespace
+
+// ---- opening
+
+Result<std::unique_ptr<ExtentFiles>> ExtentFiles::open(std::unique_ptr<Folder> folder,
+                                                       std::span<const Extent> live,
+                                                       std::uint64_t file_bytes) {
+  std::unique_ptr<ExtentFiles> files(new ExtentFiles(std::move(folder), file_bytes));
+  PRECIS_TRY(files->load(live));
+  return files;
+}
+
+Status ExtentFiles::load(std::span<const Extent> live) {
+  for (const Extent& extent : live) {
+    Entry& entry = files_[extent.file];
+    entry.live += whole_blocks(extent.size);
+    entry.size = std::max(entry.size, extent.offset + whole_blocks(extent.size));
+  }
+  PRECIS_ASSIGN(const std::vector<std::string> names, folder_->names());
+  for (const std::string& name : names) {
+    const std::optional<std::uint32_t> number = number_of(name);
+    if (!number) continue;
+    next_ = std::max(next_, *number + 1);
+    const auto entry = files_.find(*number);
+    PRECIS_ASSIGN(std::unique_ptr<File> file, folder_->open(name));
+    PRECIS_TRY(check_header(*file, name));
+    if (entry == files_.end()) {
+      PRECIS_TRY(folder_->remove(name));  // begun and never referred to, or emptied
+    } else {
+      entry->second.file = std::move(file);
+    }
+  }
+  for (const auto& [number, entry] : files_) next_ = std::max(next_, number + 1);
+  return {};
+}
+
+// ---- appending
+
+Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_with_room(
+    std::uint64_t size) {
+  if (open_) {
+    const auto entry = files_.find(*open_);
+    const bool fits = entry->second.size + size <= file_bytes_ ||
+                      entry->second.size == kFileBlockBytes;  // a value longer than any file
+    if (fits && !entry->second.lost) return entry;
+    open_.reset();
+  }
+  const std::uint32_t number = next_;
+  PRECIS_ASSIGN(std::unique_ptr<File> file, folder_->create(name_of(number)));
+  ++next_;
+  names_dirty_ = true;
+  if (const Status status = write_header(*file, number); !status.ok()) {
+    (void)folder_->remove(name_of(number));
+    return status;
+  }
+  open_ = number;
+  Entry entry;
+  entry.file = std::move(file);
+  entry.size = kFileBlockBytes;
+  return files_.emplace(number, std::move(entry)).first;
+}
+
+Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values) {
+  if (values.empty()) return std::vector<Extent>();
+  std::uint64_t size = 0;
+  for (const Bytes& value : values) size += whole_blocks(value.size());
+  std::vector<Extent> extents;
+  std::shared_ptr<File> file;
+  {
+    std::lock_guard lock(mutex_);
+    PRECIS_ASSIGN(const auto entry, file_with_room(size));
+    for (const Bytes& value : values) {
+      extents.push_back({entry->first, entry->second.size, value.size()});
+      entry->second.size += whole_blocks(value.size());
+    }
+    entry->second.live += size;
+    entry->second.dirty = true;
+    file = entry->second.file;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Status status = file->write_at(extents[i].offset, values[i]);
+    if (status.ok()) continue;
+    for (const Extent& extent : extents) free(extent);
+    return status;
+  }
+  std::lock_guard lock(mutex_);
+  files_.at(extents.front().file).dirty = true;  // a sync may have come between
+  return extents;
+}
+
+Status ExtentFiles::sync() {
+  std::lock_guard syncing(syncs_);
+  std::vector<std::pair<std::uint32_t, std::shared_ptr<File>>> dirty;
+  bool names = false;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [number, entry] : files_) {
+      if (entry.lost && entry.live > 0) return *entry.lost;
+    }
+    for (auto& [number, entry] : files_) {
+      if (std::exchange(entry.dirty, false)) dirty.emplace_back(number, entry.file);
+    }
+    names = std::exchange(names_dirty_, false);
+  }
+  Status result;
+  for (const auto& [number, file] : dirty) {
+    const Status status = file->sync();
+    if (status.ok()) continue;
+    result = status;
+    std::lock_guard lock(mutex_);
+    if (const auto entry = files_.find(number); entry != files_.end()) entry->second.lost = status;
+  }
+  if (!names) return result;
+  if (const Status status = folder_->sync(); !status.ok()) {
+    std::lock_guard lock(mutex_);
+    names_dirty_ = true;
+    return status;
+  }
+  return result;
+}
+
+// ---- reading
+
+ExtentFiles::Pin ExtentFiles::pin(const Extent& extent) const {
+  std::lock_guard lock(mutex_);
+  const auto entry = files_.find(extent.file);
+  return {entry == files_.end() ? nullptr : entry->second.file, extent};
+}
+
+Status ExtentFiles::Pin::read(MutableBytes into) const {
+  PRECIS_CHECK(into.size() == extent_.size);
+  if (file_) return file_->read_at(extent_.offset, into);
+  return Status::corruption("payload file " + name_of(extent_.file) + " is missing");
+}
+
+// ---- freeing
+
+void ExtentFiles::free(const Extent& extent) {
+  std::lock_guard lock(mutex_);
+  const auto entry = files_.find(extent.file);
+  if (entry == files_.end()) return;
+  const std::uint64_t size = whole_blocks(extent.size);
+  PRECIS_CHECK(entry->second.live >= size);
+  entry->second.live -= size;
+}
+
+bool ExtentFiles::has_empty_files() const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      files_, [&](const auto& each) { return each.second.live == 0 && each.first != open_; });
+}
+
+Status ExtentFiles::remove_empty_files() {
+  std::lock_guard lock(mutex_);
+  for (auto entry = files_.begin(); entry != files_.end();) {
+    if (entry->second.live > 0 || entry->first == open_) {
+      ++entry;
+      continue;
+    }
+    if (entry->second.file) PRECIS_TRY(folder_->remove(name_of(entry->first)));
+    entry = files_.erase(entry);
+  }
+  return {};
+}
+
+std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
+  std::lock_guard lock(mutex_);
+  std::optional<std::uint32_t> found;
+  double least = live_share;
+  for (const auto& [number, entry] : files_) {
+    if (number == open_ || !entry.file || entry.lost || entry.aside) continue;
+    const double share = static_cast<double>(entry.live) / static_cast<double>(entry.size);
+    if (share >= least) continue;
+    least = share;
+    found = number;
+  }
+  return found;
+}
+
+void ExtentFiles::set_aside(std::uint32_t number) {
+  std::lock_guard lock(mutex_);
+  if (const auto entry = files_.find(number); entry != files_.end()) entry->second.aside = true;
+}
+
+ExtentFiles::Stats ExtentFiles::stats() const {
+  std::lock_guard lock(mutex_);
+  Stats stats;
+  for (const auto& [number, entry] : files_) {
+    stats.live_bytes += entry.live;
+    stats.file_bytes += entry.file ? entry.size : 0;
+    ++stats.files;
+  }
+  return stats;
+}
+
+}  // namespace precis

@@ -1,0 +1,29 @@
+// The store on disk: rows in RocksDB, payload in extent files beside it. A payload value's row says
+// where it lies, and is written when the value is: so a row never speaks of what is not there, and
+// opening reads rows alone, whatever the size of the payload.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cachesvc/store/files.h"
+#include "cachesvc/store/store.h"
+
+namespace precis {
+
+struct ExtentStoreOptions {
+  std::uint64_t file_bytes = 256u << 20;  // a payload file's length, about
+  // Below this share of bytes that count, a file's values are moved and the file removed.
+  double live_share = 0.5;
+};
+
+// Takes kPayload's values into files of `folder`; all else, and where they lie, into `rows`, which
+// nobody else may write to.
+Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
+                                                 std::unique_ptr<Folder> folder,
+                                                 const ExtentStoreOptions& options = {});
+
+// RocksDB in `dir`, payload files in `dir`/payload.
+Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir);
+
+}  // namespace precis

@@ -1,0 +1,48 @@
+// The file seam: a folder of files as append-only payload needs one. What a crash of the machine
+// may take from them is what their test double takes (tests/unit/store/faulty_folder.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "precis/status.h"
+#include "precis/view.h"
+
+namespace precis {
+
+// Calls block. Safe from several threads where they write to ranges of their own.
+class File {
+ public:
+  virtual ~File() = default;
+  // kOutOfSpace where the disk is full. After an error any part of the bytes may be there.
+  virtual Status write_at(std::uint64_t offset, Bytes bytes) = 0;
+  // From the disk itself where `offset` and `into` begin on a block (kFileBlockBytes), around the
+  // machine's cache. kCorruption where the file ends before.
+  virtual Status read_at(std::uint64_t offset, MutableBytes into) = 0;
+  // Once it returns OK what was written before survives a crash of the machine. After an error what
+  // was written since the last success may be lost, whatever a later call says.
+  virtual Status sync() = 0;
+};
+
+class Folder {
+ public:
+  virtual ~Folder() = default;
+  // kUnavailable where there is one of that name.
+  virtual Result<std::unique_ptr<File>> create(const std::string& name) = 0;
+  // kNotFound where there is none.
+  virtual Result<std::unique_ptr<File>> open(const std::string& name) = 0;
+  // Open files stay readable.
+  virtual Status remove(const std::string& name) = 0;
+  virtual Result<std::vector<std::string>> names() = 0;
+  // Which names there are survives a crash of the machine.
+  virtual Status sync() = 0;
+};
+
+inline constexpr std::size_t kFileBlockBytes = 4096;  // a multiple of what any disk reads at once
+
+// The machine's, at `path`, which is made where it is missing.
+Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path);
+
+}  // namespace precis

@@ -1,0 +1,153 @@
+// S3-FIFO (Yang et al., SOSP 2023): what comes waits in a small queue, and only what is used there
+// again moves to the main one; so a scan passes through without driving out what is in use. The
+// paper's small queue has a tenth of the bytes. Here its share follows the load, as ARC's does
+// (Megiddo and Modha, FAST 2003): what is asked for soon after it left the small queue says that
+// queue is too small, what left the main one says the opposite. ./dev bench eviction shows both
+// beside plain LRU on a trace.
+#include <algorithm>
+#include <list>
+#include <map>
+
+#include "cachesvc/store/eviction_policy.h"
+
+namespace precis {
+namespace {
+
+constexpr unsigned kUsesMax = 3;
+constexpr double kFirstShare = 0.5, kLeastShare = 0.1, kMostShare = 0.9;  // of the small queue
+constexpr std::size_t kGhostBytes = 2;  // of each queue, beside the bytes that are kept
+
+struct Member {
+  HotKey key;
+  std::size_t size_bytes;
+  unsigned uses = 0;
+};
+
+// First in, first out, with the sum of sizes.
+class Queue {
+ public:
+  using Place = std::list<Member>::iterator;
+  Place push(const Member& member) {
+    bytes_ += member.size_bytes;
+    return members_.insert(members_.end(), member);
+  }
+  void erase(Place place) {
+    bytes_ -= place->size_bytes;
+    members_.erase(place);
+  }
+  Place first() { return members_.begin(); }
+  // The first for whose key `holds`; null if there is none.
+  const Member* find(const std::function<bool(const HotKey&)>& holds) const {
+    const auto found =
+        std::ranges::find_if(members_, [&](const Member& each) { return holds(each.key); });
+    return found == members_.end() ? nullptr : &*found;
+  }
+  bool empty() const { return members_.empty(); }
+  std::size_t bytes() const { return bytes_; }
+  std::size_t size() const { return members_.size(); }
+
+ private:
+  std::list<Member> members_;
+  std::size_t bytes_ = 0;
+};
+
+// Keys that have gone lately, without their bytes.
+class Ghosts {
+ public:
+  void push(const Member& gone, std::size_t limit_bytes) {
+    forget(gone.key);
+    places_.emplace(gone.key, queue_.push(gone));
+    while (queue_.bytes() > limit_bytes) forget(HotKey(queue_.first()->key));
+  }
+  // Whether it was among them; it no longer is.
+  bool forget(const HotKey& key) {
+    const auto place = places_.find(key);
+    if (place == places_.end()) return false;
+    queue_.erase(place->second);
+    places_.erase(place);
+    return true;
+  }
+  std::size_t bytes() const { return queue_.bytes(); }
+
+ private:
+  Queue queue_;
+  std::map<HotKey, Queue::Place> places_;
+};
+
+class S3FifoPolicy final : public EvictionPolicy {
+ public:
+  void added(const HotKey& key, std::size_t size_bytes) override {
+    const auto more = [](const Ghosts& of, const Ghosts& than) {
+      return std::max(1.0, static_cast<double>(of.bytes()) /
+                               static_cast<double>(std::max<std::size_t>(than.bytes(), 1)));
+    };
+    const double step = static_cast<double>(size_bytes) /
+                        static_cast<double>(std::max<std::size_t>(bytes() + size_bytes, 1));
+    bool known = true;
+    if (small_ghosts_.forget(key)) {
+      share_ = std::min(kMostShare, share_ + step * more(main_ghosts_, small_ghosts_));
+    } else if (main_ghosts_.forget(key)) {
+      share_ = std::max(kLeastShare, share_ - step * more(small_ghosts_, main_ghosts_));
+    } else {
+      known = false;
+    }
+    Queue& queue = known ? main_ : small_;
+    const bool fresh = places_.emplace(key, Standing{&queue, queue.push({key, size_bytes})}).second;
+    PRECIS_CHECK(fresh);
+  }
+
+  void used(const HotKey& key) override {
+    unsigned& uses = places_.at(key).place->uses;
+    uses = std::min(uses + 1, kUsesMax);
+  }
+
+  void removed(const HotKey& key) override {
+    const auto standing = places_.find(key);
+    PRECIS_CHECK(standing != places_.end());
+    standing->second.queue->erase(standing->second.place);
+    places_.erase(standing);
+  }
+
+  std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) override {
+    // Each step takes a use from somebody, or moves one that may not go behind the others.
+    for (std::size_t step = 0; step < places_.size() * (kUsesMax + 2); ++step) {
+      const bool from_small =
+          main_.empty() || (!small_.empty() && static_cast<double>(small_.bytes()) >=
+                                                   share_ * static_cast<double>(bytes()));
+      Queue& queue = from_small ? small_ : main_;
+      const Member member = *queue.first();
+      if (member.uses == 0 && may_go(member.key)) {
+        Ghosts& ghosts = from_small ? small_ghosts_ : main_ghosts_;
+        ghosts.push(member, kGhostBytes * bytes());
+        return member.key;
+      }
+      // From the small queue its uses have earned it a place in the main one, and are spent.
+      const unsigned left = from_small || member.uses == 0 ? 0 : member.uses - 1;
+      queue.erase(queue.first());
+      places_.at(member.key) = {&main_, main_.push({member.key, member.size_bytes, left})};
+    }
+    // Who may go stands where the turn never came: in the small queue, all of the main one in use.
+    for (Queue* queue : {&small_, &main_}) {
+      if (const Member* const found = queue->find(may_go)) return found->key;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Standing {
+    Queue* queue;
+    Queue::Place place;
+  };
+  std::size_t bytes() const { return small_.bytes() + main_.bytes(); }
+
+  Queue small_, main_;
+  std::map<HotKey, Standing> places_;
+  Ghosts small_ghosts_, main_ghosts_;
+  double share_ = kFirstShare;  // of the bytes, above which the small queue gives way first
+};
+
+}  // namespace
+
+std::unique_ptr<EvictionPolicy> make_s3_fifo_policy() { return std::make_unique<S3FifoPolicy>(); }
+
+}  // namespace precis
