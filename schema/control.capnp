@@ -88,6 +88,7 @@ struct Request {
     listProfiles @26 :ListProfiles;
     showProfile @27 :ShowProfile;
     removeProfile @28 :RemoveProfile;
+    checkPrefix @29 :CheckPrefix;
   }
 }
 
@@ -276,6 +277,10 @@ struct RemovePrefix {  # -> Removed
   recursive @1 :Bool;
 }
 
+struct CheckPrefix {  # -> Checked, when all of it has been read from the store
+  segment @0 :Data;
+}
+
 struct BudgetScope {
   model @0 :Data;
   # Absent: the tenant's global scope.
@@ -343,6 +348,7 @@ struct Reply {
     serverStatus @16 :ServerStatus;
     profileRow @17 :ProfileRow;
     profiles @18 :Profiles;
+    checked @19 :Checked;
   }
 }
 
@@ -462,6 +468,13 @@ struct Sessions {
 struct Removed {
   segments @0 :UInt64;
   bytes @1 :UInt64;
+}
+
+struct Checked {
+  bytes @0 :UInt64;
+  # That were read and are as they were written.
+  damage @1 :Text;
+  # What is not; the segment is out of service. Empty: nothing.
 }
 
 struct Budgets {

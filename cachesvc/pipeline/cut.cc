@@ -24,7 +24,9 @@ void pad(std::vector<Bytes>& ranges, std::size_t bytes, Bytes inside, Bytes zero
 Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) {
   for (std::uint32_t h = 0; h < row.plan.num_kv_heads; ++h) {
     std::size_t size = 0;
-    PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(records, &size));
+    const auto opened = kernels::open_record(records, &size);
+    if (!opened.ok()) return Status::corruption(opened.status().message());  // of any version
+    const kernels::RecordView& record = *opened;
     if (record.segment != row.id || record.layer != layer || record.head != h ||
         record.count != row.plan.at(layer, h)) {
       return Status::corruption(

@@ -116,45 +116,12 @@ Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(const Prefix& prefix,
     if (hot) {
       ++parts_.metrics.layers_hot;
     } else {
-      PRECIS_CO_ASSIGN(hot, co_await read_cold(row, layer));
+      PRECIS_CO_ASSIGN(auto records, co_await parts_.cold.read(row, layer));
+      hot = parts_.hot_tier.insert(row->id, layer, std::move(records));
     }
     leases.push_back(std::move(hot));
   }
   co_return leases;
-}
-
-Task<Result<HotTier::Lease>> GetPath::read_cold(const Catalog::Row& row, std::uint32_t layer) {
-  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::vector<Memory::Want>(
-                                    1, Memory::Want{row->layer_bytes[layer]})));
-  std::unique_ptr<Arena::Buffer> memory = std::move(pieces.front());
-  const Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
-    const std::uint64_t began_ns = parts_.clock.monotonic_ns();
-    PRECIS_TRY(parts_.catalog.read_layer(*row, layer, memory->bytes()));
-    parts_.rate.read_cold(memory->bytes().size(),
-                          static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9);
-    return check_records(memory->bytes(), *row, layer);
-  });
-  ++parts_.metrics.layers_cold;
-  // Removed meanwhile, and perhaps put anew: these bytes say nothing of what is there now.
-  const auto present = parts_.catalog.segment(row->tenant, row->id);
-  PRECIS_CO_TRY(present.status());
-  if (*present != row) {
-    co_return Status::not_found("segment " + row->id.hex() + " was replaced during the get");
-  }
-  if (status.code() == StatusCode::kCorruption) {
-    // Doubt is a miss: out of service before anybody is answered.
-    ++parts_.metrics.corrupt_layers;
-    parts_.log.error("stored bytes failed their check",
-                     {{"segment", row->id.hex()}, {"layer", layer}, {"status", status.message()}});
-    co_await run_on(parts_.storage, parts_.loop, [&] {
-      parts_.catalog.quarantine(row->id);
-      return true;
-    });
-    parts_.hot_tier.erase(row->id);
-  }
-  PRECIS_CO_TRY(
-      status.with_context("segment " + row->id.hex() + " layer " + std::to_string(layer)));
-  co_return parts_.hot_tier.insert(row->id, layer, std::move(memory));
 }
 
 // The leases live until the layer's bytes are in place: a lease ends exactly when its transfer

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "cachesvc/base/clock.h"
-#include "cachesvc/base/log.h"
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/cold_reads.h"
 #include "cachesvc/pipeline/cut.h"
 #include "cachesvc/pipeline/in_flight.h"
 #include "cachesvc/pipeline/memory.h"
@@ -28,8 +28,8 @@ class GetPath {
   // All outlive the path.
   struct Parts {
     EventLoop& loop;
-    Executor& reads;    // reads and cuts
-    Executor& storage;  // changes of the catalog
+    Executor& reads;  // cuts
+    ColdReads& cold;
     Memory& memory;
     const Registration& registration;  // of the arena
     Bytes zeros;                       // kSectionAlign zero bytes of the arena
@@ -37,7 +37,6 @@ class GetPath {
     HotTier& hot_tier;
     RestoreRate& rate;
     Metrics& metrics;
-    Log& log;
     const Clock& clock;
   };
   explicit GetPath(Parts parts) : parts_(std::move(parts)) {}
@@ -57,7 +56,6 @@ class GetPath {
   Result<Prefix> resolve(const Tenant& tenant, const msg::Get& request) const;
   // Leases on the layer's records of every link, read and checked if they are cold.
   Task<Result<std::vector<HotTier::Lease>>> lease(const Prefix& prefix, std::uint32_t layer);
-  Task<Result<HotTier::Lease>> read_cold(const Catalog::Row& row, std::uint32_t layer);
   Task<void> push(const msg::Get& request, std::vector<HotTier::Lease> leases, LayerCut cut,
                   msg::LayerServed message, Connection& to, InFlight& in_flight,
                   std::function<void(msg::LayerServed)>& served);

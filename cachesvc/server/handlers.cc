@@ -237,6 +237,10 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemovePrefix request) {
   co_return answer(std::move(removed));
 }
 
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CheckPrefix request) {
+  co_return answer(co_await parts_.cold_reads.check(tenant_.name, request.segment));
+}
+
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowBudget request) {
   if (request.scope.model) {
     PRECIS_CO_TRY(parts_.catalog.model(tenant_.name, *request.scope.model).status());

@@ -25,6 +25,7 @@ class Handlers {
     Projections& projections;
     PutPath& put_path;
     GetPath& get_path;
+    ColdReads& cold_reads;
     Lookup& lookup;
     Memory& memory;
     Metrics& metrics;
@@ -62,6 +63,7 @@ class Handlers {
   Task<Answer> on(std::uint64_t id, msg::ListPrefixes request);
   Task<Answer> on(std::uint64_t id, msg::ShowPrefix request);
   Task<Answer> on(std::uint64_t id, msg::RemovePrefix request);
+  Task<Answer> on(std::uint64_t id, msg::CheckPrefix request);
   Task<Answer> on(std::uint64_t id, msg::ShowBudget request);
   Task<Answer> on(std::uint64_t id, msg::SetBudget request);
   Task<Answer> on(std::uint64_t id, msg::GetStats request);

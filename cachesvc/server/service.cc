@@ -48,6 +48,7 @@ struct Service::Impl {
   Executor reads{"reads", kReadThreads};
   std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
+  std::unique_ptr<ColdReads> cold_reads;
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<Handlers::Parts> parts;
   std::unordered_set<std::shared_ptr<Peer>> peers;
@@ -141,12 +142,14 @@ void Service::Impl::wire() {
   put_path = std::make_unique<PutPath>(
       PutPath::Parts{loop, *compute, storage, *memory, *registration, arena->memory().size(),
                      *backend, *catalog, *hot_tier, *projections, metrics, clock, configured});
-  get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, storage, *memory, *registration,
-                                                      zeros->bytes(), *catalog, *hot_tier, rate,
-                                                      metrics, log, clock});
+  cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
+                                                            *hot_tier, rate, metrics, log, clock});
+  get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,
+                                                      *registration, zeros->bytes(), *catalog,
+                                                      *hot_tier, rate, metrics, clock});
   parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
-      loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path, *lookup, *memory,
-      metrics, configured, [this](const std::string& tenant) { return status(tenant); },
+      loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path, *cold_reads, *lookup,
+      *memory, metrics, configured, [this](const std::string& tenant) { return status(tenant); },
       [this](const std::string& tenant) { return stats(tenant); }});
 }
 

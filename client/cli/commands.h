@@ -22,6 +22,10 @@ Status list_prefixes(Context context, const std::string& model, std::uint32_t li
 Status show_prefix(Context context, const std::string& id);
 Status remove_prefix(Context context, const std::string& id, bool recursive);
 
+// Reads every stored byte and says which segments are damaged; `repair` removes those, with what
+// stands on them. kCorruption where damage is left.
+Status check_store(Context context, bool repair);
+
 Status list_sessions(Context context);
 Status show_session(Context context, const std::string& name);
 Status remove_session(Context context, const std::string& name);

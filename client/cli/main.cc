@@ -87,7 +87,7 @@ struct Arguments {
   bool json = false;
   std::string name, model, recipe, keep, file;
   std::uint32_t limit = 1000;
-  bool recursive = false, unset = false;
+  bool recursive = false, unset = false, repair = false;
   std::function<Status(Context)> run;
 };
 
@@ -246,6 +246,10 @@ int main(int argc, char** argv) {
   add_profile_commands(app, args);
   add_budget_commands(app, args);
   add_command(app, "stats", "Counters and gauges", args, precis::cli::show_stats);
+  CLI::App* fsck =
+      add_command(app, "fsck", "Read and check every stored byte", args,
+                  [&args](Context c) { return precis::cli::check_store(c, args.repair); });
+  fsck->add_flag("--repair", args.repair, "Remove what is damaged, with what stands on it");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

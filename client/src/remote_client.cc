@@ -175,6 +175,10 @@ Result<std::vector<msg::SegmentInfo>> RemoteClient::segments(std::optional<Diges
 Result<msg::SegmentInfo> RemoteClient::segment(const SegmentId& id) {
   return channel_->call<msg::SegmentInfo>(msg::ShowPrefix{id});
 }
+Result<msg::Checked> RemoteClient::check_segment(const SegmentId& id) {
+  return channel_->call<msg::Checked>(msg::CheckPrefix{id});
+}
+
 Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recursive) {
   return channel_->call<msg::Removed>(msg::RemovePrefix{id, recursive});
 }

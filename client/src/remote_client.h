@@ -41,6 +41,7 @@ class RemoteClient final : public Client {
                                                  std::uint32_t limit) override;
   Result<msg::SegmentInfo> segment(const SegmentId& id) override;
   Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) override;
+  Result<msg::Checked> check_segment(const SegmentId& id) override;
   Result<msg::Budgets> budgets(std::optional<Digest> model) override;
   Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;
   Result<msg::Stats> stats() override;

@@ -150,6 +150,15 @@ static Status read(Removed::Reader in, msg::Removed& out) {
   return {};
 }
 
+static void write(Checked::Builder out, const msg::Checked& in) {
+  out.setBytes(in.bytes);
+  out.setDamage(as_text(in.damage));
+}
+static Status read(Checked::Reader in, msg::Checked& out) {
+  out.bytes = in.getBytes();
+  return read_text("damage", in.getDamage(), limits::kTextBytesMax, out.damage);
+}
+
 static void write(Budgets::Row::Builder out, const msg::BudgetRow& in) {
   out.setScope(as_text(in.scope));
   out.setRecipe(as_text(in.recipe));
@@ -259,6 +268,7 @@ struct ReplyWriter {
   void operator()(const msg::ServerStatus& in) { write(out.initServerStatus(), in); }
   void operator()(const msg::ProfileRow& in) { write(out.initProfileRow(), in); }
   void operator()(const msg::Profiles& in) { write(out.initProfiles(), in); }
+  void operator()(const msg::Checked& in) { write(out.initChecked(), in); }
 };
 
 static Status read(Reply::Body::Reader in, msg::ReplyBody& out) {
@@ -281,6 +291,7 @@ static Status read(Reply::Body::Reader in, msg::ReplyBody& out) {
       return read(in.getServerStatus(), out.emplace<msg::ServerStatus>());
     case Reply::Body::PROFILE_ROW: return read(in.getProfileRow(), out.emplace<msg::ProfileRow>());
     case Reply::Body::PROFILES: return read(in.getProfiles(), out.emplace<msg::Profiles>());
+    case Reply::Body::CHECKED: return read(in.getChecked(), out.emplace<msg::Checked>());
   }
   return field_error("kind", "is " + std::to_string(in.which()) + ", unknown to protocol version " +
                                  std::to_string(kProtocolVersion));

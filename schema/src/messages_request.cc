@@ -234,6 +234,13 @@ static Status read(RemovePrefix::Reader in, msg::RemovePrefix& out) {
   return read_segment_id("segment", in.getSegment(), out.segment);
 }
 
+static void write(CheckPrefix::Builder out, const msg::CheckPrefix& in) {
+  out.setSegment(as_data(in.segment));
+}
+static Status read(CheckPrefix::Reader in, msg::CheckPrefix& out) {
+  return read_segment_id("segment", in.getSegment(), out.segment);
+}
+
 static void write(ShowBudget::Builder out, const msg::ShowBudget& in) {
   write(out.initScope(), in.scope);
 }
@@ -294,6 +301,7 @@ struct RequestWriter {
   void operator()(const msg::ListProfiles& in) { write(out.initListProfiles(), in); }
   void operator()(const msg::ShowProfile& in) { write(out.initShowProfile(), in); }
   void operator()(const msg::RemoveProfile& in) { write(out.initRemoveProfile(), in); }
+  void operator()(const msg::CheckPrefix& in) { write(out.initCheckPrefix(), in); }
 };
 
 static Status read_body(Request::Reader in, msg::RequestBody& out) {
@@ -335,6 +343,7 @@ static Status read_body(Request::Reader in, msg::RequestBody& out) {
     case Request::SHOW_PROFILE: return read(in.getShowProfile(), out.emplace<msg::ShowProfile>());
     case Request::REMOVE_PROFILE:
       return read(in.getRemoveProfile(), out.emplace<msg::RemoveProfile>());
+    case Request::CHECK_PREFIX: return read(in.getCheckPrefix(), out.emplace<msg::CheckPrefix>());
   }
   return field_error("kind", "is " + std::to_string(in.which()) + ", unknown to protocol version " +
                                  std::to_string(kProtocolVersion));

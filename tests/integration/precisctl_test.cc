@@ -1,5 +1,6 @@
 // precisctl as a script uses it: exit codes and JSON; and as a person does: tables and advice.
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -175,6 +176,45 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
         model.fingerprint.hex());
   CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kOk);
   CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kNotFound);
+}
+
+TEST_CASE_METHOD(PrecisctlFixture,
+                 "fsck finds what has rotted on disk, and removes it when told to",
+                 "[integration]") {
+  const auto one = store(200), two = store(300);
+  Ran ran = ctl({"fsck"});
+  CHECK(ran.exit_code == kOk);
+  CHECK(ran.out.find("2 segments") != std::string::npos);
+  CHECK(ran.err.empty());
+
+  // The first segment's first values lie behind the file's first block.
+  std::vector<std::filesystem::path> files;
+  for (const auto& file : std::filesystem::directory_iterator(dir.path("data") + "/payload")) {
+    files.push_back(file.path());
+  }
+  REQUIRE(files.size() == 1);
+  {
+    std::fstream file(files.front(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 200);
+    file.put('x').put('y');
+    REQUIRE(file.good());
+  }
+  ran = ctl({"fsck", "--json"});
+  CHECK(ran.exit_code == kFailed);
+  json report = json::parse(ran.out);
+  CHECK(report["whole_segments"] == 1);
+  REQUIRE(report["damaged"].size() == 1);
+  CHECK(report["damaged"][0]["segment"] == one.id.hex());
+  CHECK(ctl_json({"stats"})["precis_quarantined_segments"] == 1);
+  CHECK(ctl({"fsck"}).err.find("--repair") != std::string::npos);
+
+  report = ctl_json({"fsck", "--repair"});
+  CHECK(report["removed"]["segments"] == 1);
+  report = ctl_json({"fsck"});
+  CHECK(report["whole_segments"] == 1);
+  CHECK(report["damaged"].empty());
+  CHECK(client->segment(one.id).status().code() == StatusCode::kNotFound);
+  CHECK(client->segment(two.id).ok());
 }
 
 TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers", "[integration]") {

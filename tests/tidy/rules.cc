@@ -382,4 +382,52 @@ Findings check_links(const Tree& tree) {
   return findings;
 }
 
+// ---- promises
+
+namespace {
+
+// Names of Catch2's tests; a name may be several literals side by side.
+std::set<std::string> test_names(const std::string& content) {
+  std::set<std::string> names;
+  for (auto at = content.find("TEST_CASE"); at != std::string::npos;
+       at = content.find("TEST_CASE", at + 1)) {
+    std::size_t next = content.find('"', at);
+    std::string name;
+    while (next != std::string::npos && content[next] == '"') {
+      const std::size_t end = content.find('"', next + 1);
+      if (end == std::string::npos) break;
+      name += content.substr(next + 1, end - next - 1);
+      next = content.find_first_not_of(" \n", end + 1);
+    }
+    names.insert(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+Findings check_promises(const Tree& tree) {
+  std::set<std::string> names;
+  for (const auto& [path, content] : tree) {
+    if (begins(path, "tests/") && extension(path) == ".cc") names.merge(test_names(content));
+  }
+  Findings findings;
+  const auto page = tree.find("docs/promises.md");
+  if (page == tree.end()) return findings;
+  each_line(page->second, [&](std::size_t number, const std::string& line) {
+    for (auto at = line.find('`'); at != std::string::npos;) {
+      const auto close = line.find('`', at + 1);
+      if (close == std::string::npos) return;
+      const std::string quoted = line.substr(at + 1, close - at - 1);
+      // Of four words or more it is a test's name, else a command or a value.
+      const bool is_name = std::count(quoted.begin(), quoted.end(), ' ') >= 3;
+      if (is_name && !names.contains(quoted)) {
+        findings.push_back(finding(page->first, number, "no test is called '" + quoted + "'"));
+      }
+      at = line.find('`', close + 1);
+    }
+  });
+  return findings;
+}
+
 }  // namespace precis::tidy

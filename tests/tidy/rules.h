@@ -29,5 +29,7 @@ Findings check_twice_defined(const Tree& tree);
 Findings check_build_lists(const Tree& tree);
 // Links in documents point to files that are there.
 Findings check_links(const Tree& tree);
+// The tests that docs/promises.md names are there.
+Findings check_promises(const Tree& tree);
 
 }  // namespace precis::tidy

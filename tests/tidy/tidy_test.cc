@@ -98,6 +98,10 @@ TEST_CASE("links in documents lead somewhere", "[tidy]") {
   require_clean(check_links(read_tree()));
 }
 
+TEST_CASE("promises name tests that are there", "[tidy]") {
+  require_clean(check_promises(read_tree()));
+}
+
 // ---- the rules bite -----------------------------------------------------------------------------
 
 TEST_CASE("a name that two headers of a namespace define is found", "[tidy]") {
@@ -212,6 +216,16 @@ TEST_CASE("a test that is not in the build is found", "[tidy]") {
   tree["tests/unit/base/arena_test.cc"] = "";
   REQUIRE(check_build_lists(tree) ==
           Findings{"tests/unit/base/arena_test.cc:1: stands in no CMakeLists.txt"});
+}
+
+TEST_CASE("a promise that no test holds is found", "[tidy]") {
+  const std::string test = "TEST_CASE_METHOD(F, \"what is \"\n    \"put is there\", \"[x]\") {";
+  REQUIRE(check_promises({{"docs/promises.md", "held by `what is put is there`, `dev test`\n"},
+                          {"tests/a.cc", test}})
+              .empty());
+  REQUIRE(
+      check_promises({{"docs/promises.md", "\n`what is lost is there`\n"}, {"tests/a.cc", test}}) ==
+      Findings{"docs/promises.md:2: no test is called 'what is lost is there'"});
 }
 
 TEST_CASE("a link to a file that is not there is found", "[tidy]") {

@@ -203,6 +203,8 @@ class Client {
                                                          std::uint32_t limit = 1000) = 0;
   virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
   virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
+  // Reads all of a segment from the store and says what is wrong with it, if anything is.
+  virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
   virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
   virtual Result<msg::Stats> stats() = 0;

@@ -232,6 +232,11 @@ class Cache:
         id = segment.id if isinstance(segment, Segment) else segment
         return self.core.remove_segment(id, recursive).segments
 
+    def check(self, segment: Segment | str) -> str:
+        """Reads all of a segment from the store: what is wrong with it, empty if nothing is."""
+        id = segment.id if isinstance(segment, Segment) else segment
+        return self.core.check_segment(id).damage
+
     def budgets(self, model: Model | None = None) -> Budgets:
         """The default recipe and budget in force, globally or for a model."""
         return Budgets.from_core(self.core.budgets(None if model is None else model.fingerprint))

@@ -210,6 +210,11 @@ void bind_operations(ClientClass& client) {
              const SegmentId id = to_segment_id(hex);
              return answer([&] { return c.remove_segment(id, recursive); });
            })
+      .def("check_segment",
+           [](Client& c, const std::string& hex) {
+             const SegmentId id = to_segment_id(hex);
+             return answer([&] { return c.check_segment(id); });
+           })
       .def(
           "budgets",
           [](Client& c, const std::optional<std::string>& model) {

@@ -117,6 +117,10 @@ void bind_segments(nb::module_& module) {
   nb::class_<msg::Removed>(module, "Removed")
       .def_ro("segments", &msg::Removed::segments)
       .def_ro("bytes", &msg::Removed::bytes);
+
+  nb::class_<msg::Checked>(module, "Checked")
+      .def_ro("bytes", &msg::Checked::bytes)
+      .def_ro("damage", &msg::Checked::damage);
 }
 
 void bind_operations(nb::module_& module) {

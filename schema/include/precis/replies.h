@@ -113,6 +113,12 @@ struct Removed {
   std::uint64_t bytes = 0;
   bool operator==(const Removed&) const = default;
 };
+// Of one segment, read from the store in whole.
+struct Checked {
+  std::uint64_t bytes = 0;  // that are as they were written
+  std::string damage;       // what is not; empty: nothing
+  bool operator==(const Checked&) const = default;
+};
 struct BudgetRow {
   std::string scope;           // "built-in", "config", "global", or "model NAME"
   std::string recipe;          // empty: says nothing
@@ -148,9 +154,9 @@ struct ServerStatus {
   bool operator==(const ServerStatus&) const = default;
 };
 
-using ReplyBody =
-    std::variant<Done, ModelRow, Models, PutBegun, SegmentInfo, Segments, Match, GetDone,
-                 SessionRow, Sessions, Removed, Budgets, Stats, ServerStatus, ProfileRow, Profiles>;
+using ReplyBody = std::variant<Done, ModelRow, Models, PutBegun, SegmentInfo, Segments, Match,
+                               GetDone, SessionRow, Sessions, Removed, Budgets, Stats, ServerStatus,
+                               ProfileRow, Profiles, Checked>;
 struct Reply {
   std::uint64_t id = 0;
   Status status;  // on error `body` is Done

@@ -176,6 +176,10 @@ struct RemovePrefix {
   bool recursive = false;  // with all segments that stand on it; else refused where there are any
   bool operator==(const RemovePrefix&) const = default;
 };
+struct CheckPrefix {
+  SegmentId segment;
+  bool operator==(const CheckPrefix&) const = default;
+};
 // Defaults for puts that name no recipe or no budget; the narrowest scope that says wins:
 // the request, then the model, then the tenant's global one.
 struct BudgetScope {
@@ -204,7 +208,7 @@ using RequestBody =
                  Cancel, OpenSession, AdvanceSession, PinSession, ForkSession, ShowSession,
                  ListSessions, RemoveSession, ListPrefixes, ShowPrefix, RemovePrefix, ShowBudget,
                  SetBudget, GetStats, GetStatus, PushProjection, AddProfile, ListProfiles,
-                 ShowProfile, RemoveProfile>;
+                 ShowProfile, RemoveProfile, CheckPrefix>;
 struct Request {
   std::uint64_t id = 0;
   RequestBody body;

@@ -165,4 +165,45 @@ TEST_CASE("records of another segment, or other than the catalog says, are corru
         StatusCode::kCorruption);
 }
 
+TEST_CASE("any bit of stored records that flips is found, or changes nothing that is served",
+          "[unit][pipeline]") {
+  std::mt19937 random(11);
+  std::vector<std::byte> records = make_records(deal(150, random), random);
+  SegmentRow row;
+  row.plan.num_layers = kLayer + 1;
+  row.plan.num_kv_heads = kHeads;
+  row.plan.counts.resize((kLayer + 1) * kHeads);
+  Bytes rest(records);
+  for (std::uint32_t h = 0; h < kHeads; ++h) {
+    std::size_t size = 0;
+    row.plan.counts[kLayer * kHeads + h] = kernels::open_record(rest, &size)->count;
+    rest = rest.subspan(size);
+  }
+  const std::vector<std::byte> zeros(kSectionAlign);
+  const auto served = [&]() -> Result<std::vector<std::byte>> {
+    PRECIS_TRY(check_records(records, row, kLayer));
+    const Bytes links[] = {records};
+    const std::uint64_t entries[] = {150};
+    PRECIS_ASSIGN(const LayerCut cut,
+                  cut_layer(links, entries, kLayer, kHeads, kHeadDim, kDtype, zeros));
+    return gather(cut);
+  };
+  const std::vector<std::byte> right = served().value();
+  std::size_t found = 0;
+  for (std::size_t bit = 0; bit < records.size() * 8; ++bit) {
+    const std::byte mask = std::byte{1} << bit % 8;
+    records[bit / 8] ^= mask;
+    const auto got = served();
+    records[bit / 8] ^= mask;
+    if (!got.ok()) {
+      ++found;
+      if (got.status().code() == StatusCode::kCorruption) continue;
+    }
+    CAPTURE(bit, got.status().to_string());
+    REQUIRE(got.ok());
+    REQUIRE(*got == right);
+  }
+  CHECK(found > records.size() * 7);  // all but padding
+}
+
 }  // namespace precis

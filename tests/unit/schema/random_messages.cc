@@ -123,6 +123,7 @@ struct Filler {
   }
   void operator()(msg::ShowPrefix& x) { (*this)(x.segment); }
   void operator()(msg::RemovePrefix& x) { all(x.segment, x.recursive); }
+  void operator()(msg::CheckPrefix& x) { (*this)(x.segment); }
   void operator()(msg::ShowBudget& x) { (*this)(x.scope.model); }
   void operator()(msg::SetBudget& x) { all(x.scope.model, x.recipe, x.keep); }
   void operator()(msg::GetStats&) {}
@@ -171,6 +172,7 @@ struct Filler {
   }
   void operator()(msg::Sessions& x) { (*this)(x.rows); }
   void operator()(msg::Removed& x) { all(x.segments, x.bytes); }
+  void operator()(msg::Checked& x) { all(x.bytes, x.damage); }
   void operator()(msg::BudgetRow& x) { all(x.scope, x.recipe, x.keep, x.version, x.set_unix_ms); }
   void operator()(msg::Budgets& x) { all(x.layers, x.effective); }
   void operator()(msg::Stat& x) { all(x.name, x.value, x.help); }

@@ -1,0 +1,48 @@
+// Layers from the store, whole and checked: for gets, and to look over what is stored. All methods
+// on the loop's thread.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "cachesvc/base/clock.h"
+#include "cachesvc/base/log.h"
+#include "cachesvc/base/metrics.h"
+#include "cachesvc/base/task.h"
+#include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/restore_rate.h"
+#include "cachesvc/store/hot_tier.h"
+
+namespace precis {
+
+class ColdReads {
+ public:
+  // All outlive it.
+  struct Parts {
+    EventLoop& loop;
+    Executor& reads;    // reads and checks
+    Executor& storage;  // changes of the catalog
+    Memory& memory;
+    Catalog& catalog;
+    HotTier& hot_tier;
+    RestoreRate& rate;
+    Metrics& metrics;
+    Log& log;
+    const Clock& clock;
+  };
+  explicit ColdReads(Parts parts) : parts_(std::move(parts)) {}
+
+  // The layer's records. Where they fail a check their segment is out of service before this
+  // returns, and the error is kCorruption.
+  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer);
+
+  // Reads all of a segment and says what is wrong with it, if anything is. kNotFound where there is
+  // no such segment; other errors where it could not be read for now.
+  Task<Result<msg::Checked>> check(std::string_view tenant, SegmentId segment);
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace precis

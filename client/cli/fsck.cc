@@ -1,0 +1,98 @@
+// precisctl fsck: every stored byte of the tenant is read and checked, segment by segment, while
+// the service goes on.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "client/cli/commands.h"
+#include "client/cli/json.h"
+#include "client/cli/progress.h"
+#include "client/cli/table.h"
+#include "precis/limits.h"
+
+namespace precis::cli {
+namespace {
+
+struct Damaged {
+  msg::SegmentInfo segment;
+  std::string damage;
+};
+
+struct Found {
+  std::uint64_t segments = 0, bytes = 0;  // that are as they were written
+  std::vector<Damaged> damaged;
+};
+
+Result<Found> check_all(Client& client) {
+  PRECIS_ASSIGN(const auto rows, client.segments({}, limits::kListRowsMax));
+  std::uint64_t total = 0, done = 0;
+  for (const msg::SegmentInfo& row : rows) total += row.stored_bytes;
+  Progress progress("checking", total);
+  Found found;
+  for (const msg::SegmentInfo& row : rows) {
+    const auto checked = client.check_segment(row.id);
+    done += row.stored_bytes;
+    if (checked.status().code() == StatusCode::kNotFound) continue;  // removed meanwhile
+    PRECIS_TRY(checked.status());
+    found.bytes += checked->bytes;
+    if (checked->damage.empty()) {
+      ++found.segments;
+    } else {
+      found.damaged.push_back({row, checked->damage});
+    }
+    progress.show(done, fmt::format("{} of {}, {} damaged", bytes_text(done), bytes_text(total),
+                                    found.damaged.size()));
+  }
+  return found;
+}
+
+// With what stands on them: it was computed over what is damaged.
+Result<msg::Removed> remove_all(Client& client, const std::vector<Damaged>& damaged) {
+  msg::Removed all;
+  for (const Damaged& each : damaged) {
+    const auto removed = client.remove_segment(each.segment.id, /*recursive=*/true);
+    if (removed.status().code() == StatusCode::kNotFound) continue;  // with one that it stood on
+    PRECIS_TRY(removed.status());
+    all.segments += removed->segments;
+    all.bytes += removed->bytes;
+  }
+  return all;
+}
+
+Json to_json(const Found& found, const msg::Removed& removed) {
+  Json damaged = Json::array();
+  for (const Damaged& each : found.damaged) {
+    damaged.push_back({{"segment", each.segment.id.hex()}, {"damage", each.damage}});
+  }
+  return {{"whole_segments", found.segments},
+          {"whole_bytes", found.bytes},
+          {"damaged", damaged},
+          {"removed", precis::cli::to_json(removed)}};
+}
+
+}  // namespace
+
+Status check_store(Context context, bool repair) {
+  PRECIS_ASSIGN(const Found found, check_all(context.client));
+  msg::Removed removed;
+  if (repair) {
+    PRECIS_ASSIGN(removed, remove_all(context.client, found.damaged));
+  }
+  if (context.json) {
+    fmt::print("{}\n", to_json(found, removed).dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("{} segments, {}: whole\n", found.segments, bytes_text(found.bytes));
+    for (const Damaged& each : found.damaged) fmt::print("damaged: {}\n", each.damage);
+    if (removed.segments > 0) {
+      fmt::print("removed {} segments, {}: damaged ones and what stood on them\n", removed.segments,
+                 bytes_text(removed.bytes));
+    }
+  }
+  if (found.damaged.empty() || repair) return {};
+  return Status::corruption(fmt::format(
+      "{} of {} segments are damaged and out of service; putting them again heals them, "
+      "fsck --repair removes them",
+      found.damaged.size(), found.damaged.size() + found.segments));
+}
+
+}  // namespace precis::cli
