@@ -90,16 +90,17 @@ Status ExtentFiles::load(std::span<const Extent> live) {
   for (const std::string& name : names) {
     const std::optional<std::uint32_t> number = number_of(name);
     if (!number) continue;
-    next_ = std::max(next_, *number + 1);
-    const auto entry = files_.find(*number);
     PRECIS_ASSIGN(std::unique_ptr<File> file, folder_->open(name));
     PRECIS_TRY(check_header(*file, name));
-    if (entry == files_.end()) {
-      PRECIS_TRY(folder_->remove(name));  // begun and never referred to, or emptied
-    } else {
-      entry->second.file = std::move(file);
-    }
+    PRECIS_ASSIGN(const std::uint64_t size, file->size());
+    // Also of files without a value that counts: begun and never referred to, or emptied.
+    Entry& entry = files_[*number];
+    entry.file = std::move(file);
+    entry.size = std::max(entry.size, size);
+    // What an earlier process wrote may be in the machine's memory alone.
+    entry.dirty = true;
   }
+  names_dirty_ = true;
   for (const auto& [number, entry] : files_) next_ = std::max(next_, number + 1);
   return {};
 }
@@ -162,17 +163,16 @@ Status ExtentFiles::sync() {
   std::lock_guard syncing(syncs_);
   std::vector<std::pair<std::uint32_t, std::shared_ptr<File>>> dirty;
   bool names = false;
+  Status result;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [number, entry] : files_) {
-      if (entry.lost && entry.live > 0) return *entry.lost;
-    }
     for (auto& [number, entry] : files_) {
-      if (std::exchange(entry.dirty, false)) dirty.emplace_back(number, entry.file);
+      if (entry.lost && entry.live > 0) result = *entry.lost;
+      if (entry.lost) continue;
+      if (entry.file && std::exchange(entry.dirty, false)) dirty.emplace_back(number, entry.file);
     }
     names = std::exchange(names_dirty_, false);
   }
-  Status result;
   for (const auto& [number, file] : dirty) {
     const Status status = file->sync();
     if (status.ok()) continue;
@@ -214,23 +214,33 @@ void ExtentFiles::free(const Extent& extent) {
   entry->second.live -= size;
 }
 
-bool ExtentFiles::has_empty_files() const {
+std::vector<std::uint32_t> ExtentFiles::empty_files() {
   std::lock_guard lock(mutex_);
-  return std::ranges::any_of(
-      files_, [&](const auto& each) { return each.second.live == 0 && each.first != open_; });
+  if (open_ && files_.at(*open_).live == 0 && files_.at(*open_).size > kFileBlockBytes) {
+    open_.reset();
+  }
+  std::vector<std::uint32_t> empty;
+  for (const auto& [number, entry] : files_) {
+    if (entry.live == 0 && number != open_) empty.push_back(number);
+  }
+  return empty;
 }
 
-Status ExtentFiles::remove_empty_files() {
-  std::lock_guard lock(mutex_);
-  for (auto entry = files_.begin(); entry != files_.end();) {
-    if (entry->second.live > 0 || entry->first == open_) {
-      ++entry;
-      continue;
+Status ExtentFiles::remove(std::span<const std::uint32_t> empty) {
+  Status result;
+  for (const std::uint32_t number : empty) {
+    bool there = false;
+    {
+      std::lock_guard lock(mutex_);
+      const auto entry = files_.find(number);
+      PRECIS_CHECK(entry != files_.end() && entry->second.live == 0 && number != open_);
+      there = entry->second.file != nullptr;
+      files_.erase(entry);
     }
-    if (entry->second.file) PRECIS_TRY(folder_->remove(name_of(entry->first)));
-    entry = files_.erase(entry);
+    const Status removed = there ? folder_->remove(name_of(number)) : Status();
+    if (!removed.ok() && removed.code() != StatusCode::kNotFound) result = removed;
   }
-  return {};
+  return result;
 }
 
 std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {

@@ -30,8 +30,7 @@ class ExtentFiles {
   // A file is closed when the next value would make it longer than this.
   static constexpr std::uint64_t kFileBytes = 256u << 20;
 
-  // `live`: every value that counts. Files without one are removed, whoever left them; files that
-  // are missing show when they are read.
+  // `live`: every value that counts. Files that are missing show when they are read.
   // kVersionMismatch where a newer build wrote one of them.
   static Result<std::unique_ptr<ExtentFiles>> open(std::unique_ptr<Folder> folder,
                                                    std::span<const Extent> live,
@@ -58,10 +57,12 @@ class ExtentFiles {
   };
   Pin pin(const Extent& extent) const;
 
-  // The value counts no more. A closed file without any is empty, and stays until it is removed.
+  // The value counts no more.
   void free(const Extent& extent);
-  bool has_empty_files() const;
-  Status remove_empty_files();
+  // Files none of whose values count; nothing is appended to them any more. They stay until they
+  // are removed, for a crash may bring back a row that means one of their values.
+  std::vector<std::uint32_t> empty_files();
+  Status remove(std::span<const std::uint32_t> empty);
 
   // The closed file of whose bytes the most count no more, if less than `live_share` of them do;
   // not one that is set aside, for it holds what cannot be read.
@@ -78,9 +79,9 @@ class ExtentFiles {
  private:
   struct Entry {
     std::shared_ptr<File> file;  // null where it is missing
-    std::uint64_t size = 0;      // end of what was appended, or written by an earlier process
+    std::uint64_t size = 0;      // end of what was appended, by whatever process
     std::uint64_t live = 0;      // of values, rounded up to blocks
-    bool dirty = false;          // appended to since the last sync
+    bool dirty = false;          // perhaps appended to since the last sync
     bool aside = false;
     std::optional<Status> lost;  // why its values may not survive
   };

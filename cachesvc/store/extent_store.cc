@@ -66,7 +66,12 @@ class ExtentStore final : public Store {
       values.push_back(put.value);
     }
     rows.deletes = batch.deletes;
-    PRECIS_ASSIGN(const std::vector<Extent> extents, files_->append(values));
+    const auto appended = files_->append(values);
+    if (!appended.ok()) {
+      wake_tidier();  // there may be space to be had
+      return appended.status();
+    }
+    const std::vector<Extent>& extents = *appended;
     std::vector<ExtentRow> encoded;
     for (const Extent& extent : extents) encoded.push_back(encode(extent));
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -80,7 +85,7 @@ class ExtentStore final : public Store {
       if (status.ok()) gone = replace(keys, extents, batch.deletes);
     }
     for (const Extent& extent : status.ok() ? gone : extents) files_->free(extent);
-    if (!gone.empty()) wake_tidier();
+    if (!gone.empty() || !status.ok()) wake_tidier();
     return status;
   }
 
@@ -191,9 +196,12 @@ class ExtentStore final : public Store {
   bool tidy(const std::stop_token& stop) {
     const auto number = files_->sparsest(live_share_);
     if (number && !move_values(*number, stop).ok()) return false;
-    if (!files_->has_empty_files()) return false;
-    // Rows that meant these files are gone for good first: a crash must not bring one back.
-    return harden().ok() && files_->remove_empty_files().ok();
+    const std::vector<std::uint32_t> empty = files_->empty_files();
+    if (empty.empty()) return false;
+    // Rows that meant these files are gone for good first: a crash must not bring one back. The
+    // sync is for rows of other values that are hardened with them; one that fails takes no space.
+    (void)files_->sync();
+    return rows_->harden().ok() && files_->remove(empty).ok();
   }
 
   Status move_values(std::uint32_t number, const std::stop_token& stop) {
@@ -290,6 +298,9 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
   }));
   PRECIS_ASSIGN(std::unique_ptr<ExtentFiles> files,
                 ExtentFiles::open(std::move(folder), live, options.file_bytes));
+  // What an earlier process left in the machine's memory counts as durable from here on.
+  PRECIS_TRY(files->sync());
+  PRECIS_TRY(rows->harden());
   return std::unique_ptr<Store>(std::make_unique<ExtentStore>(
       std::move(rows), std::move(extents), std::move(files), options.live_share));
 }

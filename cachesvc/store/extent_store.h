@@ -1,6 +1,7 @@
 // The store on disk: rows in RocksDB, payload in extent files beside it. A payload value's row says
-// where it lies, and is written when the value is: so a row never speaks of what is not there, and
-// opening reads rows alone, whatever the size of the payload.
+// where it lies, and is written when the value is: so after a crash of the process no row speaks of
+// what is not there, nor after one of the machine if it was written at kFsync; and opening reads
+// rows alone, whatever the size of the payload.
 #pragma once
 
 #include <memory>

@@ -24,6 +24,7 @@ class File {
   // Once it returns OK what was written before survives a crash of the machine. After an error what
   // was written since the last success may be lost, whatever a later call says.
   virtual Status sync() = 0;
+  virtual Result<std::uint64_t> size() = 0;
 };
 
 class Folder {

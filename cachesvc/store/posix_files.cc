@@ -2,6 +2,7 @@
 // that a sync finds little left to do; read around it where that can be, for the service keeps what
 // is hot itself and a second copy would only drive out others'.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ Status from_errno(int error, const std::string& what) {
   const std::string message = what + ": " + std::strerror(error);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) return Status::out_of_space(message);
   if (error == ENOENT) return Status::not_found(message);
+  if (error == EIO || error == EBADMSG || error == ENODATA) return Status::corruption(message);
   return Status::unavailable(message);
 }
 
@@ -73,6 +75,12 @@ class PosixFile final : public File {
 
   Status sync() override {
     return ::fdatasync(file_.get()) == 0 ? Status() : from_errno(errno, "syncing " + path_);
+  }
+
+  Result<std::uint64_t> size() override {
+    struct stat told {};
+    if (::fstat(file_.get(), &told) != 0) return from_errno(errno, "looking at " + path_);
+    return static_cast<std::uint64_t>(told.st_size);
   }
 
  private:
@@ -172,6 +180,9 @@ Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path) {
   if (error) return Status::unavailable("folder " + path + ": " + error.message());
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return from_errno(errno, "opening folder " + path);
+  // Its own name, too, is to survive a crash of the machine.
+  const Descriptor above(::openat(folder.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!above || ::fsync(above.get()) != 0) return from_errno(errno, "syncing what holds " + path);
   return std::unique_ptr<Folder>(std::make_unique<PosixFolder>(path, std::move(folder)));
 }
 

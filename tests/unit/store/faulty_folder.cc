@@ -45,6 +45,12 @@ class FaultyFile final : public File {
     return {};
   }
 
+  Result<std::uint64_t> size() override {
+    std::lock_guard lock(drive_.mutex_);
+    PRECIS_TRY(drive_.operate(era_));
+    return inode_->bytes.size();
+  }
+
  private:
   FaultyDrive& drive_;
   const std::shared_ptr<FaultyDrive::Inode> inode_;
