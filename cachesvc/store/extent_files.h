@@ -27,14 +27,12 @@ struct Extent {
 // Thread-safe.
 class ExtentFiles {
  public:
-  // A file is closed when the next value would make it longer than this.
-  static constexpr std::uint64_t kFileBytes = 256u << 20;
-
-  // `live`: every value that counts. Files that are missing show when they are read.
+  // `live`: every value that counts. Files that are missing show when they are read. A file is
+  // closed when the next append would make it longer than `file_bytes`.
   // kVersionMismatch where a newer build wrote one of them.
   static Result<std::unique_ptr<ExtentFiles>> open(std::unique_ptr<Folder> folder,
                                                    std::span<const Extent> live,
-                                                   std::uint64_t file_bytes = kFileBytes);
+                                                   std::uint64_t file_bytes);
 
   // Writes the values and counts them as live. Nothing is kept after an error.
   Result<std::vector<Extent>> append(std::span<const Bytes> values);

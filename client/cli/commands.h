@@ -22,7 +22,7 @@ Status list_prefixes(Context context, const std::string& model, std::uint32_t li
 Status show_prefix(Context context, const std::string& id);
 Status remove_prefix(Context context, const std::string& id, bool recursive);
 
-// Reads every stored byte and says which segments are damaged; `repair` removes those, with what
+// Reads the records of every segment and says which are damaged; `repair` removes those, with what
 // stands on them. kCorruption where damage is left.
 Status check_store(Context context, bool repair);
 

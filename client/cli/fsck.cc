@@ -1,5 +1,5 @@
-// precisctl fsck: every stored byte of the tenant is read and checked, segment by segment, while
-// the service goes on.
+// precisctl fsck: the records of the tenant's segments are read and checked, one after the other,
+// while the service goes on.
 #include <fmt/format.h>
 
 #include <vector>
@@ -21,6 +21,8 @@ struct Damaged {
 struct Found {
   std::uint64_t segments = 0, bytes = 0;  // that are as they were written
   std::vector<Damaged> damaged;
+  std::vector<Damaged> unread;  // that could not be read for now, and why
+  bool all = true;              // the listing was not cut off
 };
 
 Result<Found> check_all(Client& client) {
@@ -29,10 +31,16 @@ Result<Found> check_all(Client& client) {
   for (const msg::SegmentInfo& row : rows) total += row.stored_bytes;
   Progress progress("checking", total);
   Found found;
+  found.all = rows.size() < limits::kListRowsMax;
   for (const msg::SegmentInfo& row : rows) {
     const auto checked = client.check_segment(row.id);
     done += row.stored_bytes;
     if (checked.status().code() == StatusCode::kNotFound) continue;  // removed meanwhile
+    const StatusCode code = checked.status().code();
+    if (code == StatusCode::kOutOfSpace || code == StatusCode::kTimedOut) {
+      found.unread.push_back({row, checked.status().message()});
+      continue;
+    }
     PRECIS_TRY(checked.status());
     found.bytes += checked->bytes;
     if (checked->damage.empty()) {
@@ -59,14 +67,20 @@ Result<msg::Removed> remove_all(Client& client, const std::vector<Damaged>& dama
   return all;
 }
 
-Json to_json(const Found& found, const msg::Removed& removed) {
-  Json damaged = Json::array();
-  for (const Damaged& each : found.damaged) {
-    damaged.push_back({{"segment", each.segment.id.hex()}, {"damage", each.damage}});
+Json list_of(const std::vector<Damaged>& segments, const char* what) {
+  Json list = Json::array();
+  for (const Damaged& each : segments) {
+    list.push_back({{"segment", each.segment.id.hex()}, {what, each.damage}});
   }
+  return list;
+}
+
+Json to_json(const Found& found, const msg::Removed& removed) {
   return {{"whole_segments", found.segments},
           {"whole_bytes", found.bytes},
-          {"damaged", damaged},
+          {"damaged", list_of(found.damaged, "damage")},
+          {"unread", list_of(found.unread, "why")},
+          {"all", found.all},
           {"removed", precis::cli::to_json(removed)}};
 }
 
@@ -83,10 +97,19 @@ Status check_store(Context context, bool repair) {
   } else {
     fmt::print("{} segments, {}: whole\n", found.segments, bytes_text(found.bytes));
     for (const Damaged& each : found.damaged) fmt::print("damaged: {}\n", each.damage);
+    for (const Damaged& each : found.unread) {
+      fmt::print("not read: {}: {}\n", each.segment.id.hex(), each.damage);
+    }
+    if (!found.all) fmt::print("only the newest {} segments\n", limits::kListRowsMax);
     if (removed.segments > 0) {
       fmt::print("removed {} segments, {}: damaged ones and what stood on them\n", removed.segments,
                  bytes_text(removed.bytes));
     }
+  }
+  if (!found.unread.empty()) {
+    return Status::timed_out(fmt::format(
+        "{} segments could not be read for now: run fsck again when the service is less busy",
+        found.unread.size()));
   }
   if (found.damaged.empty() || repair) return {};
   return Status::corruption(fmt::format(

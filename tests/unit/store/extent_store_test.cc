@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <random>
@@ -22,6 +21,7 @@
 
 using namespace precis;
 using precis::testing::FaultyDrive;
+using precis::testing::flip_bit;
 using precis::testing::noise;
 using precis::testing::TestDir;
 using Value = std::vector<std::byte>;
@@ -74,15 +74,6 @@ Status put(Store& store, const std::string& key, const Value& value,
 }
 Status erase(Store& store, const std::string& key, Durability durability = Durability::kWal) {
   return store.write({{}, {{Table::kPayload, key}}}, durability);
-}
-
-void flip_bit(const std::filesystem::path& path, std::uint64_t at, unsigned bit) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(at));
-  const char byte = static_cast<char>(file.get() ^ (1 << bit));
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(byte);
-  REQUIRE(file.good());
 }
 
 std::uint64_t test_seed() {

@@ -13,6 +13,7 @@
 
 using namespace precis;
 using precis::testing::FaultyDisk;
+using precis::testing::flip_bit;
 using precis::testing::noise;
 using precis::testing::TestDir;
 using Value = std::vector<std::byte>;
@@ -38,15 +39,6 @@ std::vector<std::filesystem::path> files(const std::string& dir, const std::stri
     if (file.path().extension() == ending) found.push_back(file.path());
   }
   return found;
-}
-
-void flip_byte(const std::filesystem::path& path, std::size_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(at));
-  const char byte = static_cast<char>(file.get() ^ 0x10);
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(byte);
-  REQUIRE(file.good());
 }
 
 }  // namespace
@@ -175,7 +167,7 @@ TEST_CASE("a damaged row is kCorruption and never content", "[unit][store]") {
       largest = file;
     }
   }
-  flip_byte(largest, 500);
+  flip_bit(largest, 500, 4);
   const auto store = open_store(dir.path());
   CHECK(store->get(Table::kSegments, "0").status().code() == StatusCode::kCorruption);
   const Status scanned =

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "precis/status.h"
@@ -28,6 +29,15 @@ std::vector<std::byte> noise(std::uint64_t seed, std::size_t size) {
     std::memcpy(bytes.data() + i, &word, std::min(sizeof word, size - i));
   }
   return bytes;
+}
+
+void flip_bit(const std::filesystem::path& path, std::uint64_t at, unsigned bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const char byte = static_cast<char>(file.get() ^ (1 << bit));
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(byte);
+  PRECIS_CHECK(file.good());
 }
 
 }  // namespace precis::testing

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,8 @@ class TestDir {
 
 // `size` bytes that differ from one seed to another, none of them compressible.
 std::vector<std::byte> noise(std::uint64_t seed, std::size_t size);
+
+// Of the file's byte `at`.
+void flip_bit(const std::filesystem::path& path, std::uint64_t at, unsigned bit);
 
 }  // namespace precis::testing
