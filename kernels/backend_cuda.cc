@@ -11,13 +11,14 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int ordinal, std::string name, unsigned threads)
-      : ordinal_(ordinal), name_(std::move(name)), cpu_(threads) {}
+  CudaBackend(int ordinal, std::string name, unsigned threads,
+              std::function<void(const Status&)> on_failure)
+      : ordinal_(ordinal), name_(std::move(name)), cpu_(threads), health_(std::move(on_failure)) {}
 
   std::string_view name() const override { return name_; }
   unsigned compressors() const override { return kCompressors; }
   Result<std::unique_ptr<LayerCompressor>> compressor() override {
-    return CudaCompressor::create(ordinal_, cpu_);
+    return CudaCompressor::create(ordinal_, cpu_, health_);
   }
   Status seal(std::span<const MutableBytes> layers) override { return cpu_.seal(layers); }
 
@@ -33,19 +34,22 @@ class CudaBackend final : public Backend {
   const int ordinal_;
   const std::string name_;
   const CpuStages cpu_;
+  DeviceHealth health_;
   std::mutex mutex_;
   std::list<PinnedMemory> pinned_;  // guarded by mutex_
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(int ordinal, unsigned threads) {
+Result<std::unique_ptr<Backend>> make_cuda_backend(int ordinal, unsigned threads,
+                                                   std::function<void(const Status&)> on_failure) {
   PRECIS_TRY(use_device(ordinal));
   PRECIS_ASSIGN(const std::string device, device_name(ordinal));
   PRECIS_TRY(try_device());
   PRECIS_TRY(keep_device_memory(ordinal, kDeviceMemoryKept));
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(
-      ordinal, "cuda:" + std::to_string(ordinal) + " (" + device + ")", threads));
+      ordinal, "cuda:" + std::to_string(ordinal) + " (" + device + ")", threads,
+      std::move(on_failure)));
 }
 
 }  // namespace precis::kernels

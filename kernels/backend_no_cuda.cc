@@ -3,7 +3,8 @@
 
 namespace precis::kernels {
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(int, unsigned) {
+Result<std::unique_ptr<Backend>> make_cuda_backend(int, unsigned,
+                                                   std::function<void(const Status&)>) {
   return Status::unsupported("this build has no CUDA (configure with PRECIS_CUDA=ON)");
 }
 

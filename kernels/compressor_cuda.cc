@@ -11,6 +11,7 @@
 #include "kernels/encode/encode_cuda.h"
 #include "kernels/select/best_tokens_cuda.h"
 #include "kernels/select/ranked_limits_cuda.h"
+#include "kernels/select/select.h"
 #include "kernels/select/select_cuda.h"
 
 namespace precis::kernels {
@@ -20,14 +21,16 @@ std::uint64_t entries_of(const LayerInput& input) {
   return std::uint64_t{input.num_kv_heads()} * input.num_tokens();
 }
 
-bool has_second(const Recipe& recipe) {
-  return recipe.selector == Selector::kTwoStage || recipe.selector == Selector::kThreshold;
-}
-
 // Heads compete within the layer, and the device has a twin of that contest.
 bool contest_on_device(const Recipe& recipe, std::uint32_t num_heads) {
   return recipe.layers != LayerAllocator::kGlobalFlat && !is_blend(recipe) &&
          num_heads <= kContestHeadsMax;
+}
+
+const Status& status_of(const Status& status) { return status; }
+template <typename T>
+const Status& status_of(const Result<T>& result) {
+  return result.status();
 }
 
 template <typename T>
@@ -37,26 +40,35 @@ MutableBytes bytes_of(T& value) {
 
 }  // namespace
 
-Result<std::unique_ptr<LayerCompressor>> CudaCompressor::create(int ordinal, const CpuStages& cpu) {
+Result<std::unique_ptr<LayerCompressor>> CudaCompressor::create(int ordinal, const CpuStages& cpu,
+                                                                DeviceHealth& health) {
+  if (health.lost()) return make_cpu_compressor(cpu);
   PRECIS_TRY(use_device(ordinal));
   PRECIS_ASSIGN(Stream stream, Stream::create());
-  return std::unique_ptr<LayerCompressor>(new CudaCompressor(ordinal, cpu, std::move(stream)));
+  return std::unique_ptr<LayerCompressor>(
+      new CudaCompressor(ordinal, cpu, health, std::move(stream)));
 }
 
 template <typename Fn>
 auto CudaCompressor::on_device(const Fn& stage) -> decltype(stage()) {
-  PRECIS_TRY(use_device(ordinal_));  // CUDA keeps the current device per thread.
-  auto result = stage();
-  if (!result.ok()) {
-    (void)stream_.wait();
-    memory_ = {};
-  }
+  const auto chosen = [&]() -> decltype(stage()) {
+    PRECIS_TRY(use_device(ordinal_));  // CUDA keeps the current device per thread
+    return stage();
+  };
+  auto result = chosen();
+  if (result.ok()) return result;
+  const Status& why = status_of(result);
+  const bool of_layer =
+      why.code() == StatusCode::kOutOfSpace || why.code() == StatusCode::kInvalidArgument;
+  if (!of_layer) health_.lose(why);
+  (void)stream_.wait();
+  memory_ = {};
   return result;
 }
 
 template <typename Fn>
 Status CudaCompressor::or_on_cpu(Status of_device, const Fn& stages) {
-  if (of_device.code() != StatusCode::kOutOfSpace) return of_device;
+  if (of_device.code() != StatusCode::kOutOfSpace && !health_.lost()) return of_device;
   retreated_ = true;
   PRECIS_TRY(on_cpu_->check(*recipe_, input_));
   return stages();
@@ -75,8 +87,7 @@ Status CudaCompressor::send(std::span<const T> values, DeviceBuffer& to) {
   return to.copy_from(std::as_bytes(values), stream_);
 }
 
-// ---- check
-// ----------------------------------------------------------------------------------------
+// ---- check --------------------------------------------------------------------------------------
 
 Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   recipe_ = &recipe;
@@ -166,14 +177,13 @@ Status CudaCompressor::read_verdict(Verdict& verdict) {
   return verdict.not_finite == 0 ? Status() : refuse_not_finite();
 }
 
-// ---- score
-// ----------------------------------------------------------------------------------------
+// ---- score --------------------------------------------------------------------------------------
 
 Status CudaCompressor::score() {
   if (retreated_) return on_cpu_->score();
   Status scored = on_device([&]() -> Status {
     PRECIS_ASSIGN(memory_.scores, allocated(entries_of(input_) * sizeof(float)));
-    if (has_second(*recipe_)) {
+    if (needs_second(*recipe_)) {
       PRECIS_ASSIGN(memory_.second, allocated(entries_of(input_) * sizeof(float)));
     }
     if (!scores_on_device(*recipe_)) return score_on_cpu();
@@ -212,8 +222,7 @@ Result<const LayerScores*> CudaCompressor::scores() {
   });
 }
 
-// ---- select and allocate
-// ----------------------------------------------------------------------------------------
+// ---- select and allocate ------------------------------------------------------------------------
 
 Status CudaCompressor::select(std::uint64_t slots) {
   slots_ = std::min(slots, entries_of(input_));
@@ -343,8 +352,7 @@ Status CudaCompressor::compete(LayerTurns& turns, Verdict& verdict) {
   return {};
 }
 
-// ---- encode
-// ----------------------------------------------------------------------------------------
+// ---- encode -------------------------------------------------------------------------------------
 
 Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
                               const std::vector<std::vector<std::uint32_t>>& seats,

@@ -1,20 +1,43 @@
 // One layer's way through the stages on a CUDA device. No CUDA header shows here.
 #pragma once
 
+#include <atomic>
+#include <functional>
+
 #include "kernels/common/device.h"
 #include "kernels/cpu_stages.h"
 #include "kernels/score/score_cuda.h"
 
 namespace precis::kernels {
 
+// Whether the device can still be asked. CUDA's errors stay: after one nothing works in this
+// process.
+class DeviceHealth {
+ public:
+  explicit DeviceHealth(std::function<void(const Status&)> on_failure)
+      : on_failure_(std::move(on_failure)) {}
+  // Whether somebody wants to go on without the device.
+  bool tolerant() const { return on_failure_ != nullptr; }
+  bool lost() const { return lost_.load(std::memory_order_relaxed); }
+  void lose(const Status& why) {
+    if (tolerant() && !lost_.exchange(true)) on_failure_(why);
+  }
+
+ private:
+  const std::function<void(const Status&)> on_failure_;
+  std::atomic<bool> lost_{false};
+};
+
 // Copies a layer in and enqueues stage after stage on a stream of its own; the host waits for the
 // device in allocate(), for what the joiner needs, and in encode(), for the records. Several side
 // by side let one layer's copies run while another is compressed. What has no twin on the device
-// (scores_on_device()) the CPU does, and all of a layer that the device has no room for.
+// (scores_on_device()) the CPU does, and all of a layer that the device has no room for or that
+// finds it lost.
 class CudaCompressor final : public LayerCompressor {
  public:
-  // `cpu` must outlive it.
-  static Result<std::unique_ptr<LayerCompressor>> create(int ordinal, const CpuStages& cpu);
+  // `cpu` and `health` must outlive it.
+  static Result<std::unique_ptr<LayerCompressor>> create(int ordinal, const CpuStages& cpu,
+                                                         DeviceHealth& health);
 
   Status check(const Recipe& recipe, const LayerInput& input) override;
   Status score() override;
@@ -39,17 +62,18 @@ class CudaCompressor final : public LayerCompressor {
     float weight;              // LayerScores::weight
   };
 
-  CudaCompressor(int ordinal, const CpuStages& cpu, Stream stream)
+  CudaCompressor(int ordinal, const CpuStages& cpu, DeviceHealth& health, Stream stream)
       : ordinal_(ordinal),
         cpu_(cpu),
+        health_(health),
         on_cpu_(make_cpu_compressor(cpu)),
         stream_(std::move(stream)) {}
 
   // A stage that fails leaves nothing under way, so that host memory may go, and no device memory.
   template <typename Fn>
   auto on_device(const Fn& stage) -> decltype(stage());
-  // Where the device's memory is short, the layer goes through `stages` of on_cpu_ instead, from
-  // its check on.
+  // Where the device's memory is short or the device lost, the layer goes through `stages` of
+  // on_cpu_ instead, from its check on.
   template <typename Fn>
   Status or_on_cpu(Status of_device, const Fn& stages);
 
@@ -66,6 +90,7 @@ class CudaCompressor final : public LayerCompressor {
 
   const int ordinal_;
   const CpuStages& cpu_;
+  DeviceHealth& health_;
   const std::unique_ptr<LayerCompressor> on_cpu_;
   bool retreated_ = false;  // the layer is on_cpu_'s
   Stream stream_;

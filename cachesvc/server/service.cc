@@ -109,7 +109,10 @@ Status Service::Impl::choose_device() {
   const unsigned threads = config.resolved_compute_threads();
   Status no_gpu;
   if (choice.kind != DeviceChoice::Kind::kCpu) {
-    auto cuda = kernels::make_cuda_backend(choice.ordinal, threads);
+    auto cuda = kernels::make_cuda_backend(choice.ordinal, threads, [this](const Status& why) {
+      log.warn("the GPU failed, compressing on the CPU until the next start",
+               {{"status", why.to_string()}});
+    });
     no_gpu = cuda.status();
     if (cuda.ok()) backend = std::move(cuda).value();
   }

@@ -6,10 +6,12 @@
 
 namespace precis::kernels {
 
-// The backend: one layer is copied while another is compressed. Between layers the process keeps
-// device memory for two of them, 128 MiB each for 32K tokens of 8 heads with 128 channels.
-inline constexpr unsigned kCompressors = 2;
-inline constexpr std::size_t kDeviceMemoryKept = std::size_t{1} << 30;
+// The backend: layers on the device at a time, of whatever segments and requests, each on a stream
+// of its own. While one is copied others are compressed, and short segments, which would leave most
+// of the device idle, fill it side by side. Between layers the process keeps device memory: K and V
+// of 32K tokens of 8 heads with 128 channels take 128 MiB.
+inline constexpr unsigned kCompressors = 8;
+inline constexpr std::size_t kDeviceMemoryKept = std::size_t{2} << 30;
 
 // window_attention: a block holds one tile of keys in shared memory as f32 and every row of its KV
 // head passes over it. 32 tokens are one warp; 32 x 256 x 4 B = 32 KiB, below the 48 KiB that every

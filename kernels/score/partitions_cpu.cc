@@ -18,8 +18,8 @@
 namespace precis::kernels {
 namespace {
 
-// Of one work item, about: a quarter of a head within these bounds. Each begins with a partition
-// that nothing has fetched ahead.
+// Of one work item, about: a quarter of a head within these bounds. Each begins with the ranges of
+// a partition of another's.
 constexpr std::size_t kRunTokensMin = 1024, kRunTokensMax = 8192;
 
 // f16 and bf16 in their order where their bits are compared as integers, and back.
@@ -59,18 +59,24 @@ class Extremes {
       high_[c] = std::max(high_[c], std::max(high01, high23));
     }
   }
-  PRECIS_INLINE void to_ranges(std::size_t dim, ChannelRanges& ranges) const {
-    float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
-    const std::size_t whole = whole_channels(dim);
-    std::fill_n(low, whole, 0.0f);
-    std::fill_n(stretch, whole, 0.0f);
+  // What was added, and nothing afterwards.
+  PRECIS_INLINE void to_ranges(std::size_t dim, ChannelRanges& ranges) {
     for (std::size_t c = 0; c < dim; ++c) {
-      low[c] = element_of_bits<dtype>(ordered(low_[c]));
-      stretch[c] = lag_stretch(low[c], element_of_bits<dtype>(ordered(high_[c])));
+      low_[c] = ordered(low_[c]);
+      high_[c] = ordered(high_[c]);
     }
-    for (std::size_t c = 0; c < whole; ++c) {
-      ranges.low[lane_of(dtype, c)] = low[c];
-      ranges.stretch[lane_of(dtype, c)] = stretch[c];
+    for (std::size_t c = 0; c < dim; c += kChannels) {
+      const Channels low =
+          widen_channels<dtype>(reinterpret_cast<const std::byte*>(low_ + c), dim - c);
+      const Channels high =
+          widen_channels<dtype>(reinterpret_cast<const std::byte*>(high_ + c), dim - c);
+      Channels stretch;
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        stretch.a[i] = lag_stretch(low.a[i], high.a[i]);
+        stretch.b[i] = lag_stretch(low.b[i], high.b[i]);
+      }
+      store_channels(ranges.low + c, low);
+      store_channels(ranges.stretch + c, stretch);
     }
   }
 
@@ -120,27 +126,25 @@ PRECIS_INLINE void add_distances(const std::byte* row, std::size_t dim, const Ch
   }
 }
 
-// spreads[whole blocks of rows]: each row's unbiased standard deviation over its normalised
-// channels; 0 for a single channel. Behind the last row anything. `ranges` become those of `next`,
-// as many rows as these or none, which are read on the way: they come from memory while these are
-// in cache, and a pass of each alone would leave either the memory or the core idle.
+// spreads[whole blocks of rows]: each row's unbiased standard deviation over its channels, which
+// are normalised by `ranges`; 0 for a single channel. Behind the last row anything. `ranges` become
+// those of these rows. So where a partition is ranged by the one behind it, a walk from the last to
+// the first touches each row once.
 template <Dtype dtype>
 struct FindSpreads {
-  RowSpan next;
   ChannelRanges& ranges;
   float* spreads;
   PRECIS_INLINE void operator()(const RowSpan& rows) const {
     Extremes<dtype> extremes(rows.dim);
-    RowSpan behind = next;
-    behind.dim = rows.dim;  // which the compiler may know
     const auto dim = static_cast<float>(rows.dim);
     const float unbiased = rows.dim > 1 ? 1.0f / (dim - 1) : 0.0f;
     float sum[kRowsInBlock][kLanes] = {}, squares[kRowsInBlock][kLanes] = {};
     float sums[kRowsInBlock], squares_sums[kRowsInBlock];
-    for (std::size_t first = 0; first < rows.count; first += kRowsInBlock) {
+    for (std::size_t b = (rows.count + kRowsInBlock - 1) / kRowsInBlock; b-- > 0;) {
+      const std::size_t first = b * kRowsInBlock;
       for (std::size_t r = 0; r < rows.block_count(first); ++r) {
-        behind.prefetch_behind(first + r);
-        if (r % extremes.kRowsAtOnce == 0) extremes.add(behind, first + r);
+        rows.prefetch_before(first + r);
+        if (r % extremes.kRowsAtOnce == 0) extremes.add(rows, first + r);
         add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
       }
       sum_each(sum, sums);
@@ -150,16 +154,15 @@ struct FindSpreads {
         spreads[first + r] = std::sqrt(variance > 0 ? variance : 0.0f);
       }
     }
-    if (behind.count > 0) extremes.to_ranges(rows.dim, ranges);
+    extremes.to_ranges(rows.dim, ranges);
   }
 };
 
-// Adds to scores[count] the softmax of the rows' spreads in `ranges`, which become those of `next`
-// unless it is empty.
+// Adds to scores[count] the softmax of the rows' spreads in `ranges`, which become the rows' own.
 template <Dtype dtype>
-PRECIS_INLINE void add_partition(const RowSpan& rows, const RowSpan& next, ChannelRanges& ranges,
-                                 float* spreads, float* scores) {
-  with_dim<dtype>(rows, FindSpreads<dtype>{next, ranges, spreads});
+PRECIS_INLINE void add_partition(const RowSpan& rows, ChannelRanges& ranges, float* spreads,
+                                 float* scores) {
+  with_dim<dtype>(rows, FindSpreads<dtype>{ranges, spreads});
   float largest[kLanes] = {};
   for (std::size_t t = rows.count; t % kLanes != 0; ++t) spreads[t] = 0;
   for (std::size_t t = 0; t < rows.count; t += kLanes) {
@@ -173,27 +176,28 @@ PRECIS_INLINE void add_partition(const RowSpan& rows, const RowSpan& next, Chann
   for (std::size_t t = 0; t < rows.count; ++t) scores[t] += spreads[t] / total;
 }
 
-// Adds to scores[parts, rows.count] those of as many partitions, `rows` the first of them, `ranged`
-// what that one is ranged by.
+// Adds to scores[parts, rows.count] those of as many partitions, `rows` the first of them. One is
+// ranged by that which begins `ahead` rows behind its begin: by itself, or by its successor.
 template <Dtype dtype>
-PRECIS_INLINE void add_partitions(RowSpan rows, RowSpan ranged, std::size_t parts, float* spreads,
-                                  float* scores) {
-  const std::size_t size = rows.count, bytes = size * rows.row_bytes();
+PRECIS_INLINE void add_partitions(RowSpan rows, std::size_t ahead, std::size_t parts,
+                                  float* spreads, float* scores) {
+  const std::byte* const first = rows.data;
   ChannelRanges ranges;
-  with_dim<dtype>(ranged, FindRanges<dtype>{ranges});
-  for (std::size_t p = 0; p < parts; ++p, rows.data += bytes) {
-    ranged.data += bytes;
-    if (p + 1 == parts) ranged.count = 0;
-    add_partition<dtype>(rows, ranged, ranges, spreads, scores + p * size);
+  for (std::size_t p = parts; p-- > 0;) {
+    const std::size_t token = p * rows.count;
+    rows.data = first + (token + ahead) * rows.row_bytes();
+    if (ahead == 0 || p + 1 == parts) with_dim<dtype>(rows, FindRanges<dtype>{ranges});
+    rows.data = first + token * rows.row_bytes();
+    add_partition<dtype>(rows, ranges, spreads, scores + token);
   }
 }
 
-PRECIS_INLINE void partitions_loop(const RowSpan& rows, const RowSpan& ranged, std::size_t parts,
+PRECIS_INLINE void partitions_loop(const RowSpan& rows, std::size_t ahead, std::size_t parts,
                                    float* spreads, float* scores) {
   switch (rows.dtype) {
-    case Dtype::kBf16: return add_partitions<Dtype::kBf16>(rows, ranged, parts, spreads, scores);
-    case Dtype::kF16: return add_partitions<Dtype::kF16>(rows, ranged, parts, spreads, scores);
-    case Dtype::kF32: return add_partitions<Dtype::kF32>(rows, ranged, parts, spreads, scores);
+    case Dtype::kBf16: return add_partitions<Dtype::kBf16>(rows, ahead, parts, spreads, scores);
+    case Dtype::kF16: return add_partitions<Dtype::kF16>(rows, ahead, parts, spreads, scores);
+    case Dtype::kF32: return add_partitions<Dtype::kF32>(rows, ahead, parts, spreads, scores);
   }
 }
 
@@ -233,9 +237,7 @@ void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const
     std::fill(out, out + parts * shape.lag, 0.0f);
     for (const HeadsView* view : {&input.keys, &input.values}) {
       const RowSpan rows{view->row(head, first), shape.lag, view->head_dim, view->dtype};
-      RowSpan ranged = rows;
-      ranged.data = view->row(head, first + ahead);
-      body(rows, ranged, parts, spreads.data(), out);
+      body(rows, ahead, parts, spreads.data(), out);
     }
     if (!recipe.lag_kvpress_ranks) return;
     for (std::size_t p = 0; p < parts; ++p) to_kvpress_ranks(out + p * shape.lag, shape.lag);

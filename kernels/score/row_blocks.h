@@ -7,11 +7,11 @@
 #include <cmath>
 
 #include "kernels/common/lanes.h"
+#include "kernels/common/lines.h"
 
 namespace precis::kernels {
 
 inline constexpr std::size_t kRowsInBlock = kLanes;
-inline constexpr std::size_t kAheadBytes = 2048;
 
 // [count, dim], contiguous.
 struct RowSpan {
@@ -23,12 +23,16 @@ struct RowSpan {
   PRECIS_INLINE std::size_t block_count(std::size_t first) const {
     return std::min(kRowsInBlock, count - first);
   }
-  // Asks for a row some KiB behind row t: the memory's own look-ahead ends at each page. Row by
-  // row, for a burst of requests would hold up the loads after it.
+  // For walks towards higher and lower rows: asks for a row some KiB behind or before row t, since
+  // the memory's own look-ahead ends at each page. Row by row, for a burst of requests would hold
+  // up the loads after it. Distances and caches are those that were fastest.
   PRECIS_INLINE void prefetch_behind(std::size_t t) const {
-    constexpr std::size_t kLineBytes = 64;
-    const std::byte* ahead = row(t) + kAheadBytes;
-    for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(ahead + i, 0, 2);
+    const std::byte* line = row(t) + 2048;
+    for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(line + i, 0, 2);
+  }
+  PRECIS_INLINE void prefetch_before(std::size_t t) const {
+    const std::byte* line = row(t) - 4096;
+    for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(line + i, 0, 3);
   }
 };
 

@@ -6,6 +6,11 @@
 
 namespace precis::kernels {
 
+// Whether the selector orders by LayerScores::second too.
+inline bool needs_second(const Recipe& recipe) {
+  return recipe.selector == Selector::kTwoStage || recipe.selector == Selector::kThreshold;
+}
+
 // Protected tokens first (sinks ascending, then the recent ones from the last backwards), then the
 // ranked:
 //   topk            (score desc, token asc)

@@ -144,8 +144,7 @@ Status select_cpu(const CpuContext& context, const Recipe& recipe, const LayerIn
                   const LayerScores& scores, std::uint64_t slots, RetentionOrders& orders) {
   const std::uint32_t n = input.num_tokens(), num_heads = input.num_kv_heads();
   PRECIS_CHECK(scores.scores.size() == std::size_t{num_heads} * n);
-  const bool two_scores =
-      recipe.selector == Selector::kTwoStage || recipe.selector == Selector::kThreshold;
+  const bool two_scores = needs_second(recipe);
   PRECIS_CHECK(!two_scores || scores.second.size() == scores.scores.size());
   const SegmentShape shape = SegmentShape::of(recipe, input.layer, input.begin, n);
   const FirstStage first_stage = FirstStage::of(recipe, input, shape.protected_count());

@@ -178,3 +178,50 @@ TEST_CASE("a layer that the device has no room for is compressed on the CPU", "[
     }
   }
 }
+
+TEST_CASE("a device that is lost is told of once, and layers go through the CPU from then on",
+          "[emulator]") {
+  Rng rng(12);
+  std::vector<Status> told;
+  const auto backend =
+      make_cuda_backend(0, 2, [&](const Status& why) { told.push_back(why); }).value();
+  const CpuStages cpu(2);
+  const Recipe recipe = parse_recipe("knorm").value();
+  const OwnedLayer layer = make_layer({}, rng);
+  const Compressed expected = compress(cpu, recipe, layer.input, 12);
+  const auto compressor = backend->compressor().value();
+  const auto compresses = [&](LayerCompressor& on) {
+    AlignedBytes records(expected.records.bytes().size());
+    LayerTurns turns;
+    CHECK(on.select(12) == Status{});
+    CHECK(on.allocate(turns) == Status{});
+    CHECK(on.encode(expected.counts, expected.seats, SegmentId{{1, 2, 3}},
+                    records.mutable_bytes()) == Status{});
+    CHECK(bytes_text(records.bytes()) == bytes_text(expected.records.bytes()));
+  };
+  // In the middle of a layer, then before one, then before there is a compressor.
+  REQUIRE(compressor->check(recipe, layer.input) == Status{});
+  cuda_emulator::lost = true;
+  CHECK(compressor->score() == Status{});
+  compresses(*compressor);
+  const auto another = backend->compressor().value();
+  for (LayerCompressor* on : {compressor.get(), another.get()}) {
+    CHECK(on->check(recipe, layer.input) == Status{});
+    CHECK(on->score() == Status{});
+    compresses(*on);
+  }
+  cuda_emulator::lost = false;
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].message().find("the device is lost") != std::string::npos);
+}
+
+TEST_CASE("where nobody wants to hear of it, a lost device fails its layers", "[emulator]") {
+  Rng rng(13);
+  const auto backend = make_cuda_backend(0, 2).value();
+  const auto compressor = backend->compressor().value();
+  const OwnedLayer layer = make_layer({}, rng);
+  cuda_emulator::lost = true;
+  CHECK(compressor->check(parse_recipe("knorm").value(), layer.input).code() ==
+        StatusCode::kInternal);
+  cuda_emulator::lost = false;
+}

@@ -2,6 +2,7 @@
 // scores, everything after them is equal, byte for byte (D15).
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <thread>
 
 #include "precis/joiner.h"
 #include "tests/unit/kernels/gpu_memory.h"
@@ -156,6 +157,41 @@ TEST_CASE("from its own scores on, the device's records are the CPU's byte for b
       }
       REQUIRE(device.scores[l].second.size() == expected.second.size());
       REQUIRE(near(device.scores[l].weight, expected.weight));
+    }
+  }
+}
+
+TEST_CASE(
+    "layers of as many segments as the backend takes, side by side, are each compressed as alone",
+    "[gpu][backend]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  const auto cuda = make_cuda_backend(0, 2).value();
+  struct Segment {
+    Case c;
+    std::vector<OwnedLayer> layers;
+    std::uint64_t entries;
+    Staged alone, beside_others;
+  };
+  std::vector<Segment> segments(cuda->compressors());
+  REQUIRE(segments.size() > 2);
+  for (Segment& s : segments) {
+    s.c = random_case(rng, /*cuts=*/true);
+    s.layers = make_segment(s.c.shape, rng);
+    s.entries = pick(rng, 1, s.c.shape.num_layers * s.c.shape.num_kv_heads * s.c.shape.num_tokens);
+    s.alone = compress_on(*cuda, s.c, s.layers, s.entries);
+  }
+  std::vector<std::thread> threads;
+  for (Segment& s : segments) {
+    threads.emplace_back([&] { s.beside_others = compress_on(*cuda, s.c, s.layers, s.entries); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Segment& s : segments) {
+    CAPTURE(s.c.shape.text(), canonical_recipe(s.c.recipe));
+    for (std::size_t l = 0; l < s.layers.size(); ++l) {
+      REQUIRE(bytes_text(s.beside_others.records[l].bytes()) ==
+              bytes_text(s.alone.records[l].bytes()));
     }
   }
 }

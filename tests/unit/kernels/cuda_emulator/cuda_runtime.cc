@@ -55,6 +55,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaSetDevice(int ordinal) {
+  if (precis::cuda_emulator::lost) return precis::cuda_emulator::launched("the device is lost");
   return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice;
 }
 

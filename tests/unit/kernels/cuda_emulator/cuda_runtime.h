@@ -153,6 +153,8 @@ namespace precis::cuda_emulator {
 cudaError_t launched(std::string error);  // keeps it for cudaGetLastError()
 // So many allocations of device memory succeed, the one after them does not, then all do again.
 inline int allocations_left = -1;
+// As after an error of CUDA's that stays: nothing works any more.
+inline bool lost = false;
 }  // namespace precis::cuda_emulator
 template <typename... Params, typename... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
