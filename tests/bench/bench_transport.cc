@@ -10,6 +10,7 @@
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/transport/loopback_transport.h"
 #include "cachesvc/transport/ucx_transport.h"
+#include "tests/bench/row.h"
 #include "tests/bench/transport_ceilings.h"
 
 namespace precis::bench {
@@ -50,11 +51,11 @@ T must(Result<T> result) {
   std::exit(1);
 }
 
-void print(const char* transport, const char* what, std::size_t size, const Rate& rate,
-           const Rate& ceiling, const char* ceiling_name) {
-  std::printf("%-14s %-5s %8.1f MiB %8.2f GB/s (%.2f..%.2f)   %s %.2f GB/s, share %.2f\n",
-              transport, what, static_cast<double>(size) / (1 << 20), rate.median, rate.min,
-              rate.max, ceiling_name, ceiling.median, rate.median / ceiling.median);
+void print(const char* transport, const char* what, std::size_t size, const Samples& samples,
+           const char* ceiling_name) {
+  const double rate = median(samples.values), ceiling = median(samples.ceilings);
+  std::printf("%-14s %-5s %8.1f MiB %8.2f GB/s   %s %.2f GB/s, share %.2f\n", transport, what,
+              static_cast<double>(size) / (1 << 20), rate, ceiling_name, ceiling, rate / ceiling);
   std::fflush(stdout);
 }
 
@@ -62,7 +63,7 @@ struct Lane {
   const char* name;
   std::string address;
   std::function<std::unique_ptr<Transport>(EventLoop&)> make;
-  const Rate* ceiling;
+  std::function<double()> ceiling;  // seconds of one run
   const char* ceiling_name;
 };
 
@@ -94,7 +95,7 @@ void measure(const Lane& lane, std::size_t size, std::size_t runs) {
       server.wait<std::string>([&](auto done) { done(connection->description()); });
 
   for (const bool pull : {true, false}) {
-    std::vector<double> rates;
+    Samples samples;
     std::size_t offset = 0;
     for (std::size_t run = 0; run < runs + 1; ++run) {
       const MutableBytes local = server_pool.next(size);
@@ -109,11 +110,11 @@ void measure(const Lane& lane, std::size_t size, std::size_t runs) {
       });
       const std::chrono::duration<double> took = steady_clock::now() - begin;
       if (!status.ok()) must(Result<int>(status));
-      if (run > 0) rates.push_back(static_cast<double>(size) / took.count() / 1e9);
+      const double gigabytes = static_cast<double>(size) * 1e-9, ceiling = lane.ceiling();
+      if (run > 0) samples.add(gigabytes / took.count(), gigabytes / ceiling);
       offset += size;
     }
-    print(description.c_str(), pull ? "pull" : "push", size, summarize(rates), *lane.ceiling,
-          lane.ceiling_name);
+    print(description.c_str(), pull ? "pull" : "push", size, samples, lane.ceiling_name);
   }
   client.wait<int>([&](auto done) {
     exposure.reset();
@@ -138,14 +139,16 @@ int run(int argc, char** argv) {
     };
   };
   for (const std::size_t size : {std::size_t{64} << 20, std::size_t{1} << 20}) {
-    const Rate copy = measure_copy(size, runs);
-    const Rate socket = must(measure_socket(size, runs));
+    CopyCeiling copies(size, 1);
+    const auto sockets = must(SocketCeiling::open(size, 1));
+    const auto copy = [&] { return copies.run(1); };
+    const auto socket = [&] { return must(sockets->run(1)); };
     const std::vector<Lane> lanes = {
         {"loopback", "loopback:bench",
-         [&](EventLoop& loop) { return make_loopback_transport(loop, loopback); }, &copy,
+         [&](EventLoop& loop) { return make_loopback_transport(loop, loopback); }, copy,
          "streaming copy"},
-        {"shm", "127.0.0.1:0", ucx(""), &copy, "streaming copy"},
-        {"tcp", "127.0.0.1:0", ucx("tcp"), &socket, "raw socket"},
+        {"shm", "127.0.0.1:0", ucx(""), copy, "streaming copy"},
+        {"tcp", "127.0.0.1:0", ucx("tcp"), socket, "raw socket"},
     };
     for (const Lane& lane : lanes) {
       if (only.empty() || only == lane.name) measure(lane, size, runs);

@@ -1,42 +1,51 @@
 #include "tests/bench/row.h"
 
-#include <fmt/core.h>
-
-#include <fstream>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 namespace precis::bench {
 
-void print_table(const std::vector<Row>& rows) {
-  fmt::print("\n{:<12} {:<9} {:>9} {:>8} {:>15} {:>8}  {:<24} {:>6}\n", "bench", "transport", "MiB",
-             "GB/s", "min-max", "ceiling", "ceiling is", "share");
-  for (const Row& row : rows) {
-    fmt::print("{:<12} {:<9} {:>9.1f} {:>8.2f} {:>15} {:>8.2f}  {:<24} {:>5.0f}%\n", row.bench,
-               row.transport, static_cast<double>(row.bytes) / (1 << 20), row.value.median,
-               fmt::format("{:.2f}-{:.2f}", row.value.min, row.value.max), row.ceiling.median,
-               row.ceiling_name, 100 * row.share());
-  }
+double median(std::vector<double> values) { return quantile(values, 0.5); }
+
+double quantile(std::vector<double>& values, double share) {
+  std::ranges::sort(values);
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+  return values[std::max<std::size_t>(rank, 1) - 1];
 }
 
-Status write_json(const std::vector<Row>& rows, const std::string& path) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Row& row : rows) {
-    list.push_back({{"bench", row.bench},
-                    {"params", {{"transport", row.transport}, {"bytes", row.bytes}}},
-                    {"value", row.value.median},
-                    {"unit", "GB/s"},
-                    {"ceiling", row.ceiling.median},
-                    {"ceiling_name", row.ceiling_name},
-                    {"share", row.share()},
-                    {"mark", row.mark ? nlohmann::json(*row.mark) : nlohmann::json()},
-                    {"runs", row.value.runs},
-                    {"min", row.value.min},
-                    {"max", row.value.max}});
+std::string to_json(const Row& row) {
+  nlohmann::json line = {{"bench", row.bench},
+                         {"params", nlohmann::json::object()},
+                         {"unit", row.unit},
+                         {"ceiling_name", row.ceiling_name}};
+  for (const auto& [name, value] : row.params) {
+    std::visit([&, &key = name](const auto& v) { line["params"][key] = v; }, value);
   }
-  std::ofstream file(path);
-  file << list.dump(2) << "\n";
-  file.close();
-  return file ? Status() : Status::unavailable("cannot write " + path);
+  const auto& [values, ceilings] = row.samples;
+  if (values.empty()) {
+    line["why_not"] = row.why_not;
+    return line.dump();
+  }
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    shares.push_back(row.unit == "GB/s" ? values[i] / ceilings[i] : ceilings[i] / values[i]);
+  }
+  line["value"] = median(values);
+  line["ceiling"] = median(ceilings);
+  line["share"] = median(shares);
+  line["runs"] = values.size();
+  line["min"] = std::ranges::min(values);
+  line["max"] = std::ranges::max(values);
+  line["ceiling_min"] = std::ranges::min(ceilings);
+  line["ceiling_max"] = std::ranges::max(ceilings);
+  return line.dump();
+}
+
+void print(const Row& row) {
+  std::puts(to_json(row).c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace precis::bench

@@ -1,32 +1,44 @@
-// One measured figure beside its ceiling, in the form every benchmark of the project writes.
+// What benchmarks say: one figure beside its ceiling, a line of JSON each. Whoever shows them
+// (report.py) knows what is promised of them.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
-
-#include "precis/status.h"
-#include "tests/bench/transport_ceilings.h"
 
 namespace precis::bench {
 
-struct Row {
-  std::string bench;
-  std::string transport;
-  std::size_t bytes = 0;
-  Rate value;
-  Rate ceiling;
-  std::string ceiling_name;
-  std::optional<double> mark;  // the share that docs promise
-
-  double share() const { return ceiling.median > 0 ? value.median / ceiling.median : 0; }
+// Taken in rounds: in each the ceiling and the figure right after each other, for a machine whose
+// host is shared gives another rate every minute.
+struct Samples {
+  std::vector<double> values, ceilings;
+  void add(double value, double ceiling) {
+    values.push_back(value);
+    ceilings.push_back(ceiling);
+  }
 };
 
-// A table for people.
-void print_table(const std::vector<Row>& rows);
-// A JSON list, one object a row; unit is GB/s (1e9 bytes), value a median.
-Status write_json(const std::vector<Row>& rows, const std::string& path);
+struct Row {
+  std::string bench;  // "get_hot"
+  std::map<std::string, std::variant<std::uint64_t, std::string>> params;
+  std::string unit;  // of "GB/s" (1e9 bytes) more is better, of every other less
+  std::string ceiling_name;
+  Samples samples;
+  std::string why_not = "";  // why nothing was measured
+};
+
+// {"bench", "params", "value", "unit", "ceiling", "ceiling_name", "share", "runs", "min", "max",
+// "ceiling_min", "ceiling_max", "why_not"}: value and ceiling are the medians of the rounds, share
+// the median of each round's (value over ceiling of rates, ceiling over value of all else).
+std::string to_json(const Row& row);
+// To standard output, at once.
+void print(const Row& row);
+
+double median(std::vector<double> values);
+// The smallest of `values` that `share` of them do not exceed; sorts them.
+double quantile(std::vector<double>& values, double share);
 
 }  // namespace precis::bench

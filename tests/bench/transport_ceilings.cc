@@ -9,9 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <thread>
+
+#include "tests/bench/all_at_once.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -21,10 +22,6 @@ namespace precis::bench {
 namespace {
 
 constexpr std::size_t kPoolBytes = 256u << 20;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Copies whole cache lines past the caches where the processor can.
 void stream_copy(std::byte* to, const std::byte* from, std::size_t size) {
@@ -78,12 +75,6 @@ bool read_all(int fd, MutableBytes bytes) {
 
 }  // namespace
 
-Rate summarize(std::vector<double> rates) {
-  if (rates.empty()) return {};
-  std::sort(rates.begin(), rates.end());
-  return {rates[rates.size() / 2], rates.front(), rates.back(), rates.size()};
-}
-
 ColdPool::ColdPool(std::size_t size_bytes) : memory_(nullptr), size_(size_bytes) {
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   PRECIS_CHECK(memory != MAP_FAILED);
@@ -102,19 +93,72 @@ MutableBytes ColdPool::next(std::size_t size_bytes) {
   return piece;
 }
 
-Rate measure_copy(std::size_t size_bytes, std::size_t runs) {
-  size_bytes = (size_bytes + 63) / 64 * 64;
-  ColdPool from(std::max(kPoolBytes, size_bytes)), to(std::max(kPoolBytes, size_bytes));
-  std::vector<double> rates;
-  for (std::size_t run = 0; run < runs; ++run) {
-    const double begin = seconds_now();
-    stream_copy(to.next(size_bytes).data(), from.next(size_bytes).data(), size_bytes);
-    rates.push_back(static_cast<double>(size_bytes) / (seconds_now() - begin) / 1e9);
-  }
-  return summarize(std::move(rates));
+std::size_t lane_pool_bytes(std::size_t size_bytes, std::size_t lanes) {
+  return std::max(kPoolBytes, size_bytes) / lanes / 64 * 64;
 }
 
-Result<Rate> measure_socket(std::size_t size_bytes, std::size_t runs) {
+namespace {
+
+// Calls `move` with the size of each piece that a lane's pools take at a time.
+template <typename Move>
+void in_pieces(std::size_t size_bytes, std::size_t pool_bytes, const Move& move) {
+  for (std::size_t left = size_bytes; left > 0; left -= std::min(left, pool_bytes)) {
+    move(std::min(left, pool_bytes));
+  }
+}
+
+}  // namespace
+
+CopyCeiling::CopyCeiling(std::size_t size_bytes, std::size_t lanes)
+    : size_bytes_((size_bytes + 63) / 64 * 64) {
+  for (std::size_t i = 0; i < lanes; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(lane_pool_bytes(size_bytes_, lanes)));
+  }
+}
+
+double CopyCeiling::run(std::size_t times) {
+  return all_at_once(lanes_.size(), [&](std::size_t i) {
+    Lane& lane = *lanes_[i];
+    for (std::size_t t = 0; t < times; ++t) {
+      in_pieces(size_bytes_, lane.to.all().size(), [&](std::size_t n) {
+        stream_copy(lane.to.next(n).data(), lane.from.next(n).data(), n);
+      });
+    }
+  });
+}
+
+struct SocketCeiling::Lane {
+  Lane(int s, int r, std::size_t pool_bytes)
+      : sender(s), receiver(r), from(pool_bytes), to(pool_bytes) {}
+  ~Lane() { ::shutdown(sender.fd(), SHUT_RDWR); }
+
+  // Until the sender is gone. A byte says that all of a run is there.
+  void receive(std::size_t size_bytes) {
+    for (bool there = true; there;) {
+      in_pieces(size_bytes, to.all().size(),
+                [&](std::size_t n) { there = there && read_all(receiver.fd(), to.next(n)); });
+      const std::byte got{1};
+      there = there && write_all(receiver.fd(), {&got, 1});
+    }
+  }
+  void send(std::size_t size_bytes) {
+    in_pieces(size_bytes, from.all().size(),
+              [&](std::size_t n) { failed = failed || !write_all(sender.fd(), from.next(n)); });
+    std::byte got;
+    failed = failed || !read_all(sender.fd(), {&got, 1});
+  }
+
+  Socket sender, receiver;
+  ColdPool from, to;
+  bool failed = false;
+  std::jthread receiving;  // last: it uses all of the above
+};
+
+SocketCeiling::SocketCeiling(std::size_t size_bytes) : size_bytes_(size_bytes) {}
+SocketCeiling::~SocketCeiling() = default;
+
+Result<std::unique_ptr<SocketCeiling>> SocketCeiling::open(std::size_t size_bytes,
+                                                           std::size_t lanes) {
   const Socket listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -125,33 +169,27 @@ Result<Rate> measure_socket(std::size_t size_bytes, std::size_t runs) {
       ::getsockname(listener.fd(), generic, &length) != 0) {
     return error("listen on 127.0.0.1");
   }
-  const Socket sender(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(sender.fd(), generic, length) != 0) return error("connect to 127.0.0.1");
-  const Socket receiver(::accept(listener.fd(), nullptr, nullptr));
-  if (receiver.fd() < 0) return error("accept on 127.0.0.1");
-
-  ColdPool from(std::max(kPoolBytes, size_bytes)), to(std::max(kPoolBytes, size_bytes));
-  // The receiver confirms each run with a byte, so that its end is the receiver's.
-  std::thread receiving([&] {
-    const std::byte got{1};
-    for (std::size_t run = 0; run < runs; ++run) {
-      if (!read_all(receiver.fd(), to.next(size_bytes)) || !write_all(receiver.fd(), {&got, 1})) {
-        break;
-      }
-    }
-    ::shutdown(receiver.fd(), SHUT_RDWR);
-  });
-  std::vector<double> rates;
-  for (std::size_t run = 0; run < runs; ++run) {
-    std::byte got;
-    const double begin = seconds_now();
-    if (!write_all(sender.fd(), from.next(size_bytes)) || !read_all(sender.fd(), {&got, 1})) break;
-    rates.push_back(static_cast<double>(size_bytes) / (seconds_now() - begin) / 1e9);
+  std::unique_ptr<SocketCeiling> made(new SocketCeiling(size_bytes));
+  for (std::size_t i = 0; i < lanes; ++i) {
+    const int sender = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::connect(sender, generic, length) != 0) return error("connect to 127.0.0.1");
+    const int receiver = ::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC);
+    if (receiver < 0) return error("accept on 127.0.0.1");
+    auto lane = std::make_unique<Lane>(sender, receiver, lane_pool_bytes(size_bytes, lanes));
+    lane->receiving = std::jthread([lane = lane.get(), size_bytes] { lane->receive(size_bytes); });
+    made->lanes_.push_back(std::move(lane));
   }
-  ::shutdown(sender.fd(), SHUT_RDWR);
-  receiving.join();
-  if (rates.size() < runs) return error("move bytes over 127.0.0.1");
-  return summarize(std::move(rates));
+  return made;
+}
+
+Result<double> SocketCeiling::run(std::size_t times) {
+  const double seconds = all_at_once(lanes_.size(), [&](std::size_t i) {
+    for (std::size_t t = 0; t < times; ++t) lanes_[i]->send(size_bytes_);
+  });
+  for (const auto& lane : lanes_) {
+    if (lane->failed) return error("move bytes over 127.0.0.1");
+  }
+  return seconds;
 }
 
 }  // namespace precis::bench

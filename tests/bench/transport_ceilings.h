@@ -4,19 +4,14 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "precis/status.h"
 #include "precis/view.h"
 
 namespace precis::bench {
-
-// GB/s (1e9 bytes) of `runs` runs.
-struct Rate {
-  double median = 0, min = 0, max = 0;
-  std::size_t runs = 0;
-};
-Rate summarize(std::vector<double> gb_per_second);
 
 // A pool much larger than the caches, of which each run takes the next piece of `size_bytes`.
 class ColdPool {
@@ -34,12 +29,40 @@ class ColdPool {
   std::size_t at_ = 0;
 };
 
-// The ceiling within one host: one thread copies `size_bytes` from memory to memory and leaves the
-// caches alone (non-temporal stores).
-Rate measure_copy(std::size_t size_bytes, std::size_t runs);
+// Bytes of one lane of several: pools of all lanes together are as large as one's alone would be.
+std::size_t lane_pool_bytes(std::size_t size_bytes, std::size_t lanes);
 
-// The ceiling over TCP: `size_bytes` through one blocking socket on 127.0.0.1, from one thread to
-// another, until the receiver has them.
-Result<Rate> measure_socket(std::size_t size_bytes, std::size_t runs);
+// The ceiling within one host: `lanes` threads copy from memory to memory and leave the caches
+// alone (non-temporal stores).
+class CopyCeiling {
+ public:
+  CopyCeiling(std::size_t size_bytes, std::size_t lanes);
+  // Each lane copies `size_bytes`, `times` times; seconds until the last is done.
+  double run(std::size_t times);
+
+ private:
+  struct Lane {
+    explicit Lane(std::size_t pool_bytes) : from(pool_bytes), to(pool_bytes) {}
+    ColdPool from, to;
+  };
+  const std::size_t size_bytes_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+// The ceiling over TCP: blocking sockets on 127.0.0.1, a thread at each end.
+class SocketCeiling {
+ public:
+  static Result<std::unique_ptr<SocketCeiling>> open(std::size_t size_bytes, std::size_t lanes);
+  ~SocketCeiling();
+  // Each lane sends `size_bytes` and waits until the receiver says that it has them, `times` times;
+  // seconds until the last is done.
+  Result<double> run(std::size_t times);
+
+ private:
+  struct Lane;
+  explicit SocketCeiling(std::size_t size_bytes);
+  const std::size_t size_bytes_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
 
 }  // namespace precis::bench

@@ -21,6 +21,7 @@ class Process {
   // The next line of its output, without its end; nothing once it has ended.
   std::optional<std::string> read_line();
   void signal(int number);
+  pid_t pid() const { return pid_; }
   // Its exit code, or minus the signal that ended it.
   int wait();
 

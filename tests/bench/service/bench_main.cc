@@ -1,0 +1,101 @@
+// precis_bench: what put, get, lookup and restart of a real precisd take, each beside what this
+// machine could do in the same run. A row a line of standard output; report.py shows them.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <regex>
+
+#include "tests/bench/row.h"
+#include "tests/bench/service/plan.h"
+
+namespace precis::bench {
+namespace {
+
+// One part of it, and over which transports it is measured: each that was asked for, the first of
+// them, or shm alone.
+struct Part {
+  enum class Over { kEach, kFirst, kShm };
+  const char* name;
+  Over over;
+  Status (*measure)(const Plan& plan, const std::string& transport);
+};
+constexpr Part kParts[] = {
+    {"put_get", Part::Over::kEach, measure_put_get},
+};
+
+std::vector<std::string> transports_of(const Part& part, const std::vector<std::string>& wanted) {
+  if (part.over == Part::Over::kFirst) return {wanted.front()};
+  std::vector<std::string> chosen;
+  for (const std::string& transport : wanted) {
+    if (part.over == Part::Over::kEach || transport == "shm") chosen.push_back(transport);
+  }
+  return chosen;
+}
+
+// What this machine cannot do is a row that says so, and the rest goes on.
+Status measure_all(const Plan& plan, const std::vector<std::string>& transports,
+                   const std::regex& only) {
+  for (const Part& part : kParts) {
+    if (!std::regex_search(part.name, only)) continue;
+    for (const std::string& transport : transports_of(part, transports)) {
+      const Status status = part.measure(plan, transport);
+      if (status.code() == StatusCode::kUnsupported) {
+        print({part.name, {{"transport", transport}}, "", "", {}, status.message()});
+      } else if (!status.ok()) {
+        return status.with_context(std::string(part.name) + " over " + transport);
+      }
+    }
+  }
+  return {};
+}
+
+std::string part_names() {
+  std::string names;
+  for (const Part& part : kParts) names += std::string(names.empty() ? "" : ", ") + part.name;
+  return names;
+}
+
+}  // namespace
+}  // namespace precis::bench
+
+int main(int argc, char** argv) {
+  using namespace precis;
+  CLI::App app("Prints one JSON object a line: a figure and its ceiling.");
+  bench::Plan plan;
+  std::vector<std::string> transports = {"shm", "tcp"};
+  std::vector<std::size_t> mebibytes = {1, 4, 16, 64, 256, 512};
+  plan.clients = {1, 8};
+  std::string only = ".*", dir = ".";
+  bool quick = false;
+  app.add_option("--transport", transports)->check(CLI::IsMember({"shm", "tcp"}));
+  auto* const sizes = app.add_option("--mib", mebibytes)->check(CLI::Range(1, 1024));
+  app.add_option("--clients", plan.clients)->check(CLI::Range(1, 64));
+  auto* const rounds = app.add_option("--runs", plan.rounds)->check(CLI::Range(1, 1000));
+  app.add_option("--dir", dir)->check(CLI::ExistingDirectory);
+  app.add_option("--only", only, bench::part_names());
+  app.add_flag("--quick", quick);
+  CLI11_PARSE(app, argc, argv);
+
+  if (quick && sizes->empty()) mebibytes = {1, 16, 64};
+  for (const std::size_t size : mebibytes) plan.sizes.push_back(size << 20);
+  if (rounds->empty()) plan.rounds = quick ? 3 : 7;
+  plan.sustained_bytes = quick ? std::size_t{512} << 20 : std::size_t{4} << 30;
+  plan.head_records = quick ? 50'000 : 1'000'000;
+  plan.samples = quick ? 300 : 3000;
+  plan.dir = dir + "/precis-bench-" + std::to_string(::getpid());
+  plan.began = [](const std::string& what) { std::fprintf(stderr, "%s\n", what.c_str()); };
+
+  Status status;
+  try {
+    std::filesystem::create_directory(plan.dir);
+    status = bench::measure_all(plan, transports, std::regex(only));
+  } catch (const std::exception& error) {  // of --only, or of the folder
+    status = Status::invalid(error.what());
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(plan.dir, ignored);
+  if (!status.ok()) std::fprintf(stderr, "precis_bench: %s\n", status.to_string().c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,79 @@
+"""What is promised of ./dev bench's rows, and whether it was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Mark:
+    """A bound on a row: its text, the number that DESIGN's rows carry, and whether it holds."""
+
+    text: str
+    bound: float
+    holds: Callable[[Row], bool]
+
+
+def at_least(share: float) -> Mark:
+    """Of the ceiling."""
+    return Mark(f"share >= {share:.0%}", share, lambda row: row["share"] >= share)
+
+
+def at_most(value: float, text: str) -> Mark:
+    """Whatever the ceiling is."""
+    return Mark(f"<= {text}", value, lambda row: row["value"] <= value)
+
+
+def times(most: float) -> Mark:
+    """As much of the ceiling's time, in the median round."""
+    return Mark(f"<= {most:g}x the ceiling", most, lambda row: row["share"] >= 1 / most)
+
+
+def mark_of(row: Row) -> Mark | None:
+    """What is promised of a row, if anything is."""
+    params = row["params"]
+    alone = params.get("clients", 1) == 1
+    match row["bench"]:
+        case "get_hot" if alone:
+            return at_least(0.90)
+        case "put" if alone:
+            return at_least(0.85)
+        case "store_put_wal" | "store_put_fsync" | "store_read_cold":
+            return at_least(0.75)
+    return None
+
+
+def judge(rows: list[Row]) -> None:
+    """Adds to every row the bound that it must keep (or null), the bound in words, and whether it
+    is kept (null where nothing is promised or nothing was measured)."""
+    for row in rows:
+        mark = mark_of(row)
+        row["mark"] = mark.bound if mark else None
+        row["mark_text"] = mark.text if mark else None
+        row["met"] = mark.holds(row) if mark and "value" in row else None
+
+
+def verdict(row: Row) -> str:
+    """For a table."""
+    if row["met"] is None:
+        return ""
+    return f"{'met' if row['met'] else 'NOT MET'}: {row['mark_text']}"
+
+
+TITLES = {
+    "put": "Put and hot get",
+    "put_ingest": "Put and hot get",
+    "get_hot": "Put and hot get",
+    "ucx_perftest": "For reference: ucx_perftest, one buffer, so hot in the caches",
+}
+
+
+def title(bench: str) -> str:
+    """Under which heading of the page a row stands."""
+    if bench.startswith("store_"):
+        return "The store alone"
+    return TITLES.get(bench, bench)

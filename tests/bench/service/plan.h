@@ -1,0 +1,32 @@
+// What every part of ./dev bench is told. Each prints its rows as it goes, and is one file.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "precis/status.h"
+
+namespace precis::bench {
+
+struct Plan {
+  std::vector<std::size_t> sizes;    // bytes of K and V of a put
+  std::vector<std::size_t> clients;  // that put and get at a time
+  std::size_t rounds = 0;            // counted, after one that is not
+  std::string dir;                   // a folder of ours on the disk that is measured
+  std::size_t sustained_bytes = 0;   // put one after the other, to see what the disk takes
+  std::size_t head_records = 0;      // stored beside what is looked up
+  std::size_t samples = 0;           // requests whose quantiles make one figure
+  std::function<void(const std::string& what)> began;
+};
+
+// transport: "shm" or "tcp". kUnsupported where this machine cannot do it.
+
+// put, put_ingest (bytes taken in, until the last layer() returned) and get_hot, of every size and
+// number of clients. Put ends with the commit at `memory`, compression and store included; the
+// recipe keeps everything and scores by position, so that what is measured is the data plane. Get
+// ends when the reader has checked the last layer.
+Status measure_put_get(const Plan& plan, const std::string& transport);
+
+}  // namespace precis::bench

@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <numeric>
+
+#include "tests/bench/row.h"
+#include "tests/bench/service/payload.h"
+#include "tests/bench/service/plan.h"
+#include "tests/bench/service/stage.h"
+#include "tests/bench/service/transport_ceiling.h"
+
+namespace precis::bench {
+namespace {
+
+constexpr std::uint32_t kLayers = 8;
+// What is got lies in as much memory as the ceiling's buffers do, and no figure is of less than a
+// few milliseconds.
+constexpr std::size_t kHotBytes = std::size_t{256} << 20;
+constexpr std::size_t kRoundBytes = std::size_t{64} << 20;
+
+// One size, one number of clients.
+class PutGet {
+ public:
+  PutGet(Stage& stage, const Payload& payload, std::size_t clients)
+      : stage_(stage),
+        payload_(payload),
+        clients_(clients),
+        times_(std::max<std::size_t>(kRoundBytes / (payload.bytes() * clients), 1)),
+        hot_paths_(
+            static_cast<std::uint32_t>(std::max<std::size_t>(kHotBytes / payload.bytes(), 1))) {}
+
+  std::size_t times() const { return times_; }
+
+  Status fill() {
+    for (std::uint32_t path = 0; path < hot_paths_; ++path) {
+      PRECIS_TRY(bench::put(stage_.client(), stage_.model(), payload_, path).status());
+    }
+    return {};
+  }
+
+  struct PutRates {
+    double ingest = 0, whole = 0;
+  };
+  Result<PutRates> put_rates() {
+    const std::size_t puts = clients_ * times_;
+    std::vector<PutSeconds> made(puts);
+    PRECIS_ASSIGN(const double seconds, stage_.together([&](std::size_t i) -> Status {
+      for (std::size_t t = i * times_; t < (i + 1) * times_; ++t) {
+        PRECIS_ASSIGN(made[t], bench::put(stage_.client(i), stage_.model(), payload_,
+                                          hot_paths_ + static_cast<std::uint32_t>(t)));
+      }
+      return {};
+    }));
+    for (const PutSeconds& put : made) {
+      PRECIS_TRY(stage_.client().remove_segment(put.segment, /*recursive=*/false).status());
+    }
+    const double ingest = std::accumulate(made.begin(), made.end(), 0.0,
+                                          [](double sum, const auto& p) { return sum + p.ingest; });
+    const double gigabytes = static_cast<double>(payload_.bytes() * puts) * 1e-9;
+    return PutRates{gigabytes / ingest * static_cast<double>(clients_), gigabytes / seconds};
+  }
+
+  Result<double> get_rate() {
+    std::vector<LookupMatch> matches;
+    for (std::size_t t = 0; t < clients_ * times_; ++t) {
+      PRECIS_ASSIGN(LookupMatch match,
+                    find_hot(stage_.client(), stage_.model(), payload_, next_++ % hot_paths_));
+      matches.push_back(std::move(match));
+    }
+    std::vector<std::uint64_t> bytes(clients_);
+    PRECIS_ASSIGN(const double seconds, stage_.together([&](std::size_t i) -> Status {
+      for (std::size_t t = i * times_; t < (i + 1) * times_; ++t) {
+        PRECIS_ASSIGN(const std::uint64_t got, bench::get(stage_.client(i), matches[t]));
+        bytes[i] += got;
+      }
+      return {};
+    }));
+    return std::accumulate(bytes.begin(), bytes.end(), 0.0) * 1e-9 / seconds;
+  }
+
+  Status check() {
+    PRECIS_ASSIGN(const LookupMatch match, find_hot(stage_.client(), stage_.model(), payload_, 0));
+    return check_bytes(stage_.client(), match, payload_);
+  }
+
+ private:
+  Stage& stage_;
+  const Payload& payload_;
+  const std::size_t clients_, times_;  // each puts and gets so often a round
+  const std::uint32_t hot_paths_;
+  std::uint32_t next_ = 0;
+};
+
+Status measure(const Plan& plan, const std::string& transport, const Payload& payload,
+               std::size_t clients) {
+  // Room for what is hot, for every put under way with the layers it was made of, and a rest.
+  const std::uint64_t moved = payload.bytes() * clients;
+  const std::uint64_t memory =
+      2 * (moved + std::max(kHotBytes, payload.bytes())) + (std::uint64_t{512} << 20);
+  PRECIS_TRY(need_memory(memory + moved + 2 * std::max(kHotBytes, payload.bytes())));
+  const Folder folder(plan.dir + "/put_get");
+  PRECIS_ASSIGN(const auto stage,
+                Stage::open({folder.path(), transport, memory, clients}, bench_model(kLayers)));
+  PRECIS_ASSIGN(TransportCeiling ceiling,
+                TransportCeiling::open(transport, payload.bytes(), clients));
+  PutGet subject(*stage, payload, clients);
+  PRECIS_TRY(subject.fill());
+
+  Samples ingest, whole, hot;
+  for (std::size_t round = 0; round <= plan.rounds; ++round) {
+    PRECIS_ASSIGN(const double before_put, ceiling.rate(subject.times()));
+    PRECIS_ASSIGN(const auto put, subject.put_rates());
+    PRECIS_ASSIGN(const double before_get, ceiling.rate(subject.times()));
+    PRECIS_ASSIGN(const double get, subject.get_rate());
+    if (round == 0) continue;
+    ingest.add(put.ingest, before_put);
+    whole.add(put.whole, before_put);
+    hot.add(get, before_get);
+  }
+  PRECIS_TRY(subject.check());
+  for (auto& [bench, samples] :
+       {std::pair{"put_ingest", ingest}, {"put", whole}, {"get_hot", hot}}) {
+    print({bench,
+           {{"transport", transport}, {"bytes", payload.bytes()}, {"clients", clients}},
+           "GB/s",
+           ceiling.name(),
+           samples});
+  }
+  return {};
+}
+
+}  // namespace
+
+Status measure_put_get(const Plan& plan, const std::string& transport) {
+  for (const std::size_t bytes : plan.sizes) {
+    const Payload payload(bench_model(kLayers), bytes);
+    for (const std::size_t clients : plan.clients) {
+      plan.began("put and get of " + std::to_string(bytes >> 20) + " MiB over " + transport +
+                 ", clients: " + std::to_string(clients));
+      const Status status = measure(plan, transport, payload, clients);
+      if (status.code() != StatusCode::kUnsupported) {
+        PRECIS_TRY(status);
+        continue;
+      }
+      print({"get_hot",
+             {{"transport", transport}, {"bytes", bytes}, {"clients", clients}},
+             "GB/s",
+             "",
+             {},
+             status.message()});
+    }
+  }
+  return {};
+}
+
+}  // namespace precis::bench

@@ -1,0 +1,200 @@
+"""./dev bench and ./dev bench store: runs a program that measures, and shows what came of it.
+
+Every figure stands beside its ceiling, measured in the same run: in each of several rounds the
+ceiling first and the figure right after it, because a host that is shared gives another rate every
+minute. value and ceiling are the medians of the rounds, share the median of each round's (value
+over ceiling for rates, ceiling over value for times).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import marks
+import reference
+
+Row = dict[str, Any]
+
+
+def run_program(command: list[str]) -> list[Row]:
+    """One row a line of output; what it says of its progress goes to the terminal."""
+    rows = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        rows = [json.loads(line) for line in program.stdout]
+    if program.returncode != 0:
+        sys.exit(program.returncode)
+    return rows
+
+
+# ---- tables --------------------------------------------------------------------------------------
+
+HEADER = ["bench", "of", "value", "min - max", "ceiling", "ceiling is", "share", "marks"]
+
+
+def amount(value: float, unit: str) -> str:
+    """A figure as people read it."""
+    if unit == "s":
+        return f"{value * 1e6:.0f} us" if value < 1e-2 else f"{value:.3f} s"
+    return f"{value:.2f} {unit}"
+
+
+def size_text(size: int) -> str:
+    """1 MiB"""
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+def params_text(params: dict[str, Any]) -> str:
+    """What tells a row from the others of its kind."""
+    told = []
+    for name in ("transport", "peer", "recipe", "durability", "placement", "quantile"):
+        if name in params:
+            told.append(str(params[name]))
+    if "bytes" in params:
+        told.append(size_text(params["bytes"]))
+    if "clients" in params:
+        told.append(f"{params['clients']} client" + ("s" if params["clients"] > 1 else ""))
+    if "head_records" in params:
+        told.append(f"{params['head_records']:,} head records")
+    return ", ".join(told)
+
+
+def cells(row: Row) -> list[str]:
+    """One line of the table."""
+    of = params_text(row["params"])
+    if "value" not in row:
+        return [row["bench"], of, "-", "-", "-", "-", "-", f"not measured: {row['why_not']}"]
+    unit = row["unit"]
+    return [
+        row["bench"],
+        of,
+        amount(row["value"], unit),
+        f"{amount(row['min'], unit)} - {amount(row['max'], unit)}",
+        amount(row["ceiling"], unit),
+        row["ceiling_name"],
+        f"{row['share']:.0%}",
+        marks.verdict(row),
+    ]
+
+
+def print_table(rows: list[Row]) -> None:
+    """For a terminal."""
+    lines = [HEADER, *map(cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    print()
+    for line in lines:
+        print("  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip())
+    judged = [row for row in rows if row.get("met") is not None]
+    if judged:
+        met = sum(row["met"] for row in judged)
+        print(f"\n{met} of {len(judged)} marks met")
+
+
+def markdown(rows: list[Row]) -> str:
+    """The page that is committed."""
+    runs = sorted({row["runs"] for row in rows if "runs" in row})
+    parts = [
+        "# put, get, lookup, commit and restart beside this machine's ceilings\n",
+        f"Medians of {' or '.join(map(str, runs))} rounds; in each the ceiling was measured right "
+        "before the figure.\nThe share is the median of each round's.\n",
+    ]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(marks.title(row["bench"]), []).append(row)
+    for title, group in groups.items():
+        parts.append(f"## {title}\n")
+        parts.append("| " + " | ".join(HEADER) + " |")
+        parts.append("| --- | --- | ---: | ---: | ---: | --- | ---: | --- |")
+        parts += ["| " + " | ".join(cells(row)) + " |" for row in group]
+        parts.append("")
+    return "\n".join(parts)
+
+
+# ---- the plot ------------------------------------------------------------------------------------
+
+
+def plot(rows: list[Row], path: Path) -> None:
+    """Rates against payload, a panel a transport and number of clients, beside their ceilings."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shown = ("put", "get_hot", "get_cold")
+    sized = [row for row in rows if row["bench"] in shown and "value" in row]
+    panels = sorted({(row["params"]["transport"], row["params"]["clients"]) for row in sized})
+    if not panels:
+        sys.exit("nothing to plot: put, get_hot and get_cold were not measured")
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(4.5 * len(panels), 4), sharey=True, squeeze=False
+    )
+    for axis, (transport, clients) in zip(axes[0], panels, strict=True):
+        of_panel = [
+            row
+            for row in sized
+            if (row["params"]["transport"], row["params"]["clients"]) == (transport, clients)
+        ]
+        for bench in shown:
+            points = sorted(
+                (row["params"]["bytes"] / 2**20, row["value"], row["ceiling"])
+                for row in of_panel
+                if row["bench"] == bench
+            )
+            if not points:
+                continue
+            sizes, values, ceilings = zip(*points, strict=True)
+            (line,) = axis.plot(sizes, values, "o-", label=bench)
+            axis.plot(sizes, ceilings, "--", color=line.get_color(), label=f"{bench}, ceiling")
+        axis.set(
+            xscale="log",
+            xlabel="MiB of K and V",
+            title=f"{transport}, {clients} client" + ("s" if clients > 1 else ""),
+        )
+        axis.set_ylim(bottom=0)
+        axis.legend(fontsize=7)
+    axes[0][0].set_ylabel("GB/s")
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the program does not take itself goes through to it."""
+    made = argparse.ArgumentParser(
+        prog="./dev bench", description=__doc__, allow_abbrev=False, add_help=False
+    )
+    add = made.add_argument
+    add("--program", required=True)
+    add("--json", type=Path)
+    add("--markdown", type=Path)
+    add("--png", type=Path)
+    add("--load", type=Path)
+    return made
+
+
+def main() -> None:
+    """Measures, then shows."""
+    options, passed_on = parser().parse_known_args()
+    if options.load:
+        rows = json.loads(options.load.read_text(encoding="utf-8"))
+    else:
+        rows = run_program([options.program, *passed_on])
+        rows += reference.measure(rows)
+    marks.judge(rows)
+    print_table(rows)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if options.markdown:
+        options.markdown.write_text(markdown(rows), encoding="utf-8")
+    if options.png:
+        plot(rows, options.png)
+
+
+if __name__ == "__main__":
+    main()
