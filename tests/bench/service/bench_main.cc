@@ -23,6 +23,10 @@ struct Part {
 };
 constexpr Part kParts[] = {
     {"put_get", Part::Over::kEach, measure_put_get},
+    {"put_compressed", Part::Over::kEach, measure_put_compressed},
+    {"ping_pong", Part::Over::kEach, measure_ping_pong},
+    {"first_layer", Part::Over::kEach, measure_first_layer},
+    {"server_cpu", Part::Over::kShm, measure_server_cpu},
 };
 
 std::vector<std::string> transports_of(const Part& part, const std::vector<std::string>& wanted) {

@@ -33,6 +33,15 @@ def times(most: float) -> Mark:
     return Mark(f"<= {most:g}x the ceiling", most, lambda row: row["share"] >= 1 / most)
 
 
+# Two layers' time at the whole get's rate, and a little.
+FIRST_LAYER_S = 200e-6
+FIRST_LAYER = Mark(
+    "<= 2 layers + 200 us",
+    FIRST_LAYER_S,
+    lambda row: row["value"] <= 2 * row["ceiling"] + FIRST_LAYER_S,
+)
+
+
 def mark_of(row: Row) -> Mark | None:
     """What is promised of a row, if anything is."""
     params = row["params"]
@@ -42,6 +51,14 @@ def mark_of(row: Row) -> Mark | None:
             return at_least(0.90)
         case "put" if alone:
             return at_least(0.85)
+        case "put_compressed":
+            return at_least(0.85)
+        case "lookup_get":
+            return times(1.3)
+        case "first_layer":
+            return FIRST_LAYER
+        case "server_cpu":
+            return times(1.15)
         case "store_put_wal" | "store_put_fsync" | "store_read_cold":
             return at_least(0.75)
     return None
@@ -68,6 +85,10 @@ TITLES = {
     "put": "Put and hot get",
     "put_ingest": "Put and hot get",
     "get_hot": "Put and hot get",
+    "put_compressed": "Put with compression",
+    "lookup_get": "Small requests: lookup and get of 64 KiB",
+    "first_layer": "Time to the first layer",
+    "server_cpu": "CPU of the server",
     "ucx_perftest": "For reference: ucx_perftest, one buffer, so hot in the caches",
 }
 

@@ -29,4 +29,18 @@ struct Plan {
 // ends when the reader has checked the last layer.
 Status measure_put_get(const Plan& plan, const std::string& transport);
 
+// put_compressed: put of 8K tokens with lagkv and keydiff at 20%, beside the slower of the bytes'
+// way alone and the stages alone.
+Status measure_put_compressed(const Plan& plan, const std::string& transport);
+
+// lookup_get: lookup and get of 64 KiB, one after the other, precisd and client on one core and on
+// two, beside two raw exchanges of messages of such sizes between processes that are placed alike.
+Status measure_ping_pong(const Plan& plan, const std::string& transport);
+
+// first_layer: from get() of a prefix of 32 layers to its first layer checked.
+Status measure_first_layer(const Plan& plan, const std::string& transport);
+
+// server_cpu: what precisd's threads take per GB that is got, beside one thread's memcpy.
+Status measure_server_cpu(const Plan& plan, const std::string& transport);
+
 }  // namespace precis::bench

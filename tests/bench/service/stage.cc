@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/bench/all_at_once.h"
+#include "tests/bench/service/on_core.h"
 
 namespace precis::bench {
 
@@ -46,6 +47,8 @@ Result<Ready> start_precisd(const StageOptions& options) {
                                       "--log-level",
                                       "error"};
   if (options.transport == "tcp") command.insert(command.end(), {"--transports", "tcp"});
+  std::optional<OnCore> placed;
+  if (options.core) placed.emplace(*options.core);
   Ready ready;
   ready.process = std::make_unique<testing::Process>(command);
   const std::string begin = "precisd ready address=";

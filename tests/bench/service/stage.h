@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct StageOptions {
   std::string transport;  // "shm" or "tcp"
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;
   std::size_t clients = 1;
+  std::optional<unsigned> core = {};  // that precisd runs on
 };
 
 class Stage {

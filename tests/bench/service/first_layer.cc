@@ -1,0 +1,47 @@
+#include "tests/bench/row.h"
+#include "tests/bench/service/payload.h"
+#include "tests/bench/service/plan.h"
+#include "tests/bench/service/stage.h"
+
+namespace precis::bench {
+namespace {
+
+constexpr std::uint32_t kLayers = 32;
+constexpr std::uint32_t kPaths = 4;
+constexpr std::size_t kBytes = std::size_t{64} << 20;
+
+}  // namespace
+
+// One get says both: when its first layer could be used, and what one layer's share of it took.
+Status measure_first_layer(const Plan& plan, const std::string& transport) {
+  plan.began("first layer over " + transport);
+  const Folder folder(plan.dir + "/first_layer");
+  PRECIS_ASSIGN(const auto stage, Stage::open({folder.path(), transport}, bench_model(kLayers)));
+  const Payload payload(bench_model(kLayers), kBytes);
+  for (std::uint32_t path = 0; path < kPaths; ++path) {
+    PRECIS_TRY(put(stage->client(), stage->model(), payload, path).status());
+  }
+  Samples samples;
+  for (std::size_t round = 0; round <= plan.rounds; ++round) {
+    std::vector<double> firsts, layers;
+    for (std::uint32_t path = 0; path < kPaths; ++path) {
+      PRECIS_ASSIGN(const LookupMatch match,
+                    find_hot(stage->client(), stage->model(), payload, path));
+      const auto began = std::chrono::steady_clock::now();
+      PRECIS_ASSIGN(const Prefix prefix, stage->client().get(match));
+      PRECIS_TRY(prefix.wait_layer(0));
+      firsts.push_back(seconds_since(began));
+      PRECIS_TRY(prefix.wait());
+      layers.push_back(seconds_since(began) / kLayers);
+    }
+    if (round > 0) samples.add(median(firsts), median(layers));
+  }
+  print({"first_layer",
+         {{"transport", transport}, {"bytes", payload.bytes()}},
+         "s",
+         "one of 32 layers at the whole get's rate",
+         samples});
+  return {};
+}
+
+}  // namespace precis::bench

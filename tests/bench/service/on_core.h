@@ -1,0 +1,28 @@
+// Where threads run, for latencies that hang on whether two processes share a core.
+#pragma once
+
+#include <sched.h>
+
+#include "precis/status.h"
+
+namespace precis::bench {
+
+// The calling thread, and whatever it starts meanwhile, on one core; as before once destroyed.
+class OnCore {
+ public:
+  explicit OnCore(unsigned core) {
+    PRECIS_CHECK(::sched_getaffinity(0, sizeof before_, &before_) == 0);
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(core, &only);
+    PRECIS_CHECK(::sched_setaffinity(0, sizeof only, &only) == 0);
+  }
+  ~OnCore() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OnCore(const OnCore&) = delete;
+  OnCore& operator=(const OnCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+}  // namespace precis::bench
