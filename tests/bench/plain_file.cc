@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,7 +19,11 @@ Status failed(const char* what) {
 
 PlainFile::PlainFile(std::string path) : path_(std::move(path)) {}
 PlainFile::~PlainFile() { remove(); }
-void PlainFile::remove() { ::unlink(path_.c_str()); }
+
+void PlainFile::remove() {
+  if (appending_ >= 0) ::close(std::exchange(appending_, -1));
+  ::unlink(path_.c_str());
+}
 
 Status PlainFile::write(ColdPool& pool, std::size_t groups, std::size_t pieces,
                         std::size_t piece_bytes, bool sync) {
@@ -38,14 +43,28 @@ Status PlainFile::write(ColdPool& pool, std::size_t groups, std::size_t pieces,
   return status;
 }
 
-Status PlainFile::read_direct(MutableBytes into) const {
+Status PlainFile::append(Bytes bytes, bool sync) {
+  if (appending_ < 0) {
+    appending_ = ::open(path_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+    if (appending_ < 0) return failed("opening the plain file");
+  }
+  if (::write(appending_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    return failed("writing the plain file");
+  }
+  return sync && ::fdatasync(appending_) != 0 ? failed("syncing the plain file") : Status();
+}
+
+Status PlainFile::read_direct(MutableBytes into, std::size_t begin, std::size_t size) const {
   const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (fd < 0) return failed("opening the plain file around the cache");
-  ssize_t done;
-  while ((done = ::read(fd, into.data(), into.size())) > 0) {
+  ssize_t done = 1;
+  for (std::size_t at = 0; at < size && done > 0; at += static_cast<std::size_t>(done)) {
+    done =
+        ::pread(fd, into.data(), std::min(into.size(), size - at), static_cast<off_t>(begin + at));
   }
+  const Status status = done < 0 ? failed("reading the plain file") : Status();
   ::close(fd);
-  return done == 0 ? Status() : failed("reading the plain file");
+  return status;
 }
 
 }  // namespace precis::bench

@@ -24,12 +24,15 @@ class PlainFile {
   // somebody waits.
   Status write(ColdPool& pool, std::size_t groups, std::size_t pieces, std::size_t piece_bytes,
                bool sync);
-  // All of it around the machine's cache, as much at a time as `into` takes (whole blocks, on a
-  // block's boundary).
-  Status read_direct(MutableBytes into) const;
+  // Makes it where it is not, and writes at its end.
+  Status append(Bytes bytes, bool sync);
+  // `size` bytes from `begin` on around the machine's cache, as much at a time as `into` takes (all
+  // of them whole blocks, on a block's boundary); less where it ends before.
+  Status read_direct(MutableBytes into, std::size_t begin, std::size_t size) const;
 
  private:
   const std::string path_;
+  int appending_ = -1;
 };
 
 }  // namespace precis::bench

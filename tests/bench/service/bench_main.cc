@@ -27,6 +27,8 @@ constexpr Part kParts[] = {
     {"ping_pong", Part::Over::kEach, measure_ping_pong},
     {"first_layer", Part::Over::kEach, measure_first_layer},
     {"server_cpu", Part::Over::kShm, measure_server_cpu},
+    {"cold", Part::Over::kFirst, measure_cold},
+    {"commit", Part::Over::kFirst, measure_commit},
 };
 
 std::vector<std::string> transports_of(const Part& part, const std::vector<std::string>& wanted) {

@@ -47,7 +47,7 @@ def mark_of(row: Row) -> Mark | None:
     params = row["params"]
     alone = params.get("clients", 1) == 1
     match row["bench"]:
-        case "get_hot" if alone:
+        case "get_hot" | "get_again" if alone:
             return at_least(0.90)
         case "put" if alone:
             return at_least(0.85)
@@ -59,6 +59,8 @@ def mark_of(row: Row) -> Mark | None:
             return FIRST_LAYER
         case "server_cpu":
             return times(1.15)
+        case "get_cold" | "put_sustained":
+            return at_least(0.75)
         case "store_put_wal" | "store_put_fsync" | "store_read_cold":
             return at_least(0.75)
     return None
@@ -89,6 +91,10 @@ TITLES = {
     "lookup_get": "Small requests: lookup and get of 64 KiB",
     "first_layer": "Time to the first layer",
     "server_cpu": "CPU of the server",
+    "get_cold": "Cold get, and the second one",
+    "get_again": "Cold get, and the second one",
+    "commit": "Commits by durability",
+    "put_sustained": "Commits by durability",
     "ucx_perftest": "For reference: ucx_perftest, one buffer, so hot in the caches",
 }
 

@@ -43,4 +43,13 @@ Status measure_first_layer(const Plan& plan, const std::string& transport);
 // server_cpu: what precisd's threads take per GB that is got, beside one thread's memcpy.
 Status measure_server_cpu(const Plan& plan, const std::string& transport);
 
+// get_cold, of every size: after a restart, with nothing in the machine's cache, beside the disk
+// read around that cache. get_again: the second get of the same.
+Status measure_cold(const Plan& plan, const std::string& transport);
+
+// commit: what commit() takes of a put of 1 MiB at each durability. put_sustained: puts one after
+// the other, each acknowledged at `wal` or `fsync`. Beside a plain file written, and synced, as
+// often.
+Status measure_commit(const Plan& plan, const std::string& transport);
+
 }  // namespace precis::bench

@@ -40,7 +40,9 @@ HEADER = ["bench", "of", "value", "min - max", "ceiling", "ceiling is", "share",
 def amount(value: float, unit: str) -> str:
     """A figure as people read it."""
     if unit == "s":
-        return f"{value * 1e6:.0f} us" if value < 1e-2 else f"{value:.3f} s"
+        for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+            if value >= scale:
+                return f"{value / scale:.{0 if name == 'us' else 2}f} {name}"
     return f"{value:.2f} {unit}"
 
 

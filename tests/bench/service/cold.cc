@@ -1,0 +1,146 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/bench/plain_file.h"
+#include "tests/bench/row.h"
+#include "tests/bench/service/payload.h"
+#include "tests/bench/service/plan.h"
+#include "tests/bench/service/stage.h"
+#include "tests/bench/service/transport_ceiling.h"
+
+namespace precis::bench {
+namespace {
+
+constexpr std::uint32_t kLayers = 8;
+constexpr std::size_t kRoundBytes = std::size_t{64} << 20;  // read a round at least
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;   // of the plain file, a read at most
+constexpr std::size_t kBlockBytes = 4096;
+
+// Nothing of the folder's files stays in the machine's cache.
+void drop_cached(const std::string& folder) {
+  ::sync();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;  // gone meanwhile
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+  }
+}
+
+// One size. A round reads what no round before it has read, of the store and of the plain file, for
+// the host may cache what the machine does not.
+class Cold {
+ public:
+  Cold(const Plan& plan, const std::string& transport, std::size_t bytes)
+      : payload_(bench_model(kLayers), bytes),
+        times_(std::max<std::size_t>(kRoundBytes / bytes, 1)),
+        rounds_(plan.rounds + 1),
+        folder_(plan.dir + "/cold"),
+        options_{folder_.path() + "/data", transport, 3 * times_ * bytes + (512u << 20)},
+        plain_(folder_.path() + "/plain"),
+        piece_(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, kPieceBytes)), &std::free) {}
+
+  std::size_t round_bytes() const { return times_ * payload_.bytes(); }
+
+  Status prepare() {
+    {
+      ColdPool pool(std::size_t{256} << 20);
+      PRECIS_TRY(plain_.write(pool, rounds_, round_bytes() / piece_bytes(), piece_bytes(), false));
+    }
+    PRECIS_ASSIGN(stage_, Stage::open(options_, bench_model(kLayers)));
+    for (std::uint32_t path = 0; path < rounds_ * times_; ++path) {
+      PRECIS_TRY(put(stage_->client(), stage_->model(), payload_, path, keep_everything(),
+                     Durability::kWal)
+                     .status());
+    }
+    PRECIS_TRY(stage_->stop());
+    drop_cached(folder_.path());
+    PRECIS_ASSIGN(stage_, Stage::open(options_, bench_model(kLayers)));
+    return {};
+  }
+
+  Result<double> disk_rate(std::size_t round) {
+    const auto began = std::chrono::steady_clock::now();
+    PRECIS_TRY(plain_.read_direct(MutableBytes(piece_.get(), piece_bytes()), round * round_bytes(),
+                                  round_bytes()));
+    return static_cast<double>(round_bytes()) * 1e-9 / seconds_since(began);
+  }
+
+  // Of the round's segments, which are all in memory or none of them is.
+  Result<double> get_rate(std::size_t round, bool in_memory) {
+    std::vector<LookupMatch> matches;
+    for (std::size_t t = 0; t < times_; ++t) {
+      PRECIS_ASSIGN(LookupMatch match, find(stage_->client(), stage_->model(), payload_,
+                                            static_cast<std::uint32_t>(round * times_ + t)));
+      if (match.links.back().segment.in_memory != in_memory) {
+        return Status::internal(in_memory ? "a segment that was read is not in memory"
+                                          : "a segment that nobody read is in memory");
+      }
+      matches.push_back(std::move(match));
+    }
+    double bytes = 0;
+    const auto began = std::chrono::steady_clock::now();
+    for (const LookupMatch& match : matches) {
+      PRECIS_ASSIGN(const std::uint64_t got, get(stage_->client(), match));
+      bytes += static_cast<double>(got);
+    }
+    return bytes * 1e-9 / seconds_since(began);
+  }
+
+ private:
+  std::size_t piece_bytes() const { return std::min(kPieceBytes, payload_.bytes()); }
+
+  const Payload payload_;
+  const std::size_t times_, rounds_;
+  const Folder folder_;
+  const StageOptions options_;
+  PlainFile plain_;
+  const std::unique_ptr<std::byte, decltype(&std::free)> piece_;
+  std::unique_ptr<Stage> stage_;
+};
+
+Status measure(const Plan& plan, const std::string& transport, std::size_t bytes) {
+  Cold subject(plan, transport, bytes);
+  PRECIS_TRY(subject.prepare());
+  PRECIS_ASSIGN(TransportCeiling ceiling,
+                TransportCeiling::open(transport, subject.round_bytes(), 1));
+  Samples cold, again;
+  for (std::size_t round = 0; round <= plan.rounds; ++round) {
+    PRECIS_ASSIGN(const double disk, subject.disk_rate(round));
+    PRECIS_ASSIGN(const double first, subject.get_rate(round, /*in_memory=*/false));
+    PRECIS_ASSIGN(const double moved, ceiling.rate(1));
+    PRECIS_ASSIGN(const double second, subject.get_rate(round, /*in_memory=*/true));
+    if (round == 0) continue;
+    cold.add(first, disk);
+    again.add(second, moved);
+  }
+  const std::uint64_t clients = 1;
+  print({"get_cold",
+         {{"transport", transport}, {"bytes", bytes}, {"clients", clients}},
+         "GB/s",
+         "direct read",
+         cold});
+  print({"get_again",
+         {{"transport", transport}, {"bytes", bytes}, {"clients", clients}},
+         "GB/s",
+         ceiling.name(),
+         again});
+  return {};
+}
+
+}  // namespace
+
+Status measure_cold(const Plan& plan, const std::string& transport) {
+  for (const std::size_t bytes : plan.sizes) {
+    plan.began("cold get of " + std::to_string(bytes >> 20) + " MiB");
+    PRECIS_TRY(measure(plan, transport, bytes));
+  }
+  return {};
+}
+
+}  // namespace precis::bench
