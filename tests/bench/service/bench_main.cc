@@ -29,6 +29,8 @@ constexpr Part kParts[] = {
     {"server_cpu", Part::Over::kShm, measure_server_cpu},
     {"cold", Part::Over::kFirst, measure_cold},
     {"commit", Part::Over::kFirst, measure_commit},
+    {"lookup", Part::Over::kEach, measure_lookup},
+    {"restart", Part::Over::kFirst, measure_restart},
 };
 
 std::vector<std::string> transports_of(const Part& part, const std::vector<std::string>& wanted) {
@@ -81,6 +83,8 @@ int main(int argc, char** argv) {
   auto* const rounds = app.add_option("--runs", plan.rounds)->check(CLI::Range(1, 1000));
   app.add_option("--dir", dir)->check(CLI::ExistingDirectory);
   app.add_option("--only", only, bench::part_names());
+  auto* const records =
+      app.add_option("--records", plan.head_records)->check(CLI::Range(4096, 1 << 24));
   app.add_flag("--quick", quick);
   CLI11_PARSE(app, argc, argv);
 
@@ -88,7 +92,7 @@ int main(int argc, char** argv) {
   for (const std::size_t size : mebibytes) plan.sizes.push_back(size << 20);
   if (rounds->empty()) plan.rounds = quick ? 3 : 7;
   plan.sustained_bytes = quick ? std::size_t{512} << 20 : std::size_t{4} << 30;
-  plan.head_records = quick ? 50'000 : 1'000'000;
+  if (records->empty()) plan.head_records = quick ? 50'000 : 1'000'000;
   plan.samples = quick ? 300 : 3000;
   plan.dir = dir + "/precis-bench-" + std::to_string(::getpid());
   plan.began = [](const std::string& what) { std::fprintf(stderr, "%s\n", what.c_str()); };

@@ -61,6 +61,10 @@ def mark_of(row: Row) -> Mark | None:
             return times(1.15)
         case "get_cold" | "put_sustained":
             return at_least(0.75)
+        case "lookup" if params["quantile"] == "p99" and params["head_records"] >= 1_000_000:
+            return at_most(1e-3, "1 ms")
+        case "restart" if params["head_records"] >= 1_000_000:
+            return at_most(2.0, "2 s")
         case "store_put_wal" | "store_put_fsync" | "store_read_cold":
             return at_least(0.75)
     return None
@@ -95,6 +99,8 @@ TITLES = {
     "get_again": "Cold get, and the second one",
     "commit": "Commits by durability",
     "put_sustained": "Commits by durability",
+    "lookup": "Lookup of a path of 32K tokens while transfers run",
+    "restart": "Restart to serving, after SIGKILL",
     "ucx_perftest": "For reference: ucx_perftest, one buffer, so hot in the caches",
 }
 

@@ -52,4 +52,12 @@ Status measure_cold(const Plan& plan, const std::string& transport);
 // often.
 Status measure_commit(const Plan& plan, const std::string& transport);
 
+// lookup: of a path of 32K tokens among plan.head_records head records, while another client gets
+// without pause.
+Status measure_lookup(const Plan& plan, const std::string& transport);
+
+// restart: from the begin of a process, after a SIGKILL, until a path is found among
+// plan.head_records head records.
+Status measure_restart(const Plan& plan, const std::string& transport);
+
 }  // namespace precis::bench
