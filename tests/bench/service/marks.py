@@ -65,6 +65,8 @@ def mark_of(row: Row) -> Mark | None:
             return at_most(1e-3, "1 ms")
         case "restart" if params["head_records"] >= 1_000_000:
             return at_most(2.0, "2 s")
+        case "put_beside_peer" | "get_beside_peer":
+            return Mark("faster than it", 1.0, lambda row: row["share"] > 1)
         case "store_put_wal" | "store_put_fsync" | "store_read_cold":
             return at_least(0.75)
     return None
@@ -101,6 +103,8 @@ TITLES = {
     "put_sustained": "Commits by durability",
     "lookup": "Lookup of a path of 32K tokens while transfers run",
     "restart": "Restart to serving, after SIGKILL",
+    "put_beside_peer": "Beside peers: the same bytes over the same transport",
+    "get_beside_peer": "Beside peers: the same bytes over the same transport",
     "ucx_perftest": "For reference: ucx_perftest, one buffer, so hot in the caches",
 }
 

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import beside_peers
 import marks
 import reference
 
@@ -72,16 +73,12 @@ def cells(row: Row) -> list[str]:
     if "value" not in row:
         return [row["bench"], of, "-", "-", "-", "-", "-", f"not measured: {row['why_not']}"]
     unit = row["unit"]
-    return [
-        row["bench"],
-        of,
-        amount(row["value"], unit),
-        f"{amount(row['min'], unit)} - {amount(row['max'], unit)}",
-        amount(row["ceiling"], unit),
-        row["ceiling_name"],
-        f"{row['share']:.0%}",
-        marks.verdict(row),
-    ]
+    found = [amount(row[name], unit) for name in ("value", "min", "max")]
+    told = [row["bench"], of, found[0], f"{found[1]} - {found[2]}"]
+    if "ceiling" not in row:
+        return [*told, "-", "-", "-", ""]
+    share = f"{row['share']:.0%}"
+    return [*told, amount(row["ceiling"], unit), row["ceiling_name"], share, marks.verdict(row)]
 
 
 def print_table(rows: list[Row]) -> None:
@@ -151,7 +148,7 @@ def plot(rows: list[Row], path: Path) -> None:
                 continue
             sizes, values, ceilings = zip(*points, strict=True)
             (line,) = axis.plot(sizes, values, "o-", label=bench)
-            axis.plot(sizes, ceilings, "--", color=line.get_color(), label=f"{bench}, ceiling")
+            axis.plot(sizes, ceilings, "x--", color=line.get_color(), label=f"{bench}, ceiling")
         axis.set(
             xscale="log",
             xlabel="MiB of K and V",
@@ -176,6 +173,7 @@ def parser() -> argparse.ArgumentParser:
     add("--json", type=Path)
     add("--markdown", type=Path)
     add("--png", type=Path)
+    add("--peers", action="store_true")
     add("--load", type=Path)
     return made
 
@@ -188,6 +186,8 @@ def main() -> None:
     else:
         rows = run_program([options.program, *passed_on])
         rows += reference.measure(rows)
+        if options.peers:
+            rows += beside_peers.measure(rows)
     marks.judge(rows)
     print_table(rows)
     if options.json:

@@ -1,0 +1,89 @@
+"""What the drivers of peers share: payloads in cold memory, timing, and the answer's form.
+
+A payload is as ours is put: eight layers, so eight values. Each driver stores as many payloads as
+fill a pool much larger than the caches, then in every round puts and gets the next ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LAYERS = 8
+POOL_BYTES = 256 << 20
+ROUND_BYTES = 64 << 20
+
+
+@dataclass
+class Work:
+    """One transport, one size."""
+
+    transport: str
+    size: int  # bytes of a payload
+    runs: int
+
+    @property
+    def value_size(self) -> int:
+        """Bytes of a layer."""
+        return self.size // LAYERS
+
+    @property
+    def payloads(self) -> int:
+        """That fill the pool."""
+        return max(POOL_BYTES // self.size, 1)
+
+    @property
+    def times(self) -> int:
+        """Payloads moved in a round."""
+        return max(ROUND_BYTES // self.size, 1)
+
+    def pool(self) -> mmap.mmap:
+        """Memory of all payloads, every page of it there."""
+        pool = mmap.mmap(-1, self.payloads * self.size)
+        pool.write(b"\x3d" * (self.payloads * self.size))
+        return pool
+
+
+def arguments() -> Work:
+    """The driver's command line."""
+    made = argparse.ArgumentParser()
+    made.add_argument("--transport", choices=["shm", "tcp"], required=True)
+    made.add_argument("--bytes", type=int, required=True)
+    made.add_argument("--runs", type=int, required=True)
+    options = made.parse_args()
+    return Work(options.transport, options.bytes, options.runs)
+
+
+def measure(
+    work: Work,
+    put: Callable[[int], None],
+    get: Callable[[int], None],
+    forget: Callable[[int], None] = lambda i: None,
+) -> None:
+    """put(i) and get(i) move payload i, i < payloads; forget(i) makes its place free for a put and
+    is not counted. Prints GB/s of every counted round."""
+    for i in range(work.payloads):
+        put(i)
+    rates: dict[str, list[float]] = {"put": [], "get": []}
+    for run in range(work.runs + 1):  # The first warms up.
+        chosen = [(run * work.times + i) % work.payloads for i in range(work.times)]
+        for i in set(chosen):
+            forget(i)
+        for name, move in (("put", put), ("get", get)):
+            began = time.perf_counter()
+            for i in chosen:
+                move(i)
+            taken = time.perf_counter() - began
+            if run:
+                rates[name].append(work.times * work.size / taken / 1e9)
+    print(json.dumps(rates))
+
+
+def check(expected: int, got: int, what: str) -> None:
+    """Ends the driver where a peer answers something else."""
+    if got != expected:
+        raise SystemExit(f"{what}: {got}, not {expected}")
