@@ -130,25 +130,24 @@ Status measure(const Plan& plan, const std::string& transport, const Payload& pa
 }  // namespace
 
 Status measure_put_get(const Plan& plan, const std::string& transport) {
+  Status outcome;
   for (const std::size_t bytes : plan.sizes) {
     const Payload payload(bench_model(kLayers), bytes);
     for (const std::size_t clients : plan.clients) {
       plan.began("put and get of " + std::to_string(bytes >> 20) + " MiB over " + transport +
                  ", clients: " + std::to_string(clients));
       const Status status = measure(plan, transport, payload, clients);
-      if (status.code() != StatusCode::kUnsupported) {
-        PRECIS_TRY(status);
-        continue;
-      }
+      if (status.ok()) continue;
       print({"get_hot",
              {{"transport", transport}, {"bytes", bytes}, {"clients", clients}},
-             "GB/s",
+             "",
              "",
              {},
-             status.message()});
+             status.to_string()});
+      if (status.code() != StatusCode::kUnsupported) outcome = status;
     }
   }
-  return {};
+  return outcome;
 }
 
 }  // namespace precis::bench

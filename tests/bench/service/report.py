@@ -22,15 +22,14 @@ import reference
 Row = dict[str, Any]
 
 
-def run_program(command: list[str]) -> list[Row]:
-    """One row a line of output; what it says of its progress goes to the terminal."""
-    rows = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
-        assert program.stdout is not None
-        rows = [json.loads(line) for line in program.stdout]
-    if program.returncode != 0:
-        sys.exit(program.returncode)
-    return rows
+def run_program(command: list[str]) -> tuple[list[Row], int]:
+    """One row a line of output, and its exit status. What it says of its progress goes to the
+    terminal."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    if not rows:
+        sys.exit(done.returncode)
+    return rows, done.returncode
 
 
 # ---- tables --------------------------------------------------------------------------------------
@@ -81,6 +80,15 @@ def cells(row: Row) -> list[str]:
     return [*told, amount(row["ceiling"], unit), row["ceiling_name"], share, marks.verdict(row)]
 
 
+def summary(rows: list[Row]) -> str:
+    """How many marks are met."""
+    judged = [row for row in rows if row["met"] is not None]
+    met = sum(row["met"] for row in judged)
+    unknown = sum(row["mark"] is not None and row["met"] is None for row in rows)
+    told = f"{met} of {len(judged)} marks met"
+    return told + (f", {unknown} not measured" if unknown else "")
+
+
 def print_table(rows: list[Row]) -> None:
     """For a terminal."""
     lines = [HEADER, *map(cells, rows)]
@@ -88,10 +96,7 @@ def print_table(rows: list[Row]) -> None:
     print()
     for line in lines:
         print("  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip())
-    judged = [row for row in rows if row.get("met") is not None]
-    if judged:
-        met = sum(row["met"] for row in judged)
-        print(f"\n{met} of {len(judged)} marks met")
+    print(f"\n{summary(rows)}")
 
 
 def markdown(rows: list[Row]) -> str:
@@ -100,7 +105,10 @@ def markdown(rows: list[Row]) -> str:
     parts = [
         "# put, get, lookup, commit and restart beside this machine's ceilings\n",
         f"Medians of {' or '.join(map(str, runs))} rounds; in each the ceiling was measured right "
-        "before the figure.\nThe share is the median of each round's.\n",
+        "before the figure.\nThe share is the median of each round's; beside a peer, of which all "
+        "rounds came later, that of\nthe medians. How each is taken is told in "
+        "[plan.h](../../tests/bench/service/plan.h).\n",
+        f"{summary(rows)}.\n",
     ]
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -181,10 +189,11 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Measures, then shows."""
     options, passed_on = parser().parse_known_args()
+    failed = 0
     if options.load:
         rows = json.loads(options.load.read_text(encoding="utf-8"))
     else:
-        rows = run_program([options.program, *passed_on])
+        rows, failed = run_program([options.program, *passed_on])
         rows += reference.measure(rows)
         if options.peers:
             rows += beside_peers.measure(rows)
@@ -196,6 +205,7 @@ def main() -> None:
         options.markdown.write_text(markdown(rows), encoding="utf-8")
     if options.png:
         plot(rows, options.png)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
