@@ -1,14 +1,18 @@
 // precis_bench: what put, get, lookup and restart of a real precisd take, each beside what this
 // machine could do in the same run. A row a line of standard output; report.py shows them.
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <regex>
+#include <thread>
 
 #include "tests/bench/row.h"
 #include "tests/bench/service/plan.h"
+#include "tests/bench/service/stage.h"
 
 namespace precis::bench {
 namespace {
@@ -45,10 +49,11 @@ std::vector<std::string> transports_of(const Part& part, const std::vector<std::
 // What could not be measured is a row that says why, and the rest goes on. False where that was for
 // another reason than this machine.
 bool measure_all(const Plan& plan, const std::vector<std::string>& transports,
-                 const std::regex& only) {
+                 const std::string& only) {
+  const std::regex pattern(only);
   bool whole = true;
   for (const Part& part : kParts) {
-    if (!std::regex_search(part.name, only)) continue;
+    if (!std::regex_search(part.name, pattern)) continue;
     for (const std::string& transport : transports_of(part, transports)) {
       const Status status = part.measure(plan, transport);
       if (status.ok()) continue;
@@ -57,6 +62,28 @@ bool measure_all(const Plan& plan, const std::vector<std::string>& transports,
     }
   }
   return whole;
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code ignored;  // Whose folder this is in may look after it.
+  std::filesystem::remove_all(path, ignored);
+}
+
+// Interrupted, no folder stays behind: gigabytes would. (precisd hears of an interrupt, too.)
+// Before any other thread is there.
+void remove_when_interrupted(const std::string& path) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals, path] {
+    int number = 0;
+    sigwait(&signals, &number);
+    end_precisd();
+    remove_folder(path);
+    std::_Exit(128 + number);
+  }).detach();
 }
 
 std::string part_names() {
@@ -97,14 +124,14 @@ int main(int argc, char** argv) {
   plan.dir = dir + "/precis-bench-" + std::to_string(::getpid());
   plan.began = [](const std::string& what) { std::fprintf(stderr, "%s\n", what.c_str()); };
 
+  bench::remove_when_interrupted(plan.dir);
   bool whole = false;
   try {
     std::filesystem::create_directory(plan.dir);
-    whole = bench::measure_all(plan, transports, std::regex(only));
+    whole = bench::measure_all(plan, transports, only);
   } catch (const std::exception& error) {  // of --only, or of the folder
     std::fprintf(stderr, "precis_bench: %s\n", error.what());
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(plan.dir, ignored);
+  bench::remove_folder(plan.dir);
   return whole ? 0 : 1;
 }

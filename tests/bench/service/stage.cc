@@ -6,14 +6,22 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <utility>
 
 #include "tests/bench/all_at_once.h"
 #include "tests/bench/service/on_core.h"
 
 namespace precis::bench {
+namespace {
+
+std::mutex beginning;    // of folders and processes
+pid_t started_last = 0;  // guarded by beginning
+
+}  // namespace
 
 Folder::Folder(std::string path) : path_(std::move(path)) {
+  const std::lock_guard lock(beginning);
   std::filesystem::create_directories(path_);
 }
 Folder::~Folder() {
@@ -50,7 +58,11 @@ Result<Ready> start_precisd(const StageOptions& options) {
   std::optional<OnCore> placed;
   if (options.core) placed.emplace(*options.core);
   Ready ready;
-  ready.process = std::make_unique<testing::Process>(command);
+  {
+    const std::lock_guard lock(beginning);
+    ready.process = std::make_unique<testing::Process>(command);
+    started_last = ready.process->pid();
+  }
   const std::string begin = "precisd ready address=";
   const auto line = ready.process->read_line();
   if (!line || !line->starts_with(begin)) {
@@ -58,6 +70,11 @@ Result<Ready> start_precisd(const StageOptions& options) {
   }
   ready.address = line->substr(begin.size());
   return ready;
+}
+
+void end_precisd() {
+  beginning.lock();  // for good
+  if (started_last > 0) ::kill(started_last, SIGKILL);
 }
 
 Result<std::unique_ptr<Stage>> Stage::open(const StageOptions& options, const ModelSpec& spec) {

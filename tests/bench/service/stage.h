@@ -64,6 +64,9 @@ struct Ready {
   std::string address;
 };
 Result<Ready> start_precisd(const StageOptions& options);
+// Ends the one started last, and lets no other and no Folder begin: for a program that is
+// interrupted. Once, from any thread.
+void end_precisd();
 
 // kUnsupported if the machine has not `bytes` to spare.
 Status need_memory(std::uint64_t bytes);
