@@ -101,7 +101,7 @@ def print_table(rows: list[Row]) -> None:
 
 def markdown(rows: list[Row]) -> str:
     """The page that is committed."""
-    runs = sorted({row["runs"] for row in rows if "runs" in row})
+    runs = sorted({row["runs"] for row in rows if "ceiling" in row})
     parts = [
         "# put, get, lookup, commit and restart beside this machine's ceilings\n",
         f"Medians of {' or '.join(map(str, runs))} rounds; in each the ceiling was measured right "
