@@ -52,6 +52,8 @@ struct SegmentRow {
   compressSeconds @19 :Float64;
   createdUnixMs @20 :UInt64;
   hits @21 :UInt64;
+  trimmed @22 :Types.Budget;
+  # What it was trimmed to; absent: it is as it was put.
 }
 
 struct StoredSession {

@@ -89,6 +89,7 @@ struct Request {
     showProfile @27 :ShowProfile;
     removeProfile @28 :RemoveProfile;
     checkPrefix @29 :CheckPrefix;
+    trimPrefix @30 :TrimPrefix;
   }
 }
 
@@ -194,12 +195,12 @@ struct PushLayer {  # -> Done, when the memory may be reused
 struct CommitPut {  # -> SegmentInfo with its plan
   put @0 :UInt64;
   durability @1 :Durability;
+}
 
-  enum Durability {
-    memory @0;
-    wal @1;
-    fsync @2;
-  }
+enum Durability {
+  memory @0;
+  wal @1;
+  fsync @2;
 }
 
 struct AbortPut {  # -> Done
@@ -221,6 +222,9 @@ struct Get {  # -> LayerServed per layer, then GetDone
   struct Link {
     segment @0 :Data;
     matchedEnd @1 :UInt32;
+    entries @2 :UInt64;
+    # Of a budget of all: those that were matched, where the segment may have been trimmed since.
+    # 0: those that are stored.
   }
 }
 
@@ -279,6 +283,15 @@ struct RemovePrefix {  # -> Removed
 
 struct CheckPrefix {  # -> Checked, when all of it has been read from the store
   segment @0 :Data;
+}
+
+struct TrimPrefix {  # -> Trimmed
+  segment @0 :Data;
+  budget @1 :Types.Budget;
+  # At most what is stored, as for a Get.
+  durability @2 :Durability;
+  dryRun @3 :Bool;
+  # Says what would be, and changes nothing.
 }
 
 struct BudgetScope {
@@ -349,6 +362,7 @@ struct Reply {
     profileRow @17 :ProfileRow;
     profiles @18 :Profiles;
     checked @19 :Checked;
+    trimmed @20 :Trimmed;
   }
 }
 
@@ -437,6 +451,8 @@ struct SegmentInfo {
   inMemory @17 :Bool;
   plan @18 :Types.Plan;
   # Absent where it was not asked for.
+  trimmed @19 :Types.Budget;
+  # What it was trimmed to; absent: it is as it was put.
 }
 
 struct Segments {
@@ -475,6 +491,13 @@ struct Checked {
   # That were read and are as they were written.
   damage @1 :Text;
   # What is not; the segment is out of service. Empty: nothing.
+}
+
+struct Trimmed {
+  entries @0 :UInt64;
+  storedBytes @1 :UInt64;
+  # Of the segment now.
+  freedBytes @2 :UInt64;
 }
 
 struct Budgets {

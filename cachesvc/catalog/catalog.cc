@@ -72,7 +72,7 @@ Status CatalogImpl::write(Change change, Durability durability) {
 }
 
 // Adds rows whose hit count has grown. Not those of volatile segments: in the log, their row would
-// survive a crash that their payload does not.
+// survive a crash that their payload does not. Nor one that the change writes anew.
 void CatalogImpl::add_hits(Change& change, std::vector<SegmentId>& saved) {
   std::vector<SegmentId> ids;
   {
@@ -85,7 +85,7 @@ void CatalogImpl::add_hits(Change& change, std::vector<SegmentId>& saved) {
   for (const SegmentId& id : ids) {
     const SegmentNode* const node = tree_.find(id);
     if (!node) continue;
-    if (is_volatile(*node)) {
+    if (is_volatile(*node) || change.puts(Table::kSegments, segment_key(id))) {
       std::lock_guard lock(hits_mutex_);
       unsaved_hits_.push_back(id);
       continue;

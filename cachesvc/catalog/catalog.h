@@ -94,8 +94,14 @@ class Catalog {
   // nothing, unless it is quarantined: then these bytes take the place of the bad ones. The
   // segments it stands on are at least as durable when it returns. kNotFound if the parent has gone
   // meanwhile, kInvalidArgument if the row does not fit its model, its parent or its payload.
+  // One that was trimmed gets back what it lost.
   virtual Status commit(const SegmentRow& row, std::span<const Bytes> layers,
                         Durability durability) = 0;
+  // [blocking] Puts `to`, fewer entries of the same put, in the place of `from`, row and payload in
+  // one batch, at least as durable as `from` is. False, and nothing is changed, unless `from` is
+  // what is stored.
+  virtual Result<bool> trim(const SegmentRow& from, const SegmentRow& to,
+                            std::span<const Bytes> layers, Durability durability) = 0;
   // [blocking] Makes a stored segment, and those it stands on, at least as durable. kNotFound,
   // kCorruption as segment().
   virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;
@@ -117,7 +123,8 @@ class Catalog {
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
   // [blocking] Takes a segment out of service after its bytes failed a check, at once and for good:
   // it and what stands on it is no longer matched, also after a restart, until it is put again.
-  virtual void quarantine(const SegmentId& id) = 0;
+  // False if `row` is no longer what is stored: the bytes that failed were another's.
+  virtual bool quarantine(const SegmentRow& row) = 0;
 
   // ---- sessions (expired ones are gone, pinned or not; opening and advancing renew the TTL)
   // [blocking] these five. A session is as durable as its tip, kWal at best.

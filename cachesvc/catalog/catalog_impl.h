@@ -79,6 +79,8 @@ class CatalogImpl final : public Catalog {
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
   Status commit(const SegmentRow& row, std::span<const Bytes> layers,
                 Durability durability) override;
+  Result<bool> trim(const SegmentRow& from, const SegmentRow& to, std::span<const Bytes> layers,
+                    Durability durability) override;
   Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
   Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
@@ -88,7 +90,7 @@ class CatalogImpl final : public Catalog {
   Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                 bool with_plan) const override;
   void count_hit(const SegmentId& id) override;
-  void quarantine(const SegmentId& id) override;
+  bool quarantine(const SegmentRow& row) override;
 
   // ---- catalog_sessions.cc
   Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&) override;
@@ -167,6 +169,9 @@ class CatalogImpl final : public Catalog {
   Status check_session_room(std::string_view tenant) const;
   Status harden_again(const SegmentNode& present, Durability durability);
   Result<const SegmentNode*> find_parent(const SegmentRow& row) const;
+  // In the place of what stands under its id, if anything does.
+  Status store_segment(const SegmentRow& row, std::span<const Bytes> layers, Durability durability);
+  Durability at_least_as(const SegmentNode* present, Durability asked) const;
   Status check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
                          const std::vector<SegmentId>& all) const;
 

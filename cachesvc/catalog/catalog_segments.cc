@@ -114,12 +114,38 @@ Result<const SegmentNode*> CatalogImpl::find_parent(const SegmentRow& row) const
   return parent;
 }
 
+// What was acknowledged is not put at risk by what takes its place.
+Durability CatalogImpl::at_least_as(const SegmentNode* present, Durability asked) const {
+  if (!present || !present->in_service) return asked;
+  const bool hardened = present->commit <= hardened_;
+  return std::max(asked, hardened ? Durability::kFsync : present->durability);
+}
+
 Status CatalogImpl::commit(const SegmentRow& row, std::span<const Bytes> layers,
                            Durability durability) {
   std::lock_guard changing(changes_);
   const SegmentNode* const present = tree_.find(row.id);
-  if (present && present->in_service) return harden_again(*present, durability);
+  if (present && present->in_service && !present->row->trimmed) {
+    return harden_again(*present, durability);
+  }
+  return store_segment(row, layers, durability);
+}
 
+Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
+                               std::span<const Bytes> layers, Durability durability) {
+  std::lock_guard changing(changes_);
+  const SegmentNode* const present = tree_.find(from.id);
+  if (!present || !present->in_service || *present->row != from) return false;
+  SegmentRow row = to;
+  row.hits = present->hits;
+  PRECIS_TRY(store_segment(row, layers, durability));
+  return true;
+}
+
+Status CatalogImpl::store_segment(const SegmentRow& row, std::span<const Bytes> layers,
+                                  Durability durability) {
+  const SegmentNode* const present = tree_.find(row.id);
+  durability = at_least_as(present, durability);
   const auto model = models_.find({row.tenant, row.model});
   if (model == models_.end()) {
     return Status::not_found("segment " + row.id.hex() + ": model " + row.model.hex() +
@@ -240,17 +266,19 @@ Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentI
   return removed;
 }
 
-void CatalogImpl::quarantine(const SegmentId& id) {
+bool CatalogImpl::quarantine(const SegmentRow& row) {
   std::lock_guard changing(changes_);
-  const SegmentNode* const node = tree_.find(id);
-  if (!node || node->quarantined) return;
+  const SegmentNode* const node = tree_.find(row.id);
+  if (!node || *node->row != row) return false;
+  if (node->quarantined) return true;
   {
     std::unique_lock lock(state_);  // Out of service first, whatever the store says.
-    tree_.quarantine(id);
+    tree_.quarantine(row.id);
   }
-  marks_to_save_.insert(id);
+  marks_to_save_.insert(row.id);
   // If this write fails the mark waits for the next change that does not.
   (void)write({}, Durability::kWal);
+  return true;
 }
 
 // ---- what people ask
@@ -268,6 +296,7 @@ msg::SegmentInfo CatalogImpl::describe(const SegmentNode& node, bool with_plan) 
   info.recipe = row.recipe;
   info.preset = row.preset;
   info.budget = row.budget;
+  info.trimmed = row.trimmed;
   info.parent_read = row.parent_read;
   info.entries = row.plan.total();
   info.original_bytes = row.original_bytes;

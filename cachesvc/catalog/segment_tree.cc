@@ -53,8 +53,8 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
                       std::uint64_t commit) {
   const SegmentId id = row->id;
   const bool known = nodes_.contains(id);
+  quarantine(id);  // What stands in the index must not change.
   SegmentNode& node = nodes_[id];
-  PRECIS_CHECK(!node.in_service);
   if (known) {
     stored_bytes_ -= node.row->stored_bytes;
     original_bytes_ -= node.row->original_bytes;

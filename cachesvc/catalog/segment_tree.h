@@ -26,8 +26,8 @@ class SegmentTree {
   using FindModel = std::function<const ModelSpec*(std::string_view tenant, const Digest&)>;
   explicit SegmentTree(FindModel find_model) : find_model_(std::move(find_model)) {}
 
-  // Takes a segment in, in place of one out of service with the same id, and then puts into service
-  // what can be. The row's id must not be in service.
+  // Takes a segment in, in the place of one with the same id, and then puts into service what can
+  // be.
   void put(std::shared_ptr<const SegmentRow> row, Durability durability, std::uint64_t commit);
   // Takes a segment out of service, and all that stands on it.
   void quarantine(const SegmentId& id);

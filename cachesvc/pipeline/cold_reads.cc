@@ -8,35 +8,38 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
                                                              std::uint32_t layer) {
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::vector<Memory::Want>(
                                     1, Memory::Want{row->layer_bytes[layer]})));
-  std::unique_ptr<Arena::Buffer> memory = std::move(pieces.front());
+  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes()));
+  co_return std::move(pieces.front());
+}
+
+Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into) {
   const Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
-    PRECIS_TRY(parts_.catalog.read_layer(*row, layer, memory->bytes()));
-    parts_.rate.read_cold(memory->bytes().size(),
+    PRECIS_TRY(parts_.catalog.read_layer(*row, layer, into));
+    parts_.rate.read_cold(into.size(),
                           static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9);
-    return check_records(memory->bytes(), *row, layer);
+    return check_records(into, *row, layer);
   });
   ++parts_.metrics.layers_cold;
-  // Removed meanwhile, and perhaps put anew: these bytes say nothing of what is there now.
+  // Removed, trimmed or put anew meanwhile: these bytes say nothing of what is there now.
   const auto present = parts_.catalog.segment(row->tenant, row->id);
   PRECIS_CO_TRY(present.status());
-  if (*present != row) {
+  bool same = *present == row;
+  if (same && status.code() == StatusCode::kCorruption) {
+    // Doubt is a miss: out of service before anybody is answered.
+    same = co_await run_on(parts_.storage, parts_.loop,
+                           [&] { return parts_.catalog.quarantine(*row); });
+  }
+  if (!same) {
     co_return Status::not_found("segment " + row->id.hex() + " was replaced while it was read");
   }
   if (status.code() == StatusCode::kCorruption) {
-    // Doubt is a miss: out of service before anybody is answered.
     ++parts_.metrics.corrupt_layers;
     parts_.log.error("stored bytes failed their check",
                      {{"segment", row->id.hex()}, {"layer", layer}, {"status", status.message()}});
-    co_await run_on(parts_.storage, parts_.loop, [&] {
-      parts_.catalog.quarantine(row->id);
-      return true;
-    });
     parts_.hot_tier.erase(row->id);
   }
-  PRECIS_CO_TRY(
-      status.with_context("segment " + row->id.hex() + " layer " + std::to_string(layer)));
-  co_return memory;
+  co_return status.with_context("segment " + row->id.hex() + " layer " + std::to_string(layer));
 }
 
 Task<Result<msg::Checked>> ColdReads::check(std::string_view tenant, SegmentId segment) {

@@ -36,6 +36,9 @@ class ColdReads {
   // The layer's records. Where they fail a check their segment is out of service before this
   // returns, and the error is kCorruption.
   Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer);
+  // The same, into memory of row->layer_bytes[layer]. kNotFound if `row` is no longer what is
+  // stored.
+  Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into);
 
   // Reads all of a segment and says what is wrong with it, if anything is. kNotFound where there is
   // no such segment; other errors where it could not be read for now.

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "precis/recipe.h"
+
 namespace precis {
 namespace {
 
@@ -38,6 +40,23 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
     records = records.subspan(size);
   }
   return records.empty() ? Status() : Status::corruption("bytes stand behind the last record");
+}
+
+Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
+                                  const Budget& budget) {
+  const std::uint64_t stored = row.plan.total();
+  if (budget.kind == Budget::Kind::kAll) return stored;
+  if (budget.kind == Budget::Kind::kQuality) {
+    return Status::invalid("a quality target is for puts; name a ratio, entries or bytes");
+  }
+  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(row.recipe));
+  PRECIS_ASSIGN(const std::uint64_t entries,
+                budget_entries(recipe, model, row.end - row.begin, budget, row.begin));
+  if (entries <= stored) return entries;
+  return Status::invalid("a budget of " + budget.to_string() + " is " + std::to_string(entries) +
+                         " entries of segment " + row.id.hex() + ", which stores " +
+                         std::to_string(stored) + " (" + row.stored_budget().to_string() +
+                         "); ask for that or less");
 }
 
 Result<LayerCut> cut_layer(std::span<const Bytes> records, std::span<const std::uint64_t> entries,

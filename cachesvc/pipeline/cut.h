@@ -18,6 +18,11 @@ namespace precis {
 // in place and of no other segment. kCorruption names head and difference.
 Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer);
 
+// What a budget of at most what is stored comes to in entries; kAll is that. kInvalidArgument names
+// the limit.
+Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
+                                  const Budget& budget);
+
 struct LayerCut {
   std::vector<std::uint32_t> counts;              // [num_links, num_kv_heads]
   std::vector<kernels::Checksum> tail_checksums;  // [num_links, num_kv_heads]

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "precis/limits.h"
-#include "precis/recipe.h"
 
 namespace precis {
 namespace {
@@ -21,7 +20,7 @@ struct GetPath::Prefix {
 Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& tenant,
                                         msg::Get request, Connection& to,
                                         std::function<void(msg::LayerServed)> served) {
-  PRECIS_CO_ASSIGN(const Prefix prefix, resolve(tenant, request));
+  PRECIS_CO_ASSIGN(Prefix prefix, resolve(tenant, request));
   const GaugeHold open(parts_.metrics.gets_open, 1);
   const std::uint64_t began_ns = parts_.clock.monotonic_ns();
   std::uint64_t offset = 0;
@@ -77,21 +76,14 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
                              " does not stand on the one named before it; name the whole chain");
     }
     PRECIS_ASSIGN(prefix.model, parts_.catalog.model(tenant.name, row->model));
-    PRECIS_ASSIGN(const Recipe recipe, parse_recipe(row->recipe));
-    const std::uint64_t stored = row->plan.total();
-    std::uint64_t cut = stored;
-    if (request.budget.kind == Budget::Kind::kQuality) {
-      return Status::invalid("a quality target is for puts; read at a ratio, entries or bytes");
-    }
-    if (request.budget.kind != Budget::Kind::kAll) {
-      PRECIS_ASSIGN(cut, budget_entries(recipe, prefix.model, row->end - row->begin, request.budget,
-                                        row->begin));
-    }
-    if (cut > stored) {
-      return Status::invalid("a budget of " + request.budget.to_string() + " is " +
-                             std::to_string(cut) + " entries of segment " + row->id.hex() +
-                             ", which stores " + std::to_string(stored) + " (" +
-                             row->budget.to_string() + "); ask for that or less");
+    PRECIS_ASSIGN(std::uint64_t cut, cut_entries(*row, prefix.model, request.budget));
+    if (request.budget.kind == Budget::Kind::kAll && link.entries > 0) {
+      if (link.entries > cut) {
+        return Status::not_found("segment " + row->id.hex() + " was trimmed from " +
+                                 std::to_string(link.entries) + " to " + std::to_string(cut) +
+                                 " entries since it was looked up; look it up again");
+      }
+      cut = link.entries;
     }
     entries += cut;
     prefix.links.push_back(row);
@@ -108,20 +100,33 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
   return prefix;
 }
 
-Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(const Prefix& prefix,
-                                                         std::uint32_t layer) {
+Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(Prefix& prefix, std::uint32_t layer) {
   std::vector<HotTier::Lease> leases;
-  for (const Catalog::Row& row : prefix.links) {
-    HotTier::Lease hot = parts_.hot_tier.find(row->id, layer);
+  for (std::size_t link = 0; link < prefix.links.size();) {
+    const Catalog::Row row = prefix.links[link];
+    HotTier::Lease hot = parts_.hot_tier.find(row->id, layer, row);
     if (hot) {
       ++parts_.metrics.layers_hot;
     } else {
-      PRECIS_CO_ASSIGN(auto records, co_await parts_.cold.read(row, layer));
-      hot = parts_.hot_tier.insert(row->id, layer, std::move(records));
+      auto records = co_await parts_.cold.read(row, layer);
+      if (!records.ok() && follow(prefix, link)) continue;
+      if (!records.ok()) co_return records.status();
+      hot = parts_.hot_tier.insert(row->id, layer, row, std::move(records).value());
     }
     leases.push_back(std::move(hot));
+    ++link;
   }
   co_return leases;
+}
+
+// Where a link was trimmed meanwhile, what is left holds the cut still, or it does not.
+bool GetPath::follow(Prefix& prefix, std::size_t link) const {
+  Catalog::Row& row = prefix.links[link];
+  auto present = parts_.catalog.segment(row->tenant, row->id);
+  if (!present.ok() || *present == row || !(*present)->same_put(*row)) return false;
+  if ((*present)->plan.total() < prefix.entries[link]) return false;
+  row = std::move(present).value();
+  return true;
 }
 
 // The leases live until the layer's bytes are in place: a lease ends exactly when its transfer

@@ -55,7 +55,8 @@ class GetPath {
   struct Prefix;  // the links of one get, resolved
   Result<Prefix> resolve(const Tenant& tenant, const msg::Get& request) const;
   // Leases on the layer's records of every link, read and checked if they are cold.
-  Task<Result<std::vector<HotTier::Lease>>> lease(const Prefix& prefix, std::uint32_t layer);
+  Task<Result<std::vector<HotTier::Lease>>> lease(Prefix& prefix, std::uint32_t layer);
+  bool follow(Prefix& prefix, std::size_t link) const;
   Task<void> push(const msg::Get& request, std::vector<HotTier::Lease> leases, LayerCut cut,
                   msg::LayerServed message, Connection& to, InFlight& in_flight,
                   std::function<void(msg::LayerServed)>& served);

@@ -39,7 +39,7 @@ Result<msg::Match> Lookup::run(std::string_view tenant, std::string_view salt,
     }
     info.in_memory = true;
     for (std::uint32_t l = 0; l < model.num_layers; ++l) {
-      if (hot_tier_.contains(info.id, l)) continue;
+      if (hot_tier_.contains(info.id, l, link.row)) continue;
       info.in_memory = false;
       cold_bytes += link.row->layer_bytes[l];
     }

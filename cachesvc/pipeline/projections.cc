@@ -112,8 +112,9 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
 // ---- lending
 // --------------------------------------------------------------------------------------
 
-HotTier::Lease Projections::find(const StoredProjection& row, Part part) {
-  return parts_.hot_tier.find(projection_id(row.tenant, row.model, is_gram(part)), row.layer);
+HotTier::Lease Projections::find(const Catalog::Projection& row, Part part) {
+  return parts_.hot_tier.find(projection_id(row->tenant, row->model, is_gram(part)), row->layer,
+                              row);
 }
 
 Task<Result<HotTier::Lease>> Projections::read(const Catalog::Projection& row, Part part,
@@ -128,7 +129,7 @@ Task<Result<HotTier::Lease>> Projections::read(const Catalog::Projection& row, P
   }
   PRECIS_CO_TRY(status);
   co_return parts_.hot_tier.insert(projection_id(row->tenant, row->model, is_gram(part)),
-                                   row->layer, std::move(memory));
+                                   row->layer, row, std::move(memory));
 }
 
 }  // namespace precis

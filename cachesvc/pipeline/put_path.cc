@@ -112,7 +112,9 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
   row.original_bytes = model.token_bytes() * put.num_tokens();
   PRECIS_ASSIGN(put.entries,
                 budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
-  put.already_stored = parts_.catalog.segment(tenant.name, row.id).ok();
+  // One that was trimmed is put again, which gives back what it lost.
+  const auto stored = parts_.catalog.segment(tenant.name, row.id);
+  put.already_stored = stored.ok() && !(*stored)->trimmed;
 
   PRECIS_ASSIGN(put.joiner,
                 kernels::Joiner::make(
@@ -202,7 +204,7 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
     if (part == StagedLayer::Part::kEntries) {
       wants.push_back({put.records_bytes_max(index)});
       if (!put.projections.empty()) {
-        layer.projection = parts_.projections.find(*put.projections[index], put.part);
+        layer.projection = parts_.projections.find(put.projections[index], put.part);
         reads_projection = layer.projection == nullptr;
       }
       if (reads_projection) wants.push_back({put.projection_bytes(index), Arena::End::kHigh});
@@ -433,7 +435,7 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
   const auto stored = parts_.catalog.segment(row.tenant, row.id);
   if (!stored.ok() || !(**stored == row)) co_return stored.status();
   for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
-    parts_.hot_tier.insert(row.id, l, std::move(put.layers[l].records));
+    parts_.hot_tier.insert(row.id, l, *stored, std::move(put.layers[l].records));
   }
   parts_.memory.retry();  // what is in the hot tier gives way
   co_return Status();

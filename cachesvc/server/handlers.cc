@@ -50,10 +50,10 @@ void Handlers::cancel() {
 }
 
 msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
-  const auto model = parts_.catalog.model(tenant_.name, info.model);
-  info.in_memory = model.ok();
-  for (std::uint32_t l = 0; info.in_memory && l < model->num_layers; ++l) {
-    info.in_memory = parts_.hot_tier.contains(info.id, l);
+  const auto row = parts_.catalog.segment(tenant_.name, info.id);
+  info.in_memory = row.ok();
+  for (std::uint32_t l = 0; info.in_memory && l < (*row)->layer_bytes.size(); ++l) {
+    info.in_memory = parts_.hot_tier.contains(info.id, l, *row);
   }
   return info;
 }
@@ -239,6 +239,10 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemovePrefix request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CheckPrefix request) {
   co_return answer(co_await parts_.cold_reads.check(tenant_.name, request.segment));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::TrimPrefix request) {
+  co_return answer(co_await parts_.trim_path.run(tenant_, std::move(request)));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowBudget request) {

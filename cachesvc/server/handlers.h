@@ -11,6 +11,7 @@
 #include "cachesvc/pipeline/get_path.h"
 #include "cachesvc/pipeline/lookup.h"
 #include "cachesvc/pipeline/put_path.h"
+#include "cachesvc/pipeline/trim.h"
 
 namespace precis {
 
@@ -26,6 +27,7 @@ class Handlers {
     PutPath& put_path;
     GetPath& get_path;
     ColdReads& cold_reads;
+    TrimPath& trim_path;
     Lookup& lookup;
     Memory& memory;
     Metrics& metrics;
@@ -64,6 +66,7 @@ class Handlers {
   Task<Answer> on(std::uint64_t id, msg::ShowPrefix request);
   Task<Answer> on(std::uint64_t id, msg::RemovePrefix request);
   Task<Answer> on(std::uint64_t id, msg::CheckPrefix request);
+  Task<Answer> on(std::uint64_t id, msg::TrimPrefix request);
   Task<Answer> on(std::uint64_t id, msg::ShowBudget request);
   Task<Answer> on(std::uint64_t id, msg::SetBudget request);
   Task<Answer> on(std::uint64_t id, msg::GetStats request);

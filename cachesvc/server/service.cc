@@ -50,6 +50,7 @@ struct Service::Impl {
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
   std::unique_ptr<GetPath> get_path;
+  std::unique_ptr<TrimPath> trim_path;
   std::unique_ptr<Handlers::Parts> parts;
   std::unordered_set<std::shared_ptr<Peer>> peers;
   std::vector<std::weak_ptr<Peer>> leaving;  // closed, with requests still to end
@@ -150,10 +151,13 @@ void Service::Impl::wire() {
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,
                                                       *registration, zeros->bytes(), *catalog,
                                                       *hot_tier, rate, metrics, clock});
-  parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
-      loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path, *cold_reads, *lookup,
-      *memory, metrics, configured, [this](const std::string& tenant) { return status(tenant); },
-      [this](const std::string& tenant) { return stats(tenant); }});
+  trim_path = std::make_unique<TrimPath>(
+      TrimPath::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
+  parts = std::make_unique<Handlers::Parts>(
+      Handlers::Parts{loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path,
+                      *cold_reads, *trim_path, *lookup, *memory, metrics, configured,
+                      [this](const std::string& tenant) { return status(tenant); },
+                      [this](const std::string& tenant) { return stats(tenant); }});
 }
 
 Status Service::Impl::listen() {

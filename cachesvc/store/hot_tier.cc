@@ -18,36 +18,40 @@ HotTier::HotTier(std::size_t limit_bytes, std::unique_ptr<EvictionPolicy> policy
       live_bytes_(std::make_shared<std::atomic<std::size_t>>(0)),
       policy_(std::move(policy)) {}
 
-HotTier::Lease HotTier::find(const SegmentId& segment, std::uint32_t layer) {
+HotTier::Lease HotTier::find(const SegmentId& segment, std::uint32_t layer, const Of& of) {
   std::lock_guard lock(mutex_);
   const auto entry = entries_.find({segment, layer});
-  if (entry == entries_.end()) {
+  if (entry == entries_.end() || entry->second.of != of) {
     ++misses_;
     return nullptr;
   }
   ++hits_;
   policy_->used(entry->first);
-  return entry->second;
+  return entry->second.lease;
 }
 
-bool HotTier::contains(const SegmentId& segment, std::uint32_t layer) const {
+bool HotTier::contains(const SegmentId& segment, std::uint32_t layer, const Of& of) const {
   std::lock_guard lock(mutex_);
-  return entries_.contains({segment, layer});
+  const auto entry = entries_.find({segment, layer});
+  return entry != entries_.end() && entry->second.of == of;
 }
 
-HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer,
+HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer, Of of,
                                std::unique_ptr<Arena::Buffer> buffer) {
   const HotKey key{segment, layer};
   std::lock_guard lock(mutex_);
   if (const auto here = entries_.find(key); here != entries_.end()) {
-    policy_->used(key);
-    return here->second;
+    if (here->second.of == of) {
+      policy_->used(key);
+      return here->second.lease;
+    }
+    drop(here);
   }
   Lease lease = std::make_shared<const HotLayer>(std::move(buffer), live_bytes_);
   while (*live_bytes_ > limit_bytes_) {
     if (!evict_one()) return lease;  // All the rest is in use: served, but not kept.
   }
-  entries_.emplace(key, lease);
+  entries_.emplace(key, Entry{lease, std::move(of)});
   policy_->added(key, lease->bytes().size());
   return lease;
 }
@@ -72,10 +76,10 @@ std::size_t HotTier::make_room(std::size_t size_bytes) {
 std::optional<std::size_t> HotTier::evict_one() {
   // Leases are handed out under the lock only, so an entry that is the tier's alone stays so.
   const auto key =
-      policy_->victim([this](const HotKey& k) { return entries_.at(k).use_count() == 1; });
+      policy_->victim([this](const HotKey& k) { return entries_.at(k).lease.use_count() == 1; });
   if (!key) return std::nullopt;
   const auto entry = entries_.find(*key);
-  const std::size_t size_bytes = entry->second->bytes().size();
+  const std::size_t size_bytes = entry->second.lease->bytes().size();
   drop(entry);
   ++evictions_;
   return size_bytes;

@@ -45,21 +45,24 @@ class HotTier {
   // A lease is a share in the entry: shared by the tier and every transfer that reads it, so that
   // its memory is freed by whoever lets go last, and never under a reader.
   using Lease = std::shared_ptr<const HotLayer>;
+  // What bytes are of: the row they are stored with. A segment that was trimmed or put anew has
+  // another one, and what is of the old one is not its bytes.
+  using Of = std::shared_ptr<const void>;
 
   // Keeps at most `limit_bytes`, at most what the arena has to spare beside staging.
   explicit HotTier(std::size_t limit_bytes,
                    std::unique_ptr<EvictionPolicy> policy = make_s3_fifo_policy());
 
-  // Null if the layer is not here.
-  Lease find(const SegmentId& segment, std::uint32_t layer);
+  // Null if the layer is not here, or of another row.
+  Lease find(const SegmentId& segment, std::uint32_t layer, const Of& of);
   // The same without a lease, without counting and without renewing the entry.
-  bool contains(const SegmentId& segment, std::uint32_t layer) const;
+  bool contains(const SegmentId& segment, std::uint32_t layer, const Of& of) const;
 
-  // Takes the layer in, evicting what must go for it, and returns a lease on it; if the layer is
-  // here already, a lease on that one, and `buffer` is freed. Segments are immutable: erase() one
-  // whose bytes were doubted before its id is used again. The lease is good in any case; the entry
-  // is kept only if it fits beside the entries that are in use.
-  Lease insert(const SegmentId& segment, std::uint32_t layer,
+  // Takes the layer in, in the place of another row's, evicting what must go for it, and returns a
+  // lease on it; if the layer is here already, a lease on that one, and `buffer` is freed: erase()
+  // a segment whose bytes were doubted. The lease is good in any case; the entry is kept only if it
+  // fits beside the entries that are in use.
+  Lease insert(const SegmentId& segment, std::uint32_t layer, Of of,
                std::unique_ptr<Arena::Buffer> buffer);
 
   // All layers of a segment. Leased ones stay readable until let go.
@@ -73,7 +76,11 @@ class HotTier {
   HotTierStats stats() const;
 
  private:
-  using Entries = std::map<HotKey, Lease>;
+  struct Entry {
+    Lease lease;
+    Of of;
+  };
+  using Entries = std::map<HotKey, Entry>;
   // With mutex_ held. Bytes freed; none if nothing may go.
   std::optional<std::size_t> evict_one();
   void drop(Entries::iterator entry);

@@ -46,7 +46,8 @@ Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo&
   if (entries <= segment.entries) return entries;
   return Status::invalid("keep " + keep.to_string() + " asks for " + std::to_string(entries) +
                          " entries, it stores " + std::to_string(segment.entries) + " (keep " +
-                         segment.budget.to_string() + "): ask for at most that, or for all of it");
+                         segment.stored_budget().to_string() +
+                         "): ask for at most that, or for all of it");
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep) {
 msg::Get get_request(const GetPlan& plan, RemoteRegion destination) {
   msg::Get request;
   for (const GetPlan::Link& link : plan.links) {
-    request.links.push_back({link.segment, link.matched_end});
+    request.links.push_back({link.segment, link.matched_end, link.entries});
   }
   request.budget = plan.budget;
   request.destination = std::move(destination);

@@ -178,6 +178,11 @@ Result<msg::SegmentInfo> RemoteClient::segment(const SegmentId& id) {
 Result<msg::Checked> RemoteClient::check_segment(const SegmentId& id) {
   return channel_->call<msg::Checked>(msg::CheckPrefix{id});
 }
+Result<msg::Trimmed> RemoteClient::trim_segment(const SegmentId& id, const Budget& keep,
+                                                Durability durability, bool dry_run) {
+  return channel_->call<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run},
+                                      Patience::kWhileAlive);
+}
 
 Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recursive) {
   return channel_->call<msg::Removed>(msg::RemovePrefix{id, recursive});

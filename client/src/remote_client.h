@@ -42,6 +42,8 @@ class RemoteClient final : public Client {
   Result<msg::SegmentInfo> segment(const SegmentId& id) override;
   Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) override;
   Result<msg::Checked> check_segment(const SegmentId& id) override;
+  Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep, Durability durability,
+                                    bool dry_run) override;
   Result<msg::Budgets> budgets(std::optional<Digest> model) override;
   Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;
   Result<msg::Stats> stats() override;

@@ -285,6 +285,25 @@ RecordView written_record(Bytes record) {
   return view_of(record, header, RecordLayout::of(header.count, header.head_dim, dtype));
 }
 
+Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out) {
+  PRECIS_ASSIGN(const Checksum tail, cut_tail_checksum(record, count));
+  const auto layout = RecordLayout::of(count, record.head_dim, record.dtype);
+  write_header(out, record.layer, record.head, count, record.head_dim, record.dtype,
+               record.segment);
+  clear_padding(out, layout);
+  const std::array<std::size_t, 6> begins = {layout.checksums, layout.positions, layout.seats,
+                                             layout.scores,    layout.keys,      layout.values};
+  const std::array<Bytes, 6> sections = cut_ranges(record, count);
+  for (std::size_t s = 0; s < sections.size(); ++s) {
+    std::ranges::copy(sections[s], out.begin() + begins[s]);
+  }
+  if (count % kChecksumBlockEntries != 0) {
+    std::ranges::copy(std::as_bytes(std::span(tail)),
+                      out.begin() + layout.checksums + sections[0].size());
+  }
+  return {};
+}
+
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
                  std::uint32_t head_dim, Dtype dtype, const SegmentId& segment) {
   write_header(record, layer, head, count, head_dim, dtype, segment);

@@ -126,6 +126,7 @@ static void write(SegmentRow::Builder out, const precis::SegmentRow& in) {
   out.setCompressSeconds(in.compress_seconds);
   out.setCreatedUnixMs(in.created_unix_ms);
   out.setHits(in.hits);
+  if (in.trimmed) write(out.initTrimmed(), *in.trimmed);
 }
 
 static Status read_path(SegmentRow::Reader in, precis::SegmentRow& out) {
@@ -161,7 +162,7 @@ static Status read(SegmentRow::Reader in, precis::SegmentRow& out) {
   out.compress_seconds = in.getCompressSeconds();
   out.created_unix_ms = in.getCreatedUnixMs();
   out.hits = in.getHits();
-  return {};
+  return read_optional(in.hasTrimmed(), "trimmed", in.getTrimmed(), out.trimmed);
 }
 
 static void write(StoredSession::Builder out, const precis::StoredSession& in) {
@@ -275,6 +276,16 @@ Result<StoredProjection> decode_stored_projection(Bytes bytes) {
 }
 Result<StoredProfile> decode_stored_profile(Bytes bytes) {
   return decode_row<wire::StoredProfile, StoredProfile>("profile row", RowKind::kProfile, bytes);
+}
+
+bool SegmentRow::same_put(const SegmentRow& other) const {
+  SegmentRow as_other = *this;
+  as_other.plan = other.plan;
+  as_other.layer_bytes = other.layer_bytes;
+  as_other.stored_bytes = other.stored_bytes;
+  as_other.hits = other.hits;
+  as_other.trimmed = other.trimmed;
+  return as_other == other;
 }
 
 }  // namespace precis

@@ -55,6 +55,7 @@ static void write(SegmentInfo::Builder out, const msg::SegmentInfo& in) {
   out.setChildren(in.children);
   out.setInMemory(in.in_memory);
   if (in.plan) write(out.initPlan(), *in.plan);
+  if (in.trimmed) write(out.initTrimmed(), *in.trimmed);
 }
 static Status read(SegmentInfo::Reader in, msg::SegmentInfo& out) {
   PRECIS_TRY(read_segment_id("id", in.getId(), out.id));
@@ -76,7 +77,8 @@ static Status read(SegmentInfo::Reader in, msg::SegmentInfo& out) {
   out.hits = in.getHits();
   out.children = in.getChildren();
   out.in_memory = in.getInMemory();
-  return read_optional(in.hasPlan(), "plan", in.getPlan(), out.plan);
+  PRECIS_TRY(read_optional(in.hasPlan(), "plan", in.getPlan(), out.plan));
+  return read_optional(in.hasTrimmed(), "trimmed", in.getTrimmed(), out.trimmed);
 }
 
 // ---- get ---------------------------------------------------------------------------------------
@@ -157,6 +159,18 @@ static void write(Checked::Builder out, const msg::Checked& in) {
 static Status read(Checked::Reader in, msg::Checked& out) {
   out.bytes = in.getBytes();
   return read_text("damage", in.getDamage(), limits::kTextBytesMax, out.damage);
+}
+
+static void write(Trimmed::Builder out, const msg::Trimmed& in) {
+  out.setEntries(in.entries);
+  out.setStoredBytes(in.stored_bytes);
+  out.setFreedBytes(in.freed_bytes);
+}
+static Status read(Trimmed::Reader in, msg::Trimmed& out) {
+  out.entries = in.getEntries();
+  out.stored_bytes = in.getStoredBytes();
+  out.freed_bytes = in.getFreedBytes();
+  return {};
 }
 
 static void write(Budgets::Row::Builder out, const msg::BudgetRow& in) {
@@ -269,6 +283,7 @@ struct ReplyWriter {
   void operator()(const msg::ProfileRow& in) { write(out.initProfileRow(), in); }
   void operator()(const msg::Profiles& in) { write(out.initProfiles(), in); }
   void operator()(const msg::Checked& in) { write(out.initChecked(), in); }
+  void operator()(const msg::Trimmed& in) { write(out.initTrimmed(), in); }
 };
 
 static Status read(Reply::Body::Reader in, msg::ReplyBody& out) {
@@ -292,6 +307,7 @@ static Status read(Reply::Body::Reader in, msg::ReplyBody& out) {
     case Reply::Body::PROFILE_ROW: return read(in.getProfileRow(), out.emplace<msg::ProfileRow>());
     case Reply::Body::PROFILES: return read(in.getProfiles(), out.emplace<msg::Profiles>());
     case Reply::Body::CHECKED: return read(in.getChecked(), out.emplace<msg::Checked>());
+    case Reply::Body::TRIMMED: return read(in.getTrimmed(), out.emplace<msg::Trimmed>());
   }
   return field_error("kind", "is " + std::to_string(in.which()) + ", unknown to protocol version " +
                                  std::to_string(kProtocolVersion));

@@ -99,7 +99,7 @@ static Status read(PushLayer::Reader in, msg::PushLayer& out) {
 
 static void write(CommitPut::Builder out, const msg::CommitPut& in) {
   out.setPut(in.put);
-  out.setDurability(static_cast<CommitPut::Durability>(in.durability));
+  out.setDurability(static_cast<Durability>(in.durability));
 }
 static Status read(CommitPut::Reader in, msg::CommitPut& out) {
   out.put = in.getPut();
@@ -127,10 +127,12 @@ static Status read(Lookup::Reader in, msg::Lookup& out) {
 static void write(Get::Link::Builder out, const msg::GetLink& in) {
   out.setSegment(as_data(in.segment));
   out.setMatchedEnd(in.matched_end);
+  out.setEntries(in.entries);
 }
 static Status read(Get::Link::Reader in, msg::GetLink& out) {
   PRECIS_TRY(read_segment_id("segment", in.getSegment(), out.segment));
   out.matched_end = in.getMatchedEnd();
+  out.entries = in.getEntries();
   return check_max("matched_end", out.matched_end, limits::kPathTokensMax);
 }
 
@@ -241,6 +243,19 @@ static Status read(CheckPrefix::Reader in, msg::CheckPrefix& out) {
   return read_segment_id("segment", in.getSegment(), out.segment);
 }
 
+static void write(TrimPrefix::Builder out, const msg::TrimPrefix& in) {
+  out.setSegment(as_data(in.segment));
+  write(out.initBudget(), in.budget);
+  out.setDurability(static_cast<Durability>(in.durability));
+  out.setDryRun(in.dry_run);
+}
+static Status read(TrimPrefix::Reader in, msg::TrimPrefix& out) {
+  PRECIS_TRY(read_segment_id("segment", in.getSegment(), out.segment));
+  PRECIS_TRY(read(in.getBudget(), out.budget).with_context("budget"));
+  out.dry_run = in.getDryRun();
+  return read_enum("durability", in.getDurability(), precis::Durability::kFsync, out.durability);
+}
+
 static void write(ShowBudget::Builder out, const msg::ShowBudget& in) {
   write(out.initScope(), in.scope);
 }
@@ -302,6 +317,7 @@ struct RequestWriter {
   void operator()(const msg::ShowProfile& in) { write(out.initShowProfile(), in); }
   void operator()(const msg::RemoveProfile& in) { write(out.initRemoveProfile(), in); }
   void operator()(const msg::CheckPrefix& in) { write(out.initCheckPrefix(), in); }
+  void operator()(const msg::TrimPrefix& in) { write(out.initTrimPrefix(), in); }
 };
 
 static Status read_body(Request::Reader in, msg::RequestBody& out) {
@@ -344,6 +360,7 @@ static Status read_body(Request::Reader in, msg::RequestBody& out) {
     case Request::REMOVE_PROFILE:
       return read(in.getRemoveProfile(), out.emplace<msg::RemoveProfile>());
     case Request::CHECK_PREFIX: return read(in.getCheckPrefix(), out.emplace<msg::CheckPrefix>());
+    case Request::TRIM_PREFIX: return read(in.getTrimPrefix(), out.emplace<msg::TrimPrefix>());
   }
   return field_error("kind", "is " + std::to_string(in.which()) + ", unknown to protocol version " +
                                  std::to_string(kProtocolVersion));

@@ -81,11 +81,15 @@ Result<PrefixCopy> read_all(Client& client, const Model& model, const std::vecto
   PRECIS_ASSIGN(const LookupMatch match, client.lookup(model, tokens));
   if (!match) return Status::not_found("nothing of the path is stored");
   PRECIS_ASSIGN(const Prefix prefix, client.get(match, keep));
+  PRECIS_TRY(prefix.wait());
+  return copy_of(prefix);
+}
+
+PrefixCopy copy_of(const Prefix& prefix) {
   PrefixCopy copy;
   for (std::uint32_t l = 0; l < prefix.num_layers(); ++l) {
-    PRECIS_TRY(prefix.wait_layer(l));
     auto& heads = copy.emplace_back();
-    for (std::uint32_t h = 0; h < model.spec.num_kv_heads; ++h) {
+    for (std::uint32_t h = 0; h < prefix.model().num_kv_heads; ++h) {
       const HeadEntries e = prefix.head(l, h);
       heads.push_back({{e.positions.begin(), e.positions.end()},
                        {e.seats.begin(), e.seats.end()},
@@ -94,7 +98,6 @@ Result<PrefixCopy> read_all(Client& client, const Model& model, const std::vecto
                        copy_rows(e.values)});
     }
   }
-  PRECIS_TRY(prefix.wait());
   return copy;
 }
 

@@ -57,6 +57,9 @@ struct HeadCopy {
 };
 using PrefixCopy = std::vector<std::vector<HeadCopy>>;  // [layer][head]
 
+// Of a prefix that has arrived.
+PrefixCopy copy_of(const Prefix& prefix);
+
 // lookup, get, wait, copy.
 Result<PrefixCopy> read_all(Client& client, const Model& model, const std::vector<TokenId>& tokens,
                             const Budget& keep = Budget::all());

@@ -205,6 +205,12 @@ class Client {
   virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
   // Reads all of a segment from the store and says what is wrong with it, if anything is.
   virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;
+  // Keeps fewer entries of a segment: those of a put at `keep`, which is at most what it stores.
+  // Its id stays, children stay; putting it again gives back what it lost. `dry_run`: says what
+  // would be.
+  virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
+                                            Durability durability = Durability::kWal,
+                                            bool dry_run = false) = 0;
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
   virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
   virtual Result<msg::Stats> stats() = 0;

@@ -50,6 +50,11 @@ std::uint32_t count_at(const RecordView& record, std::uint64_t entries);
 // blocks, positions, seats, scores, keys, values; exact, without padding; views into the record.
 std::array<Bytes, 6> cut_ranges(const RecordView& record, std::uint32_t count);
 
+// Writes the record's cut at `count` as a record of its own into `out`, as long as RecordLayout::of
+// says. Whole blocks keep their checksums, and are not looked at; the last, partial one's is
+// cut_tail_checksum(), with its errors.
+Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out);
+
 // Writes header and checksums over sections and zero padding already in place; `record` is as long
 // as RecordLayout::of says.
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,

@@ -34,7 +34,12 @@ struct SegmentRow {
   double compress_seconds = 0;
   std::uint64_t created_unix_ms = 0;
   std::uint64_t hits = 0;
+  std::optional<Budget> trimmed;  // what it was trimmed to; none: it is as it was put
   bool operator==(const SegmentRow&) const = default;
+
+  const Budget& stored_budget() const { return trimmed ? *trimmed : budget; }
+  // Of one put, trimmed or not: what both store is the same bit for bit.
+  bool same_put(const SegmentRow& other) const;
 };
 
 struct StoredSession {

@@ -68,8 +68,10 @@ struct SegmentInfo {
   std::uint64_t created_unix_ms = 0;
   std::uint64_t hits = 0;
   std::uint32_t children = 0;
-  bool in_memory = false;    // every layer is in the hot tier
-  std::optional<Plan> plan;  // where asked for: commit, show
+  bool in_memory = false;         // every layer is in the hot tier
+  std::optional<Plan> plan;       // where asked for: commit, show
+  std::optional<Budget> trimmed;  // what it was trimmed to; none: it is as it was put
+  const Budget& stored_budget() const { return trimmed ? *trimmed : budget; }
   bool operator==(const SegmentInfo&) const = default;
 };
 struct Segments {
@@ -119,6 +121,12 @@ struct Checked {
   std::string damage;       // what is not; empty: nothing
   bool operator==(const Checked&) const = default;
 };
+// A segment as trimming left it.
+struct Trimmed {
+  std::uint64_t entries = 0, stored_bytes = 0;  // now
+  std::uint64_t freed_bytes = 0;
+  bool operator==(const Trimmed&) const = default;
+};
 struct BudgetRow {
   std::string scope;           // "built-in", "config", "global", or "model NAME"
   std::string recipe;          // empty: says nothing
@@ -156,7 +164,7 @@ struct ServerStatus {
 
 using ReplyBody = std::variant<Done, ModelRow, Models, PutBegun, SegmentInfo, Segments, Match,
                                GetDone, SessionRow, Sessions, Removed, Budgets, Stats, ServerStatus,
-                               ProfileRow, Profiles, Checked>;
+                               ProfileRow, Profiles, Checked, Trimmed>;
 struct Reply {
   std::uint64_t id = 0;
   Status status;  // on error `body` is Done

@@ -8,19 +8,10 @@
 #include <variant>
 #include <vector>
 
+#include "precis/remote_region.h"
 #include "precis/types.h"
 
 namespace precis {
-
-// Client memory that the server may pull from or push into while the request that names it is
-// unanswered. Made by the client's transport; opaque but for its size.
-struct RemoteRegion {
-  std::uint64_t id = 0;       // unique in the client's connection
-  std::uint64_t address = 0;  // in the client's address space
-  std::uint64_t size_bytes = 0;
-  std::string key;  // the transport's access key, empty where it has none
-  bool operator==(const RemoteRegion&) const = default;
-};
 
 namespace msg {
 
@@ -116,6 +107,9 @@ struct Lookup {
 struct GetLink {
   SegmentId segment;
   std::uint32_t matched_end = 0;  // entries at or past this position are left out by the reader
+  // Of a budget of all: those that were matched, where it may have been trimmed since; 0: those
+  // that are stored.
+  std::uint64_t entries = 0;
   bool operator==(const GetLink&) const = default;
 };
 struct Get {
@@ -180,6 +174,13 @@ struct CheckPrefix {
   SegmentId segment;
   bool operator==(const CheckPrefix&) const = default;
 };
+struct TrimPrefix {
+  SegmentId segment;
+  Budget budget;  // at most what is stored, as for a Get
+  Durability durability = Durability::kWal;
+  bool dry_run = false;  // says what would be, and changes nothing
+  bool operator==(const TrimPrefix&) const = default;
+};
 // Defaults for puts that name no recipe or no budget; the narrowest scope that says wins:
 // the request, then the model, then the tenant's global one.
 struct BudgetScope {
@@ -208,7 +209,7 @@ using RequestBody =
                  Cancel, OpenSession, AdvanceSession, PinSession, ForkSession, ShowSession,
                  ListSessions, RemoveSession, ListPrefixes, ShowPrefix, RemovePrefix, ShowBudget,
                  SetBudget, GetStats, GetStatus, PushProjection, AddProfile, ListProfiles,
-                 ShowProfile, RemoveProfile, CheckPrefix>;
+                 ShowProfile, RemoveProfile, CheckPrefix, TrimPrefix>;
 struct Request {
   std::uint64_t id = 0;
   RequestBody body;

@@ -63,7 +63,7 @@ TEST_CASE("commits, look-ups and removals from many threads keep every chain who
             }
             break;
           case 3:
-            if (random() % 8 == 0) f.catalog->quarantine(segment.row.id);
+            if (random() % 8 == 0) f.catalog->quarantine(segment.row);
             f.catalog->count_hit(segment.row.id);
             break;
           case 4:

@@ -86,7 +86,7 @@ TEST_CASE("a removed segment stays removed after a crash, at whatever durability
 TEST_CASE("a healing that a crash takes leaves the segment quarantined", "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6));
-  f.catalog->quarantine(a.row.id);
+  f.catalog->quarantine(a.row);
   REQUIRE(f.commit(a, Durability::kMemory).ok());
   CHECK(f.matched(a.path) == 6);
   f.crash_and_reopen();

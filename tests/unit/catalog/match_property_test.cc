@@ -157,9 +157,9 @@ class Trial {
   }
 
   void quarantine() {
-    const SegmentId id = any().row.id;
-    f_.catalog->quarantine(id);
-    model_.quarantined[id] = true;
+    const SegmentRow& row = any().row;
+    REQUIRE(f_.catalog->quarantine(row));
+    model_.quarantined[row.id] = true;
   }
 
   void heal() {

@@ -11,7 +11,7 @@ TEST_CASE(
     "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), c = f.put(tokens(12), &b);
-  f.catalog->quarantine(b.row.id);
+  f.catalog->quarantine(b.row);
   for (int opened = 0; opened < 2; ++opened) {
     CHECK(f.matched(c.path) == 6);
     CHECK(f.catalog->parents(f.tenant, f.root, c.path, 4).size() == 1);
@@ -30,7 +30,7 @@ TEST_CASE("a quarantined segment is still listed and can be removed, mark includ
           "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a);
-  f.catalog->quarantine(a.row.id);
+  f.catalog->quarantine(a.row);
   CHECK(f.catalog->segments(f.tenant, std::nullopt, 10).size() == 2);
   CHECK(f.catalog->info(f.tenant, a.row.id, true).ok());
   REQUIRE(f.catalog->remove(f.tenant, a.row.id, true, nullptr).ok());
@@ -44,7 +44,7 @@ TEST_CASE("putting a quarantined segment again heals it and what stands on it", 
   CatalogFixture f;
   NewSegment a = f.put(tokens(6));
   const NewSegment b = f.put(tokens(9), &a);
-  f.catalog->quarantine(a.row.id);
+  f.catalog->quarantine(a.row);
   a.layers[0].assign(99, std::byte{5});  // Computed anew, the bytes may differ.
   a.row.stored_bytes += 99 - a.row.layer_bytes[0];
   a.row.layer_bytes[0] = 99;
@@ -64,7 +64,7 @@ TEST_CASE("putting a quarantined segment again heals it and what stands on it", 
 TEST_CASE("nothing can be put on a quarantined segment", "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a);
-  f.catalog->quarantine(a.row.id);
+  f.catalog->quarantine(a.row);
   CHECK(f.commit(f.segment(tokens(8), &a)).code() == StatusCode::kNotFound);
   CHECK(f.commit(b).code() ==
         StatusCode::kNotFound);  // Its own bytes are good, but not what it stands on.
@@ -75,7 +75,7 @@ TEST_CASE("a session goes on from another tip when its own is quarantined", "[un
   const NewSegment a = f.put(tokens(6)), again = f.put(tokens(6), nullptr, 2);
   REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());
   REQUIRE(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).ok());
-  f.catalog->quarantine(a.row.id);
+  f.catalog->quarantine(a.row);
   CHECK(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).status().code() ==
         StatusCode::kCorruption);
   CHECK(f.catalog->advance_session(f.tenant, {"chat", again.row.id}).ok());
@@ -86,7 +86,7 @@ TEST_CASE("a quarantine that the store cannot note holds at once and is noted wi
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6));
   f.store.fail_next_write(Status::out_of_space("full"));
-  f.catalog->quarantine(a.row.id);
+  f.catalog->quarantine(a.row);
   CHECK(f.match(a.path).empty());
   f.put(tokens(4, 900), nullptr, 1, 1, Durability::kMemory);  // Too weak to carry the mark.
   f.put(tokens(4, 800));
@@ -100,7 +100,7 @@ TEST_CASE("a quarantine not yet noted does not outlive the segment's healing or 
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6));
   f.store.fail_next_write(Status::out_of_space("full"));
-  f.catalog->quarantine(a.row.id);
+  f.catalog->quarantine(a.row);
   const auto durability = GENERATE(Durability::kMemory, Durability::kWal);
   SECTION("healed") { REQUIRE(f.commit(a, durability).ok()); }
   SECTION("removed") {
@@ -116,8 +116,8 @@ TEST_CASE("a quarantine not yet noted does not outlive the segment's healing or 
 TEST_CASE("quarantining an unknown segment or one a second time is harmless", "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6));
-  f.catalog->quarantine(SegmentId{});
-  f.catalog->quarantine(a.row.id);
-  f.catalog->quarantine(a.row.id);
+  CHECK_FALSE(f.catalog->quarantine(SegmentRow{}));
+  CHECK(f.catalog->quarantine(a.row));
+  CHECK(f.catalog->quarantine(a.row));
   CHECK(f.catalog->totals().quarantined_segments == 1);
 }

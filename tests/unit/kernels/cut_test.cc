@@ -43,6 +43,12 @@ void check_cut(const RecordView& stored, const RecordView& fresh, std::uint64_t 
     CAPTURE(section);
     REQUIRE(bytes_text(cut[section]) == bytes_text(whole[section]));
   }
+  // Written as a record it is the fresh one.
+  const auto layout = RecordLayout::of(count, stored.head_dim, stored.dtype);
+  std::vector<std::byte> written(layout.size, std::byte{0xff});
+  REQUIRE(write_cut(stored, count, written).ok());
+  const auto* begin = reinterpret_cast<const std::byte*>(fresh.checksums.data()) - layout.checksums;
+  REQUIRE(bytes_text(written) == bytes_text({begin, written.size()}));
   // The cut's last block verifies against the checksum that the fresh record holds for it.
   if (count % kChecksumBlockEntries == 0) return;
   REQUIRE(cut_tail_checksum(stored, count).value() == fresh.checksums.back());

@@ -35,7 +35,8 @@ struct Fixture {
 TEST_CASE("the hot tier makes room for what is asked", "[unit][pipeline]") {
   Fixture f(std::chrono::hours(1));
   for (std::uint32_t layer = 0; layer < 4; ++layer) {
-    f.hot_tier.insert(SegmentId{}, layer, std::move(f.arena->allocate(kArenaBytes / 4)).value());
+    f.hot_tier.insert(SegmentId{}, layer, nullptr,
+                      std::move(f.arena->allocate(kArenaBytes / 4)).value());
   }
   std::optional<Fixture::Answer> answer;
   spawn(f.acquire(kHalf, answer));

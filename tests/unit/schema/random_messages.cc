@@ -105,7 +105,7 @@ struct Filler {
   void operator()(msg::AbortPut& x) { (*this)(x.put); }
   void operator()(msg::Lookup& x) { all(x.model, x.adapter, x.tokens); }
   void operator()(msg::GetLink& x) {
-    (*this)(x.segment);
+    all(x.segment, x.entries);
     x.matched_end = up_to(limits::kPathTokensMax);
   }
   void operator()(msg::Get& x) { all(x.links, x.budget, x.destination); }
@@ -124,6 +124,10 @@ struct Filler {
   void operator()(msg::ShowPrefix& x) { (*this)(x.segment); }
   void operator()(msg::RemovePrefix& x) { all(x.segment, x.recursive); }
   void operator()(msg::CheckPrefix& x) { (*this)(x.segment); }
+  void operator()(msg::TrimPrefix& x) {
+    all(x.segment, x.budget, x.dry_run);
+    x.durability = static_cast<Durability>(r.number(2));
+  }
   void operator()(msg::ShowBudget& x) { (*this)(x.scope.model); }
   void operator()(msg::SetBudget& x) { all(x.scope.model, x.recipe, x.keep); }
   void operator()(msg::GetStats&) {}
@@ -153,7 +157,7 @@ struct Filler {
     all(x.id, x.parent, x.model, x.adapter, x.recipe, x.preset, x.budget, x.parent_read, x.entries);
     all(x.original_bytes, x.stored_bytes, x.compress_seconds, x.created_unix_ms, x.hits,
         x.children);
-    all(x.in_memory, x.plan);
+    all(x.in_memory, x.plan, x.trimmed);
     token_range(x.begin, x.end);
   }
   void operator()(msg::Segments& x) { (*this)(x.rows); }
@@ -173,6 +177,7 @@ struct Filler {
   void operator()(msg::Sessions& x) { (*this)(x.rows); }
   void operator()(msg::Removed& x) { all(x.segments, x.bytes); }
   void operator()(msg::Checked& x) { all(x.bytes, x.damage); }
+  void operator()(msg::Trimmed& x) { all(x.entries, x.stored_bytes, x.freed_bytes); }
   void operator()(msg::BudgetRow& x) { all(x.scope, x.recipe, x.keep, x.version, x.set_unix_ms); }
   void operator()(msg::Budgets& x) { all(x.layers, x.effective); }
   void operator()(msg::Stat& x) { all(x.name, x.value, x.help); }
@@ -192,7 +197,7 @@ struct Filler {
   void operator()(SegmentRow& x) {
     all(x.id, x.parent, x.tenant, x.model, x.adapter, x.root, x.tip, x.blocks, x.tail, x.recipe);
     all(x.preset, x.budget, x.parent_read, x.plan, x.original_bytes, x.stored_bytes);
-    all(x.compress_seconds, x.created_unix_ms, x.hits);
+    all(x.compress_seconds, x.created_unix_ms, x.hits, x.trimmed);
     token_range(x.begin, x.end);
     x.layer_bytes.resize(x.plan.num_layers);
     for (auto& bytes : x.layer_bytes) (*this)(bytes);

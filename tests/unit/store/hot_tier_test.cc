@@ -28,7 +28,7 @@ struct Fixture {
                         std::byte fill = std::byte{0}) {
     auto buffer = arena->allocate(size).value();
     std::ranges::fill(buffer->bytes(), fill);
-    return tier.insert(segment(n), layer, std::move(buffer));
+    return tier.insert(segment(n), layer, nullptr, std::move(buffer));
   }
 
   std::unique_ptr<Arena> arena;
@@ -41,23 +41,44 @@ TEST_CASE("a layer put into the tier is found under its segment and layer alone"
           "[unit][hot_tier]") {
   Fixture f;
   f.insert(1, 2, 100, std::byte{42});
-  const auto lease = f.tier.find(segment(1), 2);
+  const auto lease = f.tier.find(segment(1), 2, nullptr);
   REQUIRE(lease);
   CHECK(lease->bytes().size() == 100);
   CHECK(lease->bytes()[99] == std::byte{42});
-  CHECK_FALSE(f.tier.find(segment(1), 1));
-  CHECK_FALSE(f.tier.find(segment(2), 2));
-  CHECK(f.tier.contains(segment(1), 2));
-  CHECK_FALSE(f.tier.contains(segment(2), 2));
+  CHECK_FALSE(f.tier.find(segment(1), 1, nullptr));
+  CHECK_FALSE(f.tier.find(segment(2), 2, nullptr));
+  CHECK(f.tier.contains(segment(1), 2, nullptr));
+  CHECK_FALSE(f.tier.contains(segment(2), 2, nullptr));
+}
+
+TEST_CASE("what is of another row is not found, and gives way to what is of the present one",
+          "[unit][hot_tier]") {
+  Fixture f;
+  const HotTier::Of before = std::make_shared<int>(), now = std::make_shared<int>();
+  const auto insert = [&](const HotTier::Of& of, std::byte fill) {
+    auto buffer = f.arena->allocate(100).value();
+    std::ranges::fill(buffer->bytes(), fill);
+    return f.tier.insert(segment(1), 0, of, std::move(buffer));
+  };
+  const auto lease = insert(before, std::byte{1});
+  CHECK_FALSE(f.tier.find(segment(1), 0, now));
+  CHECK_FALSE(f.tier.contains(segment(1), 0, now));
+  CHECK(insert(now, std::byte{2})->bytes()[0] == std::byte{2});
+  CHECK(insert(now, std::byte{3})->bytes()[0] == std::byte{2});
+  CHECK_FALSE(f.tier.find(segment(1), 0, before));
+  CHECK(f.tier.find(segment(1), 0, now)->bytes()[0] == std::byte{2});
+  CHECK(lease->bytes()[0] == std::byte{1});  // its reader goes on
+  CHECK(f.tier.stats().entries == 1);
+  CHECK(f.tier.stats().bytes == 200);
 }
 
 TEST_CASE("finds are counted as hits and misses, contains is not", "[unit][hot_tier]") {
   Fixture f;
   f.insert(1, 0, 100);
-  (void)f.tier.find(segment(1), 0);
-  (void)f.tier.find(segment(1), 0);
-  (void)f.tier.find(segment(9), 0);
-  (void)f.tier.contains(segment(9), 0);
+  (void)f.tier.find(segment(1), 0, nullptr);
+  (void)f.tier.find(segment(1), 0, nullptr);
+  (void)f.tier.find(segment(9), 0, nullptr);
+  (void)f.tier.contains(segment(9), 0, nullptr);
   const HotTierStats stats = f.tier.stats();
   CHECK(stats.hits == 2);
   CHECK(stats.misses == 1);
@@ -69,15 +90,15 @@ TEST_CASE("finds are counted as hits and misses, contains is not", "[unit][hot_t
 TEST_CASE("past its limit the tier evicts what was used longest ago", "[unit][hot_tier]") {
   Fixture f(4 * kKiB);
   for (std::uint8_t n = 0; n < 4; ++n) f.insert(n, 0, kKiB);
-  (void)f.tier.find(segment(0), 0);      // Renewed.
-  (void)f.tier.contains(segment(1), 0);  // Not renewed by this.
+  (void)f.tier.find(segment(0), 0, nullptr);      // Renewed.
+  (void)f.tier.contains(segment(1), 0, nullptr);  // Not renewed by this.
   f.insert(4, 0, kKiB);
-  CHECK_FALSE(f.tier.contains(segment(1), 0));
-  CHECK(f.tier.contains(segment(0), 0));
+  CHECK_FALSE(f.tier.contains(segment(1), 0, nullptr));
+  CHECK(f.tier.contains(segment(0), 0, nullptr));
   f.insert(5, 0, 2 * kKiB);
-  CHECK_FALSE(f.tier.contains(segment(2), 0));
-  CHECK_FALSE(f.tier.contains(segment(3), 0));
-  CHECK(f.tier.contains(segment(0), 0));
+  CHECK_FALSE(f.tier.contains(segment(2), 0, nullptr));
+  CHECK_FALSE(f.tier.contains(segment(3), 0, nullptr));
+  CHECK(f.tier.contains(segment(0), 0, nullptr));
   CHECK(f.tier.stats().evictions == 3);
   CHECK(f.tier.stats().bytes == 4 * kKiB);
 }
@@ -86,11 +107,11 @@ TEST_CASE("an entry exactly at the limit is kept, one byte more is served but no
           "[unit][hot_tier]") {
   Fixture f(4 * kKiB);
   f.insert(1, 0, 4 * kKiB);
-  CHECK(f.tier.contains(segment(1), 0));
+  CHECK(f.tier.contains(segment(1), 0, nullptr));
   const auto lease = f.insert(2, 0, 4 * kKiB + 1, std::byte{7});
   REQUIRE(lease);
   CHECK(lease->bytes()[4 * kKiB] == std::byte{7});
-  CHECK_FALSE(f.tier.contains(segment(2), 0));
+  CHECK_FALSE(f.tier.contains(segment(2), 0, nullptr));
 }
 
 TEST_CASE("an entry under lease is not evicted, whatever is asked", "[unit][hot_tier]") {
@@ -99,7 +120,7 @@ TEST_CASE("an entry under lease is not evicted, whatever is asked", "[unit][hot_
   f.insert(2, 0, 2 * kKiB);
   CHECK(f.tier.make_room(100 * kKiB) == 2 * kKiB);
   CHECK(f.tier.make_room(1) == 0);
-  CHECK(f.tier.contains(segment(1), 0));
+  CHECK(f.tier.contains(segment(1), 0, nullptr));
   CHECK(lease->bytes()[0] == std::byte{1});
 }
 
@@ -108,7 +129,7 @@ TEST_CASE("with everything under lease a new layer is served and not kept", "[un
   const auto first = f.insert(1, 0, 4 * kKiB);
   auto second = f.insert(2, 0, kKiB);
   CHECK(second);
-  CHECK_FALSE(f.tier.contains(segment(2), 0));
+  CHECK_FALSE(f.tier.contains(segment(2), 0, nullptr));
   CHECK(f.tier.stats().bytes == 5 * kKiB);
   second.reset();
   CHECK(f.tier.stats().bytes == 4 * kKiB);
@@ -122,9 +143,9 @@ TEST_CASE(
   auto lease = f.insert(1, 1, kKiB, std::byte{9});
   f.insert(2, 0, kKiB);
   f.tier.erase(segment(1));
-  CHECK_FALSE(f.tier.contains(segment(1), 0));
-  CHECK_FALSE(f.tier.contains(segment(1), 1));
-  CHECK(f.tier.contains(segment(2), 0));
+  CHECK_FALSE(f.tier.contains(segment(1), 0, nullptr));
+  CHECK_FALSE(f.tier.contains(segment(1), 1, nullptr));
+  CHECK(f.tier.contains(segment(2), 0, nullptr));
   CHECK(lease->bytes()[0] == std::byte{9});
   CHECK(f.tier.stats().entries == 1);
   CHECK(f.tier.stats().bytes == 2 * kKiB);
@@ -160,9 +181,9 @@ TEST_CASE("make_room frees at least what is asked, coldest first, so that the ar
   }
   REQUIRE(f.arena->allocate(8 * kKiB).status().code() == StatusCode::kOutOfSpace);
   CHECK(f.tier.make_room(9 * kKiB) == 16 * kKiB);
-  CHECK_FALSE(f.tier.contains(segment(0), 0));
-  CHECK_FALSE(f.tier.contains(segment(1), 0));
-  CHECK(f.tier.contains(segment(2), 0));
+  CHECK_FALSE(f.tier.contains(segment(0), 0, nullptr));
+  CHECK_FALSE(f.tier.contains(segment(1), 0, nullptr));
+  CHECK(f.tier.contains(segment(2), 0, nullptr));
   CHECK(f.arena->allocate(16 * kKiB).ok());
 }
 
@@ -180,7 +201,7 @@ TEST_CASE("a lease outlives the tier that gave it", "[unit][hot_tier]") {
     HotTier tier(64 * kKiB);
     auto buffer = arena->allocate(kKiB).value();
     buffer->bytes()[0] = std::byte{5};
-    lease = tier.insert(segment(1), 0, std::move(buffer));
+    lease = tier.insert(segment(1), 0, nullptr, std::move(buffer));
   }
   CHECK(lease->bytes()[0] == std::byte{5});
   CHECK(arena->used_bytes() == kKiB);
@@ -197,12 +218,12 @@ TEST_CASE("readers, writers and erasers share the tier; every lease holds what w
       for (int i = 0; i < 3000; ++i) {
         const auto n = static_cast<std::uint8_t>(random() % 40);
         if (random() % 20 == 0) f.tier.erase(segment(n));
-        auto lease = f.tier.find(segment(n), 0);
+        auto lease = f.tier.find(segment(n), 0, nullptr);
         if (!lease) {
           auto buffer = f.arena->allocate(2 * kKiB + n);
           if (!buffer.ok()) continue;
           std::ranges::fill((*buffer)->bytes(), static_cast<std::byte>(n));
-          lease = f.tier.insert(segment(n), 0, std::move(buffer).value());
+          lease = f.tier.insert(segment(n), 0, nullptr, std::move(buffer).value());
         }
         const Bytes bytes = lease->bytes();
         if (bytes.size() != 2 * kKiB + n || bytes.front() != static_cast<std::byte>(n) ||

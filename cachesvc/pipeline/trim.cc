@@ -1,0 +1,105 @@
+#include "cachesvc/pipeline/trim.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cachesvc/pipeline/cut.h"
+#include "precis/kernels.h"
+#include "precis/record.h"
+
+namespace precis {
+
+// The trimmed records, layer after layer in one piece of memory.
+struct TrimPath::Cut {
+  SegmentRow row;
+  std::unique_ptr<Arena::Buffer> memory;
+  std::vector<Bytes> layers;
+};
+
+Task<Result<msg::Trimmed>> TrimPath::run(const Tenant& tenant, msg::TrimPrefix request) {
+  for (;;) {
+    auto trimmed = co_await attempt(tenant, request);
+    parts_.memory.retry();  // what it held has come free, however it ended
+    PRECIS_CO_TRY(trimmed.status());
+    if (*trimmed) co_return **trimmed;
+    // It was trimmed or put again meanwhile: from the start.
+  }
+}
+
+// Nothing where what it read is no longer what is stored.
+Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Tenant& tenant,
+                                                            const msg::TrimPrefix& request) {
+  PRECIS_CO_ASSIGN(const Catalog::Row row, parts_.catalog.segment(tenant.name, request.segment));
+  PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(tenant.name, row->model));
+  PRECIS_CO_ASSIGN(const std::uint64_t entries, cut_entries(*row, model, request.budget));
+  if (entries == row->plan.total()) {
+    if (!request.dry_run) {
+      PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, [&] {
+        return parts_.catalog.harden(tenant.name, row->id, request.durability);
+      }));
+    }
+    co_return msg::Trimmed{entries, row->stored_bytes, 0};
+  }
+
+  Cut cut;
+  cut.row = *row;
+  cut.row.trimmed = request.budget;
+  const std::size_t room = kernels::encoded_bytes_max(
+      entries, model.num_layers * model.num_kv_heads, model.head_dim, model.dtype);
+  std::vector<Memory::Want> wants{{room}, {std::ranges::max(row->layer_bytes), Arena::End::kHigh}};
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants)));
+  cut.memory = std::move(pieces.front());
+  const Status filled = co_await fill(row, entries, pieces.back()->bytes(), cut);
+  if (filled.code() == StatusCode::kNotFound && parts_.catalog.segment(tenant.name, row->id).ok()) {
+    co_return std::optional<msg::Trimmed>();
+  }
+  PRECIS_CO_TRY(filled);
+  const msg::Trimmed trimmed{entries, cut.row.stored_bytes,
+                             row->stored_bytes - cut.row.stored_bytes};
+  if (request.dry_run) co_return trimmed;
+
+  PRECIS_CO_ASSIGN(const bool stored, co_await run_on(parts_.storage, parts_.loop, [&] {
+                     return parts_.catalog.trim(*row, cut.row, cut.layers, request.durability);
+                   }));
+  if (!stored) co_return std::optional<msg::Trimmed>();
+  parts_.hot_tier.erase(row->id);
+  ++parts_.metrics.trims;
+  parts_.metrics.trimmed_bytes += static_cast<std::int64_t>(trimmed.freed_bytes);
+  co_return trimmed;
+}
+
+// Reads one layer after the other into `layer_memory` and keeps the cut of each.
+Task<Status> TrimPath::fill(const Catalog::Row& row, std::uint64_t entries,
+                            MutableBytes layer_memory, Cut& cut) {
+  cut.row.plan.counts.clear();
+  cut.row.layer_bytes.clear();
+  cut.row.stored_bytes = 0;
+  for (std::uint32_t layer = 0; layer < row->layer_bytes.size(); ++layer) {
+    const MutableBytes records = layer_memory.first(row->layer_bytes[layer]);
+    PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records));
+    PRECIS_CO_TRY(co_await run_on(parts_.reads, parts_.loop,
+                                  [&] { return add_layer(records, entries, cut); }));
+  }
+  co_return Status();
+}
+
+Status TrimPath::add_layer(Bytes records, std::uint64_t entries, Cut& cut) {
+  const std::size_t begin = cut.row.stored_bytes;
+  std::size_t end = begin;
+  while (!records.empty()) {
+    std::size_t size = 0;
+    PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(records, &size));
+    const std::uint32_t count = kernels::count_at(record, entries);
+    const std::size_t cut_size = RecordLayout::of(count, record.head_dim, record.dtype).size;
+    PRECIS_TRY(kernels::write_cut(record, count, cut.memory->bytes().subspan(end, cut_size)));
+    cut.row.plan.counts.push_back(count);
+    end += cut_size;
+    records = records.subspan(size);
+  }
+  cut.layers.push_back(cut.memory->bytes().subspan(begin, end - begin));
+  cut.row.layer_bytes.push_back(end - begin);
+  cut.row.stored_bytes = end;
+  return {};
+}
+
+}  // namespace precis

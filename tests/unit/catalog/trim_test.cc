@@ -1,0 +1,123 @@
+// Fewer entries in the place of what is stored, and all of them again.
+#include <catch2/catch.hpp>
+
+#include "tests/unit/catalog/catalog_fixture.h"
+
+using namespace precis;
+using namespace precis::testing;
+
+namespace {
+
+// With one entry of each head left, and shorter records.
+NewSegment trimmed(const NewSegment& segment) {
+  NewSegment less = segment;
+  less.row.trimmed = Budget::entries(1);
+  std::ranges::fill(less.row.plan.counts, 1);
+  less.row.stored_bytes = 0;
+  for (std::size_t l = 0; l < less.layers.size(); ++l) {
+    less.layers[l].resize(less.layers[l].size() / 2);
+    less.row.layer_bytes[l] = less.layers[l].size();
+    less.row.stored_bytes += less.layers[l].size();
+  }
+  return less;
+}
+
+bool trim(CatalogFixture& f, const NewSegment& from, Durability durability = Durability::kWal) {
+  const NewSegment to = trimmed(from);
+  return f.catalog->trim(from.row, to.row, to.payload(), durability).value();
+}
+
+}  // namespace
+
+TEST_CASE("a trimmed segment stands in the place of the whole one, also after reopening",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment parent = f.put(tokens(6), nullptr, 1, 5),
+                   child = f.put(tokens(9), &parent, 1, 5);
+  const NewSegment less = trimmed(parent);
+  REQUIRE(trim(f, parent));
+  for (int opened = 0; opened < 2; ++opened, f.reopen()) {
+    CHECK(**f.catalog->segment(f.tenant, parent.row.id) == less.row);
+    CHECK(f.has_payload(less));
+    CHECK(f.matched(child.path) == 9);
+    CHECK(f.has_payload(child));
+    CHECK(f.catalog->info(f.tenant, parent.row.id, false)->entries == 6);
+    CHECK(f.catalog->info(f.tenant, parent.row.id, false)->children == 1);
+    CHECK(f.catalog->totals().segments == 2);
+    CHECK(f.catalog->totals().stored_bytes == less.row.stored_bytes + child.row.stored_bytes);
+    CHECK(f.store.stats().payload_bytes == f.catalog->totals().stored_bytes);
+  }
+}
+
+TEST_CASE("a trim of what is no longer stored changes nothing", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 5), b = f.put(tokens(8, 500), nullptr, 1, 5);
+  CHECK_FALSE(trim(f, f.segment(tokens(7))));
+  REQUIRE(trim(f, a));
+  CHECK_FALSE(trim(f, a));
+  REQUIRE(f.catalog->quarantine(b.row));
+  CHECK_FALSE(trim(f, b));
+  CHECK(f.has_payload(trimmed(a)));
+}
+
+TEST_CASE("a trim that the store refuses leaves the segment as it was", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 5);
+  const NewSegment less = trimmed(a);
+  f.store.fail_next_write(Status::out_of_space("the disk is full"));
+  CHECK(f.catalog->trim(a.row, less.row, less.payload(), Durability::kWal).status().code() ==
+        StatusCode::kOutOfSpace);
+  CHECK(**f.catalog->segment(f.tenant, a.row.id) == a.row);
+  CHECK(f.has_payload(a));
+}
+
+TEST_CASE("committing a trimmed segment again gives back all of it", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 5), child = f.put(tokens(9), &a);
+  REQUIRE(trim(f, a));
+  REQUIRE(f.commit(a).ok());
+  CHECK(**f.catalog->segment(f.tenant, a.row.id) == a.row);
+  CHECK(f.has_payload(a));
+  CHECK(f.matched(child.path) == 9);
+  CHECK(f.catalog->models(f.tenant).at(0).segments == 2);
+}
+
+TEST_CASE("a trim is at least as durable as what it takes the place of", "[unit][catalog]") {
+  CatalogFixture f;
+  const auto durability = GENERATE(Durability::kMemory, Durability::kWal, Durability::kFsync);
+  CAPTURE(durability_name(durability));
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 5, durability);
+  REQUIRE(trim(f, a, Durability::kMemory));
+  CHECK(f.has_payload(trimmed(a)));
+  f.catalog.reset();
+  if (durability == Durability::kFsync) {
+    f.store.lose_power(0);
+  } else {
+    f.store.crash();
+  }
+  f.reopen();
+  CHECK(f.has_payload(trimmed(a)) == (durability != Durability::kMemory));
+  if (durability == Durability::kMemory) CHECK(f.catalog->totals().segments == 0);
+}
+
+TEST_CASE("a trim keeps the hits, and no row of before is written over it", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 5);
+  for (int i = 0; i < 3; ++i) f.catalog->count_hit(a.row.id);
+  REQUIRE(trim(f, a));  // the hits' row would ride along
+  CHECK(f.catalog->info(f.tenant, a.row.id, false)->hits == 3);
+  f.crash_and_reopen();
+  CHECK(f.has_payload(trimmed(a)));
+  CHECK(f.catalog->info(f.tenant, a.row.id, false)->hits == 3);
+}
+
+TEST_CASE("bytes of before a trim that fail their check say nothing of what is stored now",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 5);
+  REQUIRE(trim(f, a));
+  CHECK_FALSE(f.catalog->quarantine(a.row));
+  CHECK(f.segment_code(a.row.id) == StatusCode::kOk);
+  CHECK(f.catalog->quarantine(trimmed(a).row));
+  CHECK(f.segment_code(a.row.id) == StatusCode::kCorruption);
+}
