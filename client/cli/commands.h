@@ -22,6 +22,15 @@ Status list_prefixes(Context context, const std::string& model, std::uint32_t li
 Status show_prefix(Context context, const std::string& id);
 Status remove_prefix(Context context, const std::string& id, bool recursive);
 
+struct PrefixTrim {
+  std::string id, keep;
+  std::string durability = "wal";
+  bool whole = false;  // with what it stands on, but for what stores less already
+  bool dry_run = false;
+};
+// Cuts stored records at a smaller budget and says which bytes that freed.
+Status trim_prefix(Context context, const PrefixTrim& how);
+
 // Reads the records of every segment and says which are damaged; `repair` removes those, with what
 // stands on them. kCorruption where damage is left.
 Status check_store(Context context, bool repair);

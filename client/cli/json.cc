@@ -79,6 +79,7 @@ Json to_json(const msg::SegmentInfo& row) {
                {"preset", row.preset},
                {"recipe", recipe_json(row.recipe)},
                {"keep", to_json(std::optional(row.budget))},
+               {"trimmed", to_json(row.trimmed)},
                {"parent_read", to_json(row.parent_read)},
                {"entries", row.entries},
                {"original_bytes", row.original_bytes},

@@ -88,6 +88,7 @@ struct Arguments {
   std::string name, model, recipe, keep, file;
   std::uint32_t limit = 1000;
   bool recursive = false, unset = false, repair = false;
+  precis::cli::PrefixTrim trim;
   std::function<Status(Context)> run;
 };
 
@@ -120,6 +121,18 @@ void add_prefix_commands(CLI::App& app, Arguments& a) {
                              [&a](Context c) { return remove_prefix(c, a.name, a.recursive); });
   rm->add_option("id", a.name, "The id or any unambiguous beginning of it")->required();
   rm->add_flag("--recursive", a.recursive, "With every segment that stands on it");
+  CLI::App* trim = add_command(group, "trim", "Keep fewer entries of one, as a put at that budget",
+                               a, [&a](Context c) { return trim_prefix(c, a.trim); });
+  trim->add_option("id", a.trim.id, "The id or any unambiguous beginning of it")->required();
+  trim->add_option("--keep", a.trim.keep,
+                   "A ratio such as 0.2, '128 entries' per head, or '64 MiB' per segment; at most "
+                   "what is stored")
+      ->required();
+  trim->add_flag("--whole", a.trim.whole,
+                 "With every segment that it stands on; those that store less are left");
+  trim->add_flag("--dry-run", a.trim.dry_run, "Say what would be freed, and change nothing");
+  trim->add_option("--durability", a.trim.durability, "memory, wal or fsync")
+      ->capture_default_str();
 }
 
 void add_session_commands(CLI::App& app, Arguments& a) {

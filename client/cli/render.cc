@@ -157,9 +157,9 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
   for (const msg::SegmentInfo& row : rows) {
     table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
                fmt::format("{}..{}", row.begin, row.end), or_dash(row.preset),
-               row.budget.to_string(), bytes_text(row.stored_bytes), bytes_text(row.original_bytes),
-               count_text(row.hits), row.in_memory ? "memory" : "disk",
-               when_text(row.created_unix_ms)});
+               row.stored_budget().to_string(), bytes_text(row.stored_bytes),
+               bytes_text(row.original_bytes), count_text(row.hits),
+               row.in_memory ? "memory" : "disk", when_text(row.created_unix_ms)});
   }
   return table.text();
 }
@@ -174,6 +174,7 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
             fmt::format("{} [{}, {})", count_text(row.end - row.begin), row.begin, row.end));
   facts.add("recipe", row.preset.empty() ? row.recipe : row.preset + "  " + row.recipe);
   facts.add("keep", row.budget.to_string());
+  if (row.trimmed) facts.add("trimmed to", row.trimmed->to_string());
   if (row.parent_read) facts.add("parent read at", row.parent_read->to_string());
   facts.add("entries", count_text(row.entries));
   facts.add("original", bytes_text(row.original_bytes));

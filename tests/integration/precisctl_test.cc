@@ -98,6 +98,48 @@ TEST_CASE_METHOD(PrecisctlFixture, "prefixes are listed, shown and removed by sh
   CHECK(ctl_json({"prefix", "ls"})["prefixes"].size() == 1);
 }
 
+TEST_CASE_METHOD(PrecisctlFixture, "a prefix is trimmed, one segment or all of them",
+                 "[integration]") {
+  auto tokens = random_tokens(random, 300);
+  PutOptions options;
+  options.recipe = "ada_keydiff";
+  options.keep = Budget::ratio_ppm(500'000);
+  const auto parent =
+      put_all(*client, model, tokens, random_kv(random, model.spec, 0, 300), options).value();
+  for (const TokenId token : random_tokens(random, 200)) tokens.push_back(token);
+  options.keep = Budget::ratio_ppm(250'000);
+  const auto tip =
+      put_all(*client, model, tokens, random_kv(random, model.spec, 300, 200), options).value();
+
+  // What it would do, it then does.
+  const std::vector<std::string> whole{"prefix", "trim", tip.id.hex(), "--keep", "0.2", "--whole"};
+  auto dry = whole;
+  dry.push_back("--dry-run");
+  const json would = ctl_json(dry);
+  CHECK(would["dry_run"] == true);
+  CHECK(client->segment(tip.id).value().entries == tip.entries);
+  const json did = ctl_json(whole);
+  CHECK(did["freed_bytes"] == would["freed_bytes"]);
+  REQUIRE(did["segments"].size() == 2);
+  CHECK(did["segments"][0]["segment"] == parent.id.hex());
+  CHECK(did["segments"][1]["entries"] == client->segment(tip.id).value().entries);
+  CHECK(ctl_json({"prefix", "show", tip.id.hex()})["trimmed"]["value"] == 0.2);
+  CHECK(ctl_json(whole)["freed_bytes"] == 0);
+
+  // One alone; and of a whole prefix what stores less is left.
+  CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "10 entries"}).exit_code == kOk);
+  const json rest = ctl_json({"prefix", "trim", tip.id.hex(), "--keep", "0.1", "--whole"});
+  REQUIRE(rest["segments"].size() == 1);
+  CHECK(rest["segments"][0]["segment"] == parent.id.hex());
+  REQUIRE(rest["left"].size() == 1);
+  CHECK(rest["left"][0]["segment"] == tip.id.hex());
+
+  CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "0.9"}).exit_code == kUsage);
+  CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "much"}).exit_code == kUsage);
+  CHECK(ctl({"prefix", "trim", tip.id.hex()}).exit_code == kUsage);
+  CHECK(ctl({"prefix", "trim", std::string(32, '0'), "--keep", "0.1"}).exit_code == kNotFound);
+}
+
 TEST_CASE_METHOD(PrecisctlFixture, "sessions are listed, shown and removed", "[integration]") {
   const auto segment = store(100);
   REQUIRE(client->open_session("chat", 3600).ok());

@@ -48,6 +48,27 @@ def test_an_elastic_read_equals_a_fresh_compression_at_that_budget(cache, model,
     )
 
 
+def test_a_trimmed_segment_is_what_a_put_at_that_budget_stores(cache, model):
+    tokens, layers = list(range(130)), random_layers(model.spec, 130)
+    segment = put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)
+    would = cache.trim(segment, keep=0.2, dry_run=True)
+    assert cache.segment(segment.id).trimmed is None
+    trimmed = cache.trim(segment, keep=0.2)
+    assert trimmed == would and trimmed.bytes + trimmed.freed_bytes == segment.bytes
+    after = cache.segment(segment.id)
+    assert (after.keep, after.trimmed) == (precis.ratio(0.5), precis.ratio(0.2))
+    assert (after.kept, after.bytes) == (trimmed.kept, trimmed.bytes)
+    prefix = cache.get(cache.lookup(model, tokens))
+    kept = precis.compress(model.spec, layers, recipe="ada_keydiff", keep=0.2)
+    assert same_entries(prefix, kept)
+    assert cache.trim(segment.id, keep=precis.entries(4), durability="fsync").kept == 4 * 6
+    with pytest.raises(precis.InvalidArgument, match="stores 24"):
+        cache.trim(segment, keep=0.2)
+    again = put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)
+    assert again.id == segment.id and again.trimmed is None
+    assert np.array_equal(again.plan, segment.plan)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_every_dtype_comes_back_bit_for_bit(cache, request, dtype):
     torch_dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from conftest import SEED
-from kv import random_layers, same_entries
+from kv import put_all, random_layers, same_entries, toy_spec
 
 import precis
 
@@ -136,3 +136,21 @@ def test_a_put_that_needs_projections_gets_by_with_the_memory_that_it_says_it_ne
                 put.layer(index, **pushed[index])
             put.commit("memory")
         assert same_entries(cache.get(cache.lookup(model, range(n))), expected)
+
+
+def test_a_trim_takes_memory_for_what_it_leaves_and_one_layer(tmp_path):
+    spec, tokens = toy_spec(num_layers=12), range(8000)
+    layers = random_layers(spec, len(tokens))
+    with precis.open(tmp_path / "cache", memory_bytes=64 << 20) as cache:
+        model = cache.register_model(spec)
+        segment = put_all(cache, model, tokens, layers, recipe="knorm", keep=1.0)
+    assert segment.bytes > 26_000_000
+    with precis.open(tmp_path / "cache", memory_bytes=16 << 20) as cache:
+        model = cache.register_model(spec)
+        with pytest.raises(precis.Error, match="arena"):
+            cache.trim(segment, keep=0.9)
+        assert cache.segment(segment.id).trimmed is None
+        assert cache.trim(segment, keep=0.3).bytes < segment.bytes / 3
+        assert cache.stats()["precis_staged_bytes"] == 0
+        prefix = cache.get(cache.lookup(model, tokens))
+        assert same_entries(prefix, precis.compress(spec, layers, recipe="knorm", keep=0.3))

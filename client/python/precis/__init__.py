@@ -48,6 +48,7 @@ from .rows import (
     ProfileRow,
     Segment,
     ServerStatus,
+    Trimmed,
 )
 from .session import Session
 from .solver import head_weights, prune_curves
@@ -85,6 +86,7 @@ __all__ = [
     "ServerStatus",
     "Session",
     "TimedOut",
+    "Trimmed",
     "Unavailable",
     "Unsupported",
     "VersionMismatch",

@@ -16,7 +16,7 @@ from .model import Model, ModelSpec
 from .prefix import Prefix
 from .projections import Projections, projections_in
 from .put import Put
-from .rows import Budgets, Match, ModelRow, ProfileRow, Segment, ServerStatus
+from .rows import Budgets, Match, ModelRow, ProfileRow, Segment, ServerStatus, Trimmed
 from .session import Session
 
 
@@ -236,6 +236,31 @@ class Cache:
         """Reads all of a segment from the store: what is wrong with it, empty if nothing is."""
         id = segment.id if isinstance(segment, Segment) else segment
         return self.core.check_segment(id).damage
+
+    def trim(
+        self,
+        segment: Segment | str,
+        keep: Keep,
+        *,
+        durability: Literal["memory", "wal", "fsync"] = "wal",
+        dry_run: bool = False,
+    ) -> Trimmed:
+        """Keeps fewer entries of a segment: exactly those that a put at `keep` would have kept.
+
+        Nothing is computed or compressed again. The segment's id and `keep` stay, its `trimmed`
+        says what is left, segments that stand on it stay, and putting it again gives back what it
+        lost.
+
+        Args:
+            keep: as in begin_put, at most what is stored.
+            durability: as in Put.commit; never less than the segment's own.
+            dry_run: says what would be, and changes nothing.
+
+        Raises:
+            InvalidArgument: it stores less than that.
+        """
+        id = segment.id if isinstance(segment, Segment) else segment
+        return Trimmed.from_core(self.core.trim_segment(id, to_pair(keep), durability, dry_run))
 
     def budgets(self, model: Model | None = None) -> Budgets:
         """The default recipe and budget in force, globally or for a model."""

@@ -21,6 +21,7 @@ class Segment:
         begin, end: the tokens it holds.
         recipe: canonical JSON of how it was compressed; preset is the name it was written with.
         keep: the budget it was compressed to.
+        trimmed: the budget it was trimmed to since, or None.
         parent_read: the budget at which the parent was read while this KV was computed, or None.
         kept: entries, over all layers and heads.
         bytes: of all its records as stored.
@@ -39,6 +40,7 @@ class Segment:
     recipe: str
     preset: str
     keep: Budget
+    trimmed: Budget | None
     parent_read: Budget | None
     kept: int
     bytes: int
@@ -56,6 +58,7 @@ class Segment:
         return cls(
             parent=info.parent or None,
             keep=from_pair(info.budget),
+            trimmed=_budget(info.trimmed),
             parent_read=_budget(info.parent_read),
             kept=info.entries,
             bytes=info.stored_bytes,
@@ -65,6 +68,20 @@ class Segment:
                 "created_unix_ms hits children in_memory plan",
             ),
         )
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """A segment as trimming left it: entries and bytes now, and the bytes that it lost."""
+
+    kept: int
+    bytes: int
+    freed_bytes: int
+
+    @classmethod
+    def from_core(cls, trimmed: Any) -> Trimmed:
+        """As the extension module answered it."""
+        return cls(trimmed.entries, trimmed.stored_bytes, trimmed.freed_bytes)
 
 
 @dataclass(frozen=True, eq=False)

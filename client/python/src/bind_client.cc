@@ -215,6 +215,14 @@ void bind_operations(ClientClass& client) {
              const SegmentId id = to_segment_id(hex);
              return answer([&] { return c.check_segment(id); });
            })
+      .def("trim_segment",
+           [](Client& c, const std::string& hex, const BudgetPair& keep,
+              const std::string& durability, bool dry_run) {
+             const SegmentId id = to_segment_id(hex);
+             const Budget budget = to_budget(keep);
+             const Durability level = unwrap(parse_durability(durability));
+             return answer([&] { return c.trim_segment(id, budget, level, dry_run); });
+           })
       .def(
           "budgets",
           [](Client& c, const std::optional<std::string>& model) {

@@ -93,6 +93,7 @@ void bind_segments(nb::module_& module) {
       .def_ro("preset", &Info::preset)
       .def_prop_ro("budget", [](const Info& i) { return from_budget(i.budget); })
       .def_prop_ro("parent_read", [](const Info& i) { return from_budget(i.parent_read); })
+      .def_prop_ro("trimmed", [](const Info& i) { return from_budget(i.trimmed); })
       .def_ro("entries", &Info::entries)
       .def_ro("original_bytes", &Info::original_bytes)
       .def_ro("stored_bytes", &Info::stored_bytes)
@@ -121,6 +122,11 @@ void bind_segments(nb::module_& module) {
   nb::class_<msg::Checked>(module, "Checked")
       .def_ro("bytes", &msg::Checked::bytes)
       .def_ro("damage", &msg::Checked::damage);
+
+  nb::class_<msg::Trimmed>(module, "Trimmed")
+      .def_ro("entries", &msg::Trimmed::entries)
+      .def_ro("stored_bytes", &msg::Trimmed::stored_bytes)
+      .def_ro("freed_bytes", &msg::Trimmed::freed_bytes);
 }
 
 void bind_operations(nb::module_& module) {
