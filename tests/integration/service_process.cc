@@ -14,23 +14,43 @@ TempDir::TempDir() {
 }
 
 TempDir::~TempDir() {
+  if (kept_) return;
   std::error_code ignored;  // A folder left behind is no test failure.
   std::filesystem::remove_all(path_, ignored);
 }
 
-ServiceProcess::ServiceProcess(const TempDir& dir, std::vector<std::string> flags) {
-  std::vector<std::string> command{PRECISD_PATH, "--data",      dir.path("data"),
-                                   "--listen",   "127.0.0.1:0", "--memory",
-                                   "256MiB",     "--log-level", "error"};
+std::vector<std::string> precisd_command(const std::string& data_dir,
+                                         const std::vector<std::string>& flags) {
+  std::vector<std::string> command{PRECISD_PATH, "--data", data_dir,      "--listen", "127.0.0.1:0",
+                                   "--memory",   "256MiB", "--log-level", "error"};
   command.insert(command.end(), flags.begin(), flags.end());
-  process_ = std::make_unique<Process>(command);
+  return command;
+}
+
+ServiceProcess::ServiceProcess(const TempDir& dir, const std::vector<std::string>& flags) {
+  const Status status = run(dir.path("data"), flags);
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  PRECIS_CHECK(!"precisd did not become ready");
+}
+
+Result<std::unique_ptr<ServiceProcess>> ServiceProcess::start(
+    const std::string& data_dir, const std::vector<std::string>& flags) {
+  std::unique_ptr<ServiceProcess> service(new ServiceProcess());
+  PRECIS_TRY(service->run(data_dir, flags));
+  return service;
+}
+
+Status ServiceProcess::run(const std::string& data_dir, const std::vector<std::string>& flags) {
+  process_ = std::make_unique<Process>(precisd_command(data_dir, flags));
   const std::string ready = "precisd ready address=";
   const auto line = process_->read_line();
   if (!line || !line->starts_with(ready)) {
-    std::fprintf(stderr, "precisd said '%s'\n", line.value_or("nothing").c_str());
-    PRECIS_CHECK(!"precisd did not become ready");
+    return Status::unavailable("precisd did not become ready: it said '" +
+                               line.value_or("nothing") + "'");
   }
   address_ = line->substr(ready.size());
+  return {};
 }
 
 std::shared_ptr<Client> ServiceProcess::connect(const ConnectOptions& options) const {

@@ -11,7 +11,7 @@
 
 namespace precis::testing {
 
-// A new folder, removed when destroyed.
+// A new folder, removed when destroyed unless it is to be kept.
 class TempDir {
  public:
   TempDir();
@@ -19,15 +19,24 @@ class TempDir {
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
   std::string path(const std::string& name) const { return (path_ / name).string(); }
+  void keep() { kept_ = true; }
 
  private:
+  bool kept_ = false;
   std::filesystem::path path_;
 };
 
+// Serves `data_dir` on a free port. `flags`: more of precisd's.
+std::vector<std::string> precisd_command(const std::string& data_dir,
+                                         const std::vector<std::string>& flags);
+
 class ServiceProcess {
  public:
-  // Serves TempDir's "data" on a free port; returns once it is ready. `flags`: more of precisd's.
-  explicit ServiceProcess(const TempDir& dir, std::vector<std::string> flags = {});
+  // Returns once it is ready; kUnavailable with what it said instead.
+  static Result<std::unique_ptr<ServiceProcess>> start(const std::string& data_dir,
+                                                       const std::vector<std::string>& flags = {});
+  // Of the folder's "data"; one that does not become ready ends the test run.
+  explicit ServiceProcess(const TempDir& dir, const std::vector<std::string>& flags = {});
 
   const std::string& address() const { return address_; }
   // A client; failing to connect ends the test run.
@@ -36,6 +45,9 @@ class ServiceProcess {
   int stop();   // SIGTERM; the exit code
 
  private:
+  ServiceProcess() = default;
+  Status run(const std::string& data_dir, const std::vector<std::string>& flags);
+
   std::unique_ptr<Process> process_;
   std::string address_;
 };
