@@ -57,9 +57,9 @@ std::shared_ptr<Client> ServiceProcess::connect(const ConnectOptions& options) c
   return Client::connect(address_, options).value();
 }
 
-void ServiceProcess::kill() {
+int ServiceProcess::kill() {
   process_->signal(SIGKILL);
-  process_->wait();
+  return process_->wait();
 }
 
 int ServiceProcess::stop() {

@@ -41,8 +41,8 @@ class ServiceProcess {
   const std::string& address() const { return address_; }
   // A client; failing to connect ends the test run.
   std::shared_ptr<Client> connect(const ConnectOptions& options = {}) const;
-  void kill();  // SIGKILL, and waits until it is gone
-  int stop();   // SIGTERM; the exit code
+  int kill();  // SIGKILL, and waits until it is gone; -SIGKILL unless it had ended before
+  int stop();  // SIGTERM; the exit code
 
  private:
   ServiceProcess() = default;

@@ -35,6 +35,10 @@ std::uint64_t folder_bytes(const std::string& folder) {
 
 Status lost(const std::string& what) { return Status::corruption(what); }
 
+std::string by_itself(int ended) {
+  return "precisd ended by itself, with " + std::to_string(ended);
+}
+
 }  // namespace
 
 Run::Run(RunOptions options) : options_(std::move(options)) {
@@ -102,24 +106,25 @@ Status Run::round(std::uint32_t seed) {
     // UCX may abort a process whose peer dies while the two connect: not what is tried here.
     connected.wait();
     std::this_thread::sleep_for(load);
-    service_->kill();
+    if (const int ended = service_->kill(); ended != -SIGKILL) failure.report(by_itself(ended));
     ++kills_;
   }
   client_.reset();
   if (failure) return lost(failure.what());
   while (kills_ < options_.kills && random() % kStartKillsOneIn == 0) {
-    kill_while_starting(random() % kStartMicrosMax);
+    PRECIS_TRY(kill_while_starting(random() % kStartMicrosMax));
   }
   PRECIS_TRY(start());
   return check();
 }
 
-void Run::kill_while_starting(std::uint32_t delay_us) {
+Status Run::kill_while_starting(std::uint32_t delay_us) {
   testing::Process starting(testing::precisd_command(options_.data_dir, {}));
   std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
   starting.signal(SIGKILL);
-  starting.wait();
+  const int ended = starting.wait();
   ++kills_;
+  return ended == -SIGKILL ? Status() : lost(by_itself(ended));
 }
 
 Status Run::check() {

@@ -37,7 +37,7 @@ class Run {
   Status round(std::uint32_t seed);
   Status start();
   // Kills a service that has not said that it is ready.
-  void kill_while_starting(std::uint32_t delay_us);
+  Status kill_while_starting(std::uint32_t delay_us);
   Status check();
   Status check_space(std::uint64_t segments, std::uint64_t payload_bytes);
   Status wait_for_tidiness(std::uint64_t payload_bytes);

@@ -28,6 +28,7 @@ Result<Joined> connect(const std::string& address) {
 
 Result<Joined> join(const Work& work) {
   auto joined = connect(work.address);
+  if (!joined.ok()) work.failure.report("a client: " + joined.status().to_string());
   work.connected.count_down();
   return joined;
 }
@@ -162,7 +163,7 @@ void change_slots(const Work& work, std::span<Slot> mine, std::uint32_t seed) {
     if (random() % 4 == 0) {
       status = check_slot(*joined->client, joined->model, slot, slot.now());
       ++work.counts.checks;
-      if (!status.ok() && !is_gone(status)) work.failure.report(status.message());
+      if (!status.ok() && !is_gone(status)) work.failure.report(status.to_string());
       continue;
     }
     const Change change = any_change(slot, random);
@@ -175,7 +176,6 @@ void change_slots(const Work& work, std::span<Slot> mine, std::uint32_t seed) {
     slot.unanswered(change);
     if (!is_gone(status)) work.failure.report(change.to_string() + ": " + status.to_string());
   }
-  if (!joined.ok()) work.failure.report("a client: " + joined.status().to_string());
 }
 
 void read_slots(const Work& work, std::uint32_t seed) {
