@@ -1,5 +1,7 @@
 #include "cachesvc/pipeline/lookup.h"
 
+#include <utility>
+
 #include "precis/block_digest.h"
 #include "precis/served_layout.h"
 
@@ -33,7 +35,10 @@ Result<msg::Match> Lookup::run(std::string_view tenant, std::string_view salt,
   match.matched_tokens = links.back().matched_end;
   std::uint64_t cold_bytes = 0;
   for (const Catalog::Link& link : links) {
-    PRECIS_ASSIGN(msg::SegmentInfo info, catalog_.info(tenant, link.row->id, /*with_plan=*/false));
+    auto found = catalog_.info(tenant, link.row->id, /*with_plan=*/false);
+    // Removed since it was matched: what is left may hold a shorter prefix.
+    if (!found.ok()) return run(tenant, salt, request);
+    msg::SegmentInfo info = std::move(found).value();
     for (std::size_t i = 0; i < match.plan.counts.size(); ++i) {
       match.plan.counts[i] += link.row->plan.counts[i];
     }

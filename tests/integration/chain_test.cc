@@ -1,5 +1,7 @@
 // Turns, partial hits and the sessions that name them.
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
@@ -180,6 +182,27 @@ TEST_CASE_METHOD(ChainFixture, "a session follows its turns, forks, and outlives
   CHECK(client->remove_session("chat-42").ok());
   CHECK(client->remove_session("chat-42").code() == StatusCode::kNotFound);
   CHECK(client->session("chat-42").status().code() == StatusCode::kNotFound);
+}
+
+TEST_CASE_METHOD(ChainFixture, "a lookup beside puts and removals finds or misses, and never fails",
+                 "[integration]") {
+  const Kv kv = random_kv(random, model.spec, 0, 64);
+  std::atomic<bool> done{false};
+  std::atomic<int> failed{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      const auto reader = service->connect();
+      while (!done.load()) failed += reader->lookup(model, first(64)).ok() ? 0 : 1;
+    });
+  }
+  for (int round = 0; round < 200; ++round) {
+    const auto stored = put_all(*client, model, first(64), kv, keep(0.5));
+    CHECK((stored.ok() && client->remove_segment(stored->id, false).ok()));
+  }
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  CHECK(failed == 0);
 }
 
 }  // namespace
