@@ -2,12 +2,12 @@
 #include "precis/profile.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "precis/block_digest.h"
 #include "precis/limits.h"
+#include "recipe_fields.h"
 
 namespace precis {
 namespace {
@@ -51,7 +51,8 @@ Status read_table(const nlohmann::json& object, Profile& profile) {
   profile.table.reserve(wanted);
   for (const auto& value : *found) {
     const double x = value.is_number() ? value.get<double>() : -1.0;
-    const double most = profile.kind == Profile::Kind::kCurves ? 1.0 : 1e30;
+    // The bound is one of the floats that are kept, so that each of them can be read again.
+    const float most = profile.kind == Profile::Kind::kCurves ? 1.0f : 1e30f;
     if (!(x >= 0.0 && x <= most)) {
       return Status::invalid("profile: table[" + std::to_string(profile.table.size()) +
                              "] must be a number in [0, " +
@@ -127,19 +128,7 @@ Result<Profile> parse_profile(std::string_view text) {
     return Status::invalid("profile: name must have 1 to " + std::to_string(limits::kNameBytesMax) +
                            " bytes");
   }
-  const bool sayable =
-      std::ranges::all_of(profile.name,
-                          [](unsigned char c) {
-                            return std::iscntrl(c) == 0 &&
-                                   std::string_view(",(){}\"").find(static_cast<char>(c)) ==
-                                       std::string_view::npos;
-                          }) &&
-      profile.name.front() != ' ' && profile.name.back() != ' ';
-  if (!sayable) {
-    return Status::invalid("profile: name '" + profile.name +
-                           "' cannot stand in a recipe's text: no commas, brackets, quotes or "
-                           "control characters, nor spaces at its ends");
-  }
+  PRECIS_TRY(check_sayable(profile.name).with_context("profile: name"));
   if (is_sha256(profile.name)) {
     return Status::invalid("profile: name looks like a digest, by which recipes may call others");
   }

@@ -7,6 +7,7 @@
 
 #include "precis/limits.h"
 #include "recipe_words.h"
+#include "utf8.h"
 
 namespace precis {
 namespace {
@@ -98,6 +99,7 @@ Status set_profile(Recipe& r, const FieldValue& value) {
     return refuse(value, "the name of a profile, at most " + std::to_string(limits::kNameBytesMax) +
                              " bytes");
   }
+  PRECIS_TRY(check_sayable(value.text));
   r.profile = value.text;
   return {};
 }
@@ -163,6 +165,19 @@ static_assert(std::ranges::is_sorted(kFields, {}, &RecipeField::name));
 }  // namespace
 
 std::span<const RecipeField> recipe_fields() { return kFields; }
+
+Status check_sayable(std::string_view name) {
+  const auto stands = [](char c) {
+    return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f &&
+           std::string_view(",(){}\"\\").find(c) == std::string_view::npos;
+  };
+  const bool sayable = is_utf8(name) && std::ranges::all_of(name, stands) &&
+                       !name.starts_with(' ') && !name.ends_with(' ');
+  if (sayable) return {};
+  return Status::invalid(in_quotes(name) +
+                         " cannot stand in a recipe's text: no commas, brackets, quotes, "
+                         "backslashes or control characters, nor spaces at its ends");
+}
 
 std::string in_quotes(std::string_view s) {
   constexpr std::size_t kShown = 200;

@@ -30,6 +30,10 @@ struct RecipeField {
 // Every field, sorted by name.
 std::span<const RecipeField> recipe_fields();
 
+// Whether a profile may be called so: the name stands in every text of a recipe as it is, so it is
+// UTF-8 without commas, brackets, quotes, backslashes, control characters or spaces at its ends.
+Status check_sayable(std::string_view name);
+
 // What was written, for an error message. Long texts are cut: messages have a maximum.
 std::string in_quotes(std::string_view s);
 

@@ -10,9 +10,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-double number(const Json& object, const char* field, double otherwise) {
+// Looked at where it lies: a copy of what a client nested deeply would take a stack as deep. Null
+// where there is none.
+const Json* member(const Json& object, const std::string& field) {
   const auto found = object.find(field);
-  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+  return found != object.end() ? &*found : nullptr;
+}
+
+double number(const Json& object, const char* field, double otherwise) {
+  const Json* const found = member(object, field);
+  return found != nullptr && found->is_number() ? found->get<double>() : otherwise;
 }
 
 // Llama 3.1's: slow turns are slowed by `factor`, fast ones stay, those between are blended.
@@ -31,35 +38,34 @@ double llama3(const Json& rope, double frequency) {
 // NaN where the parameters are not understood.
 double scaled(const Json& rope, double frequency) {
   // "type" is what it was called in older configurations.
-  const Json type = rope.contains("rope_type") ? rope["rope_type"] : rope.value("type", Json());
-  if (type.is_null() || type == "default") return frequency;
-  if (type == "linear") return frequency / number(rope, "factor", 0);
-  if (type == "llama3") return llama3(rope, frequency);
+  const Json* const type = member(rope, rope.contains("rope_type") ? "rope_type" : "type");
+  if (type == nullptr || type->is_null() || *type == "default") return frequency;
+  if (*type == "linear") return frequency / number(rope, "factor", 0);
+  if (*type == "llama3") return llama3(rope, frequency);
   return std::nan("");
 }
 
-// The parameters of `layer`: they may differ by its kind. Not an object where there are none.
-Json of_layer(const Json& rope, std::uint32_t layer) {
-  if (!rope.is_object()) return {};
-  if (rope.contains("rope_layers")) {
-    const Json& turned = rope["rope_layers"];
-    if (!turned.is_array() || layer >= turned.size() || turned[layer] != 1) return {};
+// The parameters of `layer`: they may differ by its kind. Null where there are none.
+const Json* of_layer(const Json& rope, std::uint32_t layer) {
+  if (!rope.is_object()) return nullptr;
+  if (const Json* const turned = member(rope, "rope_layers")) {
+    if (!turned->is_array() || layer >= turned->size() || (*turned)[layer] != 1) return nullptr;
   }
-  if (!rope.contains("layer_types")) return rope;
-  const Json& kinds = rope["layer_types"];
-  if (!kinds.is_array() || layer >= kinds.size() || !kinds[layer].is_string()) return {};
-  return rope.value(kinds[layer].get<std::string>(), Json());
+  const Json* const kinds = member(rope, "layer_types");
+  if (kinds == nullptr) return &rope;
+  if (!kinds->is_array() || layer >= kinds->size() || !(*kinds)[layer].is_string()) return nullptr;
+  return member(rope, (*kinds)[layer].get_ref<const std::string&>());
 }
 
-std::vector<double> frequencies_of(const ModelSpec& model, const Json& rope) {
-  if (!rope.is_object()) return {};
-  const double theta = number(rope, "rope_theta", model.rope_theta);
-  const double share = number(rope, "partial_rotary_factor", 1);
+std::vector<double> frequencies_of(const ModelSpec& model, const Json* rope) {
+  if (rope == nullptr || !rope->is_object()) return {};
+  const double theta = number(*rope, "rope_theta", model.rope_theta);
+  const double share = number(*rope, "partial_rotary_factor", 1);
   if (!(theta > 0 && share > 0 && share <= 1)) return {};
   const auto rotated = static_cast<std::uint32_t>(model.head_dim * share);
   std::vector<double> frequencies;
   for (std::uint32_t c = 0; c < rotated / 2; ++c) {
-    const double frequency = scaled(rope, std::pow(theta, -2.0 * c / rotated));
+    const double frequency = scaled(*rope, std::pow(theta, -2.0 * c / rotated));
     if (!std::isfinite(frequency)) return {};
     frequencies.push_back(frequency);
   }

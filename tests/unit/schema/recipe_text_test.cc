@@ -191,6 +191,15 @@ TEST_CASE("texts that are not recipes are refused with the reason", "[unit][sche
   CHECK(refusal("keydiff(sinks=" + std::string(16000, '1') + ")").size() < 1000);
 }
 
+TEST_CASE("a profile's name is refused where a recipe's text could not hold it", "[unit][schema]") {
+  const std::string name =
+      GENERATE(as<std::string>{}, "a\\\\b", "a\\\"b", "a\\nb", " a", "a ", "a,b");
+  CAPTURE(name);
+  CHECK_THAT(refusal(R"({"preset": "lukv", "profile": ")" + name + "\"}"),
+             Contains("cannot stand in a recipe's text"));
+  CHECK_THAT(refusal("lukv(keydiff, profile=a\xff)"), Contains("cannot stand in a recipe's text"));
+}
+
 TEST_CASE("a recipe of another grammar version is a version mismatch", "[unit][schema]") {
   CHECK(parse_recipe(R"({"scorer": "knorm", "version": 1})").ok());
   CHECK(parse_recipe(R"({"scorer": "knorm", "version": 2})").status().code() ==

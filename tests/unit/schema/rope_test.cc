@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "precis/limits.h"
+
 namespace precis {
 namespace {
 
@@ -78,6 +80,14 @@ TEST_CASE("what is not understood has no frequencies", "[unit][schema]") {
     CAPTURE(scaling);
     CHECK(rope_frequencies(model(scaling))[0].empty());
   }
+}
+
+TEST_CASE("scaling that a client nested as deep as a model may be long is read", "[unit][schema]") {
+  const std::string deep(limits::kRopeScalingBytesMax / 2 - 16, '[');
+  const std::string nested = deep + std::string(deep.size(), ']');
+  CHECK(rope_frequencies(model(R"({"unknown":)" + nested + "}"))[1].size() == 4);
+  CHECK(rope_frequencies(model(R"({"rope_type":)" + nested + "}"))[1].empty());
+  CHECK(rope_frequencies(model(R"({"layer_types":["a","b"],"b":)" + nested + "}"))[1].empty());
 }
 
 }  // namespace
