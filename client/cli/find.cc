@@ -1,10 +1,9 @@
 #include "client/cli/find.h"
 
-#include <cstdio>
-
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -95,19 +94,25 @@ Result<Digest> find_profile_model(Client& client, const std::string& model,
                          "', give --model:" + list_of(models));
 }
 
+// The decimal that is all of `text`.
+std::optional<double> parse_decimal(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? std::optional(number) : std::nullopt;
+}
+
 // "0.95", or "0.95 up to 0.5".
 Result<Budget> parse_quality(const std::string& text) {
-  double share = 0, cap = 1;
-  char after = 0;
-  const int read = std::sscanf(text.c_str(), "%lf up to %lf%c", &share, &cap, &after);
-  const bool share_only = read == 1 && text.find_first_not_of("0123456789.") == text.npos;
-  if (!share_only && read != 2) {
-    return Status::invalid(
-        "keep 'quality " + text +
-        "': give a share of the score mass such as 'quality 0.95', or with a cap "
-        "'quality 0.95 up to 0.5'");
-  }
-  return Budget::quality(share, cap);
+  constexpr std::string_view kUpTo = " up to ";
+  const std::size_t at = text.find(kUpTo);
+  const auto share = parse_decimal(std::string_view(text).substr(0, at));
+  const auto cap =
+      at == text.npos ? 1.0 : parse_decimal(std::string_view(text).substr(at + kUpTo.size()));
+  if (share && cap) return Budget::quality(*share, *cap);
+  return Status::invalid("keep 'quality " + text +
+                         "': give a share of the score mass such as 'quality 0.95', or with a cap "
+                         "'quality 0.95 up to 0.5'");
 }
 
 Result<Budget> parse_keep(const std::string& text) {

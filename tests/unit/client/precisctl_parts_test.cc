@@ -21,7 +21,8 @@ TEST_CASE("a keep is a ratio, entries per head or bytes", "[client]") {
   CHECK(parse_keep("64 MiB").value() == Budget::bytes(std::uint64_t{64} << 20));
   CHECK(parse_keep("2 GiB").value() == Budget::bytes(std::uint64_t{2} << 30));
   // What Budget::to_string() says can be said back.
-  for (const Budget& budget : {Budget::ratio_ppm(250'000), Budget::entries(7), Budget::bytes(9)}) {
+  for (const Budget& budget : {Budget::ratio_ppm(250'000), Budget::entries(7), Budget::bytes(9),
+                               Budget::quality(0.95, 0.5).value()}) {
     CHECK(parse_keep(budget.to_string()).value() == budget);
   }
 }
@@ -34,6 +35,16 @@ TEST_CASE("a keep that means nothing is refused, saying what would", "[client]")
   const auto keep = parse_keep(text);
   REQUIRE(keep.status().code() == StatusCode::kInvalidArgument);
   CHECK(keep.status().message().find("128 entries") != std::string::npos);
+}
+
+TEST_CASE("a quality is a share of the score mass, perhaps with a cap, and nothing else",
+          "[client]") {
+  CHECK(parse_keep("quality 0.95").value() == Budget::quality(0.95).value());
+  const std::string text = GENERATE(as<std::string>{}, "quality 0.9.5", "quality 0.9 up to",
+                                    "quality nan", "quality 0.9 up to 0.5.1", "quality 2",
+                                    "quality  up to 0.5", "quality 0.9 up to 0.5 entries");
+  CAPTURE(text);
+  CHECK(parse_keep(text).status().code() == StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("a folder is no file to be read", "[client]") {
