@@ -116,6 +116,7 @@ Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_
     if (fits && !entry->second.lost) return entry;
     open_.reset();
   }
+  while (files_.contains(next_)) ++next_;  // a row that rots may mean the last number there is
   const std::uint32_t number = next_;
   PRECIS_ASSIGN(std::unique_ptr<File> file, folder_->create(name_of(number)));
   ++next_;
@@ -197,10 +198,27 @@ ExtentFiles::Pin ExtentFiles::pin(const Extent& extent) const {
   return {entry == files_.end() ? nullptr : entry->second.file, extent};
 }
 
+Status ExtentFiles::Pin::missing() const {
+  return Status::corruption("payload file " + name_of(extent_.file) + " is missing");
+}
+
 Status ExtentFiles::Pin::read(MutableBytes into) const {
   PRECIS_CHECK(into.size() == extent_.size);
-  if (file_) return file_->read_at(extent_.offset, into);
-  return Status::corruption("payload file " + name_of(extent_.file) + " is missing");
+  return file_ ? file_->read_at(extent_.offset, into) : missing();
+}
+
+Result<std::vector<std::byte>> ExtentFiles::Pin::read() const {
+  if (!file_) return missing();
+  PRECIS_ASSIGN(const std::uint64_t size, file_->size());
+  if (extent_.offset > size || extent_.size > size - extent_.offset) {
+    return Status::corruption("payload file " + name_of(extent_.file) + " of " +
+                              std::to_string(size) + " B has no bytes [" +
+                              std::to_string(extent_.offset) + ", +" +
+                              std::to_string(extent_.size) + ")");
+  }
+  std::vector<std::byte> value(extent_.size);
+  PRECIS_TRY(read(value));
+  return value;
 }
 
 // ---- freeing

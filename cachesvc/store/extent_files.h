@@ -45,11 +45,15 @@ class ExtentFiles {
    public:
     // As many bytes as the value has. kCorruption where its file is missing or short.
     Status read(MutableBytes into) const;
+    // The same into memory of its own, which it takes only where the file has these bytes: rows
+    // may rot.
+    Result<std::vector<std::byte>> read() const;
 
    private:
     friend class ExtentFiles;
     Pin(std::shared_ptr<File> file, const Extent& extent)
         : file_(std::move(file)), extent_(extent) {}
+    Status missing() const;
     std::shared_ptr<File> file_;  // null where it is missing
     Extent extent_;
   };

@@ -14,34 +14,11 @@
 #include <utility>
 
 #include "cachesvc/store/extent_files.h"
+#include "cachesvc/store/extent_row.h"
 #include "cachesvc/store/rocksdb_store.h"
 
 namespace precis {
 namespace {
-
-// A payload row: file, offset and size, little-endian.
-using ExtentRow = std::array<std::byte, 20>;
-
-ExtentRow encode(const Extent& extent) {
-  ExtentRow row;
-  std::memcpy(row.data(), &extent.file, 4);
-  std::memcpy(row.data() + 4, &extent.offset, 8);
-  std::memcpy(row.data() + 12, &extent.size, 8);
-  return row;
-}
-
-std::optional<Extent> decode(Bytes row) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // sums stay sums
-  Extent extent;
-  if (row.size() != sizeof(ExtentRow)) return std::nullopt;
-  std::memcpy(&extent.file, row.data(), 4);
-  std::memcpy(&extent.offset, row.data() + 4, 8);
-  std::memcpy(&extent.size, row.data() + 12, 8);
-  if (extent.offset > kMost || extent.size > kMost || extent.offset % kFileBlockBytes != 0) {
-    return std::nullopt;
-  }
-  return extent;
-}
 
 class ExtentStore final : public Store {
  public:
@@ -73,7 +50,7 @@ class ExtentStore final : public Store {
     }
     const std::vector<Extent>& extents = *appended;
     std::vector<ExtentRow> encoded;
-    for (const Extent& extent : extents) encoded.push_back(encode(extent));
+    for (const Extent& extent : extents) encoded.push_back(encode_extent(extent));
     for (std::size_t i = 0; i < keys.size(); ++i) {
       rows.puts.push_back({Table::kPayload, keys[i], encoded[i]});
     }
@@ -97,9 +74,7 @@ class ExtentStore final : public Store {
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
     if (table != Table::kPayload) return rows_->get(table, key);
     PRECIS_ASSIGN(const Found found, find(key));
-    std::vector<std::byte> value(found.size);
-    PRECIS_TRY(found.pin.read(value));
-    return value;
+    return found.pin.read();
   }
 
   Status read_into(Table table, const std::string& key, MutableBytes into) override {
@@ -229,16 +204,15 @@ class ExtentStore final : public Store {
     std::vector<std::vector<std::byte>> bytes;
     KeyedExtents moved;
     for (std::uint64_t sum = 0; next != end && sum < kMovedBytes; ++next) {
-      std::vector<std::byte> value(next->second.size);
-      const Status read = files_->pin(next->second).read(value);
-      if (read.code() == StatusCode::kCorruption) {  // short: left for its reader to be told
+      auto value = files_->pin(next->second).read();
+      if (value.status().code() == StatusCode::kCorruption) {  // left for its reader to be told
         files_->set_aside(next->second.file);
         continue;
       }
-      PRECIS_TRY(read);
-      sum += value.size();
+      PRECIS_TRY(value.status());
+      sum += value->size();
       moved.push_back(*next);
-      bytes.push_back(std::move(value));
+      bytes.push_back(std::move(*value));
     }
     const std::vector<Bytes> values(bytes.begin(), bytes.end());
     PRECIS_ASSIGN(const std::vector<Extent> places, files_->append(values));
@@ -262,7 +236,7 @@ class ExtentStore final : public Store {
       const auto at = extents_.find(key);
       if (at == extents_.end() || !(at->second == from)) return Status::not_found(key);
     }
-    const ExtentRow row = encode(to);
+    const ExtentRow row = encode_extent(to);
     PRECIS_TRY(rows_->write({{{Table::kPayload, key, row}}, {}}, Durability::kWal));
     std::unique_lock lock(index_);
     extents_.find(key)->second = to;
@@ -290,7 +264,7 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
   std::vector<Extent> live;
   PRECIS_TRY(rows->scan(Table::kPayload, [&](std::string_view key, Bytes value) -> Status {
     // A row that does not read is a value that is missing, which its reader is told.
-    if (const std::optional<Extent> extent = decode(value)) {
+    if (const std::optional<Extent> extent = decode_extent(value)) {
       extents.emplace(key, *extent);
       live.push_back(*extent);
     }

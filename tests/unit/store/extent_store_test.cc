@@ -15,6 +15,7 @@
 #include <random>
 #include <thread>
 
+#include "cachesvc/store/extent_row.h"
 #include "cachesvc/store/memory_store.h"
 #include "tests/unit/store/faulty_folder.h"
 #include "tests/unit/store/test_dir.h"
@@ -254,6 +255,21 @@ TEST_CASE("a payload file that is short or missing is kCorruption to who reads i
   CHECK(store->get(Table::kPayload, "a").status().code() == StatusCode::kCorruption);
   REQUIRE(put(*store, "a", noise(3, 10)).ok());
   CHECK(*store->get(Table::kPayload, "a") == noise(3, 10));
+}
+
+TEST_CASE("a row that rots costs no memory, and the store goes on", "[unit][store]") {
+  const std::uint64_t far = std::uint64_t{1} << 47;
+  const Extent extent = GENERATE_COPY(Extent{1, 4096, far}, Extent{1, 2 * far, 1},
+                                      Extent{7, 4096, far}, Extent{0xffffffff, 4096, 1});
+  Machine machine;
+  REQUIRE(put(*machine.open(), "a", noise(1, 10'000)).ok());
+  const ExtentRow row = encode_extent(extent);
+  REQUIRE(machine.rows.write({{{Table::kPayload, "rotten", row}}, {}}, Durability::kWal).ok());
+  const auto store = machine.open();
+  CHECK(store->get(Table::kPayload, "rotten").status().code() == StatusCode::kCorruption);
+  CHECK(*store->get(Table::kPayload, "a") == noise(1, 10'000));
+  REQUIRE(put(*store, "b", noise(2, 10)).ok());
+  CHECK(*store->get(Table::kPayload, "b") == noise(2, 10));
 }
 
 TEST_CASE("readers are not disturbed by values that move", "[unit][store]") {
