@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -74,17 +76,17 @@ class Reader {
   std::string problems_;
 };
 
-Status read_tenants(const toml::table& root, const std::string& path, Config& config) {
+Status read_tenants(const toml::table& root, const std::string& where, Config& config) {
   const toml::node* node = root.get("tenant");
   if (node == nullptr) return {};
   const toml::array* list = node->as_array();
   if (list == nullptr)
-    return Status::invalid(path + ": tenant must be written as [[tenant]] tables");
+    return Status::invalid(where + ": tenant must be written as [[tenant]] tables");
   for (const toml::node& item : *list) {
     const toml::table* table = item.as_table();
-    if (table == nullptr) return Status::invalid(path + ": every [[tenant]] must be a table");
+    if (table == nullptr) return Status::invalid(where + ": every [[tenant]] must be a table");
     TenantConfig tenant;
-    Reader reader(*table, path);
+    Reader reader(*table, where);
     reader.read("name", tenant.name);
     reader.read("token", tenant.token);
     reader.read("salt", tenant.salt);
@@ -97,18 +99,27 @@ Status read_tenants(const toml::table& root, const std::string& path, Config& co
 }  // namespace
 
 Result<Config> Config::load(const std::string& path) {
-  if (::access(path.c_str(), R_OK) != 0) {
+  std::ifstream file(path, std::ios::binary);
+  std::string toml;
+  for (std::array<char, 4096> part; file.read(part.data(), part.size()), file.gcount() > 0;) {
+    toml.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) {
     return Status::not_found("config file " + path + " cannot be read");
   }
+  return parse(toml, path);
+}
+
+Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   toml::table root;
   try {
-    root = toml::parse_file(path);
+    root = toml::parse(toml);
   } catch (const toml::parse_error& error) {
-    return Status::invalid(path + ":" + std::to_string(error.source().begin.line) + ": " +
+    return Status::invalid(where + ":" + std::to_string(error.source().begin.line) + ": " +
                            std::string(error.description()));
   }
   Config config;
-  Reader reader(root, path);
+  Reader reader(root, where);
   reader.read("data_dir", config.data_dir);
   reader.read("listen", config.listen);
   reader.read_bytes("memory_bytes", config.memory_bytes);
@@ -122,7 +133,7 @@ Result<Config> Config::load(const std::string& path) {
   reader.read("default_keep", config.default_keep);
   reader.allow("tenant");
   PRECIS_TRY(reader.finish());
-  PRECIS_TRY(read_tenants(root, path, config));
+  PRECIS_TRY(read_tenants(root, where, config));
   return config;
 }
 

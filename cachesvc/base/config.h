@@ -35,8 +35,10 @@ struct Config {
   // Without any, the one tenant is "default" and needs no token.
   std::vector<TenantConfig> tenants;
 
-  // Reads `path` over the defaults. kNotFound, or kInvalidArgument naming line, key and choices.
+  // Reads `path` over the defaults. kNotFound, or as parse().
   static Result<Config> load(const std::string& path);
+  // `toml` over the defaults. kInvalidArgument naming `where` it is from, line, key and choices.
+  static Result<Config> parse(std::string_view toml, const std::string& where);
   // Every problem at once, one a line.
   Status validate() const;
   std::uint64_t resolved_memory_bytes() const;

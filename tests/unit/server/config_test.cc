@@ -82,8 +82,9 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
   CHECK_THAT(problem("data_dir = "), Catch::Contains(":1:"));
 }
 
-TEST_CASE("a file that is not there is said to be so", "[unit][server]") {
+TEST_CASE("a file that is not there, or none, is said to be so", "[unit][server]") {
   CHECK(Config::load("no/such/file.toml").status().code() == StatusCode::kNotFound);
+  CHECK(Config::load("/").status().code() == StatusCode::kNotFound);
 }
 
 TEST_CASE("validation tells every problem at once", "[unit][server]") {
