@@ -44,6 +44,14 @@ if(sanitize)
   add_link_options(${sanitize})
 endif()
 
+# What a fuzzer is steered by: which code an input reached, of everything that it can reach.
+if(PRECIS_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "PRECIS_FUZZ needs clang, the compiler is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>")
+endif()
+
 # precis_library(name SOURCES ... [PUBLIC libs...] [PRIVATE libs...] [INCLUDE dirs...])
 # PUBLIC: libraries whose headers its own headers include. INCLUDE: public include folders.
 function(precis_library name)

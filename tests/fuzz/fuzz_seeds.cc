@@ -1,31 +1,38 @@
-// fuzz_seeds DIR: writes every target's valid inputs to DIR/<target>/, the corpus to start
-// libFuzzer on.
+// fuzz_seeds: names every target, one a line. fuzz_seeds DIR: writes their valid inputs to
+// DIR/<target>/, to start libFuzzer on.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
-#include "tests/fuzz/decode_targets.h"
+#include "tests/fuzz/targets.h"
+
+namespace {
+
+bool write_seeds(const precis::fuzz::Target& target, const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  int number = 0;
+  for (const auto& input : target.seeds(1)) {
+    std::ofstream file(folder / ("seed-" + std::to_string(number++)), std::ios::binary);
+    file.write(reinterpret_cast<const char*>(input.data()),
+               static_cast<std::streamsize>(input.size()));
+    if (!file.flush()) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: fuzz_seeds DIR\n");
+  if (argc > 2) {
+    std::fprintf(stderr, "usage: fuzz_seeds [DIR]\n");
     return 2;
   }
   for (const precis::fuzz::Target& target : precis::fuzz::targets()) {
-    const std::filesystem::path folder = std::filesystem::path(argv[1]) / target.name;
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    int number = 0;
-    for (const auto& input : target.seeds(1)) {
-      std::ofstream file(folder / std::to_string(number++), std::ios::binary);
-      file.write(reinterpret_cast<const char*>(input.data()),
-                 static_cast<std::streamsize>(input.size()));
-      if (!file.flush()) {
-        std::fprintf(stderr, "fuzz_seeds: cannot write to %s\n", folder.c_str());
-        return 1;
-      }
-    }
-    std::printf("%s: %d inputs\n", folder.c_str(), number);
+    std::printf("%s\n", std::string(target.name).c_str());
+    if (argc == 1 || write_seeds(target, std::filesystem::path(argv[1]) / target.name)) continue;
+    std::fprintf(stderr, "fuzz_seeds: cannot write to %s\n", argv[1]);
+    return 1;
   }
   return 0;
 }

@@ -1,13 +1,32 @@
-// One libFuzzer binary per target; PRECIS_FUZZ_TARGET names it. Seeds: fuzz_seeds DIR.
+// precis_fuzz --target=NAME [libFuzzer's arguments]: one target under libFuzzer, which itself
+// passes over what begins with two dashes. With the path of a file it runs that input alone.
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 
-#include "precis/status.h"
-#include "tests/fuzz/decode_targets.h"
+#include "tests/fuzz/targets.h"
+
+namespace {
+
+const precis::fuzz::Target* g_target = nullptr;  // libFuzzer hands nothing of ours on
+
+}  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  constexpr std::string_view kOption = "--target=";
+  for (int i = 1; i < *argc; ++i) {
+    const std::string_view argument = (*argv)[i];
+    if (argument.starts_with(kOption)) {
+      g_target = precis::fuzz::find_target(argument.substr(kOption.size()));
+    }
+  }
+  if (g_target != nullptr) return 0;
+  std::fprintf(stderr, "precis_fuzz: --target=NAME must name one of those that fuzz_seeds lists\n");
+  std::exit(2);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const precis::fuzz::Target* const target = precis::fuzz::find_target(PRECIS_FUZZ_TARGET);
-  PRECIS_CHECK(target != nullptr);
-  target->run(std::as_bytes(std::span(data, size)));
+  g_target->run(std::as_bytes(std::span(data, size)));
   return 0;
 }
