@@ -147,7 +147,7 @@ Status add_profile(Context context, const std::string& file, const std::string& 
   PRECIS_ASSIGN(std::string json, read_file(file));
   PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
   if (scope) {
-    Json profile = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+    Json profile = parse_json(json);
     if (!profile.is_object()) return Status::invalid(file + ": not a JSON object");
     profile["model"] = scope->hex();
     json = profile.dump();

@@ -5,9 +5,11 @@ namespace {
 
 Json id_json(const SegmentId& id) { return id.is_null() ? Json() : Json(id.hex()); }
 
+constexpr int kDepthMax = 16;
+
 // A canonical recipe is JSON itself; one of another form is given as it stands.
 Json recipe_json(const std::string& recipe) {
-  Json parsed = Json::parse(recipe, nullptr, /*allow_exceptions=*/false);
+  Json parsed = parse_json(recipe);
   return parsed.is_discarded() ? Json(recipe) : parsed;
 }
 
@@ -22,6 +24,16 @@ Json plan_json(const Plan& plan) {
 }
 
 }  // namespace
+
+Json parse_json(const std::string& text) {
+  bool deep = false;
+  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    deep = deep || depth > kDepthMax;
+    return !deep;
+  };
+  Json parsed = Json::parse(text, shallow, /*allow_exceptions=*/false);
+  return deep ? Json(Json::value_t::discarded) : parsed;
+}
 
 Json to_json(const std::optional<Budget>& budget) {
   if (!budget) return {};

@@ -11,6 +11,10 @@ namespace precis::cli {
 
 using Json = nlohmann::ordered_json;
 
+// JSON that a service or a file gave; discarded where it is none, or where it is nested deeper than
+// anything of ours: printing that would take a stack as deep.
+Json parse_json(const std::string& text);
+
 // {"kind": "ratio" | "entries" | "bytes" | "all", "value": number or null}; null for none.
 Json to_json(const std::optional<Budget>& budget);
 Json to_json(const msg::ModelRow& row);

@@ -48,8 +48,10 @@ class Facts {
 
 // Of a canonical recipe.
 std::string scorer_name(const std::string& recipe) {
-  const Json parsed = Json::parse(recipe, nullptr, /*allow_exceptions=*/false);
-  return parsed.is_object() ? parsed.value("scorer", recipe) : recipe;
+  const Json parsed = parse_json(recipe);
+  if (!parsed.is_object()) return recipe;
+  const auto scorer = parsed.find("scorer");
+  return scorer != parsed.end() && scorer->is_string() ? scorer->get<std::string>() : recipe;
 }
 
 std::string plan_text(const Plan& plan) {

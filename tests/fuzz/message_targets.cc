@@ -1,3 +1,5 @@
+#include "client/cli/json.h"
+#include "client/cli/render.h"
 #include "precis/messages.h"
 #include "tests/fuzz/checks.h"
 #include "tests/fuzz/targets.h"
@@ -19,6 +21,57 @@ bool run_request(Bytes input) {
   if (request.ok()) PRECIS_CHECK(id == request->id);
   return check_stable(request, decode_request);
 }
+
+// ---- what precisctl shows of a reply
+
+void show(const std::string& text, const cli::Json& json) {
+  for (const char c : text) PRECIS_CHECK(c == '\n' || (static_cast<unsigned char>(c) >= 0x20));
+  const std::string dumped = json.dump();
+  PRECIS_CHECK(cli::Json::parse(dumped).dump() == dumped);
+}
+
+struct Shower {
+  void operator()(const msg::ModelRow& row) const {
+    show(cli::models_text({&row, 1}), cli::to_json(row));
+  }
+  void operator()(const msg::SegmentInfo& row) const {
+    show(cli::segment_text(row, {}), cli::to_json(row));
+    show(cli::segments_text({&row, 1}, {}), {});
+  }
+  void operator()(const msg::SessionRow& row) const {
+    show(cli::session_text(row), cli::to_json(row));
+    show(cli::sessions_text({&row, 1}), {});
+  }
+  void operator()(const msg::ProfileRow& row) const {
+    show(cli::profile_text(row, {}), cli::to_json(row));
+    show(cli::profiles_text({&row, 1}, {}), {});
+  }
+  void operator()(const msg::Removed& removed) const { show({}, cli::to_json(removed)); }
+  void operator()(const msg::Budgets& budgets) const {
+    show(cli::budgets_text(budgets), cli::to_json(budgets));
+  }
+  void operator()(const msg::Stats& stats) const {
+    show(cli::stats_text(stats), cli::to_json(stats));
+  }
+  void operator()(const msg::ServerStatus& status) const {
+    show(cli::status_text(status), cli::to_json(status));
+  }
+  template <typename Other>  // lists of these, and what is not shown
+  void operator()(const Other& other) const {
+    if constexpr (requires { other.rows; }) {
+      for (const auto& row : other.rows) (*this)(row);
+    }
+  }
+};
+
+bool run_show(Bytes input) {
+  const auto message = decode_server_message(input);
+  if (!message.ok()) return refused(message.status());
+  if (const auto* reply = std::get_if<msg::Reply>(&*message)) std::visit(Shower(), reply->body);
+  return true;
+}
+
+// ---- seeds
 
 Inputs request_seeds(std::uint64_t seed) {
   RandomMessages random(seed);
@@ -45,6 +98,7 @@ constexpr Target kTargets[] = {
      [](std::uint64_t seed) { return Inputs{encode(RandomMessages(seed).hello_reply())}; }},
     {"decode_request", run_request, request_seeds},
     {"decode_server_message", run_message<decode_server_message>, server_message_seeds},
+    {"show_reply", run_show, server_message_seeds},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "client/cli/files.h"
 #include "client/cli/find.h"
 #include "client/cli/json.h"
+#include "client/cli/render.h"
 #include "client/cli/table.h"
 
 namespace {
@@ -80,6 +81,17 @@ TEST_CASE("numbers have units a person reads", "[client]") {
   CHECK(percent_text(1, 0) == "-");
   CHECK(when_text(0) == "-");
   CHECK(when_text(1) != "-");
+}
+
+TEST_CASE("JSON that is nested without end, or says odd things, is shown as the text it is",
+          "[client]") {
+  const std::string deep(1 << 20, '[');
+  msg::ProfileRow row;
+  row.scorer = GENERATE_COPY(deep + std::string(deep.size(), ']'), std::string(R"({"scorer":5})"),
+                             std::string("{}"), std::string("no JSON"));
+  row.json = row.scorer;
+  CHECK_FALSE(to_json(row).dump().empty());
+  CHECK(profiles_text({&row, 1}, {}).find(row.scorer) != std::string::npos);
 }
 
 TEST_CASE("JSON has raw numbers, full ids and null for what is not there", "[client]") {
