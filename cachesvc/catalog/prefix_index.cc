@@ -34,19 +34,17 @@ void PrefixIndex::change(const SegmentNode& segment, const Change& apply) {
   apply(boundaries_[segment.boundary].ending[row.tail], Candidate{segment.chain_entries, &segment});
 }
 
+// A row from disk may name a block twice: its segment is then one candidate there.
 void PrefixIndex::insert(const SegmentNode& segment) {
-  change(segment, [](Candidates& at, const Candidate& candidate) {
-    PRECIS_CHECK(at.insert(candidate).second);
-  });
+  change(segment, [](Candidates& at, const Candidate& candidate) { at.insert(candidate); });
 }
 
 void PrefixIndex::erase(const SegmentNode& segment) {
-  change(segment, [](Candidates& at, const Candidate& candidate) {
-    PRECIS_CHECK(at.erase(candidate) == 1);
-  });
+  change(segment, [](Candidates& at, const Candidate& candidate) { at.erase(candidate); });
   // Nothing empty stays behind: presence is what the bisection asks for.
   const auto tidy = [this](const Digest& digest) {
     const auto at = boundaries_.find(digest);
+    if (at == boundaries_.end()) return;
     if (at->second.covering.empty() && at->second.ending.empty()) boundaries_.erase(at);
   };
   auto& ending = boundaries_.at(segment.boundary).ending;

@@ -1,6 +1,7 @@
 #include "cachesvc/catalog/segment_tree.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -111,9 +112,11 @@ const std::vector<SegmentId>& SegmentTree::children(const SegmentId& id) const {
 
 std::vector<SegmentId> SegmentTree::subtree(const SegmentId& id) const {
   std::vector<SegmentId> all{id};
+  std::set<SegmentId> seen{id};  // rows from disk may stand on each other in a circle
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::vector<SegmentId>& next = children(all[i]);
-    all.insert(all.end(), next.begin(), next.end());
+    for (const SegmentId& next : children(all[i])) {
+      if (seen.insert(next).second) all.push_back(next);
+    }
   }
   return all;
 }

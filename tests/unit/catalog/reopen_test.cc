@@ -185,6 +185,32 @@ TEST_CASE("a whole row that contradicts its parent is out of service", "[unit][c
   CHECK(f.catalog->remove(f.tenant, b.row.id, false, nullptr).ok());
 }
 
+TEST_CASE("rows that stand on each other in a circle are out of service, and can be removed",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), c = f.put(tokens(12), &b);
+  SegmentRow wrong = b.row;
+  wrong.parent = c.row.id;
+  overwrite(f, Table::kSegments, segment_key(wrong.id), encode(wrong));
+  f.reopen();
+  CHECK(f.matched(c.path) == 6);
+  CHECK(f.catalog->totals().quarantined_segments == 2);
+  CHECK(f.catalog->remove(f.tenant, c.row.id, true, nullptr)->segments == 2);
+  CHECK(f.catalog->totals().segments == 1);
+}
+
+TEST_CASE("a row that names one block twice ends nothing", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(12));
+  SegmentRow wrong = a.row;
+  wrong.blocks.front() = wrong.blocks.back();
+  wrong.plan.counts.assign(wrong.plan.counts.size(), 0);
+  overwrite(f, Table::kSegments, segment_key(wrong.id), encode(wrong));
+  f.reopen();
+  CHECK(f.catalog->remove(f.tenant, wrong.id, false, nullptr).ok());
+  CHECK(f.matched(a.path) == 0);
+}
+
 TEST_CASE("a catalog of a newer format is refused, a damaged format row too", "[unit][catalog]") {
   CatalogFixture f;
   const std::string key(kCatalogFormatKey);
