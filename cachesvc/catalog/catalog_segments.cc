@@ -190,10 +190,15 @@ Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, Mutab
                            std::to_string(row.layer_bytes.size()) + " into " +
                            std::to_string(into.size()) + " B");
   }
-  const Status status = store_.read_into(Table::kPayload, payload_key(row.id, layer), into);
+  const std::string key = payload_key(row.id, layer);
+  Status status = store_.read_into(Table::kPayload, key, into);
   if (status.code() != StatusCode::kNotFound) return status;
-  std::shared_lock lock(state_);
+  // A removal may have reached the store and not yet memory, or be followed by another put. What
+  // the two say while nothing changes is what counts.
+  std::lock_guard changing(changes_);
   if (!tree_.find(row.id)) return Status::not_found("segment " + row.id.hex() + " was removed");
+  status = store_.read_into(Table::kPayload, key, into);
+  if (status.code() != StatusCode::kNotFound) return status;
   return Status::corruption("segment " + row.id.hex() + ": the payload of layer " +
                             std::to_string(layer) + " is missing");
 }

@@ -2,6 +2,7 @@
 // be run under ThreadSanitizer too.
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -28,7 +29,65 @@ bool sound(const CatalogFixture& f, const std::vector<Catalog::Link>& links) {
   return true;
 }
 
+// Between a change's write and its place in memory, and where a read finds nothing, tells a test.
+class ToldStore final : public Store {
+ public:
+  explicit ToldStore(Store& store) : store_(store) {}
+  std::function<void()> after_write, after_miss;
+
+  Status write(const StoreBatch& batch, Durability durability) override {
+    Status status = store_.write(batch, durability);
+    if (after_write) after_write();
+    return status;
+  }
+  Status read_into(Table table, const std::string& key, MutableBytes into) override {
+    Status status = store_.read_into(table, key, into);
+    if (status.code() == StatusCode::kNotFound && after_miss) after_miss();
+    return status;
+  }
+  Status harden() override { return store_.harden(); }
+  Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
+    return store_.get(table, key);
+  }
+  Status scan(Table table,
+              const std::function<Status(std::string_view key, Bytes value)>& row) override {
+    return store_.scan(table, row);
+  }
+  StoreStats stats() override { return store_.stats(); }
+
+ private:
+  Store& store_;
+};
+
 }  // namespace
+
+TEST_CASE("a layer that is read while its segment is removed is gone, not damaged",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  ToldStore store(f.store);
+  auto opened = Catalog::open(store, f.clock);
+  REQUIRE(opened.ok());
+  const std::unique_ptr<Catalog> catalog = std::move(opened).value();
+  std::atomic<bool> missed{false}, done{false};
+  StatusCode code = StatusCode::kOk;
+  std::thread reader;
+  store.after_miss = [&] { missed = true; };
+  store.after_write = [&] {
+    reader = std::thread([&] {
+      std::vector<std::byte> into(a.layers[0].size());
+      code = catalog->read_layer(a.row, 0, into).code();
+      done = true;
+    });
+    while (!missed) std::this_thread::yield();
+    // Who would answer without waiting for the change has every chance to.
+    for (int turn = 0; turn < 10'000 && !done; ++turn) std::this_thread::yield();
+  };
+  REQUIRE(catalog->remove(f.tenant, a.row.id, false, nullptr).ok());
+  reader.join();
+  store.after_write = nullptr;
+  CHECK(code == StatusCode::kNotFound);
+}
 
 TEST_CASE("commits, look-ups and removals from many threads keep every chain whole",
           "[unit][catalog]") {
