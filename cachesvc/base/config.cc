@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -32,7 +33,12 @@ class Reader {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return;
     using Stored = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
-    const auto value = node->value<Stored>();
+    std::optional<Stored> value;
+    if constexpr (std::is_floating_point_v<T>) {
+      if (node->is_number()) value = node->value<Stored>();  // 1 is a share too
+    } else {
+      value = node->value_exact<Stored>();  // toml++ would cast numbers that do not fit
+    }
     if (!value) return complain(*node, key, "has the wrong type");
     if constexpr (std::is_integral_v<T>) {
       if (*value < 0 || static_cast<std::uint64_t>(*value) > std::numeric_limits<T>::max()) {

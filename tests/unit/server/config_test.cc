@@ -76,6 +76,9 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
   CHECK_THAT(problem("\nlisten_on = \"x\""),
              Catch::Contains(":2: listen_on is not a setting") && Catch::Contains("data_dir"));
   CHECK_THAT(problem("compute_threads = -1"), Catch::Contains("out of range"));
+  CHECK_THAT(problem("memory_wait_ms = 31e18"), Catch::Contains("has the wrong type"));
+  CHECK_THAT(problem("compute_threads = true"), Catch::Contains("has the wrong type"));
+  CHECK_THAT(problem("default_keep = true"), Catch::Contains("has the wrong type"));
   CHECK_THAT(problem("memory_bytes = \"4 parsecs\""), Catch::Contains("4GiB"));
   CHECK_THAT(problem("tenant = 3"), Catch::Contains("[[tenant]]"));
   CHECK_THAT(problem("[[tenant]]\nnmae = \"x\""), Catch::Contains("nmae"));
@@ -102,6 +105,10 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
                            "'a' is there twice"}) {
     CHECK_THAT(problems, Catch::Contains(part));
   }
+}
+
+TEST_CASE("a share may be written as a whole number", "[unit][server]") {
+  CHECK(Config::parse("default_keep = 1", "here")->default_keep == 1.0);
 }
 
 TEST_CASE("sizes are read with and without units", "[unit][server]") {
