@@ -34,6 +34,11 @@ class Child {
   pid_t pid_ = -1;
 };
 
+// What lies there now, while a transfer writes it: a race that is meant, so not one to report.
+[[gnu::no_sanitize("thread"), gnu::noinline]] std::byte glimpse(const std::byte& byte) {
+  return *static_cast<const volatile std::byte*>(&byte);
+}
+
 TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody",
           "[transport][death]") {
   const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages);
@@ -59,7 +64,7 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
   }
   // In the middle: at once, after some bytes of the first pull, after the first pull.
   if (round == 1) {
-    while (std::atomic_ref(memory[8u << 20]).load() != std::byte{0x42}) std::this_thread::yield();
+    while (glimpse(memory[8u << 20]) != std::byte{0x42}) std::this_thread::yield();
   } else if (round == 2) {
     CHECK(get(std::move(under_way.front())).ok());
     under_way.erase(under_way.begin());
