@@ -12,13 +12,13 @@ namespace {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int ordinal, std::string name, unsigned threads,
-              std::function<void(const Status&)> on_failure)
-      : ordinal_(ordinal), name_(std::move(name)), cpu_(threads), health_(std::move(on_failure)) {}
+              std::function<void(const Status&)> on_retreat)
+      : ordinal_(ordinal), name_(std::move(name)), cpu_(threads), retreat_(std::move(on_retreat)) {}
 
   std::string_view name() const override { return name_; }
   unsigned compressors() const override { return kCompressors; }
   Result<std::unique_ptr<LayerCompressor>> compressor() override {
-    return CudaCompressor::create(ordinal_, cpu_, health_);
+    return CudaCompressor::create(ordinal_, cpu_, retreat_);
   }
   Status seal(std::span<const MutableBytes> layers) override { return cpu_.seal(layers); }
 
@@ -34,7 +34,7 @@ class CudaBackend final : public Backend {
   const int ordinal_;
   const std::string name_;
   const CpuStages cpu_;
-  DeviceHealth health_;
+  Retreat retreat_;
   std::mutex mutex_;
   std::list<PinnedMemory> pinned_;  // guarded by mutex_
 };
@@ -42,14 +42,14 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(int ordinal, unsigned threads,
-                                                   std::function<void(const Status&)> on_failure) {
+                                                   std::function<void(const Status&)> on_retreat) {
   PRECIS_TRY(use_device(ordinal));
   PRECIS_ASSIGN(const std::string device, device_name(ordinal));
   PRECIS_TRY(try_device());
   PRECIS_TRY(keep_device_memory(ordinal, kDeviceMemoryKept));
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(
       ordinal, "cuda:" + std::to_string(ordinal) + " (" + device + ")", threads,
-      std::move(on_failure)));
+      std::move(on_retreat)));
 }
 
 }  // namespace precis::kernels

@@ -27,12 +27,6 @@ bool contest_on_device(const Recipe& recipe, std::uint32_t num_heads) {
          num_heads <= kContestHeadsMax;
 }
 
-const Status& status_of(const Status& status) { return status; }
-template <typename T>
-const Status& status_of(const Result<T>& result) {
-  return result.status();
-}
-
 template <typename T>
 MutableBytes bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
@@ -41,12 +35,17 @@ MutableBytes bytes_of(T& value) {
 }  // namespace
 
 Result<std::unique_ptr<LayerCompressor>> CudaCompressor::create(int ordinal, const CpuStages& cpu,
-                                                                DeviceHealth& health) {
-  if (health.lost()) return make_cpu_compressor(cpu);
-  PRECIS_TRY(use_device(ordinal));
-  PRECIS_ASSIGN(Stream stream, Stream::create());
-  return std::unique_ptr<LayerCompressor>(
-      new CudaCompressor(ordinal, cpu, health, std::move(stream)));
+                                                                Retreat& retreat) {
+  const auto on_device = [&]() -> Result<std::unique_ptr<LayerCompressor>> {
+    PRECIS_TRY(use_device(ordinal));
+    PRECIS_ASSIGN(Stream stream, Stream::create());
+    return std::unique_ptr<LayerCompressor>(
+        new CudaCompressor(ordinal, cpu, retreat, std::move(stream)));
+  };
+  if (retreat.device_lost()) return make_cpu_compressor(cpu);
+  auto made = on_device();
+  if (!made.ok() && retreat.takes(made.status())) return make_cpu_compressor(cpu);
+  return made;
 }
 
 template <typename Fn>
@@ -57,10 +56,6 @@ auto CudaCompressor::on_device(const Fn& stage) -> decltype(stage()) {
   };
   auto result = chosen();
   if (result.ok()) return result;
-  const Status& why = status_of(result);
-  const bool of_layer =
-      why.code() == StatusCode::kOutOfSpace || why.code() == StatusCode::kInvalidArgument;
-  if (!of_layer) health_.lose(why);
   (void)stream_.wait();
   memory_ = {};
   return result;
@@ -68,7 +63,7 @@ auto CudaCompressor::on_device(const Fn& stage) -> decltype(stage()) {
 
 template <typename Fn>
 Status CudaCompressor::or_on_cpu(Status of_device, const Fn& stages) {
-  if (of_device.code() != StatusCode::kOutOfSpace && !health_.lost()) return of_device;
+  if (of_device.ok() || !retreat_.takes(of_device)) return of_device;
   retreated_ = true;
   PRECIS_TRY(on_cpu_->check(*recipe_, input_));
   return stages();
@@ -94,6 +89,10 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   input_ = input;
   retreated_ = false;
   memory_ = {};
+  if (retreat_.device_lost()) {
+    retreated_ = true;
+    return on_cpu_->check(recipe, input);
+  }
   PRECIS_TRY(check_but_rows_cpu(cpu_.context(), recipe, input));
   Status looked_at = on_device([&]() -> Status {
     PRECIS_TRY(send_input());
@@ -402,6 +401,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     return stream_.wait();
   });
   memory_ = {};
+  if (!encoded.ok()) (void)retreat_.takes(encoded);  // for the layers to come
   return encoded;
 }
 

@@ -10,34 +10,39 @@
 
 namespace precis::kernels {
 
-// Whether the device can still be asked. CUDA's errors stay: after one nothing works in this
-// process.
-class DeviceHealth {
+// When layers go through the CPU instead, and that it is told (make_cuda_backend()). Most of CUDA's
+// errors stay: after one nothing works in this process. So one that no layer's size explains is
+// enough, and the device is asked no more.
+class Retreat {
  public:
-  explicit DeviceHealth(std::function<void(const Status&)> on_failure)
-      : on_failure_(std::move(on_failure)) {}
-  // Whether somebody wants to go on without the device.
-  bool tolerant() const { return on_failure_ != nullptr; }
-  bool lost() const { return lost_.load(std::memory_order_relaxed); }
-  void lose(const Status& why) {
-    if (tolerant() && !lost_.exchange(true)) on_failure_(why);
+  explicit Retreat(std::function<void(const Status&)> told) : told_(std::move(told)) {}
+  bool device_lost() const { return lost_.load(std::memory_order_relaxed); }
+  // Whether a layer that met with `why` on the device is the CPU's.
+  bool takes(const Status& why) {
+    if (why.code() == StatusCode::kOutOfSpace) {
+      if (told_ && !short_.exchange(true)) told_(why);
+      return true;
+    }
+    if (why.code() == StatusCode::kInvalidArgument || !told_) return false;
+    if (!lost_.exchange(true)) told_(why);
+    return true;
   }
 
  private:
-  const std::function<void(const Status&)> on_failure_;
-  std::atomic<bool> lost_{false};
+  const std::function<void(const Status&)> told_;
+  std::atomic<bool> short_{false}, lost_{false};
 };
 
 // Copies a layer in and enqueues stage after stage on a stream of its own; the host waits for the
 // device in allocate(), for what the joiner needs, and in encode(), for the records. Several side
 // by side let one layer's copies run while another is compressed. What has no twin on the device
-// (scores_on_device()) the CPU does, and all of a layer that the device has no room for or that
-// finds it lost.
+// (scores_on_device()) the CPU does, and all of a layer that the device has no room for, or fails
+// at, before its turns are known. Afterwards the put fails, for the joiner has counted on them.
 class CudaCompressor final : public LayerCompressor {
  public:
-  // `cpu` and `health` must outlive it.
+  // `cpu` and `retreat` must outlive it.
   static Result<std::unique_ptr<LayerCompressor>> create(int ordinal, const CpuStages& cpu,
-                                                         DeviceHealth& health);
+                                                         Retreat& retreat);
 
   Status check(const Recipe& recipe, const LayerInput& input) override;
   Status score() override;
@@ -62,10 +67,10 @@ class CudaCompressor final : public LayerCompressor {
     float weight;              // LayerScores::weight
   };
 
-  CudaCompressor(int ordinal, const CpuStages& cpu, DeviceHealth& health, Stream stream)
+  CudaCompressor(int ordinal, const CpuStages& cpu, Retreat& retreat, Stream stream)
       : ordinal_(ordinal),
         cpu_(cpu),
-        health_(health),
+        retreat_(retreat),
         on_cpu_(make_cpu_compressor(cpu)),
         stream_(std::move(stream)) {}
 
@@ -90,7 +95,7 @@ class CudaCompressor final : public LayerCompressor {
 
   const int ordinal_;
   const CpuStages& cpu_;
-  DeviceHealth& health_;
+  Retreat& retreat_;
   const std::unique_ptr<LayerCompressor> on_cpu_;
   bool retreated_ = false;  // the layer is on_cpu_'s
   Stream stream_;

@@ -19,8 +19,7 @@ constexpr std::size_t kExpiredPerChange = 64;
 
 }  // namespace
 
-// ---- changes
-// --------------------------------------------------------------------------------------
+// ---- changes ------------------------------------------------------------------------------------
 
 void Change::put(Table table, std::string key, std::vector<std::byte> value) {
   values_.push_back(std::move(value));
@@ -100,8 +99,7 @@ void CatalogImpl::add_hits(Change& change, std::vector<SegmentId>& saved) {
   }
 }
 
-// ---- opening
-// --------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Catalog>> Catalog::open(Store& store, const Clock& clock) {
   auto catalog = std::make_unique<CatalogImpl>(store, clock);
@@ -259,8 +257,7 @@ Status CatalogImpl::load_marks() {
   });
 }
 
-// ---- totals
-// ---------------------------------------------------------------------------------------
+// ---- totals -------------------------------------------------------------------------------------
 
 Catalog::Totals CatalogImpl::totals(std::string_view tenant) const {
   std::shared_lock lock(state_);

@@ -105,8 +105,11 @@ class Catalog {
   // [blocking] Makes a stored segment, and those it stands on, at least as durable. kNotFound,
   // kCorruption as segment().
   virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;
-  // [blocking] Layer `layer`'s records into `into` of row.layer_bytes[layer], not yet checked by
-  // their own checksums. kNotFound if the segment was removed; on kCorruption the caller
+  // [blocking, but for no change] Layer `layer`'s records into `into` of row.layer_bytes[layer],
+  // not yet checked by their own checksums. kNotFound where a removal may be under way:
+  // read_layer() knows.
+  virtual Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
+  // [blocking] The same. kNotFound if the segment was removed; on kCorruption the caller
   // quarantines it.
   virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
   // [blocking] kInvalidArgument naming what stands on it: children unless `recursive`, pinned

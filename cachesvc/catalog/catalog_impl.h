@@ -82,6 +82,7 @@ class CatalogImpl final : public Catalog {
   Result<bool> trim(const SegmentRow& from, const SegmentRow& to, std::span<const Bytes> layers,
                     Durability durability) override;
   Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
+  Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                               std::vector<SegmentId>* gone) override;

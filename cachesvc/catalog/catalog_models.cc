@@ -74,8 +74,7 @@ std::vector<msg::ModelRow> CatalogImpl::models(std::string_view tenant) const {
   return rows;
 }
 
-// ---- output projections
-// ---------------------------------------------------------------------------------------
+// ---- output projections -------------------------------------------------------------------------
 
 Status CatalogImpl::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {
   std::lock_guard changing(changes_);

@@ -8,8 +8,7 @@
 
 namespace precis {
 
-// ---- paths
-// ----------------------------------------------------------------------------------------
+// ---- paths --------------------------------------------------------------------------------------
 
 std::vector<Catalog::Row> CatalogImpl::chain_of(const SegmentNode* tip) {
   std::vector<Row> chain;
@@ -71,8 +70,7 @@ Result<std::vector<Catalog::Row>> CatalogImpl::chain(std::string_view tenant,
   return chain_of(node);
 }
 
-// ---- commit and read
-// ------------------------------------------------------------------------------
+// ---- commit and read ----------------------------------------------------------------------------
 
 bool CatalogImpl::is_volatile(const SegmentNode& node) const {
   return node.durability == Durability::kMemory && node.commit > hardened_;
@@ -184,27 +182,29 @@ Status CatalogImpl::harden(std::string_view tenant, const SegmentId& id, Durabil
   return harden_again(*node, durability);
 }
 
-Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
+Status CatalogImpl::peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
   if (layer >= row.layer_bytes.size() || into.size() != row.layer_bytes[layer]) {
     return Status::invalid("segment " + row.id.hex() + ": layer " + std::to_string(layer) + " of " +
                            std::to_string(row.layer_bytes.size()) + " into " +
                            std::to_string(into.size()) + " B");
   }
-  const std::string key = payload_key(row.id, layer);
-  Status status = store_.read_into(Table::kPayload, key, into);
+  return store_.read_into(Table::kPayload, payload_key(row.id, layer), into);
+}
+
+Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
+  Status status = peek_layer(row, layer, into);
   if (status.code() != StatusCode::kNotFound) return status;
   // A removal may have reached the store and not yet memory, or be followed by another put. What
   // the two say while nothing changes is what counts.
   std::lock_guard changing(changes_);
   if (!tree_.find(row.id)) return Status::not_found("segment " + row.id.hex() + " was removed");
-  status = store_.read_into(Table::kPayload, key, into);
+  status = peek_layer(row, layer, into);
   if (status.code() != StatusCode::kNotFound) return status;
   return Status::corruption("segment " + row.id.hex() + ": the payload of layer " +
                             std::to_string(layer) + " is missing");
 }
 
-// ---- remove and quarantine
-// ------------------------------------------------------------------------
+// ---- remove and quarantine ----------------------------------------------------------------------
 
 Status CatalogImpl::check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
                                     const std::vector<SegmentId>& all) const {
@@ -286,8 +286,7 @@ bool CatalogImpl::quarantine(const SegmentRow& row) {
   return true;
 }
 
-// ---- what people ask
-// ------------------------------------------------------------------------------
+// ---- what people ask ----------------------------------------------------------------------------
 
 msg::SegmentInfo CatalogImpl::describe(const SegmentNode& node, bool with_plan) const {
   const SegmentRow& row = *node.row;

@@ -7,8 +7,7 @@
 
 namespace precis {
 
-// ---- sessions
-// -------------------------------------------------------------------------------------
+// ---- sessions -----------------------------------------------------------------------------------
 
 Result<const msg::SessionRow*> CatalogImpl::find_session(std::string_view tenant,
                                                          std::string_view name) const {
@@ -123,8 +122,7 @@ std::vector<msg::SessionRow> CatalogImpl::sessions(std::string_view tenant) cons
   return sessions_.all(tenant, clock_.unix_ms());
 }
 
-// ---- budgets
-// --------------------------------------------------------------------------------------
+// ---- budgets ------------------------------------------------------------------------------------
 
 msg::Budgets CatalogImpl::budgets(std::string_view tenant, const msg::BudgetScope& scope,
                                   const BudgetDefaults& configured) const {

@@ -13,13 +13,19 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
 }
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into) {
-  const Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
+  Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
-    PRECIS_TRY(parts_.catalog.read_layer(*row, layer, into));
+    PRECIS_TRY(parts_.catalog.peek_layer(*row, layer, into));
     parts_.rate.read_cold(into.size(),
                           static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9);
     return check_records(into, *row, layer);
   });
+  if (status.code() == StatusCode::kNotFound) {  // going, or missing: where changes wait, it shows
+    status = co_await run_on(parts_.storage, parts_.loop, [&]() -> Status {
+      PRECIS_TRY(parts_.catalog.read_layer(*row, layer, into));
+      return check_records(into, *row, layer);
+    });
+  }
   ++parts_.metrics.layers_cold;
   // Removed, trimmed or put anew meanwhile: these bytes say nothing of what is there now.
   const auto present = parts_.catalog.segment(row->tenant, row->id);
@@ -44,15 +50,21 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
 
 Task<Result<msg::Checked>> ColdReads::check(std::string_view tenant, SegmentId segment) {
   msg::Checked checked;
-  const auto row = parts_.catalog.segment(tenant, segment);
-  Status status = row.status();
-  for (std::uint32_t layer = 0; row.ok() && layer < (*row)->layer_bytes.size(); ++layer) {
-    const auto records = co_await read(*row, layer);
-    status = records.status();
-    if (!status.ok()) break;
-    checked.bytes += (*row)->layer_bytes[layer];
+  Status status;
+  for (;;) {
+    const auto row = parts_.catalog.segment(tenant, segment);
+    status = row.status();
+    checked.bytes = 0;
+    for (std::uint32_t layer = 0; row.ok() && layer < (*row)->layer_bytes.size(); ++layer) {
+      const auto records = co_await read(*row, layer);
+      status = records.status();
+      if (!status.ok()) break;
+      checked.bytes += (*row)->layer_bytes[layer];
+    }
+    parts_.memory.retry();
+    if (!row.ok() || status.code() != StatusCode::kNotFound) break;
+    // It was removed, or trimmed or put anew: from the start.
   }
-  parts_.memory.retry();
   if (status.code() == StatusCode::kCorruption) {
     checked.damage = status.message();
     co_return checked;

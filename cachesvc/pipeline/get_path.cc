@@ -76,15 +76,13 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
                              " does not stand on the one named before it; name the whole chain");
     }
     PRECIS_ASSIGN(prefix.model, parts_.catalog.model(tenant.name, row->model));
-    PRECIS_ASSIGN(std::uint64_t cut, cut_entries(*row, prefix.model, request.budget));
-    if (request.budget.kind == Budget::Kind::kAll && link.entries > 0) {
-      if (link.entries > cut) {
-        return Status::not_found("segment " + row->id.hex() + " was trimmed from " +
-                                 std::to_string(link.entries) + " to " + std::to_string(cut) +
-                                 " entries since it was looked up; look it up again");
-      }
-      cut = link.entries;
+    if (const std::uint64_t stored = row->plan.total(); link.entries > stored) {
+      return Status::not_found("segment " + row->id.hex() + " was trimmed from " +
+                               std::to_string(link.entries) + " to " + std::to_string(stored) +
+                               " entries since it was looked up; look it up again");
     }
+    PRECIS_ASSIGN(std::uint64_t cut, cut_entries(*row, prefix.model, request.budget));
+    if (request.budget.kind == Budget::Kind::kAll && link.entries > 0) cut = link.entries;
     entries += cut;
     prefix.links.push_back(row);
     prefix.entries.push_back(cut);

@@ -36,8 +36,8 @@ Result<msg::Match> Lookup::run(std::string_view tenant, std::string_view salt,
   std::uint64_t cold_bytes = 0;
   for (const Catalog::Link& link : links) {
     auto found = catalog_.info(tenant, link.row->id, /*with_plan=*/false);
-    // Removed since it was matched: what is left may hold a shorter prefix.
-    if (!found.ok()) return run(tenant, salt, request);
+    // Removed, trimmed or put anew since it was matched: what is there now is another match.
+    if (!found.ok() || found->entries != link.row->plan.total()) return run(tenant, salt, request);
     msg::SegmentInfo info = std::move(found).value();
     for (std::size_t i = 0; i < match.plan.counts.size(); ++i) {
       match.plan.counts[i] += link.row->plan.counts[i];

@@ -58,8 +58,7 @@ kernels::OutputProjection Projections::view(const StoredProjection& row, Part pa
   return o_proj;
 }
 
-// ---- taking in
-// ------------------------------------------------------------------------------------
+// ---- taking in ----------------------------------------------------------------------------------
 
 Task<Status> Projections::add(const Tenant& tenant, msg::PushProjection request, Connection& from) {
   const Status status = co_await take_in(tenant, std::move(request), from);
@@ -109,8 +108,7 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
   co_return stored;
 }
 
-// ---- lending
-// --------------------------------------------------------------------------------------
+// ---- lending ------------------------------------------------------------------------------------
 
 HotTier::Lease Projections::find(const Catalog::Projection& row, Part part) {
   return parts_.hot_tier.find(projection_id(row->tenant, row->model, is_gram(part)), row->layer,

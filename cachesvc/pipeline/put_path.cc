@@ -20,8 +20,7 @@ std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
 
 }  // namespace
 
-// ---- begin
-// ----------------------------------------------------------------------------------------
+// ---- begin --------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<PutPath::Put>> PutPath::begin(const Tenant& tenant,
                                                      const msg::BeginPut& request) {
@@ -149,8 +148,7 @@ Status PutPath::abort(Put& put) {
   return {};
 }
 
-// ---- ingest
-// ---------------------------------------------------------------------------------------
+// ---- ingest -------------------------------------------------------------------------------------
 
 Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from) {
   PRECIS_CO_TRY(put->failure);
@@ -232,8 +230,7 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
   co_return Status();
 }
 
-// ---- compress
-// -------------------------------------------------------------------------------------
+// ---- compress -----------------------------------------------------------------------------------
 
 Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   ++put->behind;
@@ -339,8 +336,7 @@ void PutPath::close_ranks(Put& put) {
   for (Arena::Buffer* records : staged) records->slide_down();
 }
 
-// ---- commit
-// ---------------------------------------------------------------------------------------
+// ---- commit -------------------------------------------------------------------------------------
 
 Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durability durability) {
   const SegmentRow& row = put->row;

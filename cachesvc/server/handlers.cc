@@ -65,8 +65,7 @@ Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) cons
                            " is not under way on this connection; it ended, or never began");
 }
 
-// ---- models and puts
-// ------------------------------------------------------------------------------
+// ---- models and puts ----------------------------------------------------------------------------
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RegisterModel request) {
   PRECIS_CO_TRY(request.model.validate());
@@ -138,8 +137,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {
   co_return answer(Status());
 }
 
-// ---- lookups and gets
-// -----------------------------------------------------------------------------
+// ---- lookups and gets ---------------------------------------------------------------------------
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Lookup request) {
   auto match = parts_.lookup.run(tenant_.name, tenant_.salt, request);
@@ -174,8 +172,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Cancel request) {
   co_return answer(Status());
 }
 
-// ---- sessions
-// -------------------------------------------------------------------------------------
+// ---- sessions -----------------------------------------------------------------------------------
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::OpenSession request) {
   PRECIS_CO_TRY(check_name("session name", request.name));
@@ -212,8 +209,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveSession request) {
       co_await stored([&] { return parts_.catalog.remove_session(tenant_.name, request.name); }));
 }
 
-// ---- operations
-// -----------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListPrefixes request) {
   msg::Segments segments{parts_.catalog.segments(tenant_.name, request.model, request.limit)};

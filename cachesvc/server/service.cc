@@ -71,8 +71,7 @@ struct Service::Impl {
   msg::Stats stats(const std::string& tenant) const;
 };
 
-// ---- building
-// -------------------------------------------------------------------------------------
+// ---- building -----------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Service>> Service::create(const Config& config,
                                                  const MakeTransport& make_transport) {
@@ -111,7 +110,9 @@ Status Service::Impl::choose_device() {
   Status no_gpu;
   if (choice.kind != DeviceChoice::Kind::kCpu) {
     auto cuda = kernels::make_cuda_backend(choice.ordinal, threads, [this](const Status& why) {
-      log.warn("the GPU failed, compressing on the CPU until the next start",
+      const bool one = why.code() == StatusCode::kOutOfSpace;
+      log.warn(one ? "a layer that the GPU has no room for is compressed on the CPU"
+                   : "the GPU failed, compressing on the CPU until the next start",
                {{"status", why.to_string()}});
     });
     no_gpu = cuda.status();
@@ -179,8 +180,7 @@ Status Service::Impl::listen() {
   return {};
 }
 
-// ---- connections
-// ----------------------------------------------------------------------------------
+// ---- connections --------------------------------------------------------------------------------
 
 Transport::Greeting Service::Impl::greet(Bytes bytes) {
   auto hello = decode_hello(bytes);
@@ -209,8 +209,7 @@ void Service::Impl::accept(std::unique_ptr<Connection> connection, Bytes bytes) 
   });
 }
 
-// ---- running and stopping
-// -------------------------------------------------------------------------
+// ---- running and stopping -----------------------------------------------------------------------
 
 Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Service::~Service() = default;
@@ -243,8 +242,7 @@ void Service::Impl::finish_stop() {
   stop_timer = loop.after(kStopCheck, [this] { finish_stop(); });
 }
 
-// ---- status
-// ---------------------------------------------------------------------------------------
+// ---- status -------------------------------------------------------------------------------------
 
 msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   const Catalog::Totals totals = catalog->totals(tenant);

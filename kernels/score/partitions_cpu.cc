@@ -28,7 +28,7 @@ PRECIS_INLINE std::int16_t ordered(std::int16_t bits) {
 }
 PRECIS_INLINE std::int32_t ordered(std::int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
-// What a partition is normalised by, as Channels stand; zeros behind the last channel.
+// What a partition is normalised by, as Channels stand; behind the last channel anything.
 struct ChannelRanges {
   float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
 };
@@ -127,10 +127,10 @@ PRECIS_INLINE void add_distances(const std::byte* row, std::size_t dim, const Ch
 }
 
 // spreads[whole blocks of rows]: each row's unbiased standard deviation over its channels, which
-// are normalised by `ranges`; 0 for a single channel. Behind the last row anything. `ranges` become
-// those of these rows. So where a partition is ranged by the one behind it, a walk from the last to
-// the first touches each row once.
-template <Dtype dtype>
+// are normalised by `ranges`; 0 for a single channel. Behind the last row anything. Where
+// `chained`, `ranges` become those of these rows: where a partition is ranged by the one behind it,
+// a walk from the last to the first touches each row once.
+template <Dtype dtype, bool chained>
 struct FindSpreads {
   ChannelRanges& ranges;
   float* spreads;
@@ -144,7 +144,7 @@ struct FindSpreads {
       const std::size_t first = b * kRowsInBlock;
       for (std::size_t r = 0; r < rows.block_count(first); ++r) {
         rows.prefetch_before(first + r);
-        if (r % extremes.kRowsAtOnce == 0) extremes.add(rows, first + r);
+        if (chained && r % extremes.kRowsAtOnce == 0) extremes.add(rows, first + r);
         add_distances<dtype>(rows.row(first + r), rows.dim, ranges, sum[r], squares[r]);
       }
       sum_each(sum, sums);
@@ -154,15 +154,16 @@ struct FindSpreads {
         spreads[first + r] = std::sqrt(variance > 0 ? variance : 0.0f);
       }
     }
-    extremes.to_ranges(rows.dim, ranges);
+    if (chained) extremes.to_ranges(rows.dim, ranges);
   }
 };
 
-// Adds to scores[count] the softmax of the rows' spreads in `ranges`, which become the rows' own.
-template <Dtype dtype>
+// Adds to scores[count] the softmax of the rows' spreads in `ranges`, which become the rows' own
+// where `chained`.
+template <Dtype dtype, bool chained>
 PRECIS_INLINE void add_partition(const RowSpan& rows, ChannelRanges& ranges, float* spreads,
                                  float* scores) {
-  with_dim<dtype>(rows, FindSpreads<dtype>{ranges, spreads});
+  with_dim<dtype>(rows, FindSpreads<dtype, chained>{ranges, spreads});
   float largest[kLanes] = {};
   for (std::size_t t = rows.count; t % kLanes != 0; ++t) spreads[t] = 0;
   for (std::size_t t = 0; t < rows.count; t += kLanes) {
@@ -177,27 +178,28 @@ PRECIS_INLINE void add_partition(const RowSpan& rows, ChannelRanges& ranges, flo
 }
 
 // Adds to scores[parts, rows.count] those of as many partitions, `rows` the first of them. One is
-// ranged by that which begins `ahead` rows behind its begin: by itself, or by its successor.
-template <Dtype dtype>
-PRECIS_INLINE void add_partitions(RowSpan rows, std::size_t ahead, std::size_t parts,
-                                  float* spreads, float* scores) {
+// ranged by its successor where `chained`, else by itself.
+template <Dtype dtype, bool chained>
+PRECIS_INLINE void add_partitions(RowSpan rows, std::size_t parts, float* spreads, float* scores) {
   const std::byte* const first = rows.data;
+  const std::size_t ahead = chained ? rows.count : 0;
   ChannelRanges ranges;
   for (std::size_t p = parts; p-- > 0;) {
     const std::size_t token = p * rows.count;
     rows.data = first + (token + ahead) * rows.row_bytes();
-    if (ahead == 0 || p + 1 == parts) with_dim<dtype>(rows, FindRanges<dtype>{ranges});
+    if (!chained || p + 1 == parts) with_dim<dtype>(rows, FindRanges<dtype>{ranges});
     rows.data = first + token * rows.row_bytes();
-    add_partition<dtype>(rows, ranges, spreads, scores + token);
+    add_partition<dtype, chained>(rows, ranges, spreads, scores + token);
   }
 }
 
-PRECIS_INLINE void partitions_loop(const RowSpan& rows, std::size_t ahead, std::size_t parts,
-                                   float* spreads, float* scores) {
+template <bool chained>
+PRECIS_INLINE void partitions_loop(const RowSpan& rows, std::size_t parts, float* spreads,
+                                   float* scores) {
   switch (rows.dtype) {
-    case Dtype::kBf16: return add_partitions<Dtype::kBf16>(rows, ahead, parts, spreads, scores);
-    case Dtype::kF16: return add_partitions<Dtype::kF16>(rows, ahead, parts, spreads, scores);
-    case Dtype::kF32: return add_partitions<Dtype::kF32>(rows, ahead, parts, spreads, scores);
+    case Dtype::kBf16: return add_partitions<Dtype::kBf16, chained>(rows, parts, spreads, scores);
+    case Dtype::kF16: return add_partitions<Dtype::kF16, chained>(rows, parts, spreads, scores);
+    case Dtype::kF32: return add_partitions<Dtype::kF32, chained>(rows, parts, spreads, scores);
   }
 }
 
@@ -225,8 +227,8 @@ void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const
       std::clamp<std::size_t>(input.num_tokens() / 4, kRunTokensMin, kRunTokensMax);
   const std::size_t run = std::max<std::size_t>(run_tokens / shape.lag, 1);  // partitions
   const std::size_t runs = (scored + run - 1) / run;
-  const std::uint32_t ahead = recipe.scorer == Scorer::kLagkv ? shape.lag : 0;
-  const auto body = for_isa<&partitions_loop>(context.isa);
+  const auto body = recipe.scorer == Scorer::kLagkv ? for_isa<&partitions_loop<true>>(context.isa)
+                                                    : for_isa<&partitions_loop<false>>(context.isa);
   context.pool.parallel_for(input.num_kv_heads() * runs, [&](std::size_t i) {
     const auto head = static_cast<std::uint32_t>(i / runs);
     const std::size_t begin = i % runs * run;
@@ -237,7 +239,7 @@ void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const
     std::fill(out, out + parts * shape.lag, 0.0f);
     for (const HeadsView* view : {&input.keys, &input.values}) {
       const RowSpan rows{view->row(head, first), shape.lag, view->head_dim, view->dtype};
-      body(rows, ahead, parts, spreads.data(), out);
+      body(rows, parts, spreads.data(), out);
     }
     if (!recipe.lag_kvpress_ranks) return;
     for (std::size_t p = 0; p < parts; ++p) to_kvpress_ranks(out + p * shape.lag, shape.lag);

@@ -31,7 +31,7 @@ struct RowSpan {
     for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(line + i, 0, 2);
   }
   PRECIS_INLINE void prefetch_before(std::size_t t) const {
-    const std::byte* line = row(t) - 4096;
+    const std::byte* line = row(t) - std::max<std::size_t>(4096, kRowsInBlock * row_bytes());
     for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(line + i, 0, 3);
   }
 };

@@ -13,13 +13,22 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "integers are hashed as they lie in memory");
 
+// The algorithm, looked up once: OpenSSL would do so again for every digest, which takes longer
+// than to hash a block.
+const EVP_MD* sha256_algorithm() {
+  static const std::unique_ptr<EVP_MD, decltype(&EVP_MD_free)> fetched(
+      EVP_MD_fetch(nullptr, "SHA256", nullptr), EVP_MD_free);
+  PRECIS_CHECK(fetched != nullptr);
+  return fetched.get();
+}
+
 // SHA-256 that can be used again after finish(). OpenSSL fails here only for want of memory or of
 // the algorithm itself, which no caller could work around.
 class Sha256 {
  public:
   Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
     PRECIS_CHECK(context_ != nullptr);
-    PRECIS_CHECK(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
+    PRECIS_CHECK(EVP_DigestInit_ex2(context_.get(), sha256_algorithm(), nullptr) == 1);
   }
   Sha256& raw(const void* data, std::size_t size) {
     PRECIS_CHECK(EVP_DigestUpdate(context_.get(), data, size) == 1);
@@ -38,7 +47,7 @@ class Sha256 {
   Digest finish() {
     Digest d;
     PRECIS_CHECK(EVP_DigestFinal_ex(context_.get(), d.bytes.data(), nullptr) == 1);
-    PRECIS_CHECK(EVP_DigestInit_ex(context_.get(), nullptr, nullptr) == 1);
+    PRECIS_CHECK(EVP_DigestInit_ex2(context_.get(), nullptr, nullptr) == 1);
     return d;
   }
 

@@ -114,7 +114,7 @@ void use_segments(Catalog& catalog, const std::string& tenant) {
     catalog.count_hit(info.id);
   }
   for (const msg::SegmentInfo& info : catalog.segments(tenant, {}, 100)) {
-    catalog.quarantine(info.id);
+    if (const auto row = catalog.segment(tenant, info.id); row.ok()) catalog.quarantine(**row);
     (void)catalog.remove(tenant, info.id, true, nullptr);
   }
 }

@@ -22,6 +22,7 @@ FINAL_EXECUTIONS = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
 WRITTEN = re.compile(r"Test unit written to (\S+)")
 INPUT_SECONDS_MAX = 20  # one input that takes longer is a finding
 MEMORY_MB_MAX = 2048  # and one that takes more memory
+INTERRUPTED = 72  # libFuzzer's status then
 REPORT_SECONDS = 30  # between two lines of a target where there is no terminal
 
 
@@ -63,7 +64,9 @@ class Target:
         status = self.process.poll()
         if status is None:
             return "running"
-        return "clean" if status == 0 else "stopped" if status < 0 else "FAILED"
+        if status < 0 or status == INTERRUPTED:
+            return "stopped"
+        return "clean" if status == 0 else "FAILED"
 
     def line(self) -> str:
         """Its figures, for people."""

@@ -202,10 +202,10 @@ std::vector<float> gram_matrices(const OutputProjection& o_proj, std::uint32_t n
 // threads 0: every core.
 std::unique_ptr<Backend> make_cpu_backend(unsigned threads = 0);
 // kUnsupported where the build has no CUDA or the machine no device `ordinal`. threads: as above,
-// for what the device has no twin of. on_failure: a device that fails, other than for want of
-// memory, is told of here, once and from any thread, and layers go through the CPU from then on;
-// without it they fail with the device's status.
+// for what the device has no twin of. on_retreat: is told, from any thread, why layers go through
+// the CPU instead: the first time that the device has no room for one (kOutOfSpace), and once when
+// it fails, after which all do. Without it a device that fails fails its layers.
 Result<std::unique_ptr<Backend>> make_cuda_backend(
-    int ordinal, unsigned threads = 0, std::function<void(const Status&)> on_failure = {});
+    int ordinal, unsigned threads = 0, std::function<void(const Status&)> on_retreat = {});
 
 }  // namespace precis::kernels

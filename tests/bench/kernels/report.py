@@ -59,6 +59,21 @@ RATES = {
 }
 UNITS = {"exps": "G/s", "tiles": "GFLOP/s"}  # the others': GB/s
 FASTER, FASTER_EXACT = 5.0, 1.2
+# On a GPU: at most so many ms for all of a model's layers, by a row's name or else its kind.
+GPU_LAYERS = 32
+GPU_MS = {
+    "score knorm": 1.5,
+    "score lagkv": 1.5,
+    "score keydiff": 1.5,
+    "score snapkv": 2.0,
+    "score ada_snapkv": 2.0,
+    "preset ada_snapkv": 4.0,
+    "preset criticalkv_ada": 50.0,
+    "preset criticalkv_ada(value_norm=l2_gram)": 8.0,
+    "select": 0.5,
+    "encode": 1.0,
+}
+GPU_FASTER = 3.0
 
 
 @dataclass
@@ -199,6 +214,10 @@ def finish(rows: list[dict[str, Any]]) -> None:
         key = (row["model"], row["tokens"])
         if row["kind"] in ("ceiling", "kvpress"):
             continue
+        on_gpu = row["backend"].startswith("cuda")
+        if on_gpu:
+            row["layers_ms"] = 1e3 * GPU_LAYERS * row["min"]
+            row["layers_ms_mark"] = GPU_MS.get(row["name"], GPU_MS.get(row["kind"]))
         if row["kind"] == "select":
             beside, most = f"score {row['preset']}", SELECT_SHARE
             if order := ceilings[key].order:
@@ -209,15 +228,15 @@ def finish(rows: list[dict[str, Any]]) -> None:
             row["share"] = taken / row["min"]
             if (in_all := floor_in_all(row, ceilings[key])) is not None:
                 row["share_in_all"] = in_all / row["min"]
-            row["share_mark"] = SHARES.get(row["name"])
-        if (other := by_name.get((*key, beside))) is not None:
+            row["share_mark"] = None if on_gpu else SHARES.get(row["name"])
+        if not on_gpu and (other := by_name.get((*key, beside))) is not None:
             row["beside"], row["beside_mark"] = beside, most
             row["times_beside"] = row["min"] / other["min"]
         press = presses.get((*key, row.get("preset", "")))
         if row["kind"] == "preset" and press is not None:
             row["times_faster"] = press / row["min"]
             exact = row["preset"] == "criticalkv_ada"
-            row["times_faster_mark"] = FASTER_EXACT if exact else FASTER
+            row["times_faster_mark"] = FASTER_EXACT if exact else GPU_FASTER if on_gpu else FASTER
 
 
 def verdicts(row: dict[str, Any]) -> list[str]:
@@ -235,6 +254,12 @@ def verdicts(row: dict[str, Any]) -> list[str]:
         told.append(
             f"{'met' if met else 'NOT MET'}: {row['times_beside']:.2f}x of {row['beside']} "
             f"<= {row['beside_mark']:g}x"
+        )
+    if row.get("layers_ms_mark"):
+        met = row["layers_ms"] <= row["layers_ms_mark"]
+        told.append(
+            f"{'met' if met else 'NOT MET'}: {row['layers_ms']:.2f} ms for {GPU_LAYERS} layers "
+            f"<= {row['layers_ms_mark']:g}"
         )
     if row.get("times_faster_mark"):
         met = row["times_faster"] >= row["times_faster_mark"]

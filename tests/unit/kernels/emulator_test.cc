@@ -142,7 +142,9 @@ TEST_CASE("lanes of a warp see each other's words", "[emulator]") {
 
 TEST_CASE("a layer that the device has no room for is compressed on the CPU", "[emulator]") {
   Rng rng(11);
-  const auto backend = make_cuda_backend(0, 2).value();
+  std::vector<Status> told;
+  const auto backend =
+      make_cuda_backend(0, 2, [&](const Status& why) { told.push_back(why); }).value();
   const auto compressor = backend->compressor().value();
   const CpuStages cpu(2);
   for (const char* text : {"external", "global_keydiff", "ada_snapkv"}) {
@@ -177,6 +179,8 @@ TEST_CASE("a layer that the device has no room for is compressed on the CPU", "[
       CHECK(bytes_text(records.bytes()) == bytes_text(expected.records.bytes()));
     }
   }
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].code() == StatusCode::kOutOfSpace);
 }
 
 TEST_CASE("a device that is lost is told of once, and layers go through the CPU from then on",
@@ -199,20 +203,35 @@ TEST_CASE("a device that is lost is told of once, and layers go through the CPU 
                     records.mutable_bytes()) == Status{});
     CHECK(bytes_text(records.bytes()) == bytes_text(expected.records.bytes()));
   };
-  // In the middle of a layer, then before one, then before there is a compressor.
+  // In the middle of a layer, then before one, then with a compressor that is made afterwards.
   REQUIRE(compressor->check(recipe, layer.input) == Status{});
   cuda_emulator::lost = true;
   CHECK(compressor->score() == Status{});
   compresses(*compressor);
+  cuda_emulator::lost = false;  // told is told: the device is asked no more
   const auto another = backend->compressor().value();
   for (LayerCompressor* on : {compressor.get(), another.get()}) {
     CHECK(on->check(recipe, layer.input) == Status{});
     CHECK(on->score() == Status{});
     compresses(*on);
   }
-  cuda_emulator::lost = false;
   REQUIRE(told.size() == 1);
   CHECK(told[0].message().find("the device is lost") != std::string::npos);
+}
+
+TEST_CASE("a device that is lost before there is a compressor is told of and done without",
+          "[emulator]") {
+  std::vector<Status> told;
+  const auto backend =
+      make_cuda_backend(0, 2, [&](const Status& why) { told.push_back(why); }).value();
+  cuda_emulator::lost = true;
+  const auto compressor = backend->compressor();
+  cuda_emulator::lost = false;
+  REQUIRE(compressor.ok());
+  Rng rng(14);
+  const OwnedLayer layer = make_layer({}, rng);
+  CHECK((*compressor)->check(parse_recipe("knorm").value(), layer.input) == Status{});
+  CHECK(told.size() == 1);
 }
 
 TEST_CASE("where nobody wants to hear of it, a lost device fails its layers", "[emulator]") {

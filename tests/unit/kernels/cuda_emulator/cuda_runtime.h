@@ -4,6 +4,7 @@
 // host arrives when it is waited for. What is not here no kernel may use.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -152,9 +153,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 namespace precis::cuda_emulator {
 cudaError_t launched(std::string error);  // keeps it for cudaGetLastError()
 // So many allocations of device memory succeed, the one after them does not, then all do again.
-inline int allocations_left = -1;
+inline std::atomic<int> allocations_left = -1;
 // As after an error of CUDA's that stays: nothing works any more.
-inline bool lost = false;
+inline std::atomic<bool> lost = false;
 }  // namespace precis::cuda_emulator
 template <typename... Params, typename... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
