@@ -357,7 +357,10 @@ def print_tables(rows: list[dict[str, Any]]) -> None:
 
 def markdown(rows: list[dict[str, Any]]) -> str:
     """The page that is committed."""
-    parts = ["# Kernels beside this machine's ceilings\n"]
+    parts = [
+        "# Kernels beside this machine's ceilings\n",
+        "Times and GB/s are medians; shares and marks compare the fastest runs.\n",
+    ]
     for title, ceilings, lines in tables(rows):
         parts.append(f"## {title}\n")
         parts += [f"- {line}" for line in ceilings]
