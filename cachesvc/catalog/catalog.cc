@@ -26,8 +26,9 @@ void Change::put(Table table, std::string key, std::vector<std::byte> value) {
   put_borrowed(table, std::move(key), values_.back());
 }
 
-void Change::put_borrowed(Table table, std::string key, Bytes value) {
-  batch_.puts.push_back({table, std::move(key), value});
+void Change::put_borrowed(Table table, std::string key, Bytes value,
+                          std::shared_ptr<StagedValue> staged) {
+  batch_.puts.push_back({table, std::move(key), value, std::move(staged)});
 }
 
 void Change::erase(Table table, std::string key) {

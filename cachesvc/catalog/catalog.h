@@ -89,19 +89,25 @@ class Catalog {
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
   // The segment and those it stands on, from the root on.
   virtual Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const = 0;
+  // A layer's records; where the put staged them the store has begun to write them.
+  struct Layer {
+    Bytes records;
+    std::shared_ptr<StagedValue> staged = nullptr;
+  };
+  virtual std::shared_ptr<StagedValue> stage(SharedBytes records) = 0;  // as Store::stage()
   // [blocking] Stores row and payload in one batch; visible when it returns OK, not before.
-  // layers[l] are layer l's records. Committing an id that is there already is OK and changes
+  // layers[l] is layer l. Committing an id that is there already is OK and changes
   // nothing, unless it is quarantined: then these bytes take the place of the bad ones. The
   // segments it stands on are at least as durable when it returns. kNotFound if the parent has gone
   // meanwhile, kInvalidArgument if the row does not fit its model, its parent or its payload.
   // One that was trimmed gets back what it lost.
-  virtual Status commit(const SegmentRow& row, std::span<const Bytes> layers,
+  virtual Status commit(const SegmentRow& row, std::span<const Layer> layers,
                         Durability durability) = 0;
   // [blocking] Puts `to`, fewer entries of the same put, in the place of `from`, row and payload in
   // one batch, at least as durable as `from` is. False, and nothing is changed, unless `from` is
   // what is stored.
   virtual Result<bool> trim(const SegmentRow& from, const SegmentRow& to,
-                            std::span<const Bytes> layers, Durability durability) = 0;
+                            std::span<const Layer> layers, Durability durability) = 0;
   // [blocking] Makes a stored segment, and those it stands on, at least as durable. kNotFound,
   // kCorruption as segment().
   virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;

@@ -27,7 +27,8 @@ namespace precis {
 class Change {
  public:
   void put(Table table, std::string key, std::vector<std::byte> value);
-  void put_borrowed(Table table, std::string key, Bytes value);
+  void put_borrowed(Table table, std::string key, Bytes value,
+                    std::shared_ptr<StagedValue> staged = nullptr);
   void erase(Table table, std::string key);
   bool puts(Table table, const std::string& key) const;
   const StoreBatch& batch() const { return batch_; }
@@ -77,9 +78,10 @@ class CatalogImpl final : public Catalog {
                            std::uint32_t block_tokens) const override;
   Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
-  Status commit(const SegmentRow& row, std::span<const Bytes> layers,
+  std::shared_ptr<StagedValue> stage(SharedBytes records) override;
+  Status commit(const SegmentRow& row, std::span<const Layer> layers,
                 Durability durability) override;
-  Result<bool> trim(const SegmentRow& from, const SegmentRow& to, std::span<const Bytes> layers,
+  Result<bool> trim(const SegmentRow& from, const SegmentRow& to, std::span<const Layer> layers,
                     Durability durability) override;
   Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
   Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
@@ -171,7 +173,7 @@ class CatalogImpl final : public Catalog {
   Status harden_again(const SegmentNode& present, Durability durability);
   Result<const SegmentNode*> find_parent(const SegmentRow& row) const;
   // In the place of what stands under its id, if anything does.
-  Status store_segment(const SegmentRow& row, std::span<const Bytes> layers, Durability durability);
+  Status store_segment(const SegmentRow& row, std::span<const Layer> layers, Durability durability);
   Durability at_least_as(const SegmentNode* present, Durability asked) const;
   Status check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
                          const std::vector<SegmentId>& all) const;

@@ -119,8 +119,16 @@ Durability CatalogImpl::at_least_as(const SegmentNode* present, Durability asked
   return std::max(asked, hardened ? Durability::kFsync : present->durability);
 }
 
-Status CatalogImpl::commit(const SegmentRow& row, std::span<const Bytes> layers,
+std::shared_ptr<StagedValue> CatalogImpl::stage(SharedBytes records) {
+  return store_.stage(std::move(records));
+}
+
+Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
                            Durability durability) {
+  // Payload first, so that nobody else's change waits for it.
+  for (const Layer& layer : layers) {
+    if (durability != Durability::kMemory && layer.staged) PRECIS_TRY(layer.staged->wait());
+  }
   std::lock_guard changing(changes_);
   const SegmentNode* const present = tree_.find(row.id);
   if (present && present->in_service && !present->row->trimmed) {
@@ -130,7 +138,7 @@ Status CatalogImpl::commit(const SegmentRow& row, std::span<const Bytes> layers,
 }
 
 Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
-                               std::span<const Bytes> layers, Durability durability) {
+                               std::span<const Layer> layers, Durability durability) {
   std::lock_guard changing(changes_);
   const SegmentNode* const present = tree_.find(from.id);
   if (!present || !present->in_service || *present->row != from) return false;
@@ -140,7 +148,7 @@ Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
   return true;
 }
 
-Status CatalogImpl::store_segment(const SegmentRow& row, std::span<const Bytes> layers,
+Status CatalogImpl::store_segment(const SegmentRow& row, std::span<const Layer> layers,
                                   Durability durability) {
   const SegmentNode* const present = tree_.find(row.id);
   durability = at_least_as(present, durability);
@@ -151,9 +159,10 @@ Status CatalogImpl::store_segment(const SegmentRow& row, std::span<const Bytes> 
   }
   PRECIS_ASSIGN(const SegmentNode* const parent, find_parent(row));
   PRECIS_TRY(check_segment_row(row, model->second.spec, parent ? parent->row.get() : nullptr));
-  if (!std::equal(
-          layers.begin(), layers.end(), row.layer_bytes.begin(), row.layer_bytes.end(),
-          [](Bytes layer, std::uint64_t size_bytes) { return layer.size() == size_bytes; })) {
+  if (!std::ranges::equal(layers, row.layer_bytes,
+                          [](const Layer& layer, std::uint64_t size_bytes) {
+                            return layer.records.size() == size_bytes;
+                          })) {
     return Status::invalid("segment " + row.id.hex() +
                            ": its payload is not what layer_bytes says");
   }
@@ -162,7 +171,8 @@ Status CatalogImpl::store_segment(const SegmentRow& row, std::span<const Bytes> 
   Change change;
   change.put(Table::kSegments, segment_key(row.id), encode(row));
   for (std::uint32_t l = 0; l < layers.size(); ++l) {
-    change.put_borrowed(Table::kPayload, payload_key(row.id, l), layers[l]);
+    change.put_borrowed(Table::kPayload, payload_key(row.id, l), layers[l].records,
+                        layers[l].staged);
   }
   // Fresh bytes heal a segment whose old ones were bad.
   if (is_marked(row.id)) change.erase(Table::kMeta, quarantine_key(row.id));

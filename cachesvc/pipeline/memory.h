@@ -40,6 +40,8 @@ class Memory {
   // before staged memory is moved together is the time, lest it leave holes there.
   void reclaim();
 
+  bool is_awaited() const { return waiting_.load() > 0; }
+
   // Any thread: memory may have come free; waiters try again.
   void retry();
 

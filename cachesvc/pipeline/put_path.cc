@@ -1,10 +1,9 @@
 #include "cachesvc/pipeline/put_path.h"
 
-#include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "cachesvc/pipeline/compute_time.h"
+#include "cachesvc/pipeline/put_records.h"
 #include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
@@ -293,21 +292,27 @@ Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& co
   const auto seats = put.recipe.joins_layers() ? std::vector<std::vector<std::uint32_t>>()
                                                : put.joiner->seats(index);
   PRECIS_TRY(compressor.encode(layer.counts, seats, put.row.id, layer.records->bytes()));
-  return trim(put, index);
+  if (put.final_when_encoded()) write_ahead(put, index);
+  return trim_earlier(put, index);
 }
 
-// The cascade: what the layer took from those before it, they give back.
-Status PutPath::trim(Put& put, std::uint32_t newest) {
-  if (!put.recipe.joins_layers()) return {};
-  for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
-    Put::Layer& layer = put.layers[l];
-    if (l == newest || layer.counts.empty() || layer.counts == put.joiner->counts(l)) continue;
-    layer.counts = put.joiner->counts(l);
-    PRECIS_ASSIGN(const std::size_t size,
-                  kernels::trim_records(layer.records->bytes(), layer.counts));
-    layer.records->shrink(size);
-  }
-  return {};
+// The store writes records that are final while other layers come. It shares them: they stay where
+// they are until they are written, also where the put has ended before.
+void PutPath::write_ahead(Put& put, std::uint32_t index) {
+  Put::Layer& layer = put.layers[index];
+  const auto let_go = [this, &loop = parts_.loop, records = layer.records,
+                       owner = put.weak_from_this()](const void*) mutable {
+    records.reset();
+    loop.post([this, owner] { written(owner); });
+  };
+  layer.stored = parts_.catalog.stage({layer.records->bytes(), {layer.records.get(), let_go}});
+}
+
+// Records may move again, or be evicted.
+void PutPath::written(const std::weak_ptr<Put>& owner) {
+  const auto put = owner.lock();
+  if (put && parts_.memory.is_awaited()) spawn(make_way(put));
+  parts_.memory.retry();
 }
 
 // Due whenever a wait for memory begins and whenever a layer's staging ends. First what nobody
@@ -322,18 +327,6 @@ Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
   });
   parts_.memory.retry();
   if (--put->behind == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
-}
-
-// Leaves no holes among the layers' records, neither where they were trimmed nor where a layer lay
-// as it was pushed: one to come needs its room in one piece.
-void PutPath::close_ranks(Put& put) {
-  const std::lock_guard lock(put.joining);
-  std::vector<Arena::Buffer*> staged;
-  for (const Put::Layer& layer : put.layers) {
-    if (!layer.counts.empty()) staged.push_back(layer.records.get());
-  }
-  std::ranges::sort(staged, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
-  for (Arena::Buffer* records : staged) records->slide_down();
 }
 
 // ---- commit -------------------------------------------------------------------------------------
@@ -362,37 +355,6 @@ Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durabil
   co_return parts_.catalog.info(row.tenant, row.id, /*with_plan=*/true);
 }
 
-// Seats that waited for the last layer, and the cut of a quality target.
-Status PutPath::place_seats(Put& put) {
-  std::vector<MutableBytes> layers;
-  for (Put::Layer& layer : put.layers) layers.push_back(layer.records->bytes());
-  if (put.recipe.is_cut()) {
-    PRECIS_TRY(kernels::place_cut_seats(layers));
-  } else if (put.recipe.joins_layers()) {
-    for (std::uint32_t l = 0; l < layers.size(); ++l) {
-      PRECIS_TRY(kernels::place_seats(layers[l], put.joiner->seats(l)));
-    }
-  }
-  const bool quality = put.row.budget.kind == Budget::Kind::kQuality;
-  if (quality) PRECIS_TRY(cut_at_quality(put, layers));
-  const bool sealed = !quality && !put.recipe.is_cut() && !put.recipe.joins_layers();
-  return sealed ? Status() : parts_.backend.seal(layers);
-}
-
-Status PutPath::cut_at_quality(Put& put, std::vector<MutableBytes>& layers) {
-  const double mass = std::accumulate(put.mass.begin(), put.mass.end(), 0.0);
-  PRECIS_ASSIGN(
-      const std::uint64_t entries,
-      kernels::quality_entries(layers, put.floors, mass, put.row.budget.quality_share_ppm()));
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    Put::Layer& layer = put.layers[l];
-    PRECIS_ASSIGN(const std::size_t size, kernels::cut_records(layers[l], entries, &layer.counts));
-    layer.records->shrink(size);
-    layers[l] = layer.records->bytes();
-  }
-  return {};
-}
-
 Task<Status> PutPath::store(Put& put, Durability durability) {
   SegmentRow& row = put.row;
   std::string missing;
@@ -408,18 +370,18 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
   }
   PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&] {
     const ComputeTime timed(parts_.clock, put.compress_ns);
-    return place_seats(put);
+    return place_seats(put, parts_.backend);
   }));
 
-  std::vector<Bytes> payload;
+  std::vector<Catalog::Layer> payload;
   row.plan = {put.model.num_layers, put.model.num_kv_heads, {}};
   row.layer_bytes.clear();
   row.stored_bytes = 0;
   for (const Put::Layer& layer : put.layers) {
-    payload.push_back(layer.records->bytes());
+    payload.push_back({layer.records->bytes(), layer.stored});
     row.plan.counts.insert(row.plan.counts.end(), layer.counts.begin(), layer.counts.end());
-    row.layer_bytes.push_back(payload.back().size());
-    row.stored_bytes += payload.back().size();
+    row.layer_bytes.push_back(layer.records->bytes().size());
+    row.stored_bytes += layer.records->bytes().size();
   }
   parts_.metrics.compressed_out_bytes += static_cast<std::int64_t>(row.stored_bytes);
   row.compress_seconds = static_cast<double>(put.compress_ns.load()) * 1e-9;

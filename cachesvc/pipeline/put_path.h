@@ -72,15 +72,13 @@ class PutPath {
   Task<Status> take_memory(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<void> make_way(std::shared_ptr<Put> put);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
+  void written(const std::weak_ptr<Put>& put);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
   // These on compute threads, of which a put's share what they join under its lock.
   Status stages(Put& put, std::uint32_t layer);
   Status join(Put& put, std::uint32_t layer, kernels::LayerCompressor& compressor,
               kernels::LayerTurns turns);
-  Status trim(Put& put, std::uint32_t newest);
-  static void close_ranks(Put& put);
-  Status place_seats(Put& put);
-  static Status cut_at_quality(Put& put, std::vector<MutableBytes>& layers);
+  void write_ahead(Put& put, std::uint32_t layer);
   Task<Status> store(Put& put, Durability durability);
 
   Parts parts_;

@@ -13,12 +13,14 @@
 
 namespace precis {
 
-class PutPath::Put {
+class PutPath::Put : public std::enable_shared_from_this<Put> {
  public:
   struct Layer {
-    std::unique_ptr<StagedLayer> staged;     // until compressed
-    std::unique_ptr<Arena::Buffer> records;  // room from the first piece on, filled by compression
-    HotTier::Lease projection;               // of recipes that need one, until compressed
+    std::unique_ptr<StagedLayer> staged;  // until compressed
+    // Room from the first piece on, filled by compression; shared with the store while it writes.
+    std::shared_ptr<Arena::Buffer> records;
+    std::shared_ptr<StagedValue> stored;  // of records that the store writes ahead
+    HotTier::Lease projection;            // of recipes that need one, until compressed
     bool compressed = false;
     std::vector<std::uint32_t> counts;  // [num_kv_heads]
     bool allocating = false;            // a piece waits for the layer's memory
@@ -47,6 +49,10 @@ class PutPath::Put {
   std::vector<std::vector<double>> rope;  // [num_layers] rope_frequencies(), of recipes that ask
 
   std::uint32_t num_tokens() const { return row.end - row.begin; }
+  // No layer to come, and no look at the whole, changes a layer's records.
+  bool final_when_encoded() const {
+    return !recipe.joins_layers() && !recipe.is_cut() && row.budget.kind != Budget::Kind::kQuality;
+  }
   // Room for a layer's records, whatever its heads keep of what the layer may keep.
   std::size_t records_bytes_max(std::uint32_t layer) const {
     return kernels::encoded_bytes_max(joiner->slots_wanted(layer), model.num_kv_heads,

@@ -13,7 +13,7 @@ namespace precis {
 struct TrimPath::Cut {
   SegmentRow row;
   std::unique_ptr<Arena::Buffer> memory;
-  std::vector<Bytes> layers;
+  std::vector<Catalog::Layer> layers;
 };
 
 Task<Result<msg::Trimmed>> TrimPath::run(const Tenant& tenant, msg::TrimPrefix request) {
@@ -96,7 +96,7 @@ Status TrimPath::add_layer(Bytes records, std::uint64_t entries, Cut& cut) {
     end += cut_size;
     records = records.subspan(size);
   }
-  cut.layers.push_back(cut.memory->bytes().subspan(begin, end - begin));
+  cut.layers.push_back({cut.memory->bytes().subspan(begin, end - begin)});
   cut.row.layer_bytes.push_back(end - begin);
   cut.row.stored_bytes = end;
   return {};

@@ -19,6 +19,9 @@ constexpr unsigned kStorageThreads = 1;  // changes come one after the other
 constexpr unsigned kReadThreads = 2;     // of gets, which wait for no change
 constexpr std::chrono::milliseconds kStopCheck{5};
 constexpr std::uint64_t kStagingShare = 4;  // a quarter of the memory is kept free of the hot tier
+// As much may be acknowledged in memory and not yet written: not for the disk to hold the service
+// up, and little enough for the rest to serve while the disk is full.
+constexpr std::uint64_t kWriteBehindShare = 4;
 
 }  // namespace
 
@@ -34,14 +37,14 @@ struct Service::Impl {
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena::Buffer> zeros;
-  std::unique_ptr<Store> store;
   std::unique_ptr<HotTier> hot_tier;
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Store> store;  // what it has yet to write lies in the arena
   std::unique_ptr<Catalog> catalog;
   std::unique_ptr<kernels::Backend> backend;
   RestoreRate rate;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Registration> registration;
-  std::unique_ptr<Memory> memory;
   std::unique_ptr<Lookup> lookup;
   std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
   Executor storage{"storage", kStorageThreads};
@@ -98,7 +101,8 @@ Status Service::Impl::open() {
   PRECIS_ASSIGN(zeros, arena->allocate(kSectionAlign));
   std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
   hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
-  PRECIS_ASSIGN(store, open_disk_store(config.data_dir));
+  PRECIS_ASSIGN(store, open_disk_store(config.data_dir,
+                                       {.write_behind_bytes = memory_bytes / kWriteBehindShare}));
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
   return choose_device();
 }

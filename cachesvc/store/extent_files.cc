@@ -16,12 +16,6 @@ constexpr std::string_view kSuffix = ".extents";
 constexpr std::uint32_t kFormat = 1;
 constexpr std::array<char, 8> kMagic = {'p', 'r', 'e', 'c', 'i', 's', 'x', 't'};
 
-// Of an empty value too, so that it counts.
-std::uint64_t whole_blocks(std::uint64_t size) {
-  size = std::max<std::uint64_t>(size, 1);
-  return (size + kFileBlockBytes - 1) / kFileBlockBytes * kFileBlockBytes;
-}
-
 std::string name_of(std::uint32_t number) {
   std::string digits = std::to_string(number);
   return std::string(10 - digits.size(), '0') + digits + std::string(kSuffix);
@@ -53,7 +47,8 @@ Status write_header(File& file, std::uint32_t number) {
   header.checksum = header.expected();
   std::array<std::byte, kFileBlockBytes> block{};
   std::memcpy(block.data(), &header, sizeof header);
-  return file.write_at(0, block);
+  const Bytes value = block;
+  return file.write_at(0, {&value, 1});
 }
 
 // Only what a newer build wrote is refused. A header that does not read well says nothing of the
@@ -149,9 +144,7 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values) {
     entry->second.dirty = true;
     file = entry->second.file;
   }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const Status status = file->write_at(extents[i].offset, values[i]);
-    if (status.ok()) continue;
+  if (const Status status = file->write_at(extents.front().offset, values); !status.ok()) {
     for (const Extent& extent : extents) free(extent);
     return status;
   }

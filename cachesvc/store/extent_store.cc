@@ -1,20 +1,25 @@
-// Order of a write: values, then (at kFsync) their sync, then one batch of rows. Order of a
-// removal: the batch, then the space, and a file goes only when no crash can bring back a row that
-// means it.
+// Order of a write: values, then (at kFsync) their sync, then one batch of rows. A write at kMemory
+// goes the same way later, behind its values on the writer's thread, and is read from memory until
+// then; whatever is written meanwhile waits for it. Order of a removal: the batch, then the space,
+// and a file goes only when no crash can bring back a row that means it.
 #include "cachesvc/store/extent_store.h"
 
-#include <array>
+#include <algorithm>
 #include <condition_variable>
-#include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <shared_mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "cachesvc/store/extent_files.h"
+#include "cachesvc/store/extent_index.h"
 #include "cachesvc/store/extent_row.h"
+#include "cachesvc/store/payload_writer.h"
 #include "cachesvc/store/rocksdb_store.h"
 
 namespace precis {
@@ -22,78 +27,84 @@ namespace {
 
 class ExtentStore final : public Store {
  public:
-  ExtentStore(std::unique_ptr<Store> rows, std::map<std::string, Extent, std::less<>> extents,
-              std::unique_ptr<ExtentFiles> files, double live_share)
-      : rows_(std::move(rows)),
+  ExtentStore(std::unique_ptr<Store> rows, ExtentIndex::Map extents,
+              std::unique_ptr<ExtentFiles> files, const ExtentStoreOptions& options)
+      : options_(options),
+        rows_(std::move(rows)),
         files_(std::move(files)),
-        live_share_(live_share),
-        extents_(std::move(extents)),
+        index_(*files_, std::move(extents)),
+        writer_(*files_),
         tidier_([this](const std::stop_token& stop) { tidy_until(stop); }) {}
 
+  std::shared_ptr<StagedValue> stage(SharedBytes value) override {
+    return writer_.add(std::move(value));
+  }
+
   Status write(const StoreBatch& batch, Durability durability) override {
-    StoreBatch rows;
-    std::vector<Bytes> values;
-    std::vector<std::string> keys;
-    for (const StoreBatch::Put& put : batch.puts) {
-      if (put.table != Table::kPayload) {
-        rows.puts.push_back(put);
-        continue;
-      }
-      keys.push_back(put.key);
-      values.push_back(put.value);
+    // Shared with the writer's thread where it is left to it.
+    auto change = std::make_shared<Change>();
+    const bool staged = take_apart(batch, *change);
+    if (durability == Durability::kMemory && staged && leave_for_later(change)) return {};
+    // All of them, also where one fails: they are borrowed.
+    Status status;
+    for (const auto& value : change->payload.values) {
+      if (Status written = value->wait(); status.ok()) status = std::move(written);
     }
-    rows.deletes = batch.deletes;
-    const auto appended = files_->append(values);
-    if (!appended.ok()) {
+    if (!status.ok()) {
       wake_tidier();  // there may be space to be had
-      return appended.status();
+      return status;
     }
-    const std::vector<Extent>& extents = *appended;
-    std::vector<ExtentRow> encoded;
-    for (const Extent& extent : extents) encoded.push_back(encode_extent(extent));
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      rows.puts.push_back({Table::kPayload, keys[i], encoded[i]});
+    {
+      std::shared_lock ordered(order_);
+      if (backlog().empty()) return apply(*change, durability);
     }
-    Status status = durability == Durability::kFsync ? files_->sync() : Status();
-    std::vector<Extent> gone;
-    if (status.ok()) {
-      std::lock_guard writing(writes_);
-      status = rows_->write(rows, durability);
-      if (status.ok()) gone = replace(keys, extents, batch.deletes);
-    }
-    for (const Extent& extent : status.ok() ? gone : extents) files_->free(extent);
-    if (!gone.empty() || !status.ok()) wake_tidier();
+    std::unique_lock ordered(order_);
+    (void)catch_up();
+    status = apply(*change, durability);
+    if (status.ok()) supersede(*change);
     return status;
   }
 
   Status harden() override {
-    PRECIS_TRY(files_->sync());
-    return rows_->harden();
+    {
+      std::unique_lock ordered(order_);
+      PRECIS_TRY(catch_up());
+    }
+    return harden_applied();
   }
 
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
-    if (table != Table::kPayload) return rows_->get(table, key);
-    PRECIS_ASSIGN(const Found found, find(key));
-    return found.pin.read();
+    if (table != Table::kPayload) {
+      catch_up_with(table);
+      return rows_->get(table, key);
+    }
+    PRECIS_ASSIGN(const ExtentIndex::Found found, index_.find(key));
+    if (found.pin) return found.pin->read();
+    return std::vector<std::byte>(found.memory.bytes.begin(), found.memory.bytes.end());
   }
 
   Status read_into(Table table, const std::string& key, MutableBytes into) override {
-    if (table != Table::kPayload) return rows_->read_into(table, key, into);
-    PRECIS_ASSIGN(const Found found, find(key));
-    if (into.size() == found.size) return found.pin.read(into);
-    return Status::corruption("payload: " + std::to_string(found.size) + " B are stored, " +
-                              std::to_string(into.size()) + " B expected");
+    if (table != Table::kPayload) {
+      catch_up_with(table);
+      return rows_->read_into(table, key, into);
+    }
+    PRECIS_ASSIGN(const ExtentIndex::Found found, index_.find(key));
+    if (into.size() != found.size) {
+      return Status::corruption("payload: " + std::to_string(found.size) + " B are stored, " +
+                                std::to_string(into.size()) + " B expected");
+    }
+    if (found.pin) return found.pin->read(into);
+    std::copy(found.memory.bytes.begin(), found.memory.bytes.end(), into.begin());
+    return {};
   }
 
   Status scan(Table table,
               const std::function<Status(std::string_view key, Bytes value)>& row) override {
-    if (table != Table::kPayload) return rows_->scan(table, row);
-    std::vector<std::string> keys;
-    {
-      std::shared_lock lock(index_);
-      for (const auto& [key, extent] : extents_) keys.push_back(key);
+    if (table != Table::kPayload) {
+      catch_up_with(table);
+      return rows_->scan(table, row);
     }
-    for (const std::string& key : keys) {
+    for (const std::string& key : index_.keys()) {
       const auto value = get(table, key);
       if (value.status().code() == StatusCode::kNotFound) continue;  // removed meanwhile
       PRECIS_TRY(value.status());
@@ -111,36 +122,153 @@ class ExtentStore final : public Store {
   }
 
  private:
-  struct Found {
-    ExtentFiles::Pin pin;
-    std::uint64_t size;
+  using Value = PayloadWriter::Value;
+
+  // A batch taken apart, its rows in memory of its own.
+  struct Change {
+    StoreBatch rows;
+    std::deque<std::vector<std::byte>> row_values;  // a deque: what stands in it does not move
+    PayloadBatch payload;
+    Status failed;  // of a change that was left for later
   };
-  // The pin is taken before the value can be moved.
-  Result<Found> find(const std::string& key) const {
-    std::shared_lock lock(index_);
-    const auto extent = extents_.find(key);
-    if (extent == extents_.end()) return Status::not_found("payload: no such value");
-    return Found{files_->pin(extent->second), extent->second.size};
+
+  // Whether all payload was staged; what was not is on its way now, from memory that is borrowed.
+  bool take_apart(const StoreBatch& batch, Change& change) {
+    bool staged = true;
+    for (const StoreBatch::Put& put : batch.puts) {
+      if (put.table != Table::kPayload) {
+        change.row_values.emplace_back(put.value.begin(), put.value.end());
+        change.rows.puts.push_back({put.table, put.key, change.row_values.back()});
+        continue;
+      }
+      staged = staged && put.staged;
+      change.payload.keys.push_back(put.key);
+      change.payload.values.push_back(put.staged ? std::static_pointer_cast<Value>(put.staged)
+                                                 : writer_.add({put.value, nullptr}));
+      change.payload.size_bytes += put.value.size();
+    }
+    change.rows.deletes = batch.deletes;
+    return staged;
   }
 
-  // With writes_ held, once the rows are written. What counts no more.
-  std::vector<Extent> replace(const std::vector<std::string>& keys,
-                              const std::vector<Extent>& extents,
-                              const std::vector<StoreBatch::Delete>& deletes) {
+  // Once all values are written.
+  Status apply(const Change& change, Durability durability) {
+    StoreBatch rows = change.rows;
+    std::deque<ExtentRow> encoded;
+    for (std::size_t i = 0; i < change.payload.keys.size(); ++i) {
+      encoded.push_back(encode_extent(change.payload.values[i]->extent()));
+      rows.puts.push_back({Table::kPayload, change.payload.keys[i], encoded.back()});
+    }
+    std::vector<std::string> deleted;
+    for (const StoreBatch::Delete& each : rows.deletes) {
+      if (each.table == Table::kPayload) deleted.push_back(each.key);
+    }
+    Status status = durability == Durability::kFsync ? files_->sync() : Status();
     std::vector<Extent> gone;
-    std::unique_lock lock(index_);
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      const auto [at, added] = extents_.try_emplace(keys[i], extents[i]);
-      if (!added) gone.push_back(std::exchange(at->second, extents[i]));
+    if (status.ok()) {
+      std::lock_guard writing(writes_);
+      status = rows_->write(rows, durability);
+      if (status.ok()) gone = index_.replace(change.payload, deleted);
     }
-    for (const StoreBatch::Delete& each : deletes) {
-      if (each.table != Table::kPayload) continue;
-      const auto at = extents_.find(each.key);
-      if (at == extents_.end()) continue;
-      gone.push_back(at->second);
-      extents_.erase(at);
+    for (const Extent& extent : gone) files_->free(extent);
+    if (!gone.empty() || !status.ok()) wake_tidier();
+    return status;
+  }
+
+  Status harden_applied() {
+    PRECIS_TRY(files_->sync());
+    return rows_->harden();
+  }
+
+  // ---- changes acknowledged in memory, whose payload is on its way
+
+  // False where there is nothing to wait for, or too much is waiting, or something failed: then the
+  // disk's state is for who writes to know. Nor are deletes left for later, which reading would
+  // miss.
+  bool leave_for_later(const std::shared_ptr<Change>& change) {
+    const PayloadBatch& payload = change->payload;
+    const bool written = std::ranges::all_of(payload.values, [](auto& v) { return v->over(); });
+    std::unique_lock ordered(order_);
+    std::lock_guard lock(backlog_mutex_);
+    if (!change->rows.deletes.empty() || (written && backlog_.empty())) return false;
+    if (backlog_bytes_ + payload.size_bytes > options_.write_behind_bytes) return false;
+    if (std::ranges::any_of(backlog_, [](auto& c) { return !c->failed.ok(); })) return false;
+    index_.expect(payload);
+    backlog_.push_back(change);
+    backlog_bytes_ += payload.size_bytes;
+    writer_.then([this, change] { settle(change); });
+    return true;
+  }
+
+  // On the writer's thread, when its values have been written or have failed.
+  void settle(const std::shared_ptr<Change>& change) {
+    Status status;
+    for (const auto& value : change->payload.values) {
+      if (Status written = value->wait(); status.ok()) status = std::move(written);
     }
-    return gone;
+    if (status.ok()) status = apply(*change, Durability::kMemory);
+    if (!status.ok()) wake_tidier();
+    std::lock_guard lock(backlog_mutex_);
+    change->failed = std::move(status);
+    if (!change->failed.ok()) return;
+    index_.forget(change->payload);
+    backlog_bytes_ -= change->payload.size_bytes;
+    std::erase(backlog_, change);
+  }
+
+  // With order_ held alone: nothing is left for later meanwhile. All that was is applied when this
+  // returns OK; what failed again stays, and is read from memory.
+  Status catch_up() {
+    for (const auto& change : backlog()) {
+      if (change->failed.ok()) continue;
+      for (const auto& value : change->payload.values) {
+        if (value->over() && !value->wait().ok()) writer_.add_again(value);
+      }
+      writer_.then([this, change] { settle(change); });
+    }
+    writer_.wait_for_all();
+    for (const auto& change : backlog()) PRECIS_TRY(change->failed);
+    return {};
+  }
+
+  // Where rows of the table wait to be written, they are first.
+  void catch_up_with(Table table) {
+    const auto waits = [&](const std::shared_ptr<Change>& change) {
+      return std::ranges::any_of(change->rows.puts, [&](auto& put) { return put.table == table; });
+    };
+    if (std::ranges::none_of(backlog(), waits)) return;
+    std::unique_lock ordered(order_);
+    (void)catch_up();
+  }
+
+  std::vector<std::shared_ptr<Change>> backlog() const {
+    std::lock_guard lock(backlog_mutex_);
+    return backlog_;
+  }
+
+  // With order_ held alone. What failed before and is changed anew is not written any more.
+  void supersede(const Change& newer) {
+    std::set<std::pair<Table, std::string>> rows;
+    for (const auto& put : newer.rows.puts) rows.emplace(put.table, put.key);
+    for (const auto& each : newer.rows.deletes) rows.emplace(each.table, each.key);
+    for (const std::string& key : newer.payload.keys) rows.emplace(Table::kPayload, key);
+    std::lock_guard lock(backlog_mutex_);
+    for (const auto& change : backlog_) {
+      std::erase_if(change->rows.puts, [&](auto& p) { return rows.contains({p.table, p.key}); });
+      PayloadBatch left, gone;
+      for (std::size_t i = 0; i < change->payload.keys.size(); ++i) {
+        PayloadBatch& to = rows.contains({Table::kPayload, change->payload.keys[i]}) ? gone : left;
+        to.keys.push_back(change->payload.keys[i]);
+        to.values.push_back(change->payload.values[i]);
+        to.size_bytes += to.values.back()->size_bytes();
+      }
+      index_.forget(gone);
+      backlog_bytes_ -= gone.size_bytes;
+      change->payload = std::move(left);
+    }
+    std::erase_if(backlog_, [](const std::shared_ptr<Change>& change) {
+      return change->rows.puts.empty() && change->payload.keys.empty();
+    });
   }
 
   // ---- space that counts no more
@@ -169,7 +297,7 @@ class ExtentStore final : public Store {
 
   // Empties the sparsest file, then removes what is empty. False once nothing is left to do.
   bool tidy(const std::stop_token& stop) {
-    const auto number = files_->sparsest(live_share_);
+    const auto number = files_->sparsest(options_.live_share);
     if (number && !move_values(*number, stop).ok()) return false;
     const std::vector<std::uint32_t> empty = files_->empty_files();
     if (empty.empty()) return false;
@@ -180,16 +308,10 @@ class ExtentStore final : public Store {
   }
 
   Status move_values(std::uint32_t number, const std::stop_token& stop) {
-    KeyedExtents values;
-    {
-      std::shared_lock lock(index_);
-      for (const auto& [key, extent] : extents_) {
-        if (extent.file == number) values.emplace_back(key, extent);
-      }
-    }
+    KeyedExtents values = index_.in_file(number);
     // Their rows may so far be in memory alone, and would go into the log without what they belong
     // to.
-    PRECIS_TRY(harden());
+    PRECIS_TRY(harden_applied());
     for (auto next = values.begin(); next != values.end();) {
       if (stop.stop_requested()) return Status::canceled("the store is closing");
       PRECIS_TRY(move_some(next, values.end()));
@@ -231,24 +353,25 @@ class ExtentStore final : public Store {
 
   // kNotFound where the value has been removed or written again meanwhile.
   Status write_moved(const std::string& key, const Extent& from, const Extent& to) {
-    {
-      std::shared_lock lock(index_);
-      const auto at = extents_.find(key);
-      if (at == extents_.end() || !(at->second == from)) return Status::not_found(key);
-    }
+    if (!index_.is_at(key, from)) return Status::not_found(key);
     const ExtentRow row = encode_extent(to);
     PRECIS_TRY(rows_->write({{{Table::kPayload, key, row}}, {}}, Durability::kWal));
-    std::unique_lock lock(index_);
-    extents_.find(key)->second = to;
+    index_.move(key, to);
     return {};
   }
 
+  const ExtentStoreOptions options_;
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<ExtentFiles> files_;
-  const double live_share_;
-  std::mutex writes_;                // one batch of rows at a time; before index_
-  mutable std::shared_mutex index_;  // held for no I/O
-  std::map<std::string, Extent, std::less<>> extents_;  // guarded by index_
+  ExtentIndex index_;
+  std::mutex writes_;  // one batch of rows at a time, and their place in the index with them
+  // Held alone by who needs all changes that were left for later behind them; first of the locks.
+  std::shared_mutex order_;
+  mutable std::mutex backlog_mutex_;
+  // Guarded by backlog_mutex_.
+  std::vector<std::shared_ptr<Change>> backlog_;  // left for later, in order
+  std::uint64_t backlog_bytes_ = 0;               // of their payload
+  PayloadWriter writer_;
   std::mutex tidy_mutex_;
   std::condition_variable_any tidy_wanted_;
   bool untidy_ = true;   // guarded by tidy_mutex_; files may be sparse already
@@ -260,7 +383,7 @@ class ExtentStore final : public Store {
 Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
                                                  std::unique_ptr<Folder> folder,
                                                  const ExtentStoreOptions& options) {
-  std::map<std::string, Extent, std::less<>> extents;
+  ExtentIndex::Map extents;
   std::vector<Extent> live;
   PRECIS_TRY(rows->scan(Table::kPayload, [&](std::string_view key, Bytes value) -> Status {
     // A row that does not read is a value that is missing, which its reader is told.
@@ -275,14 +398,15 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
   // What an earlier process left in the machine's memory counts as durable from here on.
   PRECIS_TRY(files->sync());
   PRECIS_TRY(rows->harden());
-  return std::unique_ptr<Store>(std::make_unique<ExtentStore>(
-      std::move(rows), std::move(extents), std::move(files), options.live_share));
+  return std::unique_ptr<Store>(std::make_unique<ExtentStore>(std::move(rows), std::move(extents),
+                                                              std::move(files), options));
 }
 
-Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir) {
+Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
+                                               const ExtentStoreOptions& options) {
   PRECIS_ASSIGN(std::unique_ptr<Store> rows, open_rocksdb_store(dir));
   PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(dir + "/payload"));
-  return open_extent_store(std::move(rows), std::move(folder));
+  return open_extent_store(std::move(rows), std::move(folder), options);
 }
 
 }  // namespace precis

@@ -16,6 +16,8 @@ struct ExtentStoreOptions {
   std::uint64_t file_bytes = 256u << 20;  // a payload file's length, about
   // Below this share of bytes that count, a file's values are moved and the file removed.
   double live_share = 0.5;
+  // Of payload that is acknowledged in memory and on its way to a file, at most.
+  std::uint64_t write_behind_bytes = 256u << 20;
 };
 
 // Takes kPayload's values into files of `folder`; all else, and where they lie, into `rows`, which
@@ -25,6 +27,7 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
                                                  const ExtentStoreOptions& options = {});
 
 // RocksDB in `dir`, payload files in `dir`/payload.
-Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir);
+Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
+                                               const ExtentStoreOptions& options = {});
 
 }  // namespace precis

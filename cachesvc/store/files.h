@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,11 @@ namespace precis {
 class File {
  public:
   virtual ~File() = default;
-  // kOutOfSpace where the disk is full. After an error any part of the bytes may be there.
-  virtual Status write_at(std::uint64_t offset, Bytes bytes) = 0;
+  // The values one after the other, each from a block's begin (kFileBlockBytes), the first from
+  // `offset` on; what lies between them is undefined. Around the machine's cache where that can be:
+  // at best the values, too, begin on a block in memory. kOutOfSpace where the disk is full. After
+  // an error any part of the bytes may be there.
+  virtual Status write_at(std::uint64_t offset, std::span<const Bytes> values) = 0;
   // From the disk itself where `offset` and `into` begin on a block (kFileBlockBytes), around the
   // machine's cache. kCorruption where the file ends before.
   virtual Status read_at(std::uint64_t offset, MutableBytes into) = 0;
@@ -42,6 +46,12 @@ class Folder {
 };
 
 inline constexpr std::size_t kFileBlockBytes = 4096;  // a multiple of what any disk reads at once
+
+// The blocks that a value takes, in bytes; an empty one takes one too, so that it counts.
+constexpr std::uint64_t whole_blocks(std::uint64_t size_bytes) {
+  if (size_bytes == 0) return kFileBlockBytes;
+  return (size_bytes + kFileBlockBytes - 1) / kFileBlockBytes * kFileBlockBytes;
+}
 
 // The machine's, at `path`, which is made where it is missing.
 Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path);

@@ -5,7 +5,7 @@
 
 namespace precis {
 
-HotLayer::HotLayer(std::unique_ptr<Arena::Buffer> buffer,
+HotLayer::HotLayer(std::shared_ptr<Arena::Buffer> buffer,
                    std::shared_ptr<std::atomic<std::size_t>> live)
     : buffer_(std::move(buffer)), live_bytes_(std::move(live)) {
   *live_bytes_ += buffer_->bytes().size();
@@ -37,7 +37,7 @@ bool HotTier::contains(const SegmentId& segment, std::uint32_t layer, const Of& 
 }
 
 HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer, Of of,
-                               std::unique_ptr<Arena::Buffer> buffer) {
+                               std::shared_ptr<Arena::Buffer> buffer) {
   const HotKey key{segment, layer};
   std::lock_guard lock(mutex_);
   if (const auto here = entries_.find(key); here != entries_.end()) {
@@ -75,8 +75,11 @@ std::size_t HotTier::make_room(std::size_t size_bytes) {
 
 std::optional<std::size_t> HotTier::evict_one() {
   // Leases are handed out under the lock only, so an entry that is the tier's alone stays so.
-  const auto key =
-      policy_->victim([this](const HotKey& k) { return entries_.at(k).lease.use_count() == 1; });
+  // Memory that is being written would not come free.
+  const auto key = policy_->victim([this](const HotKey& k) {
+    const Lease& lease = entries_.at(k).lease;
+    return lease.use_count() == 1 && !lease->is_shared();
+  });
   if (!key) return std::nullopt;
   const auto entry = entries_.find(*key);
   const std::size_t size_bytes = entry->second.lease->bytes().size();

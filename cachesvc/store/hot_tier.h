@@ -19,14 +19,16 @@ namespace precis {
 // One layer's records in the arena.
 class HotLayer {
  public:
-  HotLayer(std::unique_ptr<Arena::Buffer> buffer, std::shared_ptr<std::atomic<std::size_t>> live);
+  HotLayer(std::shared_ptr<Arena::Buffer> buffer, std::shared_ptr<std::atomic<std::size_t>> live);
   ~HotLayer();
   HotLayer(const HotLayer&) = delete;
   HotLayer& operator=(const HotLayer&) = delete;
   Bytes bytes() const { return buffer_->bytes(); }
+  // Whether somebody else holds the memory, too: the store while it writes it.
+  bool is_shared() const { return buffer_.use_count() > 1; }
 
  private:
-  std::unique_ptr<Arena::Buffer> buffer_;
+  std::shared_ptr<Arena::Buffer> buffer_;
   // Shared by the tier and all its layers: a lease may outlive the tier that gave it.
   std::shared_ptr<std::atomic<std::size_t>> live_bytes_;
 };
@@ -63,7 +65,7 @@ class HotTier {
   // a segment whose bytes were doubted. The lease is good in any case; the entry is kept only if it
   // fits beside the entries that are in use.
   Lease insert(const SegmentId& segment, std::uint32_t layer, Of of,
-               std::unique_ptr<Arena::Buffer> buffer);
+               std::shared_ptr<Arena::Buffer> buffer);
 
   // All layers of a segment. Leased ones stay readable until let go.
   void erase(const SegmentId& segment);

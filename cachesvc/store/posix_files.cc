@@ -1,16 +1,20 @@
-// Files of the machine. Written through its cache, whose pages are handed to the disk at once, so
-// that a sync finds little left to do; read around it where that can be, for the service keeps what
-// is hot itself and a second copy would only drive out others'.
+// Files of the machine. Written and read around its cache where that can be: the service keeps what
+// is hot itself, and a second copy would cost the processor's time and drive out others'.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <utility>
+#include <vector>
 
 #include "cachesvc/store/files.h"
 
@@ -43,27 +47,76 @@ class Descriptor {
 
 bool on_a_block(std::uintptr_t at) { return at % kFileBlockBytes == 0; }
 
+// Values as whole blocks on block boundaries, as writing around the cache wants them: from where
+// they are, or copied where they are not so. Takes values until it is full, and is then taken from.
+class Blocks {
+ public:
+  // The bytes of `value` that fitted.
+  std::size_t add(Bytes value) {
+    const std::size_t before = value.size();
+    while (!value.empty() && pieces_.size() < kPiecesMax) {
+      const std::size_t whole = value.size() / kFileBlockBytes * kFileBlockBytes;
+      const bool as_it_is = on_a_block(reinterpret_cast<std::uintptr_t>(value.data())) && whole > 0;
+      const Bytes piece = as_it_is ? value.first(whole) : copy(value);
+      if (piece.empty()) break;
+      pieces_.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
+      value = value.subspan(std::min(piece.size(), value.size()));
+    }
+    return before - value.size();
+  }
+
+  std::vector<iovec>& pieces() { return pieces_; }
+  void clear() {
+    pieces_.clear();
+    copied_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kPiecesMax = 512;  // of the 1024 that one call takes
+  static constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  // As much of `value` as fits, its last block filled with zeros; nothing if nothing does.
+  Bytes copy(Bytes value) {
+    if (!copies_) {
+      copies_.reset(static_cast<std::byte*>(std::aligned_alloc(kFileBlockBytes, kCopyBytes)));
+      if (!copies_) throw std::bad_alloc();
+    }
+    const std::size_t size = std::min(value.size(), kCopyBytes - copied_);
+    if (size == 0) return {};
+    std::byte* const first = copies_.get() + copied_;
+    const std::size_t blocks = whole_blocks(size);
+    std::memcpy(first, value.data(), size);
+    std::memset(first + size, 0, blocks - size);
+    copied_ += blocks;
+    return {first, blocks};
+  }
+
+  std::vector<iovec> pieces_;
+  std::unique_ptr<std::byte, Free> copies_;
+  std::size_t copied_ = 0;
+};
+
 class PosixFile final : public File {
  public:
-  // `around`: opened for reading around the cache; none where the file system has no such thing.
+  // `around`: opened for going around the cache; none where the file system has no such thing.
   PosixFile(std::string path, Descriptor file, Descriptor around)
       : path_(std::move(path)), file_(std::move(file)), around_(std::move(around)) {}
 
-  Status write_at(std::uint64_t offset, Bytes bytes) override {
-    const std::uint64_t first = offset, size = bytes.size();
-    while (!bytes.empty()) {
-      const ssize_t done =
-          ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) return from_errno(errno, "writing " + path_);
-      if (done == 0) return Status::unavailable("writing " + path_ + ": nothing was taken");
-      offset += static_cast<std::uint64_t>(done);
-      bytes = bytes.subspan(static_cast<std::size_t>(done));
+  Status write_at(std::uint64_t offset, std::span<const Bytes> values) override {
+    static const std::byte kNothing{};
+    Blocks blocks;
+    for (Bytes value : values) {
+      if (value.empty()) value = {&kNothing, 1};  // for its block
+      for (;;) {
+        value = value.subspan(blocks.add(value));
+        if (value.empty()) break;
+        PRECIS_TRY(write(offset, blocks));  // it is full
+      }
     }
-    // Begins the writing and does not wait for it; sync() does, and tells of errors.
-    (void)::sync_file_range(file_.get(), static_cast<off_t>(first), static_cast<off_t>(size),
-                            SYNC_FILE_RANGE_WRITE);
-    return {};
+    return write(offset, blocks);
   }
 
   Status read_at(std::uint64_t offset, MutableBytes into) override {
@@ -84,6 +137,33 @@ class PosixFile final : public File {
   }
 
  private:
+  // Empties `blocks` to `offset`, which is then behind them.
+  Status write(std::uint64_t& offset, Blocks& blocks) {
+    std::vector<iovec>& pieces = blocks.pieces();
+    int file = around_ ? around_.get() : file_.get();
+    for (std::size_t first = 0; first < pieces.size();) {
+      const ssize_t done = ::pwritev(file, &pieces[first], static_cast<int>(pieces.size() - first),
+                                     static_cast<off_t>(offset));
+      if (done < 0 && errno == EINTR) continue;
+      if (done < 0 && errno == EINVAL && file != file_.get()) {  // larger blocks than ours
+        file = file_.get();
+        continue;
+      }
+      if (done < 0) return from_errno(errno, "writing " + path_);
+      if (done == 0) return Status::unavailable("writing " + path_ + ": nothing was taken");
+      offset += static_cast<std::uint64_t>(done);
+      auto left = static_cast<std::size_t>(done);
+      for (; first < pieces.size() && left >= pieces[first].iov_len; ++first) {
+        left -= pieces[first].iov_len;
+      }
+      if (left == 0) continue;
+      pieces[first].iov_base = static_cast<std::byte*>(pieces[first].iov_base) + left;
+      pieces[first].iov_len -= left;
+    }
+    blocks.clear();
+    return {};
+  }
+
   Status read_through(std::uint64_t offset, MutableBytes into) {
     while (!into.empty()) {
       const ssize_t done =
@@ -163,7 +243,7 @@ class PosixFolder final : public Folder {
     const std::string path = path_ + "/" + name;
     Descriptor file(::openat(folder_.get(), name.c_str(), O_RDWR | O_CLOEXEC | how, 0644));
     if (!file) return from_errno(errno, "opening " + path);
-    Descriptor around(::openat(folder_.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
+    Descriptor around(::openat(folder_.get(), name.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
     return std::unique_ptr<File>(
         std::make_unique<PosixFile>(path, std::move(file), std::move(around)));
   }

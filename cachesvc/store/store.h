@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,12 +28,29 @@ enum class Table : std::uint8_t {
 };
 inline constexpr std::size_t kTableCount = 8;
 
+// Bytes and what keeps them in place.
+struct SharedBytes {
+  Bytes bytes;
+  std::shared_ptr<const void> owner;
+};
+
+// A payload value on its way to where it is kept, ahead of the batch that names it. If none has
+// named it by its last handle's end it is given up, and its room with it. Not for longer than the
+// store.
+class StagedValue {
+ public:
+  virtual ~StagedValue() = default;
+  // [blocking] Until the bytes are written; why they could not be.
+  virtual Status wait() = 0;
+};
+
 // Puts are applied before deletes.
 struct StoreBatch {
   struct Put {
     Table table;
     std::string key;
-    Bytes value;  // borrowed until write() returns
+    Bytes value;                                    // borrowed until write() returns
+    std::shared_ptr<StagedValue> staged = nullptr;  // of `value`, if it was staged
   };
   struct Delete {
     Table table;
@@ -51,10 +69,17 @@ struct StoreStats {
 class Store {
  public:
   virtual ~Store() = default;
+  // Begins to write a payload value. Never blocks; what goes wrong is told to who waits for it, or
+  // by the write() that names it. Null where a store has no use for it.
+  virtual std::shared_ptr<StagedValue> stage(SharedBytes value) {
+    static_cast<void>(value);
+    return nullptr;
+  }
   // All or nothing, in this process and across a crash; acknowledged as `durability` says.
   // kOutOfSpace when the disk is full, kUnavailable when it fails; nothing is changed then. After a
   // crash every write at kWal or better is there in its order, but a write at kMemory before it may
-  // be missing: harden() first if the one rests on the other.
+  // be missing: harden() first if the one rests on the other. A write at kMemory all of whose
+  // payload was staged need not wait for it: it is read from memory until it is written.
   virtual Status write(const StoreBatch& batch, Durability durability) = 0;
   // When it returns OK, all that was written before survives a crash of the machine.
   virtual Status harden() = 0;

@@ -77,7 +77,8 @@ std::vector<std::byte> write_disk(const Disk& disk) {
 bool run_open_store(Bytes input) {
   const Disk disk = read_disk(input);
   FaultyDrive drive;
-  PRECIS_CHECK((*drive.folder()->create(kFileName))->write_at(0, disk.file).ok());
+  const Bytes file = disk.file;
+  PRECIS_CHECK((*drive.folder()->create(kFileName))->write_at(0, {&file, 1}).ok());
   auto rows = std::make_unique<MemoryStore>();
   for (std::size_t i = 0; i < disk.rows.size(); ++i) {
     PRECIS_CHECK(

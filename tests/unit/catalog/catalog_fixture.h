@@ -30,7 +30,11 @@ struct NewSegment {
   SegmentRow row;
   Tokens path;  // from the root to its end
   std::vector<std::vector<std::byte>> layers;
-  std::vector<Bytes> payload() const { return {layers.begin(), layers.end()}; }
+  std::vector<Catalog::Layer> payload() const {
+    std::vector<Catalog::Layer> payload;
+    for (const auto& layer : layers) payload.push_back({layer});
+    return payload;
+  }
 };
 
 class CatalogFixture {

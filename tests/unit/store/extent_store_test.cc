@@ -17,65 +17,13 @@
 
 #include "cachesvc/store/extent_row.h"
 #include "cachesvc/store/memory_store.h"
-#include "tests/unit/store/faulty_folder.h"
+#include "tests/unit/store/store_machine.h"
 #include "tests/unit/store/test_dir.h"
 
 using namespace precis;
-using precis::testing::FaultyDrive;
-using precis::testing::flip_bit;
-using precis::testing::noise;
-using precis::testing::TestDir;
-using Value = std::vector<std::byte>;
+using namespace precis::testing;
 
 namespace {
-
-// Rows that outlive the store over them.
-class Lent final : public Store {
- public:
-  explicit Lent(Store& rows) : rows_(rows) {}
-  Status write(const StoreBatch& batch, Durability how) override { return rows_.write(batch, how); }
-  Status harden() override { return rows_.harden(); }
-  Result<Value> get(Table table, const std::string& key) override { return rows_.get(table, key); }
-  Status read_into(Table table, const std::string& key, MutableBytes into) override {
-    return rows_.read_into(table, key, into);
-  }
-  Status scan(Table table,
-              const std::function<Status(std::string_view key, Bytes value)>& row) override {
-    return rows_.scan(table, row);
-  }
-  StoreStats stats() override { return rows_.stats(); }
-
- private:
-  Store& rows_;
-};
-
-constexpr std::uint64_t kFileBytes = 64 << 10;
-
-struct Machine {
-  FaultyDrive drive;
-  MemoryStore rows;
-  Result<std::unique_ptr<Store>> try_open() {
-    return open_extent_store(std::make_unique<Lent>(rows), drive.folder(), {kFileBytes, 0.5});
-  }
-  std::unique_ptr<Store> open() {
-    auto store = try_open();
-    INFO(store.status().to_string());
-    REQUIRE(store.ok());
-    return std::move(store).value();
-  }
-  void lose_power(std::mt19937_64& rng) {
-    drive.lose_power(rng);
-    rows.lose_power(rng() % (rows.unsynced() + 1));
-  }
-};
-
-Status put(Store& store, const std::string& key, const Value& value,
-           Durability durability = Durability::kWal) {
-  return store.write({{{Table::kPayload, key, value}}, {}}, durability);
-}
-Status erase(Store& store, const std::string& key, Durability durability = Durability::kWal) {
-  return store.write({{}, {{Table::kPayload, key}}}, durability);
-}
 
 std::uint64_t test_seed() {
   if (const char* const text = std::getenv("PRECIS_TEST_SEED"))
@@ -215,7 +163,8 @@ TEST_CASE("a payload file of a newer format is refused, and left as it is", "[un
     std::memcpy(header.data() + 8, &format, sizeof format);
     const std::uint64_t checksum = XXH3_64bits(header.data(), 16);
     std::memcpy(header.data() + 16, &checksum, sizeof checksum);
-    REQUIRE(file->write_at(0, header).ok());
+    const Bytes value = header;
+    REQUIRE(file->write_at(0, {&value, 1}).ok());
   };
   write_format(2);
   const auto refused = machine.try_open();
@@ -399,9 +348,10 @@ TEST_CASE("when the power goes at any moment, what was synced is there bit for b
           const bool removes = rng() % 4 == 0;
           const std::optional<unsigned> next = removes ? std::nullopt : std::optional(++number);
           const std::string name = std::to_string(key);
-          const Status status = removes
-                                    ? erase(*store, name, how)
-                                    : put(*store, name, told(key, number, 8 + rng() % 20'000), how);
+          const auto value = std::make_shared<const Value>(told(key, number, 8 + rng() % 20'000));
+          const Status status = removes          ? erase(*store, name, how)
+                                : rng() % 2 == 0 ? put(*store, name, *value, how)
+                                                 : stage_and_put(*store, name, value, how);
           if (!status.ok()) continue;  // and nothing is changed
           known[key].since.push_back(next);
           if (how == Durability::kFsync) known[key] = {next, {}};

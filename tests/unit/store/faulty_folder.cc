@@ -11,23 +11,12 @@ class FaultyFile final : public File {
   FaultyFile(FaultyDrive& drive, std::shared_ptr<FaultyDrive::Inode> inode, std::uint64_t era)
       : drive_(drive), inode_(std::move(inode)), era_(era) {}
 
-  Status write_at(std::uint64_t offset, Bytes bytes) override {
-    std::lock_guard lock(drive_.mutex_);
-    const Status status = drive_.operate(era_);
-    std::uint64_t used = 0;
-    for (const auto& [name, inode] : drive_.files_) used += inode->bytes.size();
-    auto& file = inode_->bytes;
-    // What fails has written a part.
-    std::size_t done = status.ok() ? bytes.size() : bytes.size() / 2;
-    const std::uint64_t room = drive_.room_ - std::min(drive_.room_, used);
-    const std::uint64_t grows = offset + done > file.size() ? offset + done - file.size() : 0;
-    if (grows > room) done -= std::min<std::uint64_t>(done, grows - room);
-    if (done > 0) {
-      if (file.size() < offset + done) file.resize(offset + done);
-      std::memcpy(file.data() + offset, bytes.data(), done);
+  Status write_at(std::uint64_t offset, std::span<const Bytes> values) override {
+    for (const Bytes value : values) {
+      PRECIS_TRY(write(offset, value));
+      offset += whole_blocks(value.size());
     }
-    if (!status.ok()) return status;
-    return done == bytes.size() ? Status() : Status::out_of_space("faulty drive: full");
+    return {};
   }
 
   Status read_at(std::uint64_t offset, MutableBytes into) override {
@@ -52,6 +41,25 @@ class FaultyFile final : public File {
   }
 
  private:
+  Status write(std::uint64_t offset, Bytes bytes) {
+    std::lock_guard lock(drive_.mutex_);
+    const Status status = drive_.operate(era_);
+    std::uint64_t used = 0;
+    for (const auto& [name, inode] : drive_.files_) used += inode->bytes.size();
+    auto& file = inode_->bytes;
+    // What fails has written a part.
+    std::size_t done = status.ok() ? bytes.size() : bytes.size() / 2;
+    const std::uint64_t room = drive_.room_ - std::min(drive_.room_, used);
+    const std::uint64_t grows = offset + done > file.size() ? offset + done - file.size() : 0;
+    if (grows > room) done -= std::min<std::uint64_t>(done, grows - room);
+    if (done > 0) {
+      if (file.size() < offset + done) file.resize(offset + done);
+      std::memcpy(file.data() + offset, bytes.data(), done);
+    }
+    if (!status.ok()) return status;
+    return done == bytes.size() ? Status() : Status::out_of_space("faulty drive: full");
+  }
+
   FaultyDrive& drive_;
   const std::shared_ptr<FaultyDrive::Inode> inode_;
   const std::uint64_t era_;
@@ -111,6 +119,7 @@ std::unique_ptr<Folder> FaultyDrive::folder() {
 }
 
 Status FaultyDrive::operate(std::uint64_t era) {
+  released_.wait(mutex_, [this] { return !held_; });
   if (era != era_) return Status::unavailable("faulty drive: the power went");
   if (fails_at_ && operations_ >= *fails_at_) return failure_;
   ++operations_;
@@ -126,6 +135,14 @@ void FaultyDrive::fail_after(std::uint64_t count, Status status) {
   std::lock_guard lock(mutex_);
   fails_at_ = operations_ + count;
   failure_ = std::move(status);
+}
+
+void FaultyDrive::hold(bool held) {
+  {
+    std::lock_guard lock(mutex_);
+    held_ = held;
+  }
+  released_.notify_all();
 }
 
 std::uint64_t FaultyDrive::operations() const {

@@ -2,6 +2,7 @@
 // what was not synced any blocks it likes, in any order, and names as it likes.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,6 +26,8 @@ class FaultyDrive {
   void set_room(std::uint64_t bytes);
   // The operation after `count` others fails with `status`, and so do all that follow.
   void fail_after(std::uint64_t count, Status status);
+  // While held, operations wait.
+  void hold(bool held);
   std::uint64_t operations() const;
   void flip_bit(const std::string& name, std::uint64_t byte, unsigned bit);
   void cut_file(const std::string& name, std::uint64_t size);
@@ -54,6 +57,8 @@ class FaultyDrive {
   std::optional<std::uint64_t> fails_at_;
   Status failure_;
   std::uint64_t room_ = ~std::uint64_t{0};
+  bool held_ = false;
+  std::condition_variable_any released_;
 };
 
 }  // namespace precis::testing

@@ -61,6 +61,20 @@ TEST_CASE("a value comes back as it was written, from every table and of any siz
   }
 }
 
+TEST_CASE("a value that was staged is read as it was, once a batch has named it", "[unit][store]") {
+  Subject subject(each_kind());
+  const std::size_t size = GENERATE(0u, 1u, 4096u, 1'000'003u);
+  const auto durability = GENERATE(Durability::kMemory, Durability::kWal, Durability::kFsync);
+  const auto value = std::make_shared<const Value>(noise(1, size));
+  const auto staged = subject.store->stage({*value, value});
+  const auto given_up = subject.store->stage({*value, value});
+  CHECK(subject.code(Table::kPayload, "key") == StatusCode::kNotFound);
+  REQUIRE(subject.store->write({{{Table::kPayload, "key", *value, staged}}, {}}, durability).ok());
+  CHECK(subject.get(Table::kPayload, "key") == *value);
+  CHECK(subject.store->harden().ok());
+  CHECK(subject.get(Table::kPayload, "key") == *value);
+}
+
 TEST_CASE("the same key in two tables is two rows", "[unit][store]") {
   Subject subject(each_kind());
   const Value a = noise(1, 10), b = noise(2, 10);

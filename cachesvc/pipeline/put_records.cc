@@ -1,0 +1,65 @@
+#include "cachesvc/pipeline/put_records.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace precis {
+namespace {
+
+Status cut_at_quality(PutPath::Put& put, std::vector<MutableBytes>& layers) {
+  const double mass = std::accumulate(put.mass.begin(), put.mass.end(), 0.0);
+  PRECIS_ASSIGN(
+      const std::uint64_t entries,
+      kernels::quality_entries(layers, put.floors, mass, put.row.budget.quality_share_ppm()));
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    PutPath::Put::Layer& layer = put.layers[l];
+    PRECIS_ASSIGN(const std::size_t size, kernels::cut_records(layers[l], entries, &layer.counts));
+    layer.records->shrink(size);
+    layers[l] = layer.records->bytes();
+  }
+  return {};
+}
+
+}  // namespace
+
+Status trim_earlier(PutPath::Put& put, std::uint32_t newest) {
+  if (!put.recipe.joins_layers()) return {};
+  for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
+    PutPath::Put::Layer& layer = put.layers[l];
+    if (l == newest || layer.counts.empty() || layer.counts == put.joiner->counts(l)) continue;
+    layer.counts = put.joiner->counts(l);
+    PRECIS_ASSIGN(const std::size_t size,
+                  kernels::trim_records(layer.records->bytes(), layer.counts));
+    layer.records->shrink(size);
+  }
+  return {};
+}
+
+void close_ranks(PutPath::Put& put) {
+  const std::lock_guard lock(put.joining);
+  std::vector<Arena::Buffer*> staged;
+  for (const PutPath::Put::Layer& layer : put.layers) {
+    // The store may be writing them.
+    const bool shared = layer.records.use_count() > 1;
+    if (!layer.counts.empty() && !shared) staged.push_back(layer.records.get());
+  }
+  std::ranges::sort(staged, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
+  for (Arena::Buffer* records : staged) records->slide_down();
+}
+
+Status place_seats(PutPath::Put& put, kernels::Backend& backend) {
+  std::vector<MutableBytes> layers;
+  for (PutPath::Put::Layer& layer : put.layers) layers.push_back(layer.records->bytes());
+  if (put.recipe.is_cut()) {
+    PRECIS_TRY(kernels::place_cut_seats(layers));
+  } else if (put.recipe.joins_layers()) {
+    for (std::uint32_t l = 0; l < layers.size(); ++l) {
+      PRECIS_TRY(kernels::place_seats(layers[l], put.joiner->seats(l)));
+    }
+  }
+  if (put.row.budget.kind == Budget::Kind::kQuality) PRECIS_TRY(cut_at_quality(put, layers));
+  return put.final_when_encoded() ? Status() : backend.seal(layers);
+}
+
+}  // namespace precis

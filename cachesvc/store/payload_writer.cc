@@ -1,0 +1,126 @@
+#include "cachesvc/store/payload_writer.h"
+
+#include <future>
+#include <utility>
+#include <vector>
+
+namespace precis {
+namespace {
+
+// What is written in one go, if so much waits: enough for a disk's own speed.
+constexpr std::uint64_t kBatchBytes = 8u << 20;
+
+}  // namespace
+
+// ---- a value
+
+PayloadWriter::Value::~Value() {
+  if (!kept_ && written_ && written_->ok()) files_.free(**written_);
+}
+
+Status PayloadWriter::Value::wait() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return written_.has_value(); });
+  return written_->status();
+}
+
+bool PayloadWriter::Value::over() const {
+  const std::lock_guard lock(mutex_);
+  return written_.has_value();
+}
+
+std::optional<SharedBytes> PayloadWriter::Value::unwritten() const {
+  const std::lock_guard lock(mutex_);
+  return written_ && written_->ok() ? std::nullopt : std::optional(value_);
+}
+
+Extent PayloadWriter::Value::extent() const {
+  const std::lock_guard lock(mutex_);
+  return **written_;
+}
+
+void PayloadWriter::Value::keep() {
+  const std::lock_guard lock(mutex_);
+  kept_ = true;
+}
+
+void PayloadWriter::Value::begin() {
+  const std::lock_guard lock(mutex_);
+  written_.reset();
+}
+
+void PayloadWriter::Value::end(Result<Extent> written) {
+  SharedBytes released;  // after the lock, for its end may be anything
+  const std::lock_guard lock(mutex_);
+  if (written.ok()) released = std::exchange(value_, {});
+  written_ = std::move(written);
+  ended_.notify_all();
+}
+
+// ---- the writer
+
+PayloadWriter::PayloadWriter(ExtentFiles& files)
+    : files_(files), thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+PayloadWriter::~PayloadWriter() = default;
+
+std::shared_ptr<PayloadWriter::Value> PayloadWriter::add(SharedBytes value) {
+  // Shared by who named it, by readers meanwhile, and by the writer while it writes.
+  auto added = std::make_shared<Value>(files_, std::move(value));
+  push({added, nullptr});
+  return added;
+}
+
+void PayloadWriter::add_again(const std::shared_ptr<Value>& value) {
+  value->begin();
+  push({value, nullptr});
+}
+
+void PayloadWriter::then(std::function<void()> fn) { push({{}, std::move(fn)}); }
+
+void PayloadWriter::wait_for_all() {
+  std::promise<void> reached;
+  then([&] { reached.set_value(); });
+  reached.get_future().wait();
+}
+
+void PayloadWriter::push(Item item) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(item));
+  }
+  wanted_.notify_one();
+}
+
+void PayloadWriter::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (wanted_.wait(lock, stop, [this] { return !queue_.empty(); })) {
+    std::vector<std::shared_ptr<Value>> values;
+    std::vector<Bytes> bytes;
+    std::uint64_t size_bytes = 0;
+    while (!queue_.empty() && !queue_.front().fn && size_bytes < kBatchBytes) {
+      if (auto value = queue_.front().value.lock()) {
+        size_bytes += value->size_bytes();
+        bytes.push_back(value->bytes());
+        values.push_back(std::move(value));
+      }
+      queue_.pop_front();
+    }
+    std::function<void()> fn;
+    if (values.empty() && !queue_.empty()) {
+      fn = std::move(queue_.front().fn);
+      queue_.pop_front();
+    }
+    lock.unlock();
+    if (fn) fn();
+    const auto written = files_.append(bytes);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i]->end(written.ok() ? Result<Extent>((*written)[i]) : written.status());
+    }
+    values.clear();  // before the lock: it may be the end of some
+    fn = nullptr;
+    lock.lock();
+  }
+}
+
+}  // namespace precis

@@ -1,0 +1,78 @@
+// A store on disk over a drive and rows that outlive it, and what tests do to it.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cachesvc/store/extent_store.h"
+#include "cachesvc/store/memory_store.h"
+#include "tests/unit/store/faulty_folder.h"
+#include "tests/unit/store/test_dir.h"
+
+namespace precis::testing {
+
+using Value = std::vector<std::byte>;
+
+// Rows that outlive the store over them.
+class Lent final : public Store {
+ public:
+  explicit Lent(Store& rows) : rows_(rows) {}
+  Status write(const StoreBatch& batch, Durability how) override { return rows_.write(batch, how); }
+  Status harden() override { return rows_.harden(); }
+  Result<Value> get(Table table, const std::string& key) override { return rows_.get(table, key); }
+  Status read_into(Table table, const std::string& key, MutableBytes into) override {
+    return rows_.read_into(table, key, into);
+  }
+  Status scan(Table table,
+              const std::function<Status(std::string_view key, Bytes value)>& row) override {
+    return rows_.scan(table, row);
+  }
+  StoreStats stats() override { return rows_.stats(); }
+
+ private:
+  Store& rows_;
+};
+
+inline constexpr std::uint64_t kFileBytes = 64 << 10, kWriteBehindBytes = 128 << 10;
+
+struct Machine {
+  FaultyDrive drive;
+  MemoryStore rows;
+  Result<std::unique_ptr<Store>> try_open() {
+    return open_extent_store(std::make_unique<Lent>(rows), drive.folder(),
+                             {kFileBytes, 0.5, kWriteBehindBytes});
+  }
+  std::unique_ptr<Store> open() {
+    auto store = try_open();
+    INFO(store.status().to_string());
+    REQUIRE(store.ok());
+    return std::move(store).value();
+  }
+  void lose_power(std::mt19937_64& rng) {
+    drive.lose_power(rng);
+    rows.lose_power(rng() % (rows.unsynced() + 1));
+  }
+};
+
+inline Status put(Store& store, const std::string& key, const Value& value,
+                  Durability durability = Durability::kWal) {
+  return store.write({{{Table::kPayload, key, value}}, {}}, durability);
+}
+inline std::shared_ptr<const Value> shared_noise(std::uint64_t seed, std::size_t size) {
+  return std::make_shared<const Value>(noise(seed, size));
+}
+inline Status stage_and_put(Store& store, const std::string& key,
+                            const std::shared_ptr<const Value>& value,
+                            Durability durability = Durability::kMemory) {
+  const auto staged = store.stage({*value, value});
+  return store.write({{{Table::kPayload, key, *value, staged}}, {}}, durability);
+}
+inline Status erase(Store& store, const std::string& key,
+                    Durability durability = Durability::kWal) {
+  return store.write({{}, {{Table::kPayload, key}}}, durability);
+}
+
+}  // namespace precis::testing

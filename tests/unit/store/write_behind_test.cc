@@ -1,0 +1,100 @@
+// Payload that is written ahead of its batch, and batches that are acknowledged ahead of their
+// payload.
+#include <atomic>
+#include <thread>
+
+#include "tests/unit/store/store_machine.h"
+
+using namespace precis;
+using namespace precis::testing;
+
+TEST_CASE("a staged value that no batch names leaves nothing behind", "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  {
+    const auto value = shared_noise(1, 50'000);
+    const auto staged = store->stage({*value, value});
+    REQUIRE(staged->wait().ok());
+    CHECK(store->stats().payload_bytes >= 50'000);
+    CHECK(value.use_count() == 1);  // what is written is held no longer
+  }
+  CHECK(store->stats().payload_bytes == 0);
+}
+
+TEST_CASE("a batch acknowledged in memory is read before its payload is written, and is written",
+          "[unit][store]") {
+  Machine machine;
+  auto store = machine.open();
+  machine.drive.hold(true);
+  auto value = shared_noise(1, 50'000);
+  REQUIRE(stage_and_put(*store, "a", value).ok());
+  CHECK(*store->get(Table::kPayload, "a") == *value);
+  Value read(50'000);
+  CHECK(store->read_into(Table::kPayload, "a", read).ok());
+  CHECK(read == *value);
+  CHECK(store->read_into(Table::kPayload, "a", MutableBytes(read).first(9)).code() ==
+        StatusCode::kCorruption);
+  CHECK(machine.rows.get(Table::kPayload, "a").status().code() == StatusCode::kNotFound);
+  machine.drive.hold(false);
+  // What is written later stands on it.
+  REQUIRE(put(*store, "b", noise(2, 10)).ok());
+  CHECK(machine.rows.get(Table::kPayload, "a").ok());
+  store = nullptr;
+  CHECK(*machine.open()->get(Table::kPayload, "a") == *value);
+}
+
+TEST_CASE("a closed store has written what it acknowledged in memory", "[unit][store]") {
+  Machine machine;
+  auto store = machine.open();
+  const auto value = shared_noise(1, 50'000);
+  machine.drive.hold(true);
+  REQUIRE(stage_and_put(*store, "a", value).ok());
+  machine.drive.hold(false);
+  store = nullptr;
+  CHECK(*machine.open()->get(Table::kPayload, "a") == *value);
+}
+
+TEST_CASE(
+    "what a full disk refuses after it was acknowledged in memory is kept until there is room",
+    "[unit][store]") {
+  Machine machine;
+  auto store = machine.open();
+  machine.drive.hold(true);
+  const auto value = shared_noise(1, 50'000), other = shared_noise(2, 50'000);
+  REQUIRE(stage_and_put(*store, "a", value).ok());
+  REQUIRE(stage_and_put(*store, "b", other).ok());
+  machine.drive.set_room(0);
+  machine.drive.hold(false);
+  CHECK(store->harden().code() == StatusCode::kOutOfSpace);
+  CHECK(*store->get(Table::kPayload, "a") == *value);
+  CHECK(put(*store, "c", noise(3, 10)).code() == StatusCode::kOutOfSpace);
+  // From here on who writes is told.
+  CHECK(stage_and_put(*store, "d", shared_noise(4, 10)).code() == StatusCode::kOutOfSpace);
+
+  REQUIRE(erase(*store, "b").ok());  // and no later attempt brings it back
+  CHECK(store->get(Table::kPayload, "b").status().code() == StatusCode::kNotFound);
+  machine.drive.set_room(1 << 20);
+  REQUIRE(store->harden().ok());
+  CHECK(*store->get(Table::kPayload, "a") == *value);
+  store = nullptr;
+  store = machine.open();
+  CHECK(*store->get(Table::kPayload, "a") == *value);
+  CHECK(store->get(Table::kPayload, "b").status().code() == StatusCode::kNotFound);
+}
+
+TEST_CASE("no more is acknowledged ahead of the disk than the store may hold in memory",
+          "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  machine.drive.hold(true);
+  REQUIRE(stage_and_put(*store, "a", shared_noise(1, kWriteBehindBytes)).ok());
+  std::atomic<bool> released = false;
+  std::thread writer([&] {
+    CHECK(stage_and_put(*store, "b", shared_noise(2, 1)).ok());
+    CHECK(released);
+  });
+  released = true;
+  machine.drive.hold(false);
+  writer.join();
+  CHECK(*store->get(Table::kPayload, "b") == noise(2, 1));
+}
