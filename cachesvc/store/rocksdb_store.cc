@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <shared_mutex>
 #include <utility>
 
 namespace precis {
@@ -112,7 +113,8 @@ std::vector<rocksdb::ColumnFamilyDescriptor> families() {
   for (std::size_t t = 0; t < kTableCount; ++t) {
     all.emplace_back(std::string(kFamilyNames[t]), family_options());
   }
-  all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options());  // stays empty
+  // Holds nothing but the marks of logs.
+  all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options());
   return all;
 }
 
@@ -149,18 +151,19 @@ class RocksdbStore final : public Store {
     rocksdb::WriteOptions how;
     how.disableWAL = durability == Durability::kMemory;
     how.sync = durability == Durability::kFsync;
-    rocksdb::Status status = db_->Write(how, &changes);
-    // After a failed write RocksDB refuses all others until told to go on; if the disk has room
-    // again this is where the service recovers.
-    if (status.IsIOError() && db_->Resume().ok()) status = db_->Write(how, &changes);
-    return from_rocksdb(status,
+    dirty_ = true;
+    return from_rocksdb(attempt(!how.disableWAL, [&] { return db_->Write(how, &changes); }),
                         "writing " + std::to_string(size_bytes) + " B to the store in " + dir_);
   }
 
   Status harden() override {
-    rocksdb::FlushOptions wait;
-    rocksdb::Status status = db_->Flush(wait, handles_);
-    if (status.IsIOError() && db_->Resume().ok()) status = db_->Flush(wait, handles_);
+    if (!dirty_.exchange(false)) return {};
+    const rocksdb::Status status = attempt(/*logs=*/false, [&] {
+      const rocksdb::Status flushed = db_->Flush({}, handles_);
+      if (flushed.ok()) (void)mark_log();
+      return flushed;
+    });
+    if (!status.ok()) dirty_ = true;
     return from_rocksdb(status, "flushing the store in " + dir_);
   }
 
@@ -210,6 +213,7 @@ class RocksdbStore final : public Store {
 
   // kVersionMismatch if a newer build wrote the store; marks a new one as ours.
   Status check_format() {
+    (void)mark_log();
     const auto stored = get(Table::kMeta, kFormatKey);
     if (stored.status().code() == StatusCode::kNotFound) {
       std::array<std::byte, sizeof kFormat> value;
@@ -241,6 +245,55 @@ class RocksdbStore final : public Store {
     return handles_[static_cast<std::size_t>(table)];
   }
 
+  // After a failure RocksDB refuses all changes until it is told to go on: if the disk has room
+  // again this is where the service recovers. Nobody else writes meanwhile.
+  template <typename Change>
+  rocksdb::Status attempt(bool logs, const Change& change) {
+    rocksdb::Status status;
+    {
+      std::shared_lock lock(recovery_);
+      status = attempt_once(logs, change);
+      if (!status.IsIOError()) return status;
+    }
+    std::unique_lock lock(recovery_);
+    if (refuses_ && !recover()) return broken_.ok() ? status : broken_;
+    return attempt_once(logs, change);
+  }
+
+  // With recovery_ held. `logs`: whether the change goes through the log.
+  template <typename Change>
+  rocksdb::Status attempt_once(bool logs, const Change& change) {
+    if (!broken_.ok()) return broken_;
+    const rocksdb::Status status = change();
+    if (status.IsIOError() && !refuses_.exchange(true)) failed_log_ = logs ? log_number() : 0;
+    return status;
+  }
+
+  // With recovery_ held alone. A log that failed must not be written to again, RocksDB ends the
+  // process then. Going on begins a new log, but for one that nothing has been written to.
+  bool recover() {
+    if (!db_->Resume().ok()) return false;
+    if (failed_log_ != 0 && log_number() == failed_log_) {
+      broken_ = rocksdb::Status::Aborted(
+          "the first row of a new log could not be written, after which RocksDB cannot go on; what "
+          "is stored is served: make room and restart the service");
+      return false;
+    }
+    refuses_ = false;
+    (void)mark_log();
+    return true;
+  }
+
+  // So that no log is one that nothing has been written to.
+  rocksdb::Status mark_log() {
+    return attempt_once(true, [&] { return db_->Put({}, handles_.back(), "", ""); });
+  }
+
+  std::uint64_t log_number() const {
+    std::unique_ptr<rocksdb::LogFile> log;
+    return db_->GetCurrentWalFile(&log).ok() ? log->LogNumber() : 0;
+  }
+
   Status read(Table table, const std::string& key, rocksdb::PinnableSlice* value) {
     const rocksdb::Status status = db_->Get({}, family(table), key, value);
     return status.ok() ? Status() : from_rocksdb(status, key_text(table, key));
@@ -249,6 +302,12 @@ class RocksdbStore final : public Store {
   const std::string dir_;
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
+  std::atomic<bool> dirty_ = true;  // perhaps written to since the last flush
+  std::shared_mutex recovery_;      // held alone by who recovers from a failure
+  std::atomic<bool> refuses_ = false;
+  // Written under recovery_ by who sees the failure first, and by who recovers.
+  std::uint64_t failed_log_ = 0;  // 0: it was no log
+  rocksdb::Status broken_;
 };
 
 // A newer build may have tables of its own; opened without them they would be lost on its return.

@@ -23,15 +23,7 @@
 using namespace precis;
 using namespace precis::testing;
 
-namespace {
-
-std::uint64_t test_seed() {
-  if (const char* const text = std::getenv("PRECIS_TEST_SEED"))
-    return std::strtoull(text, nullptr, 0);
-  return std::random_device()();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("payload lies in files of its own, on whole blocks, and no row holds it",
           "[unit][store]") {
@@ -247,7 +239,7 @@ TEST_CASE("readers are not disturbed by values that move", "[unit][store]") {
 TEST_CASE("a byte that rots in any file of a store makes no wrong row, and payload of its size",
           "[unit][store][rot]") {
   namespace fs = std::filesystem;
-  const std::uint64_t seed = test_seed();
+  const std::uint64_t seed = test_number("PRECIS_TEST_SEED", std::random_device()());
   INFO("PRECIS_TEST_SEED=" << seed);
   std::mt19937_64 rng(seed);
   const TestDir dir;
@@ -297,88 +289,4 @@ TEST_CASE("a byte that rots in any file of a store makes no wrong row, and paylo
     }
   }
   CHECK(found > 0);
-}
-
-// Values carry their key and a number, and end in what follows from both: a reader knows a torn
-// one.
-namespace {
-
-Value told(unsigned key, unsigned number, std::size_t size) {
-  Value value = noise(key * 1'000'003ull + number, size);
-  std::memcpy(value.data(), &key, 4);
-  std::memcpy(value.data() + 4, &number, 4);
-  return value;
-}
-
-// The number, if every byte is as it was written.
-std::optional<unsigned> number_in(unsigned key, const Value& value) {
-  unsigned of = 0, number = 0;
-  if (value.size() < 8) return std::nullopt;
-  std::memcpy(&of, value.data(), 4);
-  std::memcpy(&number, value.data() + 4, 4);
-  if (of != key || value != told(key, number, value.size())) return std::nullopt;
-  return number;
-}
-
-}  // namespace
-
-TEST_CASE("when the power goes at any moment, what was synced is there bit for bit",
-          "[unit][store][power]") {
-  const std::uint64_t seed = test_seed();
-  INFO("PRECIS_TEST_SEED=" << seed);
-  std::mt19937_64 rng(seed);
-  for (int round = 0; round < 150; ++round) {
-    CAPTURE(round);
-    Machine machine;
-    // By key: the number of the last change that was synced (none: removed), and those of changes
-    // since, any of which may be what is left.
-    struct Known {
-      std::optional<unsigned> synced;
-      std::vector<std::optional<unsigned>> since;
-    };
-    std::map<unsigned, Known> known;
-    unsigned number = 0;
-    for (int life = 0; life < 3; ++life) {
-      {
-        const auto store = machine.open();
-        machine.drive.fail_after(rng() % 400, Status::unavailable("faulty drive: EIO"));
-        for (int i = 0; i < 120; ++i) {
-          const auto key = static_cast<unsigned>(rng() % 12);
-          const auto how = static_cast<Durability>(rng() % 3);
-          const bool removes = rng() % 4 == 0;
-          const std::optional<unsigned> next = removes ? std::nullopt : std::optional(++number);
-          const std::string name = std::to_string(key);
-          const auto value = std::make_shared<const Value>(told(key, number, 8 + rng() % 20'000));
-          const Status status = removes          ? erase(*store, name, how)
-                                : rng() % 2 == 0 ? put(*store, name, *value, how)
-                                                 : stage_and_put(*store, name, value, how);
-          if (!status.ok()) continue;  // and nothing is changed
-          known[key].since.push_back(next);
-          if (how == Durability::kFsync) known[key] = {next, {}};
-          if (rng() % 30 != 0 || !store->harden().ok()) continue;
-          for (auto& [each, state] : known) {
-            if (!state.since.empty()) state.synced = state.since.back();
-            state.since.clear();
-          }
-        }
-        machine.lose_power(rng);
-      }
-      const auto store = machine.open();
-      for (auto& [key, state] : known) {
-        const auto value = store->get(Table::kPayload, std::to_string(key));
-        const StatusCode code = value.status().code();
-        const auto left = value.ok() ? number_in(key, *value) : std::nullopt;
-        const bool synced_left =
-            state.synced ? left == state.synced : code == StatusCode::kNotFound;
-        // Torn, missing or another value: only where something was written since.
-        CAPTURE(key, status_code_name(code), state.synced.value_or(0), state.since.size());
-        if (state.since.empty()) REQUIRE(synced_left);
-        state = {left, {}};
-        if (!left) {  // from a known state on
-          REQUIRE(erase(*store, std::to_string(key), Durability::kFsync).ok());
-        }
-      }
-      REQUIRE(store->harden().ok());
-    }
-  }
 }

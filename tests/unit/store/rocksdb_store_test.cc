@@ -198,6 +198,28 @@ TEST_CASE("a full disk is kOutOfSpace and changes nothing; with room again the s
   CHECK(*open_store(dir.path(), options)->get(Table::kModels, "key") == new_value);
 }
 
+TEST_CASE("a disk that is full from the first row on ends no process", "[unit][store]") {
+  const TestDir dir;
+  FaultyDisk disk;
+  const RocksdbStoreOptions options{disk.env()};
+  const Value value = noise(1, 10'000);
+  const auto durability = GENERATE(Durability::kWal, Durability::kFsync);
+  const auto store = open_store(dir.path(), options);
+  if (GENERATE(false, true)) REQUIRE(store->harden().ok());
+  disk.set_full(true);
+  for (int i = 0; i < 3; ++i) {
+    const Status refused = put(*store, Table::kModels, "key", value, durability);
+    INFO(refused.to_string());
+    CHECK(refused.code() == StatusCode::kOutOfSpace);
+    static_cast<void>(put(*store, Table::kModels, "other", value, Durability::kMemory));
+    static_cast<void>(store->harden());
+  }
+  disk.set_full(false);
+  REQUIRE(put(*store, Table::kModels, "key", value, durability) == Status());
+  CHECK(store->harden().ok());
+  CHECK(*store->get(Table::kModels, "key") == value);
+}
+
 TEST_CASE("a flush that fails for want of space is reported by harden, which works later",
           "[unit][store]") {
   const TestDir dir;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -15,6 +16,12 @@
 namespace precis::testing {
 
 using Value = std::vector<std::byte>;
+
+// From the environment.
+inline std::uint64_t test_number(const char* variable, std::uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 0) : otherwise;
+}
 
 // Rows that outlive the store over them.
 class Lent final : public Store {
