@@ -39,7 +39,7 @@ Result<AmHeader> decode_am_header(Bytes bytes) {
   header.offset = reader.get<std::uint64_t>();
   header.size_bytes = reader.get<std::uint64_t>();
   if (kind < static_cast<std::uint32_t>(AmKind::kMessage) ||
-      kind > static_cast<std::uint32_t>(AmKind::kRevoked)) {
+      kind > static_cast<std::uint32_t>(AmKind::kDropped)) {
     return Status::invalid("active message of unknown kind " + std::to_string(kind));
   }
   if (code > kStatusCodeMax) {
@@ -51,19 +51,24 @@ Result<AmHeader> decode_am_header(Bytes bytes) {
 }
 
 std::string encode_region_key(const RegionKey& key) {
-  std::vector<std::byte> slot;
-  put_le(slot, key.host_slot);
-  return std::string(reinterpret_cast<const char*>(slot.data()), slot.size()) + key.ucx;
+  std::vector<std::byte> numbers;
+  put_le(numbers, key.host_slot);
+  put_le(numbers, key.pages);
+  put_le(numbers, key.pages_descriptor);
+  return std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()) + key.ucx;
 }
 
 Result<RegionKey> decode_region_key(const std::string& bytes) {
   LeReader reader(std::as_bytes(std::span(bytes)));
   RegionKey key;
   key.host_slot = reader.get<std::uint64_t>();
+  key.pages = reader.get<std::uint64_t>();
+  key.pages_descriptor = reader.get<std::uint32_t>();
   if (!reader.ok()) {
     return Status::invalid("region key of " + std::to_string(bytes.size()) + " B is truncated");
   }
-  key.ucx = bytes.substr(sizeof key.host_slot);
+  const Bytes ucx = reader.rest();
+  key.ucx.assign(reinterpret_cast<const char*>(ucx.data()), ucx.size());
   return key;
 }
 

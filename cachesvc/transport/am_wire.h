@@ -16,6 +16,9 @@
 // kExposed      client: region may be used
 // kRevoke       client: region may not be used any more; answer when nothing of it is under way
 // kRevoked      server: nothing is
+//
+// and where the server maps the client's pages:
+// kDropped      client: no region will be of the pages of this id (region) any more
 #pragma once
 
 #include <array>
@@ -37,6 +40,7 @@ enum class AmKind : std::uint32_t {
   kExposed = 7,
   kRevoke = 8,
   kRevoked = 9,
+  kDropped = 10,
 };
 
 struct AmHeader {
@@ -61,7 +65,11 @@ Result<AmHeader> decode_am_header(Bytes header);
 // What stands in RemoteRegion::key: how the server may reach the region other than by messages.
 struct RegionKey {
   std::uint64_t host_slot = 0;  // address of the region's HostSlot (host_copy.h), 0 for none
-  std::string ucx;              // UCX's remote key
+  // The Pages that the region is the whole of: their number, never used twice by one peer, and
+  // which of the peer's descriptors is their file. 0 for none.
+  std::uint64_t pages = 0;
+  std::uint32_t pages_descriptor = 0;
+  std::string ucx;  // UCX's remote key
   bool operator==(const RegionKey&) const = default;
 };
 std::string encode_region_key(const RegionKey& key);

@@ -154,6 +154,16 @@ Status HostPeer::copy(Call call, std::span<const MutableBytes> local, std::uint6
   return {};
 }
 
+Result<std::unique_ptr<Pages>> HostPeer::map(std::uint32_t descriptor,
+                                             std::size_t size_bytes) const {
+  const auto copied = static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd_, descriptor, 0));
+  if (copied < 0) {
+    return Status::unsupported("descriptor " + std::to_string(descriptor) + " of process " +
+                               std::to_string(pid_) + ": " + std::strerror(errno));
+  }
+  return Pages::adopt(copied, size_bytes);
+}
+
 Status HostPeer::read(std::span<const MutableBytes> into, std::uint64_t remote) const {
   return copy([](pid_t pid, const iovec* local, std::size_t count,
                  const iovec* there) { return ::process_vm_readv(pid, local, count, there, 1, 0); },

@@ -23,6 +23,7 @@
 #include <span>
 #include <vector>
 
+#include "cachesvc/transport/pages.h"
 #include "precis/status.h"
 #include "precis/view.h"
 
@@ -88,6 +89,9 @@ class HostPeer {
   // the process is gone, kInvalidArgument if it has no such memory.
   Status read(std::span<const MutableBytes> into, std::uint64_t remote) const;
   Status write(std::span<const MutableBytes> from, std::uint64_t remote) const;
+  // What stands behind one of the peer's descriptors, mapped (pages.h). kUnsupported where the
+  // system cannot tell, kInvalidArgument for what may not be mapped.
+  Result<std::unique_ptr<Pages>> map(std::uint32_t descriptor, std::size_t size_bytes) const;
 
   int exit_descriptor() const { return pidfd_; }  // readable once the process has ended
 

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "cachesvc/transport/bulk_transfer.h"
+#include "cachesvc/transport/pages.h"
 #include "cachesvc/transport/region_table.h"
 #include "precis/limits.h"
 
@@ -22,10 +23,13 @@ constexpr BulkQueue::Limits kBulkLimits{
 class LoopbackRegistration final : public Registration {
  public:
   explicit LoopbackRegistration(MutableBytes bytes) : bytes_(bytes) {}
+  explicit LoopbackRegistration(std::unique_ptr<Pages> pages)
+      : bytes_(pages->bytes()), pages_(std::move(pages)) {}
   MutableBytes bytes() const override { return bytes_; }
 
  private:
   MutableBytes bytes_;
+  std::unique_ptr<Pages> pages_;  // where the memory is the transport's
 };
 
 class LoopbackExposure final : public Exposure {
@@ -285,6 +289,11 @@ class LoopbackTransport final : public Transport {
 
   Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) override {
     return std::unique_ptr<Registration>(std::make_unique<LoopbackRegistration>(memory));
+  }
+
+  Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) override {
+    PRECIS_ASSIGN(auto pages, Pages::make_private(size_bytes));
+    return std::unique_ptr<Registration>(std::make_unique<LoopbackRegistration>(std::move(pages)));
   }
 
   Result<std::string> listen(const std::string& address, Acceptor acceptor) override {

@@ -5,8 +5,8 @@
 // not pulling.
 //
 // Threads: every call and every callback happens on the transport's EventLoop thread, except
-// register_memory() and expose(), which any thread may call. Callbacks never run inside the call
-// that was given them.
+// register_memory(), allocate_memory() and expose(), which any thread may call. Callbacks never run
+// inside the call that was given them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@
 
 namespace precis {
 
-// Memory known to the transport, until destroyed. Does not own the bytes.
+// Memory known to the transport, until destroyed. Does not own the bytes, unless the transport made
+// them (allocate_memory()).
 class Registration {
  public:
   virtual ~Registration() = default;
@@ -80,6 +81,10 @@ class Transport {
 
   // Any thread. kOutOfSpace or kUnsupported if the memory cannot be registered.
   virtual Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) = 0;
+  // Any thread. Memory of the transport's own, which peers reach the fastest: at least
+  // `size_bytes`, from a huge page's boundary on, zeros; it goes with its registration. Errors as
+  // above.
+  virtual Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) = 0;
 
   // Server: accepts connections at `address` ("host:port"; port 0 picks one). `greet` sees a peer's
   // Hello bytes and says what to answer; an accepted connection is handed to `accepted`. A peer

@@ -80,7 +80,8 @@ Status UcxMessageBulk::on_message(const AmHeader& header, const UcxInbound& inbo
     case AmKind::kGoodbye:
     case AmKind::kExposed:
     case AmKind::kRevoke:
-    case AmKind::kRevoked: break;
+    case AmKind::kRevoked:
+    case AmKind::kDropped: break;
   }
   return Status::internal("not a message of bulk transfer");
 }

@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
+#include "cachesvc/base/stream_copy.h"
 #include "cachesvc/transport/ucx_bulk.h"
 
 namespace precis {
@@ -12,6 +14,26 @@ namespace {
 // Up to here a copy takes less time than waking a thread to do it (some 50 us), so the loop does
 // it.
 constexpr std::size_t kInlineBytesMax = 256u << 10;
+
+void copy_mapped(MutableBytes there, const BulkChunk& chunk, bool pull) {
+  // What is small will be read at once, by whoever waits for it.
+  const auto copy_bytes = [small = chunk.size_bytes <= kInlineBytesMax](
+                              std::byte* to, const std::byte* from, std::size_t size) {
+    if (small) {
+      std::memcpy(to, from, size);
+    } else {
+      stream_copy(to, from, size);
+    }
+  };
+  for (const MutableBytes here : chunk.local) {
+    if (pull) {
+      copy_bytes(here.data(), there.data(), here.size());
+    } else {
+      copy_bytes(there.data(), here.data(), here.size());
+    }
+    there = there.subspan(here.size());
+  }
+}
 
 // No load after it is done before a store ahead of it, also where the stores are the kernel's. (An
 // exchange and not a fence, which ThreadSanitizer does not know.)
@@ -23,7 +45,7 @@ void full_barrier() {
 }  // namespace
 
 UcxHostBulk::UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers)
-    : link_(link), copiers_(copiers), state_(std::make_shared<State>()) {
+    : link_(link), copiers_(copiers), state_(std::make_shared<State>()), pages_(peer, copiers) {
   state_->peer = std::move(peer);
   // A second sign of life: a forked child may hold the dead peer's socket open.
   exit_watch_ = link.loop().watch_readable(state_->peer->exit_descriptor(), [this] {
@@ -43,14 +65,20 @@ void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
   if (const Status status = state_->enter(key->host_slot, remote.id); !status.ok()) {
     return ended(status);
   }
+  std::shared_ptr<const Pages> pages;  // shared with the copy, which may outlast the client's drop
+  if (key->pages != 0) {
+    pages = pages_.find(key->pages, key->pages_descriptor, remote.size_bytes);
+  }
   if (chunk.size_bytes <= kInlineBytesMax) {
-    const Status status = state_->copy(chunk);
+    const Status status = state_->copy(chunk, pages.get());
     state_->leave(key->host_slot);
     return ended(status);
   }
   copiers_.post([state = state_, slot = key->host_slot, &loop = link_.loop(),
-                 chunk = std::move(chunk), ended = std::move(ended)]() mutable {
-    Status status = state->copy(chunk);
+                 pages = std::move(pages), chunk = std::move(chunk),
+                 ended = std::move(ended)]() mutable {
+    Status status = state->copy(chunk, pages.get());
+    pages.reset();  // if that unmaps them, then here
     loop.post([state = std::move(state), slot, status = std::move(status), chunk = std::move(chunk),
                ended = std::move(ended)] {
       state->leave(slot);
@@ -61,6 +89,7 @@ void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
 
 void UcxHostBulk::keep_until_quiet(std::unique_ptr<PrefaceSocket> socket) {
   exit_watch_.reset();
+  pages_.clear();
   if (!state_->entered.empty()) state_->socket = std::move(socket);
 }
 
@@ -96,10 +125,15 @@ void UcxHostBulk::State::leave(std::uint64_t slot) {
   if (entered.empty()) socket.reset();
 }
 
-Status UcxHostBulk::State::copy(const BulkChunk& chunk) const {
+Status UcxHostBulk::State::copy(const BulkChunk& chunk, const Pages* pages) const {
+  const bool pull = chunk.transfer->kind() == BulkTransfer::Kind::kPull;
+  if (pages != nullptr) {
+    // Within the pages, as they are all of the region (BulkTransfer::make).
+    copy_mapped(pages->bytes().subspan(chunk.offset, chunk.size_bytes), chunk, pull);
+    return {};
+  }
   const std::uint64_t address = chunk.transfer->remote().address + chunk.offset;
-  return chunk.transfer->kind() == BulkTransfer::Kind::kPull ? peer->read(chunk.local, address)
-                                                             : peer->write(chunk.local, address);
+  return pull ? peer->read(chunk.local, address) : peer->write(chunk.local, address);
 }
 
 }  // namespace precis

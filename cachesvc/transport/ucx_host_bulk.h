@@ -1,5 +1,6 @@
-// The means of bulk transfer within one host: the kernel copies between the two processes
-// (host_copy.h), large chunks on threads of their own and several at once.
+// The means of bulk transfer within one host: a copy within this process where the client's memory
+// is mapped here (peer_pages.h), else one that the kernel makes between the two (host_copy.h).
+// Large chunks on threads of their own and several at once.
 #pragma once
 
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "cachesvc/base/executor.h"
 #include "cachesvc/transport/host_copy.h"
+#include "cachesvc/transport/peer_pages.h"
 #include "cachesvc/transport/ucx_link.h"
 
 namespace precis {
@@ -18,6 +20,7 @@ class UcxHostBulk final : public BulkMeans {
   UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers);
   BulkQueue::Limits limits() const override;
   void move(BulkChunk chunk, BulkQueue::Ended ended) override;
+  void drop_pages(std::uint64_t id) override { pages_.drop(id); }
   void keep_until_quiet(std::unique_ptr<PrefaceSocket> socket) override;
   std::string name() const override { return "host copy"; }
 
@@ -30,12 +33,14 @@ class UcxHostBulk final : public BulkMeans {
 
     Status enter(std::uint64_t slot, std::uint64_t region);
     void leave(std::uint64_t slot);
-    Status copy(const BulkChunk& chunk) const;
+    // `pages`: the region's, null where they are not mapped.
+    Status copy(const BulkChunk& chunk, const Pages* pages) const;
   };
 
   UcxLink& link_;
   Executor& copiers_;
   std::shared_ptr<State> state_;
+  PeerPages pages_;
   std::unique_ptr<EventLoop::Watch> exit_watch_;
 };
 

@@ -102,6 +102,13 @@ void UcxLink::revoke(std::uint64_t region) {
   send_am(header, {}, [](ucs_status_t) {});
 }
 
+void UcxLink::drop_pages(std::uint64_t id) {
+  AmHeader header;
+  header.kind = AmKind::kDropped;
+  header.region = id;
+  send_am(header, {}, [](ucs_status_t) {});
+}
+
 void UcxLink::use_window(std::unique_ptr<HostWindow> window) { window_ = std::move(window); }
 
 void UcxLink::start(Connection::Handlers handlers) {
@@ -203,6 +210,7 @@ void UcxLink::on_active_message(const Result<AmHeader>& header, const UcxInbound
     case AmKind::kDone: status = message_bulk_->on_message(*header, inbound); break;
     case AmKind::kExposed:
     case AmKind::kRevoke: status = moving().on_region(*header); break;
+    case AmKind::kDropped: moving().drop_pages(header->region); break;
     case AmKind::kRevoked: leaves_.erase(header->region); break;
   }
   if (status.ok()) return;

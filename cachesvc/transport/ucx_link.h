@@ -30,6 +30,8 @@ class BulkMeans {
   virtual void lose(const Status&) {}
   // The client opens or closes a region (kExposed, kRevoke). Not OK where it need not tell.
   virtual Status on_region(const AmHeader& header);
+  // The client drops the Pages of this id, which nothing under way is in need of.
+  virtual void drop_pages(std::uint64_t) {}
   // The link is over, and this is what its end is known by to the peer: keeps it until nothing of
   // the peer's is in use any more.
   virtual void keep_until_quiet(std::unique_ptr<PrefaceSocket>) {}
@@ -58,6 +60,8 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   bool announces() const { return announces_; }
   void announce(std::uint64_t region, RegionTable::Access leave);
   void revoke(std::uint64_t region);
+  // Client: tells a server that may have mapped these Pages that they go.
+  void drop_pages(std::uint64_t id);
   // Client: the words by which a server on the same host reaches this side's memory.
   void use_window(std::unique_ptr<HostWindow> window);
   // Server: how transfers move; messages if never called.

@@ -3,16 +3,18 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "cachesvc/base/executor.h"
 #include "cachesvc/transport/am_wire.h"
 #include "cachesvc/transport/preface_io.h"
 #include "cachesvc/transport/ucx_bulk.h"
+#include "cachesvc/transport/ucx_exposure.h"
 #include "cachesvc/transport/ucx_host_bulk.h"
 #include "cachesvc/transport/ucx_link.h"
+#include "cachesvc/transport/ucx_pages.h"
 #include "cachesvc/transport/ucx_worker.h"
 #include "precis/limits.h"
 
@@ -20,10 +22,6 @@ namespace precis {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
-
-// How long the end of an Exposure waits for what is under way on it before it ends the link.
-constexpr std::chrono::seconds kExposureTimeout{2};
 
 void fill_random(MutableBytes bytes) {
   PRECIS_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
@@ -34,65 +32,6 @@ std::uint64_t random_id() {
   while (id == 0) fill_random(std::as_writable_bytes(std::span(&id, 1)));
   return id;
 }
-
-class UcxExposure final : public Exposure {
- public:
-  UcxExposure(std::shared_ptr<UcxLink> link, const UcxMemory& memory)
-      : link_(std::move(link)), table_(link_->regions()) {
-    region_.id = table_->add(memory.bytes());
-    region_.address = reinterpret_cast<std::uintptr_t>(memory.bytes().data());
-    region_.size_bytes = memory.bytes().size();
-    RegionKey key;
-    if (link_->window()) slot_ = link_->window()->claim(region_.id);
-    key.host_slot = reinterpret_cast<std::uintptr_t>(slot_);
-    key.ucx = memory.key();
-    region_.key = encode_region_key(key);
-    if (link_->announces()) {
-      // Shared with the call only: std::function wants what it holds to be copyable.
-      auto leave = std::make_shared<RegionTable::Access>(
-          table_->access(region_.id, 0, region_.size_bytes).value());
-      on_loop([link = link_, id = region_.id, leave = std::move(leave)] {
-        link->announce(id, std::move(*leave));
-      });
-    }
-  }
-  ~UcxExposure() override {
-    table_->retire(region_.id);
-    if (link_->announces()) on_loop([link = link_, id = region_.id] { link->revoke(id); });
-    if (slot_ != nullptr) link_->window()->release(slot_);
-    if (!table_->wait_until_idle(region_.id, std::chrono::nanoseconds(0))) finish();
-    table_->remove(region_.id);
-  }
-  RemoteRegion region() const override { return region_; }
-
- private:
-  // At once where this is the loop's thread: it may be about to wait here.
-  void on_loop(std::function<void()> fn) {
-    if (link_->loop().on_loop_thread()) return fn();
-    link_->loop().post(std::move(fn));
-  }
-
-  // Operations under way end within a bound, or by the end of the link.
-  void finish() {
-    const Status late = Status::canceled("memory was taken back while it was being transferred");
-    if (!link_->loop().on_loop_thread()) {
-      if (table_->wait_until_idle(region_.id, kExposureTimeout)) return;
-      link_->loop().post([link = link_, late] { link->end(late); });
-      table_->wait_until_idle(region_.id);
-      return;
-    }
-    const auto deadline = steady_clock::now() + kExposureTimeout;
-    while (!table_->wait_until_idle(region_.id, std::chrono::nanoseconds(0))) {
-      link_->worker().progress();
-      if (steady_clock::now() > deadline) link_->end(late);
-    }
-  }
-
-  const std::shared_ptr<UcxLink> link_;
-  const std::shared_ptr<RegionTable> table_;
-  RemoteRegion region_;
-  HostSlot* slot_ = nullptr;
-};
 
 class UcxConnection final : public Connection {
  public:
@@ -144,7 +83,17 @@ class UcxTransport final : public Transport {
   }
 
   Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) override {
-    PRECIS_ASSIGN(auto mapped, worker_->map(memory));
+    PRECIS_ASSIGN(auto mapped, worker_->map(memory, nullptr));
+    return std::unique_ptr<Registration>(std::move(mapped));
+  }
+
+  Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) override {
+    auto pages = Pages::make_shared(size_bytes);
+    if (pages.status().code() == StatusCode::kUnsupported) pages = Pages::make_private(size_bytes);
+    PRECIS_TRY(pages.status());
+    const MutableBytes memory = (*pages)->bytes();
+    PRECIS_ASSIGN(auto mapped,
+                  worker_->map(memory, std::make_unique<UcxPages>(std::move(*pages), ++pages_)));
     return std::unique_ptr<Registration>(std::move(mapped));
   }
 
@@ -214,7 +163,8 @@ class UcxTransport final : public Transport {
   std::unique_ptr<PrefaceListener> listener_;
   std::map<std::uint64_t, Guest> guests_;
   std::map<std::uint64_t, Attempt> attempts_;
-  std::uint64_t next_id_ = 1;  // of guests and attempts
+  std::uint64_t next_id_ = 1;            // of guests and attempts
+  std::atomic<std::uint64_t> pages_{0};  // made so far
 };
 
 Result<std::shared_ptr<UcxLink>> UcxTransport::make_link(std::uint64_t mine,

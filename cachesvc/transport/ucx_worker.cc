@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cachesvc/transport/preface_io.h"
+#include "cachesvc/transport/ucx_pages.h"
 #include "cachesvc/transport/ucx_status.h"
 
 namespace precis {
@@ -162,7 +163,18 @@ UcxWorker::~UcxWorker() {
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 
-Result<std::unique_ptr<UcxMemory>> UcxWorker::map(MutableBytes memory) {
+UcxMemory::UcxMemory(ucp_context_h context, MutableBytes bytes, ucp_mem_h handle, std::string key,
+                     std::unique_ptr<UcxPages> pages)
+    : context_(context),
+      bytes_(bytes),
+      handle_(handle),
+      key_(std::move(key)),
+      pages_(std::move(pages)) {}
+
+UcxMemory::~UcxMemory() { ucp_mem_unmap(context_, handle_); }
+
+Result<std::unique_ptr<UcxMemory>> UcxWorker::map(MutableBytes memory,
+                                                  std::unique_ptr<UcxPages> pages) {
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
   params.address = memory.data();
@@ -179,7 +191,7 @@ Result<std::unique_ptr<UcxMemory>> UcxWorker::map(MutableBytes memory) {
   }
   std::string copy(static_cast<const char*>(key), key_bytes);
   ucp_rkey_buffer_release(key);
-  return std::make_unique<UcxMemory>(context_, memory, handle, std::move(copy));
+  return std::make_unique<UcxMemory>(context_, memory, handle, std::move(copy), std::move(pages));
 }
 
 Result<ucp_ep_h> UcxWorker::connect(const std::vector<std::byte>& address,

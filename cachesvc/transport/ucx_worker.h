@@ -19,21 +19,25 @@ namespace precis {
 // Runs once when an operation is over, at once or later, with the memory it used at rest.
 using UcxDone = std::function<void(ucs_status_t)>;
 
+class UcxPages;
+
 // Memory that UCX knows; the key lets a peer's UCX reach it where the network can.
 class UcxMemory final : public Registration {
  public:
-  UcxMemory(ucp_context_h context, MutableBytes bytes, ucp_mem_h handle, std::string key)
-      : context_(context), bytes_(bytes), handle_(handle), key_(std::move(key)) {}
-  ~UcxMemory() override { ucp_mem_unmap(context_, handle_); }
+  UcxMemory(ucp_context_h context, MutableBytes bytes, ucp_mem_h handle, std::string key,
+            std::unique_ptr<UcxPages> pages);
+  ~UcxMemory() override;
   MutableBytes bytes() const override { return bytes_; }
   ucp_mem_h handle() const { return handle_; }
   const std::string& key() const { return key_; }
+  UcxPages* pages() const { return pages_.get(); }  // null for memory that is not the transport's
 
  private:
   ucp_context_h context_;
   MutableBytes bytes_;
   ucp_mem_h handle_;
   std::string key_;
+  std::unique_ptr<UcxPages> pages_;
 };
 
 // A message being received: its data is here, or is fetched straight to where it belongs.
@@ -57,8 +61,8 @@ class UcxWorker {
   const std::vector<std::byte>& address() const { return address_; }
   unsigned progress() { return ucp_worker_progress(worker_); }
 
-  // Any thread.
-  Result<std::unique_ptr<UcxMemory>> map(MutableBytes memory);
+  // Any thread. `pages`: whose memory it is, if the transport made it.
+  Result<std::unique_ptr<UcxMemory>> map(MutableBytes memory, std::unique_ptr<UcxPages> pages);
 
   // `on_error` is called once if UCX loses the peer, while the worker makes progress.
   Result<ucp_ep_h> connect(const std::vector<std::byte>& address,

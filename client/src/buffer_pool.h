@@ -13,17 +13,6 @@
 
 namespace precis {
 
-// Memory of a get, mapped by BufferPool.
-struct UnmapMemory {
-  std::size_t size_bytes = 0;
-  void operator()(std::byte* memory) const;
-};
-struct PooledBlock {
-  std::unique_ptr<std::byte, UnmapMemory> memory;
-  std::unique_ptr<Registration> registration;  // last, so that it goes first
-  std::size_t size_bytes() const { return memory.get_deleter().size_bytes; }
-};
-
 class BufferPool {
  public:
   // What the pool keeps of freed buffers: two prefixes in turn with the next two arriving.
@@ -37,16 +26,17 @@ class BufferPool {
   // Goes back to the pool, which must be there still, when destroyed.
   class Buffer {
    public:
-    Buffer(BufferPool& pool, PooledBlock block) : pool_(pool), block_(std::move(block)) {}
-    ~Buffer() { pool_.take_back(std::move(block_)); }
+    Buffer(BufferPool& pool, std::unique_ptr<Registration> memory)
+        : pool_(pool), memory_(std::move(memory)) {}
+    ~Buffer() { pool_.take_back(std::move(memory_)); }
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
-    MutableBytes bytes() const { return {block_.memory.get(), block_.size_bytes()}; }
-    Registration& registration() const { return *block_.registration; }
+    MutableBytes bytes() const { return memory_->bytes(); }
+    Registration& registration() const { return *memory_; }
 
    private:
     BufferPool& pool_;
-    PooledBlock block_;
+    std::unique_ptr<Registration> memory_;
   };
 
   // At least `size_bytes`, on a page boundary; what stands in it is undefined. kOutOfSpace if the
@@ -54,12 +44,11 @@ class BufferPool {
   Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes);
 
  private:
-  Result<PooledBlock> map(std::size_t size_bytes) const;
-  void take_back(PooledBlock block);
+  void take_back(std::unique_ptr<Registration> memory);
 
   Transport& transport_;
   std::mutex mutex_;
-  std::vector<PooledBlock> kept_;  // guarded by mutex_; the longest unused first
+  std::vector<std::unique_ptr<Registration>> kept_;  // guarded by mutex_; the longest unused first
 };
 
 }  // namespace precis

@@ -91,7 +91,7 @@ bool run_am_header(Bytes input) {
 
 Inputs am_header_seeds(std::uint64_t seed) {
   Inputs inputs;
-  for (auto kind = AmKind::kMessage; kind <= AmKind::kRevoked;
+  for (auto kind = AmKind::kMessage; kind <= AmKind::kDropped;
        kind = static_cast<AmKind>(static_cast<std::uint32_t>(kind) + 1)) {
     const auto bytes = encode_am_header({seed, kind, StatusCode::kRejected, 1, 2, 3, 4});
     inputs.emplace_back(bytes.begin(), bytes.end());
@@ -107,7 +107,8 @@ bool run_region_key(Bytes input) {
 }
 
 Inputs region_key_seeds(std::uint64_t seed) {
-  return {bytes_of(encode_region_key({seed, "key"})), bytes_of(encode_region_key({0, ""}))};
+  return {bytes_of(encode_region_key({seed, 3, 4, "key"})),
+          bytes_of(encode_region_key({0, 3, 4, ""}))};
 }
 
 // ---- the proof that a client is a process of this host: pid u32, address u64, challenge 16 B

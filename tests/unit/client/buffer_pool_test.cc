@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "cachesvc/transport/pages.h"
 #include "precis/status.h"
 
 namespace {
@@ -15,19 +16,24 @@ class CountingTransport final : public Transport {
   int made = 0, alive = 0;
   bool refuse = false;
 
-  Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) override {
+  Result<std::unique_ptr<Registration>> register_memory(MutableBytes) override {
+    return Status::unsupported("a counter");
+  }
+  Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) override {
     if (refuse) return Status::out_of_space("no room for a registration");
     struct Counted final : Registration {
-      Counted(CountingTransport& owner, MutableBytes memory) : owner_(owner), memory_(memory) {
+      Counted(CountingTransport& owner, std::unique_ptr<Pages> pages)
+          : owner_(owner), pages_(std::move(pages)) {
         ++owner_.made;
         ++owner_.alive;
       }
       ~Counted() override { --owner_.alive; }
-      MutableBytes bytes() const override { return memory_; }
+      MutableBytes bytes() const override { return pages_->bytes(); }
       CountingTransport& owner_;
-      MutableBytes memory_;
+      std::unique_ptr<Pages> pages_;
     };
-    return std::unique_ptr<Registration>(std::make_unique<Counted>(*this, memory));
+    PRECIS_ASSIGN(auto pages, Pages::make_private(size_bytes));
+    return std::unique_ptr<Registration>(std::make_unique<Counted>(*this, std::move(pages)));
   }
   Result<std::string> listen(const std::string&, Acceptor) override {
     return Status::unsupported("a counter");

@@ -2,21 +2,32 @@
 // exposure.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
 
+#include "cachesvc/transport/am_wire.h"
 #include "tests/unit/transport/party.h"
 
 namespace precis::test {
 namespace {
 
+// Whose memory the client exposes.
+enum class Owner { kClient, kTransport };
+
 // Registered memory on both sides of a pair, the client's exposed.
 struct Memory {
-  Memory(Pair& p, std::size_t size, std::uint64_t seed)
-      : pair(p),
-        random(seed),
-        at_server(random_bytes(random, size)),
-        at_client(random_bytes(random, size)) {
+  Memory(Pair& p, std::size_t size, std::uint64_t seed, Owner owner = Owner::kClient)
+      : pair(p), random(seed), at_server(random_bytes(random, size)) {
     server = p.server.register_memory(at_server);
-    client = p.client.register_memory(at_client);
+    if (owner == Owner::kTransport) {
+      client = p.client.transport->allocate_memory(size).value();
+      at_client = client->bytes().first(size);
+      const auto bytes = random_bytes(random, size);
+      std::copy(bytes.begin(), bytes.end(), at_client.begin());
+    } else {
+      clients_own = random_bytes(random, size);
+      at_client = clients_own;
+      client = p.client.register_memory(at_client);
+    }
     exposure = p.at_client.expose(*client);
     // A server hears of a region by message, so it may use it once one has come.
     const std::size_t before = p.at_server.inbox().message_count();
@@ -30,9 +41,9 @@ struct Memory {
   void settle() {
     pair.client.thread.on_loop([] {});
   }
-  const std::vector<std::byte>& client_bytes() {
+  std::vector<std::byte> client_bytes() {
     settle();
-    return at_client;
+    return {at_client.begin(), at_client.end()};
   }
   MutableBytes local(std::size_t offset, std::size_t size) {
     return MutableBytes(at_server).subspan(offset, size);
@@ -40,7 +51,8 @@ struct Memory {
 
   Pair& pair;
   std::mt19937_64 random;
-  std::vector<std::byte> at_server, at_client;
+  std::vector<std::byte> at_server, clients_own;
+  MutableBytes at_client;
   std::unique_ptr<Registration> server, client;
   std::unique_ptr<Exposure> exposure;
 };
@@ -48,9 +60,10 @@ struct Memory {
 TEST_CASE("a pull brings exactly the asked bytes", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
   const std::size_t size = GENERATE(0u, 1u, 63u, 4097u, (1u << 20) + 3u, (9u << 20) + 5u);
-  CAPTURE(wire_name(wire), size);
+  const Owner owner = GENERATE(Owner::kClient, Owner::kTransport);
+  CAPTURE(wire_name(wire), size, owner);
   Pair pair(wire);
-  Memory memory(pair, size + 2000, 11);
+  Memory memory(pair, size + 2000, 11, owner);
   auto expected = memory.at_server;
   std::copy_n(memory.at_client.begin() + 1001, size, expected.begin() + 777);
   REQUIRE(pair.at_server.pull(memory.exposure->region(), 1001, memory.local(777, size),
@@ -63,10 +76,11 @@ TEST_CASE("a push gathers its ranges into the region", "[transport]") {
   const std::size_t num_ranges = GENERATE(0u, 1u, 3u, 200u);
   const std::size_t range_size_max = GENERATE(1u, 70'000u, 3u << 20);
   if (num_ranges * range_size_max > (64u << 20)) return;
-  CAPTURE(wire_name(wire), num_ranges, range_size_max);
+  const Owner owner = GENERATE(Owner::kClient, Owner::kTransport);
+  CAPTURE(wire_name(wire), num_ranges, range_size_max, owner);
   Pair pair(wire);
-  Memory memory(pair, num_ranges * range_size_max + 100, 12);
-  auto expected = memory.at_client;
+  Memory memory(pair, num_ranges * range_size_max + 100, 12, owner);
+  auto expected = memory.client_bytes();
   std::vector<Bytes> ranges;
   std::size_t to = 13;
   for (std::size_t i = 0; i < num_ranges; ++i) {
@@ -128,7 +142,7 @@ TEST_CASE("bytes outside the region are refused and the connection goes on", "[t
   CAPTURE(wire_name(wire));
   Pair pair(wire);
   Memory memory(pair, 1000, 16);
-  const auto before = memory.at_client;
+  const auto before = memory.client_bytes();
   const RemoteRegion region = memory.exposure->region();
   const std::uint64_t offset =
       GENERATE(1u, 1000u, 1001u, ~std::uint64_t{0}, ~std::uint64_t{0} - 998);
@@ -186,10 +200,11 @@ TEST_CASE("a region key of any bytes is no key", "[transport]") {
 
 TEST_CASE("nothing reaches memory that was taken back", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
-  CAPTURE(wire_name(wire));
+  const Owner owner = GENERATE(Owner::kClient, Owner::kTransport);
+  CAPTURE(wire_name(wire), owner);
   Pair pair(wire);
   for (int round = 0; round < 20; ++round) {
-    Memory memory(pair, 8u << 20, 20);
+    Memory memory(pair, 8u << 20, 20, owner);
     const RemoteRegion region = memory.exposure->region();
     auto push = pair.at_server.start_push({memory.local(0, 8u << 20)}, *memory.server, region, 0);
     auto pull = pair.at_server.start_pull(region, 0, memory.local(0, 8u << 20), *memory.server);
@@ -209,6 +224,62 @@ TEST_CASE("nothing reaches memory that was taken back", "[transport]") {
           StatusCode::kNotFound);
   }
   CHECK(pair.at_server.inbox().closed_count() == 0);
+}
+
+// How many mappings of shared pages this process has, which is both peers.
+std::size_t shared_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/memfd:precis") != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST_CASE("a server maps its peer's pages once, until the peer drops them or the link ends",
+          "[transport]") {
+  Pair pair(Wire::kHostCopy);
+  const std::size_t before = shared_mappings();
+  for (const bool dropped : {true, false}) {
+    auto ends = pair.connect_again();
+    auto memory = pair.client.transport->allocate_memory(5u << 20).value();
+    std::vector<std::byte> local(5u << 20);
+    const auto registration = pair.server.register_memory(local);
+    CHECK(shared_mappings() == before + 1);
+    for (int round = 0; round < 3; ++round) {
+      const auto exposure = ends.second.expose(*memory);
+      REQUIRE(ends.first.push({local}, *registration, exposure->region(), 0) == Status());
+      CHECK(shared_mappings() == before + 2);
+    }
+    if (dropped) {
+      memory.reset();
+    } else {
+      ends.second.drop();
+    }
+    // It hears of either by message, and unmaps on a thread of its own.
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    const std::size_t left = dropped ? before : before + 1;
+    while (shared_mappings() != left && std::chrono::steady_clock::now() < until) {
+      std::this_thread::yield();
+    }
+    CHECK(shared_mappings() == left);
+  }
+}
+
+TEST_CASE("pages that a server will not map are reached all the same", "[transport]") {
+  Pair pair(Wire::kHostCopy);
+  Memory memory(pair, 3u << 20, 22, Owner::kTransport);
+  const RemoteRegion truth = memory.exposure->region();
+  RegionKey key = decode_region_key(truth.key).value();
+  // No such descriptor, one of something else, and none at all.
+  for (const std::uint32_t descriptor : {0x7fffffffu, 0u, ~0u}) {
+    RemoteRegion lie = truth;
+    key.pages += 1;
+    key.pages_descriptor = descriptor;
+    lie.key = encode_region_key(key);
+    CHECK(pair.at_server.pull(lie, 0, memory.local(0, 3u << 20), *memory.server) == Status());
+    CHECK((memory.at_server == memory.client_bytes()));
+  }
 }
 
 TEST_CASE("completions never run inside the call that was given them", "[transport]") {

@@ -1,6 +1,6 @@
-// A client that its test kills: transport_doomed_peer ADDRESS. Connects, exposes 256 MiB
-// of the byte 0x42, tells the server of the region in its first message, and stays until it is
-// killed.
+// A client that its test kills: transport_doomed_peer ADDRESS own|transports. Connects, exposes
+// 256 MiB of the byte 0x42, its own or the transport's memory, tells the server of the region in
+// its first message, and stays until it is killed.
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -12,20 +12,25 @@
 
 int main(int argc, char** argv) {
   using namespace precis;
-  if (argc != 2) return 2;
+  if (argc != 3) return 2;
   EventLoop loop;
   auto transport = make_ucx_transport(loop, {});
   if (!transport.ok()) {
     std::fprintf(stderr, "doomed peer: %s\n", transport.status().to_string().c_str());
     return 3;
   }
-  void* memory =
-      mmap(nullptr, test::kDoomedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return 4;
-  std::memset(memory, 0x42, test::kDoomedBytes);
-  const MutableBytes bytes(static_cast<std::byte*>(memory), test::kDoomedBytes);
-  auto registration = (*transport)->register_memory(bytes);
+  Result<std::unique_ptr<Registration>> registration = Status::internal("not yet");
+  if (std::strcmp(argv[2], "transports") == 0) {
+    registration = (*transport)->allocate_memory(test::kDoomedBytes);
+  } else {
+    void* memory = mmap(nullptr, test::kDoomedBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 4;
+    registration =
+        (*transport)->register_memory({static_cast<std::byte*>(memory), test::kDoomedBytes});
+  }
   if (!registration.ok()) return 5;
+  std::memset((*registration)->bytes().data(), 0x42, test::kDoomedBytes);
 
   std::unique_ptr<Connection> connection;
   std::unique_ptr<Exposure> exposure;

@@ -16,9 +16,9 @@ namespace {
 
 class Child {
  public:
-  explicit Child(const std::string& address) {
-    std::string program = PRECIS_DOOMED_PEER, a = address;
-    char* argv[] = {program.data(), a.data(), nullptr};
+  Child(const std::string& address, const std::string& whose_memory) {
+    std::string program = PRECIS_DOOMED_PEER, a = address, w = whose_memory;
+    char* argv[] = {program.data(), a.data(), w.data(), nullptr};
     REQUIRE(posix_spawn(&pid_, program.c_str(), nullptr, nullptr, argv, environ) == 0);
   }
   ~Child() { kill_now(); }
@@ -43,7 +43,8 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
           "[transport][death]") {
   const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages);
   const int round = GENERATE(range(0, 3));
-  CAPTURE(wire_name(wire), round);
+  const std::string whose = GENERATE("own", "transports");
+  CAPTURE(wire_name(wire), round, whose);
   Pair pair(wire);  // the bystanders, on the same server
   std::vector<std::byte> bystanding(1u << 20), memory(kDoomedBytes), pushed(kDoomedBytes);
   auto registration = pair.server.register_memory(memory);
@@ -52,7 +53,7 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
   auto exposure = pair.at_client.expose(*client_registration);
 
   auto accepted = pair.accept_next();
-  Child child(pair.address);
+  Child child(pair.address, whose);
   End doomed(pair.server, get(std::move(accepted)));
   doomed.start();
   const RemoteRegion region = decode_doomed_region(doomed.inbox().wait_messages(1)[0]);
