@@ -23,6 +23,28 @@ void relax() {
 #endif
 }
 
+// Whether spinning pays, as the last times told. It does where what comes next comes soon and from
+// another core; where it is this core that the others wait for, it is they who pay.
+class SpinLuck {
+ public:
+  bool worth_it() const { return idle_left_ == 0; }
+  void found() { pause_ = 0; }
+  // The loop blocks, after having spun in vain or without spinning.
+  void blocked(bool in_vain) {
+    if (in_vain) {
+      pause_ = std::min(2 * pause_ + 1, kPauseMax);
+      idle_left_ = pause_;
+    } else if (idle_left_ > 0) {
+      --idle_left_;
+    }
+  }
+
+ private:
+  static constexpr int kPauseMax = 63;
+  int pause_ = 0;      // how often it blocked unspun after the last time in vain
+  int idle_left_ = 0;  // how often still
+};
+
 }  // namespace
 
 Status to_status(const boost::system::error_code& error, std::string_view what) {
@@ -113,8 +135,10 @@ struct EventLoop::Impl {
     const auto work = asio::make_work_guard(context);
     context.restart();
     auto last_work = Clock::now();
+    bool spun = false;  // since the last work
     while (!stopping) {
       rounds.fetch_add(1, std::memory_order_relaxed);
+      const bool nothing_expected = std::exchange(resting, false);
       bool worked = run_ready();
       for (int i = 0; i < kProgressPerLook && !stopping; ++i) {
         if (progress() > 0) worked = true;
@@ -125,11 +149,16 @@ struct EventLoop::Impl {
       if (stopping) break;
       const auto now = Clock::now();
       if (worked) {
+        if (std::exchange(spun, false)) luck.found();
         last_work = now;
         continue;
       }
-      if (now - last_work < spin() || !arm()) continue;
-      if (kicked) continue;
+      if (!nothing_expected && luck.worth_it() && now - last_work < spin()) {
+        spun = true;
+        continue;
+      }
+      if (!arm() || kicked) continue;
+      luck.blocked(std::exchange(spun, false));
       context.run_one();
       last_work = Clock::now();
     }
@@ -140,7 +169,9 @@ struct EventLoop::Impl {
   std::vector<std::shared_ptr<Source>> sources;
   std::size_t wakeups = 0;  // waits on pollers' descriptors that ended: no work in themselves
   bool kicked = false;
+  bool resting = false;
   bool stopping = false;
+  SpinLuck luck;
   std::atomic<std::thread::id> thread{};
   std::atomic<std::uint64_t> rounds{0};
 };
@@ -231,6 +262,8 @@ void EventLoop::kick() {
     post([] {});
   }
 }
+
+void EventLoop::rest() { impl_->resting = true; }
 
 std::uint64_t EventLoop::rounds() const { return impl_->rounds.load(std::memory_order_relaxed); }
 

@@ -43,8 +43,8 @@ class EventLoop {
 
   // A source that is polled: `progress` does what work there is and returns how much; `arm`
   // prepares fd for blocking and returns false if work came in meanwhile. The loop spins on
-  // progress for at most `spin` after the last work, then arms and blocks (DESIGN 6: bounded spin,
-  // then block).
+  // progress for at most `spin` after the last work, unless the last times were in vain, then arms
+  // and blocks (DESIGN 6: bounded spin, then block).
   struct Poller {
     int fd;
     std::function<unsigned()> progress;
@@ -54,6 +54,9 @@ class EventLoop {
   std::unique_ptr<Watch> add_poller(Poller poller);
   // Asks the loop to run the pollers' progress soon (after posting an operation on one).
   void kick();
+  // On the loop: nothing more is expected unless somebody here asks for it, so it blocks without
+  // spinning once it has nothing to do.
+  void rest();
 
   // How often the loop has gone round: grows while it works or spins, stands while it is idle. Any
   // thread.

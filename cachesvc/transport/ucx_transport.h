@@ -31,8 +31,9 @@ struct UcxOptions {
   BulkMode bulk = BulkMode::kAuto;
   unsigned copy_threads = 2;  // for kHostCopy
 
-  // How long the loop polls UCX after the last work before it blocks.
-  std::chrono::nanoseconds spin{20'000};
+  // How long the loop polls UCX after the last work before it blocks, where polling has paid
+  // lately. As long as a peer on another core takes for its answer or its next request.
+  std::chrono::nanoseconds spin{50'000};
   // How long a peer may take over its preface.
   std::chrono::milliseconds preface_timeout{5'000};
 };

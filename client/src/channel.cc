@@ -224,6 +224,7 @@ void Channel::answer(std::uint64_t id, Result<msg::ReplyBody> reply) {
   if (id == probe_) probe_ = 0;
   settle(*request, std::move(reply));
   note_drained();
+  if (pending_.empty()) loop_.rest();
 }
 
 // Ends the request. Its memory is closed to the server before the caller hears of it.
