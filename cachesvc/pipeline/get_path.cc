@@ -9,6 +9,9 @@ namespace {
 
 constexpr std::size_t kLayersInFlight = 4;  // enough to hide a cold read behind a push
 
+// Records up to here are cut by the loop itself: that takes no longer than a thread takes to wake.
+constexpr std::size_t kInlineCutBytesMax = 256u << 10;
+
 }  // namespace
 
 struct GetPath::Prefix {
@@ -33,12 +36,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
       pushes.leave(leases.status());
       break;
     }
-    std::vector<Bytes> records;
-    for (const HotTier::Lease& lease : *leases) records.push_back(lease->bytes());
-    auto cut = co_await run_on(parts_.reads, parts_.loop, [&] {
-      return cut_layer(records, prefix.entries, layer, prefix.model.num_kv_heads,
-                       prefix.model.head_dim, prefix.model.dtype, parts_.zeros);
-    });
+    auto cut = co_await cut_records(prefix, *leases, layer);
     Status stop = cut.status();
     if (stop.ok() && get->canceled) stop = Status::canceled("the client stopped the get");
     if (stop.ok()) stop = pushes.first_error();
@@ -115,6 +113,23 @@ Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(Prefix& prefix, std::ui
     ++link;
   }
   co_return leases;
+}
+
+Task<Result<LayerCut>> GetPath::cut_records(const Prefix& prefix,
+                                            const std::vector<HotTier::Lease>& leases,
+                                            std::uint32_t layer) {
+  std::vector<Bytes> records;
+  std::size_t size_bytes = 0;
+  for (const HotTier::Lease& lease : leases) {
+    records.push_back(lease->bytes());
+    size_bytes += records.back().size();
+  }
+  const auto cut = [&] {
+    return cut_layer(records, prefix.entries, layer, prefix.model.num_kv_heads,
+                     prefix.model.head_dim, prefix.model.dtype, parts_.zeros);
+  };
+  if (size_bytes <= kInlineCutBytesMax) co_return cut();
+  co_return co_await run_on(parts_.reads, parts_.loop, cut);
 }
 
 // Where a link was trimmed meanwhile, what is left holds the cut still, or it does not.

@@ -57,6 +57,9 @@ class GetPath {
   // Leases on the layer's records of every link, read and checked if they are cold.
   Task<Result<std::vector<HotTier::Lease>>> lease(Prefix& prefix, std::uint32_t layer);
   bool follow(Prefix& prefix, std::size_t link) const;
+  Task<Result<LayerCut>> cut_records(const Prefix& prefix,
+                                     const std::vector<HotTier::Lease>& leases,
+                                     std::uint32_t layer);
   Task<void> push(const msg::Get& request, std::vector<HotTier::Lease> leases, LayerCut cut,
                   msg::LayerServed message, Connection& to, InFlight& in_flight,
                   std::function<void(msg::LayerServed)>& served);

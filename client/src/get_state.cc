@@ -14,6 +14,10 @@ std::vector<std::uint64_t> entries_of(const GetPlan& plan) {
   return entries;
 }
 
+// Up to so many bytes of one get are checked by the loop itself: that takes no longer than a thread
+// takes to wake.
+constexpr std::uint64_t kInlineBytesMax = 256u << 10;
+
 // Exact, without padding.
 std::uint64_t bytes_of(const GetPlan& plan, const msg::LayerServed& served) {
   const std::size_t row_bytes = plan.model.head_dim * dtype_size_bytes(plan.model.dtype);
@@ -37,12 +41,17 @@ void GetState::on_layer(msg::LayerServed served) {
   // One too many is looked at, and found out; a flood is not queued.
   if (heard_ > plan_.model.num_layers) return;
   ++heard_;
+  heard_bytes_ += bytes_of(plan_, served);
+  if (checked_inline()) return check(served);
   verifier_.post([self = shared_from_this(), served = std::move(served)] { self->check(served); });
 }
 
 void GetState::on_reply(Result<msg::ReplyBody> reply) {
+  if (checked_inline()) return finish(reply);
   verifier_.post([self = shared_from_this(), reply = std::move(reply)] { self->finish(reply); });
 }
+
+bool GetState::checked_inline() const { return heard_bytes_ <= kInlineBytesMax; }
 
 void GetState::check(const msg::LayerServed& served) {
   const auto layout = place(served);
@@ -56,7 +65,7 @@ void GetState::check(const msg::LayerServed& served) {
   Layer& layer = layers_[served.layer];
   if (!layer.settled) layer = {true, std::move(status), std::move(heads)};
   bytes_ += bytes_of(plan_, served);
-  changed_.notify_all();
+  settled_.notify_all();
 }
 
 // Where the layer lies, which no other layer and no earlier word of the server may contradict.
@@ -98,7 +107,7 @@ void GetState::finish(const Result<msg::ReplyBody>& reply) {
   }
   finished_ = true;
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-  changed_.notify_all();
+  over_.notify_all();
 }
 
 // What a server that answers "done" still owes.
@@ -127,7 +136,8 @@ void GetState::fail(const Status& status) {
   for (Layer& layer : layers_) {
     if (!layer.settled) layer = {true, status, {}};
   }
-  changed_.notify_all();
+  settled_.notify_all();
+  over_.notify_all();
 }
 
 Status GetState::wait_layer(std::uint32_t layer) const {
@@ -136,13 +146,13 @@ Status GetState::wait_layer(std::uint32_t layer) const {
                            std::to_string(plan_.model.num_layers));
   }
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return layers_[layer].settled; });
+  settled_.wait(lock, [&] { return layers_[layer].settled; });
   return layers_[layer].status;
 }
 
 Status GetState::wait() const {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return finished_ || !outcome_.ok(); });
+  over_.wait(lock, [&] { return finished_ || !outcome_.ok(); });
   return outcome_;
 }
 

@@ -1,5 +1,6 @@
-// A get under way. The loop hands it what the server says; one verifying thread checks that, in
-// order, and the reader's threads wait for layers.
+// A get under way. The loop hands it what the server says; that is checked in order, by the loop
+// itself while it is little and then by one verifying thread, and the reader's threads wait for
+// layers.
 #pragma once
 
 #include <chrono>
@@ -38,7 +39,8 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   double seconds() const;
 
  private:
-  // The verifying thread.
+  // One thread after the other: the loop's while that is quick, then the verifying one.
+  bool checked_inline() const;
   void check(const msg::LayerServed& served);
   Result<ServedLayout> place(const msg::LayerServed& served);
   void finish(const Result<msg::ReplyBody>& reply);
@@ -51,9 +53,11 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   Executor& verifier_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
-  std::uint32_t heard_ = 0;  // the loop's thread: LayerServed so far
+  // The loop's thread.
+  std::uint32_t heard_ = 0;        // LayerServed so far
+  std::uint64_t heard_bytes_ = 0;  // that they speak of
 
-  // The verifying thread alone.
+  // The checking thread alone.
   std::vector<std::uint64_t> entries_left_;                // [num_links]
   std::vector<std::pair<std::size_t, std::size_t>> used_;  // [offset, end) of each layer served
 
@@ -64,7 +68,8 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
     std::vector<HeadEntries> heads;
   };
   mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
+  mutable std::condition_variable settled_;  // a layer
+  mutable std::condition_variable over_;     // the whole get, one way or the other
   std::vector<Layer> layers_;
   bool finished_ = false;  // the server has answered
   Status outcome_;         // not ok as soon as the whole get is known to have failed

@@ -56,7 +56,7 @@ std::array<std::array<std::size_t, 2>, 6> paddings(const RecordLayout& l) {
 }
 
 // Hashes entries [first, last) of every section.
-Checksum hash_entries(const RecordView& record, std::uint32_t first, std::uint32_t last) {
+Checksum hash_any_entries(const RecordView& record, std::uint32_t first, std::uint32_t last) {
   const std::size_t row_bytes = record.head_dim * dtype_size_bytes(record.dtype);
   const std::size_t count = last - first;
   XXH3_state_t state;
@@ -93,35 +93,45 @@ PRECIS_INLINE void add_lines(xxh3::StripeHash<Lines>& hash, const void* section,
   }
 }
 
-// A whole block, which is whole lines whatever its rows are: at the speed of memory, where the
-// library's own hash, compiled for every machine, takes as long as the bytes took to come here.
+// Entries [first, last) whose sections are whole lines, as those of a whole block always are: at
+// the speed of memory, where the library's own hash, compiled for every machine, takes as long as
+// the bytes took to come here.
 template <typename Lines>
-PRECIS_INLINE xxh3::Hash128 whole_block_loop(const RecordView& record, std::uint32_t first) {
-  constexpr std::size_t kWordLines = kChecksumBlockEntries * 4 / kLineBytes;
+PRECIS_INLINE xxh3::Hash128 lines_loop(const RecordView& record, std::uint32_t first,
+                                       std::uint32_t last) {
   const std::size_t row_bytes = record.head_dim * dtype_size_bytes(record.dtype);
-  const std::size_t row_lines = kChecksumBlockEntries * row_bytes / kLineBytes;
-  xxh3::StripeHash<Lines> hash(3 * kWordLines + 2 * row_lines);
-  add_lines(hash, record.positions.data() + first, kWordLines);
-  add_lines(hash, record.seats.data() + first, kWordLines);
-  add_lines(hash, record.scores.data() + first, kWordLines);
+  const std::size_t word_lines = (last - first) * std::size_t{4} / kLineBytes;
+  const std::size_t row_lines = (last - first) * row_bytes / kLineBytes;
+  xxh3::StripeHash<Lines> hash(3 * word_lines + 2 * row_lines);
+  add_lines(hash, record.positions.data() + first, word_lines);
+  add_lines(hash, record.seats.data() + first, word_lines);
+  add_lines(hash, record.scores.data() + first, word_lines);
   add_lines(hash, record.keys.data() + first * row_bytes, row_lines);
   add_lines(hash, record.values.data() + first * row_bytes, row_lines);
   return hash.finished();
 }
 
-using WholeBlockLoop = xxh3::Hash128 (*)(const RecordView&, std::uint32_t);
-WholeBlockLoop whole_block_loop_here() {
+using LinesLoop = xxh3::Hash128 (*)(const RecordView&, std::uint32_t, std::uint32_t);
+LinesLoop lines_loop_here() {
   const Isa isa = detect_isa();
-  return isa >= Isa::kAvx512 ? for_avx512<&whole_block_loop<WideLines>>()
-                             : for_isa<&whole_block_loop<PlainLines>>(isa);
+  return isa >= Isa::kAvx512 ? for_avx512<&lines_loop<WideLines>>()
+                             : for_isa<&lines_loop<PlainLines>>(isa);
+}
+
+Checksum hash_entries(const RecordView& record, std::uint32_t first, std::uint32_t last) {
+  static const LinesLoop loop = lines_loop_here();
+  const std::size_t words = (last - first) * std::size_t{4};
+  const std::size_t rows = (last - first) * record.head_dim * dtype_size_bytes(record.dtype);
+  if (words % kLineBytes == 0 && rows % kLineBytes == 0 &&
+      3 * words + 2 * rows > xxh3::kShortBytesMax) {
+    return checksum_of(loop(record, first, last));
+  }
+  return hash_any_entries(record, first, last);
 }
 
 Checksum hash_block(const RecordView& record, std::uint32_t block) {
-  static const WholeBlockLoop whole_block = whole_block_loop_here();
   const std::uint32_t first = block * kChecksumBlockEntries;
-  const std::uint32_t last = std::min(record.count, first + kChecksumBlockEntries);
-  if (last - first < kChecksumBlockEntries) return hash_entries(record, first, last);
-  return checksum_of(whole_block(record, first));
+  return hash_entries(record, first, std::min(record.count, first + kChecksumBlockEntries));
 }
 
 Status damaged(const RecordView& record, std::uint32_t block, std::string_view what) {
@@ -236,6 +246,7 @@ Result<Checksum> cut_tail_checksum(const RecordView& record, std::uint32_t count
   const std::uint32_t block = count / kChecksumBlockEntries;
   if (count % kChecksumBlockEntries == 0) return Checksum{};
   if (block >= record.checksums.size()) return damaged(record, block, "has no checksum");
+  if (count == record.count) return record.checksums[block];  // its block as it stands
   if (hash_block(record, block) != record.checksums[block]) {
     return damaged(record, block, "checksum does not match");
   }

@@ -39,8 +39,9 @@ Result<RecordView> open_record(Bytes bytes, std::size_t* size_bytes = nullptr);
 Status verify_record(const RecordView& record, const Checksum* tail = nullptr);
 
 // The checksum of the first `count` entries' last, partial block; all zero if count is whole
-// blocks. Checks that block whole against its stored checksum first, so that damage is never hashed
-// afresh. kInvalidArgument if the record has fewer entries, kCorruption as above.
+// blocks. That of the record's own last block is the stored one. Of any other, the whole block is
+// checked against its stored checksum first, so that damage is never hashed afresh.
+// kInvalidArgument if the record has fewer entries, kCorruption as above.
 Result<Checksum> cut_tail_checksum(const RecordView& record, std::uint32_t count);
 
 // The number of entries whose seat is at most `entries`: the cut.
