@@ -47,16 +47,17 @@ BulkTransfer::BulkTransfer(Kind kind, RemoteRegion remote, std::uint64_t offset,
       registration_(registration),
       done_(std::move(done)) {}
 
-BulkChunk BulkTransfer::next(const std::shared_ptr<BulkTransfer>& self, std::size_t size_bytes_max,
-                             std::size_t ranges_max) {
+BulkChunk BulkTransfer::next(const std::shared_ptr<BulkTransfer>& self, const BulkLimits& limits) {
   PRECIS_CHECK(has_next());
   BulkChunk chunk;
   chunk.transfer = self;
   chunk.offset = offset_;
-  while (next_range_ < local_.size() && chunk.local.size() < ranges_max &&
-         chunk.size_bytes < size_bytes_max) {
+  while (next_range_ < local_.size() && chunk.local.size() < limits.ranges_per_chunk &&
+         chunk.size_bytes < limits.chunk_bytes) {
     const MutableBytes rest = local_[next_range_].subspan(range_offset_);
-    const MutableBytes piece = rest.first(std::min(rest.size(), size_bytes_max - chunk.size_bytes));
+    const MutableBytes piece =
+        rest.first(std::min(rest.size(), limits.chunk_bytes - chunk.size_bytes));
+    if (!chunk.local.empty() && chunk.size_bytes + piece.size() > limits.gathered_bytes) break;
     chunk.local.push_back(piece);
     chunk.size_bytes += piece.size();
     range_offset_ += piece.size();
@@ -122,8 +123,7 @@ void BulkQueue::pump(const std::shared_ptr<State>& state) {
       state->queue.pop_front();
       continue;
     }
-    BulkChunk chunk =
-        transfer->next(transfer, state->limits.chunk_bytes, state->limits.ranges_per_chunk);
+    BulkChunk chunk = transfer->next(transfer, state->limits);
     if (!transfer->has_next()) state->queue.pop_front();
     ++state->under_way;
     state->move(std::move(chunk), [state, transfer](Status status) {

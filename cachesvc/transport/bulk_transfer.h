@@ -15,6 +15,14 @@ namespace precis {
 
 class BulkTransfer;
 
+struct BulkLimits {
+  std::size_t chunk_bytes;
+  std::size_t ranges_per_chunk;
+  std::size_t chunks_under_way;
+  // A chunk of more than one range is at most so large: where gathering costs a copy.
+  std::size_t gathered_bytes = SIZE_MAX;
+};
+
 // The next piece: `local`, one range after the other, stands at `offset` of the client's region.
 struct BulkChunk {
   std::shared_ptr<BulkTransfer> transfer;  // shared by the queue and the chunks under way
@@ -39,9 +47,8 @@ class BulkTransfer {
   const RemoteRegion& remote() const { return remote_; }
   const Registration& registration() const { return registration_; }
   bool has_next() const { return status_.ok() && next_range_ < local_.size(); }
-  // At most `size_bytes_max` in at most `ranges_max` ranges; every chunk is finished once.
-  BulkChunk next(const std::shared_ptr<BulkTransfer>& self, std::size_t size_bytes_max,
-                 std::size_t ranges_max);
+  // Within `limits`; every chunk is finished once.
+  BulkChunk next(const std::shared_ptr<BulkTransfer>& self, const BulkLimits& limits);
   void finish(const Status& status);
   // No further chunk starts; the first reason stays.
   void fail(const Status& status);
@@ -70,11 +77,7 @@ std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges);
 // Transfers in order, with a bound on the chunks under way.
 class BulkQueue {
  public:
-  struct Limits {
-    std::size_t chunk_bytes;
-    std::size_t ranges_per_chunk;
-    std::size_t chunks_under_way;
-  };
+  using Limits = BulkLimits;
   // Moves one chunk, then calls `ended` once, at once or later on the loop.
   using Ended = std::function<void(Status)>;
   using Move = std::function<void(BulkChunk chunk, Ended ended)>;

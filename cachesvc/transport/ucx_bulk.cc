@@ -16,7 +16,11 @@ constexpr std::size_t kRegionsMax = 65'536;
 
 BulkQueue::Limits UcxMessageBulk::limits() const {
   // Two chunks keep the pipe full while one is acknowledged; more only spread the caches.
-  return {.chunk_bytes = 1u << 20, .ranges_per_chunk = 1, .chunks_under_way = 4};
+  // Small ranges go as one message: each costs one and its answer. UCX copies what it gathers.
+  return {.chunk_bytes = 1u << 20,
+          .ranges_per_chunk = 64,
+          .chunks_under_way = 4,
+          .gathered_bytes = 64u << 10};
 }
 
 void UcxMessageBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {

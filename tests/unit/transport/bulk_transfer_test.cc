@@ -16,16 +16,21 @@ class PlainRegistration final : public Registration {
 
 // A queue whose chunks end when the test says so.
 struct HeldQueue {
-  BulkQueue queue{{.chunk_bytes = 100, .ranges_per_chunk = 2, .chunks_under_way = 3},
-                  [this](BulkChunk chunk, BulkQueue::Ended ended) {
-                    chunks.push_back(std::move(chunk));
-                    ends.push_back(std::move(ended));
-                  }};
+  explicit HeldQueue(BulkLimits limits)
+      : queue(limits, [this](BulkChunk chunk, BulkQueue::Ended ended) {
+          chunks.push_back(std::move(chunk));
+          ends.push_back(std::move(ended));
+        }) {}
+  BulkQueue queue;
   std::vector<BulkChunk> chunks;
   std::vector<BulkQueue::Ended> ends;
 };
 
 struct Fixture : HeldQueue {
+  explicit Fixture(BulkLimits limits = {.chunk_bytes = 100,
+                                        .ranges_per_chunk = 2,
+                                        .chunks_under_way = 3})
+      : HeldQueue(limits) {}
   std::vector<std::byte> memory = std::vector<std::byte>(1000);
   PlainRegistration registration{memory};
   std::vector<Status> results;
@@ -55,6 +60,18 @@ TEST_CASE("a transfer is cut by size and by ranges, in order", "[transport]") {
   CHECK(f.chunks[2].offset == 210);
   CHECK(f.chunks[2].size_bytes == 15);
   CHECK(f.results == std::vector<Status>{Status()});
+}
+
+TEST_CASE("only small ranges share a chunk where gathering costs a copy", "[transport]") {
+  Fixture f(
+      {.chunk_bytes = 100, .ranges_per_chunk = 9, .chunks_under_way = 9, .gathered_bytes = 30});
+  f.push({f.piece(0, 10), f.piece(20, 20), f.piece(50, 5), f.piece(100, 80), f.piece(200, 10),
+          f.piece(300, 150)});
+  std::vector<std::size_t> sizes;
+  for (const BulkChunk& chunk : f.chunks) sizes.push_back(chunk.size_bytes);
+  CHECK(sizes == std::vector<std::size_t>{30, 5, 80, 10, 100, 50});
+  CHECK(f.chunks[0].local.size() == 2);
+  CHECK(f.chunks[5].offset == 50 + 30 + 5 + 80 + 10 + 100);
 }
 
 TEST_CASE("no more chunks are under way than allowed, and the next starts as one ends",
