@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__)
+// Sanitizers do not see what goes around the caches, so theirs is the plain copy.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define PRECIS_STREAMS 1
 #include <emmintrin.h>
 #endif
 
 namespace precis {
-#if defined(__x86_64__)
+#if defined(PRECIS_STREAMS)
 namespace {
 
 // A step is two cache lines. Steps go over several pages in turn: the machine's prefetchers follow

@@ -22,6 +22,35 @@ std::array<std::byte, AmHeader::kBytes> encode_am_header(const AmHeader& header)
   return bytes;
 }
 
+std::vector<std::byte> pack_messages(std::vector<std::vector<std::byte>> messages) {
+  if (messages.size() == 1) return std::move(messages.front());
+  std::vector<std::byte> bytes;
+  for (const auto& message : messages) {
+    put_le(bytes, static_cast<std::uint32_t>(message.size()));
+    put_bytes(bytes, message);
+  }
+  return bytes;
+}
+
+Result<std::vector<std::vector<std::byte>>> unpack_messages(std::vector<std::byte> bytes,
+                                                            std::uint64_t count) {
+  std::vector<std::vector<std::byte>> messages;
+  if (count == 1) {
+    messages.push_back(std::move(bytes));
+    return messages;
+  }
+  LeReader reader(bytes);
+  while (reader.ok() && !reader.rest().empty() && messages.size() < count) {
+    const Bytes message = reader.take(reader.get<std::uint32_t>());
+    messages.emplace_back(message.begin(), message.end());
+  }
+  if (!reader.ok() || !reader.rest().empty() || messages.empty() || messages.size() != count) {
+    return Status::invalid(std::to_string(bytes.size()) + " B are not " + std::to_string(count) +
+                           " messages");
+  }
+  return messages;
+}
+
 std::uint64_t am_link_id(Bytes header) { return LeReader(header).get<std::uint64_t>(); }
 
 Result<AmHeader> decode_am_header(Bytes bytes) {

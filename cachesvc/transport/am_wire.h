@@ -4,13 +4,11 @@
 //   link id u64 | kind u32 | code u32 | op u64 | region u64 | offset u64 | size u64      (48 B,
 //   little endian)
 //
-// kMessage      op = its number on this link, from 1; data = the control message
-// kGoodbye      op = the number it would have; nothing follows
-// kPullRequest  server: send me [offset, offset + size) of region, as kPullData of this op
-// kPullData     client: data = those bytes
-// kPushData     server: data = bytes for [offset, offset + size) of region
-// kDone         client: the push of this op is in place, or the pull or push failed: code, data =
-// text
+// kMessage      op = its number on this link, from 1; data = count (offset) control messages,
+// packed kGoodbye      op = the number it would have; nothing follows kPullRequest  server: send me
+// [offset, offset + size) of region, as kPullData of this op kPullData     client: data = those
+// bytes kPushData     server: data = bytes for [offset, offset + size) of region kDone client: the
+// push of this op is in place, or the pull or push failed: code, data = text
 //
 // and where the server reads and writes by one-sided operations:
 // kExposed      client: region may be used
@@ -24,6 +22,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "precis/status.h"
 #include "precis/view.h"
@@ -54,6 +53,12 @@ struct AmHeader {
   std::uint64_t size_bytes = 0;
   bool operator==(const AmHeader&) const = default;
 };
+
+// Messages in one: one stands for itself, of several each follows its size, a u32.
+std::vector<std::byte> pack_messages(std::vector<std::vector<std::byte>> messages);
+// kInvalidArgument where `bytes` are not `count` messages, at least one.
+Result<std::vector<std::vector<std::byte>>> unpack_messages(std::vector<std::byte> bytes,
+                                                            std::uint64_t count);
 
 std::array<std::byte, AmHeader::kBytes> encode_am_header(const AmHeader& header);
 // The link id alone, to know whom a broken header concerns; 0, which is nobody's, if it is not

@@ -1,8 +1,10 @@
 #include "cachesvc/transport/bulk_transfer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "cachesvc/base/stream_copy.h"
 #include "cachesvc/transport/region_table.h"
 
 namespace precis {
@@ -17,6 +19,13 @@ Status check_local(MutableBytes range, MutableBytes registered) {
   return Status::invalid("a local range of " + std::to_string(range.size()) +
                          " B is outside its registration of " + std::to_string(registered.size()) +
                          " B");
+}
+
+// What is small is read at once by whoever waits for it, and so had better be in a cache.
+constexpr std::size_t kCachedBytesMax = 256u << 10;
+
+void cached_copy(std::byte* to, const std::byte* from, std::size_t size_bytes) {
+  std::memcpy(to, from, size_bytes);
 }
 
 }  // namespace
@@ -86,6 +95,15 @@ void BulkTransfer::fail(const Status& status) {
 void BulkTransfer::complete_if_over() {
   if (under_way_ > 0 || has_next() || !done_) return;
   std::exchange(done_, nullptr)(status_);
+}
+
+void copy_chunk(const BulkChunk& chunk, MutableBytes there) {
+  const bool pull = chunk.transfer->kind() == BulkTransfer::Kind::kPull;
+  const auto copy = chunk.size_bytes <= kCachedBytesMax ? &cached_copy : &stream_copy;
+  for (const MutableBytes here : chunk.local) {
+    copy(pull ? here.data() : there.data(), pull ? there.data() : here.data(), here.size());
+    there = there.subspan(here.size());
+  }
 }
 
 std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges) {

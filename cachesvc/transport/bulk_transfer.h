@@ -71,6 +71,10 @@ class BulkTransfer {
   Status status_;
 };
 
+// Moves a chunk by a copy within this process: `there` is what it reaches of the client's memory.
+// Any thread.
+void copy_chunk(const BulkChunk& chunk, MutableBytes there);
+
 // What a push reads, in the one form of both kinds: it is not written through.
 std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges);
 

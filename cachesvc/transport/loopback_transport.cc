@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -173,15 +172,7 @@ class Side : public std::enable_shared_from_this<Side> {
     if (!peer) return Status::unavailable("the peer is gone");
     PRECIS_ASSIGN(const auto access, peer->regions_->access(chunk.transfer->remote().id,
                                                             chunk.offset, chunk.size_bytes));
-    std::byte* remote = access.bytes().data();
-    for (const MutableBytes local : chunk.local) {
-      if (chunk.transfer->kind() == BulkTransfer::Kind::kPull) {
-        std::memcpy(local.data(), remote, local.size());
-      } else {
-        std::memcpy(remote, local.data(), local.size());
-      }
-      remote += local.size();
-    }
+    copy_chunk(chunk, access.bytes());
     return {};
   }
 

@@ -2,10 +2,8 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstring>
 #include <utility>
 
-#include "cachesvc/base/stream_copy.h"
 #include "cachesvc/transport/ucx_bulk.h"
 
 namespace precis {
@@ -14,26 +12,6 @@ namespace {
 // Up to here a copy takes less time than waking a thread to do it (some 50 us), so the loop does
 // it.
 constexpr std::size_t kInlineBytesMax = 256u << 10;
-
-void copy_mapped(MutableBytes there, const BulkChunk& chunk, bool pull) {
-  // What is small will be read at once, by whoever waits for it.
-  const auto copy_bytes = [small = chunk.size_bytes <= kInlineBytesMax](
-                              std::byte* to, const std::byte* from, std::size_t size) {
-    if (small) {
-      std::memcpy(to, from, size);
-    } else {
-      stream_copy(to, from, size);
-    }
-  };
-  for (const MutableBytes here : chunk.local) {
-    if (pull) {
-      copy_bytes(here.data(), there.data(), here.size());
-    } else {
-      copy_bytes(there.data(), here.data(), here.size());
-    }
-    there = there.subspan(here.size());
-  }
-}
 
 // No load after it is done before a store ahead of it, also where the stores are the kernel's. (An
 // exchange and not a fence, which ThreadSanitizer does not know.)
@@ -55,7 +33,9 @@ UcxHostBulk::UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor
 }
 
 BulkQueue::Limits UcxHostBulk::limits() const {
-  return {.chunk_bytes = 2u << 20, .ranges_per_chunk = 64, .chunks_under_way = 4};
+  // A chunk is a tenth of a millisecond's work: so two threads share a layer of a few of them, and
+  // the loop has little to do for each. One more per thread waits, so that none is idle.
+  return {.chunk_bytes = 1u << 20, .ranges_per_chunk = 64, .chunks_under_way = 4};
 }
 
 void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
@@ -126,14 +106,14 @@ void UcxHostBulk::State::leave(std::uint64_t slot) {
 }
 
 Status UcxHostBulk::State::copy(const BulkChunk& chunk, const Pages* pages) const {
-  const bool pull = chunk.transfer->kind() == BulkTransfer::Kind::kPull;
   if (pages != nullptr) {
     // Within the pages, as they are all of the region (BulkTransfer::make).
-    copy_mapped(pages->bytes().subspan(chunk.offset, chunk.size_bytes), chunk, pull);
+    copy_chunk(chunk, pages->bytes().subspan(chunk.offset, chunk.size_bytes));
     return {};
   }
   const std::uint64_t address = chunk.transfer->remote().address + chunk.offset;
-  return pull ? peer->read(chunk.local, address) : peer->write(chunk.local, address);
+  return chunk.transfer->kind() == BulkTransfer::Kind::kPull ? peer->read(chunk.local, address)
+                                                             : peer->write(chunk.local, address);
 }
 
 }  // namespace precis

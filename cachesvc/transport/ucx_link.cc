@@ -18,6 +18,9 @@ constexpr std::chrono::seconds kGoodbyeTimeout{1};
 // Arrived and not handed out: all that the peer may have on the way, and the message that it is on.
 constexpr std::size_t kInboxBytesMax = limits::kSendQueueBytesMax + limits::kMessageBytesMax;
 
+// Up to here messages of one turn travel together.
+constexpr std::size_t kTogetherBytesMax = 64u << 10;
+
 // The family of the transport that carries the messages, from UCX's list of lanes.
 std::string_view message_transport(std::string_view lanes) {
   for (std::size_t at = 0; at < lanes.size();) {
@@ -127,15 +130,25 @@ void UcxLink::send(std::vector<std::byte> message) {
     return end(Status::rejected("the peer does not read: more than " +
                                 std::to_string(limits::kSendQueueBytesMax) + " B wait for it"));
   }
-  // Shared with the operation only: std::function wants what it holds to be copyable.
-  auto bytes = std::make_shared<std::vector<std::byte>>(std::move(message));
+  if (outbox_bytes_ + size > kTogetherBytesMax) flush();
+  outbox_bytes_ += size;
+  outbox_.push_back(std::move(message));
+  if (outbox_.size() == 1) loop_.post([self = shared_from_this()] { self->flush(); });
+}
+
+// What one turn of the loop had to say, in one go: a message costs both sides more than its bytes.
+void UcxLink::flush() {
+  if (outbox_.empty()) return;
   AmHeader header;
   header.kind = AmKind::kMessage;
   header.op = next_out_++;
-  header.size_bytes = size;
-  send_am(header, {Bytes(*bytes)}, [self = shared_from_this(), bytes](ucs_status_t) {
-    self->unsent_bytes_ -= bytes->size();
-  });
+  header.offset = outbox_.size();
+  const std::size_t size = std::exchange(outbox_bytes_, 0);
+  // Shared with the operation only: std::function wants what it holds to be copyable.
+  auto bytes = std::make_shared<std::vector<std::byte>>(pack_messages(std::exchange(outbox_, {})));
+  header.size_bytes = bytes->size();
+  send_am(header, {Bytes(*bytes)},
+          [self = shared_from_this(), bytes, size](ucs_status_t) { self->unsent_bytes_ -= size; });
 }
 
 void UcxLink::send_am(AmHeader header, const std::vector<Bytes>& data, UcxDone done) {
@@ -165,6 +178,7 @@ void UcxLink::close() {
   handlers_ = nullptr;
   if (over() || std::exchange(closing_, true)) return;
   queue_->fail(Status::canceled("the connection was closed on this side"));
+  flush();
   AmHeader goodbye;
   goodbye.kind = AmKind::kGoodbye;
   goodbye.op = next_out_;
@@ -232,8 +246,9 @@ Status UcxLink::on_message(const AmHeader& header, const UcxInbound& inbound) {
   if (!fresh || header.op < next_in_) {
     return Status::invalid("message " + std::to_string(header.op) + " came twice");
   }
-  arrival->second.message.resize(header.size_bytes);
-  worker_.receive(inbound, arrival->second.message.data(),
+  arrival->second.count = header.offset;
+  arrival->second.bytes.resize(header.size_bytes);
+  worker_.receive(inbound, arrival->second.bytes.data(),
                   [self = shared_from_this(), number = header.op](ucs_status_t status) {
                     if (status != UCS_OK) return;  // UCX tells of the lost peer itself
                     self->inbox_.at(number).complete = true;
@@ -253,12 +268,19 @@ void UcxLink::deliver() {
   while (handlers_) {
     const auto next = inbox_.begin();
     if (next == inbox_.end() || next->first != next_in_ || !next->second.complete) break;
-    auto message = std::move(next->second.message);
-    inbox_bytes_ -= message.size();
+    const std::uint64_t count = next->second.count;
+    auto bytes = std::move(next->second.bytes);
+    inbox_bytes_ -= bytes.size();
     inbox_.erase(next);
     ++next_in_;
-    const auto handlers = handlers_;
-    handlers->on_message(std::move(message));
+    auto messages = unpack_messages(std::move(bytes), count);
+    if (!messages.ok()) {
+      end(messages.status());
+      break;
+    }
+    for (auto& message : *messages) {
+      if (const auto handlers = handlers_) handlers->on_message(std::move(message));
+    }
   }
   if (goodbye_in_ == next_in_) end(Status::unavailable("the peer closed the connection"));
   if (!over()) return;

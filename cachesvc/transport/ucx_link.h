@@ -99,12 +99,14 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
 
  private:
   struct Arrival {
-    std::vector<std::byte> message;
+    std::vector<std::byte> bytes;
+    std::uint64_t count = 0;  // of messages
     bool complete = false;
   };
 
   UcxLink(EventLoop& loop, UcxWorker& worker, Ids ids, std::function<void()> on_end);
   BulkMeans& moving();
+  void flush();
   Status on_message(const AmHeader& header, const UcxInbound& inbound);
   void schedule_delivery();
   void deliver();
@@ -128,6 +130,8 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   std::uint64_t goodbye_in_ = 0;  // the peer's last number, 0 while it has said nothing
   bool delivery_scheduled_ = false;
 
+  std::vector<std::vector<std::byte>> outbox_;  // of this turn of the loop
+  std::size_t outbox_bytes_ = 0;
   std::uint64_t next_out_ = 1;
   std::size_t unsent_bytes_ = 0;
 

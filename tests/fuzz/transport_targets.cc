@@ -99,6 +99,28 @@ Inputs am_header_seeds(std::uint64_t seed) {
   return inputs;
 }
 
+// How many messages there are said to be, u8, then the messages.
+bool run_messages(Bytes input) {
+  if (input.empty()) return false;
+  const auto count = std::to_integer<std::uint64_t>(input[0]);
+  const auto messages = unpack_messages({input.begin() + 1, input.end()}, count);
+  if (!messages.ok()) return refused(messages.status());
+  PRECIS_CHECK(messages->size() == count);
+  PRECIS_CHECK(std::ranges::equal(pack_messages(*messages), input.subspan(1)));
+  return true;
+}
+
+Inputs messages_seeds(std::uint64_t seed) {
+  Inputs inputs;
+  for (const std::size_t count : {1, 3}) {
+    const auto size = static_cast<std::size_t>(seed % 50);
+    auto bytes = pack_messages(std::vector(count, std::vector<std::byte>(size, std::byte{7})));
+    bytes.insert(bytes.begin(), static_cast<std::byte>(count));
+    inputs.push_back(std::move(bytes));
+  }
+  return inputs;
+}
+
 bool run_region_key(Bytes input) {
   const auto key = decode_region_key(std::string(as_text(input)));
   if (!key.ok()) return refused(key.status());
@@ -158,6 +180,7 @@ constexpr Target kTargets[] = {
     {"read_preface", run_preface, preface_seeds},
     {"decode_introduction", run_introduction, introduction_seeds},
     {"decode_am_header", run_am_header, am_header_seeds},
+    {"unpack_messages", run_messages, messages_seeds},
     {"decode_region_key", run_region_key, region_key_seeds},
     {"prove_host", run_prove_host, claim_seeds},
 };

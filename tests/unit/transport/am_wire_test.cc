@@ -49,6 +49,30 @@ TEST_CASE("an active message of unknown kind or code is refused", "[transport]")
   CHECK(decode_am_header(bytes).status().code() == StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("messages that travel together come apart as they were", "[transport]") {
+  using Messages = std::vector<std::vector<std::byte>>;
+  const std::vector<std::byte> one(5, std::byte{1}), none, three(70'000, std::byte{3});
+  for (const Messages& messages :
+       {Messages{one}, Messages{none}, Messages{one, none}, Messages{three, one, three}}) {
+    const auto packed = pack_messages(messages);
+    REQUIRE(unpack_messages(packed, messages.size()).ok());
+    CHECK((*unpack_messages(packed, messages.size()) == messages));
+  }
+}
+
+TEST_CASE("bytes that are not the messages they are said to be are refused", "[transport]") {
+  const auto packed = pack_messages({{5, std::byte{1}}, {7, std::byte{2}}});
+  for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{3}, ~std::uint64_t{0}}) {
+    CHECK(unpack_messages(packed, count).status().code() == StatusCode::kInvalidArgument);
+  }
+  for (std::size_t size = 0; size < packed.size(); ++size) {
+    CHECK(unpack_messages({packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(size)}, 2)
+              .status()
+              .code() == StatusCode::kInvalidArgument);
+  }
+  CHECK(unpack_messages({}, 0).status().code() == StatusCode::kInvalidArgument);
+}
+
 TEST_CASE("a region key survives its trip and is refused when cut", "[transport]") {
   const RegionKey key{0x0102030405060708, 9, 10, std::string("\0key", 4)};
   const std::string bytes = encode_region_key(key);
