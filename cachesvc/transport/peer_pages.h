@@ -14,10 +14,12 @@ namespace precis {
 
 class PeerPages {
  public:
-  // Of one client. What is beyond gives way, the longest unused first, and is mapped again when it
-  // is asked for again.
+  // Of one client. The longest unused gives way to what is beyond, and for good: sealed as it is,
+  // it cannot be mapped a second time.
   struct Limits {
-    std::size_t count = 64;  // the client's pool keeps a few; the rest are prefixes in use
+    // The client's pool keeps a few; the rest are prefixes in use. Those of all connections there
+    // may be are half the mappings that Linux allows a process.
+    std::size_t count = 32;
     std::size_t bytes = std::size_t{64} << 30;  // of addresses: the memory is the client's
   };
 

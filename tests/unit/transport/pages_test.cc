@@ -159,6 +159,7 @@ TEST_CASE("a peer's mappings are bounded in number and in bytes", "[transport]")
         nullptr);
   CHECK(seen[0].lock() != nullptr);
   CHECK(seen[2].lock() != nullptr);
+  CHECK(find(1) == nullptr);  // it gave way, and for good
   mapped.clear();
 }
 
