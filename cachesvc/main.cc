@@ -1,6 +1,7 @@
 // precisd: settings from flags and a file, one Service over UCX, until SIGINT or SIGTERM.
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -74,6 +75,15 @@ int stopping_signals() {
   return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+// Every connection takes some descriptors, and the usual soft limit is there for programs that use
+// select(), which this one does not. The service's first line in the log says what there is.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 int fail(const Status& status, int exit_code) {
   std::cerr << "precisd: " << status.message() << "\n";
   return exit_code;
@@ -93,11 +103,13 @@ int main(int argc, char** argv) {
   const auto config = settle(app, flags);
   if (!config.ok()) return fail(config.status(), kExitUsage);
 
+  raise_descriptor_limit();
   const int signals = stopping_signals();
   auto service = Service::create(*config, [&](EventLoop& loop) {
     precis::UcxOptions options;
     options.transports = config->transports;
     options.address = config->listen;
+    options.inbox_bytes_max = config->max_message_bytes;
     return precis::make_ucx_transport(loop, options);
   });
   if (!service.ok()) return fail(service.status(), kExitFailed);

@@ -8,7 +8,8 @@
 # 2. From then on the client sends Requests, as many at a time as it likes (up to a limit), each
 #    with an id that it does not use again while the request is unanswered. The server answers every
 #    Request with exactly one Reply of the same id, in any order. On failure Reply.code is not ok
-#    and Reply.body is done.
+#    and Reply.body is done. A service that has too much to do answers rejected, and when to try
+#    again (retryAfterMs); it has done nothing of such a Request then.
 # 3. A put: BeginPut says which tokens and gets a put handle and the token range whose KV is wanted.
 #    PushLayer, any number per layer and in any order, names client memory that holds a piece of a
 #    layer; the server pulls it and then replies, after which the client may reuse that memory.
@@ -53,6 +54,8 @@ struct HelloReply {
   message @3 :Text;
   server @4 :Text;
   # Name and version.
+  retryAfterMs @5 :UInt32;
+  # As Reply's.
 }
 
 # ---- requests ----------------------------------------------------------------------------------
@@ -364,6 +367,8 @@ struct Reply {
     checked @19 :Checked;
     trimmed @20 :Trimmed;
   }
+  retryAfterMs @21 :UInt32;
+  # Of code rejected: when to try again; 0 where waiting alone does not help.
 }
 
 struct LayerServed {

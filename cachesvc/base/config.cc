@@ -134,6 +134,10 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   reader.read("log_level", config.log_level);
   reader.read("transports", config.transports);
   reader.read("memory_wait_ms", config.memory_wait_ms);
+  reader.read("max_requests", config.max_requests);
+  reader.read_bytes("max_message_bytes", config.max_message_bytes);
+  reader.read("max_puts", config.max_puts);
+  reader.read("silent_client_ms", config.silent_client_ms);
   reader.read("default_recipe", config.default_recipe);
   reader.read("default_recipe_with_profile", config.default_recipe_with_profile);
   reader.read("default_keep", config.default_keep);
@@ -156,6 +160,12 @@ Status Config::validate() const {
   require(memory_bytes == 0 || memory_bytes >= kMemoryBytesMin,
           "memory_bytes is " + std::to_string(memory_bytes) + ", must be at least " +
               std::to_string(kMemoryBytesMin));
+  require(max_requests > 0, "max_requests is 0, must be at least 1");
+  require(max_message_bytes >= limits::kMessageBytesMax,
+          "max_message_bytes is " + std::to_string(max_message_bytes) + ", must be at least " +
+              std::to_string(limits::kMessageBytesMax) + ", the largest message");
+  require(max_puts > 0, "max_puts is 0, must be at least 1");
+  require(silent_client_ms > 0, "silent_client_ms is 0, must be at least 1");
   require(compute_threads <= 1024,
           "compute_threads is " + std::to_string(compute_threads) + ", must be at most 1024");
   const Status device_status = DeviceChoice::parse(device).status();

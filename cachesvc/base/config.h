@@ -26,7 +26,14 @@ struct Config {
   std::string device = "auto";        // where layers are compressed, as DeviceChoice::parse()
   std::string log_level = "info";
   std::string transports;                 // as UCX_TLS, e.g. "tcp"; empty: the best there are
-  std::uint32_t memory_wait_ms = 30'000;  // a put waits this long for staging memory
+  std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory
+  // Overload: what is past these is rejected, and told when to come back. Of all connections.
+  std::uint32_t max_requests = 4096;  // being answered at a time
+  // Of requests on their way, again of requests being answered, and again of answers unsent.
+  std::uint64_t max_message_bytes = 256u << 20;
+  std::uint32_t max_puts = 1024;  // under way at a time
+  // While somebody waits for memory, a client that holds some and moves nothing so long loses it.
+  std::uint32_t silent_client_ms = 20'000;
   // Defaults of puts that say nothing and find nothing in the catalog.
   std::string default_recipe = "global_kvdiff(min_entries=128)";
   // Of models that have a profile which fits it; empty: default_recipe for them as well.

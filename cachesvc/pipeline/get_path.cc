@@ -31,7 +31,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
 
   for (std::uint32_t layer = 0; layer < prefix.model.num_layers; ++layer) {
     co_await pushes.enter();
-    auto leases = co_await lease(prefix, layer);
+    auto leases = co_await lease(prefix, layer, to);
     if (!leases.ok()) {
       pushes.leave(leases.status());
       break;
@@ -96,7 +96,8 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
   return prefix;
 }
 
-Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(Prefix& prefix, std::uint32_t layer) {
+Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(Prefix& prefix, std::uint32_t layer,
+                                                         const Connection& to) {
   std::vector<HotTier::Lease> leases;
   for (std::size_t link = 0; link < prefix.links.size();) {
     const Catalog::Row row = prefix.links[link];
@@ -104,7 +105,7 @@ Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(Prefix& prefix, std::ui
     if (hot) {
       ++parts_.metrics.layers_hot;
     } else {
-      auto records = co_await parts_.cold.read(row, layer);
+      auto records = co_await parts_.cold.read(row, layer, &to);
       if (!records.ok() && follow(prefix, link)) continue;
       if (!records.ok()) co_return records.status();
       hot = parts_.hot_tier.insert(row->id, layer, row, std::move(records).value());

@@ -55,7 +55,8 @@ class GetPath {
   struct Prefix;  // the links of one get, resolved
   Result<Prefix> resolve(const Tenant& tenant, const msg::Get& request) const;
   // Leases on the layer's records of every link, read and checked if they are cold.
-  Task<Result<std::vector<HotTier::Lease>>> lease(Prefix& prefix, std::uint32_t layer);
+  Task<Result<std::vector<HotTier::Lease>>> lease(Prefix& prefix, std::uint32_t layer,
+                                                  const Connection& to);
   bool follow(Prefix& prefix, std::size_t link) const;
   Task<Result<LayerCut>> cut_records(const Prefix& prefix,
                                      const std::vector<HotTier::Lease>& leases,

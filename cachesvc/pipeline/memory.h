@@ -1,12 +1,12 @@
 // Arena space for the paths. Takes what is free, then what the hot tier gives up, then waits its
-// turn: this is where a full service slows its clients down, because what has no memory is not
-// pulled. Loop thread only, but for the destruction of a Piece.
+// turn, in a line that is fair between connections: this is where a full service slows its clients
+// down, because what has no memory is not pulled. Loop thread only, but for the destruction of a
+// Piece.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,6 +14,7 @@
 #include "cachesvc/base/arena.h"
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/task.h"
+#include "cachesvc/pipeline/fair_line.h"
 #include "cachesvc/store/hot_tier.h"
 
 namespace precis {
@@ -25,14 +26,14 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   // Pieces of the arena, all or none, so that nobody holds one while waiting for the next.
-  // kOutOfSpace if they did not come free in time, kInvalidArgument if they never can, kUnavailable
+  // kRejected if they did not come free in time, kInvalidArgument if they never can, kUnavailable
   // once stop() was called.
   struct Want {
     std::size_t size_bytes;
     Arena::End end = Arena::End::kLow;
   };
   using Pieces = std::vector<std::unique_ptr<Arena::Buffer>>;
-  Task<Result<Pieces>> acquire(std::vector<Want> wants);
+  Task<Result<Pieces>> acquire(std::vector<Want> wants, FairLine::Owner owner = nullptr);
   // The same, at once or kOutOfSpace; it is nobody's turn before those who wait.
   Result<Pieces> try_acquire(const std::vector<Want>& wants);
 
@@ -47,24 +48,19 @@ class Memory {
 
   // Nobody waits any more: the service is stopping.
   void stop();
+  std::size_t waiting() const { return waiting_.load(); }
 
  private:
   using Answer = Result<Pieces>;
-  struct Waiter {
-    std::vector<Want> wants;
-    std::function<void(Answer)> done;
-    std::unique_ptr<EventLoop::Timer> deadline;
-  };
   Answer take(const std::vector<Want>& wants);
-  void serve_waiters();
-  void give_up(const Waiter* waiter);
+  Answer give_up(const std::vector<Want>& wants);
 
   Arena& arena_;
   HotTier& hot_tier_;
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
-  std::deque<std::unique_ptr<Waiter>> waiters_;
-  std::atomic<std::size_t> waiting_{0};
+  FairLine line_;
+  std::atomic<std::size_t> waiting_{0};  // in the line
   bool stopped_ = false;
 };
 

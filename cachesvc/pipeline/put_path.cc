@@ -141,6 +141,10 @@ msg::PutBegun PutPath::describe(const Put& put) {
   return begun;
 }
 
+std::size_t PutPath::staged_bytes_max(const Put& put) {
+  return put.already_stored ? 0 : put.staged_bytes_max();
+}
+
 Status PutPath::abort(Put& put) {
   if (put.committing) return Status::invalid("the put is being committed and can't be given up");
   if (put.failure.ok()) put.failure = Status::canceled("the put was given up");
@@ -173,14 +177,18 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   while (layer.allocating) {
     co_await completion<bool>([&](auto done) { layer.waiting_for_memory.push_back(done); });
   }
+  Status taken;
   if (put->failure.ok()) {
     layer.allocating = true;
-    Status taken = co_await take_memory(put, piece.layer);
+    taken = co_await take_memory(put, piece.layer, from);
     layer.allocating = false;
-    if (put->failure.ok()) put->failure = std::move(taken);
   }
+  const bool later = taken.code() == StatusCode::kRejected;  // which is no failure of the put
+  if (later) layer.staged->unclaim(piece);
+  if (!later && put->failure.ok()) put->failure = taken;
   for (auto& done : std::exchange(layer.waiting_for_memory, {})) done(true);
   PRECIS_CO_TRY(put->failure);
+  PRECIS_CO_TRY(taken);
 
   const auto pulled = co_await layer.staged->pull(piece, from, parts_.registration);
   if (!pulled.ok() && put->failure.ok()) put->failure = pulled.status();
@@ -190,7 +198,8 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   co_return Status();
 }
 
-Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t index) {
+Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t index,
+                                  const Connection& from) {
   Put& put = *owner;
   Put::Layer& layer = put.layers[index];
   for (const auto part : {StagedLayer::Part::kEntries, StagedLayer::Part::kObservations}) {
@@ -210,7 +219,7 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
     auto memory = parts_.memory.try_acquire(wants);
     if (memory.status().code() == StatusCode::kOutOfSpace) {
       parts_.loop.post([this, owner] { spawn(make_way(owner)); });  // once this waits
-      memory = co_await parts_.memory.acquire(std::move(wants));
+      memory = co_await parts_.memory.acquire(std::move(wants), &from);
     }
     if (!memory.ok()) co_return memory.status().with_context(where);
     if (reads_projection) {

@@ -52,6 +52,8 @@ class PutPath {
   // Finds the parent, settles recipe and budget, and says which tokens are to be pushed.
   Result<std::shared_ptr<Put>> begin(const Tenant& tenant, const msg::BeginPut& request);
   static msg::PutBegun describe(const Put& put);
+  // All that the put stages at once; 0 if it is stored already.
+  static std::size_t staged_bytes_max(const Put& put);
 
   // Gives a put up: what is under way for it ends at its next stage.
   static Status abort(Put& put);
@@ -59,6 +61,7 @@ class PutPath {
   bool idle() const { return compressing_ == 0; }
 
   // Takes one piece in; done once its bytes are here. A complete layer is compressed behind.
+  // kRejected: there is no memory for it now; the same piece may be pushed again.
   Task<Status> push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
 
   // Waits for compression, then stores.
@@ -69,7 +72,7 @@ class PutPath {
   Status equip(const Tenant& tenant, const Digest& model, Put& put);
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   // What the layer is staged in, its records' room and the projection that it is weighed with.
-  Task<Status> take_memory(std::shared_ptr<Put> put, std::uint32_t layer);
+  Task<Status> take_memory(std::shared_ptr<Put> put, std::uint32_t layer, const Connection& from);
   Task<void> make_way(std::shared_ptr<Put> put);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   void written(const std::weak_ptr<Put>& put);

@@ -152,6 +152,20 @@ Status StagedLayer::claim(const msg::PushLayer& piece) {
   return {};
 }
 
+void StagedLayer::unclaim(const msg::PushLayer& piece) {
+  const std::pair claim(piece.token_begin, piece.token_begin + piece.token_count);
+  for (std::uint32_t h = piece.head_begin; h < piece.head_begin + piece.head_count; ++h) {
+    std::erase(claimed_[h], claim);
+    if (observes(piece)) observed_[h] = false;
+  }
+  // What the next piece brings is its own affair, unless memory was taken for it.
+  const bool observed = std::ranges::find(observed_, true) != observed_.end();
+  if (observes(piece) && !observed && observations_ == nullptr) {
+    num_queries_ = 0;
+    has_lse_ = has_stats_ = false;
+  }
+}
+
 std::size_t StagedLayer::heads_bytes() const {
   return align_section(std::size_t{model_.num_kv_heads} * num_tokens_ * row_bytes());
 }

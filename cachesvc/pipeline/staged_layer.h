@@ -27,6 +27,8 @@ class StagedLayer {
   // Checks a piece against the model, the segment and what came before, and claims its place.
   // kInvalidArgument names the field and the limit, and nothing is claimed.
   Status claim(const msg::PushLayer& piece);
+  // Of a piece that was claimed and not pulled: as if it had not been.
+  void unclaim(const msg::PushLayer& piece);
 
   // Memory is in two parts, because chunked prefill has its observation queries only at its end:
   // K, V and scores; and queries with their log-sum-exp and statistics.

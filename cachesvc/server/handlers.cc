@@ -32,11 +32,12 @@ Handlers::Handlers(const Parts& parts, Tenant tenant, Connection& connection,
     : parts_(parts),
       tenant_(std::move(tenant)),
       connection_(connection),
-      served_(std::move(served)) {}
+      served_(std::move(served)),
+      put_part_(parts.admission.puts) {}
 
 Handlers::~Handlers() {
   parts_.metrics.puts_aborted += static_cast<std::int64_t>(puts_.size());
-  for (auto& [id, put] : puts_) static_cast<void>(PutPath::abort(*put));
+  for (auto& [id, open] : puts_) static_cast<void>(PutPath::abort(*open.put));
   puts_.clear();
   parts_.memory.retry();
 }
@@ -60,9 +61,38 @@ msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
 
 Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
   const auto it = puts_.find(put);
-  if (it != puts_.end()) return it->second;
+  if (it != puts_.end()) return it->second.put;
+  if (silent_puts_.contains(put)) {
+    return Status::unavailable("put " + std::to_string(put) +
+                               " was given up: nothing was heard of it while others waited for its "
+                               "memory; put again");
+  }
   return Status::not_found("put " + std::to_string(put) +
                            " is not under way on this connection; it ended, or never began");
+}
+
+void Handlers::heard(std::uint64_t put, int requests) {
+  const auto it = puts_.find(put);
+  if (it == puts_.end()) return;
+  it->second.heard = std::chrono::steady_clock::now();
+  it->second.requests += static_cast<std::uint32_t>(requests);
+}
+
+std::size_t Handlers::give_up_silent_puts(std::chrono::steady_clock::duration silence) {
+  const auto since = std::chrono::steady_clock::now() - silence;
+  const std::size_t given_up = std::erase_if(puts_, [&](const auto& row) {
+    const OpenPut& open = row.second;
+    if (open.requests > 0 || open.heard > since || !PutPath::abort(*open.put).ok()) return false;
+    silent_puts_.insert(row.first);
+    return true;
+  });
+  while (silent_puts_.size() > limits::kPutsPerConnectionMax) {
+    silent_puts_.erase(silent_puts_.begin());
+  }
+  parts_.metrics.puts_aborted += static_cast<std::int64_t>(given_up);
+  parts_.metrics.puts_silent += static_cast<std::int64_t>(given_up);
+  if (given_up > 0) parts_.memory.retry();
+  return given_up;
 }
 
 // ---- models and puts ----------------------------------------------------------------------------
@@ -108,21 +138,33 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
     co_return Status::rejected("this connection has " + std::to_string(puts_.size()) +
                                " puts under way, the most there may be; commit or abort one");
   }
-  PRECIS_CO_ASSIGN(auto put, parts_.put_path.begin(tenant_, request));
-  msg::PutBegun begun = PutPath::describe(*put);
+  OpenPut open;
+  PRECIS_CO_ASSIGN(open.counted, Quota::take(put_part_, 1));
+  PRECIS_CO_ASSIGN(open.put, parts_.put_path.begin(tenant_, request));
+  const std::size_t bytes = PutPath::staged_bytes_max(*open.put);
+  PRECIS_CO_ASSIGN(open.place, co_await parts_.put_room.enter(bytes, &connection_));
+  msg::PutBegun begun = PutPath::describe(*open.put);
   begun.put = next_put_++;
-  puts_.emplace(begun.put, std::move(put));
+  open.heard = std::chrono::steady_clock::now();
+  puts_.emplace(begun.put, std::move(open));
   co_return msg::ReplyBody(std::move(begun));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushLayer request) {
   PRECIS_CO_ASSIGN(auto put, find_put(request.put));
-  co_return answer(co_await parts_.put_path.push(std::move(put), std::move(request), connection_));
+  const std::uint64_t id = request.put;
+  heard(id, 1);
+  const Status pushed =
+      co_await parts_.put_path.push(std::move(put), std::move(request), connection_);
+  heard(id, -1);
+  co_return answer(pushed);
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
   PRECIS_CO_ASSIGN(auto put, find_put(request.put));
+  heard(request.put, 1);
   auto info = co_await parts_.put_path.commit(std::move(put), request.durability);
+  heard(request.put, -1);
   if (!info.ok()) co_return info.status();
   puts_.erase(request.put);
   co_return msg::ReplyBody(with_tier(std::move(info).value()));
@@ -153,7 +195,8 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Lookup request) {
 Task<Handlers::Answer> Handlers::on(std::uint64_t id, msg::Get request) {
   if (gets_.size() >= limits::kGetsPerConnectionMax) {
     co_return Status::rejected("this connection has " + std::to_string(gets_.size()) +
-                               " gets under way, the most there may be; wait for one");
+                                   " gets under way, the most there may be; wait for one",
+                               limits::kRetryAfterRequestsMs);
   }
   auto get = std::make_shared<GetPath::Get>(GetPath::Get{id});
   if (!gets_.emplace(id, get).second) {

@@ -2,16 +2,20 @@
 // the paths. One object per connection; it holds the puts and gets that the client has under way.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/get_path.h"
 #include "cachesvc/pipeline/lookup.h"
 #include "cachesvc/pipeline/put_path.h"
+#include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/pipeline/trim.h"
+#include "cachesvc/server/admission.h"
 
 namespace precis {
 
@@ -30,10 +34,14 @@ class Handlers {
     TrimPath& trim_path;
     Lookup& lookup;
     Memory& memory;
+    PutRoom& put_room;
+    Admission& admission;
     Metrics& metrics;
     BudgetDefaults configured;
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
     std::function<msg::Stats(const std::string& tenant)> server_stats;
+    // Of an answer of so many bytes; kRejected where too much is unsent already.
+    std::function<Status(std::size_t size_bytes)> may_send;
   };
   using Answer = Result<msg::ReplyBody>;
 
@@ -44,8 +52,19 @@ class Handlers {
   Task<Answer> handle(std::uint64_t id, msg::RequestBody body);
   // The client has gone: gets under way stop at their next layer.
   void cancel();
+  // Gives up the puts of which nothing has been heard for so long. Returns how many.
+  std::size_t give_up_silent_puts(std::chrono::steady_clock::duration silence);
 
  private:
+  // A put under way: what it was promised goes with it.
+  struct OpenPut {
+    std::shared_ptr<PutPath::Put> put;  // shared with the requests of it under way
+    Quota::Hold counted;
+    std::unique_ptr<PutRoom::Place> place;
+    std::chrono::steady_clock::time_point heard{};
+    std::uint32_t requests = 0;  // under way
+  };
+
   Task<Answer> on(std::uint64_t id, msg::RegisterModel request);
   Task<Answer> on(std::uint64_t id, msg::ListModels request);
   Task<Answer> on(std::uint64_t id, msg::BeginPut request);
@@ -80,6 +99,8 @@ class Handlers {
   // Says of a segment whether every layer of it is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
   Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
+  // A request of the put begins or ends; what is silent has none.
+  void heard(std::uint64_t put, int requests);
   // Runs a catalog call that waits for the store on the storage executor.
   template <typename Fn>
   auto stored(Fn fn) {
@@ -91,7 +112,9 @@ class Handlers {
   Connection& connection_;
   std::function<void(msg::LayerServed)> served_;
   std::uint64_t next_put_ = 1;
-  std::unordered_map<std::uint64_t, std::shared_ptr<PutPath::Put>> puts_;
+  Quota::Part put_part_;
+  std::unordered_map<std::uint64_t, OpenPut> puts_;
+  std::set<std::uint64_t> silent_puts_;  // given up; the latest of them
   std::unordered_map<std::uint64_t, std::shared_ptr<GetPath::Get>> gets_;
 };
 

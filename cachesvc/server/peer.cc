@@ -13,6 +13,8 @@ Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string cl
       client_(std::move(client)),
       tenant_name_(tenant.name),
       connection_(std::move(connection)),
+      request_part_(parts.admission.requests),
+      byte_part_(parts.admission.message_bytes),
       handlers_(parts, std::move(tenant), *connection_, [this](msg::LayerServed served) {
         if (open_) connection_->send(encode(msg::ServerMessage(std::move(served))));
       }) {
@@ -45,6 +47,45 @@ void Peer::on_closed(const Status& why) {
   closed_(self);
 }
 
+void Peer::shed(const std::string& why) {
+  if (!open_) return;
+  ++parts_.metrics.clients_shed;
+  log_.warn("client shed", {{"client", client_}, {"tenant", tenant_name_}, {"why", why}});
+  connection_->close();
+  on_closed(Status::rejected(why));
+}
+
+void Peer::give_way(std::chrono::steady_clock::duration silence) {
+  if (!open_) return;
+  if (const std::size_t puts = handlers_.give_up_silent_puts(silence); puts > 0) {
+    log_.warn("puts given up", {{"client", client_},
+                                {"tenant", tenant_name_},
+                                {"puts", puts},
+                                {"why", "nothing was heard of them while others wait for memory"}});
+  }
+  const auto since = connection_->stalled_since();
+  if (since && std::chrono::steady_clock::now() - *since > silence) {
+    shed("its transfers stand still while others wait for memory");
+  }
+}
+
+Result<Peer::Admitted> Peer::admit(const msg::Request& request, std::size_t size_bytes) {
+  if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax) {
+    return Status::rejected("this connection has " + std::to_string(in_flight_) +
+                                " requests unanswered, the most there may be",
+                            limits::kRetryAfterRequestsMs);
+  }
+  Admitted admitted;
+  // What ends something is always welcome.
+  if (std::holds_alternative<msg::AbortPut>(request.body) ||
+      std::holds_alternative<msg::Cancel>(request.body)) {
+    return admitted;
+  }
+  PRECIS_ASSIGN(admitted.request, Quota::take(request_part_, 1));
+  PRECIS_ASSIGN(admitted.bytes, Quota::take(byte_part_, size_bytes));
+  return admitted;
+}
+
 void Peer::on_message(const std::vector<std::byte>& message) {
   auto request = decode_request(message);
   if (!request.ok()) {
@@ -55,15 +96,14 @@ void Peer::on_message(const std::vector<std::byte>& message) {
         {{"client", client_}, {"bytes", message.size()}, {"status", request.status().message()}});
     return reply(request_id(message).value_or(0), request.status());
   }
-  if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax) {
-    return reply(request->id, Status::rejected("this connection has " + std::to_string(in_flight_) +
-                                               " requests unanswered, the most there may be"));
-  }
+  auto admitted = admit(*request, message.size());
+  if (!admitted.ok()) return reply(request->id, admitted.status());
   ++in_flight_;
-  spawn(answer(shared_from_this(), std::move(request).value()));
+  spawn(answer(shared_from_this(), std::move(request).value(), std::move(admitted).value()));
 }
 
-Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request) {
+Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted) {
+  const Admitted held = std::move(admitted);  // given back before `self` lets go of what it is of
   Handlers::Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
   --self->in_flight_;
   reply(request.id, std::move(answer));
@@ -78,9 +118,18 @@ void Peer::reply(std::uint64_t id, Handlers::Answer answer) {
   } else {
     ++parts_.metrics.requests_failed;
     reply.status = answer.status();
+    if (reply.status.code() == StatusCode::kRejected) ++parts_.metrics.requests_rejected;
     log_.debug("request failed", {{"client", client_}, {"status", reply.status.to_string()}});
   }
-  if (open_) connection_->send(encode(msg::ServerMessage(std::move(reply))));
+  if (!open_) return;
+  std::vector<std::byte> message = encode(msg::ServerMessage(std::move(reply)));
+  // Looked at where it may matter, for it looks at every connection.
+  const bool much = message.size() + connection_->unsent_bytes() > kSmallAnswerBytes;
+  if (const Status may = much ? parts_.may_send(message.size()) : Status(); !may.ok()) {
+    ++parts_.metrics.requests_rejected;
+    message = encode(msg::ServerMessage(msg::Reply{id, may, msg::Done{}}));
+  }
+  if (open_) connection_->send(std::move(message));
 }
 
 }  // namespace precis

@@ -2,6 +2,7 @@
 // Loop thread only. Lives until the connection is closed and the last of its requests has ended.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,9 @@
 
 namespace precis {
 
+// An answer up to this size is sent in any case.
+inline constexpr std::size_t kSmallAnswerBytes = 64u << 10;
+
 class Peer : public std::enable_shared_from_this<Peer> {
  public:
   Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string client,
@@ -23,11 +27,23 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // `closed` is called once, when the connection has ended.
   void start(std::function<void(const std::shared_ptr<Peer>&)> closed);
   void close();
+  // Closes the connection of a client that harms the others, saying why in the log.
+  void shed(const std::string& why);
+
+  std::size_t unsent_bytes() const { return open_ ? connection_->unsent_bytes() : 0; }
+  // While others wait for memory: gives up what its client does not use. `silence`: how long it may
+  // have moved nothing.
+  void give_way(std::chrono::steady_clock::duration silence);
 
  private:
   void on_message(const std::vector<std::byte>& message);
   void on_closed(const Status& why);
-  Task<void> answer(std::shared_ptr<Peer> self, msg::Request request);
+  // What a request holds until it is answered.
+  struct Admitted {
+    Quota::Hold request, bytes;
+  };
+  Result<Admitted> admit(const msg::Request& request, std::size_t size_bytes);
+  Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
   void reply(std::uint64_t id, Handlers::Answer answer);
 
   const Handlers::Parts& parts_;
@@ -35,6 +51,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::string client_;
   std::string tenant_name_;
   std::unique_ptr<Connection> connection_;
+  Quota::Part request_part_, byte_part_;
   Handlers handlers_;  // its puts' memory goes before the connection that fills it
   std::function<void(const std::shared_ptr<Peer>&)> closed_;
   bool open_ = true;

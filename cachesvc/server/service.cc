@@ -1,5 +1,7 @@
 #include "cachesvc/server/service.h"
 
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <unordered_set>
 #include <utility>
@@ -18,15 +20,21 @@ namespace {
 constexpr unsigned kStorageThreads = 1;  // changes come one after the other
 constexpr unsigned kReadThreads = 2;     // of gets, which wait for no change
 constexpr std::chrono::milliseconds kStopCheck{5};
-constexpr std::uint64_t kStagingShare = 4;  // a quarter of the memory is kept free of the hot tier
+// A quarter of the memory is kept free of the hot tier, and a quarter of what puts are promised.
+constexpr std::uint64_t kStagingShare = 4;
 // As much may be acknowledged in memory and not yet written: not for the disk to hold the service
 // up, and little enough for the rest to serve while the disk is full.
 constexpr std::uint64_t kWriteBehindShare = 4;
+constexpr std::chrono::seconds kPressureCheck{1};
 
 }  // namespace
 
 struct Service::Impl {
-  explicit Impl(const Config& c, Log::Level level) : config(c), log(level), tenants(c.tenants) {}
+  explicit Impl(const Config& c, Log::Level level)
+      : config(c),
+        log(level),
+        tenants(c.tenants),
+        admission({c.max_requests, c.max_message_bytes, c.max_puts}) {}
 
   // In the order of dependency; destroyed from the last to the first.
   Config config;
@@ -34,6 +42,7 @@ struct Service::Impl {
   SystemClock clock;
   Metrics metrics;
   Tenants tenants;
+  Admission admission;
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena::Buffer> zeros;
@@ -45,6 +54,7 @@ struct Service::Impl {
   RestoreRate rate;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Registration> registration;
+  std::unique_ptr<PutRoom> put_room;
   std::unique_ptr<Lookup> lookup;
   std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
   Executor storage{"storage", kStorageThreads};
@@ -60,7 +70,7 @@ struct Service::Impl {
   std::string address;
   std::uint64_t started_ns = 0;
   bool stopping = false;
-  std::unique_ptr<EventLoop::Timer> stop_timer;
+  std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
   Status open();
   Status choose_device();
@@ -68,6 +78,8 @@ struct Service::Impl {
   Status listen();
   Transport::Greeting greet(Bytes bytes);
   void accept(std::unique_ptr<Connection> connection, Bytes bytes);
+  void watch_pressure();
+  Status may_send(std::size_t size_bytes);
   void begin_stop();
   void finish_stop();
   msg::ServerStatus status(const std::string& tenant) const;
@@ -145,6 +157,9 @@ void Service::Impl::wire() {
   configured.profile_recipe = config.default_recipe_with_profile;
   memory = std::make_unique<Memory>(*arena, *hot_tier, loop,
                                     std::chrono::milliseconds(config.memory_wait_ms));
+  put_room = std::make_unique<PutRoom>(
+      loop, arena->memory().size() - arena->memory().size() / kStagingShare,
+      std::chrono::milliseconds(config.memory_wait_ms));
   lookup = std::make_unique<Lookup>(*catalog, *hot_tier, rate);
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
@@ -160,13 +175,15 @@ void Service::Impl::wire() {
       TrimPath::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
   parts = std::make_unique<Handlers::Parts>(
       Handlers::Parts{loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path,
-                      *cold_reads, *trim_path, *lookup, *memory, metrics, configured,
-                      [this](const std::string& tenant) { return status(tenant); },
-                      [this](const std::string& tenant) { return stats(tenant); }});
+                      *cold_reads, *trim_path, *lookup, *memory, *put_room, admission, metrics,
+                      configured, [this](const std::string& tenant) { return status(tenant); },
+                      [this](const std::string& tenant) { return stats(tenant); },
+                      [this](std::size_t size_bytes) { return may_send(size_bytes); }});
 }
 
 Status Service::Impl::listen() {
   started_ns = clock.monotonic_ns();
+  watch_pressure();
   PRECIS_ASSIGN(address,
                 transport->listen(config.listen,
                                   {[this](Bytes hello) { return greet(hello); },
@@ -174,11 +191,14 @@ Status Service::Impl::listen() {
                                      accept(std::move(connection), hello);
                                    }}));
   const Catalog::Totals totals = catalog->totals();
+  rlimit descriptors{};
+  ::getrlimit(RLIMIT_NOFILE, &descriptors);
   log.info("serving", {{"version", kVersion},
                        {"address", address},
                        {"data_dir", config.data_dir},
                        {"memory_bytes", arena->memory().size()},
                        {"device", std::string(backend->name())},
+                       {"descriptors_max", descriptors.rlim_cur},
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
   return {};
@@ -191,7 +211,8 @@ Transport::Greeting Service::Impl::greet(Bytes bytes) {
   Status status = hello.ok() ? tenants.admit(*hello).status() : hello.status();
   if (status.ok() && peers.size() >= limits::kConnectionsMax) {
     status = Status::rejected("the service has " + std::to_string(peers.size()) +
-                              " connections, the most there may be; retry later");
+                                  " connections, the most there may be; retry later",
+                              limits::kRetryAfterRequestsMs);
   }
   if (!status.ok()) {
     ++metrics.connections_refused;
@@ -213,6 +234,45 @@ void Service::Impl::accept(std::unique_ptr<Connection> connection, Bytes bytes) 
   });
 }
 
+// ---- overload -----------------------------------------------------------------------------------
+
+// Memory that somebody waits for is not kept by those who do not move.
+void Service::Impl::watch_pressure() {
+  pressure_timer = loop.after(kPressureCheck, [this] {
+    const auto fired = std::move(pressure_timer);  // lives until the end of its own call
+    if (stopping) return;
+    if (memory->waiting() + put_room->waiting() > 0) {
+      const auto all = peers;  // one that is shed leaves the set
+      for (const auto& peer : all) {
+        peer->give_way(std::chrono::milliseconds(config.silent_client_ms));
+      }
+    }
+    watch_pressure();
+  });
+}
+
+// Answers that nobody reads are bounded over all connections: large ones are not sent then, and who
+// has most of them unread is shed when small ones alone are too many.
+Status Service::Impl::may_send(std::size_t size_bytes) {
+  std::size_t unsent = 0;
+  std::shared_ptr<Peer> most;
+  for (const auto& peer : peers) {
+    unsent += peer->unsent_bytes();
+    if (!most || peer->unsent_bytes() > most->unsent_bytes()) most = peer;
+  }
+  if (unsent == 0 || unsent + size_bytes <= config.max_message_bytes) return {};
+  if (size_bytes <= kSmallAnswerBytes) {
+    most->shed("it does not read its answers, of which " + std::to_string(most->unsent_bytes()) +
+               " B wait");
+    return {};
+  }
+  return Status::rejected(
+      "answers of " + std::to_string(unsent) + " B wait to be read and this one has " +
+          std::to_string(size_bytes) + " B, the most there may be are " +
+          std::to_string(config.max_message_bytes) + " B (max_message_bytes); retry later",
+      limits::kRetryAfterRequestsMs);
+}
+
 // ---- running and stopping -----------------------------------------------------------------------
 
 Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -230,6 +290,7 @@ void Service::Impl::begin_stop() {
   log.info("stopping", {{"connections", peers.size()}});
   transport->stop_listening();
   memory->stop();
+  put_room->stop();
   const auto open = peers;  // closing takes each out of the set
   for (const auto& peer : open) peer->close();
   finish_stop();
@@ -277,6 +338,9 @@ msg::Stats Service::Impl::stats(const std::string& tenant) const {
   add("precis_memory_bytes", used, "Arena bytes in use");
   add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
       "Arena bytes held by puts under way and reads in progress");
+  add("precis_waiting_requests", memory->waiting() + put_room->waiting(),
+      "Requests that wait for memory");
+  add("precis_request_bytes", admission.message_bytes.used(), "Bytes of requests being answered");
   add("precis_hot_bytes", hot.bytes, "Bytes of the hot tier");
   add("precis_hot_layers", hot.entries, "Layers in the hot tier");
   add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the hot tier");

@@ -116,7 +116,7 @@ std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges) {
 }
 
 BulkQueue::BulkQueue(Limits limits, Move move)
-    : state_(std::make_shared<State>(State{limits, std::move(move), {}, 0, false, {}})) {}
+    : state_(std::make_shared<State>(State{limits, std::move(move), {}, 0, {}, false, {}})) {}
 
 BulkQueue::~BulkQueue() { fail(Status::canceled("the connection was closed on this side")); }
 
@@ -133,6 +133,11 @@ void BulkQueue::fail(const Status& status) {
   for (const auto& transfer : std::exchange(state_->queue, {})) transfer->fail(status);
 }
 
+std::optional<std::chrono::steady_clock::time_point> BulkQueue::stalled_since() const {
+  if (state_->under_way == 0) return {};
+  return state_->last_step;
+}
+
 void BulkQueue::pump(const std::shared_ptr<State>& state) {
   if (std::exchange(state->pumping, true)) return;  // a chunk ended within its own start
   while (!state->queue.empty() && state->under_way < state->limits.chunks_under_way) {
@@ -143,9 +148,10 @@ void BulkQueue::pump(const std::shared_ptr<State>& state) {
     }
     BulkChunk chunk = transfer->next(transfer, state->limits);
     if (!transfer->has_next()) state->queue.pop_front();
-    ++state->under_way;
+    if (++state->under_way == 1) state->last_step = std::chrono::steady_clock::now();
     state->move(std::move(chunk), [state, transfer](Status status) {
       --state->under_way;
+      state->last_step = std::chrono::steady_clock::now();
       transfer->finish(status);
       pump(state);
     });

@@ -3,10 +3,12 @@
 // both sides is at rest by then. Used on the loop's thread only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cachesvc/transport/transport.h"
@@ -93,6 +95,8 @@ class BulkQueue {
   void add(std::shared_ptr<BulkTransfer> transfer);
   // Starts nothing more: what is queued ends with `status`, what is under way as its chunks do.
   void fail(const Status& status);
+  // When a chunk last began where none was, or ended; none while nothing is under way.
+  std::optional<std::chrono::steady_clock::time_point> stalled_since() const;
 
  private:
   // Shared by the queue and the chunks under way, which may outlive it.
@@ -101,6 +105,7 @@ class BulkQueue {
     Move move;
     std::deque<std::shared_ptr<BulkTransfer>> queue;  // with chunks to start
     std::size_t under_way = 0;
+    std::chrono::steady_clock::time_point last_step{};
     bool pumping = false;
     Status failed;
   };

@@ -9,9 +9,11 @@
 // inside the call that was given them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +59,10 @@ class Connection {
   // limits::kSendQueueBytesMax waiting means the peer does not read: the connection closes.
   virtual void send(std::vector<std::byte> message) = 0;
   virtual void close() = 0;
+  // Bytes of messages that the peer has not taken yet.
+  virtual std::size_t unsent_bytes() const { return 0; }
+  // Since when pull() and push() have got nowhere; none while nothing is under way.
+  virtual std::optional<std::chrono::steady_clock::time_point> stalled_since() const { return {}; }
 
   // Server side: bytes [offset, offset + into.size()) of the client's region into local registered
   // memory. `into` and the registration must live until `done`. Out of the region's bounds is

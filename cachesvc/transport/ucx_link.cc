@@ -43,11 +43,11 @@ Status BulkMeans::on_region(const AmHeader& header) {
                          " where nobody asked");
 }
 
-Result<std::shared_ptr<UcxLink>> UcxLink::make(EventLoop& loop, UcxWorker& worker, Ids ids,
-                                               const std::vector<std::byte>& peer_address,
+Result<std::shared_ptr<UcxLink>> UcxLink::make(EventLoop& loop, UcxWorker& worker, UcxInbox& inbox,
+                                               Ids ids, const std::vector<std::byte>& peer_address,
                                                std::function<void()> on_end) {
   // Shared by the transport, the Connection, and every operation under way.
-  std::shared_ptr<UcxLink> link(new UcxLink(loop, worker, ids, std::move(on_end)));
+  std::shared_ptr<UcxLink> link(new UcxLink(loop, worker, inbox, ids, std::move(on_end)));
   link->on_ucx_error_ = [weak = std::weak_ptr(link)](ucs_status_t status) {
     const auto self = weak.lock();
     if (!self) return;
@@ -60,9 +60,11 @@ Result<std::shared_ptr<UcxLink>> UcxLink::make(EventLoop& loop, UcxWorker& worke
   return link;
 }
 
-UcxLink::UcxLink(EventLoop& loop, UcxWorker& worker, Ids ids, std::function<void()> on_end)
+UcxLink::UcxLink(EventLoop& loop, UcxWorker& worker, UcxInbox& inbox, Ids ids,
+                 std::function<void()> on_end)
     : loop_(loop),
       worker_(worker),
+      all_inboxes_(inbox),
       ids_(ids),
       on_end_(std::move(on_end)),
       message_bulk_(std::make_unique<UcxMessageBulk>(*this)) {}
@@ -192,6 +194,7 @@ void UcxLink::end(const Status& reason) {
   if (over()) return;
   const auto self = shared_from_this();
   ended_ = reason;
+  all_inboxes_.bytes -= inbox_bytes_;
   const auto timer = std::move(closing_timer_);
   queue_->fail(reason);
   message_bulk_->lose(reason);
@@ -238,6 +241,8 @@ Status UcxLink::on_message(const AmHeader& header, const UcxInbound& inbound) {
                            std::to_string(limits::kMessageBytesMax) + " B");
   }
   inbox_bytes_ += header.size_bytes;
+  all_inboxes_.bytes += header.size_bytes;
+  if (all_inboxes_.on_arrival) all_inboxes_.on_arrival();
   if (inbox_bytes_ > kInboxBytesMax) {
     return Status::rejected("more than " + std::to_string(kInboxBytesMax) +
                             " B of messages wait to be handled");
@@ -271,6 +276,7 @@ void UcxLink::deliver() {
     const std::uint64_t count = next->second.count;
     auto bytes = std::move(next->second.bytes);
     inbox_bytes_ -= bytes.size();
+    if (!over()) all_inboxes_.bytes -= bytes.size();
     inbox_.erase(next);
     ++next_in_;
     auto messages = unpack_messages(std::move(bytes), count);

@@ -4,9 +4,11 @@
 // thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,12 @@ class BulkMeans {
 
 class UcxMessageBulk;
 
+// Messages that have arrived, or are arriving, over all links of a transport.
+struct UcxInbox {
+  std::size_t bytes = 0;
+  std::function<void()> on_arrival;  // called when `bytes` has grown
+};
+
 class UcxLink : public std::enable_shared_from_this<UcxLink> {
  public:
   struct Ids {
@@ -47,8 +55,8 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
     std::uint64_t peers;  // in messages to the peer
   };
   // `on_end` is called once, when the link is over and no message for it is expected any more.
-  static Result<std::shared_ptr<UcxLink>> make(EventLoop& loop, UcxWorker& worker, Ids ids,
-                                               const std::vector<std::byte>& peer_address,
+  static Result<std::shared_ptr<UcxLink>> make(EventLoop& loop, UcxWorker& worker, UcxInbox& inbox,
+                                               Ids ids, const std::vector<std::byte>& peer_address,
                                                std::function<void()> on_end);
   ~UcxLink();
 
@@ -74,6 +82,11 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   void send(std::vector<std::byte> message);
   void bulk(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,
             std::vector<MutableBytes> local, const Registration& registration, Completion done);
+  std::size_t unsent_bytes() const { return unsent_bytes_; }
+  std::size_t inbox_bytes() const { return inbox_bytes_; }
+  std::optional<std::chrono::steady_clock::time_point> stalled_since() const {
+    return queue_->stalled_since();
+  }
   // The owner's own end: what was sent before still arrives, within a bound.
   void close();
 
@@ -104,7 +117,8 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
     bool complete = false;
   };
 
-  UcxLink(EventLoop& loop, UcxWorker& worker, Ids ids, std::function<void()> on_end);
+  UcxLink(EventLoop& loop, UcxWorker& worker, UcxInbox& inbox, Ids ids,
+          std::function<void()> on_end);
   BulkMeans& moving();
   void flush();
   Status on_message(const AmHeader& header, const UcxInbound& inbound);
@@ -113,6 +127,7 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
 
   EventLoop& loop_;
   UcxWorker& worker_;
+  UcxInbox& all_inboxes_;  // used until the link is over
   const Ids ids_;
   std::function<void()> on_end_;
   std::function<void(ucs_status_t)> on_ucx_error_;

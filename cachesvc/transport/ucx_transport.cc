@@ -3,6 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <utility>
@@ -41,6 +42,10 @@ class UcxConnection final : public Connection {
   void start(Handlers handlers) override { link_->start(std::move(handlers)); }
   void send(std::vector<std::byte> message) override { link_->send(std::move(message)); }
   void close() override { link_->close(); }
+  std::size_t unsent_bytes() const override { return link_->unsent_bytes(); }
+  std::optional<steady_clock::time_point> stalled_since() const override {
+    return link_->stalled_since();
+  }
   void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
             const Registration& local, Completion done) override {
     link_->bulk(BulkTransfer::Kind::kPull, from, offset, {into}, local, std::move(done));
@@ -61,7 +66,13 @@ class UcxConnection final : public Connection {
 
 class UcxTransport final : public Transport {
  public:
-  UcxTransport(EventLoop& loop, const UcxOptions& options) : loop_(loop), options_(options) {}
+  UcxTransport(EventLoop& loop, const UcxOptions& options) : loop_(loop), options_(options) {
+    inbox_.on_arrival = [this] {
+      if (inbox_.bytes > options_.inbox_bytes_max && !std::exchange(relieving_, true)) {
+        loop_.post([this] { relieve(); });
+      }
+    };
+  }
 
   Status start() {
     PRECIS_ASSIGN(worker_, UcxWorker::create(loop_, options_, [this](const UcxInbound& inbound) {
@@ -145,6 +156,10 @@ class UcxTransport final : public Transport {
   Result<Connected> settle(Attempt& attempt, Result<preface::Frame> frame);
   void finish(std::uint64_t id, Result<Connected> result);
 
+  // Ends the link that has most on the way, until all of it is within bounds: who sends less than
+  // others is not the one to suffer.
+  void relieve();
+
   Executor& copiers();
 
   Result<std::shared_ptr<UcxLink>> make_link(std::uint64_t mine, const preface::Introduction& peer);
@@ -155,6 +170,8 @@ class UcxTransport final : public Transport {
   EventLoop& loop_;
   const UcxOptions options_;
   const HostId host_ = this_host();
+  UcxInbox inbox_;
+  bool relieving_ = false;
   std::unique_ptr<UcxWorker> worker_;  // before all that uses it, so that it goes last
   std::unique_ptr<Executor> copiers_;  // threads for host copies, once there are some
   // Shared with the Connections; a link stays here until it is over, also without one.
@@ -169,10 +186,23 @@ class UcxTransport final : public Transport {
 
 Result<std::shared_ptr<UcxLink>> UcxTransport::make_link(std::uint64_t mine,
                                                          const preface::Introduction& peer) {
-  PRECIS_ASSIGN(auto link, UcxLink::make(loop_, *worker_, {mine, peer.link_id}, peer.worker_address,
-                                         [this, mine] { links_.erase(mine); }));
+  PRECIS_ASSIGN(auto link,
+                UcxLink::make(loop_, *worker_, inbox_, {mine, peer.link_id}, peer.worker_address,
+                              [this, mine] { links_.erase(mine); }));
   links_.emplace(mine, link);
   return link;
+}
+
+void UcxTransport::relieve() {
+  relieving_ = false;
+  while (inbox_.bytes > options_.inbox_bytes_max && links_.size() > 1) {
+    const auto most = std::ranges::max_element(
+        links_, {}, [](const auto& row) { return row.second->inbox_bytes(); });
+    const auto link = most->second;
+    link->end(Status::rejected("messages of " + std::to_string(inbox_.bytes) +
+                               " B are on their way to this service, of which this peer's, " +
+                               std::to_string(link->inbox_bytes()) + " B, are the most"));
+  }
 }
 
 // ---- server -------------------------------------------------------------------------------------

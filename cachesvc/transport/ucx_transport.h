@@ -8,6 +8,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -30,6 +32,10 @@ struct UcxOptions {
   enum class BulkMode { kAuto, kOneSided, kHostCopy, kMessages };
   BulkMode bulk = BulkMode::kAuto;
   unsigned copy_threads = 2;  // for kHostCopy
+
+  // Bytes of messages that have arrived, or are arriving, and were not handed out, over all
+  // connections: past it the one that has most of them is closed.
+  std::size_t inbox_bytes_max = SIZE_MAX;
 
   // How long the loop polls UCX after the last work before it blocks, where polling has paid
   // lately. As long as a peer on another core takes for its answer or its next request.

@@ -26,7 +26,7 @@ static Status read(Hello::Reader in, msg::Hello& out) {
 static Status read(HelloReply::Reader in, msg::HelloReply& out) {
   PRECIS_TRY(check_magic(in.getMagic()));
   out.protocol_version = in.getProtocolVersion();
-  PRECIS_TRY(read_status(in.getCode(), in.getMessage(), out.status));
+  PRECIS_TRY(read_status(in.getCode(), in.getMessage(), in.getRetryAfterMs(), out.status));
   return read_name("server", in.getServer(), out.server);
 }
 
@@ -50,6 +50,7 @@ std::vector<std::byte> encode(const msg::HelloReply& reply) {
   out.setProtocolVersion(reply.protocol_version);
   out.setCode(static_cast<wire::StatusCode>(reply.status.code()));
   out.setMessage(as_text(wire::wire_message(reply.status)));
+  out.setRetryAfterMs(reply.status.retry_after_ms());
   out.setServer(as_text(reply.server));
   return message.take();
 }

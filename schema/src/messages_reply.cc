@@ -317,11 +317,12 @@ static void write(Reply::Builder out, const msg::Reply& in) {
   out.setId(in.id);
   out.setCode(static_cast<StatusCode>(in.status.code()));
   out.setMessage(as_text(wire_message(in.status)));
+  out.setRetryAfterMs(in.status.retry_after_ms());
   std::visit(ReplyWriter{out.initBody()}, in.body);
 }
 static Status read(Reply::Reader in, msg::Reply& out) {
   out.id = in.getId();
-  PRECIS_TRY(read_status(in.getCode(), in.getMessage(), out.status));
+  PRECIS_TRY(read_status(in.getCode(), in.getMessage(), in.getRetryAfterMs(), out.status));
   return read(in.getBody(), out.body);
 }
 

@@ -26,7 +26,9 @@ std::string_view status_code_name(StatusCode code) {
 
 Status Status::with_context(std::string_view context) const {
   if (ok()) return *this;
-  return {code_, std::string(context) + ": " + message_};
+  Status status = *this;
+  status.message_ = std::string(context) + ": " + message_;
+  return status;
 }
 
 std::string Status::to_string() const {

@@ -38,11 +38,15 @@ inline constexpr std::size_t kCredentialBytesMax = 8192;  // Hello.token
 inline constexpr std::size_t kRegionKeyBytesMax = 4096;   // a transport's access key
 static_assert(kMessageBytesMax >= std::size_t{kPathTokensMax} * 4 + (32u << 20));
 
-// Service.
+// Service. What is configured of overload stands in cachesvc/base/config.h.
 inline constexpr std::uint32_t kConnectionsMax = 1024;
 inline constexpr std::uint32_t kPutsPerConnectionMax = 64;
 inline constexpr std::uint32_t kRequestsInFlightPerConnectionMax = 256;
 inline constexpr std::uint32_t kGetsPerConnectionMax = 64;
+// What a rejected client is told to wait: about what the service takes to answer what it has, of
+// requests and puts; of memory, which comes free when somebody's whole layer is compressed.
+inline constexpr std::uint32_t kRetryAfterRequestsMs = 50;
+inline constexpr std::uint32_t kRetryAfterMemoryMs = 500;
 inline constexpr std::uint32_t kListRowsMax = 100000;
 inline constexpr std::size_t kModelsPerTenantMax =
     1024;  // with kRopeScalingBytesMax, in one message

@@ -17,7 +17,7 @@ enum class StatusCode : std::uint8_t {
   kNotFound = 1,          // nothing is stored under that name
   kInvalidArgument = 2,   // the caller must change the request
   kPermissionDenied = 3,  // the credentials do not reach this object
-  kRejected = 4,          // overload: back off and retry
+  kRejected = 4,          // overload: back off and retry (retry_after_ms() says when)
   kOutOfSpace = 5,        // a configured capacity is spent
   kTimedOut = 6,          // the deadline passed; the outcome may be unknown
   kUnavailable = 7,       // the peer is gone: reconnect
@@ -41,7 +41,11 @@ class [[nodiscard]] Status {
   static Status not_found(std::string m) { return {StatusCode::kNotFound, std::move(m)}; }
   static Status invalid(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
   static Status denied(std::string m) { return {StatusCode::kPermissionDenied, std::move(m)}; }
-  static Status rejected(std::string m) { return {StatusCode::kRejected, std::move(m)}; }
+  static Status rejected(std::string m, std::uint32_t retry_after_ms = 0) {
+    Status status(StatusCode::kRejected, std::move(m));
+    status.retry_after_ms_ = retry_after_ms;
+    return status;
+  }
   static Status out_of_space(std::string m) { return {StatusCode::kOutOfSpace, std::move(m)}; }
   static Status timed_out(std::string m) { return {StatusCode::kTimedOut, std::move(m)}; }
   static Status unavailable(std::string m) { return {StatusCode::kUnavailable, std::move(m)}; }
@@ -54,6 +58,9 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
+  // Of kRejected: after so long the same may succeed. 0: only once the caller has changed something
+  // itself, such as ended one of its own requests.
+  std::uint32_t retry_after_ms() const { return retry_after_ms_; }
 
   // The same code with "`context`: " before the message; each layer adds at most one.
   Status with_context(std::string_view context) const;
@@ -64,6 +71,7 @@ class [[nodiscard]] Status {
 
  private:
   StatusCode code_ = StatusCode::kOk;
+  std::uint32_t retry_after_ms_ = 0;
   std::string message_;
 };
 

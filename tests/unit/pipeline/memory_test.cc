@@ -74,7 +74,8 @@ TEST_CASE("who waits too long is told what is in use", "[unit][pipeline]") {
   spawn(f.acquire(kHalf, answer));
   f.loop.run();
   REQUIRE(answer);
-  CHECK(answer->status().code() == StatusCode::kOutOfSpace);
+  CHECK(answer->status().code() == StatusCode::kRejected);
+  CHECK(answer->status().retry_after_ms() > 0);
   CHECK_THAT(answer->status().message(),
              Catch::Contains("524288 B") && Catch::Contains("memory_bytes"));
 }

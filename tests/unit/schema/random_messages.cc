@@ -55,6 +55,9 @@ struct Filler {
     std::string message;
     (*this)(message);
     x = Status(static_cast<StatusCode>(1 + r.number(kStatusCodeMax - 1)), message);
+    if (x.code() == StatusCode::kRejected) {
+      x = Status::rejected(message, static_cast<std::uint32_t>(r.random_()));
+    }
   }
   void operator()(ModelSpec& x) {
     all(x.name, x.revision, x.dtype, x.rope_theta, x.rope_scaling);

@@ -1,0 +1,116 @@
+// Who waits is served in turn, owner by owner, and puts are let in by what they will stage.
+#include "cachesvc/pipeline/fair_line.h"
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+
+#include "cachesvc/pipeline/put_room.h"
+
+namespace precis {
+namespace {
+
+const int kOwners[3] = {};
+
+struct Line {
+  EventLoop loop;
+  FairLine line{loop, std::chrono::hours(1)};
+  int left = 0;  // of what is waited for
+  std::string served, in_vain;
+
+  void wait(int owner, char name, int amount = 1) {
+    line.add(
+        &kOwners[owner],
+        [this, name, amount]() -> std::function<void()> {
+          if (amount > left) return nullptr;
+          left -= amount;
+          return [this, name] { served += name; };
+        },
+        [this, name] { in_vain += name; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a line is served owner by owner, each in order", "[unit][pipeline]") {
+  Line l;
+  for (const char name : {'a', 'b', 'c', 'd'}) l.wait(0, name);
+  l.wait(1, 'x');
+  l.wait(2, 'y');
+  l.wait(1, 'z');
+  l.left = 4;
+  l.line.serve();
+  CHECK(l.served == "axyb");
+  l.left = 3;
+  l.line.serve();
+  CHECK(l.served == "axybzcd");
+  CHECK(l.line.size() == 0);
+}
+
+TEST_CASE("nobody in a line overtakes the one whose turn it is", "[unit][pipeline]") {
+  Line l;
+  l.wait(0, 'L', 5);
+  l.wait(1, 's', 1);
+  l.left = 4;
+  l.line.serve();
+  CHECK(l.served.empty());
+  l.left = 6;
+  l.line.serve();
+  CHECK(l.served == "Ls");
+}
+
+TEST_CASE("a line that is stopped is waited in in vain", "[unit][pipeline]") {
+  Line l;
+  l.wait(0, 'a');
+  l.wait(1, 'b');
+  l.line.stop();
+  CHECK(l.in_vain == "ab");
+  CHECK(l.line.size() == 0);
+}
+
+namespace {
+
+struct Room {
+  explicit Room(std::chrono::milliseconds wait) : room(loop, 100, wait) {}
+  using Answer = Result<std::unique_ptr<PutRoom::Place>>;
+  Task<void> enter(std::size_t bytes, std::optional<Answer>& answer, bool then_stop = false) {
+    answer.emplace(co_await room.enter(bytes, this));
+    if (then_stop) loop.stop();
+  }
+  EventLoop loop;
+  PutRoom room;
+};
+
+}  // namespace
+
+TEST_CASE("a put is let in once all that it will stage fits, or where it is alone",
+          "[unit][pipeline]") {
+  Room r(std::chrono::hours(1));
+  std::optional<Room::Answer> large, small, nothing;
+  spawn(r.enter(150, large));  // more than there is for several
+  REQUIRE(large);
+  REQUIRE(large->ok());
+  spawn(r.enter(0, nothing));  // one that is stored already
+  CHECK(nothing);
+  spawn(r.enter(1, small, /*then_stop=*/true));
+  CHECK_FALSE(small);
+  CHECK(r.room.waiting() == 1);
+  large.reset();
+  r.loop.run();
+  REQUIRE(small);
+  CHECK(small->ok());
+}
+
+TEST_CASE("a put that finds no room is rejected, and told when to come back", "[unit][pipeline]") {
+  Room r(std::chrono::milliseconds(1));
+  std::optional<Room::Answer> first, second;
+  spawn(r.enter(60, first));
+  spawn(r.enter(60, second, /*then_stop=*/true));
+  r.loop.run();
+  REQUIRE(second);
+  CHECK(second->status().code() == StatusCode::kRejected);
+  CHECK(second->status().retry_after_ms() > 0);
+  CHECK_THAT(second->status().message(), Catch::Contains("memory_bytes"));
+}
+
+}  // namespace precis
