@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/src/retry.h"
+
 namespace precis {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+// Deadlines are met to this.
+constexpr milliseconds kTickMin{1};
 
 constexpr char kClientName[] = "precis-cpp/0.1.0";
 
@@ -40,11 +45,12 @@ Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& t
 
 Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive, EventLoop& loop,
                                                Transport& transport, const std::string& address,
-                                               const ConnectOptions& options) {
+                                               const ConnectOptions& options,
+                                               std::uint32_t connect_timeout_ms) {
   // Shared by the Client, its Puts and its Prefixes: each keeps the link it needs.
   std::shared_ptr<Channel> channel(
       new Channel(std::move(keep_alive), loop, transport, address, options));
-  PRECIS_TRY(channel->connect(options));
+  PRECIS_TRY(channel->connect(options, connect_timeout_ms));
   return channel;
 }
 
@@ -79,7 +85,7 @@ void Channel::run_on_loop(std::function<void()> fn) {
   done.get_future().wait();
 }
 
-Status Channel::connect(const ConnectOptions& options) {
+Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms) {
   msg::Hello hello;
   hello.client = kClientName;
   hello.tenant = options.tenant;
@@ -117,7 +123,7 @@ Status Channel::connect(const ConnectOptions& options) {
     return {};
   };
   loop_.post([&] {
-    transport_.connect(address_, std::move(bytes), static_cast<std::uint32_t>(timeout_.count()),
+    transport_.connect(address_, std::move(bytes), timeout_ms,
                        [&](Result<Transport::Connected> result) {
                          connected.set_value(greeted(std::move(result)));
                        });
@@ -138,20 +144,23 @@ Result<std::unique_ptr<Exposure>> Channel::expose(Registration& registration) {
   return connection_->expose(registration);
 }
 
-Result<msg::ReplyBody> Channel::wait_reply(msg::RequestBody body, Patience patience,
-                                           std::vector<ExposedMemory> memory) {
+Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patience,
+                                           std::vector<ExposedMemory> memory, Time deadline) {
   auto sink = std::make_shared<OneReply>();
-  PendingRequest request;
-  request.sink = sink;
-  request.patience = patience;
-  request.memory = std::move(memory);
-  start(std::move(body), std::move(request));
+  PendingRequest pending;
+  pending.sink = sink;
+  pending.patience = patience;
+  pending.memory = std::move(memory);
+  pending.deadline = deadline;
+  start(request, std::move(pending));
   return sink->wait();
 }
 
-std::uint64_t Channel::start(msg::RequestBody body, PendingRequest request) {
+std::uint64_t Channel::start(msg::Request& request, PendingRequest pending) {
   const std::uint64_t id = next_id_.fetch_add(1, std::memory_order_relaxed);
-  auto shared = std::make_shared<PendingRequest>(std::move(request));
+  request.id = id;
+  pending.name = request_name(request.body);
+  auto shared = std::make_shared<PendingRequest>(std::move(pending));
   const bool counted = shared->sink != nullptr;
   Status refused;
   if (counted && calls_.fetch_add(1) >= kCallsMax) {
@@ -159,7 +168,7 @@ std::uint64_t Channel::start(msg::RequestBody body, PendingRequest request) {
                                " requests are under way on this connection, the most there may "
                                "be: wait for one of them");
   }
-  std::vector<std::byte> message = encode(msg::Request{id, std::move(body)});
+  std::vector<std::byte> message = encode(request);
   if (refused.ok() && message.size() > limits::kMessageBytesMax) {
     refused =
         Status::invalid("the request makes a message of " + std::to_string(message.size()) +
@@ -172,7 +181,10 @@ std::uint64_t Channel::start(msg::RequestBody body, PendingRequest request) {
   return id;
 }
 
-void Channel::tell(msg::RequestBody body) { start(std::move(body), PendingRequest{}); }
+void Channel::tell(msg::RequestBody body) {
+  msg::Request request{0, std::move(body)};
+  start(request, PendingRequest{});
+}
 
 void Channel::submit(std::uint64_t id, std::vector<std::byte> message,
                      std::shared_ptr<PendingRequest> request) {
@@ -201,6 +213,12 @@ void Channel::on_message(const std::vector<std::byte>& bytes) {
   if (reply.id == 0) {
     // Of a request whose id it could not read, so that nobody knows who waits in vain.
     return give_up("it did not understand a request: " + reply.status.message());
+  }
+  const auto* begun = std::get_if<msg::PutBegun>(&reply.body);
+  if (begun != nullptr && reply.status.ok() && !pending_.contains(reply.id)) {
+    // Nobody waits for this put any more, and nobody else would end it.
+    connection_->send(encode(msg::Request{next_id_.fetch_add(1), msg::AbortPut{begun->put}}));
+    return;
   }
   if (reply.status.ok()) {
     answer(reply.id, std::move(reply.body));
@@ -242,8 +260,9 @@ void Channel::tell_sink(PendingRequest& request, Result<msg::ReplyBody> reply) {
 
 void Channel::on_closed(const Status& reason) {
   if (!closed_.ok()) return;
-  closed_ = Status::unavailable("the connection to " + address_ + " is gone, connect anew: " +
+  closed_ = Status::unavailable("the connection to " + address_ + " is gone: " +
                                 (reason.ok() ? "the service closed it" : reason.message()));
+  lost_ = true;
   auto gone = std::move(pending_);
   pending_.clear();
   for (auto& [id, request] : gone) settle(*request, closed_);
@@ -262,12 +281,29 @@ void Channel::note_drained() {
 }
 
 void Channel::arm_timer() {
-  if (timer_ || pending_.empty()) return;
-  timer_ = loop_.after(tick_of(timeout_), [this] {
+  if (pending_.empty()) return;
+  const auto now = steady_clock::now();
+  Time due = now + tick_of(timeout_);
+  for (const auto& [id, request] : pending_) {
+    if (request->sink) due = std::min(due, request->deadline);
+  }
+  due = std::max(due, now + kTickMin);
+  if (timer_ && timer_due_ <= due) return;
+  timer_due_ = due;
+  timer_ = loop_.after(due - now, [this] {
     const auto fired = std::move(timer_);  // lives until the end of its own call
+    const auto late_by = steady_clock::now() - timer_due_;
+    if (late_by > tick_of(timeout_)) forgive(late_by);
     check_deadlines();
     arm_timer();
   });
+}
+
+// This process did not run for so long: stopped, or starved. What the service said meanwhile waits
+// to be read, so its silence does not count. (A caller's deadline is a time of day and stays.)
+void Channel::forgive(steady_clock::duration lost) {
+  last_heard_ += lost;
+  for (const auto& [id, request] : pending_) request->started += lost;
 }
 
 void Channel::check_deadlines() {
@@ -278,7 +314,8 @@ void Channel::check_deadlines() {
     const bool patient = request->patience == Patience::kWhileAlive;
     const auto since = patient ? std::max(request->started, last_heard_) : request->started;
     const bool waited_for = request->sink || !request->held;
-    if (waited_for && now - since >= timeout_) late.push_back(id);
+    const bool too_late = now - since >= timeout_ || now >= request->deadline;
+    if (waited_for && too_late) late.push_back(id);
     if (patient && now - since >= timeout_ / 2) ask = true;
   }
   for (const std::uint64_t id : late) expire(id);
@@ -290,10 +327,13 @@ void Channel::check_deadlines() {
 }
 
 void Channel::expire(std::uint64_t id) {
-  const Status status =
-      Status::timed_out(address_ + " did not answer within " + std::to_string(timeout_.count()) +
-                        " ms; the outcome is unknown");
   const std::shared_ptr<PendingRequest> request = pending_.at(id);
+  const bool deadline = steady_clock::now() >= request->deadline;
+  const Status status = Status::timed_out(
+      std::string(request->name) + ": " +
+      (deadline ? "its deadline passed, it waited for the answer of " + address_
+                : address_ + " did not answer within " + std::to_string(timeout_.count()) + " ms") +
+      "; the outcome is unknown");
   if (!request->held) return answer(id, status);
   send_cancel(id);
   tell_sink(*request, status);

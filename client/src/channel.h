@@ -51,7 +51,10 @@ struct PendingRequest {
   // Memory the server writes to: it lives on, past a deadline and past its other owners, until the
   // server has answered or is gone. Without it the request is forgotten at its deadline.
   std::shared_ptr<void> held;
+  // Of the call it is part of; kTimedOut past it, whatever the service does.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::chrono::steady_clock::time_point started{};
+  const char* name = "";  // of the request
 };
 
 class Channel {
@@ -64,22 +67,28 @@ class Channel {
 
   static Result<std::shared_ptr<Channel>> open(std::shared_ptr<void> keep_alive, EventLoop& loop,
                                                Transport& transport, const std::string& address,
-                                               const ConnectOptions& options);
+                                               const ConnectOptions& options,
+                                               std::uint32_t connect_timeout_ms);
   ~Channel();
+  // The connection is gone for good; another Channel is needed.
+  bool lost() const { return lost_.load(); }
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // All below: any thread but the loop's. Sends `body` and waits for its reply, which must be a T.
+  using Time = std::chrono::steady_clock::time_point;
+
+  // All below: any thread but the loop's. Sends `request`, which gets its id, and waits for its
+  // reply, which must be a T.
   template <typename T>
-  Result<T> call(msg::RequestBody body, Patience patience = Patience::kOneTimeout,
-                 std::vector<ExposedMemory> memory = {}) {
-    PRECIS_ASSIGN(msg::ReplyBody reply, wait_reply(std::move(body), patience, std::move(memory)));
+  Result<T> call(msg::Request& request, Patience patience = Patience::kOneTimeout,
+                 std::vector<ExposedMemory> memory = {}, Time deadline = Time::max()) {
+    PRECIS_ASSIGN(msg::ReplyBody reply, wait_reply(request, patience, std::move(memory), deadline));
     if (T* answer = std::get_if<T>(&reply)) return std::move(*answer);
     return Status::internal(address_ + " answered with a reply of another kind (number " +
                             std::to_string(reply.index()) + ") than the request asks for");
   }
-  // Sends `body`; its sink hears the rest. Returns the request's id.
-  std::uint64_t start(msg::RequestBody body, PendingRequest request);
+  // Sends `request`; `pending`'s sink hears the rest. Returns the request's id.
+  std::uint64_t start(msg::Request& request, PendingRequest pending);
   // Sends what needs no answer.
   void tell(msg::RequestBody body);
 
@@ -91,9 +100,9 @@ class Channel {
  private:
   Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& transport,
           std::string address, const ConnectOptions& options);
-  Status connect(const ConnectOptions& options);
-  Result<msg::ReplyBody> wait_reply(msg::RequestBody body, Patience patience,
-                                    std::vector<ExposedMemory> memory);
+  Status connect(const ConnectOptions& options, std::uint32_t timeout_ms);
+  Result<msg::ReplyBody> wait_reply(msg::Request& request, Patience patience,
+                                    std::vector<ExposedMemory> memory, Time deadline);
 
   // On the loop's thread.
   void submit(std::uint64_t id, std::vector<std::byte> message,
@@ -105,6 +114,7 @@ class Channel {
   void settle(PendingRequest& request, Result<msg::ReplyBody> reply);
   void tell_sink(PendingRequest& request, Result<msg::ReplyBody> reply);
   void arm_timer();
+  void forgive(std::chrono::steady_clock::duration lost);
   void check_deadlines();
   void expire(std::uint64_t id);
   void send_cancel(std::uint64_t id);
@@ -122,6 +132,7 @@ class Channel {
   // Any thread.
   std::atomic<std::uint64_t> next_id_{1};  // 0 is the id of replies to what was not understood
   std::atomic<std::uint32_t> calls_{0};
+  std::atomic<bool> lost_{false};
   std::unique_ptr<BufferPool> buffers_;
   std::unique_ptr<Executor> verifier_;
 
@@ -129,10 +140,11 @@ class Channel {
   std::unique_ptr<Connection> connection_;
   // Shared because a posted function must be copyable; the map is the one owner in effect.
   std::unordered_map<std::uint64_t, std::shared_ptr<PendingRequest>> pending_;
-  Status closed_;  // not ok once the link is gone
+  Status closed_;  // not ok once the link is gone; lost_ says it to other threads
   std::chrono::steady_clock::time_point last_heard_{};
   std::uint64_t probe_ = 0;  // id of the sign of life asked for, 0 for none
   std::unique_ptr<EventLoop::Timer> timer_;
+  Time timer_due_{};
   std::promise<void>* drained_ = nullptr;  // set while the destructor waits for held requests
 };
 

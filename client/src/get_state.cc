@@ -161,6 +161,11 @@ bool GetState::finished() const {
   return finished_;
 }
 
+bool GetState::arrived(std::uint32_t layer) const {
+  const std::lock_guard lock(mutex_);
+  return layer < layers_.size() && layers_[layer].settled && layers_[layer].status.ok();
+}
+
 HeadEntries GetState::head(std::uint32_t layer, std::uint32_t head) const {
   const std::lock_guard lock(mutex_);
   PRECIS_CHECK(layer < layers_.size() && layers_[layer].settled && layers_[layer].status.ok());

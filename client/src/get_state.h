@@ -33,6 +33,7 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   Status wait_layer(std::uint32_t layer) const;
   Status wait() const;
   bool finished() const;
+  bool arrived(std::uint32_t layer) const;  // whole and checked
   HeadEntries head(std::uint32_t layer, std::uint32_t head) const;
   Plan counts() const;
   std::uint64_t bytes() const;

@@ -1,10 +1,12 @@
 // A put as its caller holds it: layers pushed piece by piece, then a commit.
 #include "client/src/put.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "client/src/put_piece.h"
+#include "precis/recipe.h"
 
 namespace precis {
 namespace {
@@ -48,16 +50,67 @@ Status expose_piece(Channel& channel, const LayerPush& push, msg::PushLayer& mes
 
 }  // namespace
 
-Put::Impl::Impl(std::shared_ptr<Channel> link, ModelSpec spec, msg::PutBegun reply, Recipe parsed)
-    : channel(std::move(link)),
-      model(std::move(spec)),
-      begun(std::move(reply)),
-      recipe(std::move(parsed)),
-      pushed(model.num_layers) {}
+Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<Link> link,
+                                                    const CallOptions& options,
+                                                    const ModelSpec& model, msg::BeginPut begin) {
+  auto impl = std::make_unique<Impl>(std::move(link), options, model, std::move(begin));
+  Retry retry(options, "begin_put");
+  PRECIS_TRY(impl->begin(retry));
+  return impl;
+}
+
+Put::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& opts, const ModelSpec& spec,
+                msg::BeginPut begin)
+    : link(std::move(way)),
+      options(opts),
+      model(spec),
+      pushed(model.num_layers),
+      request_{0, std::move(begin)} {}
 
 Put::Impl::~Impl() {
-  if (ended.ok()) channel->tell(msg::AbortPut{begun.put});
+  if (channel && ended.ok()) channel->tell(msg::AbortPut{begun.put});
 }
+
+// ---- begin --------------------------------------------------------------------------------------
+
+Status Put::Impl::begin(Retry& retry) {
+  for (;;) {
+    auto open = link->channel(retry);
+    Status failed = open.status();
+    if (failed.ok()) {
+      auto reply =
+          (*open)->call<msg::PutBegun>(request_, Patience::kWhileAlive, {}, retry.deadline());
+      failed = reply.status();
+      if (reply.ok()) {
+        channel = std::move(*open);
+        begun = std::move(*reply);
+        break;
+      }
+    }
+    PRECIS_TRY(retry.again(failed));
+  }
+  const std::size_t tokens = std::get<msg::BeginPut>(request_.body).tokens.size();
+  if (begun.end != tokens || begun.begin >= begun.end) {
+    return Status::internal("the service began a put of tokens [" + std::to_string(begun.begin) +
+                            ", " + std::to_string(begun.end) + ") on a path of " +
+                            std::to_string(tokens));
+  }
+  // A recipe that only a newer service knows needs what it says when the layer is in.
+  auto parsed = parse_recipe(begun.recipe);
+  recipe = parsed.ok() ? std::move(*parsed) : Recipe{};
+  return {};
+}
+
+Status Put::Impl::begin_anew(Retry& retry) {
+  const msg::PutBegun before = begun;
+  PRECIS_TRY(begin(retry));
+  if (begun.segment == before.segment) return {};
+  return Status::unavailable(
+      "after the connection was lost the path stands on another parent, or "
+      "the budget in force is another: put again");
+}
+
+// ---- push ---------------------------------------------------------------------------------------
 
 Status Put::Impl::push(std::uint32_t layer, const LayerPush& push) {
   auto checked = check_piece(model, recipe, begun, layer, push);
@@ -78,6 +131,29 @@ Status Put::Impl::push(std::uint32_t layer, const LayerPush& push) {
 }
 
 Status Put::Impl::send(std::uint32_t layer, const LayerPush& push) {
+  Retry retry(options, "layer");
+  const auto is_first = [this] {
+    return std::ranges::all_of(pushed, [](const auto& pieces) { return pieces.empty(); });
+  };
+  for (;;) {
+    const Status failed = send_once(layer, push, retry);
+    if (failed.ok()) return {};
+    if (failed.code() == StatusCode::kUnavailable) {
+      if (!channel->lost()) return failed;  // of the put alone
+      if (!is_first()) {
+        return Status::unavailable(failed.message() +
+                                   "; of what was pushed nothing is left: " + "put again");
+      }
+      PRECIS_TRY(retry.again(failed));
+      PRECIS_TRY(begin_anew(retry));
+      if (begun.already_stored) return {};
+      continue;
+    }
+    PRECIS_TRY(retry.again(failed));
+  }
+}
+
+Status Put::Impl::send_once(std::uint32_t layer, const LayerPush& push, const Retry& retry) {
   msg::PushLayer message;
   message.put = begun.put;
   message.layer = layer;
@@ -91,9 +167,33 @@ Status Put::Impl::send(std::uint32_t layer, const LayerPush& push) {
   message.num_queries = push.queries.num_tokens;
   std::vector<ExposedMemory> exposed;
   PRECIS_TRY(expose_piece(*channel, push, message, exposed));
-  auto reply =
-      channel->call<msg::Done>(std::move(message), Patience::kWhileAlive, std::move(exposed));
-  return reply.status();
+  msg::Request request{0, std::move(message)};
+  return channel
+      ->call<msg::Done>(request, Patience::kWhileAlive, std::move(exposed), retry.deadline())
+      .status();
+}
+
+// ---- commit -------------------------------------------------------------------------------------
+
+// What was pushed is lost with its connection, but the commit may have been carried out before.
+Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
+  Retry retry(options, "commit");
+  for (;;) {
+    msg::Request request{0, msg::CommitPut{begun.put, durability}};
+    auto reply =
+        channel->call<msg::SegmentInfo>(request, Patience::kWhileAlive, {}, retry.deadline());
+    if (reply.ok()) return reply;
+    const Status failed = reply.status();
+    const bool gone = failed.code() == StatusCode::kUnavailable;
+    if (gone && !channel->lost()) return failed;  // of the put alone
+    PRECIS_TRY(retry.again(failed));
+    if (!gone) continue;
+    PRECIS_TRY(begin_anew(retry));
+    if (begun.already_stored) continue;
+    return Status::unavailable(
+        "the connection was lost before the put was committed, and of what "
+        "was pushed nothing is left: put again");
+  }
 }
 
 Put::Put(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -115,8 +215,7 @@ Status Put::layer(std::uint32_t layer, const LayerPush& push) {
 
 Result<msg::SegmentInfo> Put::commit(Durability durability) {
   PRECIS_TRY(impl_->ended);
-  auto reply = impl_->channel->call<msg::SegmentInfo>(msg::CommitPut{impl_->begun.put, durability},
-                                                      Patience::kWhileAlive);
+  auto reply = impl_->commit(durability);
   if (reply.ok()) impl_->ended = Status::invalid("the put has ended with its commit");
   return reply;
 }
@@ -124,7 +223,10 @@ Result<msg::SegmentInfo> Put::commit(Durability durability) {
 Status Put::abort() {
   PRECIS_TRY(impl_->ended);
   impl_->ended = Status::invalid("the put has ended with its abort");
-  return impl_->channel->call<msg::Done>(msg::AbortPut{impl_->begun.put}).status();
+  const Retry call(impl_->options, "abort");
+  msg::Request request{0, msg::AbortPut{impl_->begun.put}};
+  return impl_->channel->call<msg::Done>(request, Patience::kOneTimeout, {}, call.deadline())
+      .status();
 }
 
 }  // namespace precis

@@ -42,16 +42,26 @@ Status check_projections(const ModelSpec& spec, std::span<const HeadsView> o_pro
 Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
                                        Transport& transport, const std::string& address,
                                        const ConnectOptions& options) {
-  PRECIS_ASSIGN(auto channel,
-                Channel::open(std::move(keep_alive), loop, transport, address, options));
-  return std::shared_ptr<Client>(std::make_shared<RemoteClient>(std::move(channel)));
+  const auto dial = [keep_alive = std::move(keep_alive), &loop, &transport, address,
+                     options](std::uint32_t timeout_ms) {
+    return Channel::open(keep_alive, loop, transport, address, options, timeout_ms);
+  };
+  PRECIS_ASSIGN(auto link, Link::open(dial, call_options(options)));
+  return std::shared_ptr<Client>(
+      std::make_shared<RemoteClient>(std::move(link), call_options(options)));
+}
+
+std::shared_ptr<Client> RemoteClient::with_deadline(std::uint32_t deadline_ms) {
+  CallOptions options = options_;
+  options.deadline_ms = deadline_ms;
+  return std::make_shared<RemoteClient>(link_, options);
 }
 
 Result<Model> RemoteClient::register_model(const ModelSpec& spec,
                                            std::span<const HeadsView> o_proj) {
   PRECIS_TRY(spec.validate());
   PRECIS_TRY(check_projections(spec, o_proj));
-  PRECIS_ASSIGN(msg::ModelRow row, channel_->call<msg::ModelRow>(msg::RegisterModel{spec}));
+  PRECIS_ASSIGN(msg::ModelRow row, call<msg::ModelRow>(msg::RegisterModel{spec}));
   Model model{std::move(row.model), row.fingerprint, {}};
   for (std::uint32_t layer = 0; layer < o_proj.size(); ++layer) {
     PRECIS_TRY(push_projection(model, layer, o_proj[layer]));
@@ -59,19 +69,29 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
   return model;
 }
 
+// The same again is fine, so it is tried until it is there.
 Status RemoteClient::push_projection(const Model& model, std::uint32_t layer,
                                      const HeadsView& weights) {
-  PRECIS_ASSIGN(ExposedMemory memory, channel_->expose({weights.data, weights.size_bytes()}));
-  msg::PushProjection body{model.fingerprint, layer, weights.head_dim, weights.dtype,
-                           memory.exposure->region()};
-  std::vector<ExposedMemory> exposed;
-  exposed.push_back(std::move(memory));
-  return channel_->call<msg::Done>(std::move(body), Patience::kWhileAlive, std::move(exposed))
-      .status();
+  Retry retry(options_, "o_proj");
+  for (;;) {
+    const auto once = [&]() -> Status {
+      PRECIS_ASSIGN(const auto channel, link_->channel(retry));
+      std::vector<ExposedMemory> exposed(1);
+      PRECIS_ASSIGN(exposed[0], channel->expose({weights.data, weights.size_bytes()}));
+      msg::Request request{0, msg::PushProjection{model.fingerprint, layer, weights.head_dim,
+                                                  weights.dtype, exposed[0].exposure->region()}};
+      return channel
+          ->call<msg::Done>(request, Patience::kWhileAlive, std::move(exposed), retry.deadline())
+          .status();
+    };
+    const Status status = once();
+    if (status.ok()) return {};
+    PRECIS_TRY(retry.again(status));
+  }
 }
 
 Result<std::vector<msg::ModelRow>> RemoteClient::models() {
-  PRECIS_ASSIGN(msg::Models models, channel_->call<msg::Models>(msg::ListModels{}));
+  PRECIS_ASSIGN(msg::Models models, call<msg::Models>(msg::ListModels{}));
   return std::move(models.rows);
 }
 
@@ -80,20 +100,22 @@ Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
     return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, maximum " +
                            std::to_string(limits::kProfileBytesMax));
   }
-  return channel_->call<msg::ProfileRow>(msg::AddProfile{json});
+  return call<msg::ProfileRow>(msg::AddProfile{json});
 }
 
 Result<std::vector<msg::ProfileRow>> RemoteClient::profiles(std::optional<Digest> model) {
-  PRECIS_ASSIGN(msg::Profiles profiles, channel_->call<msg::Profiles>(msg::ListProfiles{model}));
+  PRECIS_ASSIGN(msg::Profiles profiles, call<msg::Profiles>(msg::ListProfiles{model}));
   return std::move(profiles.rows);
 }
 
 Result<msg::ProfileRow> RemoteClient::profile(const Digest& model, const std::string& name) {
-  return channel_->call<msg::ProfileRow>(msg::ShowProfile{model, name});
+  return call<msg::ProfileRow>(msg::ShowProfile{model, name});
 }
 
 Status RemoteClient::remove_profile(const Digest& model, const std::string& name) {
-  return channel_->call<msg::Done>(msg::RemoveProfile{model, name}).status();
+  return call<msg::Done>(msg::RemoveProfile{model, name}, Patience::kOneTimeout,
+                         Link::Repeat::kUnsafe)
+      .status();
 }
 
 Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId> tokens,
@@ -112,23 +134,14 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.recipe = options.recipe;
   body.budget = options.keep;
   body.parent_read = options.parent_read;
-  PRECIS_ASSIGN(msg::PutBegun begun, channel_->call<msg::PutBegun>(std::move(body)));
-  if (begun.end != tokens.size() || begun.begin >= begun.end) {
-    channel_->tell(msg::AbortPut{begun.put});
-    return Status::internal("the service began a put of tokens [" + std::to_string(begun.begin) +
-                            ", " + std::to_string(begun.end) + ") on a path of " +
-                            std::to_string(tokens.size()));
-  }
-  // A recipe that only a newer service knows needs what it says when the layer is in.
-  auto recipe = parse_recipe(begun.recipe);
-  return Put(std::make_unique<Put::Impl>(channel_, model.spec, std::move(begun),
-                                         recipe.ok() ? std::move(*recipe) : Recipe{}));
+  PRECIS_ASSIGN(auto impl, Put::Impl::start(link_, options_, model.spec, std::move(body)));
+  return Put(std::move(impl));
 }
 
 Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const TokenId> tokens) {
   PRECIS_TRY(check_tokens(tokens));
   msg::Lookup body{model.fingerprint, model.adapter, {tokens.begin(), tokens.end()}};
-  PRECIS_ASSIGN(msg::Match found, channel_->call<msg::Match>(std::move(body)));
+  PRECIS_ASSIGN(msg::Match found, call<msg::Match>(std::move(body)));
   LookupMatch match;
   static_cast<msg::Match&>(match) = std::move(found);
   match.model = model;
@@ -136,66 +149,67 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
 }
 
 Result<Prefix> RemoteClient::get(const LookupMatch& match, const Budget& keep) {
-  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(channel_, match, keep));
+  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(link_, options_, match, keep));
   return Prefix(std::move(impl));
 }
 
 Result<msg::SessionRow> RemoteClient::open_session(const std::string& name,
                                                    std::optional<std::uint64_t> ttl_seconds) {
-  return channel_->call<msg::SessionRow>(msg::OpenSession{name, ttl_seconds});
+  return call<msg::SessionRow>(msg::OpenSession{name, ttl_seconds});
 }
 Result<msg::SessionRow> RemoteClient::advance_session(const std::string& name,
                                                       const SegmentId& tip) {
-  return channel_->call<msg::SessionRow>(msg::AdvanceSession{name, tip});
+  return call<msg::SessionRow>(msg::AdvanceSession{name, tip});
 }
 Result<msg::SessionRow> RemoteClient::pin_session(const std::string& name, bool pinned) {
-  return channel_->call<msg::SessionRow>(msg::PinSession{name, pinned});
+  return call<msg::SessionRow>(msg::PinSession{name, pinned});
 }
 Result<msg::SessionRow> RemoteClient::fork_session(const std::string& name,
                                                    const std::string& new_name) {
-  return channel_->call<msg::SessionRow>(msg::ForkSession{name, new_name});
+  return call<msg::SessionRow>(msg::ForkSession{name, new_name}, Patience::kOneTimeout,
+                               Link::Repeat::kUnsafe);
 }
 Result<msg::SessionRow> RemoteClient::session(const std::string& name) {
-  return channel_->call<msg::SessionRow>(msg::ShowSession{name});
+  return call<msg::SessionRow>(msg::ShowSession{name});
 }
 Result<std::vector<msg::SessionRow>> RemoteClient::sessions() {
-  PRECIS_ASSIGN(msg::Sessions sessions, channel_->call<msg::Sessions>(msg::ListSessions{}));
+  PRECIS_ASSIGN(msg::Sessions sessions, call<msg::Sessions>(msg::ListSessions{}));
   return std::move(sessions.rows);
 }
 Status RemoteClient::remove_session(const std::string& name) {
-  return channel_->call<msg::Done>(msg::RemoveSession{name}).status();
+  return call<msg::Done>(msg::RemoveSession{name}, Patience::kOneTimeout, Link::Repeat::kUnsafe)
+      .status();
 }
 
 Result<std::vector<msg::SegmentInfo>> RemoteClient::segments(std::optional<Digest> model,
                                                              std::uint32_t limit) {
-  PRECIS_ASSIGN(msg::Segments found,
-                channel_->call<msg::Segments>(msg::ListPrefixes{model, limit}));
+  PRECIS_ASSIGN(msg::Segments found, call<msg::Segments>(msg::ListPrefixes{model, limit}));
   return std::move(found.rows);
 }
 Result<msg::SegmentInfo> RemoteClient::segment(const SegmentId& id) {
-  return channel_->call<msg::SegmentInfo>(msg::ShowPrefix{id});
+  return call<msg::SegmentInfo>(msg::ShowPrefix{id});
 }
 Result<msg::Checked> RemoteClient::check_segment(const SegmentId& id) {
-  return channel_->call<msg::Checked>(msg::CheckPrefix{id});
+  return call<msg::Checked>(msg::CheckPrefix{id});
 }
 Result<msg::Trimmed> RemoteClient::trim_segment(const SegmentId& id, const Budget& keep,
                                                 Durability durability, bool dry_run) {
-  return channel_->call<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run},
-                                      Patience::kWhileAlive);
+  return call<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run}, Patience::kWhileAlive);
 }
 
 Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recursive) {
-  return channel_->call<msg::Removed>(msg::RemovePrefix{id, recursive});
+  return call<msg::Removed>(msg::RemovePrefix{id, recursive}, Patience::kOneTimeout,
+                            Link::Repeat::kUnsafe);
 }
 Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model) {
-  return channel_->call<msg::Budgets>(msg::ShowBudget{{model}});
+  return call<msg::Budgets>(msg::ShowBudget{{model}});
 }
 Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
-  return channel_->call<msg::Budgets>(change);
+  return call<msg::Budgets>(change);
 }
-Result<msg::Stats> RemoteClient::stats() { return channel_->call<msg::Stats>(msg::GetStats{}); }
+Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
 Result<msg::ServerStatus> RemoteClient::status() {
-  return channel_->call<msg::ServerStatus>(msg::GetStatus{});
+  return call<msg::ServerStatus>(msg::GetStatus{});
 }
 
 }  // namespace precis

@@ -6,14 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "client/src/channel.h"
+#include "client/src/link.h"
 #include "precis/client.h"
 
 namespace precis {
 
 class RemoteClient final : public Client {
  public:
-  explicit RemoteClient(std::shared_ptr<Channel> channel) : channel_(std::move(channel)) {}
+  RemoteClient(std::shared_ptr<Link> link, const CallOptions& options)
+      : link_(std::move(link)), options_(options) {}
+
+  std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) override;
 
   Result<Model> register_model(const ModelSpec& spec, std::span<const HeadsView> o_proj) override;
   Result<std::vector<msg::ModelRow>> models() override;
@@ -52,7 +55,14 @@ class RemoteClient final : public Client {
  private:
   Status push_projection(const Model& model, std::uint32_t layer, const HeadsView& weights);
 
-  const std::shared_ptr<Channel> channel_;  // shared with the puts and prefixes begun on it
+  template <typename T>
+  Result<T> call(msg::RequestBody body, Patience patience = Patience::kOneTimeout,
+                 Link::Repeat repeat = Link::Repeat::kSafe) {
+    return link_->call<T>(options_, std::move(body), patience, repeat);
+  }
+
+  const std::shared_ptr<Link> link_;  // shared with the puts and prefixes begun on it
+  const CallOptions options_;
 };
 
 }  // namespace precis

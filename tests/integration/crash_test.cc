@@ -25,7 +25,9 @@ TEST_CASE("what was acknowledged survives a SIGKILL of the service bit for bit, 
           "[integration]") {
   const TempDir dir;
   auto service = std::make_unique<ServiceProcess>(dir);
-  auto client = service->connect();
+  ConnectOptions once;
+  once.retry = false;
+  auto client = service->connect(once);
   const Model model = client->register_model(tiny_model()).value();
   std::mt19937 random(kSeed);
   std::vector<std::vector<TokenId>> paths;

@@ -74,9 +74,19 @@ std::optional<std::string> Process::read_line() {
   }
 }
 
-void Process::signal(int number) { PRECIS_CHECK(::kill(pid_, number) == 0); }
+void Process::signal(int number) {
+  PRECIS_CHECK(pid_ > 0);  // else the signal would go to others
+  PRECIS_CHECK(::kill(pid_, number) == 0);
+}
 
 int Process::wait() { return reap(std::exchange(pid_, -1)); }
+
+std::optional<int> Process::ended() {
+  int status = 0;
+  if (pid_ < 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return {};
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
 
 Ran run(const std::vector<std::string>& command) {
   const auto [out_read, out_write] = make_pipe();

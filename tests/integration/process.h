@@ -24,6 +24,8 @@ class Process {
   pid_t pid() const { return pid_; }
   // Its exit code, or minus the signal that ended it.
   int wait();
+  // The same if it has ended; it need not be waited for then.
+  std::optional<int> ended();
 
  private:
   pid_t pid_ = -1;

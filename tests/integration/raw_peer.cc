@@ -1,6 +1,5 @@
 #include "tests/integration/raw_peer.h"
 
-#include <future>
 #include <utility>
 
 #include "cachesvc/transport/ucx_transport.h"
@@ -62,6 +61,16 @@ Result<msg::HelloReply> RawPeer::connect(const std::string& address, std::vector
 void RawPeer::send(std::vector<std::byte> message) {
   on_loop([&] { connection_->send(std::move(message)); });
 }
+
+void RawPeer::send_and_stand_still(std::vector<std::byte> message) {
+  resumed_ = {};
+  loop_.post([this, message = std::move(message)]() mutable {
+    connection_->send(std::move(message));
+    resumed_.get_future().wait();
+  });
+}
+
+void RawPeer::resume() { resumed_.set_value(); }
 
 Result<msg::Reply> RawPeer::call(msg::RequestBody body) {
   send(encode(msg::Request{next_id_++, std::move(body)}));

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,6 +30,9 @@ class RawPeer {
   Result<msg::Reply> receive();
   void send(std::vector<std::byte> message);
   Status wait_closed();
+  // Sends, and from then on does nothing until resume(): it reads no message and no byte.
+  void send_and_stand_still(std::vector<std::byte> message);
+  void resume();
 
   // Memory of `size_bytes` open to the service.
   RemoteRegion expose(std::size_t size_bytes);
@@ -44,6 +48,7 @@ class RawPeer {
   std::vector<std::unique_ptr<Registration>> registrations_;
   std::vector<std::unique_ptr<Exposure>> exposures_;
   std::uint64_t next_id_ = 1;
+  std::promise<void> resumed_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

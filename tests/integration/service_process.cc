@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace precis::testing {
@@ -21,9 +22,16 @@ TempDir::~TempDir() {
 
 std::vector<std::string> precisd_command(const std::string& data_dir,
                                          const std::vector<std::string>& flags) {
-  std::vector<std::string> command{PRECISD_PATH, "--data", data_dir,      "--listen", "127.0.0.1:0",
-                                   "--memory",   "256MiB", "--log-level", "error"};
+  std::vector<std::string> command{PRECISD_PATH, "--data", data_dir};
   command.insert(command.end(), flags.begin(), flags.end());
+  const auto unless_given = [&](const char* flag, const char* value) {
+    if (std::ranges::find(flags, flag) == flags.end()) {
+      command.insert(command.end(), {flag, value});
+    }
+  };
+  unless_given("--listen", "127.0.0.1:0");
+  unless_given("--memory", "256MiB");
+  unless_given("--log-level", "error");
   return command;
 }
 
@@ -65,6 +73,14 @@ int ServiceProcess::kill() {
 int ServiceProcess::stop() {
   process_->signal(SIGTERM);
   return process_->wait();
+}
+
+std::string ServiceProcess::last_words() {
+  const auto ended = process_->ended();
+  if (!ended) return {};
+  std::string words = "precisd ended by itself with " + std::to_string(*ended);
+  while (const auto line = process_->read_line()) words += "\n  " + *line;
+  return words;
 }
 
 double stat(Client& client, const std::string& name) {

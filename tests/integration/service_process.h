@@ -26,7 +26,8 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// Serves `data_dir` on a free port. `flags`: more of precisd's.
+// Serves `data_dir` on a free port, with 256 MiB unless `flags`, which are more of precisd's, say
+// otherwise.
 std::vector<std::string> precisd_command(const std::string& data_dir,
                                          const std::vector<std::string>& flags);
 
@@ -39,10 +40,13 @@ class ServiceProcess {
   explicit ServiceProcess(const TempDir& dir, const std::vector<std::string>& flags = {});
 
   const std::string& address() const { return address_; }
+  pid_t pid() const { return process_->pid(); }
   // A client; failing to connect ends the test run.
   std::shared_ptr<Client> connect(const ConnectOptions& options = {}) const;
   int kill();  // SIGKILL, and waits until it is gone; -SIGKILL unless it had ended before
   int stop();  // SIGTERM; the exit code
+  // Of one that has ended by itself, how and what it said at last; empty if it runs.
+  std::string last_words();
 
  private:
   ServiceProcess() = default;

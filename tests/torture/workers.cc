@@ -21,6 +21,7 @@ struct Joined {
 Result<Joined> connect(const std::string& address) {
   ConnectOptions options;
   options.timeout_ms = kTimeoutMs;
+  options.retry = false;  // they end with the service
   PRECIS_ASSIGN(auto client, Client::connect(address, options));
   PRECIS_ASSIGN(Model model, client->register_model(testing::tiny_model()));
   return Joined{std::move(client), std::move(model)};

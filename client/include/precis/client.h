@@ -11,7 +11,9 @@
 //   prefix->head(layer, head).keys ...
 //
 // Nothing throws: every fallible call returns a Status or a Result. Objects are handles onto one
-// connection, which they keep alive; they may be used from any thread, a Put from one at a time.
+// way to the service, which they keep alive and renew; they may be used from any thread, a Put from
+// one at a time. What may fail in every call: kTimedOut, kUnavailable and kRejected, as
+// ConnectOptions tells.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "precis/messages.h"
+#include "precis/options.h"
 #include "precis/recipe.h"
 #include "precis/status.h"
 #include "precis/types.h"
@@ -30,55 +33,6 @@
 namespace precis {
 
 class RemoteClient;
-
-struct ConnectOptions {
-  std::string tenant;  // empty: the service's default tenant
-  std::string token;
-  // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
-  // bytes (layer, commit, get) take what they take: they time out when the service has been silent
-  // this long, and a quiet one is asked for a sign of life meanwhile.
-  std::uint32_t timeout_ms = 10'000;
-};
-
-struct OpenOptions {
-  std::uint64_t memory_bytes = 0;  // 0: the service's default
-  unsigned threads = 0;            // 0: every core
-  std::string device = "auto";     // compresses: auto (a GPU where there is one), cpu or cuda:N
-};
-
-// A registered model, to be named in puts and lookups. `adapter`: LoRA or the like.
-struct Model {
-  ModelSpec spec;
-  Digest fingerprint;
-  std::string adapter;
-};
-
-struct PutOptions {
-  std::string recipe;          // empty: the budget in force says
-  std::optional<Budget> keep;  // none: the budget in force says
-  // Where the new segment begins: nothing means at the end of the longest stored proper prefix; a
-  // null SegmentId means at the root; any other is the parent.
-  std::optional<SegmentId> parent;
-  // Provenance: the budget at which the parent was read while this KV was computed.
-  std::optional<Budget> parent_read;
-};
-
-// One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys
-// post-RoPE, over the put's new tokens [begin, end). A tensor-parallel rank pushes its heads from
-// head_begin; chunked prefill pushes token blocks from token_begin, counted from `begin`. Where
-// begin > 0, keys and values (and scores) of all `end` tokens of the path are taken too, as an
-// engine's own cache holds them: their last end - begin tokens are pushed.
-struct LayerPush {
-  HeadsView keys, values;
-  // [num_q_heads of these heads, m, head_dim], the last m tokens; for kvzip any that repeat them.
-  HeadsView queries;
-  std::span<const float> lse;     // [num_q_heads of these heads, m]; needs queries
-  std::span<const float> scores;  // [num_kv_heads of these heads, n], for external scorers
-  std::uint32_t head_begin = 0, token_begin = 0;
-  // Of queries to come, for expected_attention: [num_q_heads of these heads, head_dim] and
-  // [num_q_heads of these heads, head_dim, head_dim].
-  std::span<const float> query_mean, query_covariance;
-};
 
 // A put under way. Destroyed before commit, it leaves no trace.
 class Put {
@@ -93,10 +47,13 @@ class Put {
   // Returns once the service holds the bytes: the memory may be reused. Compression goes on behind;
   // what it finds (a NaN, say) is reported by the next call. kInvalidArgument: a wrong shape, dtype
   // or layer, or a piece that overlaps one already pushed. An error ends the put. Of a put whose
-  // segment is already stored the pieces are checked and not moved.
+  // segment is already stored the pieces are checked and not moved. Where the connection is lost
+  // the put is begun anew if nothing was pushed; else it is kUnavailable, and must be put again.
   Status layer(std::uint32_t layer, const LayerPush& push);
 
   // Visible and as durable as asked once it returns OK. kInvalidArgument naming the missing layers.
+  // Where the connection is lost meanwhile the service is asked whether the segment is stored;
+  // kUnavailable if it is not: put again, which is safe in any case, as it is one segment.
   Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal);
 
   // Gives the put up; the service has forgotten it once this returns OK.
@@ -162,6 +119,9 @@ class Client {
   static Result<std::shared_ptr<Client>> open(const std::string& directory,
                                               const OpenOptions& options = {});
   virtual ~Client() = default;
+
+  // The same client, whose calls (and puts and prefixes) have `deadline_ms`; 0 for none.
+  virtual std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) = 0;
 
   // `o_proj`: of every layer the output projection [num_q_heads, head_dim, width], contiguous, in
   // any dtype; recipes need it that weigh values by what they write (criticalkv, defensivekv). The

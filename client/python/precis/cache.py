@@ -40,17 +40,44 @@ def open(
     return Cache(_core.open(os.fspath(directory), memory_bytes, threads, device))
 
 
-def connect(address: str, *, tenant: str = "", token: str = "", timeout: float = 10.0) -> Cache:
+def connect(
+    address: str,
+    *,
+    tenant: str = "",
+    token: str = "",
+    timeout: float = 10.0,
+    deadline: float | None = None,
+    retry: bool = True,
+) -> Cache:
     """Connects to a running precisd at "host:port".
 
     Args:
         tenant, token: credentials; by default the service's default tenant.
-        timeout: seconds, of connecting and of each request.
+        timeout: seconds, of connecting and of each request; of one that moves or compresses bytes,
+            the silence of the service.
+        deadline: seconds, of each call as a whole with its retries, and of a get up to its last
+            layer; by default none. Cache.with_deadline() sets it for some calls.
+        retry: whether a call that finds the connection lost connects anew, and one that the service
+            is too busy for comes again, until its deadline, or without one for `timeout` from its
+            first failure. A put of which layers were pushed is lost with its connection: put again.
 
     Raises:
         Unavailable, PermissionDenied, VersionMismatch: why not.
     """
-    return Cache(_core.connect(address, tenant, token, max(1, round(timeout * 1000))))
+    return Cache(
+        _core.connect(
+            address, tenant, token, max(1, round(timeout * 1000)), _deadline_ms(deadline), retry
+        )
+    )
+
+
+def _deadline_ms(seconds: float | None) -> int:
+    if seconds is None:
+        return 0
+    milliseconds = max(1, round(seconds * 1000)) if seconds > 0 else 0
+    if not 0 < milliseconds < 2**32:
+        raise InvalidArgument(f"deadline: {seconds} seconds, must be above 0 and below 49 days")
+    return milliseconds
 
 
 class Cache:
@@ -72,6 +99,15 @@ class Cache:
     def close(self) -> None:
         """Lets go of the connection, or of the embedded service."""
         self._core = None
+
+    def with_deadline(self, seconds: float | None) -> Cache:
+        """The same cache, whose calls end within so many seconds, or raise TimedOut::
+
+            match = cache.with_deadline(0.2).lookup(model, tokens)
+
+        It goes for a whole call with its retries, and for a get up to its last layer. None: no end.
+        """
+        return Cache(self.core.with_deadline(_deadline_ms(seconds)))
 
     def __enter__(self) -> Cache:
         return self

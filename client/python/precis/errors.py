@@ -35,9 +35,14 @@ class PermissionDenied(Error, PermissionError):
 
 
 class Rejected(Error):
-    """The service is overloaded: wait and try again."""
+    """The service is overloaded: wait and try again.
+
+    Attributes:
+        retry_after: seconds after which the same may succeed; 0 where waiting alone does not help.
+    """
 
     code = "rejected"
+    retry_after = 0.0
 
 
 class OutOfSpace(Error):
@@ -53,7 +58,7 @@ class TimedOut(Error, TimeoutError):
 
 
 class Unavailable(Error, ConnectionError):
-    """The service is gone or was never there: connect again."""
+    """The service is gone or was never there, or what was under way there is lost: put again."""
 
     code = "unavailable"
 
@@ -107,6 +112,9 @@ _CLASSES = {
 }
 
 
-def error_of(code: str, message: str) -> Error:
+def error_of(code: str, message: str, retry_after_ms: int = 0) -> Error:
     """The exception for a status code of the C++ library."""
-    return _CLASSES.get(code, Internal)(message)
+    error = _CLASSES.get(code, Internal)(message)
+    if isinstance(error, Rejected):
+        error.retry_after = retry_after_ms / 1000
+    return error

@@ -248,15 +248,18 @@ void bind_client(nb::module_& module) {
   bind_put(module);
   bind_prefix(module);
   ClientClass client(module, "Client");
+  client.def("with_deadline",
+             [](Client& c, std::uint32_t deadline_ms) { return c.with_deadline(deadline_ms); });
   bind_paths(client);
   bind_profiles(client);
   bind_sessions(client);
   bind_operations(client);
-  module.def("connect", [](const std::string& address, const std::string& tenant,
-                           const std::string& token, std::uint32_t timeout_ms) {
-    const ConnectOptions options{tenant, token, timeout_ms};
-    return answer([&] { return Client::connect(address, options); });
-  });
+  module.def("connect",
+             [](const std::string& address, const std::string& tenant, const std::string& token,
+                std::uint32_t timeout_ms, std::uint32_t deadline_ms, bool retry) {
+               const ConnectOptions options{tenant, token, timeout_ms, deadline_ms, retry};
+               return answer([&] { return Client::connect(address, options); });
+             });
   module.def("open", [](const std::string& directory, std::uint64_t memory_bytes, unsigned threads,
                         const std::string& device) {
     const OpenOptions options{memory_bytes, threads, device};

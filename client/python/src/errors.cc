@@ -11,7 +11,7 @@ void raise(const Status& status) {
   // A message may quote bytes that came from outside: it need not be UTF-8.
   const nb::object message = nb::steal(PyUnicode_DecodeUTF8(
       status.message().data(), static_cast<Py_ssize_t>(status.message().size()), "replace"));
-  const nb::object error = error_of(code, message);
+  const nb::object error = error_of(code, message, status.retry_after_ms());
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

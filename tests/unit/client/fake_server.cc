@@ -49,7 +49,13 @@ void FakeServer::on_loop(std::function<void()> fn) {
   done.get_future().wait();
 }
 
-Result<std::shared_ptr<Client>> FakeServer::connect(ConnectOptions options) {
+Result<std::shared_ptr<Client>> FakeServer::connect() {
+  ConnectOptions once;
+  once.retry = false;
+  return connect(once);
+}
+
+Result<std::shared_ptr<Client>> FakeServer::connect(const ConnectOptions& options) {
   return attach(host_, host_->loop, *host_->transport, address_, options);
 }
 

@@ -32,7 +32,9 @@ class FakeServer {
   bool answer_small = true;
   std::vector<std::byte> raw_greeting;  // sent instead, where not empty
 
-  Result<std::shared_ptr<Client>> connect(ConnectOptions options = {});
+  Result<std::shared_ptr<Client>> connect(const ConnectOptions& options);
+  // A client that tries nothing again.
+  Result<std::shared_ptr<Client>> connect();
 
   // From a script.
   void reply(std::uint64_t id, msg::ReplyBody body);

@@ -27,10 +27,10 @@ def find_precisd() -> str:
 
 
 class Precisd:
-    """One data folder and at most one precisd that serves it, on a port of the system's choice."""
+    """One data folder and at most one precisd that serves it, by default on a free port."""
 
-    def __init__(self, program: str, data: Path, *flags: str) -> None:
-        self._command = [program, "--data", str(data), "--listen", "127.0.0.1:0", *flags]
+    def __init__(self, program: str, data: Path, *flags: str, listen: str = "127.0.0.1:0") -> None:
+        self._command = [program, "--data", str(data), "--listen", listen, *flags]
         self._log = data.parent / f"{data.name}.log"
         self._process: subprocess.Popen[str] | None = None
         self.address = ""

@@ -1,0 +1,73 @@
+// What a program tells the client beside the data: how to connect, what to put and push. Part of
+// client.h, which includes it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "precis/types.h"
+#include "precis/view.h"
+
+namespace precis {
+
+struct ConnectOptions {
+  std::string tenant;  // empty: the service's default tenant
+  std::string token;
+  // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
+  // bytes (begin_put, layer, commit, get) take what they take: they time out when the service has
+  // been silent this long, and a quiet one is asked for a sign of life meanwhile.
+  std::uint32_t timeout_ms = 10'000;
+  // Of each call as a whole, with its retries, and of a get up to its last layer: past it the call
+  // is kTimedOut, naming what it waited for. 0: none. Client::with_deadline() sets it for some.
+  std::uint32_t deadline_ms = 0;
+  // Whether a call that finds the connection lost (the service was restarted, say) connects anew,
+  // and one that the service is too busy for (kRejected with retry_after_ms()) comes again, until
+  // its deadline, or without one for timeout_ms from its first failure. A call that was under way
+  // when the connection was lost is repeated where done twice is as done once: all but
+  // fork_session, remove_*, and puts of which layers were pushed, which must be put again.
+  bool retry = true;
+};
+
+struct OpenOptions {
+  std::uint64_t memory_bytes = 0;  // 0: the service's default
+  unsigned threads = 0;            // 0: every core
+  std::string device = "auto";     // compresses: auto (a GPU where there is one), cpu or cuda:N
+};
+
+// A registered model, to be named in puts and lookups. `adapter`: LoRA or the like.
+struct Model {
+  ModelSpec spec;
+  Digest fingerprint;
+  std::string adapter;
+};
+
+struct PutOptions {
+  std::string recipe;          // empty: the budget in force says
+  std::optional<Budget> keep;  // none: the budget in force says
+  // Where the new segment begins: nothing means at the end of the longest stored proper prefix; a
+  // null SegmentId means at the root; any other is the parent.
+  std::optional<SegmentId> parent;
+  // Provenance: the budget at which the parent was read while this KV was computed.
+  std::optional<Budget> parent_read;
+};
+
+// One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys
+// post-RoPE, over the put's new tokens [begin, end). A tensor-parallel rank pushes its heads from
+// head_begin; chunked prefill pushes token blocks from token_begin, counted from `begin`. Where
+// begin > 0, keys and values (and scores) of all `end` tokens of the path are taken too, as an
+// engine's own cache holds them: their last end - begin tokens are pushed.
+struct LayerPush {
+  HeadsView keys, values;
+  // [num_q_heads of these heads, m, head_dim], the last m tokens; for kvzip any that repeat them.
+  HeadsView queries;
+  std::span<const float> lse;     // [num_q_heads of these heads, m]; needs queries
+  std::span<const float> scores;  // [num_kv_heads of these heads, n], for external scorers
+  std::uint32_t head_begin = 0, token_begin = 0;
+  // Of queries to come, for expected_attention: [num_q_heads of these heads, head_dim] and
+  // [num_q_heads of these heads, head_dim, head_dim].
+  std::span<const float> query_mean, query_covariance;
+};
+
+}  // namespace precis

@@ -1,0 +1,61 @@
+// The way to the service over time: one Channel, and another when that one is lost. Calls that did
+// nothing, or may be done twice, are tried again within their deadline.
+//
+// Held by the client's handles. Any thread but the loop's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "client/src/channel.h"
+#include "client/src/retry.h"
+#include "precis/messages.h"
+
+namespace precis {
+
+class Link {
+ public:
+  // Connects; as Channel::open().
+  using Dial = std::function<Result<std::shared_ptr<Channel>>(std::uint32_t timeout_ms)>;
+  // What a lost connection means for a call that was sent: done twice it is as done once, or not.
+  enum class Repeat : std::uint8_t { kSafe, kUnsafe };
+
+  // Connects once; a service that is not there is kUnavailable at once.
+  static Result<std::shared_ptr<Link>> open(Dial dial, const CallOptions& options);
+
+  // The channel, connected anew where it was lost and the call retries. kTimedOut past the call's
+  // deadline.
+  Result<std::shared_ptr<Channel>> channel(const Retry& call);
+
+  template <typename T>
+  Result<T> call(const CallOptions& options, msg::RequestBody body,
+                 Patience patience = Patience::kOneTimeout, Repeat repeat = Repeat::kSafe) {
+    Retry retry(options, request_name(body));
+    msg::Request request{0, std::move(body)};
+    for (;;) {
+      auto open = channel(retry);
+      Status failed = open.status();
+      if (failed.ok()) {
+        auto reply = (*open)->template call<T>(request, patience, {}, retry.deadline());
+        if (reply.ok()) return reply;
+        failed = reply.status();
+        // A channel that was lost before it was asked has sent nothing.
+        if (failed.code() == StatusCode::kUnavailable && repeat == Repeat::kUnsafe) {
+          return failed.with_context(retry.what() + ": the outcome is unknown");
+        }
+      }
+      PRECIS_TRY(retry.again(failed));
+    }
+  }
+
+ private:
+  explicit Link(Dial dial) : dial_(std::move(dial)) {}
+
+  const Dial dial_;
+  std::timed_mutex mutex_;
+  std::shared_ptr<Channel> channel_;  // guarded by mutex_; shared with the calls under way
+};
+
+}  // namespace precis

@@ -1,0 +1,82 @@
+#include "client/src/retry.h"
+
+#include <algorithm>
+#include <array>
+#include <thread>
+#include <utility>
+
+namespace precis {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kBackoffMin{10}, kBackoffMax{1000};
+constexpr std::uint32_t kDoublingsMax = 10;
+
+// In the order of RequestBody.
+constexpr std::array kNames{"register_model", "models",       "begin_put",       "layer",
+                            "commit",         "abort",        "lookup",          "get",
+                            "cancel",         "open_session", "advance_session", "pin_session",
+                            "fork_session",   "session",      "sessions",        "remove_session",
+                            "segments",       "segment",      "remove_segment",  "budgets",
+                            "set_budget",     "stats",        "status",          "o_proj",
+                            "add_profile",    "profiles",     "profile",         "remove_profile",
+                            "check_segment",  "trim_segment"};
+static_assert(kNames.size() == std::variant_size_v<msg::RequestBody>);
+
+Retry::Time deadline_of(const CallOptions& options) {
+  if (options.deadline_ms == 0) return Retry::Time::max();
+  return steady_clock::now() + milliseconds(options.deadline_ms);
+}
+
+}  // namespace
+
+const char* request_name(const msg::RequestBody& body) { return kNames[body.index()]; }
+
+Retry::Retry(const CallOptions& options, std::string what)
+    : options_(options),
+      what_(std::move(what)),
+      deadline_(deadline_of(options)),
+      random_(std::random_device()()) {}
+
+std::uint32_t Retry::connect_timeout_ms() const {
+  if (deadline_ == Time::max()) return options_.timeout_ms;
+  const auto left = std::chrono::ceil<milliseconds>(deadline_ - steady_clock::now()).count();
+  return static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(left, 1, std::max<std::uint32_t>(options_.timeout_ms, 1)));
+}
+
+Status Retry::too_late(const std::string& waited_for) const {
+  return Status::timed_out(what_ + ": its deadline of " + std::to_string(options_.deadline_ms) +
+                           " ms passed, it waited for " + waited_for);
+}
+
+milliseconds Retry::wait_for(const Status& failed) {
+  const milliseconds hint(failed.retry_after_ms());
+  const milliseconds first = std::max(hint, kBackoffMin);
+  const milliseconds longest = std::max(hint, kBackoffMax);
+  const milliseconds wait = std::min(first * (1 << std::min(tries_++, kDoublingsMax)), longest);
+  return wait / 2 + milliseconds(random_() % static_cast<std::uint64_t>(wait.count()));
+}
+
+Status Retry::again(const Status& failed) {
+  const StatusCode code = failed.code();
+  const bool helps = code == StatusCode::kUnavailable ||
+                     (code == StatusCode::kRejected && failed.retry_after_ms() > 0);
+  if (!helps || !options_.retry) return failed;
+  const auto now = steady_clock::now();
+  if (!give_up_) give_up_ = std::min(deadline_, now + milliseconds(options_.timeout_ms));
+  const Time end = deadline_ == Time::max() ? *give_up_ : deadline_;
+  const milliseconds wait = wait_for(failed);
+  if (now + wait < end) {
+    std::this_thread::sleep_for(wait);
+    return {};
+  }
+  if (code == StatusCode::kUnavailable && deadline_ != Time::max()) {
+    return too_late("the service, after " + std::to_string(tries_) + " tries: " + failed.message());
+  }
+  return failed;
+}
+
+}  // namespace precis

@@ -1,0 +1,165 @@
+// More than the service was given memory, requests or patience for.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "precis/served_layout.h"
+#include "tests/integration/proc.h"
+#include "tests/integration/random_kv.h"
+#include "tests/integration/raw_peer.h"
+#include "tests/integration/service_process.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+constexpr std::uint32_t kSeed = 20251124;
+
+PutOptions most() {
+  PutOptions options;
+  options.recipe = "ada_keydiff";
+  options.keep = Budget::ratio_ppm(900'000);
+  return options;
+}
+
+ConnectOptions patient() {
+  ConnectOptions options;
+  options.timeout_ms = 120'000;
+  return options;
+}
+
+// precisd with the least memory that it takes, and more settings.
+ServiceProcess small_service(const TempDir& dir, const std::string& settings,
+                             std::vector<std::string> flags = {}) {
+  const std::string file = dir.path("precisd.toml");
+  std::ofstream(file) << settings;
+  flags.insert(flags.end(), {"--memory", "16MiB", "--config", file});
+  return ServiceProcess(dir, flags);
+}
+
+TEST_CASE("many clients that put and read more than the memory holds all get there, within it",
+          "[integration]") {
+  constexpr std::uint32_t kClients = 12, kRounds = 3, kTokens = 2000;
+  constexpr std::uint64_t kMemory = 16u << 20;
+  const TempDir dir;
+  const ServiceProcess service = small_service(dir, "");
+  const auto owner = service.connect(patient());
+  const Model model = owner->register_model(tiny_model()).value();
+  const auto work = [&](std::uint32_t seed) -> Status {
+    std::mt19937 random(seed);
+    const auto client = service.connect(patient());
+    for (std::uint32_t i = 0; i < kRounds; ++i) {
+      const auto tokens = random_tokens(random, kTokens);
+      const Kv kv = random_kv(random, model.spec, 0, kTokens);
+      PRECIS_TRY(put_all(*client, model, tokens, kv, most()).status());
+      PRECIS_ASSIGN(const PrefixCopy copy, read_all(*client, model, tokens));
+      if (!rows_are_of(copy, {&kv})) return Status::corruption("rows are not those pushed");
+    }
+    return {};
+  };
+  std::vector<std::future<Status>> workers;
+  for (std::uint32_t i = 0; i < kClients; ++i) {
+    workers.push_back(std::async(std::launch::async, work, kSeed + i));
+  }
+  for (auto& worker : workers) {
+    const Status status = worker.get();
+    INFO(status.to_string());
+    CHECK(status.ok());
+  }
+  CHECK(stat(*owner, "precis_segments") == kClients * kRounds);
+  CHECK(stat(*owner, "precis_staged_bytes") == 0);
+  CHECK(stat(*owner, "precis_waiting_requests") == 0);
+  CHECK(peak_resident_bytes(service.pid()) < kMemory + kBesideMemoryBytes);
+}
+
+TEST_CASE("a limit that is reached is named, with when to come back, and waited for",
+          "[integration]") {
+  const TempDir dir;
+  const ServiceProcess service = small_service(dir, "max_puts = 1\n");
+  const auto client = service.connect(patient());
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  const auto first_path = random_tokens(random, 100), second_path = random_tokens(random, 100);
+  std::optional<Put> first = client->begin_put(model, first_path, most()).value();
+
+  ConnectOptions once;
+  once.retry = false;
+  const Status rejected = service.connect(once)->begin_put(model, second_path, most()).status();
+  INFO(rejected.to_string());
+  CHECK(rejected.code() == StatusCode::kRejected);
+  CHECK(rejected.retry_after_ms() > 0);
+  CHECK(rejected.message().find("max_puts") != std::string::npos);
+  CHECK(stat(*client, "precis_requests_rejected_total") == 1);
+
+  const auto other = service.connect(patient());
+  auto second = std::async(std::launch::async,
+                           [&] { return other->begin_put(model, second_path, most()).status(); });
+  while (stat(*client, "precis_requests_rejected_total") == 1) {
+  }
+  first.reset();
+  CHECK(second.get().ok());
+}
+
+TEST_CASE("a silent client's puts give way to those who wait for memory", "[integration]") {
+  const TempDir dir;
+  const ServiceProcess service = small_service(dir, "silent_client_ms = 100\n");
+  const auto silent = service.connect(patient());
+  const Model model = silent->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  // Each would stage more than half of the memory.
+  const auto tokens = random_tokens(random, 4500);
+  const Kv kv = random_kv(random, model.spec, 0, 4500);
+  Put stuck = silent->begin_put(model, tokens, most()).value();
+  REQUIRE(stuck.layer(0, kv.layers[0].push()).ok());
+
+  const auto busy = service.connect(patient());
+  const auto path = random_tokens(random, 4500);
+  CHECK(put_all(*busy, model, path, kv, most()).ok());
+  CHECK(rows_are_of(read_all(*busy, model, path).value(), {&kv}));
+  const Status status = stuck.layer(1, kv.layers[1].push());
+  CHECK(status.code() == StatusCode::kUnavailable);
+  CHECK(status.message().find("put again") != std::string::npos);
+  CHECK(stat(*busy, "precis_silent_puts_total") == 1);
+  CHECK(put_all(*silent, model, tokens, kv, most()).ok());
+}
+
+TEST_CASE("a client that stops reading a get is shed when others wait for what it holds",
+          "[integration]") {
+  const TempDir dir;
+  const ServiceProcess service =
+      small_service(dir, "silent_client_ms = 100\n", {"--transports", "tcp"});
+  const auto client = service.connect(patient());
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  const auto tokens = random_tokens(random, 4500);
+  const Kv kv = random_kv(random, model.spec, 0, 4500);
+  REQUIRE(put_all(*client, model, tokens, kv, most()).ok());
+  const LookupMatch match = client->lookup(model, tokens).value();
+  const msg::SegmentInfo& segment = match.links[0].segment;
+
+  RawPeer peer;
+  REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+  msg::Get get;
+  get.links.push_back({segment.id, segment.end, segment.entries});
+  get.budget = Budget::all();
+  get.destination = peer.expose(served_capacity_bytes(segment.entries, model.spec.num_layers,
+                                                      model.spec.num_kv_heads, model.spec.head_dim,
+                                                      model.spec.dtype));
+  peer.send_and_stand_still(encode(msg::Request{1, get}));
+  while (stat(*client, "precis_open_gets") == 0) {
+  }
+  // The others read and put beside it; what it holds is missed by the last of these.
+  CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
+  const auto path = random_tokens(random, 4500);
+  CHECK(put_all(*client, model, path, kv, most()).ok());
+  CHECK(rows_are_of(read_all(*client, model, path).value(), {&kv}));
+  CHECK(stat(*client, "precis_clients_shed_total") == 1);
+  peer.resume();
+  CHECK(peer.wait_closed().code() == StatusCode::kUnavailable);
+  while (stat(*client, "precis_open_gets") > 0) {
+  }
+}
+
+}  // namespace

@@ -1,0 +1,21 @@
+// What the kernel says of a process of ours.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace precis::testing {
+
+// Bytes in RAM now, and the most there ever were.
+std::uint64_t resident_bytes(pid_t pid);
+std::uint64_t peak_resident_bytes(pid_t pid);
+
+// What precisd takes beside memory_bytes at most, by deploy/precisd.toml: three times
+// max_message_bytes of 256 MiB, and 256 MiB.
+inline constexpr std::uint64_t kBesideMemoryBytes = 4 * (std::uint64_t{256} << 20);
+
+// Open descriptors that are no files: sockets, pipes, watches.
+std::uint64_t open_links(pid_t pid);
+
+}  // namespace precis::testing

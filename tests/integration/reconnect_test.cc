@@ -1,0 +1,116 @@
+// A service that is killed and started again under its clients.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "tests/integration/random_kv.h"
+#include "tests/integration/service_process.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+constexpr std::uint32_t kSeed = 20251125;
+
+PutOptions most() {
+  PutOptions options;
+  options.recipe = "ada_keydiff";
+  options.keep = Budget::ratio_ppm(900'000);
+  return options;
+}
+
+ConnectOptions patient() {
+  ConnectOptions options;
+  options.timeout_ms = 120'000;
+  return options;
+}
+
+// The service on the same data and port.
+std::unique_ptr<ServiceProcess> start_again(const TempDir& dir, const std::string& address) {
+  return std::make_unique<ServiceProcess>(dir, std::vector<std::string>{"--listen", address});
+}
+
+TEST_CASE("a client goes on with a service that was killed and started again", "[integration]") {
+  const TempDir dir;
+  auto service = std::make_unique<ServiceProcess>(dir);
+  const std::string address = service->address();
+  const auto client = service->connect(patient());
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  const auto tokens = random_tokens(random, 500), other = random_tokens(random, 500);
+  const Kv kv = random_kv(random, model.spec, 0, 500);
+  REQUIRE(put_all(*client, model, tokens, kv, most()).ok());
+  std::optional<Put> fresh = client->begin_put(model, other, most()).value();
+  std::optional<Put> begun = client->begin_put(model, random_tokens(random, 500), most()).value();
+  REQUIRE(begun->layer(0, kv.layers[0].push()).ok());
+
+  service->kill();
+  service = start_again(dir, address);
+  CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
+  CHECK(client->open_session("chat", {}).ok());
+  // Nothing was pushed of this one, so nothing of it is lost.
+  for (std::uint32_t l = 0; l < model.spec.num_layers; ++l) {
+    REQUIRE(fresh->layer(l, kv.layers[l].push()).ok());
+  }
+  CHECK(fresh->commit().ok());
+  CHECK(rows_are_of(read_all(*client, model, other).value(), {&kv}));
+  const Status lost = begun->layer(1, kv.layers[1].push());
+  CHECK(lost.code() == StatusCode::kUnavailable);
+  CHECK(lost.message().find("put again") != std::string::npos);
+
+  service->kill();
+  const Status late = client->with_deadline(300)->lookup(model, tokens).status();
+  INFO(late.to_string());
+  CHECK(late.code() == StatusCode::kTimedOut);
+  service = start_again(dir, address);
+  CHECK(client->lookup(model, tokens).value().matched_tokens == 500);
+}
+
+TEST_CASE("reads under way when the service dies are answered by the next one", "[integration]") {
+  constexpr int kReaders = 3, kKills = 3, kReadsBetween = 20;
+  const TempDir dir;
+  auto service = std::make_unique<ServiceProcess>(dir);
+  const std::string address = service->address();
+  const auto client = service->connect(patient());
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  const auto tokens = random_tokens(random, 3000);
+  const Kv kv = random_kv(random, model.spec, 0, 3000);
+  REQUIRE(put_all(*client, model, tokens, kv, most()).ok());
+
+  std::atomic<int> reads{0};
+  std::atomic<bool> stop{false};
+  std::array<Status, kReaders> failures;
+  {
+    std::vector<std::jthread> readers;
+    for (Status& failure : failures) {
+      readers.emplace_back([&, own = service->connect(patient())] {
+        while (!stop && failure.ok()) {
+          const auto copy = read_all(*own, model, tokens);
+          failure = copy.status();
+          if (copy.ok() && !rows_are_of(*copy, {&kv})) failure = Status::corruption("other rows");
+          ++reads;
+        }
+        stop = true;
+      });
+    }
+    for (int i = 0; i < kKills && !stop; ++i) {
+      for (const int until = reads + kReadsBetween; reads < until && !stop;) {
+        std::this_thread::yield();
+      }
+      service->kill();
+      service = start_again(dir, address);
+    }
+    for (const int until = reads + kReadsBetween; reads < until && !stop;) {
+      std::this_thread::yield();
+    }
+    stop = true;
+  }
+  for (const Status& failure : failures) {
+    INFO(failure.to_string());
+    CHECK(failure.ok());
+  }
+}
+
+}  // namespace

@@ -1,0 +1,68 @@
+"""Deadlines, a service that is restarted or has no room, as a Python program meets them."""
+
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+import pytest
+from kv import put_all, random_layers, toy_spec
+
+import precis
+from precis.demo.service import Precisd, find_precisd
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_cache_goes_on_with_a_service_that_was_killed_and_started_again(tmp_path):
+    spec = toy_spec()
+    layers = random_layers(spec, 100)
+    with Precisd(find_precisd(), tmp_path / "data", listen=f"127.0.0.1:{free_port()}") as service:
+        cache = precis.connect(service.address, timeout=60)
+        model = cache.register_model(spec)
+        put_all(cache, model, range(100), layers, keep=0.5)
+        lost = cache.begin_put(model, range(200, 300), keep=0.5)
+        lost.layer(0, *layers[0][:2])
+        service.kill()
+        with pytest.raises(precis.TimedOut, match="deadline of 200 ms"):
+            cache.with_deadline(0.2).status()
+        service.start()
+        prefix = cache.get(cache.lookup(model, range(100)))
+        prefix.wait()
+        assert len(prefix.layers) == spec.num_layers
+        with pytest.raises(precis.Unavailable, match="put again"):
+            lost.layer(1, *layers[1][:2])
+        put_all(cache, model, range(200, 300), layers, keep=0.5)
+
+
+def test_what_is_rejected_says_when_to_come_back(tmp_path):
+    config = tmp_path / "precisd.toml"
+    config.write_text("max_puts = 1\n")
+    spec = toy_spec()
+    with Precisd(find_precisd(), tmp_path / "data", "--config", str(config)) as service:
+        cache = precis.connect(service.address, retry=False)
+        model = cache.register_model(spec)
+        first = cache.begin_put(model, range(100), keep=0.5)
+        with pytest.raises(precis.Rejected, match="max_puts") as rejected:
+            cache.begin_put(model, range(100, 200), keep=0.5)
+        assert rejected.value.retry_after > 0
+        first.abort()
+        cache.begin_put(model, range(100, 200), keep=0.5).abort()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 2.0**40, float("nan")])
+def test_a_deadline_is_a_time_to_come(cache, seconds):
+    with pytest.raises(precis.InvalidArgument, match="deadline"):
+        cache.with_deadline(seconds)
+
+
+def test_a_deadline_that_is_met_changes_nothing(cache, model):
+    hurried = cache.with_deadline(60)
+    put_all(hurried, model, range(40), random_layers(model.spec, 40), keep=0.5)
+    prefix = hurried.get(hurried.lookup(model, range(40)))
+    assert all(np.isfinite(head.scores).all() for layer in prefix.layers for head in layer.heads)
+    assert hurried.with_deadline(None).lookup(model, range(40))

@@ -1,0 +1,230 @@
+// Calls that are tried again, over connections that are lost, and deadlines.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/stored_prefix.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+template <typename T>
+bool is(const msg::Request& request) {
+  return std::holds_alternative<T>(request.body);
+}
+
+TEST_CASE("a call that the service is too busy for comes again when it was told to", "[client]") {
+  int refusals = 3;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    if (refusals-- > 0) return self.refuse(request.id, Status::rejected("max_requests", 1));
+    self.reply(request.id, msg::Models{});
+  });
+  const auto client = server.connect(ConnectOptions{}).value();
+  CHECK(client->models().ok());
+}
+
+TEST_CASE("overload that outlasts the deadline reaches the caller with its hint", "[client]") {
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    self.refuse(request.id, Status::rejected("the service has 7 requests", 3));
+  });
+  const auto client = server.connect(ConnectOptions{}).value()->with_deadline(30);
+  const Status status = client->models().status();
+  CHECK(status == Status::rejected("the service has 7 requests", 3));
+  CHECK(status.with_context("x").retry_after_ms() == 3);
+}
+
+TEST_CASE("what only the caller can change is not tried again", "[client]") {
+  int asked = 0;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    ++asked;
+    self.refuse(request.id, Status::rejected("64 puts are under way, commit or abort one"));
+  });
+  const auto client = server.connect(ConnectOptions{}).value();
+  CHECK(client->models().status().code() == StatusCode::kRejected);
+  CHECK(asked == 1);
+}
+
+TEST_CASE("a call that may be done twice survives the loss of its connection, another is told",
+          "[client]") {
+  int drops = 2;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    if (is<msg::RemoveSession>(request) || drops-- > 0) return self.drop();
+    self.reply(request.id, msg::Models{});
+  });
+  const auto client = server.connect(ConnectOptions{}).value();
+  CHECK(client->models().ok());
+  const Status removed = client->remove_session("chat");
+  CHECK(removed.code() == StatusCode::kUnavailable);
+  CHECK(removed.message().find("outcome is unknown") != std::string::npos);
+  CHECK(client->models().ok());
+}
+
+TEST_CASE("past its deadline a call says what it waited for", "[client]") {
+  FakeServer server([](FakeServer&, const msg::Request&) {});
+  const auto client = server.connect(ConnectOptions{}).value();
+  SECTION("an answer") {
+    const Status status = client->with_deadline(20)->models().status();
+    CHECK(status.code() == StatusCode::kTimedOut);
+    CHECK_THAT(status.message(), Catch::StartsWith("models: ") && Catch::Contains("the answer of"));
+  }
+  SECTION("layers of a get") {
+    std::mt19937 random(1);
+    const ModelSpec model = small_model();
+    const LookupMatch match = match_of(model, {random_segment(random, model, 0, 10, 20)});
+    const auto prefix = client->with_deadline(20)->get(match).value();
+    const Status status = prefix.wait();
+    CHECK(status.code() == StatusCode::kTimedOut);
+    CHECK_THAT(status.message(), Catch::StartsWith("get: its deadline"));
+  }
+  SECTION("a service that is gone") {
+    server.on_loop([&] {
+      server.accept = false;
+      server.greeting.status = Status::unavailable("it is stopping");
+      server.drop();
+    });
+    const Status status = client->with_deadline(50)->models().status();
+    INFO(status.to_string());
+    CHECK(status.code() == StatusCode::kTimedOut);
+    CHECK_THAT(status.message(),
+               Catch::Contains("deadline of 50 ms") && Catch::Contains("waited for the service"));
+  }
+}
+
+TEST_CASE("a put whose begin nobody waits for any more is given up", "[client]") {
+  std::uint64_t begin = 0;
+  bool aborted = false;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    if (is<msg::BeginPut>(request)) begin = request.id;
+    if (const auto* abort = std::get_if<msg::AbortPut>(&request.body)) aborted = abort->put == 5;
+    if (!is<msg::ListModels>(request)) return;
+    msg::PutBegun begun;
+    begun.put = 5;
+    if (begin != 0) self.reply(std::exchange(begin, 0), begun);
+    self.reply(request.id, msg::Models{});
+  });
+  server.answer_small = false;
+  const auto client = server.connect(ConnectOptions{}).value();
+  const std::vector<TokenId> tokens(4, 1);
+  const Model model{small_model(), {}, {}};
+  CHECK(client->with_deadline(20)->begin_put(model, tokens).status().code() ==
+        StatusCode::kTimedOut);
+  CHECK(client->models().ok());
+  CHECK(client->models().ok());  // the abort was sent before this was
+  CHECK(aborted);
+}
+
+TEST_CASE("a get goes on over another connection, and layers that arrived stay", "[client]") {
+  std::mt19937 random(1);
+  const ModelSpec model = small_model();
+  REQUIRE(model.num_layers > 1);
+  const std::vector<StoredSegment> segments{random_segment(random, model, 0, 10, 20)};
+  int gets = 0;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    if (!is<msg::Get>(request)) return self.reply(request.id, msg::Models{});
+    const bool whole = ++gets == 3;
+    if (gets == 2) return self.refuse(request.id, Status::rejected("max_requests", 1));
+    std::uint64_t offset = 0;
+    for (std::uint32_t l = 0; l < (whole ? model.num_layers : 1); ++l) {
+      ServedBytes served = serve_layer(model, segments, {20}, l);
+      served.message.id = request.id;
+      served.message.offset = offset;
+      const std::size_t size = served.bytes.size();
+      const bool last = l + 1 == model.num_layers;
+      self.push(std::get<msg::Get>(request.body).destination, offset, std::move(served.bytes),
+                [&self, message = served.message, last](const Status&) {
+                  self.send(message);
+                  if (last) self.reply(message.id, msg::GetDone{});
+                });
+      offset += size;
+    }
+  });
+  const auto client = server.connect(ConnectOptions{}).value();
+  const Prefix prefix = client->get(match_of(model, segments)).value();
+  REQUIRE(prefix.wait_layer(0).ok());
+  const std::byte* keys = prefix.head(0, 0).keys.data;
+  server.on_loop([&] { server.drop(); });
+  REQUIRE(prefix.wait().ok());
+  CHECK(gets == 3);
+  CHECK(prefix.head(0, 0).keys.data == keys);
+  std::size_t entries = 0;
+  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+    REQUIRE(prefix.wait_layer(l).ok());
+    for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
+      entries += prefix.head(l, h).positions.size();
+    }
+  }
+  CHECK(entries == 20);
+}
+
+// A service that is lost at its first push, or at its first commit.
+struct LosingPuts {
+  bool lose_push = false, lose_commit = false, stored = false;
+  int begins = 0, pushes = 0, commits = 0;
+  void operator()(FakeServer& self, const msg::Request& request) {
+    if (is<msg::BeginPut>(request)) {
+      ++begins;
+      msg::PutBegun begun;
+      begun.put = static_cast<std::uint64_t>(begins);
+      begun.end = 4;
+      begun.already_stored = begins > 1 && stored;
+      return self.reply(request.id, begun);
+    }
+    if (is<msg::PushLayer>(request)) {
+      if (++pushes == 1 && lose_push) return self.drop();
+      return self.reply(request.id, msg::Done{});
+    }
+    if (is<msg::CommitPut>(request)) {
+      if (++commits == 1 && lose_commit) return self.drop();
+      return self.reply(request.id, msg::SegmentInfo{});
+    }
+    self.reply(request.id, msg::Models{});
+  }
+};
+
+TEST_CASE("a put goes on over another connection where nothing of it is lost", "[client]") {
+  LosingPuts script;
+  FakeServer server([&](FakeServer& self, const msg::Request& r) { script(self, r); });
+  const auto client = server.connect(ConnectOptions{}).value();
+  const ModelSpec spec = small_model();
+  const std::vector<TokenId> tokens(4, 1);
+  const std::vector<std::byte> rows(std::size_t{spec.num_kv_heads} * 4 * spec.head_dim *
+                                    dtype_size_bytes(spec.dtype));
+  LayerPush push;
+  push.keys = push.values =
+      HeadsView::packed(rows.data(), spec.num_kv_heads, 4, spec.head_dim, spec.dtype);
+  SECTION("its first push is lost: it is begun and pushed anew") {
+    script.lose_push = true;
+    Put put = client->begin_put({spec, {}, {}}, tokens).value();
+    CHECK(put.layer(0, push).ok());
+    CHECK(put.commit().ok());
+    CHECK(script.begins == 2);
+    CHECK(script.pushes == 2);
+  }
+  SECTION("what was pushed is lost: it says to put again") {
+    Put put = client->begin_put({spec, {}, {}}, tokens).value();
+    REQUIRE(put.layer(0, push).ok());
+    server.on_loop([&] { server.drop(); });
+    const Status status = put.layer(1, push);
+    CHECK(status.code() == StatusCode::kUnavailable);
+    CHECK_THAT(status.message(), Catch::EndsWith("put again"));
+  }
+  SECTION("the answer of its commit is lost: the segment is found") {
+    script.lose_commit = script.stored = true;
+    Put put = client->begin_put({spec, {}, {}}, tokens).value();
+    REQUIRE(put.layer(0, push).ok());
+    CHECK(put.commit().ok());
+    CHECK(script.commits == 2);
+  }
+  SECTION("its commit is lost and nothing is stored: it says to put again") {
+    script.lose_commit = true;
+    Put put = client->begin_put({spec, {}, {}}, tokens).value();
+    REQUIRE(put.layer(0, push).ok());
+    const Status status = put.commit().status();
+    CHECK(status.code() == StatusCode::kUnavailable);
+    CHECK_THAT(status.message(), Catch::EndsWith("put again"));
+  }
+}
+
+}  // namespace
