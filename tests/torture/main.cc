@@ -1,5 +1,6 @@
-// precis_torture (./dev torture): precisd under load, killed with SIGKILL again and again. Exits 0
-// if nothing that was acknowledged was ever lost or changed, and nothing else was left.
+// precis_torture (./dev torture): precisd under load, killed with SIGKILL again and again, or, with
+// --clients, its clients are. Exits 0 if nothing that was acknowledged was ever lost or changed,
+// nobody who was not killed saw an error, and nothing else was left.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,11 +13,14 @@
 
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
+#include "tests/torture/chaos.h"
 #include "tests/torture/run.h"
 
 namespace {
 
 using namespace precis;
+
+constexpr std::uint64_t kBarSteps = 1000;
 
 struct Summary {
   std::vector<std::pair<std::string, std::uint64_t>> numbers;
@@ -34,6 +38,22 @@ Summary summary_of(const torture::Run& run, bool failed, double seconds) {
            {"unanswered", counts.unanswered},
            {"segments_checked", run.segments_checked()},
            {"bytes_checked", run.bytes_checked()}},
+          seconds};
+}
+
+Summary summary_of(const torture::Chaos& chaos, bool failed, double seconds) {
+  const torture::Chaos::Rates rates = chaos.rates();
+  const auto whole = [](double rate) { return static_cast<std::uint64_t>(rate + 0.5); };
+  return {{{"rounds", chaos.rounds()},
+           {"clients_killed", chaos.killed()},
+           {"failures", failed ? 1u : 0u},
+           {"operations", chaos.operations()},
+           {"bytes_moved", chaos.bytes()},
+           {"operations_while_one_stood", chaos.operations_beside_stopped()},
+           {"per_second_before_kills", whole(rates.before)},
+           {"per_second_in_the_1st_after", whole(rates.first_second)},
+           {"per_second_in_the_2nd_after", whole(rates.second_second)},
+           {"bytes_of_the_service_at_most", chaos.peak_bytes()}},
           seconds};
 }
 
@@ -65,13 +85,27 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Writers, readers, removers and trimmers on a real precisd, killed at random instants; "
       "after\n"
-      "every restart what was acknowledged must be there bit for bit, and nothing else.");
+      "every restart what was acknowledged must be there bit for bit, and nothing else. With\n"
+      "--clients, client processes are killed instead: the others must not notice, and nothing\n"
+      "of the dead may be left.");
   torture::RunOptions options;
+  torture::ChaosOptions chaos_options;
+  chaos_options.clients = 0;
   options.seed = std::random_device()();
   std::string dir, json;
   app.add_option("--kills", options.kills, "How often it is killed")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--clients", chaos_options.clients, "Client processes, a third of them killed")
+      ->check(CLI::Range(2, 1000));
+  app.add_option("--seconds", chaos_options.seconds,
+                 "Of killing clients; 0: three rounds of few operations")
+      ->capture_default_str();
+  app.add_option("--transports", chaos_options.transports,
+                 "With --clients: as precisd's, e.g. tcp (default: the best there are)");
+  app.add_option("--log-level", chaos_options.log_level,
+                 "With --clients: as precisd's; its log goes to stderr")
+      ->capture_default_str();
   app.add_option("--seed", options.seed, "Of every choice (default: another each time)");
   app.add_option("--dir", dir, "An empty folder for the data (default: one in /tmp)");
   app.add_option("--json", json, "Writes the numbers to this file");
@@ -88,15 +122,35 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
 
   const auto began = std::chrono::steady_clock::now();
-  std::optional<cli::Progress> bar(std::in_place, "torture", options.kills);
-  options.progress = [&](std::uint32_t kills) {
-    bar->show(kills, fmt::format("{} of {} kills", kills, options.kills));
+  const auto took = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   };
-  torture::Run run(options);
-  const Status status = run.all();
-  bar.reset();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  const Summary summary = summary_of(run, !status.ok(), took.count());
+  Summary summary;
+  Status status;
+  std::string again;
+  if (chaos_options.clients > 0) {
+    std::optional<cli::Progress> bar(std::in_place, "torture", kBarSteps);
+    chaos_options.seed = options.seed;
+    chaos_options.data_dir = options.data_dir;
+    chaos_options.progress = [&](double done, const std::string& note) {
+      bar->show(static_cast<std::uint64_t>(done * kBarSteps), note);
+    };
+    torture::Chaos chaos(chaos_options);
+    status = chaos.all();
+    bar.reset();
+    summary = summary_of(chaos, !status.ok(), took());
+    again = fmt::format("--clients {} --seconds {}", chaos_options.clients, chaos_options.seconds);
+  } else {
+    std::optional<cli::Progress> bar(std::in_place, "torture", options.kills);
+    options.progress = [&](std::uint32_t kills) {
+      bar->show(kills, fmt::format("{} of {} kills", kills, options.kills));
+    };
+    torture::Run run(options);
+    status = run.all();
+    bar.reset();
+    summary = summary_of(run, !status.ok(), took());
+    again = fmt::format("--kills {}", run.kills());
+  }
   print_table(summary);
   bool written = true;
   if (!json.empty()) {
@@ -106,8 +160,8 @@ int main(int argc, char** argv) {
   if (status.ok()) return written ? 0 : 1;
   if (temporary) temporary->keep();
   fmt::print(stderr,
-             "precis_torture: {}\n  again: ./dev torture --kills {} --seed {} (choices are the "
+             "precis_torture: {}\n  again: ./dev torture {} --seed {} (choices are the "
              "same, instants nearly)\n  the data is left in {}\n",
-             status.to_string(), run.kills(), options.seed, options.data_dir);
+             status.to_string(), again, options.seed, options.data_dir);
   return 1;
 }

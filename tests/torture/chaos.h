@@ -1,0 +1,73 @@
+// Many client processes on one service: a third of them killed at random instants, one stopped in
+// the middle of what it does. The others must not notice, and nothing may be left of the dead.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/integration/service_process.h"
+#include "tests/torture/crowd.h"
+
+namespace precis::torture {
+
+struct ChaosOptions {
+  std::uint32_t clients = 64;
+  std::uint32_t seconds = 60;  // of killing; 0: three rounds, however long they take
+  std::uint32_t seed = 0;
+  std::string data_dir;                                                // empty or not there
+  std::string transports, log_level = "error";                         // as precisd's
+  std::function<void(double done, const std::string& note)> progress;  // done: of 1
+};
+
+class Chaos {
+ public:
+  explicit Chaos(ChaosOptions options);
+
+  // kCorruption or kInternal says what went wrong first.
+  Status all();
+
+  std::uint32_t rounds() const { return rounds_; }
+  std::uint64_t killed() const { return killed_; }
+  std::uint64_t operations() const { return operations_; }
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t operations_beside_stopped() const { return beside_stopped_; }
+  std::uint64_t peak_bytes() const { return peak_bytes_; }  // of the service, in RAM
+  // Means over all rounds, of the second before a kill and the two after it. Of rounds that are
+  // measured in seconds alone.
+  struct Rates {
+    double before = 0, first_second = 0, second_second = 0;  // operations/s
+  };
+  Rates rates() const;
+
+ private:
+  Status run();
+  Status set_up();
+  Status round(bool timed);
+  Status kill_a_third();
+  // One client is stopped while the others go on, and goes on itself afterwards.
+  Status stop_one();
+  // Until `count` more operations have ended.
+  Status wait_for(const std::function<std::uint64_t()>& operations, std::uint64_t count);
+  Status end();
+  Status check_nothing_left(std::uint64_t links_before);
+
+  const ChaosOptions options_;
+  const std::uint32_t shared_seed_;
+  std::mt19937 random_;
+  std::unique_ptr<testing::ServiceProcess> service_;
+  std::shared_ptr<Client> client_;
+  std::optional<Model> model_;
+  std::optional<Crowd> crowd_;
+  std::uint64_t links_before_ = 0;
+  std::uint32_t rounds_ = 0;
+  std::uint64_t killed_ = 0, operations_ = 0, bytes_ = 0, beside_stopped_ = 0, peak_bytes_ = 0;
+  std::vector<std::uint32_t> dead_;  // seeds whose paths may be stored
+  std::vector<Rates> measured_;
+};
+
+}  // namespace precis::torture

@@ -1,0 +1,77 @@
+// One client of ./dev torture --clients: puts, reads and removes what is its own, reads what all
+// share, compares every byte, and says a line for each. chaos_client ADDRESS SEED SHARED_SEED
+//
+//   ready             connected
+//   put 123, get 123  done, of so many bytes
+//   error TEXT        anything else than success; it ends with 1
+//
+// Ends with 0 after the operation under way when it is sent SIGTERM.
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "tests/torture/chaos_path.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::torture;
+
+volatile sig_atomic_t stopping = 0;
+
+void say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+Status read(Client& client, const Model& model, const ChaosPath& path) {
+  PRECIS_ASSIGN(const LookupMatch match, client.lookup(model, path.tokens));
+  if (match.matched_tokens != path.tokens.size()) {
+    return Status::corruption(std::to_string(match.matched_tokens) + " tokens are stored of " +
+                              std::to_string(path.tokens.size()));
+  }
+  PRECIS_ASSIGN(const Prefix prefix, client.get(match));
+  PRECIS_TRY(prefix.wait());
+  if (!testing::rows_are_of(testing::copy_of(prefix), {&path.kv})) {
+    return Status::corruption("rows that were read are not those that were pushed");
+  }
+  say("get " + std::to_string(prefix.bytes()));
+  return {};
+}
+
+Status put(Client& client, const Model& model, const ChaosPath& path) {
+  PRECIS_ASSIGN(const msg::SegmentInfo info, put_path(client, model, path));
+  say("put " + std::to_string(info.original_bytes));
+  return {};
+}
+
+Status work(const std::string& address, std::uint32_t seed, std::uint32_t shared_seed) {
+  const ChaosPath own(seed), shared(shared_seed);
+  ConnectOptions options;
+  options.retry = false;  // a connection that breaks is an error that a client sees
+  PRECIS_ASSIGN(const auto client, Client::connect(address, options));
+  PRECIS_ASSIGN(const Model model, client->register_model(chaos_model()));
+  say("ready");
+  while (stopping == 0) {
+    PRECIS_TRY(put(*client, model, own).with_context("put"));
+    PRECIS_TRY(read(*client, model, own).with_context("get"));
+    PRECIS_TRY(read(*client, model, shared).with_context("get of the shared path"));
+    PRECIS_TRY(remove_path(*client, model, own.tokens).with_context("remove"));
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  ::signal(SIGTERM, [](int) { stopping = 1; });
+  const auto seed = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10));
+  const auto shared = static_cast<std::uint32_t>(std::strtoul(argv[3], nullptr, 10));
+  const Status status = work(argv[1], seed, shared);
+  if (status.ok()) return 0;
+  say("error " + status.to_string());
+  return 1;
+}

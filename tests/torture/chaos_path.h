@@ -1,0 +1,47 @@
+// What the clients of ./dev torture --clients put and read, the same in every process.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "precis/client.h"
+#include "tests/integration/random_kv.h"
+
+namespace precis::torture {
+
+inline constexpr std::uint32_t kChaosTokens = 1024;  // K and V of 2 MiB over all layers
+
+inline ModelSpec chaos_model() { return testing::tiny_model(); }
+
+inline std::vector<TokenId> chaos_tokens(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  return testing::random_tokens(random, kChaosTokens);
+}
+
+// A path that one seed names.
+struct ChaosPath {
+  explicit ChaosPath(std::uint32_t seed) : tokens(chaos_tokens(seed)) {
+    std::mt19937 random(seed);
+    kv = testing::random_kv(random, chaos_model(), 0, kChaosTokens);
+  }
+  std::vector<TokenId> tokens;
+  testing::Kv kv;
+};
+
+inline Result<msg::SegmentInfo> put_path(Client& client, const Model& model,
+                                         const ChaosPath& path) {
+  PutOptions options;
+  options.recipe = "ada_keydiff";
+  options.keep = Budget::ratio_ppm(900'000);
+  return testing::put_all(client, model, path.tokens, path.kv, options);
+}
+
+// OK where nothing of it is stored.
+inline Status remove_path(Client& client, const Model& model, const std::vector<TokenId>& tokens) {
+  PRECIS_ASSIGN(const LookupMatch match, client.lookup(model, tokens));
+  if (!match) return {};
+  return client.remove_segment(match.links[0].segment.id, /*recursive=*/true).status();
+}
+
+}  // namespace precis::torture

@@ -1,0 +1,74 @@
+// The client processes of ./dev torture --clients, and what they say.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "precis/status.h"
+#include "tests/integration/process.h"
+
+namespace precis::torture {
+
+// One chaos_client. Its lines are counted by a thread of its own, which ends with the process.
+class Member {
+ public:
+  Member(const std::string& address, std::uint32_t seed, std::uint32_t shared_seed);
+  ~Member();
+
+  std::uint32_t seed() const { return seed_; }
+  std::uint64_t operations() const { return operations_; }
+  std::uint64_t bytes() const { return bytes_; }
+  std::string error() const;  // the first it said; empty: none
+  bool ended() const { return ended_; }
+
+  void signal(int number) { process_.signal(number); }
+  void kill();  // SIGKILL, and waits until it is gone; what it said is counted
+  int stop();   // SIGTERM, and waits for its end: as Process::wait()
+
+ private:
+  void listen();
+
+  const std::uint32_t seed_;
+  testing::Process process_;
+  std::atomic<std::uint64_t> operations_{0}, bytes_{0};
+  std::atomic<bool> ended_{false};
+  mutable std::mutex mutex_;
+  std::string error_;  // guarded by mutex_
+  std::jthread listener_;
+};
+
+class Crowd {
+ public:
+  Crowd(std::string address, std::uint32_t seed, std::uint32_t shared_seed, std::size_t count);
+
+  std::size_t size() const { return members_.size(); }
+  Member& member(std::size_t i) { return *members_[i]; }
+  // Kills one and puts another in its place. Returns the seed of what the dead one may have left.
+  std::uint32_t replace(std::size_t i);
+
+  // Of all that ever were.
+  std::uint64_t operations() const;
+  std::uint64_t bytes() const;
+  std::uint64_t operations_without(const Member& one) const;
+  // kInternal with what the first one that failed by itself said.
+  Status first_failure() const;
+  // Lets everybody end after the operation under way; as first_failure(). Seeds stay theirs.
+  Status stop();
+  std::vector<std::uint32_t> seeds() const;
+
+ private:
+  std::unique_ptr<Member> make();
+
+  const std::string address_;
+  const std::uint32_t seed_, shared_seed_;
+  std::uint32_t made_ = 0;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::uint64_t gone_operations_ = 0, gone_bytes_ = 0;
+};
+
+}  // namespace precis::torture
