@@ -36,8 +36,9 @@ Result<Found> check_all(Client& client) {
     const auto checked = client.check_segment(row.id);
     done += row.stored_bytes;
     if (checked.status().code() == StatusCode::kNotFound) continue;  // removed meanwhile
+    // There was no memory for it, or no time.
     const StatusCode code = checked.status().code();
-    if (code == StatusCode::kOutOfSpace || code == StatusCode::kTimedOut) {
+    if (code == StatusCode::kRejected || code == StatusCode::kTimedOut) {
       found.unread.push_back({row, checked.status().message()});
       continue;
     }

@@ -168,6 +168,9 @@ Status Chaos::end() {
     PRECIS_TRY(remove_path(*client_, *model_, chaos_tokens(seed)));
   }
   PRECIS_TRY(check_nothing_left(links_before_));
+  const auto connections = static_cast<std::uint64_t>(stat(*client_, "precis_connections_total"));
+  const std::uint64_t expected = crowd_->made() + 1;  // and the one that asks
+  connected_again_ = connections - std::min(connections, expected);
   peak_bytes_ = testing::peak_resident_bytes(service_->pid());
   if (peak_bytes_ > kMemoryBytes + testing::kBesideMemoryBytes) {
     return Status::internal("the service took " + std::to_string(peak_bytes_) +

@@ -36,6 +36,8 @@ class Chaos {
   std::uint64_t operations() const { return operations_; }
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t operations_beside_stopped() const { return beside_stopped_; }
+  // Connections that were made beyond one of each client: lost ones, at least so many.
+  std::uint64_t connected_again() const { return connected_again_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }  // of the service, in RAM
   // Means over all rounds, of the second before a kill and the two after it. Of rounds that are
   // measured in seconds alone.
@@ -66,6 +68,7 @@ class Chaos {
   std::uint64_t links_before_ = 0;
   std::uint32_t rounds_ = 0;
   std::uint64_t killed_ = 0, operations_ = 0, bytes_ = 0, beside_stopped_ = 0, peak_bytes_ = 0;
+  std::uint64_t connected_again_ = 0;
   std::vector<std::uint32_t> dead_;  // seeds whose paths may be stored
   std::vector<Rates> measured_;
 };

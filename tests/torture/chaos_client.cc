@@ -49,9 +49,8 @@ Status put(Client& client, const Model& model, const ChaosPath& path) {
 
 Status work(const std::string& address, std::uint32_t seed, std::uint32_t shared_seed) {
   const ChaosPath own(seed), shared(shared_seed);
-  ConnectOptions options;
-  options.retry = false;  // a connection that breaks is an error that a client sees
-  PRECIS_ASSIGN(const auto client, Client::connect(address, options));
+  // It connects anew where it must; a connection that breaks under a put is an error all the same.
+  PRECIS_ASSIGN(const auto client, Client::connect(address));
   PRECIS_ASSIGN(const Model model, client->register_model(chaos_model()));
   say("ready");
   while (stopping == 0) {

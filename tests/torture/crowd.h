@@ -47,6 +47,7 @@ class Crowd {
   Crowd(std::string address, std::uint32_t seed, std::uint32_t shared_seed, std::size_t count);
 
   std::size_t size() const { return members_.size(); }
+  std::uint32_t made() const { return made_; }  // that ever were
   Member& member(std::size_t i) { return *members_[i]; }
   // Kills one and puts another in its place. Returns the seed of what the dead one may have left.
   std::uint32_t replace(std::size_t i);

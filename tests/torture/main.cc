@@ -53,6 +53,7 @@ Summary summary_of(const torture::Chaos& chaos, bool failed, double seconds) {
            {"per_second_before_kills", whole(rates.before)},
            {"per_second_in_the_1st_after", whole(rates.first_second)},
            {"per_second_in_the_2nd_after", whole(rates.second_second)},
+           {"connected_again", chaos.connected_again()},
            {"bytes_of_the_service_at_most", chaos.peak_bytes()}},
           seconds};
 }
