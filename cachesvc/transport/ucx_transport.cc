@@ -43,7 +43,7 @@ class UcxConnection final : public Connection {
   void send(std::vector<std::byte> message) override { link_->send(std::move(message)); }
   void close() override { link_->close(); }
   std::size_t unsent_bytes() const override { return link_->unsent_bytes(); }
-  std::optional<steady_clock::time_point> stalled_since() const override {
+  std::optional<std::chrono::steady_clock::time_point> stalled_since() const override {
     return link_->stalled_since();
   }
   void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
