@@ -66,7 +66,8 @@ void RawPeer::send_and_stand_still(std::vector<std::byte> message) {
   resumed_ = {};
   loop_.post([this, message = std::move(message)]() mutable {
     connection_->send(std::move(message));
-    resumed_.get_future().wait();
+    // On a later turn: a message leaves at the end of its own.
+    loop_.post([this] { resumed_.get_future().wait(); });
   });
 }
 
