@@ -57,12 +57,12 @@ class FreeRanges {
     return at;
   }
 
-  // Takes the whole free range that ends at `offset`; its size, or 0 if there is none.
-  std::size_t take_below(std::size_t offset) {
+  // Takes the whole free range that ends at `offset`; its size, or 0 if none of `least` ends there.
+  std::size_t take_below(std::size_t offset, std::size_t least) {
     const auto next = by_offset_.lower_bound(offset);
     if (next == by_offset_.begin()) return 0;
     const auto [below, size] = *std::prev(next);
-    if (below + size != offset) return 0;
+    if (below + size != offset || size < least) return 0;
     remove(below, size);
     return size;
   }
@@ -164,9 +164,9 @@ class MappedArena final : public Arena {
       taken_ = kept;
       size_ = size_bytes;
     }
-    void slide_down() override {
+    void slide_down(std::size_t least) override {
       // What lies below is this piece's while the bytes move: others go on allocating.
-      const std::size_t gap = arena_.take_below(offset_);
+      const std::size_t gap = arena_.take_below(offset_, least);
       if (gap == 0) return;
       std::memmove(arena_.base_ + offset_ - gap, arena_.base_ + offset_, size_);
       offset_ -= gap;
@@ -182,9 +182,9 @@ class MappedArena final : public Arena {
     return size_bytes == 0 ? kAlign : round_up(size_bytes, kAlign);
   }
 
-  std::size_t take_below(std::size_t offset) {
+  std::size_t take_below(std::size_t offset, std::size_t least) {
     std::lock_guard lock(mutex_);
-    const std::size_t size = free_.take_below(offset);
+    const std::size_t size = free_.take_below(offset, least);
     used_ += size;
     return size;
   }

@@ -25,9 +25,10 @@ class Arena {
     virtual MutableBytes bytes() const = 0;
     // Gives back what lies past `size_bytes`, at most what it has.
     virtual void shrink(std::size_t size_bytes) = 0;
-    // Moves the bytes into what is free right below them, if anything is: bytes() changes. Pieces
-    // that shrink one after the other and slide, from the lowest on, leave no holes between them.
-    virtual void slide_down() = 0;
+    // Moves the bytes into what is free right below them, if that is at least `least` B: bytes()
+    // changes. Pieces that shrink one after the other and slide, from the lowest on, leave no
+    // larger holes between them.
+    virtual void slide_down(std::size_t least) = 0;
   };
   // Which end of the arena to take from: what is soon given back keeps out of the way of what
   // stays, so that neither leaves holes among the other.

@@ -331,7 +331,7 @@ Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
   ++put->behind;
   parts_.memory.reclaim();
   co_await run_on(parts_.compute, parts_.loop, [&] {
-    close_ranks(*put);
+    close_ranks(*put, parts_.memory.is_awaited());
     return true;
   });
   parts_.memory.retry();

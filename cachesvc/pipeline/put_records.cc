@@ -7,6 +7,9 @@
 namespace precis {
 namespace {
 
+// Of the records behind it: a hole this large is closed although nobody waits for memory.
+constexpr std::size_t kHoleShare = 8;
+
 Status cut_at_quality(PutPath::Put& put, std::vector<MutableBytes>& layers) {
   const double mass = std::accumulate(put.mass.begin(), put.mass.end(), 0.0);
   PRECIS_ASSIGN(
@@ -36,7 +39,7 @@ Status trim_earlier(PutPath::Put& put, std::uint32_t newest) {
   return {};
 }
 
-void close_ranks(PutPath::Put& put) {
+void close_ranks(PutPath::Put& put, bool all) {
   const std::lock_guard lock(put.joining);
   std::vector<Arena::Buffer*> staged;
   for (const PutPath::Put::Layer& layer : put.layers) {
@@ -45,7 +48,9 @@ void close_ranks(PutPath::Put& put) {
     if (!layer.counts.empty() && !shared) staged.push_back(layer.records.get());
   }
   std::ranges::sort(staged, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
-  for (Arena::Buffer* records : staged) records->slide_down();
+  for (Arena::Buffer* records : staged) {
+    records->slide_down(all ? 1 : records->bytes().size() / kHoleShare);
+  }
 }
 
 Status place_seats(PutPath::Put& put, kernels::Backend& backend) {

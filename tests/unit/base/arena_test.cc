@@ -102,14 +102,16 @@ TEST_CASE("buffers that shrink and slide down keep their bytes and leave no hole
   for (auto* buffer : {&first, &second, &third}) {
     std::ranges::fill((*buffer)->bytes(), static_cast<std::byte>(++filled));
   }
-  first->slide_down();  // nothing lies below
-  second->slide_down();
+  first->slide_down(1);  // nothing lies below
+  second->slide_down(1);
   CHECK(offset_in(*arena, *first) == 0);
   first->shrink(100);
   second->shrink(250'000);  // slides over a part of itself
   third->shrink(10);
   CHECK(arena->allocate(kMiB / 2).status().code() == StatusCode::kOutOfSpace);
-  for (auto* buffer : {&first, &second, &third}) (*buffer)->slide_down();
+  for (auto* buffer : {&first, &second, &third}) (*buffer)->slide_down(kMiB);
+  CHECK(arena->allocate(kMiB / 2).status().code() == StatusCode::kOutOfSpace);
+  for (auto* buffer : {&first, &second, &third}) (*buffer)->slide_down(1);
   CHECK(offset_in(*arena, *second) == 128);
   CHECK(filled_with(first->bytes(), std::byte{1}));
   CHECK(filled_with(second->bytes(), std::byte{2}));
@@ -117,7 +119,7 @@ TEST_CASE("buffers that shrink and slide down keep their bytes and leave no hole
   CHECK(arena->used_bytes() == 128 + 250'048 + 64);
   const auto rest = arena->allocate(arena->memory().size() - arena->used_bytes());
   CHECK(rest.ok());
-  third->slide_down();  // no free range ends where it begins
+  third->slide_down(1);  // no free range ends where it begins
   CHECK(filled_with(third->bytes(), std::byte{3}));
 }
 
@@ -200,7 +202,7 @@ TEST_CASE("random allocations never overlap and leave nothing behind", "[unit][b
     if (!live.empty() && random() % 4 == 0) {
       const Live& moved = live[random() % live.size()];
       moved.buffer->shrink(moved.buffer->bytes().size() / 2);
-      moved.buffer->slide_down();
+      moved.buffer->slide_down(1);
       REQUIRE(filled_with(moved.buffer->bytes(), moved.value));
       continue;
     }
