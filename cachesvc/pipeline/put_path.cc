@@ -320,7 +320,8 @@ void PutPath::write_ahead(Put& put, std::uint32_t index) {
 // Records may move again, or be evicted.
 void PutPath::written(const std::weak_ptr<Put>& owner) {
   const auto put = owner.lock();
-  if (put && parts_.memory.is_awaited()) spawn(make_way(put));
+  // Not once the records are on their way into the hot tier.
+  if (put && !put->committing && parts_.memory.is_awaited()) spawn(make_way(put));
   parts_.memory.retry();
 }
 
@@ -329,12 +330,14 @@ void PutPath::written(const std::weak_ptr<Put>& owner) {
 // themselves could lie between records that were closed up before, a hole for good.
 Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
   ++put->behind;
+  ++compressing_;
   parts_.memory.reclaim();
   co_await run_on(parts_.compute, parts_.loop, [&] {
     close_ranks(*put, parts_.memory.is_awaited());
     return true;
   });
   parts_.memory.retry();
+  --compressing_;
   if (--put->behind == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
 }
 

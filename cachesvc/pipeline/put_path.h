@@ -57,7 +57,7 @@ class PutPath {
 
   // Gives a put up: what is under way for it ends at its next stage.
   static Status abort(Put& put);
-  // Nothing is being compressed.
+  // Nothing is being compressed or moved.
   bool idle() const { return compressing_ == 0; }
 
   // Takes one piece in; done once its bytes are here. A complete layer is compressed behind.
@@ -86,7 +86,7 @@ class PutPath {
 
   Parts parts_;
   CompressorPool compressors_;
-  std::size_t compressing_ = 0;  // layers, of all puts
+  std::size_t compressing_ = 0;  // layers, of all puts, and moves of records
 };
 
 }  // namespace precis

@@ -37,8 +37,8 @@ class ExtentIndex {
   Result<Found> find(const std::string& key) const;
   std::set<std::string> keys() const;
 
-  // Values that are read from memory, or where they were written to, until they are forgotten,
-  // whatever lies in files under their keys.
+  // Values that are read from memory, or where they were written to, until they are replaced or
+  // forgotten, whatever lies in files under their keys.
   void expect(const PayloadBatch& batch);
   void forget(const PayloadBatch& batch);
 

@@ -33,8 +33,13 @@ class ExtentStore final : public Store {
         rows_(std::move(rows)),
         files_(std::move(files)),
         index_(*files_, std::move(extents)),
-        writer_(*files_),
+        writer_(*files_, [this] { wake_tidier(); }),
         tidier_([this](const std::stop_token& stop) { tidy_until(stop); }) {}
+
+  ~ExtentStore() override {
+    std::unique_lock ordered(order_);
+    (void)catch_up();  // there may be room by now
+  }
 
   std::shared_ptr<StagedValue> stage(SharedBytes value) override {
     return writer_.add(std::move(value));
@@ -45,6 +50,10 @@ class ExtentStore final : public Store {
     auto change = std::make_shared<Change>();
     const bool staged = take_apart(batch, *change);
     if (durability == Durability::kMemory && staged && leave_for_later(change)) return {};
+    // What failed when it was staged may find room now.
+    for (const auto& value : change->payload.values) {
+      if (value->has_failed()) writer_.add_again(value);
+    }
     // All of them, also where one fails: they are borrowed.
     Status status;
     for (const auto& value : change->payload.values) {
@@ -59,7 +68,8 @@ class ExtentStore final : public Store {
       if (backlog().empty()) return apply(*change, durability);
     }
     std::unique_lock ordered(order_);
-    (void)catch_up();
+    const Status before = catch_up();
+    if (durability == Durability::kMemory) PRECIS_TRY(before);
     status = apply(*change, durability);
     if (status.ok()) supersede(*change);
     return status;
@@ -187,12 +197,14 @@ class ExtentStore final : public Store {
   // miss.
   bool leave_for_later(const std::shared_ptr<Change>& change) {
     const PayloadBatch& payload = change->payload;
-    const bool written = std::ranges::all_of(payload.values, [](auto& v) { return v->over(); });
+    const bool over = std::ranges::all_of(payload.values, [](auto& v) { return v->over(); });
+    const bool failed =
+        std::ranges::any_of(payload.values, [](auto& v) { return v->has_failed(); });
     std::unique_lock ordered(order_);
     std::lock_guard lock(backlog_mutex_);
-    if (!change->rows.deletes.empty() || (written && backlog_.empty())) return false;
+    if (!change->rows.deletes.empty() || failed || (over && backlog_.empty())) return false;
     if (backlog_bytes_ + payload.size_bytes > options_.write_behind_bytes) return false;
-    if (std::ranges::any_of(backlog_, [](auto& c) { return !c->failed.ok(); })) return false;
+    if (!first_failure().ok()) return false;
     index_.expect(payload);
     backlog_.push_back(change);
     backlog_bytes_ += payload.size_bytes;
@@ -200,9 +212,14 @@ class ExtentStore final : public Store {
     return true;
   }
 
-  // On the writer's thread, when its values have been written or have failed.
+  // On the writer's thread, when its values have been written or have failed. Behind one that
+  // failed none is applied: it may stand on it.
   void settle(const std::shared_ptr<Change>& change) {
     Status status;
+    {
+      std::lock_guard lock(backlog_mutex_);
+      status = first_failure(change);
+    }
     for (const auto& value : change->payload.values) {
       if (Status written = value->wait(); status.ok()) status = std::move(written);
     }
@@ -219,16 +236,20 @@ class ExtentStore final : public Store {
   // With order_ held alone: nothing is left for later meanwhile. All that was is applied when this
   // returns OK; what failed again stays, and is read from memory.
   Status catch_up() {
+    writer_.wait_for_all();  // what is left now has failed
     for (const auto& change : backlog()) {
-      if (change->failed.ok()) continue;
+      {
+        std::lock_guard lock(backlog_mutex_);
+        change->failed = {};
+      }
       for (const auto& value : change->payload.values) {
-        if (value->over() && !value->wait().ok()) writer_.add_again(value);
+        if (value->has_failed()) writer_.add_again(value);
       }
       writer_.then([this, change] { settle(change); });
     }
     writer_.wait_for_all();
-    for (const auto& change : backlog()) PRECIS_TRY(change->failed);
-    return {};
+    std::lock_guard lock(backlog_mutex_);
+    return first_failure();
   }
 
   // Where rows of the table wait to be written, they are first.
@@ -236,9 +257,21 @@ class ExtentStore final : public Store {
     const auto waits = [&](const std::shared_ptr<Change>& change) {
       return std::ranges::any_of(change->rows.puts, [&](auto& put) { return put.table == table; });
     };
-    if (std::ranges::none_of(backlog(), waits)) return;
+    {
+      std::lock_guard lock(backlog_mutex_);
+      if (std::ranges::none_of(backlog_, waits)) return;
+    }
     std::unique_lock ordered(order_);
     (void)catch_up();
+  }
+
+  // With backlog_mutex_ held. Of those before `end`, or of all.
+  Status first_failure(const std::shared_ptr<Change>& end = nullptr) const {
+    for (const auto& change : backlog_) {
+      if (change == end) break;
+      if (!change->failed.ok()) return change->failed;
+    }
+    return {};
   }
 
   std::vector<std::shared_ptr<Change>> backlog() const {
@@ -367,14 +400,14 @@ class ExtentStore final : public Store {
   std::mutex writes_;  // one batch of rows at a time, and their place in the index with them
   // Held alone by who needs all changes that were left for later behind them; first of the locks.
   std::shared_mutex order_;
+  std::mutex tidy_mutex_;
+  std::condition_variable_any tidy_wanted_;
+  bool untidy_ = true;  // guarded by tidy_mutex_; files may be sparse already
   mutable std::mutex backlog_mutex_;
   // Guarded by backlog_mutex_.
   std::vector<std::shared_ptr<Change>> backlog_;  // left for later, in order
   std::uint64_t backlog_bytes_ = 0;               // of their payload
   PayloadWriter writer_;
-  std::mutex tidy_mutex_;
-  std::condition_variable_any tidy_wanted_;
-  bool untidy_ = true;   // guarded by tidy_mutex_; files may be sparse already
   std::jthread tidier_;  // last: it uses all of the above
 };
 

@@ -15,7 +15,9 @@ constexpr std::uint64_t kBatchBytes = 8u << 20;
 // ---- a value
 
 PayloadWriter::Value::~Value() {
-  if (!kept_ && written_ && written_->ok()) files_.free(**written_);
+  if (kept_ || !written_ || !written_->ok()) return;
+  files_.free(**written_);
+  (*freed_)();
 }
 
 Status PayloadWriter::Value::wait() {
@@ -27,6 +29,11 @@ Status PayloadWriter::Value::wait() {
 bool PayloadWriter::Value::over() const {
   const std::lock_guard lock(mutex_);
   return written_.has_value();
+}
+
+bool PayloadWriter::Value::has_failed() const {
+  const std::lock_guard lock(mutex_);
+  return written_ && !written_->ok();
 }
 
 std::optional<SharedBytes> PayloadWriter::Value::unwritten() const {
@@ -59,14 +66,16 @@ void PayloadWriter::Value::end(Result<Extent> written) {
 
 // ---- the writer
 
-PayloadWriter::PayloadWriter(ExtentFiles& files)
-    : files_(files), thread_([this](const std::stop_token& stop) { run(stop); }) {}
+PayloadWriter::PayloadWriter(ExtentFiles& files, std::function<void()> freed)
+    : files_(files),
+      freed_(std::make_shared<const std::function<void()>>(std::move(freed))),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 PayloadWriter::~PayloadWriter() = default;
 
 std::shared_ptr<PayloadWriter::Value> PayloadWriter::add(SharedBytes value) {
   // Shared by who named it, by readers meanwhile, and by the writer while it writes.
-  auto added = std::make_shared<Value>(files_, std::move(value));
+  auto added = std::make_shared<Value>(files_, freed_, std::move(value));
   push({added, nullptr});
   return added;
 }

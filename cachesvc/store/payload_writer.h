@@ -22,8 +22,9 @@ class PayloadWriter {
   // A value that was added. Its end gives back its room unless it was kept.
   class Value;
 
-  // `files` outlives it and all its values.
-  explicit PayloadWriter(ExtentFiles& files);
+  // `files` and what `freed` uses outlive it and all its values. `freed` is called, on any thread,
+  // after a value that nothing means has given back its room.
+  PayloadWriter(ExtentFiles& files, std::function<void()> freed);
   ~PayloadWriter();  // writes what was added
   PayloadWriter(const PayloadWriter&) = delete;
   PayloadWriter& operator=(const PayloadWriter&) = delete;
@@ -46,6 +47,7 @@ class PayloadWriter {
   void run(const std::stop_token& stop);
 
   ExtentFiles& files_;
+  const std::shared_ptr<const std::function<void()>> freed_;  // shared with the values
   std::mutex mutex_;
   std::condition_variable_any wanted_;
   std::deque<Item> queue_;  // guarded by mutex_
@@ -54,13 +56,15 @@ class PayloadWriter {
 
 class PayloadWriter::Value final : public StagedValue {
  public:
-  Value(ExtentFiles& files, SharedBytes value) : files_(files), value_(std::move(value)) {}
+  Value(ExtentFiles& files, std::shared_ptr<const std::function<void()>> freed, SharedBytes value)
+      : files_(files), freed_(std::move(freed)), value_(std::move(value)) {}
   ~Value() override;
   Value(const Value&) = delete;
   Value& operator=(const Value&) = delete;
 
   Status wait() override;
   bool over() const;  // written, or failed
+  bool has_failed() const;
   std::uint64_t size_bytes() const { return size_bytes_; }
   // Its bytes in memory, until they are written.
   std::optional<SharedBytes> unwritten() const;
@@ -76,6 +80,7 @@ class PayloadWriter::Value final : public StagedValue {
   void end(Result<Extent> written);
 
   ExtentFiles& files_;
+  const std::shared_ptr<const std::function<void()>> freed_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   // Guarded by mutex_, but that the writer alone changes `value_`.

@@ -152,17 +152,21 @@ class RocksdbStore final : public Store {
     how.disableWAL = durability == Durability::kMemory;
     how.sync = durability == Durability::kFsync;
     dirty_ = true;
-    return from_rocksdb(attempt(!how.disableWAL, [&] { return db_->Write(how, &changes); }),
+    const rocksdb::Status status =
+        attempt_twice(!how.disableWAL, [&] { return db_->Write(how, &changes); });
+    dirty_ = true;  // a flush may have come between
+    return from_rocksdb(status,
                         "writing " + std::to_string(size_bytes) + " B to the store in " + dir_);
   }
 
+  // Alone: a log that fails while a flush closes it would end the process, too.
   Status harden() override {
+    std::unique_lock lock(changes_);
     if (!dirty_.exchange(false)) return {};
-    const rocksdb::Status status = attempt(/*logs=*/false, [&] {
-      const rocksdb::Status flushed = db_->Flush({}, handles_);
-      if (flushed.ok()) (void)mark_log();
-      return flushed;
-    });
+    const auto flush = [&] { return db_->Flush({}, handles_); };
+    rocksdb::Status status = attempt(/*logs=*/false, flush);
+    if (status.IsIOError() && recover()) status = attempt(false, flush);
+    if (status.ok()) (void)mark_log();
     if (!status.ok()) dirty_ = true;
     return from_rocksdb(status, "flushing the store in " + dir_);
   }
@@ -245,31 +249,31 @@ class RocksdbStore final : public Store {
     return handles_[static_cast<std::size_t>(table)];
   }
 
-  // After a failure RocksDB refuses all changes until it is told to go on: if the disk has room
-  // again this is where the service recovers. Nobody else writes meanwhile.
+  // With changes_ held. `logs`: whether the change goes through the log.
   template <typename Change>
   rocksdb::Status attempt(bool logs, const Change& change) {
-    rocksdb::Status status;
-    {
-      std::shared_lock lock(recovery_);
-      status = attempt_once(logs, change);
-      if (!status.IsIOError()) return status;
-    }
-    std::unique_lock lock(recovery_);
-    if (refuses_ && !recover()) return broken_.ok() ? status : broken_;
-    return attempt_once(logs, change);
-  }
-
-  // With recovery_ held. `logs`: whether the change goes through the log.
-  template <typename Change>
-  rocksdb::Status attempt_once(bool logs, const Change& change) {
     if (!broken_.ok()) return broken_;
     const rocksdb::Status status = change();
     if (status.IsIOError() && !refuses_.exchange(true)) failed_log_ = logs ? log_number() : 0;
     return status;
   }
 
-  // With recovery_ held alone. A log that failed must not be written to again, RocksDB ends the
+  // After a failure RocksDB refuses all changes until it is told to go on: if the disk has room
+  // again this is where the service recovers. Nobody else changes anything meanwhile.
+  template <typename Change>
+  rocksdb::Status attempt_twice(bool logs, const Change& change) {
+    rocksdb::Status status;
+    {
+      std::shared_lock lock(changes_);
+      status = attempt(logs, change);
+      if (!status.IsIOError()) return status;
+    }
+    std::unique_lock lock(changes_);
+    if (refuses_ && !recover()) return broken_.ok() ? status : broken_;
+    return attempt(logs, change);
+  }
+
+  // With changes_ held alone. A log that failed must not be written to again, RocksDB ends the
   // process then. Going on begins a new log, but for one that nothing has been written to.
   bool recover() {
     if (!db_->Resume().ok()) return false;
@@ -286,7 +290,7 @@ class RocksdbStore final : public Store {
 
   // So that no log is one that nothing has been written to.
   rocksdb::Status mark_log() {
-    return attempt_once(true, [&] { return db_->Put({}, handles_.back(), "", ""); });
+    return attempt(true, [&] { return db_->Put({}, handles_.back(), "", ""); });
   }
 
   std::uint64_t log_number() const {
@@ -303,9 +307,10 @@ class RocksdbStore final : public Store {
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
   std::atomic<bool> dirty_ = true;  // perhaps written to since the last flush
-  std::shared_mutex recovery_;      // held alone by who recovers from a failure
+  // Held by who changes something, alone by who flushes or recovers from a failure.
+  std::shared_mutex changes_;
   std::atomic<bool> refuses_ = false;
-  // Written under recovery_ by who sees the failure first, and by who recovers.
+  // Written under changes_ by who sees the failure first, and by who recovers.
   std::uint64_t failed_log_ = 0;  // 0: it was no log
   rocksdb::Status broken_;
 };

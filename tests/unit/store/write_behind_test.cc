@@ -98,3 +98,48 @@ TEST_CASE("no more is acknowledged ahead of the disk than the store may hold in 
   writer.join();
   CHECK(*store->get(Table::kPayload, "b") == noise(2, 1));
 }
+
+TEST_CASE("a staged value that found no room is tried again when its batch comes",
+          "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  machine.drive.set_room(0);
+  const auto value = shared_noise(1, 50'000);
+  const auto staged = store->stage({*value, value});
+  REQUIRE(staged->wait().code() == StatusCode::kOutOfSpace);
+  const StoreBatch batch{{{Table::kPayload, "a", *value, staged}}, {}};
+  CHECK(store->write(batch, Durability::kWal).code() == StatusCode::kOutOfSpace);
+  machine.drive.set_room(1 << 20);
+  REQUIRE(store->write(batch, Durability::kWal).ok());
+  CHECK(*store->get(Table::kPayload, "a") == *value);
+}
+
+TEST_CASE("the room of staged values that no batch named comes back by itself", "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const auto value = shared_noise(i, kFileBytes);
+    REQUIRE(store->stage({*value, value})->wait().ok());
+  }
+  while (machine.drive.bytes() > 2 * kFileBytes) std::this_thread::yield();
+}
+
+TEST_CASE("nothing acknowledged in memory is written before what it may stand on",
+          "[unit][store]") {
+  Machine machine;
+  auto store = machine.open();
+  machine.drive.hold(true);
+  const auto large = shared_noise(1, 50'000), small = shared_noise(2, 10);
+  REQUIRE(stage_and_put(*store, "parent", large).ok());
+  REQUIRE(stage_and_put(*store, "child", small).ok());
+  machine.drive.set_room(20'000);  // for the child alone
+  machine.drive.hold(false);
+  CHECK(store->harden().code() == StatusCode::kOutOfSpace);
+  CHECK(*store->get(Table::kPayload, "child") == *small);
+  CHECK(machine.rows.get(Table::kPayload, "child").status().code() == StatusCode::kNotFound);
+  machine.drive.set_room(1 << 20);
+  store = nullptr;  // tries once more
+  store = machine.open();
+  CHECK(*store->get(Table::kPayload, "parent") == *large);
+  CHECK(*store->get(Table::kPayload, "child") == *small);
+}
