@@ -39,15 +39,24 @@ Result<std::vector<std::vector<std::byte>>> unpack_messages(std::vector<std::byt
     messages.push_back(std::move(bytes));
     return messages;
   }
-  LeReader reader(bytes);
-  while (reader.ok() && !reader.rest().empty() && messages.size() < count) {
-    const Bytes message = reader.take(reader.get<std::uint32_t>());
-    messages.emplace_back(message.begin(), message.end());
-  }
-  if (!reader.ok() || !reader.rest().empty() || messages.empty() || messages.size() != count) {
+  const auto refuse = [&] {
     return Status::invalid(std::to_string(bytes.size()) + " B are not " + std::to_string(count) +
                            " messages");
+  };
+  constexpr std::size_t kSizeBytes = sizeof(std::uint32_t);
+  // The first bounds the second: no product overflows.
+  if (count == 0 || count > bytes.size() / (kSizeBytes + 1) ||
+      bytes.size() > kTogetherBytesMax + count * kSizeBytes) {
+    return refuse();
   }
+  messages.reserve(count);
+  LeReader reader(bytes);
+  while (messages.size() < count) {
+    const Bytes message = reader.take(reader.get<std::uint32_t>());
+    if (message.empty()) return refuse();  // or cut
+    messages.emplace_back(message.begin(), message.end());
+  }
+  if (!reader.rest().empty()) return refuse();
   return messages;
 }
 

@@ -54,9 +54,15 @@ struct AmHeader {
   bool operator==(const AmHeader&) const = default;
 };
 
-// Messages in one: one stands for itself, of several each follows its size, a u32.
+// Several messages travel together only up to here, their sizes not counted: what is larger is
+// worth a trip of its own.
+inline constexpr std::size_t kTogetherBytesMax = 64u << 10;
+
+// Messages in one: one stands for itself, of several, none of them empty, each follows its size, a
+// u32.
 std::vector<std::byte> pack_messages(std::vector<std::vector<std::byte>> messages);
-// kInvalidArgument where `bytes` are not `count` messages, at least one.
+// kInvalidArgument where `bytes` are not `count` messages, at least one, or not as the above: so
+// that nobody has many made of few bytes.
 Result<std::vector<std::vector<std::byte>>> unpack_messages(std::vector<std::byte> bytes,
                                                             std::uint64_t count);
 

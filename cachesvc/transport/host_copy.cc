@@ -9,11 +9,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <thread>
 
 namespace precis {
@@ -27,6 +29,25 @@ constexpr std::chrono::microseconds kReleasePause{50};
 bool readable(int descriptor, int timeout_ms) {
   pollfd entry{.fd = descriptor, .events = POLLIN, .revents = 0};
   return ::poll(&entry, 1, timeout_ms) > 0;
+}
+
+// Descriptors of peers that are being closed. Whoever has so many of them that do not end only
+// keeps pages from being mapped.
+std::atomic<int> closing{0};
+constexpr int kClosingMax = 16;
+
+// On a thread that nobody waits for: closing a file asks its file system, which the peer may run
+// and let hang, and closing the last of a memory file frees it all.
+void close_elsewhere(int descriptor) {
+  ++closing;
+  try {
+    std::thread([descriptor] {
+      ::close(descriptor);
+      --closing;
+    }).detach();
+  } catch (const std::system_error&) {
+    // No thread: it stays open, and counted.
+  }
 }
 
 std::uint64_t address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
@@ -156,12 +177,17 @@ Status HostPeer::copy(Call call, std::span<const MutableBytes> local, std::uint6
 
 Result<std::unique_ptr<Pages>> HostPeer::map(std::uint32_t descriptor,
                                              std::size_t size_bytes) const {
+  if (closing >= kClosingMax) {
+    return Status::unsupported("peers' descriptors are still being closed");
+  }
   const auto copied = static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd_, descriptor, 0));
   if (copied < 0) {
     return Status::unsupported("descriptor " + std::to_string(descriptor) + " of process " +
                                std::to_string(pid_) + ": " + std::strerror(errno));
   }
-  return Pages::adopt(copied, size_bytes);
+  auto pages = Pages::adopt(copied, size_bytes);
+  if (!pages.ok()) close_elsewhere(copied);
+  return pages;
 }
 
 Status HostPeer::read(std::span<const MutableBytes> into, std::uint64_t remote) const {

@@ -30,7 +30,7 @@ namespace {
 
 // No machine maps more; below it, rounding up cannot overflow.
 constexpr std::size_t kMappableBytesMax = std::size_t{1} << 56;
-constexpr std::size_t kBlockBytes = 512;  // of stat's count
+constexpr std::size_t kSmallPageBytes = 4096;
 
 std::size_t round_up(std::size_t n) {
   return std::max((n + Pages::kUnitBytes - 1) / Pages::kUnitBytes * Pages::kUnitBytes,
@@ -109,10 +109,15 @@ Result<std::unique_ptr<Pages>> Pages::make_shared(std::size_t size_bytes) {
   const MutableBytes bytes = map(size, file.get());
   if (bytes.empty()) return no_memory(size_bytes, errno);
   std::unique_ptr<Pages> pages(new Pages(bytes, file.release()));
-  // Where the first is not known, the second takes small pages.
-  if (::madvise(bytes.data(), size, MADV_POPULATE_WRITE) != 0 &&
-      (errno != EINVAL || ::fallocate(pages->descriptor_, 0, 0, static_cast<off_t>(size)) != 0)) {
-    return no_memory(size_bytes, errno);
+  if (::madvise(bytes.data(), size, MADV_POPULATE_WRITE) != 0) {
+    // Where that is not known: taken as small pages, then touched, for one that is only set aside
+    // counts as a hole.
+    if (errno != EINVAL || ::fallocate(pages->descriptor_, 0, 0, static_cast<off_t>(size)) != 0) {
+      return no_memory(size_bytes, errno);
+    }
+    for (std::size_t at = 0; at < size; at += kSmallPageBytes) {
+      *static_cast<volatile std::byte*>(&bytes[at]) = std::byte{0};
+    }
   }
   if (::fcntl(pages->descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return Status::unsupported("no sealed memory file: " + text(errno));
@@ -121,13 +126,17 @@ Result<std::unique_ptr<Pages>> Pages::make_shared(std::size_t size_bytes) {
 }
 
 Result<std::unique_ptr<Pages>> Pages::adopt(int descriptor, std::size_t size_bytes) {
-  const Descriptor file(descriptor);
   const auto refuse = [](const std::string& why) {
     return Status::invalid("not memory to share: " + why);
   };
+  // First, for no file system is asked: what else the peer hands over may be a file of one that it
+  // runs itself, and never answers.
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0) return refuse("not a memory file");
+  if ((seals & F_SEAL_SHRINK) == 0) return refuse("it may shrink");
   struct stat about {};
   struct statfs system {};
-  if (::fstat(file.get(), &about) != 0 || ::fstatfs(file.get(), &system) != 0) {
+  if (::fstat(descriptor, &about) != 0 || ::fstatfs(descriptor, &system) != 0) {
     return refuse(text(errno));
   }
   // Huge pages that are set aside (hugetlbfs) come and go by rules of their own.
@@ -137,19 +146,18 @@ Result<std::unique_ptr<Pages>> Pages::adopt(int descriptor, std::size_t size_byt
     return refuse("it has " + std::to_string(about.st_size) + " B, not " +
                   std::to_string(size_bytes));
   }
-  const int seals = ::fcntl(file.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return refuse("it may shrink");
-  const MutableBytes bytes = map(size_bytes, file.get());
+  const MutableBytes bytes = map(size_bytes, descriptor);
   if (bytes.empty()) return refuse(text(errno));
   std::unique_ptr<Pages> pages(new Pages(bytes, -1));
-  // In this order: what is there once there can be no more holes, stays.
-  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {
+  // In this order: what is there once there can be no more holes, stays. And asked for a hole, not
+  // counted: stat's blocks are also those past the end.
+  if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {
     return refuse("it cannot be sealed against holes: " + text(errno));
   }
-  if (::fstat(file.get(), &about) != 0 ||
-      static_cast<std::uint64_t>(about.st_blocks) * kBlockBytes < size_bytes) {
+  if (std::cmp_not_equal(::lseek(descriptor, 0, SEEK_HOLE), size_bytes)) {
     return refuse("not all of its pages are there");
   }
+  ::close(descriptor);
   return pages;
 }
 

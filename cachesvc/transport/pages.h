@@ -26,9 +26,10 @@ class Pages {
   // memory, and what it takes is this process's. A child that is forked shares it and sees it
   // change. kUnsupported where the system has no such files.
   static Result<std::unique_ptr<Pages>> make_shared(std::size_t size_bytes);
-  // Another process's, of which this maps exactly `size_bytes`. Takes `descriptor` over, and closes
-  // it. kInvalidArgument for what is not such a file or not of that size, has too few seals or too
-  // many, or lacks pages. Afterwards nobody else can map the file to write to it.
+  // Another process's, of which this maps exactly `size_bytes`, and closes `descriptor`. Afterwards
+  // nobody else can map the file to write to it. kInvalidArgument for what is not such a file or
+  // not of that size, has too few seals or too many, or lacks pages: then `descriptor` stays the
+  // caller's, for closing it may take as long as the peer likes.
   static Result<std::unique_ptr<Pages>> adopt(int descriptor, std::size_t size_bytes);
 
   ~Pages();

@@ -18,8 +18,8 @@ constexpr std::chrono::seconds kGoodbyeTimeout{1};
 // Arrived and not handed out: all that the peer may have on the way, and the message that it is on.
 constexpr std::size_t kInboxBytesMax = limits::kSendQueueBytesMax + limits::kMessageBytesMax;
 
-// Up to here messages of one turn travel together.
-constexpr std::size_t kTogetherBytesMax = 64u << 10;
+// What an arrival takes besides its bytes: those of none are bounded in number by it.
+constexpr std::size_t kArrivalBytes = 128;
 
 // The family of the transport that carries the messages, from UCX's list of lanes.
 std::string_view message_transport(std::string_view lanes) {
@@ -132,7 +132,8 @@ void UcxLink::send(std::vector<std::byte> message) {
     return end(Status::rejected("the peer does not read: more than " +
                                 std::to_string(limits::kSendQueueBytesMax) + " B wait for it"));
   }
-  if (outbox_bytes_ + size > kTogetherBytesMax) flush();
+  // An empty one travels alone, and is all there is where the outbox has no bytes.
+  if (size == 0 || outbox_bytes_ == 0 || outbox_bytes_ + size > kTogetherBytesMax) flush();
   outbox_bytes_ += size;
   outbox_.push_back(std::move(message));
   if (outbox_.size() == 1) loop_.post([self = shared_from_this()] { self->flush(); });
@@ -240,8 +241,9 @@ Status UcxLink::on_message(const AmHeader& header, const UcxInbound& inbound) {
                            std::to_string(header.size_bytes) + " B, the limit is " +
                            std::to_string(limits::kMessageBytesMax) + " B");
   }
-  inbox_bytes_ += header.size_bytes;
-  all_inboxes_.bytes += header.size_bytes;
+  const std::size_t taken = header.size_bytes + kArrivalBytes;
+  inbox_bytes_ += taken;
+  all_inboxes_.bytes += taken;
   if (all_inboxes_.on_arrival) all_inboxes_.on_arrival();
   if (inbox_bytes_ > kInboxBytesMax) {
     return Status::rejected("more than " + std::to_string(kInboxBytesMax) +
@@ -275,8 +277,9 @@ void UcxLink::deliver() {
     if (next == inbox_.end() || next->first != next_in_ || !next->second.complete) break;
     const std::uint64_t count = next->second.count;
     auto bytes = std::move(next->second.bytes);
-    inbox_bytes_ -= bytes.size();
-    if (!over()) all_inboxes_.bytes -= bytes.size();
+    const std::size_t taken = bytes.size() + kArrivalBytes;
+    inbox_bytes_ -= taken;
+    if (!over()) all_inboxes_.bytes -= taken;
     inbox_.erase(next);
     ++next_in_;
     auto messages = unpack_messages(std::move(bytes), count);

@@ -113,7 +113,7 @@ bool run_messages(Bytes input) {
 Inputs messages_seeds(std::uint64_t seed) {
   Inputs inputs;
   for (const std::size_t count : {1, 3}) {
-    const auto size = static_cast<std::size_t>(seed % 50);
+    const auto size = static_cast<std::size_t>(1 + seed % 50);
     auto bytes = pack_messages(std::vector(count, std::vector<std::byte>(size, std::byte{7})));
     bytes.insert(bytes.begin(), static_cast<std::byte>(count));
     inputs.push_back(std::move(bytes));

@@ -51,9 +51,10 @@ TEST_CASE("an active message of unknown kind or code is refused", "[transport]")
 
 TEST_CASE("messages that travel together come apart as they were", "[transport]") {
   using Messages = std::vector<std::vector<std::byte>>;
-  const std::vector<std::byte> one(5, std::byte{1}), none, three(70'000, std::byte{3});
+  const std::vector<std::byte> one(5, std::byte{1}), none, three(30'000, std::byte{3}),
+      large(70'000, std::byte{4});
   for (const Messages& messages :
-       {Messages{one}, Messages{none}, Messages{one, none}, Messages{three, one, three}}) {
+       {Messages{one}, Messages{none}, Messages{large}, Messages{three, one, three}}) {
     const auto packed = pack_messages(messages);
     REQUIRE(unpack_messages(packed, messages.size()).ok());
     CHECK((*unpack_messages(packed, messages.size()) == messages));
@@ -71,6 +72,22 @@ TEST_CASE("bytes that are not the messages they are said to be are refused", "[t
               .code() == StatusCode::kInvalidArgument);
   }
   CHECK(unpack_messages({}, 0).status().code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("no more than a sender packs is taken apart", "[transport]") {
+  using Messages = std::vector<std::vector<std::byte>>;
+  const auto refused = [](const std::vector<std::byte>& packed, std::uint64_t count) {
+    return unpack_messages(packed, count).status().code() == StatusCode::kInvalidArgument;
+  };
+  const std::vector<std::byte> one(1), none, half(kTogetherBytesMax / 2);
+  CHECK(unpack_messages(pack_messages({half, half}), 2).ok());
+  CHECK(refused(pack_messages({half, half, one}), 3));
+  CHECK(unpack_messages(pack_messages(Messages(kTogetherBytesMax, one)), kTogetherBytesMax).ok());
+  CHECK(refused(pack_messages(Messages(kTogetherBytesMax + 1, one)), kTogetherBytesMax + 1));
+  CHECK(refused(pack_messages({one, none}), 2));
+  CHECK(refused(pack_messages({none, one}), 2));
+  // Sizes of nothing, as many as there is room for.
+  CHECK(refused(std::vector<std::byte>(4u << 20), 1u << 20));
 }
 
 TEST_CASE("a region key survives its trip and is refused when cut", "[transport]") {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,13 +25,22 @@ int memory_file(std::size_t size, bool filled, int seals) {
   const int file = ::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   REQUIRE(file >= 0);
   REQUIRE(::ftruncate(file, static_cast<off_t>(size)) == 0);
-  if (filled) REQUIRE(::fallocate(file, 0, 0, static_cast<off_t>(size)) == 0);
+  if (filled) {
+    const std::vector<std::byte> zeros(size);
+    REQUIRE(::pwrite(file, zeros.data(), size, 0) == static_cast<ssize_t>(size));
+  }
   if (seals != 0) REQUIRE(::fcntl(file, F_ADD_SEALS, seals) == 0);
   return file;
 }
 
 StatusCode adopted(int descriptor, std::size_t size = kSize) {
-  return Pages::adopt(descriptor, size).status().code();
+  const StatusCode code = Pages::adopt(descriptor, size).status().code();
+  if (code != StatusCode::kOk) {
+    CHECK((descriptor < 0 || ::close(descriptor) == 0));  // it stayed the caller's
+  } else {
+    CHECK(::fcntl(descriptor, F_GETFD) < 0);
+  }
+  return code;
 }
 
 std::shared_ptr<HostPeer> myself() {
@@ -99,6 +109,15 @@ TEST_CASE("a page that is not there is found before it is touched, and none goes
   REQUIRE(::fallocate(holed, kPunch, 4096, 4096) == 0);
   CHECK(adopted(holed) == StatusCode::kInvalidArgument);
 
+  // As many pages as it should have, all of them past its end.
+  const int past = memory_file(kSize, false, 0);
+  REQUIRE(::fallocate(past, FALLOC_FL_KEEP_SIZE, kSize, kSize) == 0);
+  REQUIRE(::fcntl(past, F_ADD_SEALS, kSeals) == 0);
+  struct stat about {};
+  REQUIRE(::fstat(past, &about) == 0);
+  REQUIRE(static_cast<std::size_t>(about.st_blocks) * 512 == kSize);
+  CHECK(adopted(past) == StatusCode::kInvalidArgument);
+
   const int file = memory_file(kSize, true, kSeals);
   void* const peers = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   const auto pages = Pages::adopt(::dup(file), kSize).value();
@@ -117,6 +136,14 @@ TEST_CASE("a peer's descriptor that is not there, or not such memory, is not map
   for (const std::uint32_t descriptor : {9'999u, 0x7fffffffu, 0xffffffffu}) {
     CHECK(peer->map(descriptor, kSize).status().code() == StatusCode::kUnsupported);
   }
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  CHECK(peer->map(static_cast<std::uint32_t>(ends[1]), kSize).status().code() ==
+        StatusCode::kInvalidArgument);
+  ::close(ends[1]);
+  char byte;
+  CHECK(::read(ends[0], &byte, 1) == 0);  // returns once the copy, too, is closed
+  ::close(ends[0]);
   const int file = memory_file(kSize, true, 0);
   CHECK(peer->map(static_cast<std::uint32_t>(file), kSize).status().code() ==
         StatusCode::kInvalidArgument);
