@@ -134,15 +134,18 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveProfile request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
-  if (puts_.size() >= limits::kPutsPerConnectionMax) {
-    co_return Status::rejected("this connection has " + std::to_string(puts_.size()) +
-                               " puts under way, the most there may be; commit or abort one");
-  }
+  const auto one_more = [this]() -> Status {
+    if (puts_.size() < limits::kPutsPerConnectionMax) return {};
+    return Status::rejected("this connection has " + std::to_string(puts_.size()) +
+                            " puts under way, the most there may be; commit or abort one");
+  };
+  PRECIS_CO_TRY(one_more());
   OpenPut open;
   PRECIS_CO_ASSIGN(open.counted, Quota::take(put_part_, 1));
   PRECIS_CO_ASSIGN(open.put, parts_.put_path.begin(tenant_, request));
   const std::size_t bytes = PutPath::staged_bytes_max(*open.put);
   PRECIS_CO_ASSIGN(open.place, co_await parts_.put_room.enter(bytes, &connection_));
+  PRECIS_CO_TRY(one_more());  // others may have begun meanwhile
   msg::PutBegun begun = PutPath::describe(*open.put);
   begun.put = next_put_++;
   open.heard = std::chrono::steady_clock::now();

@@ -70,17 +70,17 @@ void Peer::give_way(std::chrono::steady_clock::duration silence) {
 }
 
 Result<Peer::Admitted> Peer::admit(const msg::Request& request, std::size_t size_bytes) {
-  if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax) {
+  // What ends something is always welcome, or a connection that has all it may could not let go of
+  // any of it. Only so much of it, for it is answered like the rest.
+  const bool ends = std::holds_alternative<msg::AbortPut>(request.body) ||
+                    std::holds_alternative<msg::Cancel>(request.body);
+  if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax * (ends ? 2 : 1)) {
     return Status::rejected("this connection has " + std::to_string(in_flight_) +
                                 " requests unanswered, the most there may be",
                             limits::kRetryAfterRequestsMs);
   }
   Admitted admitted;
-  // What ends something is always welcome.
-  if (std::holds_alternative<msg::AbortPut>(request.body) ||
-      std::holds_alternative<msg::Cancel>(request.body)) {
-    return admitted;
-  }
+  if (ends) return admitted;
   PRECIS_ASSIGN(admitted.request, Quota::take(request_part_, 1));
   PRECIS_ASSIGN(admitted.bytes, Quota::take(byte_part_, size_bytes));
   return admitted;
