@@ -15,6 +15,7 @@ TEST_CASE("a staged value that no batch names leaves nothing behind", "[unit][st
     const auto value = shared_noise(1, 50'000);
     const auto staged = store->stage({*value, value});
     REQUIRE(staged->wait().ok());
+    REQUIRE(store->harden().ok());  // and the writer has nothing in hand
     CHECK(store->stats().payload_bytes >= 50'000);
     CHECK(value.use_count() == 1);  // what is written is held no longer
   }
