@@ -63,7 +63,9 @@ void GetState::check(const msg::LayerServed& served) {
 
   const std::lock_guard lock(mutex_);
   Layer& layer = layers_[served.layer];
-  if (!layer.settled) layer = {true, std::move(status), std::move(heads)};
+  if (!layer.settled) {
+    layer = {true, std::move(status), std::move(heads), {served.counts, served.tail_checksums}};
+  }
   bytes_ += bytes_of(plan_, served);
   settled_.notify_all();
 }
@@ -134,7 +136,7 @@ void GetState::fail(const Status& status) {
   const std::lock_guard lock(mutex_);
   if (outcome_.ok()) outcome_ = status;
   for (Layer& layer : layers_) {
-    if (!layer.settled) layer = {true, status, {}};
+    if (!layer.settled) layer = {true, status, {}, {}};
   }
   settled_.notify_all();
   over_.notify_all();
@@ -161,9 +163,10 @@ bool GetState::finished() const {
   return finished_;
 }
 
-bool GetState::arrived(std::uint32_t layer) const {
+GetState::Served GetState::served(std::uint32_t layer) const {
   const std::lock_guard lock(mutex_);
-  return layer < layers_.size() && layers_[layer].settled && layers_[layer].status.ok();
+  PRECIS_CHECK(layer < layers_.size() && layers_[layer].settled && layers_[layer].status.ok());
+  return layers_[layer].served;
 }
 
 HeadEntries GetState::head(std::uint32_t layer, std::uint32_t head) const {

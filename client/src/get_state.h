@@ -3,6 +3,7 @@
 // layers.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -33,7 +34,13 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   Status wait_layer(std::uint32_t layer) const;
   Status wait() const;
   bool finished() const;
-  bool arrived(std::uint32_t layer) const;  // whole and checked
+  // What tells one cut of one put from another: of a layer that arrived.
+  struct Served {
+    std::vector<std::uint32_t> counts;
+    std::vector<std::array<std::uint8_t, 16>> tail_checksums;
+    bool operator==(const Served&) const = default;
+  };
+  Served served(std::uint32_t layer) const;
   HeadEntries head(std::uint32_t layer, std::uint32_t head) const;
   Plan counts() const;
   std::uint64_t bytes() const;
@@ -67,6 +74,7 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
     bool settled = false;
     Status status;
     std::vector<HeadEntries> heads;
+    Served served;
   };
   mutable std::mutex mutex_;
   mutable std::condition_variable settled_;  // a layer

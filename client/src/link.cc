@@ -9,19 +9,43 @@ Result<std::shared_ptr<Link>> Link::open(Dial dial, const CallOptions& options) 
 }
 
 Result<std::shared_ptr<Channel>> Link::channel(const Retry& call) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (call.deadline() == Retry::Time::max()) {
-    lock.lock();
-  } else if (!lock.try_lock_until(call.deadline())) {
-    return call.too_late("the connection that another call makes");
-  }
-  if (channel_->lost() && call.retries()) {
+  std::shared_ptr<Channel> old;  // goes after the lock, it may wait for its loop
+  std::unique_lock lock(mutex_);
+  while (channel_->lost() && call.retries()) {
     if (std::chrono::steady_clock::now() >= call.deadline()) {
       return call.too_late("a connection to the service");
     }
-    PRECIS_ASSIGN(channel_, dial_(call.connect_timeout_ms()));
+    if (!dialing_) {
+      old = channel_;
+      PRECIS_TRY(dial(lock, call.connect_timeout_ms()));
+      return channel_;
+    }
+    const std::shared_ptr<const Dialing> other = dialing_;
+    const auto over = [&] { return dialing_ != other; };
+    if (call.deadline() == Retry::Time::max()) {
+      dialed_.wait(lock, over);
+    } else if (!dialed_.wait_until(lock, call.deadline(), over)) {
+      return call.too_late("the connection that another call makes");
+    }
+    // A call with more time than the other had makes its own.
+    const bool cut_short = other->outcome.code() == StatusCode::kTimedOut &&
+                           other->timeout_ms < call.connect_timeout_ms();
+    if (!other->outcome.ok() && !cut_short) return other->outcome;
   }
   return channel_;
+}
+
+Status Link::dial(std::unique_lock<std::mutex>& lock, std::uint32_t timeout_ms) {
+  const auto dialing = std::make_shared<Dialing>(Dialing{timeout_ms, {}});
+  dialing_ = dialing;
+  lock.unlock();
+  auto channel = dial_(timeout_ms);
+  lock.lock();
+  dialing->outcome = channel.status();
+  if (channel.ok()) channel_ = std::move(*channel);
+  dialing_.reset();
+  dialed_.notify_all();
+  return dialing->outcome;
 }
 
 }  // namespace precis

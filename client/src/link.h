@@ -4,6 +4,8 @@
 // Held by the client's handles. Any thread but the loop's.
 #pragma once
 
+#include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -25,8 +27,8 @@ class Link {
   // Connects once; a service that is not there is kUnavailable at once.
   static Result<std::shared_ptr<Link>> open(Dial dial, const CallOptions& options);
 
-  // The channel, connected anew where it was lost and the call retries. kTimedOut past the call's
-  // deadline.
+  // The channel, connected anew where it was lost and the call retries: by one call at a time, of
+  // which all that come meanwhile share the outcome. kTimedOut past the call's deadline.
   Result<std::shared_ptr<Channel>> channel(const Retry& call);
 
   template <typename T>
@@ -51,11 +53,21 @@ class Link {
   }
 
  private:
+  struct Dialing {
+    std::uint32_t timeout_ms;
+    Status outcome;  // once it is over
+  };
+
   explicit Link(Dial dial) : dial_(std::move(dial)) {}
+  // Holds `lock` before and after, not meanwhile.
+  Status dial(std::unique_lock<std::mutex>& lock, std::uint32_t timeout_ms);
 
   const Dial dial_;
-  std::timed_mutex mutex_;
-  std::shared_ptr<Channel> channel_;  // guarded by mutex_; shared with the calls under way
+  std::mutex mutex_;
+  std::condition_variable dialed_;
+  // Guarded by mutex_.
+  std::shared_ptr<Channel> channel_;  // shared with the calls under way
+  std::shared_ptr<Dialing> dialing_;  // under way, or null; shared with the calls that wait for it
 };
 
 }  // namespace precis

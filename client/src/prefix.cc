@@ -1,6 +1,7 @@
 // get: plan -> memory -> request; the rest arrives in get_state.cc.
 #include "client/src/prefix.h"
 
+#include <string>
 #include <utility>
 
 namespace precis {
@@ -16,32 +17,36 @@ Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(const std::shared_ptr<
 }
 
 Prefix::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what)
-    : plan(std::move(what)), link_(std::move(way)), retry_(options, "get") {}
+    : plan(std::move(what)),
+      link_(std::move(way)),
+      retry_(options, "get"),
+      handed_(plan.model.num_layers) {}
 
+// Attempts before the newest have ended.
 Prefix::Impl::~Impl() {
-  for (const Attempt& attempt : attempts_) {
-    if (!attempt.state->finished()) attempt.channel->tell(msg::Cancel{attempt.request});
-  }
+  if (newest_ && !newest_->state->finished()) newest_->channel->tell(msg::Cancel{newest_->request});
 }
 
-Result<Prefix::Impl::Attempt> Prefix::Impl::ask() {
-  Attempt attempt;
-  PRECIS_ASSIGN(attempt.channel, link_->channel(retry_));
-  Channel& channel = *attempt.channel;
+Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
+  auto attempt = std::make_shared<Attempt>();
+  PRECIS_ASSIGN(attempt->channel, link_->channel(retry_));
+  Channel& channel = *attempt->channel;
   PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.capacity_bytes));
   ExposedMemory exposed;
   PRECIS_ASSIGN(exposed.exposure, channel.expose(buffer->registration()));
   msg::Request body{0, get_request(plan, exposed.exposure->region())};
 
-  attempt.state = std::make_shared<GetState>(plan, std::move(buffer), channel.verifier());
+  attempt->state = std::make_shared<GetState>(plan, std::move(buffer), channel.verifier());
   PendingRequest pending;
-  pending.sink = attempt.state;
+  pending.sink = attempt->state;
   pending.patience = Patience::kWhileAlive;
   pending.memory.push_back(std::move(exposed));
-  pending.held = attempt.state;
+  pending.held = attempt->state;
   pending.deadline = retry_.deadline();
-  attempt.request = channel.start(body, std::move(pending));
-  return attempt;
+  attempt->request = channel.start(body, std::move(pending));
+  const std::lock_guard lock(mutex_);
+  attempt->number = ++attempts_;
+  return AttemptPtr(std::move(attempt));
 }
 
 Status Prefix::Impl::start() {
@@ -49,52 +54,103 @@ Status Prefix::Impl::start() {
     auto attempt = ask();
     if (attempt.ok()) {
       const std::lock_guard lock(mutex_);
-      attempts_.push_back(std::move(*attempt));
+      std::swap(newest_, *attempt);  // the old one goes after the lock
       return {};
     }
     PRECIS_TRY(retry_.again(attempt.status()));
   }
 }
 
-Status Prefix::Impl::again(std::size_t failed, const Status& why) {
+Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
   const std::lock_guard lock(retrying_);
-  if (newest().first != failed) return {};  // another thread has seen to it
+  if (newest()->number != failed) return {};  // another thread has seen to it
   PRECIS_TRY(retry_.again(why));
   return start();
 }
 
-std::pair<std::size_t, std::shared_ptr<GetState>> Prefix::Impl::newest() {
+Prefix::Impl::AttemptPtr Prefix::Impl::newest() {
   const std::lock_guard lock(mutex_);
-  return {attempts_.size() - 1, attempts_.back().state};
+  return newest_;
+}
+
+bool Prefix::Impl::handed_out(std::uint32_t layer) {
+  const std::lock_guard lock(mutex_);
+  return layer < handed_.size() && handed_[layer];
 }
 
 Status Prefix::Impl::wait_layer(std::uint32_t layer) {
-  for (;;) {
-    const auto [number, state] = newest();
-    Status status = state->wait_layer(layer);
-    if (status.ok() || holder(layer).arrived(layer)) return {};
-    PRECIS_TRY(again(number, status));
+  while (!handed_out(layer)) {
+    AttemptPtr attempt = newest();
+    Status status = attempt->state->wait_layer(layer);
+    if (status.ok()) status = wait_handed(*attempt);
+    if (status.ok()) {
+      PRECIS_TRY(hand_out(attempt, layer, layer + 1).status());
+      continue;
+    }
+    const std::uint64_t failed = attempt->number;
+    attempt.reset();  // its buffer is not needed while it is waited
+    PRECIS_TRY(again(failed, status));
   }
+  return {};
 }
 
 Status Prefix::Impl::wait() {
   for (;;) {
-    const auto [number, state] = newest();
-    Status status = state->wait();
-    if (status.ok()) return {};
-    PRECIS_TRY(again(number, status));
+    AttemptPtr attempt = newest();
+    Status status = attempt->state->wait();
+    if (status.ok()) {
+      PRECIS_ASSIGN(const bool handed, hand_out(attempt, 0, plan.model.num_layers));
+      if (handed) return {};
+      continue;
+    }
+    const std::uint64_t failed = attempt->number;
+    attempt.reset();
+    PRECIS_TRY(again(failed, status));
   }
 }
 
-const GetState& Prefix::Impl::holder(std::uint32_t layer) {
+Status Prefix::Impl::wait_handed(const Attempt& attempt) {
+  std::vector<std::uint32_t> layers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t l = 0; l < handed_.size(); ++l) {
+      if (handed_[l] && handed_[l].get() != &attempt) layers.push_back(l);
+    }
+  }
+  for (const std::uint32_t layer : layers) PRECIS_TRY(attempt.state->wait_layer(layer));
+  return {};
+}
+
+// What was handed out of earlier attempts was so before this one became the newest: wait_handed()
+// has seen to all of it.
+Result<bool> Prefix::Impl::hand_out(const AttemptPtr& attempt, std::uint32_t begin,
+                                    std::uint32_t end) {
   const std::lock_guard lock(mutex_);
-  for (const Attempt& attempt : attempts_) {
-    if (attempt.state->arrived(layer)) return *attempt.state;
+  if (attempt != newest_) return false;
+  for (std::uint32_t l = 0; l < handed_.size(); ++l) {
+    if (!handed_[l] || handed_[l] == attempt) continue;
+    if (attempt->state->served(l) != handed_[l]->state->served(l)) {
+      return Status::unavailable("get: layer " + std::to_string(l) +
+                                 " was put anew while it was read: look it up again");
+    }
   }
-  return *attempts_.back().state;
+  for (std::uint32_t l = begin; l < end; ++l) {
+    if (!handed_[l]) handed_[l] = attempt;
+  }
+  return true;
 }
 
-const GetState& Prefix::Impl::last() { return *newest().second; }
+std::shared_ptr<const GetState> Prefix::Impl::holder(std::uint32_t layer) {
+  const std::lock_guard lock(mutex_);
+  const bool handed = layer < handed_.size() && handed_[layer];
+  const AttemptPtr& attempt = handed ? handed_[layer] : newest_;
+  return {attempt, attempt->state.get()};
+}
+
+std::shared_ptr<const GetState> Prefix::Impl::last() {
+  const AttemptPtr attempt = newest();
+  return {attempt, attempt->state.get()};
+}
 
 Prefix::Prefix(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Prefix::Prefix(Prefix&&) noexcept = default;
@@ -107,10 +163,10 @@ std::uint32_t Prefix::num_layers() const { return model().num_layers; }
 Status Prefix::wait_layer(std::uint32_t layer) const { return impl_->wait_layer(layer); }
 Status Prefix::wait() const { return impl_->wait(); }
 HeadEntries Prefix::head(std::uint32_t layer, std::uint32_t head) const {
-  return impl_->holder(layer).head(layer, head);
+  return impl_->holder(layer)->head(layer, head);
 }
-Plan Prefix::plan() const { return impl_->last().counts(); }
-std::uint64_t Prefix::bytes() const { return impl_->last().bytes(); }
-double Prefix::seconds() const { return impl_->last().seconds(); }
+Plan Prefix::plan() const { return impl_->last()->counts(); }
+std::uint64_t Prefix::bytes() const { return impl_->last()->bytes(); }
+double Prefix::seconds() const { return impl_->last()->seconds(); }
 
 }  // namespace precis

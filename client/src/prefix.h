@@ -1,6 +1,7 @@
 // What stands behind a Prefix: one get, and another where that one found the connection lost or the
-// service busy. A layer that arrived stays where it is; the next attempt is read for the others.
-// Attempts are driven by the threads that wait for layers.
+// service busy. A layer that was handed out stays where it is; the next attempt is read for the
+// others, and must serve those handed out as they were. Attempts are driven by the threads that
+// wait for layers.
 #pragma once
 
 #include <cstdint>
@@ -28,29 +29,43 @@ struct Prefix::Impl {
   // As Prefix's.
   Status wait_layer(std::uint32_t layer);
   Status wait();
-  // The first attempt in which the layer arrived, else the last one.
-  const GetState& holder(std::uint32_t layer);
-  const GetState& last();
+  // The attempt from which the layer was handed out, else the newest. Shared with this, which may
+  // go on to another attempt meanwhile.
+  std::shared_ptr<const GetState> holder(std::uint32_t layer);
+  std::shared_ptr<const GetState> last();
 
   const GetPlan plan;
 
  private:
   struct Attempt {
+    std::uint64_t number = 0;
     std::shared_ptr<Channel> channel;  // lives as long as any handle on it
     std::shared_ptr<GetState> state;   // after it: its buffer belongs to the channel's pool
     std::uint64_t request = 0;
   };
-  Result<Attempt> ask();  // once
-  Status start();         // until it is under way, or there is no point
+  using AttemptPtr = std::shared_ptr<const Attempt>;  // shared with the threads that wait for it
+
+  Result<AttemptPtr> ask();  // once
+  Status start();            // until it is under way, or there is no point
   // After attempt number `failed` ended with `why`: OK once another is there to be waited for.
-  Status again(std::size_t failed, const Status& why);
-  std::pair<std::size_t, std::shared_ptr<GetState>> newest();
+  Status again(std::uint64_t failed, const Status& why);
+  AttemptPtr newest();
+  bool handed_out(std::uint32_t layer);
+  // Waits for the layers handed out of earlier attempts to arrive in this one too.
+  Status wait_handed(const Attempt& attempt);
+  // Layers [begin, end), which arrived in `attempt`, after wait_handed(). False: another attempt
+  // has taken its place. kUnavailable: it serves other rows than those handed out.
+  Result<bool> hand_out(const AttemptPtr& attempt, std::uint32_t begin, std::uint32_t end);
 
   const std::shared_ptr<Link> link_;  // shared with the client and its other handles
   std::mutex retrying_;               // over retry_, and held while one thread tries again
   Retry retry_;
   std::mutex mutex_;
-  std::vector<Attempt> attempts_;  // guarded by mutex_; at least one, once begun
+  // Guarded by mutex_. An attempt that is not the newest and of which nothing was handed out goes,
+  // with its buffer.
+  AttemptPtr newest_;  // never null, once begun
+  std::uint64_t attempts_ = 0;
+  std::vector<AttemptPtr> handed_;  // [layer] null until handed out
 };
 
 }  // namespace precis

@@ -205,7 +205,7 @@ Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model) {
   return call<msg::Budgets>(msg::ShowBudget{{model}});
 }
 Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
-  return call<msg::Budgets>(change);
+  return call<msg::Budgets>(change, Patience::kOneTimeout, Link::Repeat::kUnsafe);
 }
 Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
 Result<msg::ServerStatus> RemoteClient::status() {

@@ -57,7 +57,8 @@ milliseconds Retry::wait_for(const Status& failed) {
   const milliseconds first = std::max(hint, kBackoffMin);
   const milliseconds longest = std::max(hint, kBackoffMax);
   const milliseconds wait = std::min(first * (1 << std::min(tries_++, kDoublingsMax)), longest);
-  return wait / 2 + milliseconds(random_() % static_cast<std::uint64_t>(wait.count()));
+  return std::max(hint, wait / 2) +
+         milliseconds(random_() % static_cast<std::uint64_t>(wait.count()));
 }
 
 Status Retry::again(const Status& failed) {

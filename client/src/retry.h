@@ -1,6 +1,6 @@
 // One call as its caller sees it: its deadline, and whether what failed is tried again. Backoff is
 // random around a doubling wait, so that clients that were turned away together do not come back
-// together.
+// together, and never before the service told them to.
 #pragma once
 
 #include <chrono>

@@ -26,7 +26,8 @@ struct ConnectOptions {
   // and one that the service is too busy for (kRejected with retry_after_ms()) comes again, until
   // its deadline, or without one for timeout_ms from its first failure. A call that was under way
   // when the connection was lost is repeated where done twice is as done once: all but
-  // fork_session, remove_*, and puts of which layers were pushed, which must be put again.
+  // fork_session, set_budget, remove_*, and puts of which layers were pushed, which must be put
+  // again.
   bool retry = true;
 };
 

@@ -59,6 +59,12 @@ Result<std::shared_ptr<Client>> FakeServer::connect(const ConnectOptions& option
   return attach(host_, host_->loop, *host_->transport, address_, options);
 }
 
+Link::Dial FakeServer::dial() {
+  return [host = host_, address = address_](std::uint32_t timeout_ms) {
+    return Channel::open(host, host->loop, *host->transport, address, ConnectOptions{}, timeout_ms);
+  };
+}
+
 void FakeServer::on_message(const std::vector<std::byte>& bytes) {
   auto request = decode_request(bytes);
   PRECIS_CHECK(request.ok());

@@ -10,6 +10,7 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/transport/transport.h"
+#include "client/src/link.h"
 #include "precis/client.h"
 #include "precis/messages.h"
 
@@ -35,6 +36,7 @@ class FakeServer {
   Result<std::shared_ptr<Client>> connect(const ConnectOptions& options);
   // A client that tries nothing again.
   Result<std::shared_ptr<Client>> connect();
+  Link::Dial dial();
 
   // From a script.
   void reply(std::uint64_t id, msg::ReplyBody body);

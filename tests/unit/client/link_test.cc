@@ -1,6 +1,11 @@
 // Calls that are tried again, over connections that are lost, and deadlines.
+#include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
+#include <set>
+#include <thread>
 
 #include "tests/unit/client/fake_server.h"
 #include "tests/unit/client/stored_prefix.h"
@@ -23,6 +28,49 @@ TEST_CASE("a call that the service is too busy for comes again when it was told 
   });
   const auto client = server.connect(ConnectOptions{}).value();
   CHECK(client->models().ok());
+}
+
+TEST_CASE("nobody comes again before the service told them to", "[client]") {
+  const Status busy = Status::rejected("max_requests", 100);
+  for (int i = 0; i < 32; ++i) {
+    Retry retry({.timeout_ms = 100, .deadline_ms = 0, .retry = true}, "models");
+    CHECK(retry.again(busy) == busy);  // the time to come back is past its end
+  }
+}
+
+TEST_CASE("calls that find the connection lost make another one together", "[client]") {
+  constexpr int kCalls = 16;
+  FakeServer server([](FakeServer&, const msg::Request&) {});
+  std::atomic<int> dials{0}, under_way{0}, calls{0};
+  std::atomic<bool> overlap{false};
+  const Link::Dial dial =
+      [&, real = server.dial()](std::uint32_t timeout_ms) -> Result<std::shared_ptr<Channel>> {
+    if (++dials == 1) return real(timeout_ms);
+    if (++under_way > 1) overlap = true;
+    while (calls < kCalls) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the others wait by then
+    --under_way;
+    return Status::timed_out("nobody answers");
+  };
+  const CallOptions options{.timeout_ms = 1000, .deadline_ms = 0, .retry = true};
+  const auto link = Link::open(dial, options).value();
+  const auto channel = link->channel(Retry(options, "models")).value();
+  server.on_loop([&] { server.drop(); });
+  while (!channel->lost()) std::this_thread::yield();
+  std::array<Status, kCalls> outcomes;
+  {
+    std::vector<std::jthread> threads;
+    for (Status& outcome : outcomes) {
+      threads.emplace_back([&] {
+        const Retry call(options, "models");
+        ++calls;
+        outcome = link->channel(call).status();
+      });
+    }
+  }
+  for (const Status& outcome : outcomes) CHECK(outcome == Status::timed_out("nobody answers"));
+  CHECK_FALSE(overlap);
+  CHECK(dials < 1 + kCalls);
 }
 
 TEST_CASE("overload that outlasts the deadline reaches the caller with its hint", "[client]") {
@@ -50,14 +98,17 @@ TEST_CASE("a call that may be done twice survives the loss of its connection, an
           "[client]") {
   int drops = 2;
   FakeServer server([&](FakeServer& self, const msg::Request& request) {
-    if (is<msg::RemoveSession>(request) || drops-- > 0) return self.drop();
+    const bool unsafe = is<msg::RemoveSession>(request) || is<msg::SetBudget>(request);
+    if (unsafe || drops-- > 0) return self.drop();
     self.reply(request.id, msg::Models{});
   });
   const auto client = server.connect(ConnectOptions{}).value();
   CHECK(client->models().ok());
-  const Status removed = client->remove_session("chat");
-  CHECK(removed.code() == StatusCode::kUnavailable);
-  CHECK(removed.message().find("outcome is unknown") != std::string::npos);
+  for (const Status& status :
+       {client->remove_session("chat"), client->set_budget(msg::SetBudget{}).status()}) {
+    CHECK(status.code() == StatusCode::kUnavailable);
+    CHECK(status.message().find("outcome is unknown") != std::string::npos);
+  }
   CHECK(client->models().ok());
 }
 
@@ -115,6 +166,25 @@ TEST_CASE("a put whose begin nobody waits for any more is given up", "[client]")
   CHECK(aborted);
 }
 
+// Pushes the first `num_layers` layers of the get, and says done after the last that there is.
+void serve(FakeServer& self, const msg::Request& request, const ModelSpec& model,
+           const std::vector<StoredSegment>& segments, std::uint32_t num_layers) {
+  std::uint64_t offset = 0;
+  for (std::uint32_t l = 0; l < num_layers; ++l) {
+    ServedBytes served = serve_layer(model, segments, {20}, l);
+    served.message.id = request.id;
+    served.message.offset = offset;
+    const std::size_t size = served.bytes.size();
+    const bool last = l + 1 == model.num_layers;
+    self.push(std::get<msg::Get>(request.body).destination, offset, std::move(served.bytes),
+              [&self, message = served.message, last](const Status&) {
+                self.send(message);
+                if (last) self.reply(message.id, msg::GetDone{});
+              });
+    offset += size;
+  }
+}
+
 TEST_CASE("a get goes on over another connection, and layers that arrived stay", "[client]") {
   std::mt19937 random(1);
   const ModelSpec model = small_model();
@@ -125,20 +195,7 @@ TEST_CASE("a get goes on over another connection, and layers that arrived stay",
     if (!is<msg::Get>(request)) return self.reply(request.id, msg::Models{});
     const bool whole = ++gets == 3;
     if (gets == 2) return self.refuse(request.id, Status::rejected("max_requests", 1));
-    std::uint64_t offset = 0;
-    for (std::uint32_t l = 0; l < (whole ? model.num_layers : 1); ++l) {
-      ServedBytes served = serve_layer(model, segments, {20}, l);
-      served.message.id = request.id;
-      served.message.offset = offset;
-      const std::size_t size = served.bytes.size();
-      const bool last = l + 1 == model.num_layers;
-      self.push(std::get<msg::Get>(request.body).destination, offset, std::move(served.bytes),
-                [&self, message = served.message, last](const Status&) {
-                  self.send(message);
-                  if (last) self.reply(message.id, msg::GetDone{});
-                });
-      offset += size;
-    }
+    serve(self, request, model, segments, whole ? model.num_layers : 1);
   });
   const auto client = server.connect(ConnectOptions{}).value();
   const Prefix prefix = client->get(match_of(model, segments)).value();
@@ -156,6 +213,57 @@ TEST_CASE("a get goes on over another connection, and layers that arrived stay",
     }
   }
   CHECK(entries == 20);
+}
+
+TEST_CASE("layers of two puts are not mixed in one get", "[client]") {
+  std::mt19937 random(1);
+  const ModelSpec model = small_model();
+  const std::vector<StoredSegment> before{random_segment(random, model, 0, 10, 20)};
+  std::vector<StoredSegment> after{random_segment(random, model, 0, 10, 20)};
+  after[0].info.id = before[0].info.id;
+  reseal(model, after[0]);
+  int gets = 0;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    const bool first = ++gets == 1;
+    serve(self, request, model, first ? before : after, first ? 1 : model.num_layers);
+  });
+  const auto client = server.connect(ConnectOptions{}).value();
+  const Prefix prefix = client->get(match_of(model, before)).value();
+  const bool handed_out = GENERATE(true, false);
+  if (handed_out) REQUIRE(prefix.wait_layer(0).ok());
+  for (bool asked = false; !asked;) {
+    server.on_loop([&] { asked = gets > 0; });
+  }
+  server.on_loop([&] { server.drop(); });
+  if (!handed_out) {
+    CHECK(prefix.wait().ok());
+    CHECK(gets == 2);
+    return;
+  }
+  for (const Status& status : {prefix.wait_layer(1), prefix.wait()}) {
+    CHECK(status.code() == StatusCode::kUnavailable);
+    CHECK_THAT(status.message(), Catch::EndsWith("put anew while it was read: look it up again"));
+  }
+  CHECK(prefix.wait_layer(0).ok());
+  CHECK(prefix.head(0, 0).positions.size() == before[0].entries[0][0].size());
+}
+
+TEST_CASE("a get that is turned away keeps no buffer for each time", "[client]") {
+  constexpr int kRefusals = 5;
+  std::mt19937 random(1);
+  const ModelSpec model = small_model();
+  const std::vector<StoredSegment> segments{random_segment(random, model, 0, 10, 20)};
+  int gets = 0;
+  std::set<std::uint64_t> buffers;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    buffers.insert(std::get<msg::Get>(request.body).destination.address);
+    if (++gets <= kRefusals) return self.refuse(request.id, Status::rejected("max_requests", 1));
+    serve(self, request, model, segments, model.num_layers);
+  });
+  const auto client = server.connect(ConnectOptions{}).value();
+  CHECK(client->get(match_of(model, segments)).value().wait().ok());
+  CHECK(gets == kRefusals + 1);
+  CHECK(buffers.size() <= 2);
 }
 
 // A service that is lost at its first push, or at its first commit.
