@@ -147,7 +147,9 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   get.destination = peer.expose(served_capacity_bytes(segment.entries, model.spec.num_layers,
                                                       model.spec.num_kv_heads, model.spec.head_dim,
                                                       model.spec.dtype));
-  peer.send_and_stand_still(encode(msg::Request{1, get}));
+  // Answered once, so that what it sends next leaves at once.
+  REQUIRE(peer.call(msg::GetStats{}).ok());
+  peer.send_and_stand_still(encode(msg::Request{1000, get}));
   while (stat(*client, "precis_open_gets") == 0) {
   }
   // The others read and put beside it; what it holds is missed by the last of these.
