@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
+#include "tests/integration/options.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
 
@@ -25,9 +26,7 @@ TEST_CASE("what was acknowledged survives a SIGKILL of the service bit for bit, 
           "[integration]") {
   const TempDir dir;
   auto service = std::make_unique<ServiceProcess>(dir);
-  ConnectOptions once;
-  once.retry = false;
-  auto client = service->connect(once);
+  auto client = service->connect(only_once());
   const Model model = client->register_model(tiny_model()).value();
   std::mt19937 random(kSeed);
   std::vector<std::vector<TokenId>> paths;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "precis/served_layout.h"
+#include "tests/integration/options.h"
 #include "tests/integration/proc.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/raw_peer.h"
@@ -16,19 +17,6 @@ using namespace precis;
 using namespace precis::testing;
 
 constexpr std::uint32_t kSeed = 20251124;
-
-PutOptions most() {
-  PutOptions options;
-  options.recipe = "ada_keydiff";
-  options.keep = Budget::ratio_ppm(900'000);
-  return options;
-}
-
-ConnectOptions patient() {
-  ConnectOptions options;
-  options.timeout_ms = 120'000;
-  return options;
-}
 
 // precisd with the least memory that it takes, and more settings.
 ServiceProcess small_service(const TempDir& dir, const std::string& settings,
@@ -53,7 +41,7 @@ TEST_CASE("many clients that put and read more than the memory holds all get the
     for (std::uint32_t i = 0; i < kRounds; ++i) {
       const auto tokens = random_tokens(random, kTokens);
       const Kv kv = random_kv(random, model.spec, 0, kTokens);
-      PRECIS_TRY(put_all(*client, model, tokens, kv, most()).status());
+      PRECIS_TRY(put_all(*client, model, tokens, kv, keep_most()).status());
       PRECIS_ASSIGN(const PrefixCopy copy, read_all(*client, model, tokens));
       if (!rows_are_of(copy, {&kv})) return Status::corruption("rows are not those pushed");
     }
@@ -82,11 +70,10 @@ TEST_CASE("a limit that is reached is named, with when to come back, and waited 
   const Model model = client->register_model(tiny_model()).value();
   std::mt19937 random(kSeed);
   const auto first_path = random_tokens(random, 100), second_path = random_tokens(random, 100);
-  std::optional<Put> first = client->begin_put(model, first_path, most()).value();
+  std::optional<Put> first = client->begin_put(model, first_path, keep_most()).value();
 
-  ConnectOptions once;
-  once.retry = false;
-  const Status rejected = service.connect(once)->begin_put(model, second_path, most()).status();
+  const Status rejected =
+      service.connect(only_once())->begin_put(model, second_path, keep_most()).status();
   INFO(rejected.to_string());
   CHECK(rejected.code() == StatusCode::kRejected);
   CHECK(rejected.retry_after_ms() > 0);
@@ -94,8 +81,9 @@ TEST_CASE("a limit that is reached is named, with when to come back, and waited 
   CHECK(stat(*client, "precis_requests_rejected_total") == 1);
 
   const auto other = service.connect(patient());
-  auto second = std::async(std::launch::async,
-                           [&] { return other->begin_put(model, second_path, most()).status(); });
+  auto second = std::async(std::launch::async, [&] {
+    return other->begin_put(model, second_path, keep_most()).status();
+  });
   while (stat(*client, "precis_requests_rejected_total") == 1) {
   }
   first.reset();
@@ -111,18 +99,18 @@ TEST_CASE("a silent client's puts give way to those who wait for memory", "[inte
   // Each would stage more than half of the memory.
   const auto tokens = random_tokens(random, 4500);
   const Kv kv = random_kv(random, model.spec, 0, 4500);
-  Put stuck = silent->begin_put(model, tokens, most()).value();
+  Put stuck = silent->begin_put(model, tokens, keep_most()).value();
   REQUIRE(stuck.layer(0, kv.layers[0].push()).ok());
 
   const auto busy = service.connect(patient());
   const auto path = random_tokens(random, 4500);
-  CHECK(put_all(*busy, model, path, kv, most()).ok());
+  CHECK(put_all(*busy, model, path, kv, keep_most()).ok());
   CHECK(rows_are_of(read_all(*busy, model, path).value(), {&kv}));
   const Status status = stuck.layer(1, kv.layers[1].push());
   CHECK(status.code() == StatusCode::kUnavailable);
   CHECK(status.message().find("put again") != std::string::npos);
   CHECK(stat(*busy, "precis_silent_puts_total") == 1);
-  CHECK(put_all(*silent, model, tokens, kv, most()).ok());
+  CHECK(put_all(*silent, model, tokens, kv, keep_most()).ok());
 }
 
 TEST_CASE("a client that stops reading a get is shed when others wait for what it holds",
@@ -135,7 +123,7 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   std::mt19937 random(kSeed);
   const auto tokens = random_tokens(random, 4500);
   const Kv kv = random_kv(random, model.spec, 0, 4500);
-  REQUIRE(put_all(*client, model, tokens, kv, most()).ok());
+  REQUIRE(put_all(*client, model, tokens, kv, keep_most()).ok());
   const LookupMatch match = client->lookup(model, tokens).value();
   const msg::SegmentInfo& segment = match.links[0].segment;
 
@@ -155,7 +143,7 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   // The others read and put beside it; what it holds is missed by the last of these.
   CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
   const auto path = random_tokens(random, 4500);
-  CHECK(put_all(*client, model, path, kv, most()).ok());
+  CHECK(put_all(*client, model, path, kv, keep_most()).ok());
   CHECK(rows_are_of(read_all(*client, model, path).value(), {&kv}));
   CHECK(stat(*client, "precis_clients_shed_total") == 1);
   peer.resume();

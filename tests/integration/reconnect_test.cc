@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "tests/integration/options.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
 
@@ -13,40 +14,33 @@ using namespace precis::testing;
 
 constexpr std::uint32_t kSeed = 20251125;
 
-PutOptions most() {
-  PutOptions options;
-  options.recipe = "ada_keydiff";
-  options.keep = Budget::ratio_ppm(900'000);
-  return options;
-}
-
-ConnectOptions patient() {
-  ConnectOptions options;
-  options.timeout_ms = 120'000;
-  return options;
-}
-
-// The service on the same data and port.
-std::unique_ptr<ServiceProcess> start_again(const TempDir& dir, const std::string& address) {
-  return std::make_unique<ServiceProcess>(dir, std::vector<std::string>{"--listen", address});
-}
-
-TEST_CASE("a client goes on with a service that was killed and started again", "[integration]") {
-  const TempDir dir;
-  auto service = std::make_unique<ServiceProcess>(dir);
+// A service and a client of it, which outlives it.
+struct Restarted {
+  TempDir dir;
+  std::unique_ptr<ServiceProcess> service = std::make_unique<ServiceProcess>(dir);
   const std::string address = service->address();
-  const auto client = service->connect(patient());
-  const Model model = client->register_model(tiny_model()).value();
-  std::mt19937 random(kSeed);
+  std::shared_ptr<Client> client = service->connect(patient());
+  Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random{kSeed};
+
+  // On the same data and port.
+  void start_again() {
+    service = std::make_unique<ServiceProcess>(dir, std::vector<std::string>{"--listen", address});
+  }
+};
+
+TEST_CASE_METHOD(Restarted, "a client goes on with a service that was killed and started again",
+                 "[integration]") {
   const auto tokens = random_tokens(random, 500), other = random_tokens(random, 500);
   const Kv kv = random_kv(random, model.spec, 0, 500);
-  REQUIRE(put_all(*client, model, tokens, kv, most()).ok());
-  std::optional<Put> fresh = client->begin_put(model, other, most()).value();
-  std::optional<Put> begun = client->begin_put(model, random_tokens(random, 500), most()).value();
+  REQUIRE(put_all(*client, model, tokens, kv, keep_most()).ok());
+  std::optional<Put> fresh = client->begin_put(model, other, keep_most()).value();
+  std::optional<Put> begun =
+      client->begin_put(model, random_tokens(random, 500), keep_most()).value();
   REQUIRE(begun->layer(0, kv.layers[0].push()).ok());
 
   service->kill();
-  service = start_again(dir, address);
+  start_again();
   CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
   CHECK(client->open_session("chat", {}).ok());
   // Nothing was pushed of this one, so nothing of it is lost.
@@ -63,21 +57,16 @@ TEST_CASE("a client goes on with a service that was killed and started again", "
   const Status late = client->with_deadline(300)->lookup(model, tokens).status();
   INFO(late.to_string());
   CHECK(late.code() == StatusCode::kTimedOut);
-  service = start_again(dir, address);
+  start_again();
   CHECK(client->lookup(model, tokens).value().matched_tokens == 500);
 }
 
-TEST_CASE("reads under way when the service dies are answered by the next one", "[integration]") {
+TEST_CASE_METHOD(Restarted, "reads under way when the service dies are answered by the next one",
+                 "[integration]") {
   constexpr int kReaders = 3, kKills = 3, kReadsBetween = 20;
-  const TempDir dir;
-  auto service = std::make_unique<ServiceProcess>(dir);
-  const std::string address = service->address();
-  const auto client = service->connect(patient());
-  const Model model = client->register_model(tiny_model()).value();
-  std::mt19937 random(kSeed);
   const auto tokens = random_tokens(random, 3000);
   const Kv kv = random_kv(random, model.spec, 0, 3000);
-  REQUIRE(put_all(*client, model, tokens, kv, most()).ok());
+  REQUIRE(put_all(*client, model, tokens, kv, keep_most()).ok());
 
   std::atomic<int> reads{0};
   std::atomic<bool> stop{false};
@@ -100,7 +89,7 @@ TEST_CASE("reads under way when the service dies are answered by the next one", 
         std::this_thread::yield();
       }
       service->kill();
-      service = start_again(dir, address);
+      start_again();
     }
     for (const int until = reads + kReadsBetween; reads < until && !stop;) {
       std::this_thread::yield();

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/integration/options.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
 
@@ -234,9 +235,7 @@ TEST_CASE_METHOD(TrimFixture, "a SIGKILL around a trim leaves what was or what w
     const auto spin = std::chrono::microseconds(random() % 4000);
     CAPTURE(i, spin.count());
     Status answered = Status::internal("not asked");
-    ConnectOptions once;
-    once.retry = false;  // the one that is killed answers or does not
-    const auto asker = service->connect(once);
+    const auto asker = service->connect(only_once());
     std::thread trimmer([&] { answered = asker->trim_segment(id, ratio(0.2)).status(); });
     const auto until = std::chrono::steady_clock::now() + spin;
     while (std::chrono::steady_clock::now() < until) {

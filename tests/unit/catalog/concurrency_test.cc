@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/unit/catalog/catalog_fixture.h"
+#include "tests/unit/store/forwarding_store.h"
 
 using namespace precis;
 using namespace precis::testing;
@@ -30,33 +31,21 @@ bool sound(const CatalogFixture& f, const std::vector<Catalog::Link>& links) {
 }
 
 // Between a change's write and its place in memory, and where a read finds nothing, tells a test.
-class ToldStore final : public Store {
+class ToldStore final : public ForwardingStore {
  public:
-  explicit ToldStore(Store& store) : store_(store) {}
+  using ForwardingStore::ForwardingStore;
   std::function<void()> after_write, after_miss;
 
   Status write(const StoreBatch& batch, Durability durability) override {
-    Status status = store_.write(batch, durability);
+    Status status = ForwardingStore::write(batch, durability);
     if (after_write) after_write();
     return status;
   }
   Status read_into(Table table, const std::string& key, MutableBytes into) override {
-    Status status = store_.read_into(table, key, into);
+    Status status = ForwardingStore::read_into(table, key, into);
     if (status.code() == StatusCode::kNotFound && after_miss) after_miss();
     return status;
   }
-  Status harden() override { return store_.harden(); }
-  Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
-    return store_.get(table, key);
-  }
-  Status scan(Table table,
-              const std::function<Status(std::string_view key, Bytes value)>& row) override {
-    return store_.scan(table, row);
-  }
-  StoreStats stats() override { return store_.stats(); }
-
- private:
-  Store& store_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cachesvc/store/extent_store.h"
 #include "cachesvc/store/memory_store.h"
 #include "tests/unit/store/faulty_folder.h"
+#include "tests/unit/store/forwarding_store.h"
 #include "tests/unit/store/test_dir.h"
 
 namespace precis::testing {
@@ -23,33 +24,13 @@ inline std::uint64_t test_number(const char* variable, std::uint64_t otherwise) 
   return text ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-// Rows that outlive the store over them.
-class Lent final : public Store {
- public:
-  explicit Lent(Store& rows) : rows_(rows) {}
-  Status write(const StoreBatch& batch, Durability how) override { return rows_.write(batch, how); }
-  Status harden() override { return rows_.harden(); }
-  Result<Value> get(Table table, const std::string& key) override { return rows_.get(table, key); }
-  Status read_into(Table table, const std::string& key, MutableBytes into) override {
-    return rows_.read_into(table, key, into);
-  }
-  Status scan(Table table,
-              const std::function<Status(std::string_view key, Bytes value)>& row) override {
-    return rows_.scan(table, row);
-  }
-  StoreStats stats() override { return rows_.stats(); }
-
- private:
-  Store& rows_;
-};
-
 inline constexpr std::uint64_t kFileBytes = 64 << 10, kWriteBehindBytes = 128 << 10;
 
 struct Machine {
   FaultyDrive drive;
-  MemoryStore rows;
+  MemoryStore rows;  // outlive the store over them
   Result<std::unique_ptr<Store>> try_open() {
-    return open_extent_store(std::make_unique<Lent>(rows), drive.folder(),
+    return open_extent_store(std::make_unique<ForwardingStore>(rows), drive.folder(),
                              {kFileBytes, 0.5, kWriteBehindBytes});
   }
   std::unique_ptr<Store> open() {

@@ -1,0 +1,35 @@
+// A store that asks another one, for tests to stand between.
+#pragma once
+
+#include "cachesvc/store/store.h"
+
+namespace precis::testing {
+
+class ForwardingStore : public Store {
+ public:
+  // `store` outlives it.
+  explicit ForwardingStore(Store& store) : store_(store) {}
+  std::shared_ptr<StagedValue> stage(SharedBytes value) override {
+    return store_.stage(std::move(value));
+  }
+  Status write(const StoreBatch& batch, Durability durability) override {
+    return store_.write(batch, durability);
+  }
+  Status harden() override { return store_.harden(); }
+  Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
+    return store_.get(table, key);
+  }
+  Status read_into(Table table, const std::string& key, MutableBytes into) override {
+    return store_.read_into(table, key, into);
+  }
+  Status scan(Table table,
+              const std::function<Status(std::string_view key, Bytes value)>& row) override {
+    return store_.scan(table, row);
+  }
+  StoreStats stats() override { return store_.stats(); }
+
+ private:
+  Store& store_;
+};
+
+}  // namespace precis::testing
