@@ -384,6 +384,9 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
     const ComputeTime timed(parts_.clock, put.compress_ns);
     return place_seats(put, parts_.backend);
   }));
+  for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
+    if (!put.layers[l].stored) write_ahead(put, l);
+  }
 
   std::vector<Catalog::Layer> payload;
   row.plan = {put.model.num_layers, put.model.num_kv_heads, {}};

@@ -134,10 +134,11 @@ class ExtentStore final : public Store {
  private:
   using Value = PayloadWriter::Value;
 
-  // A batch taken apart, its rows in memory of its own.
+  // A batch taken apart.
   struct Change {
     StoreBatch rows;
-    std::deque<std::vector<std::byte>> row_values;  // a deque: what stands in it does not move
+    // What `rows` borrow once the batch is gone; a deque: what stands in it does not move.
+    std::deque<std::vector<std::byte>> row_values;
     PayloadBatch payload;
     Status failed;  // of a change that was left for later
   };
@@ -147,8 +148,7 @@ class ExtentStore final : public Store {
     bool staged = true;
     for (const StoreBatch::Put& put : batch.puts) {
       if (put.table != Table::kPayload) {
-        change.row_values.emplace_back(put.value.begin(), put.value.end());
-        change.rows.puts.push_back({put.table, put.key, change.row_values.back()});
+        change.rows.puts.push_back(put);
         continue;
       }
       staged = staged && put.staged;
@@ -205,6 +205,9 @@ class ExtentStore final : public Store {
     if (!change->rows.deletes.empty() || failed || (over && backlog_.empty())) return false;
     if (backlog_bytes_ + payload.size_bytes > options_.write_behind_bytes) return false;
     if (!first_failure().ok()) return false;
+    for (StoreBatch::Put& put : change->rows.puts) {
+      put.value = change->row_values.emplace_back(put.value.begin(), put.value.end());
+    }
     index_.expect(payload);
     backlog_.push_back(change);
     backlog_bytes_ += payload.size_bytes;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "cachesvc/base/descriptor.h"
 #include "cachesvc/store/files.h"
 
 namespace precis {
@@ -28,22 +29,6 @@ Status from_errno(int error, const std::string& what) {
   if (error == EIO || error == EBADMSG || error == ENODATA) return Status::corruption(message);
   return Status::unavailable(message);
 }
-
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 bool on_a_block(std::uintptr_t at) { return at % kFileBlockBytes == 0; }
 

@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "cachesvc/base/descriptor.h"
+
 // Of kernels newer than the headers may be.
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -43,21 +45,6 @@ Status no_memory(std::size_t size_bytes, int error) {
   return Status::out_of_space("no memory for a buffer of " + std::to_string(size_bytes) +
                               " B: " + text(error));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 // `size_bytes` from a huge page's boundary on, of a file or, for -1, private; empty with errno.
 MutableBytes map(std::size_t size_bytes, int descriptor) {
@@ -104,7 +91,7 @@ Result<std::unique_ptr<Pages>> Pages::make_shared(std::size_t size_bytes) {
   if (size_bytes > kMappableBytesMax) return no_memory(size_bytes, ENOMEM);
   const std::size_t size = round_up(size_bytes);
   Descriptor file(new_file());
-  if (file.get() < 0) return Status::unsupported("no memory file: " + text(errno));
+  if (!file) return Status::unsupported("no memory file: " + text(errno));
   if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0) return no_memory(size_bytes, errno);
   const MutableBytes bytes = map(size, file.get());
   if (bytes.empty()) return no_memory(size_bytes, errno);
