@@ -4,6 +4,18 @@
 namespace precis::kernels {
 namespace {
 
+// Whether any stage between check and encode does; where none does, values are checked when encode
+// reads them, for they come from memory once then.
+bool reads_rows(const Recipe& recipe) {
+  if (recipe.selector == Selector::kTwoStage) return true;
+  switch (recipe.scorer) {
+    case Scorer::kStreamingLlm:
+    case Scorer::kRandom:
+    case Scorer::kExternal: return false;
+    default: return true;
+  }
+}
+
 class CpuCompressor final : public LayerCompressor {
  public:
   explicit CpuCompressor(const CpuStages& stages) : stages_(stages) {}
@@ -11,7 +23,9 @@ class CpuCompressor final : public LayerCompressor {
   Status check(const Recipe& recipe, const LayerInput& input) override {
     recipe_ = &recipe;
     input_ = input;
-    return stages_.check(recipe, input_);
+    rows_ = reads_rows(recipe) ? Rows::kChecked : Rows::kUnchecked;
+    return rows_ == Rows::kChecked ? stages_.check(recipe, input_)
+                                   : stages_.check_but_rows(recipe, input_);
   }
   Status score() override { return stages_.score(*recipe_, input_, scores_); }
   Status select(std::uint64_t slots) override {
@@ -25,7 +39,7 @@ class CpuCompressor final : public LayerCompressor {
   Status encode(std::span<const std::uint32_t> counts,
                 const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                 MutableBytes out) override {
-    return stages_.encode(input_, scores_, orders_, counts, seats, segment, out);
+    return stages_.encode(input_, scores_, orders_, counts, seats, segment, out, rows_);
   }
 
  private:
@@ -35,6 +49,7 @@ class CpuCompressor final : public LayerCompressor {
   LayerScores scores_;
   RetentionOrders orders_;
   std::uint64_t slots_ = 0;
+  Rows rows_ = Rows::kChecked;
 };
 
 class CpuBackend final : public Backend {
@@ -48,6 +63,7 @@ class CpuBackend final : public Backend {
   }
   Status seal(std::span<const MutableBytes> layers) override { return stages_.seal(layers); }
   Status expect_memory(MutableBytes) override { return {}; }
+  bool expects_memory() const override { return false; }
 
  private:
   CpuStages stages_;

@@ -22,6 +22,7 @@ class CudaBackend final : public Backend {
   }
   Status seal(std::span<const MutableBytes> layers) override { return cpu_.seal(layers); }
 
+  bool expects_memory() const override { return true; }
   Status expect_memory(MutableBytes memory) override {
     PRECIS_TRY(use_device(ordinal_));
     PRECIS_ASSIGN(PinnedMemory pinned, PinnedMemory::pin(memory));

@@ -16,6 +16,9 @@ CpuStages::CpuStages(unsigned threads, Isa isa)
 Status CpuStages::check(const Recipe& recipe, const LayerInput& input) const {
   return check_cpu(context_, recipe, input);
 }
+Status CpuStages::check_but_rows(const Recipe& recipe, const LayerInput& input) const {
+  return check_but_rows_cpu(context_, recipe, input);
+}
 Status CpuStages::score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) const {
   return score_cpu(context_, recipe, input, scores);
 }
@@ -31,8 +34,8 @@ Status CpuStages::allocate(const Recipe& recipe, const LayerInput& input, const 
 Status CpuStages::encode(const LayerInput& input, const LayerScores& scores,
                          const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                          const std::vector<std::vector<std::uint32_t>>& seats,
-                         const SegmentId& segment, MutableBytes out) const {
-  return encode_cpu(context_, input, scores, orders, counts, seats, segment, out);
+                         const SegmentId& segment, MutableBytes out, Rows rows) const {
+  return encode_cpu(context_, input, scores, orders, counts, seats, segment, out, rows);
 }
 Status CpuStages::seal(std::span<const MutableBytes> layers) const {
   return seal_cpu(context_, layers);

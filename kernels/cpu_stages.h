@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/common/thread_pool.h"
+#include "kernels/encode/encode.h"
 #include "precis/kernels.h"
 
 namespace precis::kernels {
@@ -22,6 +23,8 @@ class CpuStages {
   const CpuContext& context() const { return context_; }
 
   Status check(const Recipe& recipe, const LayerInput& input) const;
+  // Leaves the values of keys and values to encode().
+  Status check_but_rows(const Recipe& recipe, const LayerInput& input) const;
   Status score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) const;
   Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
                 std::uint64_t slots, RetentionOrders& orders) const;
@@ -31,7 +34,7 @@ class CpuStages {
   Status encode(const LayerInput& input, const LayerScores& scores, const RetentionOrders& orders,
                 std::span<const std::uint32_t> counts,
                 const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
-                MutableBytes out) const;
+                MutableBytes out, Rows rows = Rows::kChecked) const;
   Status seal(std::span<const MutableBytes> layers) const;
 
  private:

@@ -173,6 +173,11 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   }
   PRECIS_CO_TRY(layer.staged->claim(piece));
 
+  if (put->failure.ok() && read_in_place(*put, piece, from)) {
+    co_await compress(put, piece.layer);
+    co_return put->failure;
+  }
+
   // One piece asks for the layer's memory, the others wait for it.
   while (layer.allocating) {
     co_await completion<bool>([&](auto done) { layer.waiting_for_memory.push_back(done); });
@@ -196,6 +201,18 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   parts_.metrics.pulled_bytes += static_cast<std::int64_t>(*pulled);
   if (layer.staged->complete()) spawn(compress(put, piece.layer));
   co_return Status();
+}
+
+// Not where that would take long or has to wait: the client can't have its memory back meanwhile.
+bool PutPath::read_in_place(Put& put, const msg::PushLayer& piece, Connection& from) {
+  if (!put.is_quick() || parts_.backend.expects_memory()) return false;
+  Put::Layer& layer = put.layers[piece.layer];
+  auto memory = parts_.memory.try_acquire({{put.records_bytes_max(piece.layer)}});
+  if (!memory.ok() || !layer.staged->read_in_place(piece, from)) return false;
+  layer.records = std::move(memory->front());
+  parts_.metrics.in_place_bytes +=
+      static_cast<std::int64_t>(put.model.token_bytes() / put.model.num_layers * put.num_tokens());
+  return true;
 }
 
 Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t index,

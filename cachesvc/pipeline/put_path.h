@@ -60,7 +60,8 @@ class PutPath {
   // Nothing is being compressed or moved.
   bool idle() const { return compressing_ == 0; }
 
-  // Takes one piece in; done once its bytes are here. A complete layer is compressed behind.
+  // Takes one piece in; done once its bytes are here. A complete layer is compressed behind, or
+  // before that where its rows are read in place.
   // kRejected: there is no memory for it now; the same piece may be pushed again.
   Task<Status> push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
 
@@ -71,6 +72,8 @@ class PutPath {
   Status settle(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   Status equip(const Tenant& tenant, const Digest& model, Put& put);
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
+  // Whether the layer is compressed from where it is; then there is room for its records.
+  bool read_in_place(Put& put, const msg::PushLayer& piece, Connection& from);
   // What the layer is staged in, its records' room and the projection that it is weighed with.
   Task<Status> take_memory(std::shared_ptr<Put> put, std::uint32_t layer, const Connection& from);
   Task<void> make_way(std::shared_ptr<Put> put);

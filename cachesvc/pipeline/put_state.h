@@ -53,6 +53,11 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   bool final_when_encoded() const {
     return !recipe.joins_layers() && !recipe.is_cut() && row.budget.kind != Budget::Kind::kQuality;
   }
+  // Compression looks at every row a few times and no more: who pushed it may wait for that as well
+  // as for a copy.
+  bool is_quick() const {
+    return !recipe.needs_queries() && !recipe.needs_query_stats() && !recipe.needs_o_proj();
+  }
   // Room for a layer's records, whatever its heads keep of what the layer may keep.
   std::size_t records_bytes_max(std::uint32_t layer) const {
     return kernels::encoded_bytes_max(joiner->slots_wanted(layer), model.num_kv_heads,

@@ -17,12 +17,13 @@ std::uint64_t span_bytes(std::uint32_t heads, std::uint64_t head_bytes, std::uin
   return (heads - 1) * stride + head_bytes;
 }
 
-}  // namespace
-
-namespace {
-
 // The piece brings what stands apart from its tokens.
 bool observes(const msg::PushLayer& piece) { return piece.queries || piece.query_mean; }
+
+// Rows begin where lines of the cache do, as kernels read them the fastest.
+bool is_aligned(Bytes rows, std::size_t head_stride_bytes) {
+  return (reinterpret_cast<std::uintptr_t>(rows.data()) | head_stride_bytes) % kSectionAlign == 0;
+}
 
 }  // namespace
 
@@ -201,6 +202,22 @@ void StagedLayer::give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer) 
   (part == Part::kEntries ? entries_ : observations_) = std::move(buffer);
 }
 
+bool StagedLayer::read_in_place(const msg::PushLayer& piece, Connection& from) {
+  if (piece.head_count != model_.num_kv_heads || piece.token_count != num_tokens_) return false;
+  if (observes(piece) || piece.scores) return false;
+  keys_ = {from.read_in_place(piece.keys), piece.keys_head_stride};
+  values_ = {from.read_in_place(piece.values), piece.values_head_stride};
+  const auto reads = [&](const InPlace& rows) {
+    return rows.memory != nullptr && is_aligned(rows.memory->bytes(), rows.head_stride_bytes);
+  };
+  if (reads(keys_) && reads(values_)) {
+    tokens_arrived_ = std::uint64_t{piece.head_count} * piece.token_count;
+    return true;
+  }
+  keys_ = values_ = {};
+  return false;
+}
+
 std::vector<StagedLayer::Source> StagedLayer::sources(const msg::PushLayer& piece) const {
   std::vector<Source> out;
   // Runs that follow each other on both sides become one.
@@ -294,12 +311,19 @@ kernels::LayerInput StagedLayer::input(std::uint32_t begin) const {
   auto floats = [&](const std::byte* data, std::size_t count) {
     return std::span<const float>(reinterpret_cast<const float*>(data), count);
   };
-  const std::byte* entries = entries_->bytes().data();
   kernels::LayerInput input;
   input.layer = layer_;
   input.num_layers = model_.num_layers;
   input.num_q_heads = model_.num_q_heads;
   input.begin = begin;
+  if (keys_.memory) {
+    input.keys = heads(keys_.memory->bytes().data(), model_.num_kv_heads, num_tokens_);
+    input.keys.head_stride_bytes = keys_.head_stride_bytes;
+    input.values = heads(values_.memory->bytes().data(), model_.num_kv_heads, num_tokens_);
+    input.values.head_stride_bytes = values_.head_stride_bytes;
+    return input;
+  }
+  const std::byte* entries = entries_->bytes().data();
   input.keys = heads(entries, model_.num_kv_heads, num_tokens_);
   input.values = heads(entries + heads_bytes(), model_.num_kv_heads, num_tokens_);
   if (has_scores_) {

@@ -1,6 +1,6 @@
 // Ingest: one layer of a put while its pieces arrive. Pieces are ranges of heads and tokens, in any
 // order; each is pulled from the client's memory straight to its place, and no place is written
-// twice.
+// twice. A layer that comes whole need not be pulled where it can be read where it is.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,9 @@ class StagedLayer {
   std::size_t size_bytes(Part part) const;
   void give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer);
 
+  // Instead of memory and pull(): reads a claimed piece where it is, until this ends. False where
+  // it is not all of the layer, or brings more than K and V, or `from` can't.
+  bool read_in_place(const msg::PushLayer& piece, Connection& from);
   // Pulls a claimed piece into the memory given; how many bytes that were.
   Task<Result<std::uint64_t>> pull(msg::PushLayer piece, Connection& from,
                                    const Registration& registration);
@@ -72,6 +75,11 @@ class StagedLayer {
   std::uint64_t tokens_arrived_ = 0;    // over all heads
   std::uint32_t observed_arrived_ = 0;  // heads
   std::unique_ptr<Arena::Buffer> entries_, observations_;
+  // K and V that are read in place.
+  struct InPlace {
+    std::shared_ptr<const PeerMemory> memory;  // null for none
+    std::size_t head_stride_bytes = 0;
+  } keys_, values_;
 };
 
 }  // namespace precis

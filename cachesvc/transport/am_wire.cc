@@ -93,6 +93,8 @@ std::string encode_region_key(const RegionKey& key) {
   put_le(numbers, key.host_slot);
   put_le(numbers, key.pages);
   put_le(numbers, key.pages_descriptor);
+  put_le(numbers, key.pages_bytes);
+  put_le(numbers, key.pages_offset);
   return std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()) + key.ucx;
 }
 
@@ -102,6 +104,8 @@ Result<RegionKey> decode_region_key(const std::string& bytes) {
   key.host_slot = reader.get<std::uint64_t>();
   key.pages = reader.get<std::uint64_t>();
   key.pages_descriptor = reader.get<std::uint32_t>();
+  key.pages_bytes = reader.get<std::uint64_t>();
+  key.pages_offset = reader.get<std::uint64_t>();
   if (!reader.ok()) {
     return Status::invalid("region key of " + std::to_string(bytes.size()) + " B is truncated");
   }

@@ -76,10 +76,12 @@ Result<AmHeader> decode_am_header(Bytes header);
 // What stands in RemoteRegion::key: how the server may reach the region other than by messages.
 struct RegionKey {
   std::uint64_t host_slot = 0;  // address of the region's HostSlot (host_copy.h), 0 for none
-  // The Pages that the region is the whole of: their number, never used twice by one peer, and
-  // which of the peer's descriptors is their file. 0 for none.
+  // The Pages that the region is a part of: their number, never used twice by one peer, which of
+  // the peer's descriptors is their file, its size, and where in it the region begins. 0 for none.
   std::uint64_t pages = 0;
   std::uint32_t pages_descriptor = 0;
+  std::uint64_t pages_bytes = 0;
+  std::uint64_t pages_offset = 0;
   std::string ucx;  // UCX's remote key
   bool operator==(const RegionKey&) const = default;
 };

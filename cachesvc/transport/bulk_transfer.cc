@@ -10,7 +10,16 @@
 namespace precis {
 namespace {
 
-Status check_local(MutableBytes range, MutableBytes registered) {
+// What is small is read at once by whoever waits for it, and so had better be in a cache.
+constexpr std::size_t kCachedBytesMax = 256u << 10;
+
+void cached_copy(std::byte* to, const std::byte* from, std::size_t size_bytes) {
+  std::memcpy(to, from, size_bytes);
+}
+
+}  // namespace
+
+Status check_part(MutableBytes range, MutableBytes registered) {
   const std::less_equal<const std::byte*> le;
   if (range.empty() || (le(registered.data(), range.data()) &&
                         le(range.data() + range.size(), registered.data() + registered.size()))) {
@@ -21,15 +30,6 @@ Status check_local(MutableBytes range, MutableBytes registered) {
                          " B");
 }
 
-// What is small is read at once by whoever waits for it, and so had better be in a cache.
-constexpr std::size_t kCachedBytesMax = 256u << 10;
-
-void cached_copy(std::byte* to, const std::byte* from, std::size_t size_bytes) {
-  std::memcpy(to, from, size_bytes);
-}
-
-}  // namespace
-
 Result<std::shared_ptr<BulkTransfer>> BulkTransfer::make(Kind kind, RemoteRegion remote,
                                                          std::uint64_t offset,
                                                          std::vector<MutableBytes> local,
@@ -37,7 +37,7 @@ Result<std::shared_ptr<BulkTransfer>> BulkTransfer::make(Kind kind, RemoteRegion
                                                          Completion done) {
   std::uint64_t size = 0;
   for (const MutableBytes range : local) {
-    PRECIS_TRY(check_local(range, registration.bytes()));
+    PRECIS_TRY(check_part(range, registration.bytes()));
     size += range.size();
   }
   PRECIS_TRY(check_range(remote, offset, size));

@@ -41,7 +41,7 @@ class LoopbackExposure final : public Exposure {
   }
   ~LoopbackExposure() override {
     table_->retire(region_.id);
-    table_->wait_until_idle(region_.id);  // at most the copy of one chunk
+    table_->wait_until_idle(region_.id);  // a chunk is copied, or somebody reads in place
     table_->remove(region_.id);
   }
   RemoteRegion region() const override { return region_; }
@@ -49,6 +49,15 @@ class LoopbackExposure final : public Exposure {
  private:
   std::shared_ptr<RegionTable> table_;
   RemoteRegion region_;
+};
+
+class LoopbackMemory final : public PeerMemory {
+ public:
+  explicit LoopbackMemory(RegionTable::Access access) : access_(std::move(access)) {}
+  Bytes bytes() const override { return access_.bytes(); }
+
+ private:
+  RegionTable::Access access_;
 };
 
 // A loop that may go before those who post to it: gone once its transport is.
@@ -121,6 +130,14 @@ class Side : public std::enable_shared_from_this<Side> {
 
   const std::shared_ptr<RegionTable>& regions() const { return regions_; }
 
+  std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) {
+    const auto peer = peer_.lock();
+    if (peer && peer->loop_ == loop_) return nullptr;  // it could never be waited for
+    auto there = access(region, 0, region.size_bytes);
+    if (!there.ok()) return nullptr;
+    return std::make_shared<LoopbackMemory>(std::move(*there));
+  }
+
   // The owner's own end of the link: the other side hears of it, this one does not.
   void close() {
     handlers_ = nullptr;
@@ -166,13 +183,18 @@ class Side : public std::enable_shared_from_this<Side> {
     if (const auto handlers = std::exchange(handlers_, nullptr)) handlers->on_closed(ended_);
   }
 
-  Status copy(const BulkChunk& chunk) {
+  Result<RegionTable::Access> access(const RemoteRegion& region, std::uint64_t offset,
+                                     std::uint64_t size_bytes) {
     const auto peer = peer_.lock();
     if (!ended_.ok()) return ended_;
     if (!peer) return Status::unavailable("the peer is gone");
-    PRECIS_ASSIGN(const auto access, peer->regions_->access(chunk.transfer->remote().id,
-                                                            chunk.offset, chunk.size_bytes));
-    copy_chunk(chunk, access.bytes());
+    return peer->regions_->access(region.id, offset, size_bytes);
+  }
+
+  Status copy(const BulkChunk& chunk) {
+    PRECIS_ASSIGN(const auto there,
+                  access(chunk.transfer->remote(), chunk.offset, chunk.size_bytes));
+    copy_chunk(chunk, there.bytes());
     return {};
   }
 
@@ -202,9 +224,13 @@ class LoopbackConnection final : public Connection {
             std::uint64_t offset, Completion done) override {
     side_->bulk(BulkTransfer::Kind::kPush, to, offset, as_local(from), local, std::move(done));
   }
-  Result<std::unique_ptr<Exposure>> expose(Registration& registration) override {
-    return std::unique_ptr<Exposure>(
-        std::make_unique<LoopbackExposure>(side_->regions(), registration.bytes()));
+  std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override {
+    return side_->read_in_place(region);
+  }
+  Result<std::unique_ptr<Exposure>> expose(Registration& registration,
+                                           MutableBytes memory) override {
+    PRECIS_TRY(check_part(memory, registration.bytes()));
+    return std::unique_ptr<Exposure>(std::make_unique<LoopbackExposure>(side_->regions(), memory));
   }
   std::string description() const override { return "loopback"; }
 

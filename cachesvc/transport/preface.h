@@ -24,7 +24,7 @@
 
 namespace precis::preface {
 
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::size_t kHeaderBytes = 32;
 inline constexpr std::size_t kWorkerAddressBytesMax = 64 * 1024;  // one entry per network device
 inline constexpr std::size_t kBodyBytesMax =

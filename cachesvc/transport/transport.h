@@ -40,6 +40,15 @@ class Exposure {
   virtual RemoteRegion region() const = 0;
 };
 
+// Client memory that the server reads where it is, through a mapping of its own. The client can't
+// take it back before this goes, nor make it end, but may write to it all the while: what is read
+// twice may differ. Goes on the loop's thread; may outlive its connection.
+class PeerMemory {
+ public:
+  virtual ~PeerMemory() = default;
+  virtual Bytes bytes() const = 0;  // of the whole region
+};
+
 using Completion = std::function<void(Status)>;
 
 // Both sides of one client's link. Destroying it closes it; pending completions run with kCanceled.
@@ -74,8 +83,13 @@ class Connection {
   virtual void push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
                     std::uint64_t offset, Completion done) = 0;
 
-  // Client side: `memory` [within its registration] becomes reachable to this connection's server.
-  virtual Result<std::unique_ptr<Exposure>> expose(Registration& registration) = 0;
+  // Server side: null where the region can't be read in place, or not any more: then pull() says
+  // why, or brings it.
+  virtual std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion&) { return nullptr; }
+
+  // Client side: `memory`, a part of the registered, becomes reachable to this connection's server.
+  virtual Result<std::unique_ptr<Exposure>> expose(Registration& registration,
+                                                   MutableBytes memory) = 0;
 
   // "loopback", "shm (one-sided)", "tcp (active messages)": for people and metrics.
   virtual std::string description() const = 0;

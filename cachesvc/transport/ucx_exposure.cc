@@ -15,15 +15,15 @@ constexpr std::chrono::seconds kExposureTimeout{2};
 
 }  // namespace
 
-UcxExposure::UcxExposure(std::shared_ptr<UcxLink> link, const UcxMemory& memory)
+UcxExposure::UcxExposure(std::shared_ptr<UcxLink> link, const UcxMemory& memory, MutableBytes part)
     : link_(std::move(link)), table_(link_->regions()) {
-  region_.id = table_->add(memory.bytes());
-  region_.address = reinterpret_cast<std::uintptr_t>(memory.bytes().data());
-  region_.size_bytes = memory.bytes().size();
+  region_.id = table_->add(part);
+  region_.address = reinterpret_cast<std::uintptr_t>(part.data());
+  region_.size_bytes = part.size();
   RegionKey key;
   if (link_->window()) slot_ = link_->window()->claim(region_.id);
   key.host_slot = reinterpret_cast<std::uintptr_t>(slot_);
-  if (memory.pages() != nullptr) memory.pages()->name_in(key, link_);
+  if (memory.pages() != nullptr) memory.pages()->name_in(key, part, link_);
   key.ucx = memory.key();
   region_.key = encode_region_key(key);
   if (link_->announces()) {

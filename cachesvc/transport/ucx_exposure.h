@@ -11,7 +11,8 @@ namespace precis {
 class UcxExposure final : public Exposure {
  public:
   // Any thread, as for its end.
-  UcxExposure(std::shared_ptr<UcxLink> link, const UcxMemory& memory);
+  // `part` of `memory`.
+  UcxExposure(std::shared_ptr<UcxLink> link, const UcxMemory& memory, MutableBytes part);
   ~UcxExposure() override;
   RemoteRegion region() const override { return region_; }
 

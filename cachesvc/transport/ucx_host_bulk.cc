@@ -38,6 +38,38 @@ BulkQueue::Limits UcxHostBulk::limits() const {
   return {.chunk_bytes = 1u << 20, .ranges_per_chunk = 64, .chunks_under_way = 4};
 }
 
+class UcxHostBulk::InPlace final : public PeerMemory {
+ public:
+  InPlace(std::shared_ptr<State> state, std::uint64_t slot, Mapped region)
+      : state_(std::move(state)), slot_(slot), region_(std::move(region)) {}
+  ~InPlace() override { state_->leave(slot_); }
+  Bytes bytes() const override { return region_.bytes; }
+
+ private:
+  const std::shared_ptr<State> state_;  // which may outlive the link
+  const std::uint64_t slot_;
+  const Mapped region_;
+};
+
+std::shared_ptr<const PeerMemory> UcxHostBulk::read_in_place(const RemoteRegion& region) {
+  const auto key = decode_region_key(region.key);
+  if (!key.ok()) return nullptr;
+  Mapped mapped = find(*key, region.size_bytes);
+  if (mapped.bytes.empty() || !state_->enter(key->host_slot, region.id).ok()) return nullptr;
+  return std::make_shared<InPlace>(state_, key->host_slot, std::move(mapped));
+}
+
+UcxHostBulk::Mapped UcxHostBulk::find(const RegionKey& key, std::uint64_t size_bytes) {
+  Mapped mapped;
+  if (key.pages == 0) return mapped;
+  mapped.pages = pages_.find(key.pages, key.pages_descriptor, key.pages_bytes);
+  if (mapped.pages == nullptr) return mapped;
+  const MutableBytes all = mapped.pages->bytes();
+  if (key.pages_offset > all.size() || size_bytes > all.size() - key.pages_offset) return {};
+  mapped.bytes = all.subspan(key.pages_offset, size_bytes);
+  return mapped;
+}
+
 void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
   const RemoteRegion& remote = chunk.transfer->remote();
   const auto key = decode_region_key(remote.key);
@@ -45,20 +77,17 @@ void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
   if (const Status status = state_->enter(key->host_slot, remote.id); !status.ok()) {
     return ended(status);
   }
-  std::shared_ptr<const Pages> pages;  // shared with the copy, which may outlast the client's drop
-  if (key->pages != 0) {
-    pages = pages_.find(key->pages, key->pages_descriptor, remote.size_bytes);
-  }
+  Mapped region = find(*key, remote.size_bytes);
   if (chunk.size_bytes <= kInlineBytesMax) {
-    const Status status = state_->copy(chunk, pages.get());
+    const Status status = state_->copy(chunk, region.bytes);
     state_->leave(key->host_slot);
     return ended(status);
   }
   copiers_.post([state = state_, slot = key->host_slot, &loop = link_.loop(),
-                 pages = std::move(pages), chunk = std::move(chunk),
+                 region = std::move(region), chunk = std::move(chunk),
                  ended = std::move(ended)]() mutable {
-    Status status = state->copy(chunk, pages.get());
-    pages.reset();  // if that unmaps them, then here
+    Status status = state->copy(chunk, region.bytes);
+    region.pages.reset();  // if that unmaps them, then here
     loop.post([state = std::move(state), slot, status = std::move(status), chunk = std::move(chunk),
                ended = std::move(ended)] {
       state->leave(slot);
@@ -105,10 +134,10 @@ void UcxHostBulk::State::leave(std::uint64_t slot) {
   if (entered.empty()) socket.reset();
 }
 
-Status UcxHostBulk::State::copy(const BulkChunk& chunk, const Pages* pages) const {
-  if (pages != nullptr) {
-    // Within the pages, as they are all of the region (BulkTransfer::make).
-    copy_chunk(chunk, pages->bytes().subspan(chunk.offset, chunk.size_bytes));
+Status UcxHostBulk::State::copy(const BulkChunk& chunk, MutableBytes region) const {
+  if (!region.empty()) {
+    // The chunk is within it (BulkTransfer::make).
+    copy_chunk(chunk, region.subspan(chunk.offset, chunk.size_bytes));
     return {};
   }
   const std::uint64_t address = chunk.transfer->remote().address + chunk.offset;

@@ -1,6 +1,7 @@
 // The means of bulk transfer within one host: a copy within this process where the client's memory
 // is mapped here (peer_pages.h), else one that the kernel makes between the two (host_copy.h).
-// Large chunks on threads of their own and several at once.
+// Large chunks on threads of their own and several at once. What is mapped need not be copied to be
+// read.
 #pragma once
 
 #include <map>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "cachesvc/base/executor.h"
+#include "cachesvc/transport/am_wire.h"
 #include "cachesvc/transport/host_copy.h"
 #include "cachesvc/transport/peer_pages.h"
 #include "cachesvc/transport/ucx_link.h"
@@ -20,6 +22,7 @@ class UcxHostBulk final : public BulkMeans {
   UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers);
   BulkQueue::Limits limits() const override;
   void move(BulkChunk chunk, BulkQueue::Ended ended) override;
+  std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override;
   void drop_pages(std::uint64_t id) override { pages_.drop(id); }
   void keep_until_quiet(std::unique_ptr<PrefaceSocket> socket) override;
   std::string name() const override { return "host copy"; }
@@ -33,9 +36,17 @@ class UcxHostBulk final : public BulkMeans {
 
     Status enter(std::uint64_t slot, std::uint64_t region);
     void leave(std::uint64_t slot);
-    // `pages`: the region's, null where they are not mapped.
-    Status copy(const BulkChunk& chunk, const Pages* pages) const;
+    // `region`: all of it, empty where it is not mapped.
+    Status copy(const BulkChunk& chunk, MutableBytes region) const;
   };
+  // A region as far as it is mapped: empty where it is not.
+  struct Mapped {
+    std::shared_ptr<const Pages>
+        pages;  // shared with who uses it, who may outlast the client's drop
+    MutableBytes bytes;
+  };
+  class InPlace;
+  Mapped find(const RegionKey& key, std::uint64_t size_bytes);
 
   UcxLink& link_;
   Executor& copiers_;

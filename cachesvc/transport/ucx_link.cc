@@ -177,6 +177,10 @@ void UcxLink::bulk(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uin
   queue_->add(std::move(*transfer));
 }
 
+std::shared_ptr<const PeerMemory> UcxLink::read_in_place(const RemoteRegion& region) {
+  return over() ? nullptr : moving().read_in_place(region);
+}
+
 void UcxLink::close() {
   handlers_ = nullptr;
   if (over() || std::exchange(closing_, true)) return;

@@ -28,6 +28,8 @@ class BulkMeans {
   virtual BulkQueue::Limits limits() const = 0;
   // Calls `ended` once, when the local memory of the chunk is at rest.
   virtual void move(BulkChunk chunk, BulkQueue::Ended ended) = 0;
+  // As Connection::read_in_place().
+  virtual std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion&) { return nullptr; }
   // The link is over: ends what only waits for the peer. What UCX has in hand, UCX ends.
   virtual void lose(const Status&) {}
   // The client opens or closes a region (kExposed, kRevoke). Not OK where it need not tell.
@@ -82,6 +84,7 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   void send(std::vector<std::byte> message);
   void bulk(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,
             std::vector<MutableBytes> local, const Registration& registration, Completion done);
+  std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region);
   std::size_t unsent_bytes() const { return unsent_bytes_; }
   std::size_t inbox_bytes() const { return inbox_bytes_; }
   std::optional<std::chrono::steady_clock::time_point> stalled_since() const {

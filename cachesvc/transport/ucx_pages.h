@@ -19,8 +19,8 @@ class UcxPages {
   UcxPages(const UcxPages&) = delete;
   UcxPages& operator=(const UcxPages&) = delete;
 
-  // Says in a region's key what its server may map. Any thread.
-  void name_in(RegionKey& key, const std::shared_ptr<UcxLink>& link);
+  // Says in the key of `region`, a part of the pages, what its server may map. Any thread.
+  void name_in(RegionKey& key, MutableBytes region, const std::shared_ptr<UcxLink>& link);
 
  private:
   const std::unique_ptr<Pages> pages_;

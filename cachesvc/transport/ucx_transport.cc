@@ -54,9 +54,14 @@ class UcxConnection final : public Connection {
             std::uint64_t offset, Completion done) override {
     link_->bulk(BulkTransfer::Kind::kPush, to, offset, as_local(from), local, std::move(done));
   }
-  Result<std::unique_ptr<Exposure>> expose(Registration& registration) override {
+  std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override {
+    return link_->read_in_place(region);
+  }
+  Result<std::unique_ptr<Exposure>> expose(Registration& registration,
+                                           MutableBytes memory) override {
+    PRECIS_TRY(check_part(memory, registration.bytes()));
     return std::unique_ptr<Exposure>(
-        std::make_unique<UcxExposure>(link_, static_cast<UcxMemory&>(registration)));
+        std::make_unique<UcxExposure>(link_, static_cast<UcxMemory&>(registration), memory));
   }
   std::string description() const override { return link_->description(); }
 

@@ -34,22 +34,26 @@ class OneReply final : public ReplySink {
 }  // namespace
 
 Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& transport,
-                 std::string address, const ConnectOptions& options)
+                 std::shared_ptr<const HostMemory> memory, std::string address,
+                 const ConnectOptions& options)
     : keep_alive_(std::move(keep_alive)),
       loop_(loop),
       transport_(transport),
+      memory_(std::move(memory)),
       address_(std::move(address)),
       timeout_(std::max<std::uint32_t>(options.timeout_ms, 1)),
       buffers_(std::make_unique<BufferPool>(transport)),
       verifier_(std::make_unique<Executor>("precis-verify", 1)) {}
 
 Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                               Transport& transport, const std::string& address,
+                                               Transport& transport,
+                                               std::shared_ptr<const HostMemory> memory,
+                                               const std::string& address,
                                                const ConnectOptions& options,
                                                std::uint32_t connect_timeout_ms) {
   // Shared by the Client, its Puts and its Prefixes: each keeps the link it needs.
   std::shared_ptr<Channel> channel(
-      new Channel(std::move(keep_alive), loop, transport, address, options));
+      new Channel(std::move(keep_alive), loop, transport, std::move(memory), address, options));
   PRECIS_TRY(channel->connect(options, connect_timeout_ms));
   return channel;
 }
@@ -135,13 +139,16 @@ Result<ExposedMemory> Channel::expose(Bytes memory) {
   // The server only ever pulls from it; the transport has one kind of registration.
   MutableBytes bytes{const_cast<std::byte*>(memory.data()), memory.size()};
   ExposedMemory exposed;
-  PRECIS_ASSIGN(exposed.registration, transport_.register_memory(bytes));
-  PRECIS_ASSIGN(exposed.exposure, expose(*exposed.registration));
+  exposed.registration = memory_->find(memory);
+  if (!exposed.registration) {
+    PRECIS_ASSIGN(exposed.registration, transport_.register_memory(bytes));
+  }
+  PRECIS_ASSIGN(exposed.exposure, expose(*exposed.registration, bytes));
   return exposed;
 }
 
-Result<std::unique_ptr<Exposure>> Channel::expose(Registration& registration) {
-  return connection_->expose(registration);
+Result<std::unique_ptr<Exposure>> Channel::expose(Registration& registration, MutableBytes memory) {
+  return connection_->expose(registration, memory);
 }
 
 Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patience,

@@ -20,6 +20,7 @@
 #include "cachesvc/base/executor.h"
 #include "cachesvc/transport/transport.h"
 #include "client/src/buffer_pool.h"
+#include "client/src/host_memory.h"
 #include "precis/client.h"
 #include "precis/limits.h"
 #include "precis/messages.h"
@@ -40,8 +41,8 @@ enum class Patience : std::uint8_t { kOneTimeout, kWhileAlive };
 
 // The user's memory, known to the transport and open to the server.
 struct ExposedMemory {
-  std::unique_ptr<Registration> registration;
-  std::unique_ptr<Exposure> exposure;  // last, so that it goes first
+  std::shared_ptr<Registration> registration;  // shared with its buffer, if it is one's
+  std::unique_ptr<Exposure> exposure;          // last, so that it goes first
 };
 
 struct PendingRequest {
@@ -66,7 +67,9 @@ class Channel {
                                              limits::kPutsPerConnectionMax - 1;
 
   static Result<std::shared_ptr<Channel>> open(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                               Transport& transport, const std::string& address,
+                                               Transport& transport,
+                                               std::shared_ptr<const HostMemory> memory,
+                                               const std::string& address,
                                                const ConnectOptions& options,
                                                std::uint32_t connect_timeout_ms);
   ~Channel();
@@ -93,13 +96,14 @@ class Channel {
   void tell(msg::RequestBody body);
 
   Result<ExposedMemory> expose(Bytes memory);
-  Result<std::unique_ptr<Exposure>> expose(Registration& registration);
+  Result<std::unique_ptr<Exposure>> expose(Registration& registration, MutableBytes memory);
   BufferPool& buffers() { return *buffers_; }
   Executor& verifier() { return *verifier_; }
 
  private:
   Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& transport,
-          std::string address, const ConnectOptions& options);
+          std::shared_ptr<const HostMemory> memory, std::string address,
+          const ConnectOptions& options);
   Status connect(const ConnectOptions& options, std::uint32_t timeout_ms);
   Result<msg::ReplyBody> wait_reply(msg::Request& request, Patience patience,
                                     std::vector<ExposedMemory> memory, Time deadline);
@@ -126,6 +130,7 @@ class Channel {
   std::shared_ptr<void> keep_alive_;  // owns loop and transport; shared with the process around us
   EventLoop& loop_;
   Transport& transport_;
+  std::shared_ptr<const HostMemory> memory_;  // of the client, over all its channels
   std::string address_;
   std::chrono::milliseconds timeout_;
 

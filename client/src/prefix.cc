@@ -33,7 +33,7 @@ Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   Channel& channel = *attempt->channel;
   PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.capacity_bytes));
   ExposedMemory exposed;
-  PRECIS_ASSIGN(exposed.exposure, channel.expose(buffer->registration()));
+  PRECIS_ASSIGN(exposed.exposure, channel.expose(buffer->registration(), buffer->bytes()));
   msg::Request body{0, get_request(plan, exposed.exposure->region())};
 
   attempt->state = std::make_shared<GetState>(plan, std::move(buffer), channel.verifier());

@@ -42,19 +42,21 @@ Status check_projections(const ModelSpec& spec, std::span<const HeadsView> o_pro
 Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
                                        Transport& transport, const std::string& address,
                                        const ConnectOptions& options) {
-  const auto dial = [keep_alive = std::move(keep_alive), &loop, &transport, address,
+  // Shared by the channels that follow each other.
+  const auto memory = std::make_shared<HostMemory>(keep_alive, transport);
+  const auto dial = [keep_alive = std::move(keep_alive), &loop, &transport, memory, address,
                      options](std::uint32_t timeout_ms) {
-    return Channel::open(keep_alive, loop, transport, address, options, timeout_ms);
+    return Channel::open(keep_alive, loop, transport, memory, address, options, timeout_ms);
   };
   PRECIS_ASSIGN(auto link, Link::open(dial, call_options(options)));
   return std::shared_ptr<Client>(
-      std::make_shared<RemoteClient>(std::move(link), call_options(options)));
+      std::make_shared<RemoteClient>(std::move(link), memory, call_options(options)));
 }
 
 std::shared_ptr<Client> RemoteClient::with_deadline(std::uint32_t deadline_ms) {
   CallOptions options = options_;
   options.deadline_ms = deadline_ms;
-  return std::make_shared<RemoteClient>(link_, options);
+  return std::make_shared<RemoteClient>(link_, memory_, options);
 }
 
 Result<Model> RemoteClient::register_model(const ModelSpec& spec,

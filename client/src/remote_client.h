@@ -13,10 +13,15 @@ namespace precis {
 
 class RemoteClient final : public Client {
  public:
-  RemoteClient(std::shared_ptr<Link> link, const CallOptions& options)
-      : link_(std::move(link)), options_(options) {}
+  RemoteClient(std::shared_ptr<Link> link, std::shared_ptr<HostMemory> memory,
+               const CallOptions& options)
+      : link_(std::move(link)), memory_(std::move(memory)), options_(options) {}
 
   std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) override;
+
+  Result<std::shared_ptr<HostBuffer>> allocate(std::size_t size_bytes) override {
+    return memory_->allocate(size_bytes);
+  }
 
   Result<Model> register_model(const ModelSpec& spec, std::span<const HeadsView> o_proj) override;
   Result<std::vector<msg::ModelRow>> models() override;
@@ -61,7 +66,8 @@ class RemoteClient final : public Client {
     return link_->call<T>(options_, std::move(body), patience, repeat);
   }
 
-  const std::shared_ptr<Link> link_;  // shared with the puts and prefixes begun on it
+  const std::shared_ptr<Link> link_;          // shared with the puts and prefixes begun on it
+  const std::shared_ptr<HostMemory> memory_;  // shared with the channels
   const CallOptions options_;
 };
 

@@ -12,7 +12,9 @@ namespace precis::kernels {
 // in `scores` is fine: it ranks last; of the output projection the dimensions alone are looked at.
 // Reads every other element once.
 Status check_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input);
-// All of it but the elements of keys and values, for devices that look at those themselves.
+// All of it but the elements of keys and values, for who looks at those on their way.
 Status check_but_rows_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input);
+// The rest.
+Status check_rows_cpu(const CpuContext& context, const LayerInput& input);
 
 }  // namespace precis::kernels

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/check/finite.h"
 #include "kernels/common/isa.h"
 #include "kernels/common/lanes.h"
 #include "precis/limits.h"
@@ -158,25 +159,6 @@ Status check_shapes(const Recipe& recipe, const LayerInput& input) {
   return check_scores(recipe, input);
 }
 
-// A value that is not finite has the largest magnitude bits there are.
-template <typename Bits>
-PRECIS_INLINE Bits largest_magnitude(const std::byte* data, std::size_t count) {
-  const auto* x = reinterpret_cast<const Bits*>(data);
-  Bits largest = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    largest = std::max(largest, static_cast<Bits>(x[i] & std::numeric_limits<Bits>::max()));
-  }
-  return largest;
-}
-
-PRECIS_INLINE bool any_not_finite(Dtype dtype, const std::byte* data, std::size_t count) {
-  if (dtype == Dtype::kF32) {
-    return largest_magnitude<std::int32_t>(data, count) >= std::int32_t{kF32ExponentBits};
-  }
-  return largest_magnitude<std::int16_t>(data, count) >=
-         (dtype == Dtype::kBf16 ? kBf16ExponentBits : kF16ExponentBits);
-}
-
 // "NaN at head 1, token 5" for the first bad element of a head that has one.
 Status name_first(const HeadsView& view, std::uint32_t head) {
   std::vector<float> row(view.head_dim);
@@ -188,7 +170,9 @@ Status name_first(const HeadsView& view, std::uint32_t head) {
                              text(head) + ", token " + text(t));
     }
   }
-  return Status::internal("a value changed while it was being checked");
+  return Status::invalid(
+      "a value changed while it was being checked: rows must stay as they are "
+      "until they are taken in");
 }
 
 Status check_finite(const CpuContext& context, const HeadsView& view) {
@@ -235,12 +219,6 @@ Status check_observations(const CpuContext& context, const LayerInput& input) {
   return {};
 }
 
-Status check_rows(const CpuContext& context, const LayerInput& input) {
-  if (Status s = check_finite(context, input.keys); !s.ok()) return s.with_context("keys");
-  if (Status s = check_finite(context, input.values); !s.ok()) return s.with_context("values");
-  return {};
-}
-
 // "layer 3 keys: NaN at head 1, token 5"
 Status of_layer(const LayerInput& input, Status status) {
   if (status.ok()) return status;
@@ -258,9 +236,16 @@ Status check_but_rows_cpu(const CpuContext& context, const Recipe& recipe,
   return of_layer(input, check_observations(context, input));
 }
 
+Status check_rows_cpu(const CpuContext& context, const LayerInput& input) {
+  if (Status s = check_finite(context, input.keys); !s.ok()) {
+    return of_layer(input, s.with_context("keys"));
+  }
+  return of_layer(input, check_finite(context, input.values).with_context("values"));
+}
+
 Status check_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input) {
   PRECIS_TRY(check_but_rows_cpu(context, recipe, input));
-  return of_layer(input, check_rows(context, input));
+  return check_rows_cpu(context, input);
 }
 
 }  // namespace precis::kernels

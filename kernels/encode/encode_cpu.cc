@@ -1,7 +1,10 @@
 #include "kernels/encode/encode.h"
 
 #include <algorithm>
+#include <atomic>
 
+#include "kernels/check/check.h"
+#include "kernels/check/finite.h"
 #include "kernels/common/isa.h"
 #include "kernels/compact/compact.h"
 #include "kernels/compact/stream_rows.h"
@@ -46,6 +49,27 @@ struct HeadTask {
   bool sealed;  // whether seats are known, and so checksums
 };
 
+// Onlookers of rows on their way: nobody looks for values that are not finite, or somebody does.
+struct Unwatched {
+  PRECIS_INLINE void add(const Line&) const {}
+  PRECIS_INLINE std::int32_t largest() const { return 0; }
+};
+template <typename First, typename Second>
+struct Both {
+  First& first;
+  Second& second;
+  PRECIS_INLINE void add(const Line& line) {
+    first.add(line);
+    second.add(line);
+  }
+};
+
+// What became of a block.
+struct BlockSeen {
+  xxh3::Hash128 hash;
+  std::int32_t largest = 0;  // magnitude bits of its rows, where somebody looked
+};
+
 // Rows of K, then of V, of the block of entries that begins at `first`, whole and of whole lines.
 template <typename Lines, typename Onlooker>
 PRECIS_INLINE void stream_block(const HeadTask& task, std::size_t first, Onlooker& onlooker) {
@@ -55,16 +79,17 @@ PRECIS_INLINE void stream_block(const HeadTask& task, std::size_t first, Onlooke
                      onlooker);
 }
 
-template <typename Lines>
-PRECIS_INLINE void unhashed_loop(const HeadTask& task, std::size_t first) {
-  Unseen unseen;
-  stream_block<Lines>(task, first, unseen);
+template <typename Lines, typename Watch>
+PRECIS_INLINE BlockSeen unhashed_loop(const HeadTask& task, std::size_t first) {
+  Watch watch;
+  stream_block<Lines>(task, first, watch);
+  return {{}, watch.largest()};
 }
 
 // The hash of all five sections of the block, of which the rows alone are still to be written:
 // nothing reads a record soon, so that they go around the caches and are hashed on their way.
-template <typename Lines>
-PRECIS_INLINE xxh3::Hash128 hashed_loop(const HeadTask& task, std::size_t first) {
+template <typename Lines, typename Watch>
+PRECIS_INLINE BlockSeen hashed_loop(const HeadTask& task, std::size_t first) {
   constexpr std::size_t kWordLines = kChecksumBlockEntries * 4 / kLineBytes;
   const std::size_t row_lines = task.input.keys.row_bytes() / kLineBytes;
   xxh3::StripeHash<Lines> hash(3 * kWordLines + 2 * kChecksumBlockEntries * row_lines);
@@ -74,33 +99,76 @@ PRECIS_INLINE xxh3::Hash128 hashed_loop(const HeadTask& task, std::size_t first)
     const auto* bytes = static_cast<const std::byte*>(section);
     for (std::size_t i = 0; i < kWordLines; ++i) hash.add(load_line(bytes + i * kLineBytes));
   }
-  stream_block<Lines>(task, first, hash);
-  return hash.finished();
+  Watch watch;
+  Both<decltype(hash), Watch> both{hash, watch};
+  stream_block<Lines>(task, first, both);
+  return {hash.finished(), watch.largest()};
 }
 
+using BlockLoop = BlockSeen (*)(const HeadTask&, std::size_t);
 struct BlockLoops {
-  void (*unhashed)(const HeadTask&, std::size_t);
-  xxh3::Hash128 (*hashed)(const HeadTask&, std::size_t);
+  BlockLoop unhashed, hashed;
+  bool (*any_not_finite)(Dtype, const std::byte*, std::size_t);
+  bool watched;
 };
-BlockLoops block_loops(Isa isa) {
+
+template <typename Watch>
+BlockLoops block_loops(Isa isa, bool watched) {
+  const auto finite = for_isa<&any_not_finite>(isa);
   if (isa >= Isa::kAvx512) {
-    return {for_avx512<&unhashed_loop<WideLines>>(), for_avx512<&hashed_loop<WideLines>>()};
+    return {for_avx512<&unhashed_loop<WideLines, Watch>>(),
+            for_avx512<&hashed_loop<WideLines, Watch>>(), finite, watched};
   }
-  return {for_isa<&unhashed_loop<PlainLines>>(isa), for_isa<&hashed_loop<PlainLines>>(isa)};
+  return {for_isa<&unhashed_loop<PlainLines, Watch>>(isa),
+          for_isa<&hashed_loop<PlainLines, Watch>>(isa), finite, watched};
+}
+BlockLoops block_loops(Isa isa, Dtype dtype, Rows rows) {
+  if (rows == Rows::kChecked) return block_loops<Unwatched>(isa, false);
+  if (dtype == Dtype::kF32) return block_loops<LargestMagnitude<WordLanes>>(isa, true);
+  return block_loops<LargestMagnitude<ShortLanes>>(isa, true);
 }
 
-// A block of entries of which all but the rows is written.
-void encode_rows(const BlockLoops& loops, const HeadTask& task, std::uint32_t first,
+// A block of entries of which all but the rows is written. False where one that is not finite was
+// looked for and seen.
+bool encode_rows(const BlockLoops& loops, const HeadTask& task, std::uint32_t first,
                  std::uint32_t last) {
+  const HeadsView& keys = task.input.keys;
   const std::uint32_t block = first / kChecksumBlockEntries;
   const bool whole = last - first == kChecksumBlockEntries;
-  if (whole && are_lines(task.input.keys.row_bytes(), task.out.keys)) {
-    if (!task.sealed) return loops.unhashed(task, first);
-    return store_checksum(task.record, block, loops.hashed(task, first));
+  if (whole && are_lines(keys.row_bytes(), task.out.keys)) {
+    const BlockSeen seen = (task.sealed ? loops.hashed : loops.unhashed)(task, first);
+    if (task.sealed) store_checksum(task.record, block, seen.hash);
+    return seen.largest < not_finite_bits(keys.dtype);
   }
-  compact_rows(task.input.keys, task.head, task.kept, first, last, task.out.keys);
+  compact_rows(keys, task.head, task.kept, first, last, task.out.keys);
   compact_rows(task.input.values, task.head, task.kept, first, last, task.out.values);
   if (task.sealed) write_checksum(task.record, task.view, block);
+  const auto finite = [&](const std::byte* rows) {
+    return !loops.any_not_finite(keys.dtype, rows + first * keys.row_bytes(),
+                                 std::size_t{last - first} * keys.head_dim);
+  };
+  return !loops.watched || (finite(task.out.keys) && finite(task.out.values));
+}
+
+// Whether all rows of a head that are not kept are finite.
+bool rest_is_finite(const BlockLoops& loops, const LayerInput& input, std::uint32_t head,
+                    std::span<const std::uint32_t> kept) {
+  const std::uint32_t n = input.num_tokens();
+  if (kept.size() == n) return true;
+  std::vector<bool> is_kept(n);
+  for (const std::uint32_t token : kept) is_kept[token] = true;
+  for (std::uint32_t first = 0; first < n; ++first) {
+    std::uint32_t last = first;
+    while (last < n && !is_kept[last]) ++last;
+    for (const HeadsView* view : {&input.keys, &input.values}) {
+      if (loops.any_not_finite(view->dtype, view->row(head, first),
+                               std::size_t{last - first} * view->head_dim)) {
+        return false;
+      }
+    }
+    first = last;
+  }
+  return true;
 }
 
 }  // namespace
@@ -135,7 +203,7 @@ Status check_room(const LayerInput& input, std::span<const std::uint32_t> counts
 Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
-                  MutableBytes out) {
+                  MutableBytes out, Rows rows) {
   const std::uint32_t num_heads = input.num_kv_heads(), head_dim = input.keys.head_dim;
   const Dtype dtype = input.keys.dtype;
   PRECIS_CHECK(counts.size() == num_heads && orders.order.size() == num_heads);
@@ -151,7 +219,14 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
       items.push_back({head, first, std::min(counts[head], first + kItemEntries)});
     }
   }
-  const BlockLoops loops = block_loops(context.isa);
+  const BlockLoops loops = block_loops(context.isa, dtype, rows);
+  std::atomic<bool> finite = true;
+  if (loops.watched) {
+    context.pool.parallel_for(num_heads, [&](std::size_t head) {
+      const auto kept = std::span(orders.order[head]).first(counts[head]);
+      if (!rest_is_finite(loops, input, static_cast<std::uint32_t>(head), kept)) finite = false;
+    });
+  }
   context.pool.parallel_for(items.size(), [&](std::size_t i) {
     const auto& [head, first, last] = items[i];
     const RecordLayout& layout = heads[head].layout;
@@ -168,11 +243,15 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
                   scores.scores.data() + std::size_t{head} * input.num_tokens(), first, last,
                   task.out);
     for (std::uint32_t at = first; at < last; at += kChecksumBlockEntries) {
-      encode_rows(loops, task, at, std::min(last, at + kChecksumBlockEntries));
+      const std::uint32_t end = std::min(last, at + kChecksumBlockEntries);
+      if (!encode_rows(loops, task, at, end)) finite = false;
     }
     end_of_stream();
   });
-  return {};
+  if (finite) return {};
+  PRECIS_TRY(check_rows_cpu(context, input));
+  return Status::invalid("layer " + std::to_string(input.layer) +
+                         ": a value that was not finite changed while it was being taken in");
 }
 
 }  // namespace precis::kernels

@@ -11,8 +11,11 @@ namespace {
 
 void score_position(const LayerInput& input, std::span<float> scores) {
   // Exact: limits::kPathTokensMax positions fit an f32's mantissa.
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    scores[i] = static_cast<float>(input.begin + i % input.num_tokens());
+  for (std::uint32_t h = 0; h < input.num_kv_heads(); ++h) {
+    float* const head = scores.data() + std::size_t{h} * input.num_tokens();
+    for (std::uint32_t t = 0; t < input.num_tokens(); ++t) {
+      head[t] = static_cast<float>(input.begin + t);
+    }
   }
 }
 

@@ -96,7 +96,8 @@ Status RawPeer::wait_closed() {
 RemoteRegion RawPeer::expose(std::size_t size_bytes) {
   memory_.emplace_back(size_bytes);
   registrations_.push_back(transport_->register_memory(memory_.back()).value());
-  exposures_.push_back(connection_->expose(*registrations_.back()).value());
+  exposures_.push_back(
+      connection_->expose(*registrations_.back(), registrations_.back()->bytes()).value());
   return exposures_.back()->region();
 }
 

@@ -33,6 +33,31 @@ def test_what_is_put_is_found_and_got(cache, model):
     assert prefix.kept == 300 and prefix.bytes > 0 and prefix.seconds > 0
 
 
+def test_a_put_out_of_allocated_memory_stores_the_same(cache, model):
+    tokens, layers = list(range(100)), random_layers(model.spec, 100)
+    memory = cache.allocate(sum(k.nbytes + v.nbytes for k, v in layers))
+    assert memory.dtype == np.uint8 and memory.flags.writeable and not memory.any()
+    lent, at = [], 0
+    for pair in layers:
+        places = []
+        for rows in pair:
+            place = memory[at : at + rows.nbytes].view(rows.dtype).reshape(rows.shape)
+            place[:] = rows
+            places.append(place)
+            at += rows.nbytes
+        lent.append(places)
+    del memory  # its views keep it
+    put_all(cache, model, tokens, lent, recipe="keydiff", keep=0.5)
+    prefix = cache.get(cache.lookup(model, tokens))
+    assert same_entries(prefix, precis.compress(model.spec, layers, recipe="keydiff", keep=0.5))
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, "1 MiB"])
+def test_allocating_no_memory_is_refused(cache, size):
+    with pytest.raises(precis.InvalidArgument, match="size_bytes"):
+        cache.allocate(size)
+
+
 def test_a_budget_of_no_known_kind_is_refused_by_name(cache, model):
     with pytest.raises(precis.InvalidArgument, match="kind 'ratoi' is unknown, choose all, ratio"):
         cache.begin_put(model, range(8), "knorm", keep=precis.Budget("ratoi", 0.5))

@@ -104,6 +104,15 @@ class Prefix {
   std::shared_ptr<Impl> impl_;
 };
 
+// Host memory that pushes go out of the fastest: a service on the same host reads it where it is,
+// and for any it is registered once and not by every push. Its memory lives as long as the object,
+// and so does its client's connection.
+class HostBuffer {
+ public:
+  virtual ~HostBuffer() = default;
+  virtual MutableBytes bytes() const = 0;  // from a page's boundary on; zeros at first
+};
+
 struct LookupMatch : msg::Match {
   Model model;
   explicit operator bool() const { return matched_tokens > 0; }
@@ -122,6 +131,10 @@ class Client {
 
   // The same client, whose calls (and puts and prefixes) have `deadline_ms`; 0 for none.
   virtual std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) = 0;
+
+  // Memory to make KV in, or to copy it to from a device, and to push it from (put.layer()).
+  // kOutOfSpace if the machine has no such memory.
+  virtual Result<std::shared_ptr<HostBuffer>> allocate(std::size_t size_bytes) = 0;
 
   // `o_proj`: of every layer the output projection [num_q_heads, head_dim, width], contiguous, in
   // any dtype; recipes need it that weigh values by what they write (criticalkv, defensivekv). The

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+import numpy as np
+
 from . import _core
 from .arrays import count_in, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
@@ -108,6 +110,25 @@ class Cache:
         It goes for a whole call with its retries, and for a get up to its last layer. None: no end.
         """
         return Cache(self.core.with_deadline(_deadline_ms(seconds)))
+
+    def allocate(self, size_bytes: int) -> np.ndarray:
+        """Host memory to make KV in, or to copy it to from a GPU, and to push it from.
+
+        A service on the same host reads it where it is, and for any it is registered once and not
+        by every push::
+
+            buffer = torch.from_numpy(cache.allocate(2 * keys.nbytes)).view(torch.bfloat16)
+            staged_keys, staged_values = buffer.view(2, *keys.shape)
+            staged_keys.copy_(keys)
+
+        Returns:
+            uint8 [size_bytes], zeros, writable, from a page's boundary on. The array and what is
+            made of it keep the memory, and the connection, alive.
+
+        Raises:
+            OutOfSpace: the machine has no such memory.
+        """
+        return self.core.allocate(count_in(size_bytes, "size_bytes", 2**62)).bytes()
 
     def __enter__(self) -> Cache:
         return self

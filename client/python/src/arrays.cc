@@ -100,6 +100,11 @@ nb::object array_over(std::span<const float> data, nb::handle owner) {
   return nb::cast(Numpy<const float>(data.data(), {data.size()}, owner));
 }
 
+nb::object array_over(MutableBytes memory, nb::handle owner) {
+  auto* const first = reinterpret_cast<std::uint8_t*>(memory.data());
+  return nb::cast(Numpy<std::uint8_t>(first, {memory.size()}, owner));
+}
+
 nb::object rows_over(const HeadsView& head, nb::handle owner) {
   constexpr auto kUInt = static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt);
   constexpr auto kFloat = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float);

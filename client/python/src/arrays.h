@@ -36,6 +36,9 @@ nb::object rows_over(const HeadsView& head, nb::handle owner);
 nb::object array_of(std::vector<std::uint32_t> data, std::size_t rows, std::size_t columns);
 nb::object array_of(std::vector<float> data, std::size_t rows, std::size_t columns);
 
+// A writable NumPy array of bytes over memory that `owner` keeps alive.
+nb::object array_over(MutableBytes memory, nb::handle owner);
+
 // bf16 bits in a uint16 array as a DLPack producer of bfloat16, over the same memory.
 nb::object as_bfloat16(nb::handle bits);
 

@@ -250,6 +250,13 @@ void bind_client(nb::module_& module) {
   ClientClass client(module, "Client");
   client.def("with_deadline",
              [](Client& c, std::uint32_t deadline_ms) { return c.with_deadline(deadline_ms); });
+  nb::class_<HostBuffer> buffer(module, "HostBuffer");
+  buffer.def("bytes", [](nb::handle_t<HostBuffer> self) {
+    return array_over(nb::cast<const HostBuffer&>(self).bytes(), self);
+  });
+  client.def("allocate", [](Client& c, std::size_t size_bytes) {
+    return answer([&] { return c.allocate(size_bytes); });
+  });
   bind_paths(client);
   bind_profiles(client);
   bind_sessions(client);

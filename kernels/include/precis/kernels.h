@@ -36,7 +36,9 @@ struct OutputProjection {
   bool empty() const { return data == nullptr && gram.empty(); }
 };
 
-// One layer of one segment, as pushed. All views: host memory, borrowed for the call.
+// One layer of one segment, as pushed. All views: host memory, borrowed for the call. Who pushed
+// rows of K and V may be able to write to them all the while: then what is stored is of no use, and
+// nothing else comes of it.
 struct LayerInput {
   std::uint32_t layer = 0, num_layers = 1;
   std::uint32_t num_q_heads = 0;  // a multiple of keys.num_heads
@@ -114,8 +116,8 @@ class LayerCompressor {
 
   // Begins with a layer. `recipe` and what `input` views must stay until encode(), or a stage that
   // fails, has returned. Looks at shapes, dtypes and finiteness of everything pushed, and whether
-  // the recipe's needs were pushed; what a device sees while it copies comes with a later stage, at
-  // the latest with allocate(). kInvalidArgument: "layer 3 keys: NaN at head 1, token 5".
+  // the recipe's needs were pushed; what is seen only where rows are read comes with the stage that
+  // does, at the latest with encode(). kInvalidArgument: "layer 3 keys: NaN at head 1, token 5".
   virtual Status check(const Recipe& recipe, const LayerInput& input) = 0;
 
   virtual Status score() = 0;
@@ -158,6 +160,8 @@ class Backend {
   // speed. It must outlive the backend. Where the device refuses, copies are slower and nothing
   // else.
   virtual Status expect_memory(MutableBytes memory) = 0;
+  // Whether other memory is slower to come from.
+  virtual bool expects_memory() const = 0;
 };
 
 // Bytes of a layer's records at these counts.

@@ -26,20 +26,30 @@ Payload::Payload(const ModelSpec& model, std::size_t bytes)
   const std::size_t count =
       std::size_t{model.num_layers} * model.num_kv_heads * tokens_ * model.head_dim;
   std::mt19937_64 random(1);
-  for (auto* tensor : {&keys_, &values_}) {
-    tensor->resize(count);
-    // The exponent's top bit is clear.
-    for (auto& element : *tensor) element = static_cast<std::uint16_t>(random() & 0xbfff);
-  }
+  const auto memory = std::make_shared<std::vector<std::uint16_t>>(2 * count);
+  // The exponent's top bit is clear.
+  for (auto& element : *memory) element = static_cast<std::uint16_t>(random() & 0xbfff);
+  data_ = *memory;
+  memory_ = memory;
+}
+
+Result<Payload> Payload::copy_for(Client& client) const {
+  PRECIS_ASSIGN(const std::shared_ptr<HostBuffer> buffer, client.allocate(bytes()));
+  Payload copy = *this;
+  copy.data_ = {reinterpret_cast<std::uint16_t*>(buffer->bytes().data()), data_.size()};
+  copy.memory_ = buffer;
+  std::ranges::copy(data_, copy.data_.begin());
+  return copy;
 }
 
 LayerPush Payload::layer(std::uint32_t l) const {
   const std::size_t skip = std::size_t{l} * model_.num_kv_heads * tokens_ * model_.head_dim;
   LayerPush push;
-  push.keys = HeadsView::packed(keys_.data() + skip, model_.num_kv_heads, tokens_, model_.head_dim,
-                                model_.dtype);
-  push.values = HeadsView::packed(values_.data() + skip, model_.num_kv_heads, tokens_,
-                                  model_.head_dim, model_.dtype);
+  const std::uint16_t* const keys = data_.data() + skip;
+  const std::uint16_t* const values = keys + data_.size() / 2;
+  push.keys = HeadsView::packed(keys, model_.num_kv_heads, tokens_, model_.head_dim, model_.dtype);
+  push.values =
+      HeadsView::packed(values, model_.num_kv_heads, tokens_, model_.head_dim, model_.dtype);
   return push;
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,9 +19,13 @@ ModelSpec bench_model(std::uint32_t num_layers);
 // bits. Every layer has another part of it.
 class Payload {
  public:
+  // In memory that no client knows.
   Payload(const ModelSpec& model, std::size_t bytes);
+  // The same in memory of the client's, as an engine would push from.
+  Result<Payload> copy_for(Client& client) const;
+
   std::uint32_t tokens() const { return tokens_; }
-  std::size_t bytes() const { return (keys_.size() + values_.size()) * sizeof(std::uint16_t); }
+  std::size_t bytes() const { return data_.size_bytes(); }
   LayerPush layer(std::uint32_t l) const;
   // A path of so many tokens that begins with another one than any other `number`'s.
   std::vector<TokenId> path(std::uint32_t number) const;
@@ -27,7 +33,8 @@ class Payload {
  private:
   ModelSpec model_;
   std::uint32_t tokens_;
-  std::vector<std::uint16_t> keys_, values_;  // [num_layers][num_kv_heads, tokens, head_dim]
+  std::shared_ptr<void> memory_;   // of `data_`; shared with the copies of this
+  std::span<std::uint16_t> data_;  // [K, V][num_layers][num_kv_heads, tokens, head_dim]
 };
 
 // What is put as it is: everything is kept, and positions are the scores.

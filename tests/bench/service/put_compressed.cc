@@ -77,6 +77,7 @@ Status measure(const Plan& plan, const std::string& transport, const Payload& pa
                 Stage::open({folder.path(), transport, 3 * kBytes}, bench_model(kLayers)));
   PRECIS_ASSIGN(TransportCeiling ceiling, TransportCeiling::open(transport, payload.bytes(), 1));
   PRECIS_ASSIGN(const auto compression, Compression::make(recipe, payload));
+  PRECIS_ASSIGN(const Payload pushed, payload.copy_for(stage->client()));
   PutOptions options;
   options.recipe = recipe;
   options.keep = Budget::ratio_ppm(kKeepPpm);
@@ -88,7 +89,7 @@ Status measure(const Plan& plan, const std::string& transport, const Payload& pa
     PRECIS_TRY(compression->run());
     const double compressed = gigabytes / seconds_since(began);
     PRECIS_ASSIGN(const PutSeconds seconds,
-                  put(stage->client(), stage->model(), payload, 0, options));
+                  put(stage->client(), stage->model(), pushed, 0, options));
     PRECIS_TRY(stage->client().remove_segment(seconds.segment, /*recursive=*/false).status());
     if (round > 0) samples.add(gigabytes / seconds.whole, std::min(moved, compressed));
   }

@@ -39,12 +39,13 @@ class PutGet {
   struct PutRates {
     double ingest = 0, whole = 0;
   };
-  Result<PutRates> put_rates() {
+  // `payloads`: one of each client.
+  Result<PutRates> put_rates(std::span<const Payload> payloads) {
     const std::size_t puts = clients_ * times_;
     std::vector<PutSeconds> made(puts);
     PRECIS_ASSIGN(const double seconds, stage_.together([&](std::size_t i) -> Status {
       for (std::size_t t = i * times_; t < (i + 1) * times_; ++t) {
-        PRECIS_ASSIGN(made[t], bench::put(stage_.client(i), stage_.model(), payload_,
+        PRECIS_ASSIGN(made[t], bench::put(stage_.client(i), stage_.model(), payloads[i],
                                           hot_paths_ + static_cast<std::uint32_t>(t)));
       }
       return {};
@@ -92,10 +93,10 @@ class PutGet {
 Status measure(const Plan& plan, const std::string& transport, const Payload& payload,
                std::size_t clients) {
   // Room for what is hot, for every put under way with the layers it was made of, and a rest.
-  const std::uint64_t moved = payload.bytes() * clients;
+  const std::uint64_t moved = payload.bytes() * clients;  // and as much where it is put from
   const std::uint64_t memory =
       2 * (moved + std::max(kHotBytes, payload.bytes())) + (std::uint64_t{512} << 20);
-  PRECIS_TRY(need_memory(memory + moved + 2 * std::max(kHotBytes, payload.bytes())));
+  PRECIS_TRY(need_memory(memory + 2 * moved + 2 * std::max(kHotBytes, payload.bytes())));
   const Folder folder(plan.dir + "/put_get");
   PRECIS_ASSIGN(const auto stage,
                 Stage::open({folder.path(), transport, memory, clients}, bench_model(kLayers)));
@@ -104,20 +105,32 @@ Status measure(const Plan& plan, const std::string& transport, const Payload& pa
   PutGet subject(*stage, payload, clients);
   PRECIS_TRY(subject.fill());
 
-  Samples ingest, whole, hot;
+  std::vector<Payload> pushed;
+  for (std::size_t i = 0; i < clients; ++i) {
+    PRECIS_ASSIGN(Payload copy, payload.copy_for(stage->client(i)));
+    pushed.push_back(std::move(copy));
+  }
+  const std::vector<Payload> foreign(clients, payload);
+
+  Samples ingest, whole, unknown, hot;
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     PRECIS_ASSIGN(const double before_put, ceiling.rate(subject.times()));
-    PRECIS_ASSIGN(const auto put, subject.put_rates());
+    PRECIS_ASSIGN(const auto put, subject.put_rates(pushed));
+    PRECIS_ASSIGN(const double before_foreign, ceiling.rate(subject.times()));
+    PRECIS_ASSIGN(const auto put_foreign, subject.put_rates(foreign));
     PRECIS_ASSIGN(const double before_get, ceiling.rate(subject.times()));
     PRECIS_ASSIGN(const double get, subject.get_rate());
     if (round == 0) continue;
     ingest.add(put.ingest, before_put);
     whole.add(put.whole, before_put);
+    unknown.add(put_foreign.whole, before_foreign);
     hot.add(get, before_get);
   }
   PRECIS_TRY(subject.check());
-  for (auto& [bench, samples] :
-       {std::pair{"put_ingest", ingest}, {"put", whole}, {"get_hot", hot}}) {
+  for (auto& [bench, samples] : {std::pair{"put_ingest", ingest},
+                                 {"put", whole},
+                                 {"put_foreign", unknown},
+                                 {"get_hot", hot}}) {
     print({bench,
            {{"transport", transport}, {"bytes", payload.bytes()}, {"clients", clients}},
            "GB/s",

@@ -60,8 +60,10 @@ Result<std::shared_ptr<Client>> FakeServer::connect(const ConnectOptions& option
 }
 
 Link::Dial FakeServer::dial() {
-  return [host = host_, address = address_](std::uint32_t timeout_ms) {
-    return Channel::open(host, host->loop, *host->transport, address, ConnectOptions{}, timeout_ms);
+  const auto memory = std::make_shared<HostMemory>(host_, *host_->transport);
+  return [host = host_, memory, address = address_](std::uint32_t timeout_ms) {
+    return Channel::open(host, host->loop, *host->transport, memory, address, ConnectOptions{},
+                         timeout_ms);
   };
 }
 

@@ -1,5 +1,6 @@
 // Stages compact and encode: what stands in the records, byte for byte.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/common/thread_pool.h"
@@ -129,6 +130,65 @@ TEST_CASE("records are the same on every instruction set and at every address",
         CAPTURE(isa_name(isa), sealed);
         CHECK(encoded(isa, 0) == expected);
         CHECK(encoded(isa, 16) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("encode finds what is not finite in rows that nobody has checked, kept or not",
+          "[kernels][encode]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  ThreadPool pool(2);
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16, Dtype::kF32}) {
+    for (const std::uint32_t head_dim : {31u, 64u, 128u}) {
+      LayerShape shape;
+      shape.layer = 3;
+      shape.num_layers = 5;
+      shape.num_kv_heads = 2;
+      shape.num_tokens = 700;
+      shape.head_dim = head_dim;
+      shape.external = true;
+      shape.dtype = dtype;
+      CAPTURE(shape.text());
+      OwnedLayer layer = make_layer(shape, rng);
+      Recipe recipe;
+      recipe.scorer = Scorer::kExternal;
+      const std::uint64_t entries = pick(rng, 0, 1) == 0 ? 2 * 700 : pick(rng, 2 * 64, 2 * 700);
+      const Compressed c = compress(CpuStages(1), recipe, layer.input, entries);
+      AlignedBytes out(c.records.bytes().size());
+      for (const bool sealed : {true, false}) {
+        const auto seats = sealed ? c.seats : std::vector<std::vector<std::uint32_t>>();
+        const auto encode = [&](Isa isa, Rows rows) {
+          return encode_cpu({pool, isa}, layer.input, c.scores, c.orders, c.counts, seats,
+                            SegmentId{{1, 2, 3}}, out.mutable_bytes(), rows);
+        };
+        for (const Isa isa : isas()) {
+          CAPTURE(isa_name(isa), sealed);
+          REQUIRE(encode(isa, Rows::kChecked).ok());
+          const std::string expected = bytes_text(out.bytes());
+          REQUIRE(encode(isa, Rows::kUnchecked).ok());
+          CHECK(bytes_text(out.bytes()) == expected);
+
+          const bool keys = pick(rng, 0, 1) == 0;
+          const HeadsView& view = keys ? layer.input.keys : layer.input.values;
+          const std::uint32_t head = pick(rng, 0, 1), token = pick(rng, 0, 699);
+          const std::uint32_t channel = pick(rng, 0, head_dim - 1);
+          const std::size_t at = channel * dtype_size_bytes(dtype);
+          std::byte good[sizeof(float)];
+          std::memcpy(good, view.row(head, token) + at, dtype_size_bytes(dtype));
+          const float bad = pick(rng, 0, 1) == 0 ? -INFINITY : NAN;
+          set_element(layer, view, head, token, channel, bad);
+          const Status status = encode(isa, Rows::kUnchecked);
+          CHECK(status.code() == StatusCode::kInvalidArgument);
+          CHECK_THAT(status.message(),
+                     Catch::Contains(std::string("layer 3 ") + (keys ? "keys" : "values")) &&
+                         Catch::Contains("at head " + std::to_string(head) + ", token " +
+                                         std::to_string(token)));
+          std::memcpy(const_cast<std::byte*>(view.row(head, token)) + at, good,
+                      dtype_size_bytes(dtype));
+        }
       }
     }
   }

@@ -58,7 +58,7 @@ class CopyingConnection final : public Connection {
   }
   void push(std::vector<Bytes>, const Registration&, const RemoteRegion&, std::uint64_t,
             Completion) override {}
-  Result<std::unique_ptr<Exposure>> expose(Registration&) override {
+  Result<std::unique_ptr<Exposure>> expose(Registration&, MutableBytes) override {
     return Status::unsupported("no");
   }
   std::string description() const override { return "copy"; }

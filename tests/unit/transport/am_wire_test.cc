@@ -91,11 +91,11 @@ TEST_CASE("no more than a sender packs is taken apart", "[transport]") {
 }
 
 TEST_CASE("a region key survives its trip and is refused when cut", "[transport]") {
-  const RegionKey key{0x0102030405060708, 9, 10, std::string("\0key", 4)};
+  const RegionKey key{0x0102030405060708, 9, 10, 11, 12, std::string("\0key", 4)};
   const std::string bytes = encode_region_key(key);
   REQUIRE(decode_region_key(bytes).ok());
   CHECK(*decode_region_key(bytes) == key);
-  for (std::size_t size = 0; size < 20; ++size) {
+  for (std::size_t size = 0; size < 36; ++size) {
     CHECK(decode_region_key(bytes.substr(0, size)).status().code() == StatusCode::kInvalidArgument);
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <future>
 
 #include "cachesvc/transport/am_wire.h"
 #include "tests/unit/transport/party.h"
@@ -225,6 +226,85 @@ TEST_CASE("nothing reaches memory that was taken back", "[transport]") {
           StatusCode::kNotFound);
   }
   CHECK(pair.at_server.inbox().closed_count() == 0);
+}
+
+std::shared_ptr<const PeerMemory> read_in_place(End& server, const RemoteRegion& region) {
+  std::shared_ptr<const PeerMemory> memory;
+  server.with_connection(
+      [&](Connection& connection) { memory = connection.read_in_place(region); });
+  return memory;
+}
+
+TEST_CASE("a part of what the transport allocated is exposed alone, and read where it is",
+          "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
+  CAPTURE(wire_name(wire));
+  Pair pair(wire);
+  Memory memory(pair, 3u << 20, 17, Owner::kTransport);
+  const MutableBytes part = memory.at_client.subspan(4096, 1u << 20);
+  auto exposure = pair.at_client.expose(*memory.client, part);
+  const RemoteRegion region = exposure->region();
+  const std::size_t before = pair.at_server.inbox().message_count();
+  pair.at_client.send(bytes_of("here is another"));
+  pair.at_server.inbox().wait_messages(before + 1);
+
+  REQUIRE(pair.at_server.pull(region, 100, memory.local(0, part.size() - 100), *memory.server) ==
+          Status());
+  CHECK(std::ranges::equal(memory.local(0, part.size() - 100), part.subspan(100)));
+  CHECK(pair.at_server.pull(region, 1, memory.local(0, part.size()), *memory.server).code() ==
+        StatusCode::kInvalidArgument);
+
+  auto there = read_in_place(pair.at_server, region);
+  const bool mapped = wire == Wire::kLoopback || wire == Wire::kHostCopy;
+  REQUIRE((there != nullptr) == mapped);
+  if (!mapped) return;
+  CHECK(std::ranges::equal(there->bytes(), part));
+
+  auto taken_back = std::async(std::launch::async, [&] { exposure.reset(); });
+  CHECK(taken_back.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
+  CHECK(std::ranges::equal(there->bytes(), part));
+  pair.server.thread.on_loop([&] { there.reset(); });
+  get(std::move(taken_back));
+  CHECK(read_in_place(pair.at_server, region) == nullptr);
+}
+
+TEST_CASE("memory that is the client's own is not read in place within a host", "[transport]") {
+  Pair pair(Wire::kHostCopy);
+  Memory memory(pair, 1u << 20, 18);
+  CHECK(read_in_place(pair.at_server, memory.exposure->region()) == nullptr);
+}
+
+TEST_CASE("a region key that points past its pages reads nothing in place", "[transport]") {
+  Pair pair(Wire::kHostCopy);
+  Memory memory(pair, 1u << 20, 19, Owner::kTransport);
+  RemoteRegion region = memory.exposure->region();
+  REQUIRE(read_in_place(pair.at_server, region) != nullptr);
+  for (const std::uint64_t offset : {std::uint64_t{1}, memory.client->bytes().size(),
+                                     std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
+    CAPTURE(offset);
+    RegionKey key = *decode_region_key(region.key);
+    key.pages_offset = offset;
+    RemoteRegion past = region;
+    past.key = encode_region_key(key);
+    CHECK(read_in_place(pair.at_server, past) == nullptr);
+  }
+}
+
+TEST_CASE("what is read in place stays when the client is gone", "[transport]") {
+  Pair pair(Wire::kHostCopy);
+  auto memory = pair.client.transport->allocate_memory(1u << 20).value();
+  std::ranges::fill(memory->bytes(), std::byte{7});
+  auto exposure = pair.at_client.expose(*memory);
+  auto there = read_in_place(pair.at_server, exposure->region());
+  REQUIRE(there != nullptr);
+  pair.at_server.drop();  // the server's end of the link, which the client waits for no longer
+  auto gone = std::async(std::launch::async, [&] {
+    exposure.reset();
+    memory.reset();
+  });
+  CHECK(std::ranges::all_of(there->bytes(), [](std::byte b) { return b == std::byte{7}; }));
+  pair.server.thread.on_loop([&] { there.reset(); });
+  get(std::move(gone));
 }
 
 // How many mappings of shared pages this process has, which is both peers.

@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
       connection = std::move(connected->connection);
       connection->start({.on_message = [](std::vector<std::byte>) {},
                          .on_closed = [&](const Status&) { loop.stop(); }});
-      exposure = connection->expose(**registration).value();
+      exposure = connection->expose(**registration, (*registration)->bytes()).value();
       connection->send(test::encode_doomed_region(exposure->region()));
     });
   });

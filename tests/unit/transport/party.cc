@@ -146,7 +146,11 @@ std::future<Status> End::start_push(std::vector<Bytes> from, const Registration&
 }
 
 std::unique_ptr<Exposure> End::expose(Registration& registration) {
-  return connection_->expose(registration).value();  // from any thread
+  return expose(registration, registration.bytes());
+}
+
+std::unique_ptr<Exposure> End::expose(Registration& registration, MutableBytes part) {
+  return connection_->expose(registration, part).value();  // from any thread
 }
 
 void End::close() {

@@ -132,6 +132,7 @@ class End {
   std::future<Status> start_push(std::vector<Bytes> from, const Registration& local,
                                  const RemoteRegion& to, std::uint64_t offset);
   std::unique_ptr<Exposure> expose(Registration& registration);
+  std::unique_ptr<Exposure> expose(Registration& registration, MutableBytes part);
   void close();
   void drop();
   // Hands the connection over; this end is empty then.

@@ -1,0 +1,35 @@
+// Memory of the transport's own that the user fills. What is pushed out of it is found here again
+// and not registered anew.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "cachesvc/transport/transport.h"
+#include "precis/client.h"
+
+namespace precis {
+
+// Thread-safe.
+class HostMemory {
+ public:
+  // `keep_alive` owns the transport: buffers may outlive the client.
+  HostMemory(std::shared_ptr<void> keep_alive, Transport& transport)
+      : keep_alive_(std::move(keep_alive)), transport_(transport) {}
+
+  // As Client::allocate().
+  Result<std::shared_ptr<HostBuffer>> allocate(std::size_t size_bytes);
+  // The registration that all of `memory` lies in; null for memory that is not of here.
+  std::shared_ptr<Registration> find(Bytes memory) const;
+
+ private:
+  const std::shared_ptr<void> keep_alive_;  // shared with the buffers
+  Transport& transport_;
+  mutable std::mutex mutex_;
+  // By address of their first byte; guarded by mutex_.
+  std::map<const std::byte*, std::weak_ptr<Registration>> buffers_;
+};
+
+}  // namespace precis

@@ -1,0 +1,69 @@
+// Whether rows hold a NaN or an infinity: a value that is not finite has the largest magnitude bits
+// there are.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/common/element_op.h"
+#include "kernels/common/lines.h"
+#include "precis/types.h"
+
+namespace precis::kernels {
+
+// Bits: a signed whole number of an element's size.
+template <typename Bits>
+PRECIS_INLINE Bits largest_magnitude(const std::byte* data, std::size_t count) {
+  const auto* x = reinterpret_cast<const Bits*>(data);
+  Bits largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, static_cast<Bits>(x[i] & std::numeric_limits<Bits>::max()));
+  }
+  return largest;
+}
+
+// A line as elements of two bytes, or four.
+using ShortLanes = std::int16_t __attribute__((vector_size(kLineBytes)));
+using WordLanes = std::int32_t __attribute__((vector_size(kLineBytes)));
+
+// The same of lines on their way: an onlooker of stream_rows.h.
+template <typename Lanes>
+class LargestMagnitude {
+  using Bits = std::remove_cvref_t<decltype(Lanes{}[0])>;
+
+ public:
+  PRECIS_INLINE void add(const Line& line) {
+    const Lanes bits = (Lanes)line & std::numeric_limits<Bits>::max();
+    largest_ = bits > largest_ ? bits : largest_;
+  }
+  PRECIS_INLINE std::int32_t largest() const {
+    Bits largest = 0;
+    for (std::size_t i = 0; i < sizeof(Lanes) / sizeof(Bits); ++i) {
+      largest = std::max<Bits>(largest, largest_[i]);
+    }
+    return largest;
+  }
+
+ private:
+  Lanes largest_ = {};
+};
+
+// The least magnitude bits of what is not finite.
+inline std::int32_t not_finite_bits(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32: return kF32ExponentBits;
+    case Dtype::kF16: return kF16ExponentBits;
+    case Dtype::kBf16: break;
+  }
+  return kBf16ExponentBits;
+}
+
+PRECIS_INLINE bool any_not_finite(Dtype dtype, const std::byte* data, std::size_t count) {
+  const std::int32_t largest = dtype == Dtype::kF32 ? largest_magnitude<std::int32_t>(data, count)
+                                                    : largest_magnitude<std::int16_t>(data, count);
+  return largest >= not_finite_bits(dtype);
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,149 @@
+// Layers pushed from memory that the client allocated: a service on the same host compresses them
+// where they lie.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <future>
+#include <limits>
+
+#include "tests/integration/random_kv.h"
+#include "tests/integration/service_process.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+constexpr std::uint32_t kTokens = 320;
+
+// The same KV in a buffer of the client's.
+class Allocated {
+ public:
+  Allocated(Client& client, const Kv& kv) : kv_(kv) {
+    std::size_t size = 0;
+    for (LayerKv& layer : kv_.layers) {
+      size += layer.keys.bytes.size() + layer.values.bytes.size();
+    }
+    buffer_ = client.allocate(size).value();
+    std::byte* at = buffer_->bytes().data();
+    for (LayerKv& layer : kv_.layers) {
+      for (Tensor* tensor : {&layer.keys, &layer.values}) {
+        std::memcpy(at, tensor->bytes.data(), tensor->bytes.size());
+        tensor->view.data = at;
+        at += tensor->bytes.size();
+      }
+    }
+  }
+  const Kv& kv() const { return kv_; }
+  MutableBytes bytes() const { return buffer_->bytes(); }
+
+ private:
+  Kv kv_;
+  std::shared_ptr<HostBuffer> buffer_;
+};
+
+class InPlaceFixture {
+ protected:
+  TempDir dir;
+  ServiceProcess service{dir};
+  std::shared_ptr<Client> client = service.connect();
+  Model model = client->register_model(tiny_model(Dtype::kBf16)).value();
+  std::mt19937 random{20261122};
+  Kv kv = random_kv(random, model.spec, 0, kTokens);
+
+  double in_place() { return stat(*client, "precis_in_place_bytes_total"); }
+  double pulled() { return stat(*client, "precis_pulled_bytes_total"); }
+  PutOptions options(const std::string& recipe, double keep) {
+    PutOptions options;
+    options.recipe = recipe;
+    options.keep = Budget::ratio(keep).value();
+    return options;
+  }
+  PrefixCopy put_and_read(const Kv& from, const PutOptions& how) {
+    const auto path = random_tokens(random, kTokens);
+    const auto stored = put_all(*client, model, path, from, how);
+    INFO(stored.status().to_string());
+    REQUIRE(stored.ok());
+    return read_all(*client, model, path).value();
+  }
+};
+
+TEST_CASE_METHOD(InPlaceFixture,
+                 "allocated memory is compressed where it lies, to the same records",
+                 "[integration]") {
+  const std::string recipe = GENERATE(as<std::string>{}, "streaming_llm", "keydiff", "lagkv",
+                                      "ada_keydiff", "global_kvdiff");
+  const double keep = GENERATE(1.0, 0.3);
+  CAPTURE(recipe, keep);
+  const PrefixCopy expected = put_and_read(kv, options(recipe, keep));
+  CHECK(in_place() == 0);
+  const double before = pulled();
+  const Allocated allocated(*client, kv);
+  CHECK(put_and_read(allocated.kv(), options(recipe, keep)) == expected);
+  CHECK(in_place() == before);  // all of it
+  CHECK(pulled() == before);
+}
+
+TEST_CASE_METHOD(InPlaceFixture, "pieces, queries and recipes that take long are pulled",
+                 "[integration]") {
+  const Allocated allocated(*client, random_kv(random, model.spec, 0, kTokens, 32));
+  put_and_read(allocated.kv(), options("snapkv", 0.3));
+  CHECK(in_place() == 0);
+  CHECK(pulled() > 0);
+}
+
+TEST_CASE_METHOD(InPlaceFixture,
+                 "a value that is not finite is named also where it is read in place",
+                 "[integration]") {
+  const std::string recipe = GENERATE(as<std::string>{}, "streaming_llm", "keydiff");
+  const double keep = GENERATE(1.0, 0.2);
+  CAPTURE(recipe, keep);
+  Allocated allocated(*client, kv);
+  const HeadsView& values = allocated.kv().layers[1].values.view;
+  const std::uint16_t nan = 0x7fc0;
+  std::memcpy(const_cast<std::byte*>(values.row(1, 17)) + 6, &nan, sizeof nan);
+  const auto path = random_tokens(random, kTokens);
+  const auto stored = put_all(*client, model, path, allocated.kv(), options(recipe, keep));
+  CHECK(stored.status().code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(stored.status().message(), Catch::Contains("layer 1 values: NaN at head 1, token 17"));
+  CHECK(client->segments().value().empty());
+}
+
+TEST_CASE_METHOD(InPlaceFixture, "memory that is written to while it is read in place harms nobody",
+                 "[integration]") {
+  const Allocated allocated(*client, kv);
+  std::atomic<bool> over = false;
+  auto writer = std::async(std::launch::async, [&] {
+    std::mt19937_64 noise(1);
+    const MutableBytes bytes = allocated.bytes();
+    while (!over) bytes[noise() % bytes.size()] = static_cast<std::byte>(noise());
+  });
+  for (int round = 0; round < 40; ++round) {
+    const std::string recipe = round % 2 == 0 ? "streaming_llm" : "lagkv";
+    const auto path = random_tokens(random, kTokens);
+    const auto stored = put_all(*client, model, path, allocated.kv(), options(recipe, 0.5));
+    if (!stored.ok()) CHECK(stored.status().code() == StatusCode::kInvalidArgument);
+  }
+  over = true;
+  writer.get();
+  const PrefixCopy copy = put_and_read(kv, options("keydiff", 1.0));
+  CHECK(rows_are_of(copy, {&kv}));
+}
+
+TEST_CASE_METHOD(InPlaceFixture,
+                 "a buffer outlives its client and serves the puts after a new link",
+                 "[integration]") {
+  const Allocated allocated(*client, kv);
+  auto other = service.connect();
+  client.swap(other);
+  other.reset();
+  CHECK(allocated.bytes().size() > 0);
+  const PrefixCopy copy =
+      put_and_read(allocated.kv(), options("keydiff", 1.0));  // another's memory
+  CHECK(rows_are_of(copy, {&kv}));
+  CHECK(in_place() == 0);
+  CHECK(client->allocate(0).status().code() == StatusCode::kInvalidArgument);
+  CHECK(client->allocate(std::size_t{1} << 60).status().code() == StatusCode::kOutOfSpace);
+}
+
+}  // namespace
