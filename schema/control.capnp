@@ -160,6 +160,8 @@ struct BeginPut {  # -> PutBegun
   # Absent: the budget in force says.
   parentRead @7 :Types.Budget;
   # The budget at which the parent was read while this KV was computed; absent: not said.
+  writers @8 :UInt32 = 1;
+  # Connections that begin this put alike and write it together.
 
   enum ParentKind {
     auto @0;     # the end of the longest stored proper prefix

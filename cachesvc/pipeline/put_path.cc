@@ -6,127 +6,50 @@
 #include "cachesvc/pipeline/put_records.h"
 #include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
-#include "precis/limits.h"
-#include "precis/recipe.h"
-#include "precis/rope.h"
 
 namespace precis {
-namespace {
-
-std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
-  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
-}
-
-}  // namespace
 
 // ---- begin --------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<PutPath::Put>> PutPath::begin(const Tenant& tenant,
-                                                     const msg::BeginPut& request) {
-  auto put = std::make_shared<Put>();
-  PRECIS_ASSIGN(put->model, parts_.catalog.model(tenant.name, request.model));
-  PRECIS_TRY(settle(tenant, request, *put));
-  PRECIS_TRY(place(tenant, request, *put));
-  put->layers.resize(put->model.num_layers);
-  put->open = std::make_unique<GaugeHold>(parts_.metrics.puts_open, 1);
-  ++parts_.metrics.puts_begun;
-  return put;
+Task<Result<PutPath::Begun>> PutPath::begin(const Tenant& tenant, msg::BeginPut request,
+                                            const Connection& from) {
+  Begun begun;
+  const Digest name = request.writers > 1 ? joint_name(tenant, request) : Digest{};
+  if (request.writers > 1 && (begun.put = find_joint(name))) {
+    PRECIS_CO_TRY(co_await begun.put->joint->join());
+    co_return begun;
+  }
+  PRECIS_CO_ASSIGN(begun.put, plan(tenant, request));
+  Put& put = *begun.put;
+  // Of what is stored already nothing is written, together or alone.
+  if (request.writers > 1 && !put.already_stored) {
+    put.joint = std::make_shared<JointPut>(parts_.loop, request.writers);
+    std::erase_if(joinable_, [](const auto& row) { return row.second.expired(); });
+    joinable_[name] = begun.put;
+  }
+  auto room = co_await parts_.room.enter(put.already_stored ? 0 : put.staged_bytes_max(), &from);
+  if (put.joint) {
+    put.failure = room.status();
+    put.joint->begun(room.status());
+  }
+  PRECIS_CO_ASSIGN(begun.place, std::move(room));
+  co_return begun;
 }
 
-// Recipe and budget: the request's, else the narrowest scope's that says something.
-Status PutPath::settle(const Tenant& tenant, const msg::BeginPut& request, Put& put) {
-  const msg::BudgetRow defaults =
-      parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
-  PRECIS_ASSIGN(put.recipe,
-                parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
-  PRECIS_TRY(equip(tenant, request.model, put));
-  put.row.recipe = canonical_recipe(put.recipe);
-  put.row.preset = put.recipe.preset;
-  put.row.budget = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
-  return {};
+// What every writer of a put asks for alike. What follows from it, the parent say, may be another
+// for who comes later, so who joins takes it as it was.
+Digest PutPath::joint_name(const Tenant& tenant, const msg::BeginPut& request) {
+  std::vector<std::byte> bytes = encode(msg::Request{0, request});
+  const Bytes name = std::as_bytes(std::span(tenant.name));
+  bytes.insert(bytes.end(), name.begin(), name.end());
+  return sha256(bytes);
 }
 
-// What the recipe needs beside what is pushed.
-Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
-  if (put.recipe.needs_profile()) {
-    PRECIS_ASSIGN(put.profile, parts_.catalog.find_profile(tenant.name, model, put.recipe));
-    // Names may come to mean other tables; the segment is of this one.
-    put.recipe.profile = profile_digest(*put.profile).hex();
-  }
-  if (put.recipe.needs_rope()) put.rope = rope_frequencies(put.model);
-  if (!put.recipe.needs_o_proj()) return {};
-  put.part = Projections::part_of(put.recipe);
-  for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
-    auto row = parts_.catalog.projection(tenant.name, model, l);
-    if (!row.ok()) return row.status().with_context("the recipe weighs values by what they write");
-    put.projections.push_back(std::move(row).value());
-  }
-  return {};
-}
-
-// Where the segment lies on its path, on what it stands, and what it is called.
-Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& put) {
-  const ModelSpec& model = put.model;
-  if (request.tokens.empty()) return Status::invalid("tokens is empty; a put needs at least one");
-  const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
-  std::vector<Catalog::Row> chain;
-  if (request.parent_kind == msg::BeginPut::ParentKind::kAuto) {
-    chain = parts_.catalog.parents(tenant.name, root, request.tokens, model.block_tokens);
-  } else if (request.parent_kind == msg::BeginPut::ParentKind::kSegment) {
-    PRECIS_ASSIGN(chain, parts_.catalog.chain(tenant.name, request.parent));
-  }
-  SegmentRow& row = put.row;
-  if (chain.size() >= limits::kChainSegmentsMax) {
-    return Status::invalid("the path has " + std::to_string(chain.size()) +
-                           " segments below the new one, at most " +
-                           std::to_string(limits::kChainSegmentsMax) +
-                           " stand on each other; put the whole path as one segment");
-  }
-  row.begin = chain.empty() ? 0 : chain.back()->end;
-  row.end = static_cast<std::uint32_t>(request.tokens.size());
-  if (row.begin >= row.end) {
-    return Status::invalid("parent " + request.parent.hex() + " ends at token " +
-                           std::to_string(row.begin) + ", the path has only " +
-                           std::to_string(row.end) + "; a put needs tokens past its parent's end");
-  }
-  const std::span<const TokenId> tokens(request.tokens);
-  const Digest tip_at_begin = path_tip(root, tokens.first(row.begin), model.block_tokens);
-  if (!chain.empty() && (chain.back()->tip != tip_at_begin || chain.back()->root != root)) {
-    return Status::invalid("parent " + request.parent.hex() + " does not hold tokens " +
-                           tokens_text(0, row.begin) + " of this path");
-  }
-  row.parent = chain.empty() ? SegmentId{} : chain.back()->id;
-  row.parent_read = request.parent_read;
-  row.tenant = tenant.name;
-  row.model = request.model;
-  row.adapter = request.adapter;
-  row.root = root;
-  row.tip = path_tip(root, tokens, model.block_tokens);
-  row.blocks = block_digests(root, tokens, model.block_tokens);
-  row.blocks.erase(row.blocks.begin(), row.blocks.begin() + row.begin / model.block_tokens);
-  row.tail.assign(tokens.end() - row.end % model.block_tokens, tokens.end());
-  row.id = segment_id({tip_at_begin, row.begin, row.tip, row.end, row.parent, row.parent_read},
-                      put.recipe, row.budget);
-  row.original_bytes = model.token_bytes() * put.num_tokens();
-  PRECIS_ASSIGN(put.entries,
-                budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
-  // One that was trimmed is put again, which gives back what it lost.
-  const auto stored = parts_.catalog.segment(tenant.name, row.id);
-  put.already_stored = stored.ok() && !(*stored)->trimmed;
-
-  PRECIS_ASSIGN(put.joiner,
-                kernels::Joiner::make(
-                    put.recipe, {model.num_layers, model.num_kv_heads, put.num_tokens(), row.begin},
-                    put.entries, put.profile.get()));
-  put.floors.resize(model.num_layers);
-  put.mass.resize(model.num_layers);
-  if (put.staged_bytes_max() > parts_.arena_bytes) {
-    return Status::out_of_space("the put needs " + std::to_string(put.staged_bytes_max()) +
-                                " B of memory (one layer and " + std::to_string(put.entries) +
-                                " entries), memory_bytes is " + std::to_string(parts_.arena_bytes) +
-                                "; keep fewer entries, or raise memory_bytes");
-  }
-  return {};
+std::shared_ptr<PutPath::Put> PutPath::find_joint(const Digest& name) const {
+  const auto found = joinable_.find(name);
+  auto put = found == joinable_.end() ? nullptr : found->second.lock();
+  const bool open = put && put->failure.ok() && !put->joint->is_full();
+  return open ? put : nullptr;
 }
 
 msg::PutBegun PutPath::describe(const Put& put) {
@@ -141,13 +64,14 @@ msg::PutBegun PutPath::describe(const Put& put) {
   return begun;
 }
 
-std::size_t PutPath::staged_bytes_max(const Put& put) {
-  return put.already_stored ? 0 : put.staged_bytes_max();
-}
-
 Status PutPath::abort(Put& put) {
   if (put.committing) return Status::invalid("the put is being committed and can't be given up");
-  if (put.failure.ok()) put.failure = Status::canceled("the put was given up");
+  if (!put.failure.ok()) return {};
+  put.failure = Status::canceled("the put was given up");
+  if (!put.joint) return {};
+  put.failure = Status::unavailable("one of the " + std::to_string(put.joint->writers()) +
+                                    " writers of the put gave it up or left; put again");
+  put.joint->give_up(put.failure);
   return {};
 }
 
@@ -361,6 +285,13 @@ Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
 // ---- commit -------------------------------------------------------------------------------------
 
 Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durability durability) {
+  if (!put->joint) co_return co_await carry_out(put, durability);
+  PRECIS_CO_TRY(put->failure);
+  co_return co_await put->joint->agree(
+      durability, [&](Durability strongest) { return carry_out(put, strongest); });
+}
+
+Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<Put> put, Durability durability) {
   const SegmentRow& row = put->row;
   if (put->committing) co_return Status::invalid("the put is being committed already");
   put->committing = true;

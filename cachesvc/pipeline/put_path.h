@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "cachesvc/pipeline/compressor_pool.h"
 #include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/projections.h"
+#include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/pipeline/staged_layer.h"
 #include "cachesvc/pipeline/tenant.h"
 #include "cachesvc/store/hot_tier.h"
@@ -41,6 +43,7 @@ class PutPath {
     Catalog& catalog;
     HotTier& hot_tier;
     Projections& projections;
+    PutRoom& room;
     Metrics& metrics;
     const Clock& clock;
     BudgetDefaults configured;  // the process's default recipe and keep
@@ -49,13 +52,17 @@ class PutPath {
 
   class Put;  // one put under way
 
-  // Finds the parent, settles recipe and budget, and says which tokens are to be pushed.
-  Result<std::shared_ptr<Put>> begin(const Tenant& tenant, const msg::BeginPut& request);
+  struct Begun {
+    std::shared_ptr<Put> put;  // shared with its requests under way, and by all who write it
+    std::unique_ptr<PutRoom::Place> place;  // what it was promised; null of one that was joined
+  };
+  // Finds the parent, settles recipe and budget, and waits until there is room for all that the put
+  // stages; or joins the put that another of its writers has begun.
+  Task<Result<Begun>> begin(const Tenant& tenant, msg::BeginPut request, const Connection& from);
+  // Which tokens are to be pushed, and the rest that its client is told.
   static msg::PutBegun describe(const Put& put);
-  // All that the put stages at once; 0 if it is stored already.
-  static std::size_t staged_bytes_max(const Put& put);
 
-  // Gives a put up: what is under way for it ends at its next stage.
+  // Gives a put up, for all who write it: what is under way for it ends at its next stage.
   static Status abort(Put& put);
   // Nothing is being compressed or moved.
   bool idle() const { return compressing_ == 0; }
@@ -65,10 +72,14 @@ class PutPath {
   // kRejected: there is no memory for it now; the same piece may be pushed again.
   Task<Status> push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
 
-  // Waits for compression, then stores.
+  // Waits for compression, and for all who write it to ask for this, then stores.
   Task<Result<msg::SegmentInfo>> commit(std::shared_ptr<Put> put, Durability durability);
 
  private:
+  static Digest joint_name(const Tenant& tenant, const msg::BeginPut& request);
+  std::shared_ptr<Put> find_joint(const Digest& name) const;
+  // put_plan.cc: what the put is of.
+  Result<std::shared_ptr<Put>> plan(const Tenant& tenant, const msg::BeginPut& request);
   Status settle(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   Status equip(const Tenant& tenant, const Digest& model, Put& put);
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
@@ -85,11 +96,13 @@ class PutPath {
   Status join(Put& put, std::uint32_t layer, kernels::LayerCompressor& compressor,
               kernels::LayerTurns turns);
   void write_ahead(Put& put, std::uint32_t layer);
+  Task<Result<msg::SegmentInfo>> carry_out(std::shared_ptr<Put> put, Durability durability);
   Task<Status> store(Put& put, Durability durability);
 
   Parts parts_;
   CompressorPool compressors_;
-  std::size_t compressing_ = 0;  // layers, of all puts, and moves of records
+  std::map<Digest, std::weak_ptr<Put>> joinable_;  // by joint_name(); those that were
+  std::size_t compressing_ = 0;                    // layers, of all puts, and moves of records
 };
 
 }  // namespace precis

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "cachesvc/pipeline/joint_put.h"
 #include "cachesvc/pipeline/put_path.h"
 
 namespace precis {
@@ -37,6 +38,7 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   std::vector<double> mass;                // [num_layers], of a quality target
   bool already_stored = false;
   bool committing = false;
+  std::shared_ptr<JointPut> joint;  // of one that several write, shared with who waits on it
   std::vector<Layer> layers;
   Status failure;                  // of any stage behind; ends the put
   std::size_t behind = 0;          // compressions and moves of records under way

@@ -37,7 +37,7 @@ Handlers::Handlers(const Parts& parts, Tenant tenant, Connection& connection,
 
 Handlers::~Handlers() {
   parts_.metrics.puts_aborted += static_cast<std::int64_t>(puts_.size());
-  for (auto& [id, open] : puts_) static_cast<void>(PutPath::abort(*open.put));
+  for (auto& [id, open] : puts_) static_cast<void>(PutPath::abort(*open.begun.put));
   puts_.clear();
   parts_.memory.retry();
 }
@@ -47,7 +47,10 @@ Task<Handlers::Answer> Handlers::handle(std::uint64_t id, msg::RequestBody body)
 }
 
 void Handlers::cancel() {
+  gone_ = true;
   for (auto& [id, get] : gets_) get->canceled = true;
+  // Others may wait for what this client has to write of a put; they are told here.
+  for (auto& [id, open] : puts_) static_cast<void>(PutPath::abort(*open.begun.put));
 }
 
 msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
@@ -61,7 +64,7 @@ msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
 
 Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
   const auto it = puts_.find(put);
-  if (it != puts_.end()) return it->second.put;
+  if (it != puts_.end()) return it->second.begun.put;
   if (silent_puts_.contains(put)) {
     return Status::unavailable("put " + std::to_string(put) +
                                " was given up: nothing was heard of it while others waited for its "
@@ -82,7 +85,8 @@ std::size_t Handlers::give_up_silent_puts(std::chrono::steady_clock::duration si
   const auto since = std::chrono::steady_clock::now() - silence;
   const std::size_t given_up = std::erase_if(puts_, [&](const auto& row) {
     const OpenPut& open = row.second;
-    if (open.requests > 0 || open.heard > since || !PutPath::abort(*open.put).ok()) return false;
+    if (open.requests > 0 || open.heard > since || !PutPath::abort(*open.begun.put).ok())
+      return false;
     silent_puts_.insert(row.first);
     return true;
   });
@@ -142,11 +146,15 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
   PRECIS_CO_TRY(one_more());
   OpenPut open;
   PRECIS_CO_ASSIGN(open.counted, Quota::take(put_part_, 1));
-  PRECIS_CO_ASSIGN(open.put, parts_.put_path.begin(tenant_, request));
-  const std::size_t bytes = PutPath::staged_bytes_max(*open.put);
-  PRECIS_CO_ASSIGN(open.place, co_await parts_.put_room.enter(bytes, &connection_));
-  PRECIS_CO_TRY(one_more());  // others may have begun meanwhile
-  msg::PutBegun begun = PutPath::describe(*open.put);
+  PRECIS_CO_ASSIGN(open.begun,
+                   co_await parts_.put_path.begin(tenant_, std::move(request), connection_));
+  // Meanwhile others may have begun, or the client may have left.
+  const Status wanted = gone_ ? Status::canceled("the client has left") : one_more();
+  if (!wanted.ok()) {
+    static_cast<void>(PutPath::abort(*open.begun.put));
+    co_return wanted;
+  }
+  msg::PutBegun begun = PutPath::describe(*open.begun.put);
   begun.put = next_put_++;
   open.heard = std::chrono::steady_clock::now();
   puts_.emplace(begun.put, std::move(open));
@@ -165,9 +173,15 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushLayer request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
   PRECIS_CO_ASSIGN(auto put, find_put(request.put));
+  if (std::exchange(puts_.at(request.put).committing, true)) {
+    co_return Status::invalid("the put is being committed already");
+  }
   heard(request.put, 1);
   auto info = co_await parts_.put_path.commit(std::move(put), request.durability);
   heard(request.put, -1);
+  if (const auto open = puts_.find(request.put); open != puts_.end()) {
+    open->second.committing = false;
+  }
   if (!info.ok()) co_return info.status();
   puts_.erase(request.put);
   co_return msg::ReplyBody(with_tier(std::move(info).value()));

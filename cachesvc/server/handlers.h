@@ -13,7 +13,6 @@
 #include "cachesvc/pipeline/get_path.h"
 #include "cachesvc/pipeline/lookup.h"
 #include "cachesvc/pipeline/put_path.h"
-#include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/pipeline/trim.h"
 #include "cachesvc/server/admission.h"
 
@@ -34,7 +33,6 @@ class Handlers {
     TrimPath& trim_path;
     Lookup& lookup;
     Memory& memory;
-    PutRoom& put_room;
     Admission& admission;
     Metrics& metrics;
     BudgetDefaults configured;
@@ -50,7 +48,7 @@ class Handlers {
   ~Handlers();  // drops the puts under way
 
   Task<Answer> handle(std::uint64_t id, msg::RequestBody body);
-  // The client has gone: gets under way stop at their next layer.
+  // The client has gone: gets under way stop at their next layer, puts are given up.
   void cancel();
   // Gives up the puts of which nothing has been heard for so long. Returns how many.
   std::size_t give_up_silent_puts(std::chrono::steady_clock::duration silence);
@@ -58,11 +56,11 @@ class Handlers {
  private:
   // A put under way: what it was promised goes with it.
   struct OpenPut {
-    std::shared_ptr<PutPath::Put> put;  // shared with the requests of it under way
+    PutPath::Begun begun;
     Quota::Hold counted;
-    std::unique_ptr<PutRoom::Place> place;
     std::chrono::steady_clock::time_point heard{};
     std::uint32_t requests = 0;  // under way
+    bool committing = false;
   };
 
   Task<Answer> on(std::uint64_t id, msg::RegisterModel request);
@@ -110,6 +108,7 @@ class Handlers {
   const Parts& parts_;
   Tenant tenant_;
   Connection& connection_;
+  bool gone_ = false;
   std::function<void(msg::LayerServed)> served_;
   std::uint64_t next_put_ = 1;
   Quota::Part put_part_;

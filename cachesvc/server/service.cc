@@ -163,9 +163,9 @@ void Service::Impl::wire() {
   lookup = std::make_unique<Lookup>(*catalog, *hot_tier, rate);
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
-  put_path = std::make_unique<PutPath>(
-      PutPath::Parts{loop, *compute, storage, *memory, *registration, arena->memory().size(),
-                     *backend, *catalog, *hot_tier, *projections, metrics, clock, configured});
+  put_path = std::make_unique<PutPath>(PutPath::Parts{
+      loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend, *catalog,
+      *hot_tier, *projections, *put_room, metrics, clock, configured});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,
@@ -175,8 +175,8 @@ void Service::Impl::wire() {
       TrimPath::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
   parts = std::make_unique<Handlers::Parts>(
       Handlers::Parts{loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path,
-                      *cold_reads, *trim_path, *lookup, *memory, *put_room, admission, metrics,
-                      configured, [this](const std::string& tenant) { return status(tenant); },
+                      *cold_reads, *trim_path, *lookup, *memory, admission, metrics, configured,
+                      [this](const std::string& tenant) { return status(tenant); },
                       [this](const std::string& tenant) { return stats(tenant); },
                       [this](std::size_t size_bytes) { return may_send(size_bytes); }});
 }

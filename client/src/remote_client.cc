@@ -124,6 +124,10 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
                                     const PutOptions& options) {
   PRECIS_TRY(check_tokens(tokens));
   PRECIS_TRY(model.spec.validate());
+  if (options.writers < 1 || options.writers > limits::kWritersMax) {
+    return Status::invalid("writers is " + std::to_string(options.writers) + ", must be in [1, " +
+                           std::to_string(limits::kWritersMax) + "]");
+  }
   msg::BeginPut body;
   body.model = model.fingerprint;
   body.adapter = model.adapter;
@@ -136,6 +140,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.recipe = options.recipe;
   body.budget = options.keep;
   body.parent_read = options.parent_read;
+  body.writers = options.writers;
   PRECIS_ASSIGN(auto impl, Put::Impl::start(link_, options_, model.spec, std::move(body)));
   return Put(std::move(impl));
 }

@@ -29,6 +29,7 @@ static void write(BeginPut::Builder out, const msg::BeginPut& in) {
   out.setRecipe(as_text(in.recipe));
   if (in.budget) write(out.initBudget(), *in.budget);
   if (in.parent_read) write(out.initParentRead(), *in.parent_read);
+  out.setWriters(in.writers);
 }
 static Status read(BeginPut::Reader in, msg::BeginPut& out) {
   using ParentKind = msg::BeginPut::ParentKind;
@@ -39,7 +40,11 @@ static Status read(BeginPut::Reader in, msg::BeginPut& out) {
   PRECIS_TRY(read_segment_id("parent", in.getParent(), out.parent));
   PRECIS_TRY(read_text("recipe", in.getRecipe(), limits::kRecipeBytesMax, out.recipe));
   PRECIS_TRY(read_optional(in.hasBudget(), "budget", in.getBudget(), out.budget));
-  return read_optional(in.hasParentRead(), "parent_read", in.getParentRead(), out.parent_read);
+  PRECIS_TRY(read_optional(in.hasParentRead(), "parent_read", in.getParentRead(), out.parent_read));
+  out.writers = in.getWriters();
+  if (out.writers >= 1 && out.writers <= limits::kWritersMax) return {};
+  return Status::invalid("writers is " + std::to_string(out.writers) + ", must be in [1, " +
+                         std::to_string(limits::kWritersMax) + "]");
 }
 
 static void write(PushLayer::Builder out, const msg::PushLayer& in) {

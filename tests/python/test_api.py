@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -50,6 +51,27 @@ def test_a_put_out_of_allocated_memory_stores_the_same(cache, model):
     put_all(cache, model, tokens, lent, recipe="keydiff", keep=0.5)
     prefix = cache.get(cache.lookup(model, tokens))
     assert same_entries(prefix, precis.compress(model.spec, layers, recipe="keydiff", keep=0.5))
+
+
+def test_ranks_write_a_put_together(precisd):
+    spec, tokens = toy_spec(name="written by ranks"), list(range(90))
+    layers = random_layers(spec, 90)
+    ranks = [precis.connect(precisd.address) for _ in range(2)]
+
+    def write(rank):
+        put = ranks[rank].begin_put(
+            ranks[rank].register_model(spec), tokens, "keydiff", 0.5, writers=2
+        )
+        for layer, (keys, values) in enumerate(layers):
+            head = slice(rank, rank + 1)
+            put.layer(layer, keys[head], values[head], head_begin=rank)
+        return put.commit()
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(write, range(2))
+    assert first.id == second.id
+    prefix = ranks[0].get(ranks[0].lookup(ranks[0].register_model(spec), tokens))
+    assert same_entries(prefix, precis.compress(spec, layers, recipe="keydiff", keep=0.5))
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, "1 MiB"])

@@ -52,6 +52,12 @@ struct PutOptions {
   std::optional<SegmentId> parent;
   // Provenance: the budget at which the parent was read while this KV was computed.
   std::optional<Budget> parent_read;
+  // Connections that write the put together, tensor-parallel ranks say, each its part of every
+  // layer: all of them begin it alike, push, and commit. A commit returns once all have asked for
+  // it, to all with one outcome (so give calls a deadline), and the strongest durability that was
+  // asked for counts. Where one of them aborts it, or is gone, the rest get kUnavailable: put
+  // again.
+  std::uint32_t writers = 1;
 };
 
 // One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys

@@ -215,6 +215,7 @@ class Cache:
         *,
         parent: Segment | str | Literal["auto"] | None = "auto",
         parent_read: Keep | None = None,
+        writers: int = 1,
     ) -> Put:
         """Begins to store the KV of `tokens`.
 
@@ -229,6 +230,10 @@ class Cache:
             parent: where the new tokens begin: at the end of the longest stored proper prefix
                 ("auto"), at the root (None), or at the end of a given segment.
             parent_read: the budget at which the parent was read while this KV was computed.
+            writers: connections that write the put together, tensor-parallel ranks say: all of them
+                begin it alike, push their heads (`head_begin`), and commit, which returns to all at
+                once when the last one has. Where one aborts or is gone the others get Unavailable.
+                Give it a deadline.
         """
         if not isinstance(model, Model):
             raise InvalidArgument(f"model: {model!r} is none; register_model() returns one")
@@ -241,6 +246,7 @@ class Cache:
             to_pair(keep),
             None if parent == "auto" else parent or "",
             to_pair(parent_read, "parent_read"),
+            count_in(writers, "writers", 2**32 - 1),
         )
         return Put(core, model)
 

@@ -117,13 +117,14 @@ void bind_paths(ClientClass& client) {
           "begin_put",
           [](Client& c, const Model& model, const TokenArray& tokens, const std::string& recipe,
              const std::optional<BudgetPair>& keep, const std::optional<std::string>& parent,
-             const std::optional<BudgetPair>& parent_read) {
+             const std::optional<BudgetPair>& parent_read, std::uint32_t writers) {
             const PutOptions options{recipe, to_budget(keep), to_parent(parent),
-                                     to_budget(parent_read)};
+                                     to_budget(parent_read), writers};
             return answer([&] { return c.begin_put(model, token_view(tokens), options); });
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("recipe"),
-          nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none())
+          nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none(),
+          nb::arg("writers"))
       .def(
           "lookup",
           [](Client& c, const Model& model, const TokenArray& tokens) {

@@ -65,6 +65,8 @@ struct BeginPut {
   std::string recipe;                 // empty: the budget in force says
   std::optional<Budget> budget;       // none: the budget in force says
   std::optional<Budget> parent_read;  // provenance: the budget at which the parent was read
+  // Connections that begin this put alike and write it together; at most limits::kWritersMax.
+  std::uint32_t writers = 1;
   bool operator==(const BeginPut&) const = default;
 };
 // One piece of one layer: some heads and some tokens, [head_count, token_count, head_dim].

@@ -92,6 +92,7 @@ def verdict(row: Row) -> str:
 TITLES = {
     "put": "Put and hot get",
     "put_ingest": "Put and hot get",
+    "put_foreign": "Put and hot get",
     "get_hot": "Put and hot get",
     "put_compressed": "Put with compression",
     "lookup_get": "Small requests: lookup and get of 64 KiB",

@@ -88,6 +88,7 @@ struct Filler {
   void operator()(msg::BeginPut& x) {
     all(x.model, x.adapter, x.tokens, x.parent, x.recipe, x.budget, x.parent_read);
     x.parent_kind = static_cast<msg::BeginPut::ParentKind>(r.number(2));
+    x.writers = 1 + up_to(limits::kWritersMax - 1);
   }
   void operator()(msg::PushLayer& x) {
     all(x.put, x.dtype, x.keys, x.values, x.queries, x.lse, x.query_mean, x.query_covariance,

@@ -1,0 +1,128 @@
+// What a put is of: recipe and budget, what the recipe needs, where the segment stands.
+#include <utility>
+
+#include "cachesvc/pipeline/put_path.h"
+#include "cachesvc/pipeline/put_state.h"
+#include "precis/block_digest.h"
+#include "precis/limits.h"
+#include "precis/recipe.h"
+#include "precis/rope.h"
+
+namespace precis {
+namespace {
+
+std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
+  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+}
+
+}  // namespace
+
+Result<std::shared_ptr<PutPath::Put>> PutPath::plan(const Tenant& tenant,
+                                                    const msg::BeginPut& request) {
+  auto put = std::make_shared<Put>();
+  PRECIS_ASSIGN(put->model, parts_.catalog.model(tenant.name, request.model));
+  PRECIS_TRY(settle(tenant, request, *put));
+  PRECIS_TRY(place(tenant, request, *put));
+  put->layers.resize(put->model.num_layers);
+  put->open = std::make_unique<GaugeHold>(parts_.metrics.puts_open, 1);
+  ++parts_.metrics.puts_begun;
+  return put;
+}
+
+// Recipe and budget: the request's, else the narrowest scope's that says something.
+Status PutPath::settle(const Tenant& tenant, const msg::BeginPut& request, Put& put) {
+  const msg::BudgetRow defaults =
+      parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
+  PRECIS_ASSIGN(put.recipe,
+                parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
+  PRECIS_TRY(equip(tenant, request.model, put));
+  put.row.recipe = canonical_recipe(put.recipe);
+  put.row.preset = put.recipe.preset;
+  put.row.budget = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
+  return {};
+}
+
+// What the recipe needs beside what is pushed.
+Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
+  if (put.recipe.needs_profile()) {
+    PRECIS_ASSIGN(put.profile, parts_.catalog.find_profile(tenant.name, model, put.recipe));
+    // Names may come to mean other tables; the segment is of this one.
+    put.recipe.profile = profile_digest(*put.profile).hex();
+  }
+  if (put.recipe.needs_rope()) put.rope = rope_frequencies(put.model);
+  if (!put.recipe.needs_o_proj()) return {};
+  put.part = Projections::part_of(put.recipe);
+  for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
+    auto row = parts_.catalog.projection(tenant.name, model, l);
+    if (!row.ok()) return row.status().with_context("the recipe weighs values by what they write");
+    put.projections.push_back(std::move(row).value());
+  }
+  return {};
+}
+
+// Where the segment lies on its path, on what it stands, and what it is called.
+Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& put) {
+  const ModelSpec& model = put.model;
+  if (request.tokens.empty()) return Status::invalid("tokens is empty; a put needs at least one");
+  const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
+  std::vector<Catalog::Row> chain;
+  if (request.parent_kind == msg::BeginPut::ParentKind::kAuto) {
+    chain = parts_.catalog.parents(tenant.name, root, request.tokens, model.block_tokens);
+  } else if (request.parent_kind == msg::BeginPut::ParentKind::kSegment) {
+    PRECIS_ASSIGN(chain, parts_.catalog.chain(tenant.name, request.parent));
+  }
+  SegmentRow& row = put.row;
+  if (chain.size() >= limits::kChainSegmentsMax) {
+    return Status::invalid("the path has " + std::to_string(chain.size()) +
+                           " segments below the new one, at most " +
+                           std::to_string(limits::kChainSegmentsMax) +
+                           " stand on each other; put the whole path as one segment");
+  }
+  row.begin = chain.empty() ? 0 : chain.back()->end;
+  row.end = static_cast<std::uint32_t>(request.tokens.size());
+  if (row.begin >= row.end) {
+    return Status::invalid("parent " + request.parent.hex() + " ends at token " +
+                           std::to_string(row.begin) + ", the path has only " +
+                           std::to_string(row.end) + "; a put needs tokens past its parent's end");
+  }
+  const std::span<const TokenId> tokens(request.tokens);
+  const Digest tip_at_begin = path_tip(root, tokens.first(row.begin), model.block_tokens);
+  if (!chain.empty() && (chain.back()->tip != tip_at_begin || chain.back()->root != root)) {
+    return Status::invalid("parent " + request.parent.hex() + " does not hold tokens " +
+                           tokens_text(0, row.begin) + " of this path");
+  }
+  row.parent = chain.empty() ? SegmentId{} : chain.back()->id;
+  row.parent_read = request.parent_read;
+  row.tenant = tenant.name;
+  row.model = request.model;
+  row.adapter = request.adapter;
+  row.root = root;
+  row.tip = path_tip(root, tokens, model.block_tokens);
+  row.blocks = block_digests(root, tokens, model.block_tokens);
+  row.blocks.erase(row.blocks.begin(), row.blocks.begin() + row.begin / model.block_tokens);
+  row.tail.assign(tokens.end() - row.end % model.block_tokens, tokens.end());
+  row.id = segment_id({tip_at_begin, row.begin, row.tip, row.end, row.parent, row.parent_read},
+                      put.recipe, row.budget);
+  row.original_bytes = model.token_bytes() * put.num_tokens();
+  PRECIS_ASSIGN(put.entries,
+                budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
+  // One that was trimmed is put again, which gives back what it lost.
+  const auto stored = parts_.catalog.segment(tenant.name, row.id);
+  put.already_stored = stored.ok() && !(*stored)->trimmed;
+
+  PRECIS_ASSIGN(put.joiner,
+                kernels::Joiner::make(
+                    put.recipe, {model.num_layers, model.num_kv_heads, put.num_tokens(), row.begin},
+                    put.entries, put.profile.get()));
+  put.floors.resize(model.num_layers);
+  put.mass.resize(model.num_layers);
+  if (put.staged_bytes_max() > parts_.arena_bytes) {
+    return Status::out_of_space("the put needs " + std::to_string(put.staged_bytes_max()) +
+                                " B of memory (one layer and " + std::to_string(put.entries) +
+                                " entries), memory_bytes is " + std::to_string(parts_.arena_bytes) +
+                                "; keep fewer entries, or raise memory_bytes");
+  }
+  return {};
+}
+
+}  // namespace precis
