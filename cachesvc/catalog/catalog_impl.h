@@ -2,7 +2,8 @@
 // the store beneath. Private to this folder; users include catalog.h.
 //
 // Two locks. `changes_` is held through a whole change, the store's write included, so changes come
-// one after the other and what a change has checked stays true until it is applied. `state_` guards
+// one after the other and what a change has checked stays true until it is applied. Commits at
+// kFsync that wait for it together are one change then (commit_queue.h). `state_` guards
 // the parts in memory: shared by readers, exclusive for the short moment in which a change that the
 // store has acknowledged is applied. Who holds `changes_` may read without `state_`, as nobody else
 // may write.
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/catalog/commit_queue.h"
 #include "cachesvc/catalog/segment_tree.h"
 #include "cachesvc/catalog/sessions.h"
 
@@ -69,6 +71,16 @@ class CatalogImpl final : public Catalog {
   Totals totals(std::string_view tenant) const override;
   Totals totals() const override;
 
+  // ---- catalog_commits.cc
+  std::shared_ptr<StagedValue> stage(SharedBytes records) override;
+  Status commit(const SegmentRow& row, std::span<const Layer> layers,
+                Durability durability) override;
+  Result<bool> trim(const SegmentRow& from, const SegmentRow& to, std::span<const Layer> layers,
+                    Durability durability) override;
+  Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
+  // That wait for the change under way, for tests.
+  std::size_t commits_waiting() const { return commits_waiting_.waiting(); }
+
   // ---- catalog_segments.cc
   std::vector<Link> match(std::string_view tenant, const Digest& root,
                           std::span<const TokenId> tokens,
@@ -78,12 +90,6 @@ class CatalogImpl final : public Catalog {
                            std::uint32_t block_tokens) const override;
   Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
-  std::shared_ptr<StagedValue> stage(SharedBytes records) override;
-  Status commit(const SegmentRow& row, std::span<const Layer> layers,
-                Durability durability) override;
-  Result<bool> trim(const SegmentRow& from, const SegmentRow& to, std::span<const Layer> layers,
-                    Durability durability) override;
-  Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
   Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
@@ -172,8 +178,14 @@ class CatalogImpl final : public Catalog {
   Status check_session_room(std::string_view tenant) const;
   Status harden_again(const SegmentNode& present, Durability durability);
   Result<const SegmentNode*> find_parent(const SegmentRow& row) const;
-  // In the place of what stands under its id, if anything does.
-  Status store_segment(const SegmentRow& row, std::span<const Layer> layers, Durability durability);
+  // What commit() and trim() say of one. Raises its durability to that of what it takes the place
+  // of, and its parents' to its own.
+  Status check_commit(Commit& commit);
+  // Commits that have been checked, none of which stands on another or is of the same segment, each
+  // in the place of what stands under its id, if anything does. All or none.
+  Status store_segments(std::span<Commit* const> commits);
+  void store_each(std::span<Commit* const> commits);  // each as it says what came of it
+  void commit_all(std::span<Commit* const> commits);
   Durability at_least_as(const SegmentNode* present, Durability asked) const;
   Status check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
                          const std::vector<SegmentId>& all) const;
@@ -181,6 +193,7 @@ class CatalogImpl final : public Catalog {
   Store& store_;
   const Clock& clock_;
 
+  CommitQueue commits_waiting_;  // before changes_
   std::mutex changes_;
   // Written under changes_ alone.
   std::uint64_t commits_ = 0;          // of this process

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <numeric>
+
 #include "tests/bench/plain_file.h"
 #include "tests/bench/row.h"
 #include "tests/bench/service/payload.h"
@@ -63,6 +65,64 @@ Status measure_latency(const Plan& plan, Stage& stage, PlainFile& plain, Durabil
   return {};
 }
 
+// ---- many small segments at a time
+
+constexpr std::size_t kCrowd = 8;       // clients
+constexpr std::size_t kCrowdPuts = 16;  // of each
+
+// Seconds from the first commit() to the last one's end, over their number; layers had been taken
+// in.
+Result<double> commit_at_once(Stage& stage, const Payload& payload, Durability durability) {
+  std::vector<std::vector<Put>> puts(kCrowd);
+  for (std::size_t i = 0; i < kCrowd; ++i) {
+    for (std::size_t p = 0; p < kCrowdPuts; ++p) {
+      const auto tokens = payload.path(static_cast<std::uint32_t>(i * kCrowdPuts + p));
+      PRECIS_ASSIGN(Put put, stage.client(i).begin_put(stage.model(), tokens, keep_everything()));
+      for (std::uint32_t l = 0; l < kLayers; ++l) PRECIS_TRY(put.layer(l, payload.layer(l)));
+      puts[i].push_back(std::move(put));
+    }
+  }
+  std::vector<std::vector<SegmentId>> made(kCrowd);
+  PRECIS_ASSIGN(const double seconds, stage.together([&](std::size_t i) -> Status {
+    for (Put& put : puts[i]) {
+      PRECIS_ASSIGN(const msg::SegmentInfo stored, put.commit(durability));
+      made[i].push_back(stored.id);
+    }
+    return {};
+  }));
+  for (const auto& segments : made) {
+    for (const SegmentId& segment : segments) {
+      PRECIS_TRY(stage.client().remove_segment(segment, /*recursive=*/false).status());
+    }
+  }
+  return seconds / (kCrowd * kCrowdPuts);
+}
+
+Status measure_crowd(const Plan& plan, Stage& stage, PlainFile& plain, Durability durability) {
+  plan.began("commit of " + std::to_string(kCrowd) + " clients at " +
+             std::string(durability_name(durability)));
+  const Payload payload(bench_model(kLayers), kSmallBytes);
+  const bool sync = durability == Durability::kFsync;
+  ColdPool pool(std::size_t{256} << 20);
+  Samples samples;
+  for (std::size_t round = 0; round <= plan.rounds; ++round) {
+    PRECIS_ASSIGN(const std::vector<double> written,
+                  timed(kCommits, [&] { return plain.append(pool.next(kSmallBytes), sync); }));
+    plain.remove();
+    PRECIS_ASSIGN(const double committed, commit_at_once(stage, payload, durability));
+    if (round == 0) continue;
+    samples.add(committed, std::accumulate(written.begin(), written.end(), 0.0) / kCommits);
+  }
+  print({"commit_crowd",
+         {{"durability", std::string(durability_name(durability))},
+          {"bytes", payload.bytes()},
+          {"clients", kCrowd}},
+         "s",
+         sync ? "write + fdatasync" : "plain write",
+         samples});
+  return {};
+}
+
 // ---- one large segment after the other
 
 constexpr std::size_t kLargeBytes = std::size_t{128} << 20;
@@ -110,12 +170,13 @@ Status measure_sustained(const Plan& plan, Stage& stage, PlainFile& plain, Durab
 
 Status measure_commit(const Plan& plan, const std::string& transport) {
   const Folder folder(plan.dir + "/commit");
-  PRECIS_ASSIGN(
-      const auto stage,
-      Stage::open({folder.path() + "/data", transport, 16 * kLargeBytes}, bench_model(kLayers)));
+  PRECIS_ASSIGN(const auto stage,
+                Stage::open({folder.path() + "/data", transport, 16 * kLargeBytes, kCrowd},
+                            bench_model(kLayers)));
   PlainFile plain(folder.path() + "/plain");
   for (const Durability durability : kDurabilities) {
     PRECIS_TRY(measure_latency(plan, *stage, plain, durability));
+    PRECIS_TRY(measure_crowd(plan, *stage, plain, durability));
   }
   for (const Durability durability : {Durability::kWal, Durability::kFsync}) {
     PRECIS_TRY(measure_sustained(plan, *stage, plain, durability));

@@ -101,6 +101,7 @@ TITLES = {
     "get_cold": "Cold get, and the second one",
     "get_again": "Cold get, and the second one",
     "commit": "Commits by durability",
+    "commit_crowd": "Commits by durability",
     "put_sustained": "Commits by durability",
     "lookup": "Lookup of a path of 32K tokens while transfers run",
     "restart": "Restart to serving, after SIGKILL",

@@ -47,9 +47,9 @@ Status measure_server_cpu(const Plan& plan, const std::string& transport);
 // read around that cache. get_again: the second get of the same.
 Status measure_cold(const Plan& plan, const std::string& transport);
 
-// commit: what commit() takes of a put of 1 MiB at each durability. put_sustained: puts one after
-// the other, each acknowledged at `wal` or `fsync`. Beside a plain file written, and synced, as
-// often.
+// commit: what commit() takes of a put of 1 MiB at each durability. commit_crowd: the time from one
+// to the next where eight clients commit such puts at once. put_sustained: puts one after the
+// other, each acknowledged at `wal` or `fsync`. Beside a plain file written, and synced, as often.
 Status measure_commit(const Plan& plan, const std::string& transport);
 
 // lookup: of a path of 32K tokens among plan.head_records head records, while another client gets

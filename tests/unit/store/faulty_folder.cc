@@ -29,6 +29,8 @@ class FaultyFile final : public File {
 
   Status sync() override {
     std::lock_guard lock(drive_.mutex_);
+    ++drive_.syncs_;
+    drive_.released_.wait(drive_.mutex_, [this] { return !drive_.syncs_held_; });
     PRECIS_TRY(drive_.operate(era_));
     inode_->synced = inode_->bytes;
     return {};
@@ -143,6 +145,19 @@ void FaultyDrive::hold(bool held) {
     held_ = held;
   }
   released_.notify_all();
+}
+
+void FaultyDrive::hold_syncs(bool held) {
+  {
+    std::lock_guard lock(mutex_);
+    syncs_held_ = held;
+  }
+  released_.notify_all();
+}
+
+std::uint64_t FaultyDrive::syncs() const {
+  std::lock_guard lock(mutex_);
+  return syncs_;
 }
 
 std::uint64_t FaultyDrive::operations() const {

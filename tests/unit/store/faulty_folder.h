@@ -28,6 +28,9 @@ class FaultyDrive {
   void fail_after(std::uint64_t count, Status status);
   // While held, operations wait.
   void hold(bool held);
+  // While held, syncs of files wait, and nothing else does.
+  void hold_syncs(bool held);
+  std::uint64_t syncs() const;  // of files that have begun
   std::uint64_t operations() const;
   void flip_bit(const std::string& name, std::uint64_t byte, unsigned bit);
   void cut_file(const std::string& name, std::uint64_t size);
@@ -57,7 +60,8 @@ class FaultyDrive {
   std::optional<std::uint64_t> fails_at_;
   Status failure_;
   std::uint64_t room_ = ~std::uint64_t{0};
-  bool held_ = false;
+  bool held_ = false, syncs_held_ = false;
+  std::uint64_t syncs_ = 0;
   std::condition_variable_any released_;
 };
 

@@ -1,0 +1,192 @@
+// Commits and trims: what is checked, what is written, what follows from it in memory. Commits that
+// wait for a sync together are one batch of the store (commit_queue.h).
+#include <algorithm>
+
+#include "cachesvc/catalog/catalog_impl.h"
+#include "cachesvc/catalog/catalog_keys.h"
+#include "precis/limits.h"
+
+namespace precis {
+
+// ---- durability ---------------------------------------------------------------------------------
+
+bool CatalogImpl::is_volatile(const SegmentNode& node) const {
+  return node.durability == Durability::kMemory && node.commit > hardened_;
+}
+
+bool CatalogImpl::chain_is_volatile(const SegmentNode* tip) const {
+  for (; tip; tip = tip->parent) {
+    if (is_volatile(*tip)) return true;
+  }
+  return false;
+}
+
+Status CatalogImpl::harden() {
+  PRECIS_TRY(store_.harden());
+  hardened_ = commits_;
+  return {};
+}
+
+// A second commit of a segment may ask for more than the first was promised.
+Status CatalogImpl::harden_again(const SegmentNode& present, Durability durability) {
+  const bool weaker = present.commit > hardened_ && present.durability < durability;
+  const bool lost_with_parents = durability != Durability::kMemory && chain_is_volatile(&present);
+  return weaker || lost_with_parents ? harden() : Status();
+}
+
+// What was acknowledged is not put at risk by what takes its place.
+Durability CatalogImpl::at_least_as(const SegmentNode* present, Durability asked) const {
+  if (!present || !present->in_service) return asked;
+  const bool hardened = present->commit <= hardened_;
+  return std::max(asked, hardened ? Durability::kFsync : present->durability);
+}
+
+Status CatalogImpl::harden(std::string_view tenant, const SegmentId& id, Durability durability) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const SegmentNode* const node, find_segment(tenant, id));
+  return harden_again(*node, durability);
+}
+
+// ---- one commit ---------------------------------------------------------------------------------
+
+Result<const SegmentNode*> CatalogImpl::find_parent(const SegmentRow& row) const {
+  if (row.parent.is_null()) return static_cast<const SegmentNode*>(nullptr);
+  const SegmentNode* const parent = tree_.find(row.parent);
+  if (!parent || !parent->in_service || parent->row->tenant != row.tenant) {
+    return Status::not_found("segment " + row.id.hex() + ": its parent " + row.parent.hex() +
+                             " is no longer stored; put the whole path again");
+  }
+  if (parent->depth >= limits::kChainSegmentsMax) {
+    return Status::invalid("segment " + row.id.hex() + ": its chain has " +
+                           std::to_string(parent->depth) + " segments, at most " +
+                           std::to_string(limits::kChainSegmentsMax) +
+                           " are allowed; put the whole path as one segment");
+  }
+  return parent;
+}
+
+Status CatalogImpl::check_commit(Commit& commit) {
+  const SegmentRow& row = commit.row;
+  commit.durability = at_least_as(tree_.find(row.id), commit.durability);
+  const auto model = models_.find({row.tenant, row.model});
+  if (model == models_.end()) {
+    return Status::not_found("segment " + row.id.hex() + ": model " + row.model.hex() +
+                             " is not registered");
+  }
+  PRECIS_ASSIGN(const SegmentNode* const parent, find_parent(row));
+  PRECIS_TRY(check_segment_row(row, model->second.spec, parent ? parent->row.get() : nullptr));
+  if (!std::ranges::equal(commit.layers, row.layer_bytes,
+                          [](const Layer& layer, std::uint64_t size_bytes) {
+                            return layer.records.size() == size_bytes;
+                          })) {
+    return Status::invalid("segment " + row.id.hex() +
+                           ": its payload is not what layer_bytes says");
+  }
+  const bool rests_on_less = commit.durability != Durability::kMemory && chain_is_volatile(parent);
+  return rests_on_less ? harden() : Status();
+}
+
+Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
+  Change change;
+  Durability durability = Durability::kMemory;  // the strongest that is asked for
+  for (const Commit* const commit : commits) {
+    const SegmentRow& row = commit->row;
+    durability = std::max(durability, commit->durability);
+    change.put(Table::kSegments, segment_key(row.id), encode(row));
+    for (std::uint32_t l = 0; l < commit->layers.size(); ++l) {
+      change.put_borrowed(Table::kPayload, payload_key(row.id, l), commit->layers[l].records,
+                          commit->layers[l].staged);
+    }
+    // Fresh bytes heal a segment whose old ones were bad.
+    if (is_marked(row.id)) change.erase(Table::kMeta, quarantine_key(row.id));
+  }
+  PRECIS_TRY(write(std::move(change), durability));
+
+  std::unique_lock lock(state_);
+  for (const Commit* const commit : commits) {
+    const SegmentRow& row = commit->row;
+    marks_.erase(row.id);
+    marks_to_save_.erase(row.id);  // Not saved with a change at kMemory.
+    if (!tree_.find(row.id)) ++models_.at({row.tenant, row.model}).segments;
+    tree_.put(std::make_shared<const SegmentRow>(row), durability, ++commits_);
+  }
+  return {};
+}
+
+Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
+                               std::span<const Layer> layers, Durability durability) {
+  std::lock_guard changing(changes_);
+  const SegmentNode* const present = tree_.find(from.id);
+  if (!present || !present->in_service || *present->row != from) return false;
+  SegmentRow row = to;
+  row.hits = present->hits;
+  Commit commit{row, layers, durability};
+  PRECIS_TRY(check_commit(commit));
+  Commit* const alone = &commit;
+  PRECIS_TRY(store_segments({&alone, 1}));
+  return true;
+}
+
+// ---- commits together ---------------------------------------------------------------------------
+
+std::shared_ptr<StagedValue> CatalogImpl::stage(SharedBytes records) {
+  return store_.stage(std::move(records));
+}
+
+Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
+                           Durability durability) {
+  // Payload first, so that nobody else's change waits for it. What failed is the store's to try
+  // again, and to tell.
+  for (const Layer& layer : layers) {
+    if (durability != Durability::kMemory && layer.staged) (void)layer.staged->wait();
+  }
+  Commit commit{row, layers, durability};
+  Commit* const alone = &commit;
+  // Where there is no sync to share, waiting for one another costs more than it spares.
+  if (durability != Durability::kFsync) {
+    std::lock_guard changing(changes_);
+    commit_all({&alone, 1});
+    return commit.status;
+  }
+  if (!commits_waiting_.leads(commit)) return commit.status;
+  std::vector<Commit*> all;
+  {
+    std::lock_guard changing(changes_);  // others come until this one's turn
+    all = commits_waiting_.take();
+    commit_all(all);
+  }
+  commits_waiting_.done(all);
+  return commit.status;
+}
+
+// What comes of each is what would if they came one after the other. So one that is of the same
+// segment as another before it, or stands on it, is checked only when that one is stored.
+void CatalogImpl::commit_all(std::span<Commit* const> commits) {
+  std::vector<Commit*> checked;  // in one batch, none of which another depends on
+  for (Commit* const commit : commits) {
+    const bool depends = std::ranges::any_of(checked, [&](const Commit* other) {
+      return other->row.id == commit->row.id || other->row.id == commit->row.parent;
+    });
+    if (depends) store_each(std::exchange(checked, {}));
+    const SegmentNode* const present = tree_.find(commit->row.id);
+    if (present && present->in_service && !present->row->trimmed) {
+      commit->status = harden_again(*present, commit->durability);
+      continue;
+    }
+    commit->status = check_commit(*commit);
+    if (commit->status.ok()) checked.push_back(commit);
+  }
+  store_each(checked);
+}
+
+// A batch that fails has changed nothing, and does not say whose fault it is: then each goes alone.
+void CatalogImpl::store_each(std::span<Commit* const> commits) {
+  if (commits.empty()) return;
+  const Status status = store_segments(commits);
+  if (status.ok()) return;
+  for (Commit* const& commit : commits) {
+    commit->status = commits.size() == 1 ? status : store_segments({&commit, 1});
+  }
+}
+
+}  // namespace precis
