@@ -7,11 +7,8 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
-#include <shared_mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -21,6 +18,7 @@
 #include "cachesvc/store/extent_row.h"
 #include "cachesvc/store/payload_writer.h"
 #include "cachesvc/store/rocksdb_store.h"
+#include "cachesvc/store/write_behind.h"
 
 namespace precis {
 namespace {
@@ -33,13 +31,14 @@ class ExtentStore final : public Store {
         rows_(std::move(rows)),
         files_(std::move(files)),
         index_(*files_, std::move(extents)),
+        behind_(
+            index_, writer_, options.write_behind_bytes,
+            [this](const Change& change) { return apply(change, Durability::kMemory); },
+            [this] { wake_tidier(); }),
         writer_(*files_, [this] { wake_tidier(); }),
         tidier_([this](const std::stop_token& stop) { tidy_until(stop); }) {}
 
-  ~ExtentStore() override {
-    std::unique_lock ordered(order_);
-    (void)catch_up();  // there may be room by now
-  }
+  ~ExtentStore() override { (void)behind_.catch_up(); }  // there may be room by now
 
   std::shared_ptr<StagedValue> stage(SharedBytes value) override {
     return writer_.add(std::move(value));
@@ -49,7 +48,7 @@ class ExtentStore final : public Store {
     // Shared with the writer's thread where it is left to it.
     auto change = std::make_shared<Change>();
     const bool staged = take_apart(batch, *change);
-    if (durability == Durability::kMemory && staged && leave_for_later(change)) return {};
+    if (durability == Durability::kMemory && staged && behind_.leave(change)) return {};
     // What failed when it was staged may find room now.
     for (const auto& value : change->payload.values) {
       if (value->has_failed()) writer_.add_again(value);
@@ -63,29 +62,22 @@ class ExtentStore final : public Store {
       wake_tidier();  // there may be space to be had
       return status;
     }
-    {
-      std::shared_lock ordered(order_);
-      if (backlog().empty()) return apply(*change, durability);
-    }
-    std::unique_lock ordered(order_);
-    const Status before = catch_up();
-    if (durability == Durability::kMemory) PRECIS_TRY(before);
+    if (const auto none_waits = behind_.while_none_waits()) return apply(*change, durability);
+    const WriteBehind::CaughtUp before = behind_.catch_up();
+    if (durability == Durability::kMemory) PRECIS_TRY(before.status);
     status = apply(*change, durability);
-    if (status.ok()) supersede(*change);
+    if (status.ok()) behind_.supersede(*change);
     return status;
   }
 
   Status harden() override {
-    {
-      std::unique_lock ordered(order_);
-      PRECIS_TRY(catch_up());
-    }
+    PRECIS_TRY(behind_.catch_up().status);
     return harden_applied();
   }
 
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
     if (table != Table::kPayload) {
-      catch_up_with(table);
+      behind_.catch_up_with(table);
       return rows_->get(table, key);
     }
     PRECIS_ASSIGN(const ExtentIndex::Found found, index_.find(key));
@@ -95,7 +87,7 @@ class ExtentStore final : public Store {
 
   Status read_into(Table table, const std::string& key, MutableBytes into) override {
     if (table != Table::kPayload) {
-      catch_up_with(table);
+      behind_.catch_up_with(table);
       return rows_->read_into(table, key, into);
     }
     PRECIS_ASSIGN(const ExtentIndex::Found found, index_.find(key));
@@ -111,7 +103,7 @@ class ExtentStore final : public Store {
   Status scan(Table table,
               const std::function<Status(std::string_view key, Bytes value)>& row) override {
     if (table != Table::kPayload) {
-      catch_up_with(table);
+      behind_.catch_up_with(table);
       return rows_->scan(table, row);
     }
     for (const std::string& key : index_.keys()) {
@@ -133,15 +125,7 @@ class ExtentStore final : public Store {
 
  private:
   using Value = PayloadWriter::Value;
-
-  // A batch taken apart.
-  struct Change {
-    StoreBatch rows;
-    // What `rows` borrow once the batch is gone; a deque: what stands in it does not move.
-    std::deque<std::vector<std::byte>> row_values;
-    PayloadBatch payload;
-    Status failed;  // of a change that was left for later
-  };
+  using Change = WriteBehind::Change;
 
   // Whether all payload was staged; what was not is on its way now, from memory that is borrowed.
   bool take_apart(const StoreBatch& batch, Change& change) {
@@ -188,123 +172,6 @@ class ExtentStore final : public Store {
   Status harden_applied() {
     PRECIS_TRY(files_->sync());
     return rows_->harden();
-  }
-
-  // ---- changes acknowledged in memory, whose payload is on its way
-
-  // False where there is nothing to wait for, or too much is waiting, or something failed: then the
-  // disk's state is for who writes to know. Nor are deletes left for later, which reading would
-  // miss.
-  bool leave_for_later(const std::shared_ptr<Change>& change) {
-    const PayloadBatch& payload = change->payload;
-    const bool over = std::ranges::all_of(payload.values, [](auto& v) { return v->over(); });
-    const bool failed =
-        std::ranges::any_of(payload.values, [](auto& v) { return v->has_failed(); });
-    std::unique_lock ordered(order_);
-    std::lock_guard lock(backlog_mutex_);
-    if (!change->rows.deletes.empty() || failed || (over && backlog_.empty())) return false;
-    if (backlog_bytes_ + payload.size_bytes > options_.write_behind_bytes) return false;
-    if (!first_failure().ok()) return false;
-    for (StoreBatch::Put& put : change->rows.puts) {
-      put.value = change->row_values.emplace_back(put.value.begin(), put.value.end());
-    }
-    index_.expect(payload);
-    backlog_.push_back(change);
-    backlog_bytes_ += payload.size_bytes;
-    writer_.then([this, change] { settle(change); });
-    return true;
-  }
-
-  // On the writer's thread, when its values have been written or have failed. Behind one that
-  // failed none is applied: it may stand on it.
-  void settle(const std::shared_ptr<Change>& change) {
-    Status status;
-    {
-      std::lock_guard lock(backlog_mutex_);
-      status = first_failure(change);
-    }
-    for (const auto& value : change->payload.values) {
-      if (Status written = value->wait(); status.ok()) status = std::move(written);
-    }
-    if (status.ok()) status = apply(*change, Durability::kMemory);
-    if (!status.ok()) wake_tidier();
-    std::lock_guard lock(backlog_mutex_);
-    change->failed = std::move(status);
-    if (!change->failed.ok()) return;
-    index_.forget(change->payload);
-    backlog_bytes_ -= change->payload.size_bytes;
-    std::erase(backlog_, change);
-  }
-
-  // With order_ held alone: nothing is left for later meanwhile. All that was is applied when this
-  // returns OK; what failed again stays, and is read from memory.
-  Status catch_up() {
-    writer_.wait_for_all();  // what is left now has failed
-    for (const auto& change : backlog()) {
-      {
-        std::lock_guard lock(backlog_mutex_);
-        change->failed = {};
-      }
-      for (const auto& value : change->payload.values) {
-        if (value->has_failed()) writer_.add_again(value);
-      }
-      writer_.then([this, change] { settle(change); });
-    }
-    writer_.wait_for_all();
-    std::lock_guard lock(backlog_mutex_);
-    return first_failure();
-  }
-
-  // Where rows of the table wait to be written, they are first.
-  void catch_up_with(Table table) {
-    const auto waits = [&](const std::shared_ptr<Change>& change) {
-      return std::ranges::any_of(change->rows.puts, [&](auto& put) { return put.table == table; });
-    };
-    {
-      std::lock_guard lock(backlog_mutex_);
-      if (std::ranges::none_of(backlog_, waits)) return;
-    }
-    std::unique_lock ordered(order_);
-    (void)catch_up();
-  }
-
-  // With backlog_mutex_ held. Of those before `end`, or of all.
-  Status first_failure(const std::shared_ptr<Change>& end = nullptr) const {
-    for (const auto& change : backlog_) {
-      if (change == end) break;
-      if (!change->failed.ok()) return change->failed;
-    }
-    return {};
-  }
-
-  std::vector<std::shared_ptr<Change>> backlog() const {
-    std::lock_guard lock(backlog_mutex_);
-    return backlog_;
-  }
-
-  // With order_ held alone. What failed before and is changed anew is not written any more.
-  void supersede(const Change& newer) {
-    std::set<std::pair<Table, std::string>> rows;
-    for (const auto& put : newer.rows.puts) rows.emplace(put.table, put.key);
-    for (const auto& each : newer.rows.deletes) rows.emplace(each.table, each.key);
-    for (const std::string& key : newer.payload.keys) rows.emplace(Table::kPayload, key);
-    std::lock_guard lock(backlog_mutex_);
-    for (const auto& change : backlog_) {
-      std::erase_if(change->rows.puts, [&](auto& p) { return rows.contains({p.table, p.key}); });
-      PayloadBatch left, gone;
-      for (std::size_t i = 0; i < change->payload.keys.size(); ++i) {
-        PayloadBatch& to = rows.contains({Table::kPayload, change->payload.keys[i]}) ? gone : left;
-        to.keys.push_back(change->payload.keys[i]);
-        to.values.push_back(change->payload.values[i]);
-        to.size_bytes += to.values.back()->size_bytes();
-      }
-      index_.forget(gone);
-      backlog_bytes_ -= gone.size_bytes;
-      change->payload = std::move(left);
-    }
-    std::erase_if(backlog_, [](const std::shared_ptr<Change>& change) {
-      return change->rows.puts.empty() && change->payload.keys.empty();
-    });
   }
 
   // ---- space that counts no more
@@ -401,15 +268,10 @@ class ExtentStore final : public Store {
   const std::unique_ptr<ExtentFiles> files_;
   ExtentIndex index_;
   std::mutex writes_;  // one batch of rows at a time, and their place in the index with them
-  // Held alone by who needs all changes that were left for later behind them; first of the locks.
-  std::shared_mutex order_;
   std::mutex tidy_mutex_;
   std::condition_variable_any tidy_wanted_;
   bool untidy_ = true;  // guarded by tidy_mutex_; files may be sparse already
-  mutable std::mutex backlog_mutex_;
-  // Guarded by backlog_mutex_.
-  std::vector<std::shared_ptr<Change>> backlog_;  // left for later, in order
-  std::uint64_t backlog_bytes_ = 0;               // of their payload
+  WriteBehind behind_;
   PayloadWriter writer_;
   std::jthread tidier_;  // last: it uses all of the above
 };
