@@ -4,20 +4,27 @@
 #include <string>
 #include <utility>
 
+#include "client/src/rows_out.h"
+
 namespace precis {
 
 Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(const std::shared_ptr<Link>& link,
                                                           const CallOptions& options,
                                                           const LookupMatch& match,
-                                                          const Budget& keep) {
+                                                          const Budget& keep,
+                                                          std::span<const LayerOut> out) {
   PRECIS_ASSIGN(GetPlan plan, plan_get(match, keep));
-  auto impl = std::make_shared<Impl>(link, options, std::move(plan));
+  PRECIS_TRY(check_out(plan.model, out));
+  auto impl = std::make_shared<Impl>(link, options, std::move(plan), out);
   PRECIS_TRY(impl->start());
   return impl;
 }
 
-Prefix::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what)
+Prefix::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
+                   std::span<const LayerOut> out)
     : plan(std::move(what)),
+      out_(out.begin(), out.end()),
+      filled_(out.size()),
       link_(std::move(way)),
       retry_(options, "get"),
       handed_(plan.model.num_layers) {}
@@ -91,10 +98,24 @@ Status Prefix::Impl::wait_layer(std::uint32_t layer) {
     attempt.reset();  // its buffer is not needed while it is waited
     PRECIS_TRY(again(failed, status));
   }
+  return fill(layer);
+}
+
+Status Prefix::Impl::fill(std::uint32_t layer) {
+  if (out_.empty()) return {};
+  const std::lock_guard lock(filling_);
+  if (filled_[layer]) return {};
+  const auto state = holder(layer);
+  for (std::uint32_t h = 0; h < plan.model.num_kv_heads; ++h) {
+    PRECIS_TRY(copy_head(state->head(layer, h), layer, h, out_[layer]));
+  }
+  filled_[layer] = true;
   return {};
 }
 
 Status Prefix::Impl::wait() {
+  // Layer by layer, so that one is copied while the next ones travel.
+  for (std::uint32_t l = 0; l < out_.size(); ++l) PRECIS_TRY(wait_layer(l));
   for (;;) {
     AttemptPtr attempt = newest();
     Status status = attempt->state->wait();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "client/src/get_state.h"
@@ -19,9 +20,10 @@ struct Prefix::Impl {
   // Sends the get; layers are on their way when this returns.
   static Result<std::shared_ptr<Impl>> begin(const std::shared_ptr<Link>& link,
                                              const CallOptions& options, const LookupMatch& match,
-                                             const Budget& keep);
+                                             const Budget& keep, std::span<const LayerOut> out);
 
-  Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what);
+  Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
+       std::span<const LayerOut> out);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -49,6 +51,8 @@ struct Prefix::Impl {
   Status start();            // until it is under way, or there is no point
   // After attempt number `failed` ended with `why`: OK once another is there to be waited for.
   Status again(std::uint64_t failed, const Status& why);
+  // Copies a layer that was handed out to the caller's memory, once.
+  Status fill(std::uint32_t layer);
   AttemptPtr newest();
   bool handed_out(std::uint32_t layer);
   // Waits for the layers handed out of earlier attempts to arrive in this one too.
@@ -56,6 +60,10 @@ struct Prefix::Impl {
   // Layers [begin, end), which arrived in `attempt`, after wait_handed(). False: another attempt
   // has taken its place. kUnavailable: it serves other rows than those handed out.
   Result<bool> hand_out(const AttemptPtr& attempt, std::uint32_t begin, std::uint32_t end);
+
+  const std::vector<LayerOut> out_;  // [num_layers], or none
+  std::mutex filling_;
+  std::vector<bool> filled_;  // [layer], guarded by filling_
 
   const std::shared_ptr<Link> link_;  // shared with the client and its other handles
   std::mutex retrying_;               // over retry_, and held while one thread tries again

@@ -155,8 +155,9 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
   return match;
 }
 
-Result<Prefix> RemoteClient::get(const LookupMatch& match, const Budget& keep) {
-  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(link_, options_, match, keep));
+Result<Prefix> RemoteClient::get(const LookupMatch& match, const Budget& keep,
+                                 std::span<const LayerOut> out) {
+  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(link_, options_, match, keep, out));
   return Prefix(std::move(impl));
 }
 

@@ -159,7 +159,13 @@ class Client {
   // Begins to stream the prefix; `keep` of each link by itself (a ratio of its tokens, entries per
   // head, bytes), at most what it stores (kInvalidArgument names the first that stores less);
   // Budget::all() for all of it.
-  virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all()) = 0;
+  // `out` [num_layers]: rows are left there, too. A layer is written by the wait_layer() or wait()
+  // that first says OK to it, in the calling thread and after its checksums held; nothing else ever
+  // touches that memory, so it must live as long as the Prefix is waited for. kInvalidArgument:
+  // another shape or dtype than the model's, or, by those waits, a head that kept more rows than
+  // there is room for (match.plan says how many it may be).
+  virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all(),
+                             std::span<const LayerOut> out = {}) = 0;
 
   virtual Result<msg::SessionRow> open_session(const std::string& name,
                                                std::optional<std::uint64_t> ttl_seconds) = 0;

@@ -2,6 +2,7 @@
 // client.h, which includes it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -75,6 +76,22 @@ struct LayerPush {
   // Of queries to come, for expected_attention: [num_q_heads of these heads, head_dim] and
   // [num_q_heads of these heads, head_dim, head_dim].
   std::span<const float> query_mean, query_covariance;
+};
+
+// Memory of the caller's for the K or the V of one layer: [num_kv_heads, num_tokens, head_dim] of
+// the model's dtype; rows follow each other, heads may stand apart, as in a HeadsView.
+struct RowsOut {
+  std::byte* data = nullptr;
+  std::uint32_t num_heads = 0;
+  std::uint32_t num_tokens = 0;  // that a head has room for
+  std::uint32_t head_dim = 0;
+  Dtype dtype = Dtype::kF32;
+  std::size_t head_stride_bytes = 0;
+};
+// Where a get leaves one layer. Of head h, the first head(layer, h).positions.size() rows are
+// written, in that order; the rest stay as they were.
+struct LayerOut {
+  RowsOut keys, values;
 };
 
 }  // namespace precis

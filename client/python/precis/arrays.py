@@ -61,6 +61,29 @@ def heads_in(array: Any, field: str) -> Any:
     return array if _rows_follow(array.shape, strides) else np.ascontiguousarray(array)
 
 
+def rows_in_place(array: Any, field: str) -> Any:
+    """K or V rows that are written where they lie, as the extension module takes them."""
+    if _is_torch(array):
+        array = array.detach()
+        if array.device.type != "cpu":
+            raise InvalidArgument(f"{field}: the tensor is on {array.device}, not in host memory")
+        strides = array.stride()
+    elif isinstance(array, np.ndarray):
+        array = array.view(np.ndarray)
+        if not array.flags.writeable:
+            raise InvalidArgument(f"{field}: the array is read-only")
+        if array.dtype.name == "bfloat16":  # of ml_dtypes
+            array = array.view(np.uint16)
+        strides = tuple(stride // max(1, array.itemsize) for stride in array.strides)
+    else:
+        raise InvalidArgument(
+            f"{field}: {type(array).__name__} is no NumPy array and no torch tensor"
+        )
+    if not _rows_follow(array.shape, strides):
+        raise InvalidArgument(f"{field}: rows of [heads, n, head_dim] must be contiguous")
+    return array
+
+
 def _to_host(tensor: Any, field: str) -> Any:
     """The tensor, or a copy of it in host memory that the GPU fills by itself."""
     if tensor.device.type == "cpu":

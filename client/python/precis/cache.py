@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from . import _core
-from .arrays import count_in, tokens_in
+from .arrays import count_in, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
 from .model import Model, ModelSpec
@@ -258,14 +259,33 @@ class Cache:
         """
         return Match.from_core(self.core.lookup(model.core, tokens_in(tokens)))
 
-    def get(self, match: Match, keep: Keep | None = None) -> Prefix:
+    def get(
+        self,
+        match: Match,
+        keep: Keep | None = None,
+        *,
+        out: Sequence[tuple[Any, Any]] | None = None,
+    ) -> Prefix:
         """Begins to stream a matched prefix, at a budget of at most what is stored.
 
         Args:
             keep: as in begin_put; by default everything that is stored.
+            out: memory of your own for the rows: of every layer (keys, values), NumPy arrays or
+                CPU tensors [num_kv_heads, n, head_dim] of the model's dtype (bf16 also as its bits
+                in uint16), with n at least the most rows that a head of the layer has at this
+                budget; ``match.plan[layer].max()`` always is enough. Head h of layer l gets its
+                ``prefix.plan[l, h]`` rows at [h, :count] once ``prefix.layers[l]`` or
+                ``prefix.wait()`` has returned; what lies behind them is left alone. Nothing else
+                writes there, and the prefix keeps the arrays alive.
+
+        Raises:
+            InvalidArgument: an array of `out` does not fit; its name says which. Where a head has
+                more rows than its array, `prefix.layers[l]` and `prefix.wait()` raise it.
         """
         pair = to_pair(ALL if keep is None else keep)
-        return Prefix(self.core.get(match.core, pair), match, from_pair(pair))
+        arrays = [] if out is None else _out_arrays(out)
+        core = self.core.get(match.core, pair, arrays)
+        return Prefix(core, match, from_pair(pair), arrays)
 
     # ---- sessions -------------------------------------------------------------------------------
 
@@ -343,6 +363,20 @@ class Cache:
     def status(self) -> ServerStatus:
         """The service about itself."""
         return ServerStatus.from_core(self.core.status())
+
+
+def _out_arrays(out: Any) -> list[tuple[Any, Any]]:
+    arrays = []
+    for i, layer in enumerate(out):
+        if not isinstance(layer, (tuple, list)) or len(layer) != 2:
+            raise InvalidArgument(f"out[{i}]: {type(layer).__name__} is no pair (keys, values)")
+        keys, values = layer
+        arrays.append(
+            (rows_in_place(keys, f"out[{i}].keys"), rows_in_place(values, f"out[{i}].values"))
+        )
+    if not arrays:
+        raise InvalidArgument("out: has no layers")
+    return arrays
 
 
 def _for_model(profile: str, model: Model) -> str:

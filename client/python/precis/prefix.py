@@ -77,8 +77,9 @@ class Prefix:
         keep: the budget it is read at; a child that is computed over it records this.
     """
 
-    def __init__(self, core: Any, match: Match, keep: Budget) -> None:
+    def __init__(self, core: Any, match: Match, keep: Budget, out: Sequence[Any] = ()) -> None:
         self._core = core
+        self._out = out  # where rows are left, too: alive as long as somebody may wait here
         self._layers = _Layers(core)
         self.match = match
         self.keep = keep

@@ -83,6 +83,16 @@ HeadsView heads_view(const AnyArray& array, const char* field) {
   return view;
 }
 
+RowsOut rows_out(const OutArray& array, const char* field) {
+  const HeadsView view = heads_view(AnyArray(array), field);
+  return {static_cast<std::byte*>(array.data()),
+          view.num_heads,
+          view.num_tokens,
+          view.head_dim,
+          view.dtype,
+          view.head_stride_bytes};
+}
+
 std::span<const float> float_view(const std::optional<FloatArray>& array) {
   if (!array) return {};
   return {array->data(), array->size()};

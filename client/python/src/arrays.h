@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "precis/options.h"
 #include "precis/view.h"
 
 namespace precis::python {
@@ -22,6 +23,10 @@ using TokenArray = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, n
 // A view of `array` [num_heads, n, head_dim]: rows contiguous and one after another, heads any
 // distance apart. Raises InvalidArgument naming `field` otherwise. uint16 is taken for bf16 bits.
 HeadsView heads_view(const AnyArray& array, const char* field);
+
+// The same of an array that is written to.
+using OutArray = nb::ndarray<nb::device::cpu>;
+RowsOut rows_out(const OutArray& array, const char* field);
 
 // A view of a contiguous float32 array, whatever its shape; empty for none.
 std::span<const float> float_view(const std::optional<FloatArray>& array);

@@ -131,9 +131,16 @@ void bind_paths(ClientClass& client) {
             return answer([&] { return c.lookup(model, token_view(tokens)); });
           },
           nb::arg("model"), nb::arg("tokens").noconvert())
-      .def("get", [](Client& c, const LookupMatch& match, const BudgetPair& keep) {
+      .def("get", [](Client& c, const LookupMatch& match, const BudgetPair& keep,
+                     const std::vector<std::pair<OutArray, OutArray>>& out) {
         const Budget budget = to_budget(keep);
-        return answer([&] { return c.get(match, budget); });
+        std::vector<LayerOut> layers;
+        for (const auto& [keys, values] : out) {
+          const std::string name = "out[" + std::to_string(layers.size()) + "]";
+          layers.push_back({rows_out(keys, (name + ".keys").c_str()),
+                            rows_out(values, (name + ".values").c_str())});
+        }
+        return answer([&] { return c.get(match, budget, layers); });
       });
 }
 

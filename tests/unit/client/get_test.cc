@@ -6,52 +6,13 @@
 
 #include "precis/limits.h"
 #include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/serving.h"
 #include "tests/unit/client/stored_prefix.h"
 
 namespace {
 
 using namespace precis;
 using namespace precis::testing;
-
-constexpr std::uint32_t kSeed = 20250611;
-
-// Serves every get from `segments`, after `damage` has had its way with each layer.
-struct Serving {
-  ModelSpec model;
-  std::vector<StoredSegment> segments;
-  std::vector<std::uint64_t> entries;  // [num_links] the cut
-  std::function<void(ServedBytes&)> damage = [](ServedBytes&) {};
-  Status verdict = {};  // of the get, after its layers
-  std::uint32_t layers_served = UINT32_MAX;
-
-  void operator()(FakeServer& server, const msg::Request& request) const {
-    const auto& get = std::get<msg::Get>(request.body);
-    const std::uint32_t layers = std::min(layers_served, model.num_layers);
-    auto left = std::make_shared<std::uint32_t>(layers);
-    const auto one_done = [this, &server, id = request.id, left] {
-      if (*left > 0 && --*left > 0) return;
-      if (verdict.ok()) return server.reply(id, msg::GetDone{});
-      server.refuse(id, verdict);
-    };
-    if (layers == 0) return one_done();
-    std::uint64_t offset = 0;
-    for (std::uint32_t l = 0; l < layers; ++l) {
-      ServedBytes served = serve_layer(model, segments, entries, l);
-      served.message.id = request.id;
-      served.message.offset = offset;
-      const std::uint64_t place = offset;
-      offset += served.bytes.size();
-      PRECIS_CHECK(offset <= get.destination.size_bytes);
-      damage(served);
-      server.push(get.destination, place, std::move(served.bytes),
-                  [&server, message = served.message, one_done](const Status& status) {
-                    PRECIS_CHECK(status.ok());
-                    server.send(message);
-                    one_done();
-                  });
-    }
-  }
-};
 
 // What a reader must see of one head.
 void check_head(const HeadEntries& head, const std::vector<Entry>& expected,
@@ -95,18 +56,6 @@ void check_prefix(const Prefix& prefix, const Serving& serving, std::uint32_t ma
   CHECK(prefix.plan().total() == total);
   CHECK(prefix.matched_tokens() == matched_end);
   CHECK(prefix.bytes() > 0);
-}
-
-Serving one_segment(const ModelSpec& model, std::uint64_t entries, std::uint64_t cut) {
-  std::mt19937 random(kSeed);
-  return {model, {random_segment(random, model, 0, 400, entries)}, {cut}};
-}
-Serving three_segments(const ModelSpec& model) {
-  std::mt19937 random(kSeed);
-  return {model,
-          {random_segment(random, model, 0, 300, 900), random_segment(random, model, 300, 310, 7),
-           random_segment(random, model, 310, 500, 600)},
-          {900, 7, 600}};
 }
 
 TEST_CASE("a get of all gives every stored entry", "[client]") {
@@ -337,7 +286,7 @@ TEST_CASE("a flood of layers is not queued", "[client]") {
     for (int i = 0; i < 10'000; ++i) self.send(msg::LayerServed{request.id, 0, 0, {}, {}});
     self.reply(request.id, msg::GetDone{});
   });
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kServingSeed);
   const auto client = server.connect().value();
   const Prefix prefix =
       client->get(match_of(model, {random_segment(random, model, 0, 10, 20)})).value();
@@ -378,7 +327,7 @@ TEST_CASE("a prefix destroyed on its way is canceled, and its memory lives until
   FakeServer server([&](FakeServer& self, msg::Request r) { held(self, std::move(r)); });
   server.answer_small = false;
   const auto client = server.connect().value();
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kServingSeed);
   const ModelSpec model = small_model();
   const LookupMatch match = match_of(model, {random_segment(random, model, 0, 400, 1000)});
   { const Prefix prefix = client->get(match).value(); }
@@ -400,7 +349,7 @@ TEST_CASE("a get that times out is told so, and its memory lives until the answe
   ConnectOptions options;
   options.timeout_ms = 30;
   const auto client = server.connect(options).value();
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kServingSeed);
   const ModelSpec model = small_model();
   {
     const Prefix prefix =
@@ -414,7 +363,7 @@ TEST_CASE("a get that times out is told so, and its memory lives until the answe
 TEST_CASE("the last handle gone, a get on its way is called off before its memory goes",
           "[client]") {
   FakeServer server([](FakeServer&, const msg::Request&) {});  // Cancel alone is answered.
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kServingSeed);
   const ModelSpec model = small_model();
   {
     const Prefix prefix = server.connect()

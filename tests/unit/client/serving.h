@@ -1,0 +1,70 @@
+// A script of the fake server: serves every get from segments at hand, as a good service would, or
+// damaged.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <variant>
+#include <vector>
+
+#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/stored_prefix.h"
+
+namespace precis::testing {
+
+inline constexpr std::uint32_t kServingSeed = 20250611;
+
+// Serves every get from `segments`, after `damage` has had its way with each layer.
+struct Serving {
+  ModelSpec model;
+  std::vector<StoredSegment> segments;
+  std::vector<std::uint64_t> entries;  // [num_links] the cut
+  std::function<void(ServedBytes&)> damage = [](ServedBytes&) {};
+  Status verdict = {};  // of the get, after its layers
+  std::uint32_t layers_served = UINT32_MAX;
+
+  void operator()(FakeServer& server, const msg::Request& request) const {
+    const auto& get = std::get<msg::Get>(request.body);
+    const std::uint32_t layers = std::min(layers_served, model.num_layers);
+    auto left = std::make_shared<std::uint32_t>(layers);
+    const auto one_done = [this, &server, id = request.id, left] {
+      if (*left > 0 && --*left > 0) return;
+      if (verdict.ok()) return server.reply(id, msg::GetDone{});
+      server.refuse(id, verdict);
+    };
+    if (layers == 0) return one_done();
+    std::uint64_t offset = 0;
+    for (std::uint32_t l = 0; l < layers; ++l) {
+      ServedBytes served = serve_layer(model, segments, entries, l);
+      served.message.id = request.id;
+      served.message.offset = offset;
+      const std::uint64_t place = offset;
+      offset += served.bytes.size();
+      PRECIS_CHECK(offset <= get.destination.size_bytes);
+      damage(served);
+      server.push(get.destination, place, std::move(served.bytes),
+                  [&server, message = served.message, one_done](const Status& status) {
+                    PRECIS_CHECK(status.ok());
+                    server.send(message);
+                    one_done();
+                  });
+    }
+  }
+};
+
+inline Serving one_segment(const ModelSpec& model, std::uint64_t entries, std::uint64_t cut) {
+  std::mt19937 random(kServingSeed);
+  return {model, {random_segment(random, model, 0, 400, entries)}, {cut}};
+}
+inline Serving three_segments(const ModelSpec& model) {
+  std::mt19937 random(kServingSeed);
+  return {model,
+          {random_segment(random, model, 0, 300, 900), random_segment(random, model, 300, 310, 7),
+           random_segment(random, model, 310, 500, 600)},
+          {900, 7, 600}};
+}
+
+}  // namespace precis::testing
