@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -16,6 +18,11 @@ using Clock = std::chrono::steady_clock;
 // Progress calls between two looks at the other descriptors while spinning: a look is a system
 // call, a progress call is not.
 constexpr int kProgressPerLook = 16;
+
+// How long a lent loop that nobody drives is left alone: what comes meanwhile waits so long.
+constexpr std::chrono::milliseconds kLentTime{5};
+// Turns in which who leaves a loop does what is queued still.
+constexpr int kLastTurnsMax = 8;
 
 void relax() {
 #if defined(__x86_64__)
@@ -129,24 +136,47 @@ struct EventLoop::Impl {
                                   });
   }
 
+  void post(std::function<void()> fn) {
+    queued.fetch_add(1);
+    asio::post(context, [this, fn = std::move(fn)] {
+      queued.fetch_sub(1);
+      fn();
+    });
+    // Behind the count: who leaves the loop looks in the other order, so one of the two sees it.
+    if (left.load()) want();
+  }
+
   void run() {
+    const auto work = begin_running();
+    drive([] { return false; });
+    thread = std::thread::id();
+  }
+
+  // What it returns keeps Asio from stopping when it has nothing to do.
+  [[nodiscard]] asio::executor_work_guard<asio::io_context::executor_type> begin_running() {
     stopping = false;
     thread = std::this_thread::get_id();
-    const auto work = asio::make_work_guard(context);
     context.restart();
+    return asio::make_work_guard(context);
+  }
+
+  // Until `done` or the loop's end.
+  template <typename Done>
+  void drive(Done done) {
     auto last_work = Clock::now();
     bool spun = false;  // since the last work
-    while (!stopping) {
+    while (!stopping && !done()) {
       rounds.fetch_add(1, std::memory_order_relaxed);
       const bool nothing_expected = std::exchange(resting, false);
       bool worked = run_ready();
       for (int i = 0; i < kProgressPerLook && !stopping; ++i) {
         if (progress() > 0) worked = true;
         if (std::exchange(kicked, false)) worked = true;
-        if (sources.empty()) break;
+        // What has arrived is posted, and waited for.
+        if (sources.empty() || queued.load(std::memory_order_relaxed) > 0) break;
         relax();
       }
-      if (stopping) break;
+      if (stopping || done()) break;
       const auto now = Clock::now();
       if (worked) {
         if (std::exchange(spun, false)) luck.found();
@@ -162,16 +192,80 @@ struct EventLoop::Impl {
       context.run_one();
       last_work = Clock::now();
     }
+  }
+
+  // ---- lending: `left` says that the loop is lent and nobody drives it -------------------------
+
+  void run_lent() {
+    const auto work = begin_running();
+    for (;;) {
+      quiet = false;  // it is this thread's until somebody says so
+      drive([this] { return quiet && queued.load() == 0; });
+      thread = std::thread::id();
+      if (stopping) return;
+      leave();
+      take_back();
+      thread = std::this_thread::get_id();
+    }
+  }
+
+  void leave() {
+    const bool wanted_at_once = !quiet || stopping;
+    left.store(true);
+    if (wanted_at_once || queued.load() > 0) want();
+  }
+
+  bool enter() {
+    bool expected = true;
+    return left.compare_exchange_strong(expected, false);
+  }
+
+  void want() {
+    const std::lock_guard lock(lending);
+    wanted = true;
+    wanted_changed.notify_one();
+  }
+
+  // By the thread of run_lent(): once it is wanted, or nobody has driven for a while.
+  void take_back() {
+    std::unique_lock lock(lending);
+    for (;;) {
+      const std::uint64_t drives_before = drives.load();
+      const bool at_once = wanted_changed.wait_for(lock, kLentTime, [this] { return wanted; });
+      wanted = false;
+      if ((at_once || drives.load() == drives_before) && enter()) return;
+    }
+  }
+
+  bool drive_lent(const std::function<void()>& begin, const std::function<bool()>& done) {
+    if (!enter()) return false;
+    thread = std::this_thread::get_id();
+    begin();
+    drive(done);
+    // What it has still to say is said by this thread: another one would have to wake for it.
+    for (int i = 0; i < kLastTurnsMax && queued.load() > 0 && !stopping; ++i) run_ready();
+    drives.fetch_add(1);
     thread = std::thread::id();
+    leave();
+    return true;
   }
 
   asio::io_context context{1};
   std::vector<std::shared_ptr<Source>> sources;
-  std::size_t wakeups = 0;  // waits on pollers' descriptors that ended: no work in themselves
+  std::size_t wakeups = 0;     // waits on pollers' descriptors that ended: no work in themselves
+  std::atomic<int> queued{0};  // posts that have not run
   bool kicked = false;
   bool resting = false;
+  bool quiet = false;  // nothing is expected
   bool stopping = false;
   SpinLuck luck;
+
+  std::atomic<bool> left{false};
+  std::atomic<std::uint64_t> drives{0};  // by other threads than run_lent()'s
+  std::mutex lending;
+  std::condition_variable wanted_changed;
+  bool wanted = false;  // guarded by lending
+
   std::atomic<std::thread::id> thread{};
   std::atomic<std::uint64_t> rounds{0};
 };
@@ -182,13 +276,17 @@ EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
 EventLoop::~EventLoop() = default;
 
 void EventLoop::run() { impl_->run(); }
+void EventLoop::run_lent() { impl_->run_lent(); }
+bool EventLoop::drive(const std::function<void()>& begin, const std::function<bool()>& done) {
+  return impl_->drive_lent(begin, done);
+}
 
 void EventLoop::stop() {
   // Behind what was posted before: the context runs its handlers in order.
   post([impl = impl_.get()] { impl->stopping = true; });
 }
 
-void EventLoop::post(std::function<void()> fn) { asio::post(impl_->context, std::move(fn)); }
+void EventLoop::post(std::function<void()> fn) { impl_->post(std::move(fn)); }
 
 bool EventLoop::on_loop_thread() const {
   return impl_->thread.load() == std::this_thread::get_id();
@@ -214,13 +312,18 @@ std::unique_ptr<EventLoop::Timer> EventLoop::after(std::chrono::nanoseconds dela
   return std::make_unique<AsioTimer>(impl_->context, delay, std::move(fn));
 }
 
-std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
+namespace {
+
+std::unique_ptr<EventLoop::Watch> watch(asio::io_context& context, int fd,
+                                        asio::posix::descriptor_base::wait_type what,
+                                        std::function<void()> fn) {
   // Shared by the handle and the wait under way, which may outlive it in the context's queue.
   struct State : std::enable_shared_from_this<State> {
-    State(asio::io_context& context, int fd, std::function<void()> f)
-        : descriptor(context, fd), fn(std::move(f)) {}
+    State(asio::io_context& context, int fd, asio::posix::descriptor_base::wait_type w,
+          std::function<void()> f)
+        : descriptor(context, fd), what(w), fn(std::move(f)) {}
     void wait() {
-      descriptor.async_wait(asio::posix::descriptor_base::wait_read,
+      descriptor.async_wait(what,
                             [self = shared_from_this()](const boost::system::error_code& error) {
                               if (error || !self->alive) return;
                               self->fn();
@@ -228,13 +331,14 @@ std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::functio
                             });
     }
     asio::posix::stream_descriptor descriptor;
+    const asio::posix::descriptor_base::wait_type what;
     std::function<void()> fn;
     bool alive = true;
   };
-  class ReadableWatch final : public Watch {
+  class StateWatch final : public EventLoop::Watch {
    public:
-    explicit ReadableWatch(std::shared_ptr<State> state) : state_(std::move(state)) {}
-    ~ReadableWatch() override {
+    explicit StateWatch(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    ~StateWatch() override {
       state_->alive = false;
       state_->descriptor.release();
     }
@@ -242,9 +346,19 @@ std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::functio
    private:
     std::shared_ptr<State> state_;
   };
-  auto state = std::make_shared<State>(impl_->context, fd, std::move(fn));
+  auto state = std::make_shared<State>(context, fd, what, std::move(fn));
   state->wait();
-  return std::make_unique<ReadableWatch>(std::move(state));
+  return std::make_unique<StateWatch>(std::move(state));
+}
+
+}  // namespace
+
+std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
+  return watch(impl_->context, fd, asio::posix::descriptor_base::wait_read, std::move(fn));
+}
+
+std::unique_ptr<EventLoop::Watch> EventLoop::watch_writable(int fd, std::function<void()> fn) {
+  return watch(impl_->context, fd, asio::posix::descriptor_base::wait_write, std::move(fn));
 }
 
 std::unique_ptr<EventLoop::Watch> EventLoop::add_poller(Poller poller) {
@@ -263,7 +377,8 @@ void EventLoop::kick() {
   }
 }
 
-void EventLoop::rest() { impl_->resting = true; }
+void EventLoop::rest() { impl_->resting = impl_->quiet = true; }
+void EventLoop::expect() { impl_->quiet = false; }
 
 std::uint64_t EventLoop::rounds() const { return impl_->rounds.load(std::memory_order_relaxed); }
 

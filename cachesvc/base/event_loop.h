@@ -2,6 +2,10 @@
 // Everything a transport or a request handler does runs on the loop's thread; compute and storage
 // run on Executors (executor.h) and come back with post(). Handles (Timer, Watch) are made and
 // destroyed on the loop's thread, or while it does not run; before the loop.
+//
+// The loop's thread is the one that drives it. That is one and the same, but for a loop that is
+// run_lent(): there a thread that waits for something may drive meanwhile, one at a time, and needs
+// nobody to be woken for it.
 #pragma once
 
 #include <chrono>
@@ -22,6 +26,13 @@ class EventLoop {
 
   // Runs until stop(). Handlers queued by post() before stop() have run when it returns.
   void run();
+  // As run(), of a loop that other threads may drive while nothing is expected (rest()). Where
+  // nobody does for a while, this thread goes on; and at once where something is posted.
+  void run_lent();
+  // Any thread but the loop's. If the loop is lent and nobody drives it: does `begin` and drives
+  // until `done`, which is asked after every turn and must come true by what the loop does; then
+  // returns true. Else it returns false at once and has done nothing.
+  bool drive(const std::function<void()>& begin, const std::function<bool()>& done);
   // Any thread.
   void stop();
   void post(std::function<void()> fn);
@@ -40,6 +51,8 @@ class EventLoop {
     virtual ~Watch() = default;
   };
   std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> fn);
+  // The same where it can be written to. A descriptor is watched once.
+  std::unique_ptr<Watch> watch_writable(int fd, std::function<void()> fn);
 
   // A source that is polled: `progress` does what work there is and returns how much; `arm`
   // prepares fd for blocking and returns false if work came in meanwhile. The loop spins on
@@ -55,8 +68,9 @@ class EventLoop {
   // Asks the loop to run the pollers' progress soon (after posting an operation on one).
   void kick();
   // On the loop: nothing more is expected unless somebody here asks for it, so it blocks without
-  // spinning once it has nothing to do.
+  // spinning once it has nothing to do. It may be lent from now until somebody does (expect()).
   void rest();
+  void expect();
 
   // How often the loop has gone round: grows while it works or spins, stands while it is idle. Any
   // thread.

@@ -24,10 +24,15 @@ milliseconds tick_of(milliseconds timeout) {
 // The reply that one waiting thread takes.
 class OneReply final : public ReplySink {
  public:
-  void on_reply(Result<msg::ReplyBody> reply) override { promise_.set_value(std::move(reply)); }
+  void on_reply(Result<msg::ReplyBody> reply) override {
+    promise_.set_value(std::move(reply));
+    there_ = true;
+  }
+  bool there() const { return there_; }  // on the loop's thread
   Result<msg::ReplyBody> wait() { return promise_.get_future().get(); }
 
  private:
+  bool there_ = false;
   std::promise<Result<msg::ReplyBody>> promise_;
 };
 
@@ -159,11 +164,23 @@ Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patie
   pending.patience = patience;
   pending.memory = std::move(memory);
   pending.deadline = deadline;
-  start(request, std::move(pending));
+  const auto send = prepare(request, std::move(pending));
+  // Two threads would have to be woken otherwise: the loop's, and this one by it.
+  if (!loop_.drive(send, [&sink] { return sink->there(); })) loop_.post(send);
   return sink->wait();
 }
 
-std::uint64_t Channel::start(msg::Request& request, PendingRequest pending) {
+std::uint64_t Channel::start(msg::Request& request, PendingRequest pending, bool awaited) {
+  const auto send = prepare(request, std::move(pending));
+  const auto send_and_rest = [&] {
+    send();
+    if (pending_.size() == 1) loop_.rest();
+  };
+  if (!awaited || !loop_.drive(send_and_rest, [] { return true; })) loop_.post(send);
+  return request.id;
+}
+
+std::function<void()> Channel::prepare(msg::Request& request, PendingRequest pending) {
   const std::uint64_t id = next_id_.fetch_add(1, std::memory_order_relaxed);
   request.id = id;
   pending.name = request_name(request.body);
@@ -181,11 +198,10 @@ std::uint64_t Channel::start(msg::Request& request, PendingRequest pending) {
         Status::invalid("the request makes a message of " + std::to_string(message.size()) +
                         " B, the limit is " + std::to_string(limits::kMessageBytesMax) + " B");
   }
-  loop_.post([this, id, refused, shared, message = std::move(message)]() mutable {
+  return [this, id, refused, shared, message = std::move(message)]() mutable {
     if (!refused.ok()) return settle(*shared, refused);
     submit(id, std::move(message), std::move(shared));
-  });
-  return id;
+  };
 }
 
 void Channel::tell(msg::RequestBody body) {
@@ -199,6 +215,7 @@ void Channel::submit(std::uint64_t id, std::vector<std::byte> message,
   request->started = steady_clock::now();
   pending_.emplace(id, std::move(request));
   connection_->send(std::move(message));
+  loop_.expect();
   arm_timer();
 }
 

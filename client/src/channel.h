@@ -90,8 +90,14 @@ class Channel {
     return Status::internal(address_ + " answered with a reply of another kind (number " +
                             std::to_string(reply.index()) + ") than the request asks for");
   }
-  // Sends `request`; `pending`'s sink hears the rest. Returns the request's id.
-  std::uint64_t start(msg::Request& request, PendingRequest pending);
+  // Sends `request`; `pending`'s sink hears the rest. Returns the request's id. `awaited`: its
+  // caller is about to drive_until() what it brings, so nobody else needs to be woken for it.
+  std::uint64_t start(msg::Request& request, PendingRequest pending, bool awaited = false);
+  // Waits for what the loop's thread does, by doing it, where the loop is free; else returns at
+  // once.
+  void drive_until(const std::function<bool()>& done) {
+    loop_.drive([] {}, done);
+  }
   // Sends what needs no answer.
   void tell(msg::RequestBody body);
 
@@ -107,6 +113,9 @@ class Channel {
   Status connect(const ConnectOptions& options, std::uint32_t timeout_ms);
   Result<msg::ReplyBody> wait_reply(msg::Request& request, Patience patience,
                                     std::vector<ExposedMemory> memory, Time deadline);
+
+  // Gives `request` its id; what is returned sends it, on the loop's thread.
+  std::function<void()> prepare(msg::Request& request, PendingRequest pending);
 
   // On the loop's thread.
   void submit(std::uint64_t id, std::vector<std::byte> message,

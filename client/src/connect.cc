@@ -18,7 +18,7 @@ class OwnLoop {
     PRECIS_ASSIGN(own->transport_, make_ucx_transport(own->loop_, options));
     own->thread_ = std::thread([loop = &own->loop_] {
       ::pthread_setname_np(::pthread_self(), "precis-client");
-      loop->run();
+      loop->run_lent();
     });
     return own;
   }

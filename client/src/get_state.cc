@@ -14,10 +14,6 @@ std::vector<std::uint64_t> entries_of(const GetPlan& plan) {
   return entries;
 }
 
-// Up to so many bytes of one get are checked by the loop itself: that takes no longer than a thread
-// takes to wake.
-constexpr std::uint64_t kInlineBytesMax = 256u << 10;
-
 // Exact, without padding.
 std::uint64_t bytes_of(const GetPlan& plan, const msg::LayerServed& served) {
   const std::size_t row_bytes = plan.model.head_dim * dtype_size_bytes(plan.model.dtype);
@@ -158,9 +154,19 @@ Status GetState::wait() const {
   return outcome_;
 }
 
+bool GetState::settled(std::uint32_t layer) const {
+  const std::lock_guard lock(mutex_);
+  return layer >= layers_.size() || layers_[layer].settled;
+}
+
 bool GetState::finished() const {
   const std::lock_guard lock(mutex_);
   return finished_;
+}
+
+bool GetState::over() const {
+  const std::lock_guard lock(mutex_);
+  return finished_ || !outcome_.ok();
 }
 
 GetState::Served GetState::served(std::uint32_t layer) const {

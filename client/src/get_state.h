@@ -33,7 +33,14 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   const GetPlan& plan() const { return plan_; }
   Status wait_layer(std::uint32_t layer) const;
   Status wait() const;
+  bool settled(std::uint32_t layer) const;
   bool finished() const;
+  bool over() const;  // wait() would not
+  // All of it is checked by the loop's thread.
+  bool small() const { return plan_.capacity_bytes <= kInlineBytesMax; }
+  // Up to so many bytes of one get are checked by the loop itself: that takes no longer than a
+  // thread takes to wake.
+  static constexpr std::uint64_t kInlineBytesMax = 256u << 10;
   // What tells one cut of one put from another: of a layer that arrived.
   struct Served {
     std::vector<std::uint32_t> counts;

@@ -50,7 +50,7 @@ Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   pending.memory.push_back(std::move(exposed));
   pending.held = attempt->state;
   pending.deadline = retry_.deadline();
-  attempt->request = channel.start(body, std::move(pending));
+  attempt->request = channel.start(body, std::move(pending), attempt->state->small());
   const std::lock_guard lock(mutex_);
   attempt->number = ++attempts_;
   return AttemptPtr(std::move(attempt));
@@ -88,7 +88,9 @@ bool Prefix::Impl::handed_out(std::uint32_t layer) {
 Status Prefix::Impl::wait_layer(std::uint32_t layer) {
   while (!handed_out(layer)) {
     AttemptPtr attempt = newest();
-    Status status = attempt->state->wait_layer(layer);
+    const GetState& state = *attempt->state;
+    if (state.small()) attempt->channel->drive_until([&] { return state.settled(layer); });
+    Status status = state.wait_layer(layer);
     if (status.ok()) status = wait_handed(*attempt);
     if (status.ok()) {
       PRECIS_TRY(hand_out(attempt, layer, layer + 1).status());
@@ -118,7 +120,9 @@ Status Prefix::Impl::wait() {
   for (std::uint32_t l = 0; l < out_.size(); ++l) PRECIS_TRY(wait_layer(l));
   for (;;) {
     AttemptPtr attempt = newest();
-    Status status = attempt->state->wait();
+    const GetState& state = *attempt->state;
+    if (state.small()) attempt->channel->drive_until([&] { return state.over(); });
+    Status status = state.wait();
     if (status.ok()) {
       PRECIS_ASSIGN(const bool handed, hand_out(attempt, 0, plan.model.num_layers));
       if (handed) return {};
