@@ -10,6 +10,9 @@
 // bytes kPushData     server: data = bytes for [offset, offset + size) of region kDone client: the
 // push of this op is in place, or the pull or push failed: code, data = text
 //
+// Where the link has a stream (bulk_stream.h), kPullData and kPushData travel there, their data
+// behind the same header.
+//
 // and where the server reads and writes by one-sided operations:
 // kExposed      client: region may be used
 // kRevoke       client: region may not be used any more; answer when nothing of it is under way

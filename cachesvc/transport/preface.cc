@@ -77,6 +77,7 @@ std::vector<std::byte> encode_introduction(const Introduction& introduction) {
   put_bytes(body, introduction.host);
   put_bytes(body, introduction.challenge);
   put_le(body, static_cast<std::uint8_t>(introduction.one_sided));
+  put_le(body, static_cast<std::uint8_t>(introduction.stream));
   put_bytes(body, introduction.worker_address);
   put_bytes(body, introduction.payload);
   return body;
@@ -92,6 +93,7 @@ Result<Introduction> decode_introduction(Bytes body) {
   const Bytes host = reader.take(introduction.host.size());
   const Bytes challenge = reader.take(introduction.challenge.size());
   introduction.one_sided = reader.get<std::uint8_t>() != 0;
+  introduction.stream = reader.get<std::uint8_t>() != 0;
   if (address_bytes > kWorkerAddressBytesMax) {
     return Status::invalid("worker address of " + std::to_string(address_bytes) +
                            " B exceeds the limit of " + std::to_string(kWorkerAddressBytesMax) +

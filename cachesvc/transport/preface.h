@@ -8,6 +8,8 @@
 //                                          closed
 //   kReady  {}                         ->                          the link is up on both sides
 //
+// After that nothing is sent on the connection, or bulk bytes (bulk_stream.h), as the server said.
+//
 // A frame is a header of 32 bytes and a body, little endian:
 //   magic "PRECISPF" | version u32 | kind u32 | body bytes u32 | zero u32 | checksum of the body
 //   u64
@@ -54,7 +56,8 @@ struct Introduction {
   std::uint64_t challenge_address = 0;
   std::array<std::byte, 16> challenge{};  // server
   bool one_sided =
-      false;  // server: it will read and write this client's memory by UCX's get and put
+      false;            // server: it will read and write this client's memory by UCX's get and put
+  bool stream = false;  // server: bulk bytes go over this connection (bulk_stream.h)
   std::vector<std::byte> worker_address;
   std::vector<std::byte> payload;  // Hello or HelloReply
   bool operator==(const Introduction&) const = default;

@@ -20,7 +20,7 @@ BulkQueue::Limits UcxMessageBulk::limits() const {
   return {.chunk_bytes = 1u << 20,
           .ranges_per_chunk = 64,
           .chunks_under_way = 4,
-          .gathered_bytes = 64u << 10};
+          .gathered_bytes = link_.streams() ? SIZE_MAX : std::size_t{64} << 10};
 }
 
 void UcxMessageBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
@@ -55,7 +55,7 @@ void UcxMessageBulk::start_push(const std::shared_ptr<Op>& op, std::uint64_t num
   header.size_bytes = op->chunk.size_bytes;
   const std::vector<Bytes> data(op->chunk.local.begin(), op->chunk.local.end());
   op->in_hand = true;
-  link_.send_am(header, data, [op](ucs_status_t status) {
+  link_.send_bulk(header, data, [op](ucs_status_t status) {
     op->in_hand = false;
     if (status != UCS_OK && !op->result) op->result = to_status(status, "push");
     settle(op);
@@ -67,7 +67,14 @@ void UcxMessageBulk::settle(const std::shared_ptr<Op>& op) {
   std::exchange(op->ended, nullptr)(*op->result);
 }
 
+// The stream is closed, and touches nothing any more.
 void UcxMessageBulk::lose(const Status& reason) {
+  incoming_.reset();
+  if (const auto op = std::move(answered_)) {
+    op->in_hand = false;
+    op->result = reason;
+    settle(op);
+  }
   for (const auto& [number, op] : std::exchange(waiting_, {})) {
     if (!op->result) op->result = reason;
     settle(op);
@@ -103,21 +110,55 @@ Status UcxMessageBulk::on_pull_request(const AmHeader& header) {
   const Bytes bytes = access->bytes();
   // Shared with the operation only, whose end lets go of the region.
   auto held = std::make_shared<RegionTable::Access>(std::move(*access));
-  link_.send_am(answer, {bytes}, [held](ucs_status_t) {});
+  link_.send_bulk(answer, {bytes}, [held](ucs_status_t) {});
   return {};
 }
 
-Status UcxMessageBulk::on_pull_data(const AmHeader& header, const UcxInbound& inbound) {
+Result<std::shared_ptr<UcxMessageBulk::Op>> UcxMessageBulk::take_pull(const AmHeader& header,
+                                                                      std::size_t size_bytes) {
   const auto found = waiting_.find(header.op);
   if (found == waiting_.end() ||
       found->second->chunk.transfer->kind() != BulkTransfer::Kind::kPull ||
-      inbound.size_bytes != found->second->chunk.size_bytes) {
-    return Status::invalid("the peer sent " + std::to_string(inbound.size_bytes) + " B for pull " +
+      size_bytes != found->second->chunk.size_bytes) {
+    return Status::invalid("the peer sent " + std::to_string(size_bytes) + " B for pull " +
                            std::to_string(header.op) + ", which was not asked for");
   }
-  const auto op = std::move(found->second);
+  auto op = std::move(found->second);
   waiting_.erase(found);
   op->in_hand = true;
+  return op;
+}
+
+Result<MutableBytes> UcxMessageBulk::begin(const AmHeader& header) {
+  if (header.kind == AmKind::kPullData) {
+    PRECIS_ASSIGN(answered_, take_pull(header, header.size_bytes));
+    return answered_->chunk.local.front();
+  }
+  if (header.kind != AmKind::kPushData) {
+    return Status::invalid("the peer's stream carries what is no bulk data");
+  }
+  auto access = link_.regions()->access(header.region, header.offset, header.size_bytes);
+  if (!access.ok()) {
+    send_done(header.op, access.status());
+    return MutableBytes{};
+  }
+  incoming_.emplace(std::move(*access));
+  return incoming_->bytes();
+}
+
+void UcxMessageBulk::end(const AmHeader& header) {
+  if (const auto op = std::move(answered_)) {
+    op->in_hand = false;
+    op->result = Status();
+    return settle(op);
+  }
+  if (!incoming_) return;  // thrown away, and said so
+  incoming_.reset();
+  send_done(header.op, {});
+}
+
+Status UcxMessageBulk::on_pull_data(const AmHeader& header, const UcxInbound& inbound) {
+  PRECIS_ASSIGN(const auto op, take_pull(header, inbound.size_bytes));
   link_.worker().receive(inbound, op->chunk.local.front().data(), [op](ucs_status_t status) {
     op->in_hand = false;
     op->result = to_status(status, "pull");

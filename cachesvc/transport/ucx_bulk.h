@@ -20,7 +20,11 @@ class UcxMessageBulk final : public BulkMeans {
   BulkQueue::Limits limits() const override;
   void move(BulkChunk chunk, BulkQueue::Ended ended) override;
   void lose(const Status& reason) override;
-  std::string name() const override { return "active messages"; }
+  std::string name() const override { return link_.streams() ? "stream" : "active messages"; }
+
+  // Of the stream (bulk_stream.h), which carries the bytes instead where there is one.
+  Result<MutableBytes> begin(const AmHeader& header);
+  void end(const AmHeader& header);
 
   // Not OK if the peer broke the protocol.
   Status on_message(const AmHeader& header, const UcxInbound& inbound);
@@ -43,7 +47,12 @@ class UcxMessageBulk final : public BulkMeans {
   Status on_done(const AmHeader& header, const UcxInbound& inbound);
   void send_done(std::uint64_t number, const Status& status);
 
+  Result<std::shared_ptr<Op>> take_pull(const AmHeader& header, std::size_t size_bytes);
+
   UcxLink& link_;
+  // What the stream is receiving: a push, or a pull's answer.
+  std::optional<RegionTable::Access> incoming_;
+  std::shared_ptr<Op> answered_;  // shared as below
   // Shared with UCX's callbacks, which may come after the link has given an op up.
   std::map<std::uint64_t, std::shared_ptr<Op>> waiting_;
   std::uint64_t next_op_ = 1;

@@ -61,7 +61,7 @@ void UcxExposure::finish() {
   }
   const auto deadline = steady_clock::now() + kExposureTimeout;
   while (!table_->wait_until_idle(region_.id, std::chrono::nanoseconds(0))) {
-    link_->worker().progress();
+    link_->progress();
     if (steady_clock::now() > deadline) link_->end(late);
   }
 }

@@ -73,11 +73,35 @@ UcxLink::~UcxLink() = default;
 
 void UcxLink::watch(std::unique_ptr<PrefaceSocket> socket) {
   socket_ = std::move(socket);
-  socket_->watch([this](Status gone) {
+  const auto on_gone = [weak = weak_from_this()](const Status& gone) {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->loop_.post([self] {});  // alive until the caller, which it owns, has returned
     // What the peer sent before it went may still stand in UCX's queues.
-    worker_.progress();
-    end(gone);
-  });
+    self->worker_.progress();
+    self->end(gone);
+  };
+  if (!streams_) return socket_->watch(on_gone);
+  stream_ = std::make_unique<BulkStream>(
+      loop_, socket_->descriptor(),
+      BulkStream::Handlers{.begin = [this](const AmHeader& header) -> Result<MutableBytes> {
+                             if (header.link_id == ids_.mine) return message_bulk_->begin(header);
+                             return Status::invalid("the peer's stream is of another link");
+                           },
+                           .end = [this](const AmHeader& header) { message_bulk_->end(header); },
+                           .gone = on_gone});
+}
+
+void UcxLink::progress() {
+  worker_.progress();
+  if (stream_) stream_->poll();
+}
+
+void UcxLink::send_bulk(AmHeader header, const std::vector<Bytes>& data, UcxDone done) {
+  if (!stream_) return send_am(header, data, std::move(done));
+  header.link_id = ids_.peers;
+  stream_->send(header, data,
+                [done = std::move(done)](bool sent) { done(sent ? UCS_OK : UCS_ERR_CANCELED); });
 }
 
 BulkMeans& UcxLink::moving() { return means_ ? *means_ : *message_bulk_; }
@@ -202,6 +226,7 @@ void UcxLink::end(const Status& reason) {
   all_inboxes_.bytes -= inbox_bytes_;
   const auto timer = std::move(closing_timer_);
   queue_->fail(reason);
+  if (stream_) stream_->close();
   message_bulk_->lose(reason);
   if (means_) means_->lose(reason);
   worker_.close(std::exchange(endpoint_, nullptr));
@@ -300,9 +325,12 @@ void UcxLink::deliver() {
   if (const auto handlers = std::exchange(handlers_, nullptr)) handlers->on_closed(ended_);
 }
 
+bool UcxLink::over_tcp() const { return message_transport(lanes_) == "tcp"; }
+
 std::string UcxLink::description() const {
   std::string text(message_transport(lanes_));
   if (means_) return text + " (" + means_->name() + ")";
+  if (streams_) text += " (" + message_bulk_->name() + ")";
   return no_host_copy_.empty() ? text : text + " (no host copy: " + no_host_copy_ + ")";
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cachesvc/transport/bulk_stream.h"
 #include "cachesvc/transport/bulk_transfer.h"
 #include "cachesvc/transport/host_copy.h"
 #include "cachesvc/transport/preface_io.h"
@@ -62,6 +63,10 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
                                                std::function<void()> on_end);
   ~UcxLink();
 
+  // Both sides: bulk bytes go over the socket that is the sign of life. Before watch() and
+  // use_means().
+  void use_stream() { streams_ = true; }
+  bool streams() const { return streams_; }
   // From now on `socket` is the sign of life.
   void watch(std::unique_ptr<PrefaceSocket> socket);
   // Client: the server reaches this side's memory by one-sided operations, so it is told of every
@@ -101,6 +106,10 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
 
   // For the means of bulk transfer.
   void send_am(AmHeader header, const std::vector<Bytes>& data, UcxDone done);
+  // The same of a message of bulk bytes: over the stream where there is one.
+  void send_bulk(AmHeader header, const std::vector<Bytes>& data, UcxDone done);
+  // Does what the peer has sent so far.
+  void progress();
   EventLoop& loop() { return loop_; }
   UcxWorker& worker() { return worker_; }
   ucp_ep_h endpoint() { return endpoint_; }
@@ -111,6 +120,7 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   const std::shared_ptr<HostWindow>& window() const { return window_; }
   // How UCX reaches the peer: its lanes, in UCX's words.
   const std::string& lanes() const { return lanes_; }
+  bool over_tcp() const;
   std::string description() const;
 
  private:
@@ -138,6 +148,8 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   std::string lanes_;
   std::string no_host_copy_;
   std::unique_ptr<PrefaceSocket> socket_;
+  bool streams_ = false;
+  std::unique_ptr<BulkStream> stream_;  // while the link lasts, once watched
   std::shared_ptr<HostWindow> window_;  // shared with the Exposures, which may outlive the link
 
   // Shared with the call under way, in which the user may destroy the Connection.

@@ -170,6 +170,7 @@ class UcxTransport final : public Transport {
   Result<std::shared_ptr<UcxLink>> make_link(std::uint64_t mine, const preface::Introduction& peer);
   bool same_host(const preface::Introduction& peer) const;
   bool one_sided(const UcxLink& link, const preface::Introduction& peer) const;
+  bool streams(const UcxLink& link) const;
   std::unique_ptr<BulkMeans> choose_means(UcxLink& link, const Guest& guest);
 
   EventLoop& loop_;
@@ -260,6 +261,8 @@ Status UcxTransport::admit(std::uint64_t id, preface::Introduction introduction)
   mine.host = host_;
   mine.challenge = guest.challenge;
   mine.one_sided = one_sided(*guest.link, guest.introduction);
+  mine.stream = !mine.one_sided && streams(*guest.link);
+  if (mine.stream) guest.link->use_stream();
   mine.worker_address = worker_->address();
   mine.payload = std::move(greeting.reply);
   guest.socket->write(preface::Kind::kWelcome, preface::encode_introduction(mine));
@@ -295,7 +298,12 @@ bool UcxTransport::one_sided(const UcxLink& link, const preface::Introduction& p
                                               UcxOneSidedBulk::possible(link.lanes()));
 }
 
-// Null for messages.
+bool UcxTransport::streams(const UcxLink& link) const {
+  using Mode = UcxOptions::BulkMode;
+  return options_.bulk == Mode::kStream || (options_.bulk == Mode::kAuto && link.over_tcp());
+}
+
+// Null for messages, or the stream that carries their bytes.
 std::unique_ptr<BulkMeans> UcxTransport::choose_means(UcxLink& link, const Guest& guest) {
   if (one_sided(link, guest.introduction)) return std::make_unique<UcxOneSidedBulk>(link);
   if (same_host(guest.introduction)) {
@@ -371,6 +379,7 @@ Result<Transport::Connected> UcxTransport::settle(Attempt& attempt, Result<prefa
   attempt.window->watch(attempt.socket->descriptor());
   link->use_window(std::move(attempt.window));
   if (peer.one_sided) link->announce_regions();
+  if (peer.stream) link->use_stream();
   attempt.socket->write(preface::Kind::kReady, {});
   link->watch(std::move(attempt.socket));
   return Connected{std::make_unique<UcxConnection>(std::move(link)), std::move(peer.payload)};

@@ -28,8 +28,9 @@ struct UcxOptions {
 
   // How bulk bytes move. kAuto takes, per connection, the best that both sides have: the kernel's
   // copy between two processes of one host (host_copy.h), one-sided operations where the network's
-  // hardware does them, else active messages. The others leave no choice, where they are possible.
-  enum class BulkMode { kAuto, kOneSided, kHostCopy, kMessages };
+  // hardware does them, the preface's own connection where UCX has TCP alone (bulk_stream.h), else
+  // active messages. The others leave no choice, where they are possible.
+  enum class BulkMode { kAuto, kOneSided, kHostCopy, kStream, kMessages };
   BulkMode bulk = BulkMode::kAuto;
   unsigned copy_threads = 2;  // for kHostCopy
 

@@ -62,6 +62,7 @@ preface::Introduction introduction(std::uint64_t seed) {
   one.pid = 7;
   one.challenge_address = seed << 40;
   one.one_sided = seed % 2 == 1;
+  one.stream = seed % 3 == 1;
   one.worker_address = random.bytes(1 + random.number(40));
   one.payload = encode(random.hello());
   return one;

@@ -12,6 +12,7 @@ const char* wire_name(Wire wire) {
     case Wire::kLoopback: return "loopback";
     case Wire::kHostCopy: return "UCX, host copy";
     case Wire::kTcpMessages: return "UCX tcp, messages";
+    case Wire::kTcpStream: return "UCX tcp, stream";
     case Wire::kTcpOneSided: return "UCX tcp, one-sided";
   }
   return "";
@@ -85,6 +86,7 @@ Party::Party(Wire wire, std::shared_ptr<LoopbackNet> net,
     options.transports = "tcp";
     options.bulk = wire == Wire::kHostCopy      ? Mode::kHostCopy
                    : wire == Wire::kTcpOneSided ? Mode::kOneSided
+                   : wire == Wire::kTcpStream   ? Mode::kStream
                                                 : Mode::kMessages;
     options.preface_timeout = preface_timeout;
     auto made = make_ucx_transport(thread.loop, options);

@@ -24,12 +24,14 @@ enum class Wire {
   kLoopback,
   kHostCopy,     // UCX over TCP, the kernel copies bulk bytes between the processes
   kTcpMessages,  // UCX over TCP, bulk bytes in active messages
+  kTcpStream,    // UCX over TCP, bulk bytes over the preface's connection
   kTcpOneSided,  // UCX over TCP, which emulates get and put: for their own code only, as an
                  // emulated put checks no key and lands after its target has closed
 };
-inline constexpr Wire kWires[] = {Wire::kLoopback, Wire::kHostCopy, Wire::kTcpMessages};
+inline constexpr Wire kWires[] = {Wire::kLoopback, Wire::kHostCopy, Wire::kTcpMessages,
+                                  Wire::kTcpStream};
 inline constexpr Wire kBulkWires[] = {Wire::kLoopback, Wire::kHostCopy, Wire::kTcpMessages,
-                                      Wire::kTcpOneSided};
+                                      Wire::kTcpStream, Wire::kTcpOneSided};
 const char* wire_name(Wire wire);
 
 // Longer than anything takes on the slowest machine; reached only by a test that has failed.

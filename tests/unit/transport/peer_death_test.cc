@@ -41,7 +41,7 @@ class Child {
 
 TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody",
           "[transport][death]") {
-  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages);
+  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages, Wire::kTcpStream);
   const int round = GENERATE(range(0, 3));
   const std::string whose = GENERATE("own", "transports");
   if (whose == "transports" && wire != Wire::kHostCopy) return;  // no different there
@@ -90,7 +90,7 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
 TEST_CASE("a killed server closes its clients' connections", "[transport][death]") {
   // The other way round is the same: the socket's end is all that either side waits for. What
   // differs is an Exposure that outlives its server.
-  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages);
+  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages, Wire::kTcpStream);
   CAPTURE(wire_name(wire));
   auto pair = std::make_unique<Pair>(wire);
   std::vector<std::byte> memory(1000);

@@ -170,7 +170,7 @@ TEST_CASE("an address that is none is invalid", "[transport]") {
 }
 
 TEST_CASE("an idle connection costs no processor", "[transport]") {
-  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages);
+  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages, Wire::kTcpStream);
   Pair pair(wire);
   pair.at_client.send(bytes_of("ping"));
   pair.at_server.inbox().wait_messages(1);

@@ -16,6 +16,7 @@ Introduction sample() {
   introduction.challenge_address = 0x7f0011223344;
   introduction.challenge.fill(std::byte{9});
   introduction.one_sided = true;
+  introduction.stream = true;
   introduction.worker_address.assign(300, std::byte{1});
   introduction.payload.assign(100, std::byte{2});
   return introduction;
