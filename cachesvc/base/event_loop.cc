@@ -15,8 +15,8 @@ namespace {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
-// Progress calls between two looks at the other descriptors while spinning: a look is a system
-// call, a progress call is not.
+// Progress calls between two looks at the other descriptors while spinning: a look costs more than
+// a progress call.
 constexpr int kProgressPerLook = 16;
 
 // How long a lent loop that nobody drives is left alone: what comes meanwhile waits so long.
@@ -168,8 +168,10 @@ struct EventLoop::Impl {
     while (!stopping && !done()) {
       rounds.fetch_add(1, std::memory_order_relaxed);
       const bool nothing_expected = std::exchange(resting, false);
+      const bool may_spin = !nothing_expected && luck.worth_it();
       bool worked = run_ready();
-      for (int i = 0; i < kProgressPerLook && !stopping; ++i) {
+      // Where it is about to block anyway, a call of each poller tells: each is a system call.
+      for (int i = 0; i < (may_spin ? kProgressPerLook : 1) && !stopping; ++i) {
         if (progress() > 0) worked = true;
         if (std::exchange(kicked, false)) worked = true;
         // What has arrived is posted, and waited for.
@@ -183,7 +185,7 @@ struct EventLoop::Impl {
         last_work = now;
         continue;
       }
-      if (!nothing_expected && luck.worth_it() && now - last_work < spin()) {
+      if (may_spin && now - last_work < spin()) {
         spun = true;
         continue;
       }

@@ -35,10 +35,7 @@ Retry::Time deadline_of(const CallOptions& options) {
 const char* request_name(const msg::RequestBody& body) { return kNames[body.index()]; }
 
 Retry::Retry(const CallOptions& options, std::string what)
-    : options_(options),
-      what_(std::move(what)),
-      deadline_(deadline_of(options)),
-      random_(std::random_device()()) {}
+    : options_(options), what_(std::move(what)), deadline_(deadline_of(options)) {}
 
 std::uint32_t Retry::connect_timeout_ms() const {
   if (deadline_ == Time::max()) return options_.timeout_ms;
@@ -57,8 +54,9 @@ milliseconds Retry::wait_for(const Status& failed) {
   const milliseconds first = std::max(hint, kBackoffMin);
   const milliseconds longest = std::max(hint, kBackoffMax);
   const milliseconds wait = std::min(first * (1 << std::min(tries_++, kDoublingsMax)), longest);
+  if (!random_) random_.emplace(std::random_device()());
   return std::max(hint, wait / 2) +
-         milliseconds(random_() % static_cast<std::uint64_t>(wait.count()));
+         milliseconds((*random_)() % static_cast<std::uint64_t>(wait.count()));
 }
 
 Status Retry::again(const Status& failed) {

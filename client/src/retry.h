@@ -58,7 +58,8 @@ class Retry {
   const Time deadline_;
   std::optional<Time> give_up_;  // from the first failure on
   std::uint32_t tries_ = 0;
-  std::minstd_rand random_;
+  // Once it is needed: the processor's random numbers cost more than the call they are for.
+  std::optional<std::minstd_rand> random_;
 };
 
 }  // namespace precis
