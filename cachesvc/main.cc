@@ -26,7 +26,7 @@ constexpr int kExitUsage = 2;
 
 // Flags stand over the file: each is applied only if it was given.
 struct Flags {
-  std::string config_file, data_dir, listen, memory, device, log_level, transports;
+  std::string config_file, data_dir, listen, memory, device, log_level, transports, bulk;
   std::uint32_t threads = 0;
 };
 
@@ -43,6 +43,8 @@ void add_flags(CLI::App& app, Flags& flags) {
       "Where layers are compressed: auto (a GPU where there is one), cpu or cuda:N [auto]");
   app.add_option("--threads", flags.threads, "Compute threads [every core]");
   app.add_option("--transports", flags.transports, "as UCX_TLS, e.g. tcp [the best there are]");
+  app.add_option("--bulk", flags.bulk,
+                 "How bulk bytes move: auto, host-copy, stream or messages [auto]");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
   app.set_version_flag("--version", precis::server_name());
 }
@@ -57,12 +59,21 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
   if (app.count("--device") > 0) config.device = flags.device;
   if (app.count("--threads") > 0) config.compute_threads = flags.threads;
   if (app.count("--transports") > 0) config.transports = flags.transports;
+  if (app.count("--bulk") > 0) config.bulk = flags.bulk;
   if (app.count("--log-level") > 0) config.log_level = flags.log_level;
   if (app.count("--memory") > 0) {
     PRECIS_ASSIGN(config.memory_bytes, precis::parse_bytes(flags.memory));
   }
   PRECIS_TRY(config.validate());
   return config;
+}
+
+// Of a name that Config::validate() has let through.
+precis::UcxOptions::BulkMode bulk_mode(const std::string& name) {
+  using Mode = precis::UcxOptions::BulkMode;
+  if (name == "host-copy") return Mode::kHostCopy;
+  if (name == "stream") return Mode::kStream;
+  return name == "messages" ? Mode::kMessages : Mode::kAuto;
 }
 
 // Blocks the stopping signals for every thread to come; they arrive at the returned descriptor.
@@ -108,6 +119,7 @@ int main(int argc, char** argv) {
   auto service = Service::create(*config, [&](EventLoop& loop) {
     precis::UcxOptions options;
     options.transports = config->transports;
+    options.bulk = bulk_mode(config->bulk);
     options.address = config->listen;
     options.inbox_bytes_max = config->max_message_bytes;
     return precis::make_ucx_transport(loop, options);

@@ -133,6 +133,7 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   reader.read("device", config.device);
   reader.read("log_level", config.log_level);
   reader.read("transports", config.transports);
+  reader.read("bulk", config.bulk);
   reader.read("memory_wait_ms", config.memory_wait_ms);
   reader.read("max_requests", config.max_requests);
   reader.read_bytes("max_message_bytes", config.max_message_bytes);
@@ -171,6 +172,9 @@ Status Config::validate() const {
   const Status device_status = DeviceChoice::parse(device).status();
   require(device_status.ok(), device_status.message());
   require_ok("log_level", Log::parse_level(log_level).status());
+  const auto* const known = std::find(std::begin(kBulkNames), std::end(kBulkNames), bulk);
+  require(known != std::end(kBulkNames),
+          "bulk is '" + bulk + "', choose auto, host-copy, stream or messages");
   require_ok("default_recipe", parse_recipe(default_recipe).status());
   if (!default_recipe_with_profile.empty()) {
     const auto recipe = parse_recipe(default_recipe_with_profile);

@@ -12,6 +12,9 @@
 namespace precis {
 
 // Who may connect, under what name.
+// The values of Config::bulk.
+inline constexpr const char* kBulkNames[] = {"auto", "host-copy", "stream", "messages"};
+
 struct TenantConfig {
   std::string name;
   std::string token;  // empty: none is asked for
@@ -25,7 +28,8 @@ struct Config {
   std::uint32_t compute_threads = 0;  // 0: every core
   std::string device = "auto";        // where layers are compressed, as DeviceChoice::parse()
   std::string log_level = "info";
-  std::string transports;                 // as UCX_TLS, e.g. "tcp"; empty: the best there are
+  std::string transports;     // as UCX_TLS, e.g. "tcp"; empty: the best there are
+  std::string bulk = "auto";  // how bulk bytes move, one of kBulkNames (UcxOptions::BulkMode)
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory
   // Overload: what is past these is rejected, and told when to come back. Of all connections.
   std::uint32_t max_requests = 4096;  // being answered at a time

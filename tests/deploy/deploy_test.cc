@@ -15,6 +15,7 @@ TEST_CASE("the example configuration loads and holds the defaults", "[deploy]") 
   CHECK(example->memory_wait_ms == defaults.memory_wait_ms);
   CHECK(example->compute_threads == defaults.compute_threads);
   CHECK(example->transports == defaults.transports);
+  CHECK(example->bulk == defaults.bulk);
   CHECK(example->log_level == defaults.log_level);
   CHECK(example->default_recipe == defaults.default_recipe);
   CHECK(example->default_keep == defaults.default_keep);

@@ -134,7 +134,7 @@ std::string toml_of(const Config& config) {
       "\nmemory_bytes = \"" + std::to_string(config.memory_bytes) +
       " B\"\ncompute_threads = " + std::to_string(config.compute_threads) +
       "\ndevice = " + quoted(config.device) + "\nlog_level = " + quoted(config.log_level) +
-      "\ntransports = " + quoted(config.transports) +
+      "\ntransports = " + quoted(config.transports) + "\nbulk = " + quoted(config.bulk) +
       "\nmemory_wait_ms = " + std::to_string(config.memory_wait_ms) +
       "\ndefault_recipe = " + quoted(config.default_recipe) +
       "\ndefault_recipe_with_profile = " + quoted(config.default_recipe_with_profile) +

@@ -67,6 +67,25 @@ TEST_CASE("every row pushed at keep 1.0 comes back, and a smaller budget is a fr
   }
 }
 
+TEST_CASE("bulk bytes move as the service was told", "[integration]") {
+  const auto [bulk, said] =
+      GENERATE(table<std::string, std::string>({{"stream", "tcp (stream)"}, {"messages", "tcp"}}));
+  CAPTURE(bulk);
+  const TempDir dir;
+  ServiceProcess service(dir, {"--bulk", bulk});
+  const auto client = service.connect();
+  CHECK(client->status().value().transport == said);
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  const auto tokens = random_tokens(random, 300);
+  const Kv kv = random_kv(random, model.spec, 0, 300);
+  REQUIRE(
+      put_all(*client, model, tokens, kv, options_of("knorm", Budget::ratio_ppm(1'000'000))).ok());
+  const auto whole = read_all(*client, model, tokens);
+  REQUIRE(whole.ok());
+  CHECK(rows_are_of(*whole, {&kv}));
+}
+
 TEST_CASE("a layer pushed in pieces is the layer pushed whole", "[integration]") {
   const TempDir dir;
   ServiceProcess service(dir);

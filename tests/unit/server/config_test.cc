@@ -40,6 +40,7 @@ compute_threads = 3
 device = "cuda:1"
 log_level = "debug"
 transports = "tcp"
+bulk = "messages"
 memory_wait_ms = 5
 default_recipe = "snapkv"
 default_keep = 0.25
@@ -57,6 +58,7 @@ salt = "s"
   CHECK(config->device == "cuda:1");
   CHECK(config->log_level == "debug");
   CHECK(config->transports == "tcp");
+  CHECK(config->bulk == "messages");
   CHECK(config->memory_wait_ms == 5);
   CHECK(config->default_recipe == "snapkv");
   CHECK(config->default_keep == 0.25);
@@ -98,11 +100,12 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
   config.default_recipe = "no_such_recipe";
   config.default_keep = 1.5;
   config.log_level = "loud";
+  config.bulk = "pigeons";
   config.memory_bytes = 5;
   config.tenants = {{"a", "", ""}, {"a", "", ""}};
   const std::string problems = config.validate().message();
-  for (const char* part : {"data_dir", "nowhere", "no_such_recipe", "1.5", "loud", "memory_bytes",
-                           "'a' is there twice"}) {
+  for (const char* part : {"data_dir", "nowhere", "no_such_recipe", "1.5", "loud", "pigeons",
+                           "memory_bytes", "'a' is there twice"}) {
     CHECK_THAT(problems, Catch::Contains(part));
   }
 }
