@@ -15,7 +15,9 @@ namespace precis {
 namespace {
 
 // What one turn of the loop receives at most, so that the others have their turn.
-constexpr std::size_t kTurnBytesMax = std::size_t{1} << 20;
+constexpr std::size_t kTurnBytesMax = std::size_t{512} << 10;
+// Calls to send, each of a frame at most: a megabyte.
+constexpr std::size_t kTurnFramesMax = 1;
 // Ranges given to the kernel in one call.
 constexpr std::size_t kRangesMax = 64;
 constexpr std::size_t kThrowAwayBytes = 64u << 10;
@@ -37,7 +39,12 @@ BulkStream::BulkStream(EventLoop& loop, int socket, Handlers handlers)
     loop_.post([gone = handlers_.gone] { gone(broken("no descriptor is left here")); });
     return;
   }
-  readable_ = loop_.watch_readable(socket_, [this] { receive(); });
+  readable_ = loop_.watch_readable(socket_, [this] { turn(&BulkStream::receive); });
+}
+
+void BulkStream::turn(void (BulkStream::*move)()) {
+  (this->*move)();
+  if (socket_ >= 0) handlers_.moved();
 }
 
 void BulkStream::close() {
@@ -113,9 +120,15 @@ void BulkStream::send(const AmHeader& header, const std::vector<Bytes>& data,
 
 void BulkStream::transmit() {
   if (std::exchange(transmitting_, true)) return;  // within a `sent`
-  while (socket_ >= 0 && !outgoing_.empty() && transmit_some()) {
+  std::size_t frames = 0;
+  while (socket_ >= 0 && !outgoing_.empty() && frames < kTurnFramesMax && transmit_some()) ++frames;
+  if (outgoing_.empty()) {
+    writable_.reset();
+  } else if (broken_) {
+    writable_.reset();
+  } else if (socket_ >= 0 && handlers_.gone && !writable_) {
+    writable_ = loop_.watch_writable(write_socket_, [this] { turn(&BulkStream::transmit); });
   }
-  if (outgoing_.empty()) writable_.reset();
   transmitting_ = false;
 }
 
@@ -133,11 +146,8 @@ bool BulkStream::transmit_some() {
   const ssize_t sent = ::sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent < 0) {
     if (errno == EINTR) return true;
-    const bool full = errno == EAGAIN || errno == EWOULDBLOCK;
-    if (full && !writable_) {
-      writable_ = loop_.watch_writable(write_socket_, [this] { transmit(); });
-    }
     // A peer that is gone shows when it is read from, after all that it had sent.
+    if (errno != EAGAIN && errno != EWOULDBLOCK) broken_ = true;
     return false;
   }
   auto left = static_cast<std::size_t>(sent);

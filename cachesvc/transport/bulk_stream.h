@@ -25,7 +25,10 @@ class BulkStream {
     // ends the stream.
     std::function<Result<MutableBytes>(const AmHeader&)> begin;
     std::function<void(const AmHeader&)> end;  // its data has arrived
-    std::function<void(Status)> gone;          // once, if the peer goes or breaks the protocol
+    // After a turn of the loop that moved bytes: a stream that never runs dry leaves Asio no pause
+    // in which the loop would ask its pollers.
+    std::function<void()> moved;
+    std::function<void(Status)> gone;  // once, if the peer goes or breaks the protocol
   };
   // `socket` stays its owner's; nobody else reads from it or writes to it from now on.
   BulkStream(EventLoop& loop, int socket, Handlers handlers);
@@ -47,6 +50,7 @@ class BulkStream {
     std::vector<Bytes> ranges;  // what is left of header and data; the header first
     std::function<void(bool)> sent;
   };
+  void turn(void (BulkStream::*move)());
   void receive();
   Status take(std::size_t size_bytes);
   void transmit();
@@ -68,6 +72,7 @@ class BulkStream {
 
   std::deque<Outgoing> outgoing_;
   bool transmitting_ = false;
+  bool broken_ = false;  // nothing can be sent any more
 };
 
 }  // namespace precis

@@ -89,6 +89,7 @@ void UcxLink::watch(std::unique_ptr<PrefaceSocket> socket) {
                              return Status::invalid("the peer's stream is of another link");
                            },
                            .end = [this](const AmHeader& header) { message_bulk_->end(header); },
+                           .moved = [this] { worker_.progress(); },
                            .gone = on_gone});
 }
 
