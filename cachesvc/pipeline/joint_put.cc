@@ -24,11 +24,12 @@ void JointPut::begun(const Status& status) {
   wake(joining_);
 }
 
-Task<JointPut::Outcome> JointPut::agree(Durability durability,
+Task<JointPut::Outcome> JointPut::agree(Durability durability, bool again,
                                         std::function<Task<Outcome>(Durability)> carry_out) {
   const std::shared_ptr<Round> round = round_;
   round->durability = std::max(round->durability, durability);
-  if (++round->agreed < writers_) {
+  if (!again) ++round->agreed;
+  if (again || round->agreed < writers_) {
     co_await completion<bool>([&](auto done) { round->waiting.push_back(std::move(done)); });
     co_return *round->outcome;
   }

@@ -28,9 +28,10 @@ class JointPut {
 
   // A writer asks for the commit; the last one to ask has it carried out, at the strongest
   // durability that was asked for. The outcome is everybody's. After one that failed all may ask
-  // again.
+  // again. `again`: this writer's wait of this round goes on.
   using Outcome = Result<msg::SegmentInfo>;
-  Task<Outcome> agree(Durability durability, std::function<Task<Outcome>(Durability)> carry_out);
+  Task<Outcome> agree(Durability durability, bool again,
+                      std::function<Task<Outcome>(Durability)> carry_out);
   // Who waits for others waits no longer: why.
   void give_up(const Status& why);
 

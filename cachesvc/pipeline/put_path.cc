@@ -11,28 +11,29 @@ namespace precis {
 
 // ---- begin --------------------------------------------------------------------------------------
 
-Task<Result<PutPath::Begun>> PutPath::begin(const Tenant& tenant, msg::BeginPut request,
-                                            const Connection& from) {
-  Begun begun;
+Task<Result<std::shared_ptr<PutPath::Put>>> PutPath::begin(const Tenant& tenant,
+                                                           msg::BeginPut request,
+                                                           const Connection& from) {
   const Digest name = request.writers > 1 ? joint_name(tenant, request) : Digest{};
-  if (request.writers > 1 && (begun.put = find_joint(name))) {
-    PRECIS_CO_TRY(co_await begun.put->joint->join());
-    co_return begun;
+  if (auto other = request.writers > 1 ? find_joint(name) : nullptr) {
+    PRECIS_CO_TRY(co_await other->joint->join());
+    co_return other;
   }
-  PRECIS_CO_ASSIGN(begun.put, plan(tenant, request));
-  Put& put = *begun.put;
+  PRECIS_CO_ASSIGN(auto begun, plan(tenant, request));
+  Put& put = *begun;
   // Of what is stored already nothing is written, together or alone.
   if (request.writers > 1 && !put.already_stored) {
     put.joint = std::make_shared<JointPut>(parts_.loop, request.writers);
     std::erase_if(joinable_, [](const auto& row) { return row.second.expired(); });
-    joinable_[name] = begun.put;
+    joinable_[name] = begun;
   }
   auto room = co_await parts_.room.enter(put.already_stored ? 0 : put.staged_bytes_max(), &from);
   if (put.joint) {
     put.failure = room.status();
     put.joint->begun(room.status());
   }
-  PRECIS_CO_ASSIGN(begun.place, std::move(room));
+  PRECIS_CO_ASSIGN(put.room, std::move(room));
+  put.heard = std::chrono::steady_clock::now();
   co_return begun;
 }
 
@@ -66,18 +67,43 @@ msg::PutBegun PutPath::describe(const Put& put) {
 
 Status PutPath::abort(Put& put) {
   if (put.committing) return Status::invalid("the put is being committed and can't be given up");
-  if (!put.failure.ok()) return {};
-  put.failure = Status::canceled("the put was given up");
-  if (!put.joint) return {};
-  put.failure = Status::unavailable("one of the " + std::to_string(put.joint->writers()) +
-                                    " writers of the put gave it up or left; put again");
-  put.joint->give_up(put.failure);
+  if (put.failure.ok()) {
+    put.failure = Status::canceled("the put was given up");
+    if (put.joint) {
+      put.failure = Status::unavailable("one of the " + std::to_string(put.joint->writers()) +
+                                        " writers of the put gave it up or left; put again");
+    }
+  }
+  if (put.joint) put.joint->give_up(put.failure);
+  let_go(put);
   return {};
+}
+
+bool PutPath::is_silent(const Put& put, std::chrono::steady_clock::time_point since) {
+  return put.requests == 0 && put.heard < since;
+}
+
+// The memory of a put that has failed goes at once, whoever still has it.
+void PutPath::let_go(Put& put) {
+  if (put.failure.ok() || put.requests > 0 || put.behind > 0) return;
+  put.layers.clear();
+  put.room.reset();
+  parts_.memory.retry();
 }
 
 // ---- ingest -------------------------------------------------------------------------------------
 
 Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from) {
+  Status taken;
+  {
+    const Put::Busy busy(*put);
+    taken = co_await take_in(put, std::move(piece), from);
+  }
+  let_go(*put);
+  co_return taken;
+}
+
+Task<Status> PutPath::take_in(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from) {
   PRECIS_CO_TRY(put->failure);
   if (put->already_stored) co_return Status();
   if (put->committing)
@@ -97,10 +123,7 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   }
   PRECIS_CO_TRY(layer.staged->claim(piece));
 
-  if (put->failure.ok() && read_in_place(*put, piece, from)) {
-    co_await compress(put, piece.layer);
-    co_return put->failure;
-  }
+  if (co_await compress_in_place(put, piece, from)) co_return put->failure;
 
   // One piece asks for the layer's memory, the others wait for it.
   while (layer.allocating) {
@@ -127,15 +150,34 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
   co_return Status();
 }
 
-// Not where that would take long or has to wait: the client can't have its memory back meanwhile.
+// One layer at a time, of all puts, and not behind others: a client can't have its memory back
+// while it is read, which then takes no longer than a copy.
+Task<bool> PutPath::compress_in_place(std::shared_ptr<Put> put, const msg::PushLayer& piece,
+                                      Connection& from) {
+  if (!put->is_quick() || parts_.backend.expects_memory()) co_return false;
+  if (std::exchange(reading_in_place_, true)) {
+    co_await completion<bool>([&](auto done) { in_place_line_.push_back(std::move(done)); });
+  }
+  const bool reads = put->failure.ok() && compressing_ == 0 && read_in_place(*put, piece, from);
+  if (reads) co_await compress(put, piece.layer);
+  if (in_place_line_.empty()) {
+    reading_in_place_ = false;
+  } else {
+    parts_.loop.post([next = std::move(in_place_line_.front())] { next(true); });
+    in_place_line_.pop_front();
+  }
+  if (reads && put->failure.ok()) {
+    parts_.metrics.in_place_bytes +=
+        static_cast<std::int64_t>(put->row.original_bytes / put->model.num_layers);
+  }
+  co_return reads;
+}
+
 bool PutPath::read_in_place(Put& put, const msg::PushLayer& piece, Connection& from) {
-  if (!put.is_quick() || parts_.backend.expects_memory()) return false;
   Put::Layer& layer = put.layers[piece.layer];
   auto memory = parts_.memory.try_acquire({{put.records_bytes_max(piece.layer)}});
   if (!memory.ok() || !layer.staged->read_in_place(piece, from)) return false;
   layer.records = std::move(memory->front());
-  parts_.metrics.in_place_bytes +=
-      static_cast<std::int64_t>(put.model.token_bytes() / put.model.num_layers * put.num_tokens());
   return true;
 }
 
@@ -190,7 +232,7 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   put->layers[layer].projection.reset();
   co_await make_way(put);
   --compressing_;
-  if (--put->behind == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
+  end_behind(*put);
 }
 
 Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
@@ -279,20 +321,28 @@ Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
   });
   parts_.memory.retry();
   --compressing_;
-  if (--put->behind == 0 && put->idle) std::exchange(put->idle, nullptr)(true);
+  end_behind(*put);
+}
+
+void PutPath::end_behind(Put& put) {
+  if (--put.behind == 0 && put.idle) return std::exchange(put.idle, nullptr)(true);
+  let_go(put);
 }
 
 // ---- commit -------------------------------------------------------------------------------------
 
-Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durability durability) {
+Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durability durability,
+                                               bool again) {
   if (!put->joint) co_return co_await carry_out(put, durability);
   PRECIS_CO_TRY(put->failure);
+  put->heard = std::chrono::steady_clock::now();
   co_return co_await put->joint->agree(
-      durability, [&](Durability strongest) { return carry_out(put, strongest); });
+      durability, again, [&](Durability strongest) { return carry_out(put, strongest); });
 }
 
 Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<Put> put, Durability durability) {
   const SegmentRow& row = put->row;
+  const Put::Busy busy(*put);
   if (put->committing) co_return Status::invalid("the put is being committed already");
   put->committing = true;
   if (put->already_stored) {
@@ -311,7 +361,7 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<Put> put, Dura
     put->committing = false;
     if (!stored.ok()) co_return stored;
   }
-  ++parts_.metrics.puts_committed;
+  put->count->committed = true;
   co_return parts_.catalog.info(row.tenant, row.id, /*with_plan=*/true);
 }
 
@@ -328,10 +378,13 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
     co_return Status::invalid("not everything was pushed: " + missing +
                               " to come; push the rest, then commit");
   }
-  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&] {
-    const ComputeTime timed(parts_.clock, put.compress_ns);
-    return place_seats(put, parts_.backend);
-  }));
+  if (!put.placed) {
+    PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&] {
+      const ComputeTime timed(parts_.clock, put.compress_ns);
+      return place_seats(put, parts_.backend);
+    }));
+    put.placed = true;
+  }
   for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
     if (!put.layers[l].stored) write_ahead(put, l);
   }

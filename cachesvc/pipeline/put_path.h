@@ -5,7 +5,9 @@
 // no trace. Nothing is visible before commit. All methods run on the event loop's thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,18 +54,19 @@ class PutPath {
 
   class Put;  // one put under way
 
-  struct Begun {
-    std::shared_ptr<Put> put;  // shared with its requests under way, and by all who write it
-    std::unique_ptr<PutRoom::Place> place;  // what it was promised; null of one that was joined
-  };
   // Finds the parent, settles recipe and budget, and waits until there is room for all that the put
-  // stages; or joins the put that another of its writers has begun.
-  Task<Result<Begun>> begin(const Tenant& tenant, msg::BeginPut request, const Connection& from);
+  // stages; or joins the put that another of its writers has begun. Shared with the put's requests
+  // under way, and by all who write it.
+  Task<Result<std::shared_ptr<Put>>> begin(const Tenant& tenant, msg::BeginPut request,
+                                           const Connection& from);
   // Which tokens are to be pushed, and the rest that its client is told.
   static msg::PutBegun describe(const Put& put);
 
-  // Gives a put up, for all who write it: what is under way for it ends at its next stage.
-  static Status abort(Put& put);
+  // Gives a put up, for all who write it: what is under way for it ends at its next stage, then its
+  // memory goes.
+  Status abort(Put& put);
+  // Nothing is under way for it, and nothing was heard of it since.
+  static bool is_silent(const Put& put, std::chrono::steady_clock::time_point since);
   // Nothing is being compressed or moved.
   bool idle() const { return compressing_ == 0; }
 
@@ -72,8 +75,10 @@ class PutPath {
   // kRejected: there is no memory for it now; the same piece may be pushed again.
   Task<Status> push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
 
-  // Waits for compression, and for all who write it to ask for this, then stores.
-  Task<Result<msg::SegmentInfo>> commit(std::shared_ptr<Put> put, Durability durability);
+  // Waits for compression, and for all who write it to ask for this, then stores. `again`: who asks
+  // has asked before and is still waiting.
+  Task<Result<msg::SegmentInfo>> commit(std::shared_ptr<Put> put, Durability durability,
+                                        bool again = false);
 
  private:
   static Digest joint_name(const Tenant& tenant, const msg::BeginPut& request);
@@ -83,8 +88,13 @@ class PutPath {
   Status settle(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   Status equip(const Tenant& tenant, const Digest& model, Put& put);
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
-  // Whether the layer is compressed from where it is; then there is room for its records.
+  // Compresses a whole layer from where it is; false where that can't be.
+  Task<bool> compress_in_place(std::shared_ptr<Put> put, const msg::PushLayer& piece,
+                               Connection& from);
   bool read_in_place(Put& put, const msg::PushLayer& piece, Connection& from);
+  Task<Status> take_in(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
+  void end_behind(Put& put);
+  void let_go(Put& put);
   // What the layer is staged in, its records' room and the projection that it is weighed with.
   Task<Status> take_memory(std::shared_ptr<Put> put, std::uint32_t layer, const Connection& from);
   Task<void> make_way(std::shared_ptr<Put> put);
@@ -101,8 +111,10 @@ class PutPath {
 
   Parts parts_;
   CompressorPool compressors_;
-  std::map<Digest, std::weak_ptr<Put>> joinable_;  // by joint_name(); those that were
-  std::size_t compressing_ = 0;                    // layers, of all puts, and moves of records
+  bool reading_in_place_ = false;
+  std::deque<std::function<void(bool)>> in_place_line_;  // those that wait to
+  std::map<Digest, std::weak_ptr<Put>> joinable_;        // by joint_name(); those that were
+  std::size_t compressing_ = 0;  // layers, of all puts, and moves of records
 };
 
 }  // namespace precis

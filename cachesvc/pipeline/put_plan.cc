@@ -24,8 +24,7 @@ Result<std::shared_ptr<PutPath::Put>> PutPath::plan(const Tenant& tenant,
   PRECIS_TRY(settle(tenant, request, *put));
   PRECIS_TRY(place(tenant, request, *put));
   put->layers.resize(put->model.num_layers);
-  put->open = std::make_unique<GaugeHold>(parts_.metrics.puts_open, 1);
-  ++parts_.metrics.puts_begun;
+  put->count = std::make_unique<PutCount>(parts_.metrics);
   return put;
 }
 

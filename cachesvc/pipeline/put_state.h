@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +14,22 @@
 #include "cachesvc/pipeline/put_path.h"
 
 namespace precis {
+
+// Counts a put as under way, and in the end as aborted unless it was committed.
+class PutCount {
+ public:
+  explicit PutCount(Metrics& metrics) : metrics_(metrics), open_(metrics.puts_open, 1) {
+    ++metrics_.puts_begun;
+  }
+  ~PutCount() { ++(committed ? metrics_.puts_committed : metrics_.puts_aborted); }
+  PutCount(const PutCount&) = delete;
+  PutCount& operator=(const PutCount&) = delete;
+  bool committed = false;
+
+ private:
+  Metrics& metrics_;
+  const GaugeHold open_;
+};
 
 class PutPath::Put : public std::enable_shared_from_this<Put> {
  public:
@@ -37,18 +54,38 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   std::vector<std::vector<float>> floors;  // [num_layers], of a quality target
   std::vector<double> mass;                // [num_layers], of a quality target
   bool already_stored = false;
+  bool placed = false;  // seats, cut and checksums of what depends on all layers: done once
   bool committing = false;
-  std::shared_ptr<JointPut> joint;  // of one that several write, shared with who waits on it
+  std::shared_ptr<JointPut> joint;       // of one that several write, shared with who waits on it
+  std::unique_ptr<PutRoom::Place> room;  // what it was promised, until its layers are gone
   std::vector<Layer> layers;
   Status failure;                  // of any stage behind; ends the put
   std::size_t behind = 0;          // compressions and moves of records under way
   std::function<void(bool)> idle;  // commit waits for them
   std::atomic<std::uint64_t> compress_ns{0};
-  std::unique_ptr<GaugeHold> open;
+  // Of all who write it. What only waits for others is no request under way.
+  std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
+  std::size_t requests = 0;  // under way
+  std::unique_ptr<PutCount> count;
   std::shared_ptr<const Profile> profile;        // of recipes that need one
   std::vector<Catalog::Projection> projections;  // [num_layers], of recipes that need them
   Projections::Part part = Projections::Part::kWeights;
   std::vector<std::vector<double>> rope;  // [num_layers] rope_frequencies(), of recipes that ask
+
+  // A request of it is under way.
+  class Busy {
+   public:
+    explicit Busy(Put& put) : put_(put) { ++put_.requests; }
+    ~Busy() {
+      --put_.requests;
+      put_.heard = std::chrono::steady_clock::now();
+    }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    Put& put_;
+  };
 
   std::uint32_t num_tokens() const { return row.end - row.begin; }
   // No layer to come, and no look at the whole, changes a layer's records.
@@ -74,10 +111,10 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
     const StagedLayer pushed(model, recipe, 0, num_tokens());
     const std::size_t scores =
         recipe.needs_scores() ? std::size_t{model.num_kv_heads} * num_tokens() * sizeof(float) : 0;
-    std::size_t room = 0;
+    std::size_t records = 0;
     for (std::uint32_t l = 0; l < model.num_layers; ++l)
-      room = std::max(room, records_bytes_max(l) + projection_bytes(l));
-    return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + room +
+      records = std::max(records, records_bytes_max(l) + projection_bytes(l));
+    return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + records +
            kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads,
                                       model.head_dim, model.dtype);
   }

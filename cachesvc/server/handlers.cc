@@ -36,8 +36,7 @@ Handlers::Handlers(const Parts& parts, Tenant tenant, Connection& connection,
       put_part_(parts.admission.puts) {}
 
 Handlers::~Handlers() {
-  parts_.metrics.puts_aborted += static_cast<std::int64_t>(puts_.size());
-  for (auto& [id, open] : puts_) static_cast<void>(PutPath::abort(*open.begun.put));
+  for (auto& [id, open] : puts_) static_cast<void>(parts_.put_path.abort(*open.put));
   puts_.clear();
   parts_.memory.retry();
 }
@@ -50,7 +49,7 @@ void Handlers::cancel() {
   gone_ = true;
   for (auto& [id, get] : gets_) get->canceled = true;
   // Others may wait for what this client has to write of a put; they are told here.
-  for (auto& [id, open] : puts_) static_cast<void>(PutPath::abort(*open.begun.put));
+  for (auto& [id, open] : puts_) static_cast<void>(parts_.put_path.abort(*open.put));
 }
 
 msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
@@ -64,7 +63,7 @@ msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
 
 Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
   const auto it = puts_.find(put);
-  if (it != puts_.end()) return it->second.begun.put;
+  if (it != puts_.end()) return it->second.put;
   if (silent_puts_.contains(put)) {
     return Status::unavailable("put " + std::to_string(put) +
                                " was given up: nothing was heard of it while others waited for its "
@@ -74,26 +73,17 @@ Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) cons
                            " is not under way on this connection; it ended, or never began");
 }
 
-void Handlers::heard(std::uint64_t put, int requests) {
-  const auto it = puts_.find(put);
-  if (it == puts_.end()) return;
-  it->second.heard = std::chrono::steady_clock::now();
-  it->second.requests += static_cast<std::uint32_t>(requests);
-}
-
 std::size_t Handlers::give_up_silent_puts(std::chrono::steady_clock::duration silence) {
   const auto since = std::chrono::steady_clock::now() - silence;
   const std::size_t given_up = std::erase_if(puts_, [&](const auto& row) {
-    const OpenPut& open = row.second;
-    if (open.requests > 0 || open.heard > since || !PutPath::abort(*open.begun.put).ok())
-      return false;
+    PutPath::Put& put = *row.second.put;
+    if (!PutPath::is_silent(put, since) || !parts_.put_path.abort(put).ok()) return false;
     silent_puts_.insert(row.first);
     return true;
   });
   while (silent_puts_.size() > limits::kPutsPerConnectionMax) {
     silent_puts_.erase(silent_puts_.begin());
   }
-  parts_.metrics.puts_aborted += static_cast<std::int64_t>(given_up);
   parts_.metrics.puts_silent += static_cast<std::int64_t>(given_up);
   if (given_up > 0) parts_.memory.retry();
   return given_up;
@@ -146,39 +136,30 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
   PRECIS_CO_TRY(one_more());
   OpenPut open;
   PRECIS_CO_ASSIGN(open.counted, Quota::take(put_part_, 1));
-  PRECIS_CO_ASSIGN(open.begun,
+  PRECIS_CO_ASSIGN(open.put,
                    co_await parts_.put_path.begin(tenant_, std::move(request), connection_));
   // Meanwhile others may have begun, or the client may have left.
   const Status wanted = gone_ ? Status::canceled("the client has left") : one_more();
   if (!wanted.ok()) {
-    static_cast<void>(PutPath::abort(*open.begun.put));
+    static_cast<void>(parts_.put_path.abort(*open.put));
     co_return wanted;
   }
-  msg::PutBegun begun = PutPath::describe(*open.begun.put);
+  msg::PutBegun begun = PutPath::describe(*open.put);
   begun.put = next_put_++;
-  open.heard = std::chrono::steady_clock::now();
   puts_.emplace(begun.put, std::move(open));
   co_return msg::ReplyBody(std::move(begun));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushLayer request) {
   PRECIS_CO_ASSIGN(auto put, find_put(request.put));
-  const std::uint64_t id = request.put;
-  heard(id, 1);
-  const Status pushed =
-      co_await parts_.put_path.push(std::move(put), std::move(request), connection_);
-  heard(id, -1);
-  co_return answer(pushed);
+  co_return answer(co_await parts_.put_path.push(std::move(put), std::move(request), connection_));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
   PRECIS_CO_ASSIGN(auto put, find_put(request.put));
-  if (std::exchange(puts_.at(request.put).committing, true)) {
-    co_return Status::invalid("the put is being committed already");
-  }
-  heard(request.put, 1);
-  auto info = co_await parts_.put_path.commit(std::move(put), request.durability);
-  heard(request.put, -1);
+  // Again, where its client gave up waiting and now asks once more.
+  const bool again = std::exchange(puts_.at(request.put).committing, true);
+  auto info = co_await parts_.put_path.commit(std::move(put), request.durability, again);
   if (const auto open = puts_.find(request.put); open != puts_.end()) {
     open->second.committing = false;
   }
@@ -189,9 +170,8 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {
   PRECIS_CO_ASSIGN(auto put, find_put(request.put));
-  PRECIS_CO_TRY(PutPath::abort(*put));
+  PRECIS_CO_TRY(parts_.put_path.abort(*put));
   puts_.erase(request.put);
-  ++parts_.metrics.puts_aborted;
   parts_.memory.retry();
   co_return answer(Status());
 }

@@ -56,10 +56,8 @@ class Handlers {
  private:
   // A put under way: what it was promised goes with it.
   struct OpenPut {
-    PutPath::Begun begun;
+    std::shared_ptr<PutPath::Put> put;  // shared as by PutPath::begin()
     Quota::Hold counted;
-    std::chrono::steady_clock::time_point heard{};
-    std::uint32_t requests = 0;  // under way
     bool committing = false;
   };
 
@@ -97,8 +95,6 @@ class Handlers {
   // Says of a segment whether every layer of it is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
   Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
-  // A request of the put begins or ends; what is silent has none.
-  void heard(std::uint64_t put, int requests);
   // Runs a catalog call that waits for the store on the storage executor.
   template <typename Fn>
   auto stored(Fn fn) {

@@ -48,11 +48,11 @@ void BulkStream::turn(void (BulkStream::*move)()) {
 }
 
 void BulkStream::close() {
-  if (socket_ < 0) return;
   readable_.reset();
   writable_.reset();
-  ::close(std::exchange(socket_, -1));
-  if (write_socket_ >= 0) ::close(write_socket_);
+  for (int* const descriptor : {&socket_, &write_socket_}) {
+    if (*descriptor >= 0) ::close(std::exchange(*descriptor, -1));
+  }
   into_ = {};
   for (Outgoing& frame : std::exchange(outgoing_, {})) frame.sent(false);
 }
@@ -146,8 +146,13 @@ bool BulkStream::transmit_some() {
   const ssize_t sent = ::sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent < 0) {
     if (errno == EINTR) return true;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+    broken_ = true;
     // A peer that is gone shows when it is read from, after all that it had sent.
-    if (errno != EAGAIN && errno != EWOULDBLOCK) broken_ = true;
+    if (errno == EPIPE || errno == ECONNRESET || !handlers_.gone) return false;
+    loop_.post([gone = std::exchange(handlers_.gone, nullptr), why = broken(std::strerror(errno))] {
+      gone(why);  // not here, where the owner may be amid something
+    });
     return false;
   }
   auto left = static_cast<std::size_t>(sent);

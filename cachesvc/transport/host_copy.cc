@@ -23,7 +23,7 @@ namespace {
 
 // How long the end of a link waits for a server that still holds the window.
 constexpr int kLetGoTimeoutMs = 1000;
-// Between two looks at a region that the server is copying: a few hundred KiB of its work.
+// Between two looks at a region that the server is copying or reads: a few hundred KiB of its work.
 constexpr std::chrono::microseconds kReleasePause{50};
 
 bool readable(int descriptor, int timeout_ms) {

@@ -47,7 +47,7 @@ Status no_memory(std::size_t size_bytes, int error) {
 }
 
 // `size_bytes` from a huge page's boundary on, of a file or, for -1, private; empty with errno.
-MutableBytes map(std::size_t size_bytes, int descriptor) {
+MutableBytes map(std::size_t size_bytes, int descriptor, int access = PROT_READ | PROT_WRITE) {
   // Reserved with room to spare and trimmed, so that huge pages fit from its first byte on.
   const std::size_t spare = size_bytes + Pages::kUnitBytes;
   void* const reserved =
@@ -57,8 +57,7 @@ MutableBytes map(std::size_t size_bytes, int descriptor) {
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(first) % Pages::kUnitBytes;
   std::byte* const begin = first + before;
   const int kind = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  void* const mapped =
-      ::mmap(begin, size_bytes, PROT_READ | PROT_WRITE, kind | MAP_FIXED, descriptor, 0);
+  void* const mapped = ::mmap(begin, size_bytes, access, kind | MAP_FIXED, descriptor, 0);
   if (mapped == MAP_FAILED) {
     const int error = errno;
     ::munmap(first, spare);
@@ -133,9 +132,12 @@ Result<std::unique_ptr<Pages>> Pages::adopt(int descriptor, std::size_t size_byt
     return refuse("it has " + std::to_string(about.st_size) + " B, not " +
                   std::to_string(size_bytes));
   }
-  const MutableBytes bytes = map(size_bytes, descriptor);
+  // An earlier link's server may have sealed it.
+  const bool writable = (seals & F_SEAL_FUTURE_WRITE) == 0;
+  const MutableBytes bytes =
+      map(size_bytes, descriptor, writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (bytes.empty()) return refuse(text(errno));
-  std::unique_ptr<Pages> pages(new Pages(bytes, -1));
+  std::unique_ptr<Pages> pages(new Pages(bytes, -1, writable));
   // In this order: what is there once there can be no more holes, stays. And asked for a hole, not
   // counted: stat's blocks are also those past the end.
   if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {

@@ -27,7 +27,8 @@ class Pages {
   // change. kUnsupported where the system has no such files.
   static Result<std::unique_ptr<Pages>> make_shared(std::size_t size_bytes);
   // Another process's, of which this maps exactly `size_bytes`, and closes `descriptor`. Afterwards
-  // nobody else can map the file to write to it. kInvalidArgument for what is not such a file or
+  // nobody else can map the file to write to it; who adopts it later still maps it to read.
+  // kInvalidArgument for what is not such a file or
   // not of that size, has too few seals or too many, or lacks pages: then `descriptor` stays the
   // caller's, for closing it may take as long as the peer likes.
   static Result<std::unique_ptr<Pages>> adopt(int descriptor, std::size_t size_bytes);
@@ -37,13 +38,16 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
 
   MutableBytes bytes() const { return bytes_; }
+  bool is_writable() const { return writable_; }
   // Of make_shared()'s file, this object's own; -1 for others.
   int descriptor() const { return descriptor_; }
 
  private:
-  Pages(MutableBytes bytes, int descriptor) : bytes_(bytes), descriptor_(descriptor) {}
+  Pages(MutableBytes bytes, int descriptor, bool writable = true)
+      : bytes_(bytes), descriptor_(descriptor), writable_(writable) {}
   MutableBytes bytes_;
   int descriptor_;
+  bool writable_;
 };
 
 }  // namespace precis

@@ -14,8 +14,8 @@ namespace precis {
 
 class PeerPages {
  public:
-  // Of one client. The longest unused gives way to what is beyond, and for good: sealed as it is,
-  // it cannot be mapped a second time.
+  // Of one client. The longest unused gives way to what is beyond. To be written to it gives way
+  // for good: sealed as it is, it is mapped to read the next time.
   struct Limits {
     // The client's pool keeps a few; the rest are prefixes in use. Those of all connections there
     // may be are half the mappings that Linux allows a process.

@@ -40,30 +40,37 @@ BulkQueue::Limits UcxHostBulk::limits() const {
 
 class UcxHostBulk::InPlace final : public PeerMemory {
  public:
-  InPlace(std::shared_ptr<State> state, std::uint64_t slot, Mapped region)
-      : state_(std::move(state)), slot_(slot), region_(std::move(region)) {}
-  ~InPlace() override { state_->leave(slot_); }
+  InPlace(std::shared_ptr<State> state, std::uint64_t slot, Mapped region, Executor& unmapping)
+      : state_(std::move(state)), slot_(slot), region_(std::move(region)), unmapping_(unmapping) {}
+  ~InPlace() override {
+    state_->leave(slot_);
+    // The last to know them unmaps them, which takes long.
+    unmapping_.post([pages = std::move(region_.pages)] {});
+  }
   Bytes bytes() const override { return region_.bytes; }
 
  private:
   const std::shared_ptr<State> state_;  // which may outlive the link
   const std::uint64_t slot_;
-  const Mapped region_;
+  Mapped region_;
+  Executor& unmapping_;
 };
 
 std::shared_ptr<const PeerMemory> UcxHostBulk::read_in_place(const RemoteRegion& region) {
   const auto key = decode_region_key(region.key);
   if (!key.ok()) return nullptr;
-  Mapped mapped = find(*key, region.size_bytes);
+  Mapped mapped = find(*key, region.size_bytes, BulkTransfer::Kind::kPull);
   if (mapped.bytes.empty() || !state_->enter(key->host_slot, region.id).ok()) return nullptr;
-  return std::make_shared<InPlace>(state_, key->host_slot, std::move(mapped));
+  return std::make_shared<InPlace>(state_, key->host_slot, std::move(mapped), copiers_);
 }
 
-UcxHostBulk::Mapped UcxHostBulk::find(const RegionKey& key, std::uint64_t size_bytes) {
+UcxHostBulk::Mapped UcxHostBulk::find(const RegionKey& key, std::uint64_t size_bytes,
+                                      BulkTransfer::Kind kind) {
   Mapped mapped;
   if (key.pages == 0) return mapped;
   mapped.pages = pages_.find(key.pages, key.pages_descriptor, key.pages_bytes);
-  if (mapped.pages == nullptr) return mapped;
+  if (mapped.pages == nullptr) return {};
+  if (kind == BulkTransfer::Kind::kPush && !mapped.pages->is_writable()) return {};
   const MutableBytes all = mapped.pages->bytes();
   if (key.pages_offset > all.size() || size_bytes > all.size() - key.pages_offset) return {};
   mapped.bytes = all.subspan(key.pages_offset, size_bytes);
@@ -77,7 +84,7 @@ void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
   if (const Status status = state_->enter(key->host_slot, remote.id); !status.ok()) {
     return ended(status);
   }
-  Mapped region = find(*key, remote.size_bytes);
+  Mapped region = find(*key, remote.size_bytes, chunk.transfer->kind());
   if (chunk.size_bytes <= kInlineBytesMax) {
     const Status status = state_->copy(chunk, region.bytes);
     state_->leave(key->host_slot);

@@ -46,7 +46,7 @@ class UcxHostBulk final : public BulkMeans {
     MutableBytes bytes;
   };
   class InPlace;
-  Mapped find(const RegionKey& key, std::uint64_t size_bytes);
+  Mapped find(const RegionKey& key, std::uint64_t size_bytes, BulkTransfer::Kind kind);
 
   UcxLink& link_;
   Executor& copiers_;

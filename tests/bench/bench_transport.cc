@@ -89,7 +89,7 @@ void measure(const Lane& lane, std::size_t size, std::size_t runs) {
     });
   });
   auto connection = accepted.get_future().get();
-  auto exposure = must(connected->connection->expose(*client_memory));
+  auto exposure = must(connected->connection->expose(*client_memory, client_memory->bytes()));
   const RemoteRegion region = exposure->region();
   const std::string description =
       server.wait<std::string>([&](auto done) { done(connection->description()); });

@@ -130,8 +130,8 @@ bool run_region_key(Bytes input) {
 }
 
 Inputs region_key_seeds(std::uint64_t seed) {
-  return {bytes_of(encode_region_key({seed, 3, 4, "key"})),
-          bytes_of(encode_region_key({0, 3, 4, ""}))};
+  return {bytes_of(encode_region_key({seed, 3, 4, 5u << 20, 6, "key"})),
+          bytes_of(encode_region_key({0, 3, 4, 0, 0, ""}))};
 }
 
 // ---- the proof that a client is a process of this host: pid u32, address u64, challenge 16 B

@@ -5,6 +5,7 @@
 
 #include "tests/integration/options.h"
 #include "tests/integration/random_kv.h"
+#include "tests/integration/raw_peer.h"
 #include "tests/integration/service_process.h"
 
 namespace {
@@ -86,19 +87,28 @@ TEST_CASE_METHOD(JointFixture, "a writer that leaves or gives up ends the put fo
                  "[integration]") {
   const bool leaves = GENERATE(true, false);
   CAPTURE(leaves);
-  std::shared_ptr<Client> other = service.connect();
   Put first = begin(*client, 2);
   REQUIRE(push_all(first, 0).ok());
   auto first_done = commit(first);
-  {
+  auto other = service.connect();
+  if (leaves) {  // without a word
+    RawPeer rank;
+    REQUIRE(rank.connect(service.address(), encode(msg::Hello{})).ok());
+    msg::BeginPut alike;
+    alike.model = model.fingerprint;
+    alike.tokens = path;
+    alike.recipe = options(2).recipe;
+    alike.budget = options(2).keep;
+    alike.writers = 2;
+    const auto begun = rank.call(alike);
+    REQUIRE(begun.ok());
+    CHECK(std::get<msg::PutBegun>(begun->body).segment == first.begun().segment);
+    CHECK(waits(first_done));
+  } else {
     Put second = begin(*other, 2);
     REQUIRE(push(second, 0, 1).ok());
     CHECK(waits(first_done));
-    if (leaves) {
-      other.reset();
-    } else {
-      REQUIRE(second.abort().ok());
-    }
+    REQUIRE(second.abort().ok());
   }
   const Stored stored = first_done.get();
   CHECK(stored.status().code() == StatusCode::kUnavailable);
@@ -107,7 +117,6 @@ TEST_CASE_METHOD(JointFixture, "a writer that leaves or gives up ends the put fo
   CHECK(client->segments().value().empty());
 
   // Put again, by all.
-  other = service.connect();
   Put again = begin(*client, 2), second = begin(*other, 2);
   REQUIRE(push_all(again, 0).ok());
   REQUIRE(push_all(second, 1).ok());
@@ -171,6 +180,20 @@ TEST_CASE_METHOD(JointFixture, "tenants, recipes and numbers of writers do not m
   other.reset();
   service.stop();  // a service that stops tells who still waits
   CHECK_FALSE(third_done.get().ok());
+}
+
+TEST_CASE_METHOD(JointFixture, "who waited too long for another writer may ask again",
+                 "[integration]") {
+  const auto hasty = client->with_deadline(2000);
+  auto other = service.connect();
+  Put first = begin(*hasty, 2), second = begin(*other, 2);
+  REQUIRE(push_all(first, 0).ok());
+  CHECK(first.commit().status().code() == StatusCode::kTimedOut);
+  REQUIRE(push_all(second, 1).ok());
+  auto first_done = commit(first);
+  CHECK(waits(first_done));  // it counts once
+  CHECK(second.commit().ok());
+  CHECK(first_done.get().ok());
 }
 
 TEST_CASE_METHOD(JointFixture, "a deadline ends the wait for a writer that never comes",

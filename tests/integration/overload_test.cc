@@ -90,6 +90,25 @@ TEST_CASE("a limit that is reached is named, with when to come back, and waited 
   CHECK(second.get().ok());
 }
 
+TEST_CASE("a put whose other writers never come gives way to those who wait for memory",
+          "[integration]") {
+  const TempDir dir;
+  const ServiceProcess service = small_service(dir, "silent_client_ms = 100\n");
+  const auto lonely = service.connect(patient());
+  const Model model = lonely->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  // Each would stage more than half of the memory.
+  const Kv kv = random_kv(random, model.spec, 0, 4500);
+  PutOptions together = keep_most();
+  together.writers = 2;
+  Put half = lonely->begin_put(model, random_tokens(random, 4500), together).value();
+  auto waits = std::async(std::launch::async, [&] { return half.commit(); });
+
+  const auto busy = service.connect(patient());
+  CHECK(put_all(*busy, model, random_tokens(random, 4500), kv, keep_most()).ok());
+  CHECK(waits.get().status().code() == StatusCode::kUnavailable);
+}
+
 TEST_CASE("a silent client's puts give way to those who wait for memory", "[integration]") {
   const TempDir dir;
   const ServiceProcess service = small_service(dir, "silent_client_ms = 100\n");

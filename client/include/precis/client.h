@@ -132,8 +132,9 @@ class Client {
   // The same client, whose calls (and puts and prefixes) have `deadline_ms`; 0 for none.
   virtual std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) = 0;
 
-  // Memory to make KV in, or to copy it to from a device, and to push it from (put.layer()).
-  // kOutOfSpace if the machine has no such memory.
+  // Memory to make KV in, or to copy it to from a device, and to push it from (put.layer()). A few
+  // large buffers rather than many: a service of the same host reads some 30 of a client's in place
+  // and pulls from the rest. kOutOfSpace if the machine has no such memory.
   virtual Result<std::shared_ptr<HostBuffer>> allocate(std::size_t size_bytes) = 0;
 
   // `o_proj`: of every layer the output projection [num_q_heads, head_dim, width], contiguous, in

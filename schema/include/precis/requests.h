@@ -65,8 +65,7 @@ struct BeginPut {
   std::string recipe;                 // empty: the budget in force says
   std::optional<Budget> budget;       // none: the budget in force says
   std::optional<Budget> parent_read;  // provenance: the budget at which the parent was read
-  // Connections that begin this put alike and write it together; at most limits::kWritersMax.
-  std::uint32_t writers = 1;
+  std::uint32_t writers = 1;          // connections that begin this put alike and write it together
   bool operator==(const BeginPut&) const = default;
 };
 // One piece of one layer: some heads and some tokens, [head_count, token_count, head_dim].
@@ -109,8 +108,7 @@ struct Lookup {
 struct GetLink {
   SegmentId segment;
   std::uint32_t matched_end = 0;  // entries at or past this position are left out by the reader
-  // Of a budget of all: those that were matched, where it may have been trimmed since; 0: those
-  // that are stored.
+  // Of a budget of all: those that were matched, if it was trimmed since; 0: those that are stored.
   std::uint64_t entries = 0;
   bool operator==(const GetLink&) const = default;
 };

@@ -25,8 +25,9 @@ struct Plan {
 
 // put, put_ingest (bytes taken in, until the last layer() returned) and get_hot, of every size and
 // number of clients. Put ends with the commit at `memory`, compression and store included; the
-// recipe keeps everything and scores by position, so that what is measured is the data plane. Get
-// ends when the reader has checked the last layer.
+// recipe keeps everything and scores by position, so that what is measured is the data plane. It is
+// out of memory that the client allocated; put_foreign is out of other memory. Get ends when the
+// reader has checked the last layer.
 Status measure_put_get(const Plan& plan, const std::string& transport);
 
 // put_compressed: put of 8K tokens with lagkv and keydiff at 20%, beside the slower of the bytes'
