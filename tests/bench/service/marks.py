@@ -33,6 +33,9 @@ def times(most: float) -> Mark:
     return Mark(f"<= {most:g}x the ceiling", most, lambda row: row["share"] >= 1 / most)
 
 
+# Of K and V: from here on the rate is what counts.
+LARGE_BYTES = 64 << 20
+
 # Two layers' time at the whole get's rate, and a little.
 FIRST_LAYER_S = 200e-6
 FIRST_LAYER = Mark(
@@ -45,7 +48,9 @@ FIRST_LAYER = Mark(
 def mark_of(row: Row) -> Mark | None:
     """What is promised of a row, if anything is."""
     params = row["params"]
-    alone = params.get("clients", 1) == 1
+    # Below, requests are what is measured, and lookup_get has the mark.
+    large = params.get("bytes", LARGE_BYTES) >= LARGE_BYTES
+    alone = params.get("clients", 1) == 1 and large
     match row["bench"]:
         case "get_hot" | "get_again" if alone:
             return at_least(0.90)
@@ -59,13 +64,15 @@ def mark_of(row: Row) -> Mark | None:
             return FIRST_LAYER
         case "server_cpu":
             return times(1.15)
-        case "get_cold" | "put_sustained":
+        case "get_cold" if alone:
+            return at_least(0.75)
+        case "put_sustained":
             return at_least(0.75)
         case "lookup" if params["quantile"] == "p99" and params["head_records"] >= 1_000_000:
             return at_most(1e-3, "1 ms")
         case "restart" if params["head_records"] >= 1_000_000:
             return at_most(2.0, "2 s")
-        case "put_beside_peer" | "get_beside_peer":
+        case "put_beside_peer" | "get_beside_peer" if large:
             return Mark("faster than it", 1.0, lambda row: row["share"] > 1)
         case "store_put_wal" | "store_put_fsync" | "store_read_cold":
             return at_least(0.75)
