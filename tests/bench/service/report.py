@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +33,17 @@ def run_program(command: list[str]) -> tuple[list[Row], int]:
     if not rows:
         sys.exit(done.returncode)
     return rows, done.returncode
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    cpu = re.search(
+        r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    linux = ".".join(platform.release().split(".")[:2])
+    name = cpu[1] if cpu else platform.machine()
+    return f"{name}, {os.cpu_count()} cores, {memory / 2**30:.0f} GiB, Linux {linux}"
 
 
 # ---- tables --------------------------------------------------------------------------------------
@@ -109,6 +123,10 @@ def markdown(rows: list[Row]) -> str:
         "rounds came later, that of\nthe medians. How each is taken is told in "
         "[plan.h](../../tests/bench/service/plan.h).\n",
         f"{summary(rows)}.\n",
+        *(
+            f"Measured on: {text}.\n"
+            for text in sorted({row.get("machine", "") for row in rows} - {""})
+        ),
     ]
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -197,6 +215,8 @@ def main() -> None:
         rows += reference.measure(rows)
         if options.peers:
             rows += beside_peers.measure(rows)
+        for row in rows:
+            row["machine"] = machine()
     marks.judge(rows)
     print_table(rows)
     if options.json:
