@@ -292,9 +292,12 @@ Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& co
 // they are until they are written, also where the put has ended before.
 void PutPath::write_ahead(Put& put, std::uint32_t index) {
   Put::Layer& layer = put.layers[index];
+  layer.being_written = std::make_shared<std::atomic<bool>>(true);
   const auto let_go = [this, &loop = parts_.loop, records = layer.records,
+                       being_written = layer.being_written,
                        owner = put.weak_from_this()](const void*) mutable {
     records.reset();
+    being_written->store(false);
     loop.post([this, owner] { written(owner); });
   };
   layer.stored = parts_.catalog.stage({layer.records->bytes(), {layer.records.get(), let_go}});

@@ -43,9 +43,9 @@ void close_ranks(PutPath::Put& put, bool all) {
   const std::lock_guard lock(put.joining);
   std::vector<Arena::Buffer*> staged;
   for (const PutPath::Put::Layer& layer : put.layers) {
-    if (layer.counts.empty()) continue;  // not there yet
-    // What somebody shares stays: the store may be writing it.
-    if (layer.records.use_count() == 1) staged.push_back(layer.records.get());
+    if (layer.counts.empty()) continue;                                // not there yet
+    if (layer.being_written && layer.being_written->load()) continue;  // from where they are
+    staged.push_back(layer.records.get());
   }
   std::ranges::sort(staged, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
   for (Arena::Buffer* records : staged) {

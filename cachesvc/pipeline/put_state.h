@@ -38,7 +38,9 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
     // Room from the first piece on, filled by compression; shared with the store while it writes.
     std::shared_ptr<Arena::Buffer> records;
     std::shared_ptr<StagedValue> stored;  // of records that the store writes ahead
-    HotTier::Lease projection;            // of recipes that need one, until compressed
+    // Whether it still reads them; shared with it, which may outlive the put.
+    std::shared_ptr<std::atomic<bool>> being_written;
+    HotTier::Lease projection;  // of recipes that need one, until compressed
     bool compressed = false;
     std::vector<std::uint32_t> counts;  // [num_kv_heads]
     bool allocating = false;            // a piece waits for the layer's memory

@@ -37,7 +37,7 @@ class Handlers {
     Metrics& metrics;
     BudgetDefaults configured;
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
-    std::function<msg::Stats(const std::string& tenant)> server_stats;
+    std::function<Task<msg::Stats>(const std::string& tenant)> server_stats;
     // Of an answer of so many bytes; kRejected where too much is unsent already.
     std::function<Status(std::size_t size_bytes)> may_send;
   };

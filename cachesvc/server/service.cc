@@ -84,7 +84,7 @@ struct Service::Impl {
   void begin_stop();
   void finish_stop();
   msg::ServerStatus status(const std::string& tenant) const;
-  msg::Stats stats(const std::string& tenant) const;
+  Task<msg::Stats> stats(std::string tenant);
 };
 
 // ---- building -----------------------------------------------------------------------------------
@@ -327,11 +327,15 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
 }
 
 // Of the process; what stands in the catalog, of the tenant.
-msg::Stats Service::Impl::stats(const std::string& tenant) const {
+Task<msg::Stats> Service::Impl::stats(std::string tenant) {
+  // These are the loop's; the rest may wait for the store.
+  const std::size_t waiting = memory->waiting() + put_room->waiting();
+  const std::uint64_t request_bytes = admission.message_bytes.used();
   msg::Stats stats{metrics.rows()};
-  const Catalog::Totals totals = catalog->totals(tenant);
+  const Catalog::Totals totals =
+      co_await run_on(storage, loop, [&] { return catalog->totals(tenant); });
   const HotTierStats hot = hot_tier->stats();
-  const StoreStats disk = store->stats();
+  const StoreStats disk = co_await run_on(storage, loop, [&] { return store->stats(); });
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
@@ -339,9 +343,8 @@ msg::Stats Service::Impl::stats(const std::string& tenant) const {
   add("precis_memory_bytes", used, "Arena bytes in use");
   add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
       "Arena bytes held by puts under way and reads in progress");
-  add("precis_waiting_requests", memory->waiting() + put_room->waiting(),
-      "Requests that wait for memory");
-  add("precis_request_bytes", admission.message_bytes.used(), "Bytes of requests being answered");
+  add("precis_waiting_requests", waiting, "Requests that wait for memory");
+  add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
   add("precis_hot_bytes", hot.bytes, "Bytes of the hot tier");
   add("precis_hot_layers", hot.entries, "Layers in the hot tier");
   add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the hot tier");
@@ -355,7 +358,7 @@ msg::Stats Service::Impl::stats(const std::string& tenant) const {
   add("precis_quarantined_rows", totals.quarantined_rows, "Catalog rows out of service, damaged");
   add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
   add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
-  return stats;
+  co_return stats;
 }
 
 }  // namespace precis
