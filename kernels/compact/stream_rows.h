@@ -14,11 +14,6 @@ inline bool are_lines(std::size_t row_bytes, const std::byte* out) {
   return row_bytes % kLineBytes == 0 && reinterpret_cast<std::uintptr_t>(out) % kLineBytes == 0;
 }
 
-// An onlooker for rows that nobody wants to see on their way.
-struct Unseen {
-  PRECIS_INLINE void add(const Line&) const {}
-};
-
 // Lines: PlainLines or WideLines. Where kRowBytes is not 0 it is the rows' size, which the compiler
 // can lay out.
 template <typename Lines, std::size_t kRowBytes, typename Onlooker>

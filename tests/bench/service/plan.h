@@ -30,8 +30,8 @@ struct Plan {
 // reader has checked the last layer.
 Status measure_put_get(const Plan& plan, const std::string& transport);
 
-// put_compressed: put of 8K tokens with lagkv and keydiff at 20%, beside the slower of the bytes'
-// way alone and the stages alone.
+// put_compressed: put of 8K tokens with lagkv and keydiff at 20%, out of allocated memory, beside
+// the slower of the bytes' way alone and the stages alone.
 Status measure_put_compressed(const Plan& plan, const std::string& transport);
 
 // lookup_get: lookup and get of 64 KiB, one after the other, precisd and client on one core and on
