@@ -1,5 +1,8 @@
 #include "cachesvc/base/event_loop.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -8,6 +11,8 @@
 #include <vector>
 
 #include "cachesvc/base/asio.h"
+#include "cachesvc/base/inbox.h"
+#include "precis/status.h"
 
 namespace precis {
 namespace {
@@ -68,6 +73,9 @@ Status to_status(const boost::system::error_code& error, std::string_view what) 
 }
 
 struct EventLoop::Impl {
+  Impl() : bell(context, ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { listen(); }
+  ~Impl() { inbox.clear(); }
+
   // One added poller. Shared by its handle, by the list of pollers and by the wait on its
   // descriptor, whose completion may still be queued when the handle goes.
   struct Source {
@@ -95,9 +103,11 @@ struct EventLoop::Impl {
 
   // Runs ready handlers without blocking; true if one of them was work.
   bool run_ready() {
+    const std::size_t posted = inbox.run();
+    queued.fetch_sub(static_cast<int>(posted));
     std::size_t handlers = context.poll();
     handlers -= std::min(handlers, std::exchange(wakeups, 0));
-    return handlers > 0;
+    return posted + handlers > 0;
   }
 
   unsigned progress() {
@@ -138,12 +148,32 @@ struct EventLoop::Impl {
 
   void post(std::function<void()> fn) {
     queued.fetch_add(1);
-    asio::post(context, [this, fn = std::move(fn)] {
-      queued.fetch_sub(1);
-      fn();
-    });
+    inbox.put(std::move(fn));
+    if (asleep.exchange(false)) ring();
     // Behind the count: who leaves the loop looks in the other order, so one of the two sees it.
     if (left.load()) want();
+  }
+
+  // Until there is something to do. Who posts rings where this sleeps: one of the two sees the
+  // other.
+  void sleep() {
+    asleep.store(true);
+    if (inbox.empty()) context.run_one();
+    asleep.store(false);
+  }
+  void ring() {
+    const std::uint64_t once = 1;
+    PRECIS_CHECK(::write(bell.native_handle(), &once, sizeof once) == sizeof once);
+  }
+  void listen() {
+    bell.async_wait(asio::posix::descriptor_base::wait_read,
+                    [this](const boost::system::error_code& error) {
+                      if (error) return;  // the loop goes
+                      std::uint64_t rung = 0;
+                      static_cast<void>(::read(bell.native_handle(), &rung, sizeof rung));
+                      ++wakeups;
+                      listen();
+                    });
   }
 
   void run() {
@@ -191,7 +221,7 @@ struct EventLoop::Impl {
       }
       if (!arm() || kicked) continue;
       luck.blocked(std::exchange(spun, false));
-      context.run_one();
+      sleep();
       last_work = Clock::now();
     }
   }
@@ -252,7 +282,11 @@ struct EventLoop::Impl {
     return true;
   }
 
+  // Before the context: what goes with it may still post.
+  Inbox inbox;
+  std::atomic<bool> asleep{false};
   asio::io_context context{1};
+  asio::posix::stream_descriptor bell;  // an eventfd
   std::vector<std::shared_ptr<Source>> sources;
   std::size_t wakeups = 0;     // waits on pollers' descriptors that ended: no work in themselves
   std::atomic<int> queued{0};  // posts that have not run

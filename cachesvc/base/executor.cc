@@ -2,8 +2,8 @@
 #include "cachesvc/base/executor.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 
-#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -14,25 +14,33 @@
 
 namespace precis {
 
+// A semaphore counts what is queued: glibc's condition variables make who signals wait for those
+// that were woken before and have not run yet, milliseconds on a busy machine.
+// (And libstdc++'s semaphores spin before they block.)
 struct Executor::Impl {
+  Impl() { PRECIS_CHECK(::sem_init(&work_or_stop, 0, 0) == 0); }
+  ~Impl() { ::sem_destroy(&work_or_stop); }
+
   std::mutex mutex;
-  std::condition_variable work_or_stop;
   std::deque<std::function<void()>> queue;  // guarded by mutex
-  bool stopping = false;                    // guarded by mutex
+  ::sem_t work_or_stop;
   std::vector<std::thread> threads;
 
+  std::function<void()> take() {
+    std::lock_guard lock(mutex);
+    if (queue.empty()) return nullptr;
+    auto fn = std::move(queue.front());
+    queue.pop_front();
+    return fn;
+  }
+
   void serve() {
-    std::unique_lock lock(mutex);
     for (;;) {
-      work_or_stop.wait(lock, [this] { return stopping || !queue.empty(); });
-      if (queue.empty()) return;  // Stopping, and all that was posted has run or is running.
-      {
-        const auto fn = std::move(queue.front());
-        queue.pop_front();
-        lock.unlock();
-        fn();
-      }  // What fn owns dies here, outside the lock.
-      lock.lock();
+      while (::sem_wait(&work_or_stop) != 0) {  // interrupted by a signal
+      }
+      const auto fn = take();
+      if (!fn) return;  // Stopping, and all that was posted has run or is running.
+      fn();
     }
   }
 };
@@ -59,11 +67,7 @@ Executor::Executor(std::string name, unsigned threads) : impl_(std::make_unique<
 }
 
 Executor::~Executor() {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->stopping = true;
-  }
-  impl_->work_or_stop.notify_all();
+  for (std::size_t i = 0; i < impl_->threads.size(); ++i) ::sem_post(&impl_->work_or_stop);
   for (std::thread& thread : impl_->threads) thread.join();
 }
 
@@ -72,7 +76,7 @@ void Executor::post(std::function<void()> fn) {
     std::lock_guard lock(impl_->mutex);
     impl_->queue.push_back(std::move(fn));
   }
-  impl_->work_or_stop.notify_one();
+  ::sem_post(&impl_->work_or_stop);
 }
 
 std::size_t Executor::queued() const {
