@@ -17,6 +17,7 @@
 #include "cachesvc/base/clock.h"
 #include "cachesvc/catalog/budgets.h"
 #include "cachesvc/store/store.h"
+#include "precis/block_digest.h"
 #include "precis/catalog_row.h"
 #include "precis/messages.h"
 #include "precis/profile.h"
@@ -73,18 +74,13 @@ class Catalog {
     Row row;
     std::uint32_t matched_end = 0;
   };
-  // The chain of segments that covers the longest prefix of `tokens` under `root`, from the root
-  // on. Every link but the last is whole; the last may be partial at a block boundary. Of chains
-  // equally long the one with more entries kept among the matched tokens wins (a partial link's pro
-  // rata), then the newer. Work: one digest per block of tokens and a logarithmic number of
-  // look-ups.
-  virtual std::vector<Link> match(std::string_view tenant, const Digest& root,
-                                  std::span<const TokenId> tokens,
-                                  std::uint32_t block_tokens) const = 0;
-  // The longest chain of whole segments that ends before tokens.size(): where a put continues.
-  virtual std::vector<Row> parents(std::string_view tenant, const Digest& root,
-                                   std::span<const TokenId> tokens,
-                                   std::uint32_t block_tokens) const = 0;
+  // The chain of segments that covers the longest prefix of the path, from the root on. Every link
+  // but the last is whole; the last may be partial at a block boundary. Of chains equally long the
+  // one with more entries kept among the matched tokens wins (a partial link's pro rata), then the
+  // newer. Work: a logarithmic number of look-ups.
+  virtual std::vector<Link> match(std::string_view tenant, const TokenPath& path) const = 0;
+  // The longest chain of whole segments that ends before the path does: where a put continues.
+  virtual std::vector<Row> parents(std::string_view tenant, const TokenPath& path) const = 0;
   // kCorruption if it is out of service: quarantined, or standing on what is.
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
   // The segment and those it stands on, from the root on.

@@ -82,12 +82,8 @@ class CatalogImpl final : public Catalog {
   std::size_t commits_waiting() const { return commits_waiting_.waiting(); }
 
   // ---- catalog_segments.cc
-  std::vector<Link> match(std::string_view tenant, const Digest& root,
-                          std::span<const TokenId> tokens,
-                          std::uint32_t block_tokens) const override;
-  std::vector<Row> parents(std::string_view tenant, const Digest& root,
-                           std::span<const TokenId> tokens,
-                           std::uint32_t block_tokens) const override;
+  std::vector<Link> match(std::string_view tenant, const TokenPath& path) const override;
+  std::vector<Row> parents(std::string_view tenant, const TokenPath& path) const override;
   Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
   Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;

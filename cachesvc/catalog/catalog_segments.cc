@@ -3,7 +3,6 @@
 
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
-#include "precis/block_digest.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -17,12 +16,10 @@ std::vector<Catalog::Row> CatalogImpl::chain_of(const SegmentNode* tip) {
   return chain;
 }
 
-std::vector<Catalog::Link> CatalogImpl::match(std::string_view tenant, const Digest& root,
-                                              std::span<const TokenId> tokens,
-                                              std::uint32_t block_tokens) const {
-  const std::vector<Digest> digests = block_digests(root, tokens, block_tokens);
+std::vector<Catalog::Link> CatalogImpl::match(std::string_view tenant,
+                                              const TokenPath& path) const {
   std::shared_lock lock(state_);
-  const auto match = tree_.index().longest({root, tokens, block_tokens, digests});
+  const auto match = tree_.index().longest(path);
   std::vector<Link> links;
   if (!match || match->segment->row->tenant != tenant) return links;
   for (Row& row : chain_of(match->segment)) {
@@ -33,12 +30,10 @@ std::vector<Catalog::Link> CatalogImpl::match(std::string_view tenant, const Dig
   return links;
 }
 
-std::vector<Catalog::Row> CatalogImpl::parents(std::string_view tenant, const Digest& root,
-                                               std::span<const TokenId> tokens,
-                                               std::uint32_t block_tokens) const {
-  const std::vector<Digest> digests = block_digests(root, tokens, block_tokens);
+std::vector<Catalog::Row> CatalogImpl::parents(std::string_view tenant,
+                                               const TokenPath& path) const {
   std::shared_lock lock(state_);
-  const SegmentNode* const tip = tree_.index().last_whole({root, tokens, block_tokens, digests});
+  const SegmentNode* const tip = tree_.index().last_whole(path);
   if (!tip || tip->row->tenant != tenant) return {};
   return chain_of(tip);
 }

@@ -56,8 +56,8 @@ void PrefixIndex::erase(const SegmentNode& segment) {
 }
 
 // The boundary after `block` whole blocks; null if no segment covers it or ends behind it.
-const PrefixIndex::Boundary* PrefixIndex::find(const Path& path, std::size_t block) const {
-  const auto at = boundaries_.find(block == 0 ? path.root : path.digests[block - 1]);
+const PrefixIndex::Boundary* PrefixIndex::find(const TokenPath& path, std::size_t block) const {
+  const auto at = boundaries_.find(block == 0 ? path.root : path.blocks[block - 1]);
   return at == boundaries_.end() ? nullptr : &at->second;
 }
 
@@ -77,10 +77,10 @@ const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Boundary& boundar
   }
 }
 
-std::optional<PrefixIndex::Match> PrefixIndex::longest(const Path& path) const {
+std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path) const {
   // Boundaries 1..present are here, those behind are not.
   std::size_t present = 0;
-  for (std::size_t absent = path.digests.size() + 1; absent - present > 1;) {
+  for (std::size_t absent = path.blocks.size() + 1; absent - present > 1;) {
     const std::size_t middle = present + (absent - present) / 2;
     if (find(path, middle)) {
       present = middle;
@@ -102,7 +102,7 @@ std::optional<PrefixIndex::Match> PrefixIndex::longest(const Path& path) const {
   return Match{boundary->covering.begin()->segment, static_cast<std::uint32_t>(position)};
 }
 
-const SegmentNode* PrefixIndex::last_whole(const Path& path) const {
+const SegmentNode* PrefixIndex::last_whole(const TokenPath& path) const {
   if (path.tokens.empty()) return nullptr;
   const std::size_t last = path.tokens.size() - 1;  // the last position where a parent may end
   for (std::size_t block = last / path.block_tokens + 1; block-- > 0;) {

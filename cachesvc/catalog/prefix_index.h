@@ -16,19 +16,13 @@
 #include <vector>
 
 #include "cachesvc/catalog/segment_node.h"
+#include "precis/block_digest.h"
 
 namespace precis {
 
 // Not thread-safe. Nodes are borrowed and must not change while they are in the index.
 class PrefixIndex {
  public:
-  // A request's path: digests[k] names the boundary at (k + 1) * block_tokens.
-  struct Path {
-    const Digest& root;
-    std::span<const TokenId> tokens;
-    std::uint32_t block_tokens;
-    std::span<const Digest> digests;
-  };
   struct Match {
     const SegmentNode* segment = nullptr;
     std::uint32_t end = 0;  // at most the segment's
@@ -39,9 +33,9 @@ class PrefixIndex {
 
   // The segment at the end of the longest match: whole, or partial at a boundary. Of several the
   // one with more entries among the matched tokens (a partial segment's pro rata), then the newer.
-  std::optional<Match> longest(const Path& path) const;
+  std::optional<Match> longest(const TokenPath& path) const;
   // The whole segment that ends last before the path does; null if there is none.
-  const SegmentNode* last_whole(const Path& path) const;
+  const SegmentNode* last_whole(const TokenPath& path) const;
 
  private:
   // Sorted best first.
@@ -56,7 +50,7 @@ class PrefixIndex {
     std::map<std::vector<TokenId>, Candidates> ending;  // by tail
   };
 
-  const Boundary* find(const Path& path, std::size_t block) const;
+  const Boundary* find(const TokenPath& path, std::size_t block) const;
   template <typename Change>  // (Candidates&, Candidate)
   void change(const SegmentNode& segment, const Change& apply);
   static const Candidates* longest_tail(const Boundary& boundary, std::span<const TokenId> rest);

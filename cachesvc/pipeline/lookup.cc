@@ -26,7 +26,7 @@ Result<msg::Match> Lookup::run(std::string_view tenant, std::string_view salt,
                                const msg::Lookup& request) const {
   PRECIS_ASSIGN(const ModelSpec model, catalog_.model(tenant, request.model));
   const Digest root = path_root(tenant, salt, request.model, request.adapter);
-  const auto links = catalog_.match(tenant, root, request.tokens, model.block_tokens);
+  const auto links = catalog_.match(tenant, paths_.hash(root, request.tokens, model.block_tokens));
   msg::Match match;
   match.plan = {model.num_layers, model.num_kv_heads, {}};
   match.plan.counts.resize(std::size_t{model.num_layers} * model.num_kv_heads);

@@ -20,6 +20,7 @@
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/compressor_pool.h"
 #include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/path_digests.h"
 #include "cachesvc/pipeline/projections.h"
 #include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/pipeline/staged_layer.h"
@@ -43,6 +44,7 @@ class PutPath {
     std::size_t arena_bytes;
     kernels::Backend& backend;
     Catalog& catalog;
+    PathDigests& paths;
     HotTier& hot_tier;
     Projections& projections;
     PutRoom& room;

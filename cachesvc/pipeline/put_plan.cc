@@ -64,9 +64,10 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
   const ModelSpec& model = put.model;
   if (request.tokens.empty()) return Status::invalid("tokens is empty; a put needs at least one");
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
+  const TokenPath path = parts_.paths.hash(root, request.tokens, model.block_tokens);
   std::vector<Catalog::Row> chain;
   if (request.parent_kind == msg::BeginPut::ParentKind::kAuto) {
-    chain = parts_.catalog.parents(tenant.name, root, request.tokens, model.block_tokens);
+    chain = parts_.catalog.parents(tenant.name, path);
   } else if (request.parent_kind == msg::BeginPut::ParentKind::kSegment) {
     PRECIS_ASSIGN(chain, parts_.catalog.chain(tenant.name, request.parent));
   }
@@ -85,7 +86,7 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
                            std::to_string(row.end) + "; a put needs tokens past its parent's end");
   }
   const std::span<const TokenId> tokens(request.tokens);
-  const Digest tip_at_begin = path_tip(root, tokens.first(row.begin), model.block_tokens);
+  const Digest tip_at_begin = path.tip(row.begin);
   if (!chain.empty() && (chain.back()->tip != tip_at_begin || chain.back()->root != root)) {
     return Status::invalid("parent " + request.parent.hex() + " does not hold tokens " +
                            tokens_text(0, row.begin) + " of this path");
@@ -96,9 +97,8 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
   row.model = request.model;
   row.adapter = request.adapter;
   row.root = root;
-  row.tip = path_tip(root, tokens, model.block_tokens);
-  row.blocks = block_digests(root, tokens, model.block_tokens);
-  row.blocks.erase(row.blocks.begin(), row.blocks.begin() + row.begin / model.block_tokens);
+  row.tip = path.tip(row.end);
+  row.blocks.assign(path.blocks.begin() + row.begin / model.block_tokens, path.blocks.end());
   row.tail.assign(tokens.end() - row.end % model.block_tokens, tokens.end());
   row.id = segment_id({tip_at_begin, row.begin, row.tip, row.end, row.parent, row.parent_read},
                       put.recipe, row.budget);

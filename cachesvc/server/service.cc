@@ -53,6 +53,7 @@ struct Service::Impl {
   std::unique_ptr<Catalog> catalog;
   std::unique_ptr<kernels::Backend> backend;
   RestoreRate rate;
+  PathDigests paths;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Registration> registration;
   std::unique_ptr<PutRoom> put_room;
@@ -161,12 +162,12 @@ void Service::Impl::wire() {
   put_room = std::make_unique<PutRoom>(
       loop, arena->memory().size() - arena->memory().size() / kStagingShare,
       std::chrono::milliseconds(config.memory_wait_ms));
-  lookup = std::make_unique<Lookup>(*catalog, *hot_tier, rate);
+  lookup = std::make_unique<Lookup>(*catalog, paths, *hot_tier, rate);
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
   put_path = std::make_unique<PutPath>(PutPath::Parts{
       loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend, *catalog,
-      *hot_tier, *projections, *put_room, metrics, clock, configured});
+      paths, *hot_tier, *projections, *put_room, metrics, clock, configured});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,

@@ -105,11 +105,20 @@ std::vector<Digest> block_digests(const Digest& previous, std::span<const TokenI
 }
 
 Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens) {
-  const std::vector<Digest> blocks = block_digests(root, tokens, block_tokens);
+  return hash_path(root, tokens, block_tokens).tip(tokens.size());
+}
+
+TokenPath hash_path(const Digest& root, std::span<const TokenId> tokens,
+                    std::uint32_t block_tokens) {
+  return {root, tokens, block_tokens, block_digests(root, tokens, block_tokens)};
+}
+
+Digest TokenPath::tip(std::size_t end) const {
+  const std::size_t whole = end / block_tokens;
   return Sha256()
       .text("precis.tip.v1")
-      .digest(blocks.empty() ? root : blocks.back())
-      .tokens(tokens.subspan(blocks.size() * block_tokens))
+      .digest(whole == 0 ? root : blocks[whole - 1])
+      .tokens(tokens.first(end).subspan(whole * block_tokens))
       .finish();
 }
 

@@ -105,10 +105,11 @@ void use_segments(Catalog& catalog, const std::string& tenant) {
       PRECIS_CHECK(!chain->empty() && chain->front()->begin == 0);
       const SegmentRow& row = *chain->back();
       const ModelSpec model = *catalog.model(tenant, row.model);
-      for (const auto& link : catalog.match(tenant, row.root, tokens, model.block_tokens)) {
+      const TokenPath path = hash_path(row.root, tokens, model.block_tokens);
+      for (const auto& link : catalog.match(tenant, path)) {
         PRECIS_CHECK(link.matched_end > link.row->begin && link.matched_end <= link.row->end);
       }
-      (void)catalog.parents(tenant, row.root, tokens, model.block_tokens);
+      (void)catalog.parents(tenant, path);
     }
     (void)catalog.info(tenant, info.id, true);
     catalog.count_hit(info.id);

@@ -34,6 +34,20 @@ std::vector<Digest> block_digests(const Digest& previous, std::span<const TokenI
 // The name of a whole path, tail included.
 Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
 
+// A path whose blocks have been hashed, which takes longer than all else that is done to find it.
+// Borrows the tokens.
+struct TokenPath {
+  Digest root;
+  std::span<const TokenId> tokens;
+  std::uint32_t block_tokens = 1;
+  std::vector<Digest> blocks;  // [k] names the boundary at (k + 1) * block_tokens
+
+  // path_tip() of the first `end` tokens. Requires end <= tokens.size().
+  Digest tip(std::size_t end) const;
+};
+TokenPath hash_path(const Digest& root, std::span<const TokenId> tokens,
+                    std::uint32_t block_tokens);
+
 // Where a segment lies on its path and on what it stands: null and none at the root.
 struct SegmentPlace {
   Digest tip_at_begin;

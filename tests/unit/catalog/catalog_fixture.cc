@@ -99,7 +99,7 @@ NewSegment CatalogFixture::put(const Tokens& path, const NewSegment* parent, std
 }
 
 std::vector<Catalog::Link> CatalogFixture::match(const Tokens& ids) const {
-  return catalog->match(tenant, root, ids, model.block_tokens);
+  return catalog->match(tenant, hash_path(root, ids, model.block_tokens));
 }
 
 std::uint32_t CatalogFixture::matched(const Tokens& ids) const {

@@ -118,7 +118,7 @@ class Trial {
     if (ids.empty()) return;
     const Tokens proper(ids.begin(), ids.end() - 1);
     const std::vector<Cover> all = covers(model_, proper, block_, /*whole=*/true);
-    const auto parents = f_.catalog->parents(f_.tenant, f_.root, ids, block_);
+    const auto parents = f_.catalog->parents(f_.tenant, hash_path(f_.root, ids, block_));
     const Cover* const best = best_of(all);
     REQUIRE(parents.empty() == (best == nullptr));
     if (!best) return;

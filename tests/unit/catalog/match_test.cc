@@ -28,7 +28,7 @@ TEST_CASE("an empty catalog matches nothing", "[unit][catalog]") {
   CatalogFixture f;
   CHECK(f.match(tokens(10)).empty());
   CHECK(f.match({}).empty());
-  CHECK(f.catalog->parents(f.tenant, f.root, tokens(10), 4).empty());
+  CHECK(f.catalog->parents(f.tenant, hash_path(f.root, tokens(10), 4)).empty());
 }
 
 TEST_CASE("a whole segment is matched to its end, at a block boundary or not", "[unit][catalog]") {
@@ -143,9 +143,9 @@ TEST_CASE("another root or another tenant matches nothing", "[unit][catalog]") {
   CatalogFixture f;
   f.put(tokens(8));
   const Digest other = path_root(f.tenant, "", f.fingerprint, "adapter");
-  CHECK(f.catalog->match(f.tenant, other, tokens(8), 4).empty());
-  CHECK(f.catalog->match("foreign", f.root, tokens(8), 4).empty());
-  CHECK(f.catalog->parents("foreign", f.root, tokens(9), 4).empty());
+  CHECK(f.catalog->match(f.tenant, hash_path(other, tokens(8), 4)).empty());
+  CHECK(f.catalog->match("foreign", hash_path(f.root, tokens(8), 4)).empty());
+  CHECK(f.catalog->parents("foreign", hash_path(f.root, tokens(9), 4)).empty());
 }
 
 TEST_CASE("a put continues at the longest whole chain that ends before the path does",
@@ -153,7 +153,7 @@ TEST_CASE("a put continues at the longest whole chain that ends before the path 
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a);
   const auto parents = [&](const Tokens& ids) {
-    return ids_of(f.catalog->parents(f.tenant, f.root, ids, 4));
+    return ids_of(f.catalog->parents(f.tenant, hash_path(f.root, ids, 4)));
   };
   CHECK(parents(tokens(30)) == std::vector{a.row.id, b.row.id});
   CHECK(parents(tokens(10)) == std::vector{a.row.id, b.row.id});
@@ -170,5 +170,6 @@ TEST_CASE("a parent may end many blocks before the path's last stored boundary",
   const NewSegment system = f.put(tokens(5)), turn = f.put(tokens(40), &system);
   const Tokens other_turn = diverging(turn.path, 39);
   CHECK(f.matched(other_turn) == 36);
-  CHECK(ids_of(f.catalog->parents(f.tenant, f.root, other_turn, 4)) == std::vector{system.row.id});
+  const TokenPath other_path = hash_path(f.root, other_turn, 4);
+  CHECK(ids_of(f.catalog->parents(f.tenant, other_path)) == std::vector{system.row.id});
 }

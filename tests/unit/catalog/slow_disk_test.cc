@@ -95,7 +95,8 @@ struct SlowDisk {
     return catalog->commit(segment.row, payload, durability);
   }
   bool is_found(const NewSegment& segment) const {
-    return catalog->match(f.tenant, f.root, segment.path, f.model.block_tokens).size() == 1;
+    return catalog->match(f.tenant, hash_path(f.root, segment.path, f.model.block_tokens)).size() ==
+           1;
   }
   bool is_read(const NewSegment& segment) const {
     Value into(kLayerBytes);

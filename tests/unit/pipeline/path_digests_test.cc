@@ -1,0 +1,50 @@
+// Digests that are remembered are those that hashing gives, whatever came before.
+#include "cachesvc/pipeline/path_digests.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+namespace precis {
+namespace {
+
+std::vector<TokenId> random_path(std::mt19937& random, std::size_t size) {
+  std::vector<TokenId> path(size);
+  for (TokenId& token : path) token = random() % 3;  // so that many blocks are alike
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("remembered digests are the hashed ones, of paths that share and part",
+          "[unit][pipeline]") {
+  std::mt19937 random(7);
+  PathDigests paths;
+  const Digest roots[] = {path_root("a", "", Digest{}, ""), path_root("b", "", Digest{}, "")};
+  std::vector<TokenId> last = random_path(random, 40);
+  for (int round = 0; round < 2000; ++round) {
+    // A turn goes on where some earlier one stood.
+    last.resize(random() % (last.size() + 1));
+    const auto more = random_path(random, random() % 30);
+    last.insert(last.end(), more.begin(), more.end());
+    const Digest& root = roots[random() % 2];
+    const std::uint32_t block_tokens = 1 + random() % 5;
+    const TokenPath path = paths.hash(root, last, block_tokens);
+    REQUIRE(path.blocks == block_digests(root, last, block_tokens));
+    const std::size_t end = random() % (last.size() + 1);
+    REQUIRE(path.tip(end) == path_tip(root, std::span(last).first(end), block_tokens));
+  }
+}
+
+TEST_CASE("digests are right when there were more than are remembered", "[unit][pipeline]") {
+  std::mt19937 random(8);
+  PathDigests paths;
+  const Digest root = path_root("a", "", Digest{}, "");
+  const auto first = random_path(random, 50'000);
+  for (int round = 0; round < 8; ++round) {
+    const auto other = random_path(random, 50'000);
+    REQUIRE(paths.hash(root, other, 4).blocks == block_digests(root, other, 4));
+    REQUIRE(paths.hash(root, first, 4).blocks == block_digests(root, first, 4));
+  }
+}
+
+}  // namespace precis
