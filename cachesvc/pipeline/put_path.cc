@@ -230,14 +230,17 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   if (!status.ok() && put->failure.ok()) put->failure = status;
   put->layers[layer].staged.reset();
   put->layers[layer].projection.reset();
-  co_await make_way(put);
+  if (parts_.memory.is_awaited()) co_await make_way(put);
   --compressing_;
   end_behind(*put);
 }
 
 Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
-  PRECIS_CO_TRY(
-      co_await run_on(parts_.compute, parts_.loop, [&]() -> Status { return stages(put, index); }));
+  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
+    PRECIS_TRY(stages(put, index));
+    close_ranks(put, /*all=*/false);
+    return {};
+  }));
   Put::Layer& layer = put.layers[index];
   layer.compressed = true;
   parts_.metrics.compressed_in_bytes +=
@@ -311,7 +314,7 @@ void PutPath::written(const std::weak_ptr<Put>& owner) {
   parts_.memory.retry();
 }
 
-// Due whenever a wait for memory begins and whenever a layer's staging ends. First what nobody
+// Due while memory is awaited, whenever a wait begins and a layer's staging ends. First what nobody
 // reads goes, then the records close ranks, and only then do waiters look: what they evicted
 // themselves could lie between records that were closed up before, a hole for good.
 Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
@@ -319,7 +322,7 @@ Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
   ++compressing_;
   parts_.memory.reclaim();
   co_await run_on(parts_.compute, parts_.loop, [&] {
-    close_ranks(*put, parts_.memory.is_awaited());
+    close_ranks(*put, /*all=*/true);
     return true;
   });
   parts_.memory.retry();
