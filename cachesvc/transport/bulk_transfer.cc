@@ -80,6 +80,25 @@ BulkChunk BulkTransfer::next(const std::shared_ptr<BulkTransfer>& self, const Bu
   return chunk;
 }
 
+std::vector<BulkChunk> cut(BulkChunk chunk, std::size_t piece_bytes) {
+  std::vector<BulkChunk> pieces;
+  std::uint64_t offset = chunk.offset;
+  for (MutableBytes range : chunk.local) {
+    while (!range.empty()) {
+      if (pieces.empty() || pieces.back().size_bytes == piece_bytes) {
+        pieces.push_back({chunk.transfer, {}, offset, 0});
+      }
+      BulkChunk& piece = pieces.back();
+      const auto part = range.first(std::min(range.size(), piece_bytes - piece.size_bytes));
+      piece.local.push_back(part);
+      piece.size_bytes += part.size();
+      offset += part.size();
+      range = range.subspan(part.size());
+    }
+  }
+  return pieces;
+}
+
 void BulkTransfer::finish(const Status& status) {
   PRECIS_CHECK(under_way_ > 0);
   --under_way_;

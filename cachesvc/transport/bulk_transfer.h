@@ -33,6 +33,9 @@ struct BulkChunk {
   std::size_t size_bytes = 0;
 };
 
+// The chunk in pieces of so many bytes, in order.
+std::vector<BulkChunk> cut(BulkChunk chunk, std::size_t piece_bytes);
+
 class BulkTransfer {
  public:
   enum class Kind { kPull, kPush };

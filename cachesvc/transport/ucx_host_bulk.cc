@@ -1,8 +1,11 @@
 #include "cachesvc/transport/ucx_host_bulk.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "cachesvc/transport/ucx_bulk.h"
 
@@ -13,6 +16,12 @@ namespace {
 // it.
 constexpr std::size_t kInlineBytesMax = 256u << 10;
 
+// What threads that share a chunk take at a time, a tenth of a millisecond's work and more: so long
+// a client that takes its memory back waits.
+constexpr std::size_t kPieceBytes = 1u << 20;
+// The kernel's for one call (IOV_MAX).
+constexpr std::size_t kRangesMax = 1024;
+
 // No load after it is done before a store ahead of it, also where the stores are the kernel's. (An
 // exchange and not a fence, which ThreadSanitizer does not know.)
 void full_barrier() {
@@ -22,8 +31,56 @@ void full_barrier() {
 
 }  // namespace
 
-UcxHostBulk::UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers)
-    : link_(link), copiers_(copiers), state_(std::make_shared<State>()), pages_(peer, copiers) {
+// A chunk and the threads that share it: each takes the next piece until none is left, and the loop
+// hears of it once.
+class UcxHostBulk::SharedCopy {
+ public:
+  SharedCopy(std::shared_ptr<const State> state, std::uint64_t slot, Mapped region, BulkChunk chunk)
+      : state_(std::move(state)),
+        slot_(slot),
+        region_(std::move(region)),
+        transfer_(chunk.transfer),
+        pieces_(cut(std::move(chunk), kPieceBytes)) {}
+  std::size_t pieces() const { return pieces_.size(); }
+
+  // By each of the threads once.
+  void work() {
+    for (std::size_t i = next_++; i < pieces_.size(); i = next_++) {
+      Status status = i == 0 ? Status() : state_->check_open(slot_, transfer_->remote().id);
+      if (status.ok()) status = state_->copy(pieces_[i], region_.bytes);
+      if (!status.ok()) fail(std::move(status));
+    }
+  }
+  // By the last of them: what it took is given back here, which may take long (pages unmapped).
+  Status end() {
+    region_.pages.reset();
+    return status_;
+  }
+
+ private:
+  void fail(Status status) {
+    next_ = pieces_.size();
+    const std::lock_guard lock(failing_);
+    if (status_.ok()) status_ = std::move(status);
+  }
+
+  const std::shared_ptr<const State> state_;
+  const std::uint64_t slot_;
+  Mapped region_;
+  const std::shared_ptr<BulkTransfer> transfer_;
+  const std::vector<BulkChunk> pieces_;
+  std::atomic<std::size_t> next_{0};
+  std::mutex failing_;
+  Status status_;  // guarded by failing_ until all have ended
+};
+
+UcxHostBulk::UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers,
+                         unsigned copy_threads)
+    : link_(link),
+      copiers_(copiers),
+      copy_threads_(copy_threads),
+      state_(std::make_shared<State>()),
+      pages_(peer, copiers) {
   state_->peer = std::move(peer);
   // A second sign of life: a forked child may hold the dead peer's socket open.
   exit_watch_ = link.loop().watch_readable(state_->peer->exit_descriptor(), [this] {
@@ -33,9 +90,9 @@ UcxHostBulk::UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor
 }
 
 BulkQueue::Limits UcxHostBulk::limits() const {
-  // A chunk is a tenth of a millisecond's work: so two threads share a layer of a few of them, and
-  // the loop has little to do for each. One more per thread waits, so that none is idle.
-  return {.chunk_bytes = 1u << 20, .ranges_per_chunk = 64, .chunks_under_way = 4};
+  // Milliseconds of work, for the loop has something to do for each; threads share it. One more
+  // waits, so that none of them is idle.
+  return {.chunk_bytes = 8u << 20, .ranges_per_chunk = kRangesMax, .chunks_under_way = 2};
 }
 
 class UcxHostBulk::InPlace final : public PeerMemory {
@@ -90,17 +147,22 @@ void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
     state_->leave(key->host_slot);
     return ended(status);
   }
-  copiers_.post([state = state_, slot = key->host_slot, &loop = link_.loop(),
-                 region = std::move(region), chunk = std::move(chunk),
-                 ended = std::move(ended)]() mutable {
-    Status status = state->copy(chunk, region.bytes);
-    region.pages.reset();  // if that unmaps them, then here
-    loop.post([state = std::move(state), slot, status = std::move(status), chunk = std::move(chunk),
-               ended = std::move(ended)] {
-      state->leave(slot);
-      ended(status);
-    });
-  });
+  // Shared by its threads, the last of which tells the loop.
+  const auto shared =
+      std::make_shared<SharedCopy>(state_, key->host_slot, std::move(region), std::move(chunk));
+  const std::size_t threads = std::min<std::size_t>(copy_threads_, shared->pieces());
+  const auto working = std::make_shared<std::atomic<std::size_t>>(threads);
+  for (std::size_t t = 0; t < threads; ++t) {
+    copiers_.post(
+        [shared, working, state = state_, slot = key->host_slot, ended, &loop = link_.loop()] {
+          shared->work();
+          if (--*working > 0) return;
+          loop.post([state, slot, ended, shared, status = shared->end()] {
+            state->leave(slot);
+            ended(status);
+          });
+        });
+  }
 }
 
 void UcxHostBulk::keep_until_quiet(std::unique_ptr<PrefaceSocket> socket) {
@@ -120,14 +182,17 @@ Status UcxHostBulk::State::enter(std::uint64_t slot, std::uint64_t region) {
   ++entered[slot];
   full_barrier();
 
-  std::uint64_t open = 0;
-  const MutableBytes open_bytes = std::as_writable_bytes(std::span(&open, 1));
-  Status status = peer->read({&open_bytes, 1}, slot + offsetof(HostSlot, open));
-  if (status.ok() && open != region) {
-    status = Status::not_found("region " + std::to_string(region) + " is not exposed (any more)");
-  }
+  const Status status = check_open(slot, region);
   if (!status.ok()) leave(slot);
   return status;
+}
+
+Status UcxHostBulk::State::check_open(std::uint64_t slot, std::uint64_t region) const {
+  std::uint64_t open = 0;
+  const MutableBytes open_bytes = std::as_writable_bytes(std::span(&open, 1));
+  PRECIS_TRY(peer->read({&open_bytes, 1}, slot + offsetof(HostSlot, open)));
+  if (open == region) return {};
+  return Status::not_found("region " + std::to_string(region) + " is not exposed (any more)");
 }
 
 void UcxHostBulk::State::leave(std::uint64_t slot) {

@@ -18,8 +18,9 @@ namespace precis {
 
 class UcxHostBulk final : public BulkMeans {
  public:
-  // `copiers` outlives it.
-  UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers);
+  // `copiers`, of so many threads, outlives it.
+  UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers,
+              unsigned copy_threads);
   BulkQueue::Limits limits() const override;
   void move(BulkChunk chunk, BulkQueue::Ended ended) override;
   std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override;
@@ -36,6 +37,8 @@ class UcxHostBulk final : public BulkMeans {
 
     Status enter(std::uint64_t slot, std::uint64_t region);
     void leave(std::uint64_t slot);
+    // These from any thread. kNotFound if the region is no longer exposed.
+    Status check_open(std::uint64_t slot, std::uint64_t region) const;
     // `region`: all of it, empty where it is not mapped.
     Status copy(const BulkChunk& chunk, MutableBytes region) const;
   };
@@ -46,10 +49,12 @@ class UcxHostBulk final : public BulkMeans {
     MutableBytes bytes;
   };
   class InPlace;
+  class SharedCopy;
   Mapped find(const RegionKey& key, std::uint64_t size_bytes, BulkTransfer::Kind kind);
 
   UcxLink& link_;
   Executor& copiers_;
+  const unsigned copy_threads_;
   std::shared_ptr<State> state_;
   PeerPages pages_;
   std::unique_ptr<EventLoop::Watch> exit_watch_;

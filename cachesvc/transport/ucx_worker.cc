@@ -68,6 +68,10 @@ void tame_ucx() {
 // word about which process it is, where host_copy.h asks for proof.
 constexpr const char* kTransports = "^posix,sysv,cma,knem,xpmem";
 
+// Up to here a message goes at once, a long path's tokens too: to ask the receiver first takes each
+// side another wakeup, which is longer than the copy that it saves.
+constexpr const char* kEagerBytes = "256k";
+
 struct ConfigRelease {
   void operator()(ucp_config_t* config) const { ucp_config_release(config); }
 };
@@ -110,6 +114,7 @@ Status UcxWorker::start(EventLoop& loop, const UcxOptions& options) {
   } else if (getenv("UCX_TLS") == nullptr) {
     PRECIS_TRY(set("TLS", kTransports));
   }
+  if (getenv("UCX_RNDV_THRESH") == nullptr) PRECIS_TRY(set("RNDV_THRESH", kEagerBytes));
   if (is_loopback(options.address)) PRECIS_TRY(set("NET_DEVICES", "lo"));
   // The TCP connection beside the link is the sign of life; registrations are not cached, see
   // above.
