@@ -3,66 +3,49 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
-#include <utility>
 
 namespace precis {
 namespace {
 
-// Of each of the two tables: some twenty paths of 32K tokens.
-constexpr std::size_t kBytesMax = std::size_t{4} << 20;
-// Of the table itself, for each block.
-constexpr std::size_t kNodeBytes = sizeof(std::string) + sizeof(Digest) + 4 * sizeof(void*);
+constexpr std::size_t kPlaces = 1u << 14;  // a million tokens of the default block
+
+// Seeded, for the tokens are the clients'.
+std::size_t place_of(const Digest& before, std::span<const TokenId> block) {
+  static const std::uint64_t seed = std::random_device{}();
+  std::uint64_t chained = 0;
+  std::memcpy(&chained, before.bytes.data(), sizeof chained);
+  return XXH3_64bits_withSeed(block.data(), block.size_bytes(), seed ^ chained) % kPlaces;
+}
 
 }  // namespace
 
-// Seeded, for the tokens are the clients'.
-std::size_t PathDigests::Seeded::operator()(std::string_view key) const {
-  static const std::uint64_t seed = std::random_device{}();
-  return XXH3_64bits_withSeed(key.data(), key.size(), seed);
-}
+PathDigests::PathDigests() : known_(kPlaces) {}
 
-const Digest* PathDigests::find(std::string_view key) {
-  if (const auto found = newer_.find(key); found != newer_.end()) return &found->second;
-  const auto found = older_.find(key);
-  if (found == older_.end()) return nullptr;
-  learn(key, Digest(found->second));
-  return &newer_.find(key)->second;
-}
-
-void PathDigests::learn(std::string_view key, const Digest& digest) {
-  const std::size_t bytes = key.size() + kNodeBytes;
-  if (newer_bytes_ + bytes > kBytesMax) {
-    older_ = std::exchange(newer_, {});
-    newer_bytes_ = 0;
+const Digest& PathDigests::digest_of(const Digest& before, std::span<const TokenId> block) {
+  Known& here = known_[place_of(before, block)];
+  if (here.count != block.size() || here.before != before ||
+      !std::equal(block.begin(), block.end(), here.tokens.begin())) {
+    here.before = before;
+    here.count = static_cast<std::uint32_t>(block.size());
+    std::copy(block.begin(), block.end(), here.tokens.begin());
+    here.digest = block_digest(before, block);
   }
-  if (newer_.emplace(key, digest).second) newer_bytes_ += bytes;
+  return here.digest;
 }
 
 TokenPath PathDigests::hash(const Digest& root, std::span<const TokenId> tokens,
                             std::uint32_t block_tokens) {
+  if (block_tokens > kTokensMax) return hash_path(root, tokens, block_tokens);
   TokenPath path{root, tokens, block_tokens, {}};
-  const std::size_t count = tokens.size() / block_tokens;
-  path.blocks.reserve(count);
-  std::string key(sizeof(Digest) + block_tokens * sizeof(TokenId), '\0');
-  const auto write_key = [&](std::size_t k) -> const std::string& {
-    const Digest& before = k == 0 ? root : path.blocks[k - 1];
-    std::memcpy(key.data(), before.bytes.data(), sizeof before.bytes);
-    std::memcpy(key.data() + sizeof before.bytes, &tokens[k * block_tokens],
-                block_tokens * sizeof(TokenId));
-    return key;
-  };
-  while (path.blocks.size() < count) {
-    const Digest* const known = find(write_key(path.blocks.size()));
-    if (known == nullptr) break;
-    path.blocks.push_back(*known);
+  path.blocks.reserve(tokens.size() / block_tokens);
+  const Digest* before = &root;
+  for (; tokens.size() >= block_tokens; tokens = tokens.subspan(block_tokens)) {
+    path.blocks.push_back(digest_of(*before, tokens.first(block_tokens)));
+    before = &path.blocks.back();
   }
-  const std::size_t first = path.blocks.size();
-  const auto rest = block_digests(first == 0 ? root : path.blocks.back(),
-                                  tokens.subspan(first * block_tokens), block_tokens);
-  path.blocks.insert(path.blocks.end(), rest.begin(), rest.end());
-  for (std::size_t k = first; k < count; ++k) learn(write_key(k), path.blocks[k]);
   return path;
 }
 

@@ -3,34 +3,33 @@
 // paths share is kept once.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <unordered_map>
+#include <array>
+#include <span>
+#include <vector>
 
 #include "precis/block_digest.h"
 
 namespace precis {
 
-// The loop's.
+// The loop's. Takes 5 MiB: of blocks that fall on the same place the last one is kept.
 class PathDigests {
  public:
+  PathDigests();
   // As precis::hash_path().
   TokenPath hash(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
 
  private:
-  // The digest before and the block's tokens, as they lie in memory.
-  struct Seeded {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view key) const;
+  // Larger blocks than a model has unless it says so are hashed every time.
+  static constexpr std::size_t kTokensMax = 64;
+  struct Known {
+    Digest before;
+    Digest digest;
+    std::uint32_t count = 0;  // of tokens; 0: nothing is known here
+    std::array<TokenId, kTokensMax> tokens;
   };
-  using Known = std::unordered_map<std::string, Digest, Seeded, std::equal_to<>>;
+  const Digest& digest_of(const Digest& before, std::span<const TokenId> block);
 
-  const Digest* find(std::string_view key);
-  void learn(std::string_view key, const Digest& digest);
-
-  // What is asked for moves from `older_` to `newer_`, which takes the other's place when full.
-  Known newer_, older_;
-  std::size_t newer_bytes_ = 0;
+  std::vector<Known> known_;
 };
 
 }  // namespace precis

@@ -26,6 +26,9 @@ Digest model_fingerprint(const ModelSpec& model);
 Digest path_root(std::string_view tenant, std::string_view salt, const Digest& fingerprint,
                  std::string_view adapter);
 
+// Of one block, and the digest of the block before or the root.
+Digest block_digest(const Digest& previous, std::span<const TokenId> block);
+
 // One digest per whole block of `tokens`, chained from `previous` (the root, or the digest of the
 // block before). The tail of fewer than `block_tokens` ids takes no part.
 std::vector<Digest> block_digests(const Digest& previous, std::span<const TokenId> tokens,

@@ -54,7 +54,7 @@ Status measure_cold(const Plan& plan, const std::string& transport);
 Status measure_commit(const Plan& plan, const std::string& transport);
 
 // lookup: of a path of 32K tokens among plan.head_records head records, while another client gets
-// without pause.
+// without pause, and alone; of one that is not stored too, whose every block must be hashed.
 Status measure_lookup(const Plan& plan, const std::string& transport);
 
 // restart: from the begin of a process, after a SIGKILL, until a path is found among

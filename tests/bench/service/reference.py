@@ -1,4 +1,5 @@
-"""ucx_perftest beside the rows: what UCX itself moves between two processes of this machine.
+"""ucx_perftest beside the rows: what UCX itself moves between two processes of this machine, and
+how long its messages take.
 
 For reference and no ceiling of ours: it moves one buffer again and again, which stays in the
 caches.
@@ -6,11 +7,14 @@ caches.
 
 from __future__ import annotations
 
+import functools
+import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 Row = dict[str, Any]
@@ -20,6 +24,13 @@ OPERATIONS = {"shm": ("posix,cma", "ucp_get"), "tcp": ("tcp", "tag_bw")}
 BYTES_PER_RUN = 512 << 20
 LIMIT_S = 60
 
+# The messages of a lookup and a get of 64 KiB: three small ones, and the one with the bytes.
+MESSAGE_BYTES, MESSAGES = 512, 3
+ANSWER_BYTES = 64 << 10
+MESSAGE_RUNS = 10_000
+# Cores of the client; the service is on the first.
+PLACEMENTS = {"one core": 0, "two cores": 1}
+
 
 def free_port() -> int:
     """One that nobody listens on now."""
@@ -28,22 +39,25 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def rate(transport: str, size: int) -> float:
-    """GB/s of one buffer of that size. RuntimeError says why there is none."""
-    tls, operation = OPERATIONS[transport]
-    port = str(free_port())
-    common = ["ucx_perftest", "-p", port]
+def perftest(tls: str, arguments: list[str], core: int | None = None) -> list[float]:
+    """What one run's last line says. RuntimeError says why there is none."""
+    if shutil.which("ucx_perftest") is None:
+        raise RuntimeError("there is no ucx_perftest; apt-get install ucx-utils")
+    common = ["ucx_perftest", "-p", str(free_port())]
+    # Both sides must be told how to wait.
+    common += [flag for flag in arguments if flag.startswith("-E")]
     environment = {"UCX_TLS": tls, "PATH": "/usr/bin:/bin", "UCX_LOG_LEVEL": "error"}
+
+    def on(number: int) -> list[str]:
+        return common if core is None else ["taskset", "-c", str(number), *common]
+
     with subprocess.Popen(
-        common, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        on(0), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
         try:
             time.sleep(0.5)  # It says nothing when it listens.
-            count = str(max(BYTES_PER_RUN // size, 4))
-            client = [*common, "127.0.0.1", "-t", operation, "-s", str(size)]
-            client += ["-n", count, "-w", "2", "-f", "-v"]
             done = subprocess.run(
-                client,
+                [*on(core or 0), "127.0.0.1", *arguments, "-f", "-v"],
                 env=environment,
                 capture_output=True,
                 text=True,
@@ -57,28 +71,56 @@ def rate(transport: str, size: int) -> float:
     for line in reversed(done.stdout.splitlines()):
         fields = line.split(",")
         if done.returncode == 0 and len(fields) >= 6:
-            return float(fields[5]) * 2**20 / 1e9  # MB/s, overall
+            return [float(field) for field in fields]
     raise RuntimeError(f"ucx_perftest failed: {(done.stderr or done.stdout).strip()[-200:]}")
 
 
+def rate(transport: str, size: int) -> float:
+    """GB/s of one buffer of that size."""
+    tls, operation = OPERATIONS[transport]
+    count = str(max(BYTES_PER_RUN // size, 4))
+    told = perftest(tls, ["-t", operation, "-s", str(size), "-n", count, "-w", "2"])
+    return told[5] * 2**20 / 1e9  # MB/s, overall
+
+
+def messages_seconds(core: int) -> float:
+    """Of a lookup's and a get's messages, one after the other, each side asleep while it waits."""
+
+    def one_way(size: int) -> float:
+        arguments = ["-Esleep", "-t", "ucp_am_lat", "-s", str(size)]
+        told = perftest("tcp", [*arguments, "-n", str(MESSAGE_RUNS), "-w", "200"], core)
+        return told[1] * 1e-6  # us, the median half of a round trip
+
+    return MESSAGES * one_way(MESSAGE_BYTES) + one_way(ANSWER_BYTES)
+
+
+def measured(row: Row, run: Callable[[], float]) -> Row:
+    """The row with its value, or with the reason why there is none."""
+    try:
+        value = run()
+        return row | {"value": value, "min": value, "max": value, "runs": 1}
+    except RuntimeError as why:
+        return row | {"why_not": str(why)}
+
+
 def measure(rows: list[Row]) -> list[Row]:
-    """A row for every transport and size that one client's gets were measured at."""
-    wanted = [
-        (row["params"]["transport"], row["params"]["bytes"])
-        for row in rows
-        if row["bench"] == "get_hot" and row["params"]["clients"] == 1 and "value" in row
-    ]
+    """A row for every transport and size that one client's gets were measured at, and one for each
+    placement of lookup_get."""
     made: list[Row] = []
-    for transport, size in wanted:
-        print(f"ucx_perftest of {size >> 20} MiB over {transport}", file=sys.stderr)
-        row: Row = {"bench": "ucx_perftest", "params": {"transport": transport, "bytes": size}}
-        row |= {"unit": "GB/s"}
-        try:
-            if shutil.which("ucx_perftest") is None:
-                raise RuntimeError("there is no ucx_perftest; apt-get install ucx-utils")
-            value = rate(transport, size)
-            row |= {"value": value, "min": value, "max": value, "runs": 1}
-        except RuntimeError as why:
-            row["why_not"] = str(why)
-        made.append(row)
+    for row in rows:
+        params = row["params"]
+        if row["bench"] == "get_hot" and params["clients"] == 1 and "value" in row:
+            transport, size = params["transport"], params["bytes"]
+            print(f"ucx_perftest of {size >> 20} MiB over {transport}", file=sys.stderr)
+            shown = {"transport": transport, "bytes": size}
+            reference: Row = {"bench": "ucx_perftest", "unit": "GB/s", "params": shown}
+            made.append(measured(reference, functools.partial(rate, transport, size)))
+    if any(row["bench"] == "lookup_get" and "value" in row for row in rows):
+        for placement, core in PLACEMENTS.items():
+            if core >= (os.cpu_count() or 1):
+                continue
+            print(f"ucx_perftest of small messages on {placement}", file=sys.stderr)
+            shown = {"transport": "tcp", "placement": placement}
+            reference = {"bench": "ucx_messages", "unit": "s", "params": shown}
+            made.append(measured(reference, functools.partial(messages_seconds, core)))
     return made

@@ -75,6 +75,8 @@ def params_text(params: dict[str, Any]) -> str:
         told.append(size_text(params["bytes"]))
     if "clients" in params:
         told.append(f"{params['clients']} client" + ("s" if params["clients"] > 1 else ""))
+    if "transfers" in params:
+        told.append(f"{params['path']} path, transfers: {params['transfers']}")
     if "head_records" in params:
         told.append(f"{params['head_records']:,} head records")
     return ", ".join(told)

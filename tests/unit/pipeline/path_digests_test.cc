@@ -39,12 +39,15 @@ TEST_CASE("digests are right when there were more than are remembered", "[unit][
   std::mt19937 random(8);
   PathDigests paths;
   const Digest root = path_root("a", "", Digest{}, "");
-  const auto first = random_path(random, 50'000);
-  for (int round = 0; round < 8; ++round) {
-    const auto other = random_path(random, 50'000);
-    REQUIRE(paths.hash(root, other, 4).blocks == block_digests(root, other, 4));
-    REQUIRE(paths.hash(root, first, 4).blocks == block_digests(root, first, 4));
+  const auto first = random_path(random, 100'000);
+  for (const std::uint32_t block_tokens : {1u, 4u, 64u, 65u, 4096u}) {
+    const auto other = random_path(random, 100'000);
+    REQUIRE(paths.hash(root, other, block_tokens).blocks ==
+            block_digests(root, other, block_tokens));
+    REQUIRE(paths.hash(root, first, block_tokens).blocks ==
+            block_digests(root, first, block_tokens));
   }
+  CHECK(paths.hash(root, {}, 4).blocks.empty());
 }
 
 }  // namespace precis
