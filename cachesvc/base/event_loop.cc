@@ -26,6 +26,8 @@ constexpr int kProgressPerLook = 16;
 
 // How long a lent loop that nobody drives is left alone: what comes meanwhile waits so long.
 constexpr std::chrono::milliseconds kLentTime{5};
+// Of what is posted by what was posted, before the descriptors have their turn.
+constexpr int kInboxTurnsMax = 8;
 // Turns in which who leaves a loop does what is queued still.
 constexpr int kLastTurnsMax = 8;
 
@@ -73,8 +75,16 @@ Status to_status(const boost::system::error_code& error, std::string_view what) 
 }
 
 struct EventLoop::Impl {
-  Impl() : bell(context, ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { listen(); }
-  ~Impl() { inbox.clear(); }
+  Impl() : bell(context) {
+    const int descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    PRECIS_CHECK(descriptor >= 0);  // of those a process may have, none is left at its very start
+    bell.assign(descriptor);
+    listen();
+  }
+  ~Impl() {
+    closing = true;
+    inbox.clear();
+  }
 
   // One added poller. Shared by its handle, by the list of pollers and by the wait on its
   // descriptor, whose completion may still be queued when the handle goes.
@@ -103,8 +113,12 @@ struct EventLoop::Impl {
 
   // Runs ready handlers without blocking; true if one of them was work.
   bool run_ready() {
-    const std::size_t posted = inbox.run();
-    queued.fetch_sub(static_cast<int>(posted));
+    std::size_t posted = 0;
+    for (int turn = 0; turn < kInboxTurnsMax && !inbox.empty(); ++turn) {
+      const std::size_t ran = inbox.run();
+      queued.fetch_sub(static_cast<int>(ran));
+      posted += ran;
+    }
     std::size_t handlers = context.poll();
     handlers -= std::min(handlers, std::exchange(wakeups, 0));
     return posted + handlers > 0;
@@ -147,9 +161,11 @@ struct EventLoop::Impl {
   }
 
   void post(std::function<void()> fn) {
+    if (closing) return;  // what goes with the loop still posts
     queued.fetch_add(1);
     inbox.put(std::move(fn));
-    if (asleep.exchange(false)) ring();
+    // Whoever sees it asleep rings: one alone might be put off its core before it does.
+    if (asleep.load() && thread.load() != std::this_thread::get_id()) ring();
     // Behind the count: who leaves the loop looks in the other order, so one of the two sees it.
     if (left.load()) want();
   }
@@ -168,7 +184,10 @@ struct EventLoop::Impl {
   void listen() {
     bell.async_wait(asio::posix::descriptor_base::wait_read,
                     [this](const boost::system::error_code& error) {
-                      if (error) return;  // the loop goes
+                      if (error) {
+                        PRECIS_CHECK(error == asio::error::operation_aborted);  // the loop goes
+                        return;
+                      }
                       std::uint64_t rung = 0;
                       static_cast<void>(::read(bell.native_handle(), &rung, sizeof rung));
                       ++wakeups;
@@ -282,7 +301,7 @@ struct EventLoop::Impl {
     return true;
   }
 
-  // Before the context: what goes with it may still post.
+  std::atomic<bool> closing{false};
   Inbox inbox;
   std::atomic<bool> asleep{false};
   asio::io_context context{1};
@@ -318,7 +337,7 @@ bool EventLoop::drive(const std::function<void()>& begin, const std::function<bo
 }
 
 void EventLoop::stop() {
-  // Behind what was posted before: the context runs its handlers in order.
+  // Behind what was posted before.
   post([impl = impl_.get()] { impl->stopping = true; });
 }
 

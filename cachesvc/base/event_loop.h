@@ -33,7 +33,7 @@ class EventLoop {
   // until `done`, which is asked after every turn and must come true by what the loop does; then
   // returns true. Else it returns false at once and has done nothing.
   bool drive(const std::function<void()>& begin, const std::function<bool()>& done);
-  // Any thread.
+  // Any thread, while the loop lives: also until the call has returned.
   void stop();
   void post(std::function<void()> fn);
   bool on_loop_thread() const;

@@ -72,6 +72,7 @@ Executor::~Executor() {
 }
 
 void Executor::post(std::function<void()> fn) {
+  PRECIS_CHECK(fn != nullptr);
   {
     std::lock_guard lock(impl_->mutex);
     impl_->queue.push_back(std::move(fn));

@@ -1,5 +1,5 @@
 // What any thread hands to the one thread of a loop. Without a lock: a thread that is put off its
-// processor while it hands something over must not hold up the loop, which others wait for too.
+// core while it hands something over must not hold up the loop, which others wait for too.
 #pragma once
 
 #include <atomic>

@@ -14,7 +14,10 @@ constexpr std::size_t kPlaces = 1u << 14;  // a million tokens of the default bl
 
 // Seeded, for the tokens are the clients'.
 std::size_t place_of(const Digest& before, std::span<const TokenId> block) {
-  static const std::uint64_t seed = std::random_device{}();
+  static const std::uint64_t seed = [] {
+    std::random_device random;
+    return std::uint64_t{random()} << 32 | random();
+  }();
   std::uint64_t chained = 0;
   std::memcpy(&chained, before.bytes.data(), sizeof chained);
   return XXH3_64bits_withSeed(block.data(), block.size_bytes(), seed ^ chained) % kPlaces;
@@ -32,6 +35,7 @@ const Digest& PathDigests::digest_of(const Digest& before, std::span<const Token
     here.count = static_cast<std::uint32_t>(block.size());
     std::copy(block.begin(), block.end(), here.tokens.begin());
     here.digest = block_digest(before, block);
+    ++hashed_;
   }
   return here.digest;
 }

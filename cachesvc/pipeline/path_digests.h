@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,8 @@ class PathDigests {
   PathDigests();
   // As precis::hash_path().
   TokenPath hash(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
+  // Blocks that were not remembered.
+  std::uint64_t hashed() const { return hashed_; }
 
  private:
   // Larger blocks than a model has unless it says so are hashed every time.
@@ -30,6 +33,7 @@ class PathDigests {
   const Digest& digest_of(const Digest& before, std::span<const TokenId> block);
 
   std::vector<Known> known_;
+  std::uint64_t hashed_ = 0;
 };
 
 }  // namespace precis

@@ -230,17 +230,15 @@ Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   if (!status.ok() && put->failure.ok()) put->failure = status;
   put->layers[layer].staged.reset();
   put->layers[layer].projection.reset();
-  if (parts_.memory.is_awaited()) co_await make_way(put);
+  // Records that the store is writing lie still, whatever hole is beside them.
+  if (parts_.memory.is_awaited() || !put->final_when_encoded()) co_await make_way(put);
   --compressing_;
   end_behind(*put);
 }
 
 Task<Status> PutPath::compress_layer(Put& put, std::uint32_t index) {
-  PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
-    PRECIS_TRY(stages(put, index));
-    close_ranks(put, /*all=*/false);
-    return {};
-  }));
+  PRECIS_CO_TRY(
+      co_await run_on(parts_.compute, parts_.loop, [&]() -> Status { return stages(put, index); }));
   Put::Layer& layer = put.layers[index];
   layer.compressed = true;
   parts_.metrics.compressed_in_bytes +=
@@ -314,7 +312,7 @@ void PutPath::written(const std::weak_ptr<Put>& owner) {
   parts_.memory.retry();
 }
 
-// Due while memory is awaited, whenever a wait begins and a layer's staging ends. First what nobody
+// Due whenever a wait for memory begins and whenever a layer's staging ends. First what nobody
 // reads goes, then the records close ranks, and only then do waiters look: what they evicted
 // themselves could lie between records that were closed up before, a hole for good.
 Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
@@ -322,7 +320,7 @@ Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
   ++compressing_;
   parts_.memory.reclaim();
   co_await run_on(parts_.compute, parts_.loop, [&] {
-    close_ranks(*put, /*all=*/true);
+    close_ranks(*put, parts_.memory.is_awaited());
     return true;
   });
   parts_.memory.retry();

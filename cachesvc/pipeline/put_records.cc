@@ -43,7 +43,7 @@ void close_ranks(PutPath::Put& put, bool all) {
   const std::lock_guard lock(put.joining);
   std::vector<Arena::Buffer*> staged;
   for (const PutPath::Put::Layer& layer : put.layers) {
-    if (layer.counts.empty()) continue;                                // not there yet
+    if (layer.counts.empty() || !layer.records) continue;              // not there yet, or stored
     if (layer.being_written && layer.being_written->load()) continue;  // from where they are
     staged.push_back(layer.records.get());
   }

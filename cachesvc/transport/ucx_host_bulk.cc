@@ -17,10 +17,8 @@ namespace {
 constexpr std::size_t kInlineBytesMax = 256u << 10;
 
 // What threads that share a chunk take at a time, a tenth of a millisecond's work and more: so long
-// a client that takes its memory back waits.
+// a client that takes its memory back waits for one of them.
 constexpr std::size_t kPieceBytes = 1u << 20;
-// The kernel's for one call (IOV_MAX).
-constexpr std::size_t kRangesMax = 1024;
 
 // No load after it is done before a store ahead of it, also where the stores are the kernel's. (An
 // exchange and not a fence, which ThreadSanitizer does not know.)
@@ -31,47 +29,63 @@ void full_barrier() {
 
 }  // namespace
 
-// A chunk and the threads that share it: each takes the next piece until none is left, and the loop
-// hears of it once.
+// A chunk and the threads that share it: each takes a piece and stands in line again, behind other
+// chunks', until none is left; the loop hears of it once. It is theirs until the last of them gives
+// it to the loop.
 class UcxHostBulk::SharedCopy {
  public:
-  SharedCopy(std::shared_ptr<const State> state, std::uint64_t slot, Mapped region, BulkChunk chunk)
+  SharedCopy(std::shared_ptr<State> state, std::uint64_t slot, Mapped region, BulkChunk chunk,
+             BulkQueue::Ended ended)
       : state_(std::move(state)),
         slot_(slot),
         region_(std::move(region)),
         transfer_(chunk.transfer),
-        pieces_(cut(std::move(chunk), kPieceBytes)) {}
-  std::size_t pieces() const { return pieces_.size(); }
+        pieces_(cut(std::move(chunk), kPieceBytes)),
+        ended_(std::move(ended)) {}
 
-  // By each of the threads once.
-  void work() {
-    for (std::size_t i = next_++; i < pieces_.size(); i = next_++) {
-      Status status = i == 0 ? Status() : state_->check_open(slot_, transfer_->remote().id);
-      if (status.ok()) status = state_->copy(pieces_[i], region_.bytes);
-      if (!status.ok()) fail(std::move(status));
-    }
-  }
-  // By the last of them: what it took is given back here, which may take long (pages unmapped).
-  Status end() {
-    region_.pages.reset();
-    return status_;
+  static void start(std::unique_ptr<SharedCopy> copy, unsigned threads, Executor& copiers,
+                    EventLoop& loop) {
+    SharedCopy* const shared = copy.release();
+    shared->working_ = std::min<std::size_t>(threads, shared->pieces_.size());
+    for (std::size_t left = shared->working_; left > 0; --left) shared->post(copiers, loop);
   }
 
  private:
-  void fail(Status status) {
-    next_ = pieces_.size();
-    const std::lock_guard lock(failing_);
-    if (status_.ok()) status_ = std::move(status);
+  void post(Executor& copiers, EventLoop& loop) {
+    copiers.post([this, &copiers, &loop] {
+      if (copy_one()) return post(copiers, loop);
+      if (--working_ > 0) return;
+      region_.pages.reset();  // if that unmaps them, then here
+      loop.post([owned = std::shared_ptr<SharedCopy>(this)] {
+        owned->state_->leave(owned->slot_);
+        owned->ended_(owned->status_);
+      });
+    });
+  }
+  // False if there was none left.
+  bool copy_one() {
+    const std::size_t i = next_++;
+    if (i >= pieces_.size()) return false;
+    Status status = state_->check_open(slot_, transfer_->remote().id);
+    if (status.ok()) status = state_->copy(pieces_[i], region_.bytes);
+    if (!status.ok()) {
+      next_ = pieces_.size();
+      const std::lock_guard lock(failing_);
+      if (status_.ok()) status_ = std::move(status);
+    }
+    return true;
   }
 
-  const std::shared_ptr<const State> state_;
+  const std::shared_ptr<State> state_;
   const std::uint64_t slot_;
   Mapped region_;
   const std::shared_ptr<BulkTransfer> transfer_;
   const std::vector<BulkChunk> pieces_;
+  const BulkQueue::Ended ended_;
   std::atomic<std::size_t> next_{0};
+  std::atomic<std::size_t> working_{0};
   std::mutex failing_;
-  Status status_;  // guarded by failing_ until all have ended
+  Status status_;  // guarded by failing_ until none is working
 };
 
 UcxHostBulk::UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor& copiers,
@@ -90,9 +104,9 @@ UcxHostBulk::UcxHostBulk(UcxLink& link, std::shared_ptr<HostPeer> peer, Executor
 }
 
 BulkQueue::Limits UcxHostBulk::limits() const {
-  // Milliseconds of work, for the loop has something to do for each; threads share it. One more
-  // waits, so that none of them is idle.
-  return {.chunk_bytes = 8u << 20, .ranges_per_chunk = kRangesMax, .chunks_under_way = 2};
+  // A millisecond of work, for the loop has something to do for each, which threads share. More of
+  // them wait, so that none is idle where transfers are small.
+  return {.chunk_bytes = 4u << 20, .ranges_per_chunk = 256, .chunks_under_way = 4};
 }
 
 class UcxHostBulk::InPlace final : public PeerMemory {
@@ -147,22 +161,9 @@ void UcxHostBulk::move(BulkChunk chunk, BulkQueue::Ended ended) {
     state_->leave(key->host_slot);
     return ended(status);
   }
-  // Shared by its threads, the last of which tells the loop.
-  const auto shared =
-      std::make_shared<SharedCopy>(state_, key->host_slot, std::move(region), std::move(chunk));
-  const std::size_t threads = std::min<std::size_t>(copy_threads_, shared->pieces());
-  const auto working = std::make_shared<std::atomic<std::size_t>>(threads);
-  for (std::size_t t = 0; t < threads; ++t) {
-    copiers_.post(
-        [shared, working, state = state_, slot = key->host_slot, ended, &loop = link_.loop()] {
-          shared->work();
-          if (--*working > 0) return;
-          loop.post([state, slot, ended, shared, status = shared->end()] {
-            state->leave(slot);
-            ended(status);
-          });
-        });
-  }
+  SharedCopy::start(std::make_unique<SharedCopy>(state_, key->host_slot, std::move(region),
+                                                 std::move(chunk), std::move(ended)),
+                    copy_threads_, copiers_, link_.loop());
 }
 
 void UcxHostBulk::keep_until_quiet(std::unique_ptr<PrefaceSocket> socket) {

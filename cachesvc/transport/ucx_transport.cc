@@ -309,9 +309,10 @@ std::unique_ptr<BulkMeans> UcxTransport::choose_means(UcxLink& link, const Guest
   if (same_host(guest.introduction)) {
     auto peer = HostPeer::prove(guest.introduction.pid, guest.introduction.challenge_address,
                                 guest.challenge);
-    if (peer.ok())
+    if (peer.ok()) {
       return std::make_unique<UcxHostBulk>(link, std::move(*peer), copiers(),
                                            options_.copy_threads);
+    }
     link.note_no_host_copy(peer.status().message());
   }
   return nullptr;

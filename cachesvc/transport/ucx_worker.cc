@@ -68,9 +68,10 @@ void tame_ucx() {
 // word about which process it is, where host_copy.h asks for proof.
 constexpr const char* kTransports = "^posix,sysv,cma,knem,xpmem";
 
-// Up to here a message goes at once, a long path's tokens too: to ask the receiver first takes each
-// side another wakeup, which is longer than the copy that it saves.
-constexpr const char* kEagerBytes = "256k";
+// Up to here a message goes at once, 32K tokens of a path too: to ask the receiver first takes each
+// side another wakeup, which is longer than the copy that it saves. Of a message that is not whole
+// yet UCX keeps what has come, of each connection's.
+constexpr const char* kEagerBytes = "144k";
 
 struct ConfigRelease {
   void operator()(ucp_config_t* config) const { ucp_config_release(config); }

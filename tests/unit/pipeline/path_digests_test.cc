@@ -35,6 +35,20 @@ TEST_CASE("remembered digests are the hashed ones, of paths that share and part"
   }
 }
 
+TEST_CASE("a path's next turn hashes what is new of it", "[unit][pipeline]") {
+  std::mt19937 random(9);
+  PathDigests paths;
+  const Digest root = path_root("a", "", Digest{}, "");
+  auto path = random_path(random, 64 * 64);
+  paths.hash(root, path, 64);
+  CHECK(paths.hashed() == 64);
+  path.resize(66 * 64, TokenId{7});
+  paths.hash(root, path, 64);
+  // Of 66 blocks and 16,384 places, few share one.
+  CHECK(paths.hashed() >= 66);
+  CHECK(paths.hashed() <= 66 + 8);
+}
+
 TEST_CASE("digests are right when there were more than are remembered", "[unit][pipeline]") {
   std::mt19937 random(8);
   PathDigests paths;

@@ -74,8 +74,8 @@ TEST_CASE("a pull brings exactly the asked bytes", "[transport]") {
 
 TEST_CASE("a push gathers its ranges into the region", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kBulkWires), std::end(kBulkWires)));
-  const std::size_t num_ranges = GENERATE(0u, 1u, 3u, 200u);
-  const std::size_t range_size_max = GENERATE(1u, 70'000u, 3u << 20);
+  const std::size_t num_ranges = GENERATE(0u, 1u, 3u, 200u, 3000u);
+  const std::size_t range_size_max = GENERATE(1u, 9000u, 70'000u, 3u << 20);
   if (num_ranges * range_size_max > (64u << 20)) return;
   const Owner owner = GENERATE(Owner::kClient, Owner::kTransport);
   CAPTURE(wire_name(wire), num_ranges, range_size_max, owner);
@@ -208,8 +208,10 @@ TEST_CASE("nothing reaches memory that was taken back", "[transport]") {
   for (int round = 0; round < 20; ++round) {
     Memory memory(pair, 8u << 20, 20, owner);
     const RemoteRegion region = memory.exposure->region();
-    auto push = pair.at_server.start_push({memory.local(0, 8u << 20)}, *memory.server, region, 0);
-    auto pull = pair.at_server.start_pull(region, 0, memory.local(0, 8u << 20), *memory.server);
+    constexpr std::size_t kHalf = 4u << 20;
+    auto push = pair.at_server.start_push({memory.local(0, kHalf)}, *memory.server, region, 0);
+    auto pull =
+        pair.at_server.start_pull(region, kHalf, memory.local(kHalf, kHalf), *memory.server);
     // From the client's loop or from another thread, in the middle of the transfers.
     if (round % 2 == 0) {
       pair.client.thread.on_loop([&] { memory.exposure.reset(); });

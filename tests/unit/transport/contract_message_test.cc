@@ -73,7 +73,7 @@ TEST_CASE("messages arrive whole, in order, both ways", "[transport]") {
   std::vector<std::vector<std::byte>> sent;
   for (int i = 0; i < 300; ++i) {
     // Empty, small, and around where UCX changes from eager to rendezvous.
-    const std::size_t sizes[] = {0, 1 + random() % 64, random() % 9000, random() % 200'000};
+    const std::size_t sizes[] = {0, 1 + random() % 64, random() % 9000, random() % 600'000};
     sent.push_back(random_bytes(random, sizes[random() % 4]));
   }
   for (const auto& message : sent) {
