@@ -75,9 +75,10 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
     }
     PRECIS_ASSIGN(prefix.model, parts_.catalog.model(tenant.name, row->model));
     if (const std::uint64_t stored = row->plan.total(); link.entries > stored) {
-      return Status::not_found("segment " + row->id.hex() + " was trimmed from " +
-                               std::to_string(link.entries) + " to " + std::to_string(stored) +
-                               " entries since it was looked up; look it up again");
+      return Status::not_found("segment " + row->id.hex() + " was trimmed to " +
+                               std::to_string(stored) +
+                               " entries since it was looked up, of which " +
+                               std::to_string(link.entries) + " are asked for; look it up again");
     }
     PRECIS_ASSIGN(std::uint64_t cut, cut_entries(*row, prefix.model, request.budget));
     if (request.budget.kind == Budget::Kind::kAll && link.entries > 0) cut = link.entries;

@@ -44,7 +44,8 @@ Result<Header> parse_header(Bytes bytes) {
   reader.get<std::uint32_t>();
   header.checksum = reader.get<std::uint64_t>();
   if (!reader.ok() || magic != kMagic) {
-    return Status::corruption("these bytes are no preface of a precis transport");
+    return Status::corruption(
+        "no precisd and no client of one begins like this; is the port right?");
   }
   header.kind = static_cast<Kind>(kind);
   // An error is read from any version: it is how versions refuse each other.
