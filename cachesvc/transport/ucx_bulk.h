@@ -12,8 +12,8 @@
 
 namespace precis {
 
-// Both halves of bulk transfer by messages: the server's (move) and the client's answers. UCX fetches
-// large ones straight to where they belong, by rendezvous, and copies small ones there.
+// Both halves of bulk transfer by messages: the server's (move) and the client's answers. UCX
+// fetches large ones straight to where they belong, by rendezvous, and copies small ones there.
 class UcxMessageBulk final : public BulkMeans {
  public:
   explicit UcxMessageBulk(UcxLink& link) : link_(link) {}

@@ -29,11 +29,20 @@ class OneReply final : public ReplySink {
     there_ = true;
   }
   bool there() const { return there_; }  // on the loop's thread
-  Result<msg::ReplyBody> wait() { return promise_.get_future().get(); }
+  // False if it has not come until then.
+  bool wait_until(steady_clock::time_point time) {
+    if (time != steady_clock::time_point::max()) {
+      return future_.wait_until(time) == std::future_status::ready;
+    }
+    future_.wait();
+    return true;
+  }
+  Result<msg::ReplyBody> take() { return future_.get(); }
 
  private:
   bool there_ = false;
   std::promise<Result<msg::ReplyBody>> promise_;
+  std::future<Result<msg::ReplyBody>> future_ = promise_.get_future();
 };
 
 }  // namespace
@@ -165,9 +174,18 @@ Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patie
   pending.memory = std::move(memory);
   pending.deadline = deadline;
   const auto send = prepare(request, std::move(pending));
+  Interrupt interrupt;
+  const auto pause = [&] { return sink->there() || interrupt.due(); };
   // Two threads would have to be woken otherwise: the loop's, and this one by it.
-  if (!loop_.drive(send, [&sink] { return sink->there(); })) loop_.post(send);
-  return sink->wait();
+  if (!loop_.drive(send, pause)) loop_.post(send);
+  while (!sink->wait_until(interrupt.next())) {
+    if (interrupt.came()) {
+      loop_.post([this, id = request.id] { interrupt_request(id); });
+      break;
+    }
+    loop_.drive([] {}, pause);
+  }
+  return sink->take();
 }
 
 std::uint64_t Channel::start(msg::Request& request, PendingRequest pending, bool awaited) {
@@ -358,6 +376,18 @@ void Channel::expire(std::uint64_t id) {
       (deadline ? "its deadline passed, it waited for the answer of " + address_
                 : address_ + " did not answer within " + std::to_string(timeout_.count()) + " ms") +
       "; the outcome is unknown");
+  give_up(id, status);
+}
+
+void Channel::interrupt_request(std::uint64_t id) {
+  if (const auto found = pending_.find(id); found != pending_.end()) {
+    give_up(id, Status::canceled(std::string(found->second->name) +
+                                 ": interrupted; the outcome is unknown"));
+  }
+}
+
+void Channel::give_up(std::uint64_t id, const Status& status) {
+  const std::shared_ptr<PendingRequest> request = pending_.at(id);
   if (!request->held) return answer(id, status);
   send_cancel(id);
   tell_sink(*request, status);

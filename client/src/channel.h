@@ -21,6 +21,7 @@
 #include "cachesvc/transport/transport.h"
 #include "client/src/buffer_pool.h"
 #include "client/src/host_memory.h"
+#include "client/src/interrupt.h"
 #include "precis/client.h"
 #include "precis/limits.h"
 #include "precis/messages.h"
@@ -94,9 +95,10 @@ class Channel {
   // caller is about to drive_until() what it brings, so nobody else needs to be woken for it.
   std::uint64_t start(msg::Request& request, PendingRequest pending, bool awaited = false);
   // Waits for what the loop's thread does, by doing it, where the loop is free; else returns at
-  // once.
+  // once. Also once it is time to ask whether the wait shall go on.
   void drive_until(const std::function<bool()>& done) {
-    loop_.drive([] {}, done);
+    const Interrupt interrupt;
+    loop_.drive([] {}, [&] { return done() || interrupt.due(); });
   }
   // Sends what needs no answer.
   void tell(msg::RequestBody body);
@@ -130,6 +132,8 @@ class Channel {
   void forgive(std::chrono::steady_clock::duration lost);
   void check_deadlines();
   void expire(std::uint64_t id);
+  void interrupt_request(std::uint64_t id);
+  void give_up(std::uint64_t id, const Status& status);
   void send_cancel(std::uint64_t id);
   void note_drained();
 

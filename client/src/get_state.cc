@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "client/src/interrupt.h"
 #include "client/src/served_layer.h"
 
 namespace precis {
@@ -144,13 +145,17 @@ Status GetState::wait_layer(std::uint32_t layer) const {
                            std::to_string(plan_.model.num_layers));
   }
   std::unique_lock lock(mutex_);
-  settled_.wait(lock, [&] { return layers_[layer].settled; });
+  if (!Interrupt().wait(settled_, lock, [&] { return layers_[layer].settled; })) {
+    return Status::canceled("the wait for layer " + std::to_string(layer) + " was interrupted");
+  }
   return layers_[layer].status;
 }
 
 Status GetState::wait() const {
   std::unique_lock lock(mutex_);
-  over_.wait(lock, [&] { return finished_ || !outcome_.ok(); });
+  if (!Interrupt().wait(over_, lock, [&] { return finished_ || !outcome_.ok(); })) {
+    return Status::canceled("the wait for a prefix was interrupted");
+  }
   return outcome_;
 }
 

@@ -216,12 +216,15 @@ Status Put::layer(std::uint32_t layer, const LayerPush& push) {
 Result<msg::SegmentInfo> Put::commit(Durability durability) {
   PRECIS_TRY(impl_->ended);
   auto reply = impl_->commit(durability);
-  if (reply.ok()) impl_->ended = Status::invalid("the put has ended with its commit");
+  if (reply.ok()) {
+    impl_->committed = true;
+    impl_->ended = Status::invalid("the put has ended with its commit");
+  }
   return reply;
 }
 
 Status Put::abort() {
-  PRECIS_TRY(impl_->ended);
+  if (!impl_->ended.ok()) return impl_->committed ? impl_->ended : Status();
   impl_->ended = Status::invalid("the put has ended with its abort");
   const Retry call(impl_->options, "abort");
   msg::Request request{0, msg::AbortPut{impl_->begun.put}};

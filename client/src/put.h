@@ -32,6 +32,7 @@ struct Put::Impl {
   Recipe recipe;
   std::vector<std::vector<PieceExtent>> pushed;  // [num_layers]
   Status ended;                                  // not ok once nothing more can be pushed
+  bool committed = false;
 
  private:
   Status send(std::uint32_t layer, const LayerPush& push);

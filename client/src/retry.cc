@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "client/src/interrupt.h"
+
 namespace precis {
 namespace {
 
@@ -69,8 +71,9 @@ Status Retry::again(const Status& failed) {
   const Time end = deadline_ == Time::max() ? *give_up_ : deadline_;
   const milliseconds wait = wait_for(failed);
   if (now + wait < end) {
-    std::this_thread::sleep_for(wait);
-    return {};
+    if (Interrupt().sleep(wait)) return {};
+    return Status::canceled(what_ +
+                            ": interrupted, it was to be tried again after: " + failed.message());
   }
   if (code == StatusCode::kUnavailable && deadline_ != Time::max()) {
     return too_late("the service, after " + std::to_string(tries_) + " tries: " + failed.message());

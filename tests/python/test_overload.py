@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -66,3 +70,35 @@ def test_a_deadline_that_is_met_changes_nothing(cache, model):
     prefix = hurried.get(hurried.lookup(model, range(40)))
     assert all(np.isfinite(head.scores).all() for layer in prefix.layers for head in layer.heads)
     assert hurried.with_deadline(None).lookup(model, range(40))
+
+
+def interrupted(call):
+    """Ctrl-C half a second after `call` began, which must end it at once."""
+    began = time.monotonic()
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    timer.join()
+    return time.monotonic() - began
+
+
+def test_ctrl_c_ends_a_call_that_waits_and_the_connection_goes_on(cache):
+    spec = toy_spec()
+    model = cache.register_model(spec)
+    layers = random_layers(spec, 100)
+    # Nobody else will ever write it.
+    lonely = cache.begin_put(model, range(100), keep=0.5, writers=2)
+    for layer, (keys, values, *_) in enumerate(layers):
+        lonely.layer(layer, keys, values)
+    assert interrupted(lonely.commit) < 5
+    put_all(cache, model, range(200, 300), layers, keep=0.5)
+    prefix = cache.get(cache.lookup(model, range(200, 300)))
+    prefix.wait()
+
+
+def test_ctrl_c_ends_a_call_that_tries_again(tmp_path):
+    with Precisd(find_precisd(), tmp_path / "data") as service:
+        cache = precis.connect(service.address, timeout=60)
+        service.kill()
+        assert interrupted(cache.status) < 5

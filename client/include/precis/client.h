@@ -56,7 +56,8 @@ class Put {
   // kUnavailable if it is not: put again, which is safe in any case, as it is one segment.
   Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal);
 
-  // Gives the put up; the service has forgotten it once this returns OK.
+  // Gives the put up; the service has forgotten it once this returns OK. Of one that has ended with
+  // an error or been aborted there is nothing left to give up: OK. kInvalidArgument once committed.
   Status abort();
 
  private:

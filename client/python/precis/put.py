@@ -135,7 +135,7 @@ class Put:
         return segment
 
     def abort(self) -> None:
-        """Gives up; no trace is left."""
+        """Gives up; no trace is left. Nothing where it has failed or been aborted before."""
         self._done = True
         self._core.abort()
 

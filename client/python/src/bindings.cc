@@ -19,6 +19,7 @@ NB_MODULE(_core, module) {
   python::bind_client(module);
   python::bind_kernels(module);
   python::bind_profile(module);
+  python::notice_signals();
   module.def("as_bfloat16", &python::as_bfloat16);
   module.def("preset_names", &precis::preset_names);
   module.def("canonical_recipe", [](std::string_view text) {

@@ -305,11 +305,13 @@ TEST_CASE_METHOD(PutFixture, "a put destroyed before its commit is aborted", "[c
     Put put = begin();
     REQUIRE(put.commit().ok());
     CHECK(put.layer(0, good()).code() == StatusCode::kInvalidArgument);
+    CHECK(put.abort().code() == StatusCode::kInvalidArgument);
   }
   CHECK(fake.count<msg::AbortPut>(*client) == 1);
   {
     Put put = begin();
     REQUIRE(put.abort().ok());
+    CHECK(put.abort().ok());
     CHECK(put.commit().status().code() == StatusCode::kInvalidArgument);
   }
   CHECK(fake.count<msg::AbortPut>(*client) == 2);
@@ -321,6 +323,7 @@ TEST_CASE_METHOD(PutFixture, "the service's refusal of a layer ends the put", "[
   const Status status = put.layer(0, good());
   CHECK(status.message().find("NaN at head 1, token 5") != std::string::npos);
   CHECK(put.layer(1, good()).message().find("NaN at head 1") != std::string::npos);
+  CHECK(put.abort().ok());
   CHECK(fake.count<msg::AbortPut>(*client) == 1);
 }
 
