@@ -123,7 +123,8 @@ def markdown(rows: list[Row]) -> str:
         f"Medians of {' or '.join(map(str, runs))} rounds; in each the ceiling was measured right "
         "before the figure.\nThe share is the median of each round's; beside a peer, of which all "
         "rounds came later, that of\nthe medians. How each is taken is told in "
-        "[plan.h](../../tests/bench/service/plan.h).\n",
+        "[plan.h](../../tests/bench/service/plan.h); why a mark is not met, and what would change "
+        "it,\nin [service-marks.md](service-marks.md).\n",
         f"{summary(rows)}.\n",
         *(
             f"Measured on: {text}.\n"
