@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -77,7 +78,9 @@ Status to_status(const boost::system::error_code& error, std::string_view what) 
 struct EventLoop::Impl {
   Impl() : bell(context) {
     const int descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    PRECIS_CHECK(descriptor >= 0);  // of those a process may have, none is left at its very start
+    if (descriptor < 0) {  // as Asio says of its own
+      throw boost::system::system_error(errno, boost::system::system_category(), "eventfd");
+    }
     bell.assign(descriptor);
     listen();
   }

@@ -53,7 +53,8 @@ class UcxHostBulk::SharedCopy {
  private:
   void post(Executor& copiers, EventLoop& loop) {
     copiers.post([this, &copiers, &loop] {
-      if (copy_one()) return post(copiers, loop);
+      copy_one();
+      if (next_ < pieces_.size()) return post(copiers, loop);
       if (--working_ > 0) return;
       region_.pages.reset();  // if that unmaps them, then here
       loop.post([owned = std::shared_ptr<SharedCopy>(this)] {
@@ -62,10 +63,9 @@ class UcxHostBulk::SharedCopy {
       });
     });
   }
-  // False if there was none left.
-  bool copy_one() {
+  void copy_one() {
     const std::size_t i = next_++;
-    if (i >= pieces_.size()) return false;
+    if (i >= pieces_.size()) return;
     Status status = state_->check_open(slot_, transfer_->remote().id);
     if (status.ok()) status = state_->copy(pieces_[i], region_.bytes);
     if (!status.ok()) {
@@ -73,7 +73,6 @@ class UcxHostBulk::SharedCopy {
       const std::lock_guard lock(failing_);
       if (status_.ok()) status_ = std::move(status);
     }
-    return true;
   }
 
   const std::shared_ptr<State> state_;

@@ -12,27 +12,31 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kAskEvery{100};
 
-std::function<bool()>& asked() {
-  static std::function<bool()> ask;
-  return ask;
-}
-std::atomic<bool> is_set{false};
+// Never freed: threads may wait until the very end of the process.
+std::atomic<const std::function<bool()>*> asked{nullptr};
+
+// This thread's, whatever it waits for.
+thread_local steady_clock::time_point next_ask;
 
 }  // namespace
 
 void on_wait(std::function<bool()> is_interrupted) {
-  asked() = std::move(is_interrupted);
-  is_set = true;
+  asked = new std::function<bool()>(std::move(is_interrupted));
 }
 
 Interrupt::Time Interrupt::first() {
-  return is_set ? steady_clock::now() + kAskEvery : Time::max();
+  if (asked.load() == nullptr) return Time::max();
+  // Of a thread that has not waited for a while the first wait is not asked at once: most are
+  // short.
+  const Time now = steady_clock::now();
+  if (now > next_ask + kAskEvery) next_ask = now + kAskEvery;
+  return next_ask;
 }
 
 bool Interrupt::came() {
   if (!due()) return false;
-  next_ = steady_clock::now() + kAskEvery;
-  return asked()();
+  next_ = next_ask = steady_clock::now() + kAskEvery;
+  return (*asked.load())();
 }
 
 bool Interrupt::sleep(std::chrono::milliseconds time) {

@@ -33,7 +33,7 @@ class Interrupt {
       lock.unlock();
       const bool stop = came();
       lock.lock();
-      if (stop) return over();
+      if (stop) return false;
     }
   }
   // False if interrupted before.
@@ -42,7 +42,7 @@ class Interrupt {
  private:
   static Time first();
 
-  Time next_ = first();
+  Time next_ = first();  // what many short waits of a thread have in common
 };
 
 }  // namespace precis

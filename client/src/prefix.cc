@@ -69,6 +69,7 @@ Status Prefix::Impl::start() {
 }
 
 Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
+  if (why.code() == StatusCode::kCanceled) return why;
   const std::lock_guard lock(retrying_);
   if (newest()->number != failed) return {};  // another thread has seen to it
   PRECIS_TRY(retry_.again(why));

@@ -6,9 +6,10 @@
 
 namespace precis {
 
-// Of the process. Asked some ten times a second by threads that wait in a call of a Client, a Put
-// or a Prefix, outside all locks; within about a second of the first true the call ends with
-// kCanceled, and what became of its request is unknown. Set it before the first call, and once.
+// Of the process. Asked by each thread that waits in a call of a Client, a Put or a Prefix, every
+// second at least but not while it connects, off the loop. After the first true the call ends with
+// kCanceled, once the service has let go of the memory it was given, and what became of its request
+// is unknown. Set it before the first call, and once.
 void on_wait(std::function<bool()> is_interrupted);
 
 }  // namespace precis
