@@ -30,8 +30,9 @@ class EventLoop {
   // nobody does for a while, this thread goes on; and at once where something is posted.
   void run_lent();
   // Any thread but the loop's. If the loop is lent and nobody drives it: does `begin` and drives
-  // until `done`, which is asked after every turn and must come true by what the loop does; then
-  // returns true. Else it returns false at once and has done nothing.
+  // until `done`, which is asked after every turn and must come true by what the loop does, or by
+  // time where a timer makes it turn; then returns true. Else it returns false at once and has done
+  // nothing.
   bool drive(const std::function<void()>& begin, const std::function<bool()>& done);
   // Any thread, while the loop lives: also until the call has returned.
   void stop();
