@@ -13,9 +13,8 @@ using namespace precis::kernels::test;
 
 namespace {
 
-// Both sides round sums of head_dim and then of `width` terms in f32, in different orders; forms of
-// the Gram matrix cancel more, and rounding is under a root.
-double relative_bound(ValueNorm norm) { return norm == ValueNorm::kL2Gram ? 2e-4 : 2e-5; }
+// Both sides round sums of head_dim and then of `width` terms in f32, in different orders.
+constexpr double kRelative = 2e-5, kAbsolute = 2e-8;
 
 std::vector<float> device_norms(Gpu& gpu, ValueNorm norm, const LayerInput& input) {
   const std::size_t width = input.o_proj.width, dim = input.keys.head_dim;
@@ -70,9 +69,12 @@ TEST_CASE("value norms on the device are the CPU's within the bound", "[gpu][val
       const auto got = device_norms(gpu, norm, layer.input);
       const auto host = value_norms({pool, detect_isa()}, norm, layer.input);
       const std::vector<double> wide(host.begin(), host.end());
-      const double relative = relative_bound(norm), absolute = 1e-3 * relative;
-      REQUIRE(first_difference(got, wide, relative, absolute) == "");
-      REQUIRE(first_difference(got, reference_norms(norm, layer.input), relative, absolute) == "");
+      const auto expected = reference_norms(norm, layer.input);
+      auto bounds = norm_rounding(norm, layer.input);
+      for (double& bound : bounds) bound += kAbsolute;
+      REQUIRE(first_difference(got, expected, kRelative, bounds) == "");
+      for (double& bound : bounds) bound *= 2;  // both round
+      REQUIRE(first_difference(got, wide, kRelative, bounds) == "");
       REQUIRE(device_norms(gpu, norm, layer.input) == got);
     }
   }

@@ -15,6 +15,10 @@ std::vector<float> reference_lse(const LayerInput& input, bool behind = false);
 std::vector<float> reference_gram(const LayerInput& input);
 // [num_kv_heads, n].
 std::vector<double> reference_norms(ValueNorm norm, const LayerInput& input);
+// How far f32 may lie from reference_norms() for its sums' rounding, beside a share of the norm.
+// kL2Gram alone: a form that nearly vanishes is the difference of large products, of which 2^-20 is
+// granted, and rounding stands under a root. 0 for the others.
+std::vector<double> norm_rounding(ValueNorm norm, const LayerInput& input);
 
 // LayerScores in double.
 struct ReferenceScores {
@@ -26,9 +30,11 @@ ReferenceScores reference_layer_scores(const Recipe& recipe, const LayerInput& i
 std::vector<double> reference_scores(const Recipe& recipe, const LayerInput& input);
 
 // The first score that lies further from its definition than absolute + relative x its size, as
-// text; empty if none does. Infinities must be equal.
+// text; empty if none does. Infinities must be equal. `absolute` is one bound, or one for each.
 std::string first_difference(std::span<const float> got, std::span<const double> expected,
                              double relative, double absolute);
+std::string first_difference(std::span<const float> got, std::span<const double> expected,
+                             double relative, std::span<const double> absolute);
 
 RetentionOrders reference_orders(const Recipe& recipe, const LayerInput& input,
                                  const LayerScores& scores);

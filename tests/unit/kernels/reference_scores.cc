@@ -256,6 +256,29 @@ std::vector<double> reference_norms(ValueNorm norm, const LayerInput& in) {
   return norms;
 }
 
+std::vector<double> norm_rounding(ValueNorm norm, const LayerInput& in) {
+  std::vector<double> bounds(std::size_t{in.num_kv_heads()} * in.num_tokens());
+  const std::uint32_t d = in.keys.head_dim, n = in.num_tokens();
+  for (std::size_t i = 0; norm == ValueNorm::kL2Gram && i < bounds.size(); ++i) {
+    const auto h = static_cast<std::uint32_t>(i / n), t = static_cast<std::uint32_t>(i % n);
+    for (std::uint32_t q = h * in.group(); q < (h + 1) * in.group(); ++q) {
+      const float* gram = &in.o_proj.gram[std::size_t{q} * d * d];
+      double form = 0, products = 0;
+      for (std::uint32_t a = 0; a < d; ++a) {
+        for (std::uint32_t b = 0; b < d; ++b) {
+          const double term =
+              value_at(in.values, h, t, a) * gram[a * d + b] * value_at(in.values, h, t, b);
+          form += term;
+          products += std::fabs(term);
+        }
+      }
+      const double off = std::ldexp(products, -20);
+      bounds[i] += (form > off ? off / std::sqrt(form) : std::sqrt(off)) / in.group();
+    }
+  }
+  return bounds;
+}
+
 ReferenceScores reference_layer_scores(const Recipe& recipe, const LayerInput& in) {
   ReferenceScores out;
   if (is_attention(recipe.scorer)) {
@@ -284,10 +307,16 @@ std::vector<double> reference_scores(const Recipe& recipe, const LayerInput& in)
 
 std::string first_difference(std::span<const float> got, std::span<const double> expected,
                              double relative, double absolute) {
+  return first_difference(got, expected, relative, std::vector<double>(got.size(), absolute));
+}
+
+std::string first_difference(std::span<const float> got, std::span<const double> expected,
+                             double relative, std::span<const double> absolute) {
   if (got.size() != expected.size()) return std::to_string(got.size()) + " scores";
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (got[i] == expected[i]) continue;
-    if (std::fabs(got[i] - expected[i]) <= absolute + relative * std::fabs(expected[i])) continue;
+    if (std::fabs(got[i] - expected[i]) <= absolute[i] + relative * std::fabs(expected[i]))
+      continue;
     return "score " + std::to_string(i) + " is " + std::to_string(got[i]) + ", expected " +
            std::to_string(expected[i]);
   }
