@@ -183,41 +183,50 @@ bool PutPath::read_in_place(Put& put, const msg::PushLayer& piece, Connection& f
 
 Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t index,
                                   const Connection& from) {
+  using Part = StagedLayer::Part;
   Put& put = *owner;
   Put::Layer& layer = put.layers[index];
-  for (const auto part : {StagedLayer::Part::kEntries, StagedLayer::Part::kObservations}) {
-    if (!layer.staged->needs(part)) continue;
-    // Room for the records comes with the entries, so that compression never waits for memory.
-    std::vector<Memory::Want> wants{{layer.staged->size_bytes(part), Arena::End::kHigh}};
-    bool reads_projection = false;
-    if (part == StagedLayer::Part::kEntries) {
-      wants.push_back({put.records_bytes_max(index)});
-      if (!put.projections.empty()) {
-        layer.projection = parts_.projections.find(put.projections[index], put.part);
-        reads_projection = layer.projection == nullptr;
-      }
-      if (reads_projection) wants.push_back({put.projection_bytes(index), Arena::End::kHigh});
-    }
-    const std::string where = "layer " + std::to_string(index);
-    auto memory = parts_.memory.try_acquire(wants);
-    if (memory.status().code() == StatusCode::kOutOfSpace) {
-      parts_.loop.post([this, owner] { spawn(make_way(owner)); });  // once this waits
-      memory = co_await parts_.memory.acquire(std::move(wants), &from);
-    }
-    if (!memory.ok()) co_return memory.status().with_context(where);
-    if (reads_projection) {
-      auto read = co_await parts_.projections.read(put.projections[index], put.part,
-                                                   std::move(memory->back()));
-      if (!read.ok()) co_return read.status().with_context(where);
-      layer.projection = std::move(read).value();
-      memory->pop_back();
-    }
-    if (part == StagedLayer::Part::kEntries) {
-      layer.records = std::move(memory->back());
-      memory->pop_back();
-    }
-    layer.staged->give_memory(part, std::move(memory->front()));
+  // All at once: layers of a put that come together, each with a part of its memory, might wait for
+  // each other. Room for the records is among it, so that compression never waits for memory.
+  const bool entries = layer.staged->needs(Part::kEntries);
+  const bool observations = layer.staged->needs(Part::kObservations);
+  bool reads_projection = false;
+  std::vector<Memory::Want> wants;
+  if (observations) {
+    wants.push_back({layer.staged->size_bytes(Part::kObservations), Arena::End::kHigh});
   }
+  if (entries) {
+    wants.push_back({layer.staged->size_bytes(Part::kEntries), Arena::End::kHigh});
+    wants.push_back({put.records_bytes_max(index)});
+    if (!put.projections.empty()) {
+      layer.projection = parts_.projections.find(put.projections[index], put.part);
+      reads_projection = layer.projection == nullptr;
+    }
+    if (reads_projection) wants.push_back({put.projection_bytes(index), Arena::End::kHigh});
+  }
+  if (wants.empty()) co_return Status();
+  const std::string where = "layer " + std::to_string(index);
+  auto memory = parts_.memory.try_acquire(wants);
+  if (memory.status().code() == StatusCode::kOutOfSpace) {
+    parts_.loop.post([this, owner] { spawn(make_way(owner)); });  // once this waits
+    memory = co_await parts_.memory.acquire(std::move(wants), &from);
+  }
+  if (!memory.ok()) co_return memory.status().with_context(where);
+  const auto take_last = [&memory] {
+    auto last = std::move(memory->back());
+    memory->pop_back();
+    return last;
+  };
+  if (reads_projection) {
+    auto read = co_await parts_.projections.read(put.projections[index], put.part, take_last());
+    if (!read.ok()) co_return read.status().with_context(where);
+    layer.projection = std::move(read).value();
+  }
+  if (entries) {
+    layer.records = take_last();
+    layer.staged->give_memory(Part::kEntries, take_last());
+  }
+  if (observations) layer.staged->give_memory(Part::kObservations, take_last());
   co_return Status();
 }
 

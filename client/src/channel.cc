@@ -21,6 +21,8 @@ milliseconds tick_of(milliseconds timeout) {
   return std::clamp(timeout / 8, milliseconds{1}, milliseconds{1000});
 }
 
+}  // namespace
+
 // The reply that one waiting thread takes.
 class OneReply final : public ReplySink {
  public:
@@ -29,8 +31,11 @@ class OneReply final : public ReplySink {
     there_ = true;
   }
   bool there() const { return there_; }  // on the loop's thread
+  bool ready() const {                   // any thread
+    return future_.wait_for(milliseconds{0}) == std::future_status::ready;
+  }
   // False if it has not come until then.
-  bool wait_until(steady_clock::time_point time) {
+  bool wait_until(steady_clock::time_point time) const {
     if (time != steady_clock::time_point::max()) {
       return future_.wait_until(time) == std::future_status::ready;
     }
@@ -44,8 +49,6 @@ class OneReply final : public ReplySink {
   std::promise<Result<msg::ReplyBody>> promise_;
   std::future<Result<msg::ReplyBody>> future_ = promise_.get_future();
 };
-
-}  // namespace
 
 Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& transport,
                  std::shared_ptr<const HostMemory> memory, std::string address,
@@ -165,27 +168,59 @@ Result<std::unique_ptr<Exposure>> Channel::expose(Registration& registration, Mu
   return connection_->expose(registration, memory);
 }
 
-Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patience,
-                                           std::vector<ExposedMemory> memory, Time deadline) {
-  auto sink = std::make_shared<OneReply>();
+Channel::Prepared Channel::prepare_call(msg::Request& request, Patience patience,
+                                        std::vector<ExposedMemory> memory, Time deadline) {
+  auto reply = std::make_shared<OneReply>();
   PendingRequest pending;
-  pending.sink = sink;
+  pending.sink = reply;
   pending.patience = patience;
   pending.memory = std::move(memory);
   pending.deadline = deadline;
-  const auto send = prepare(request, std::move(pending));
-  Interrupt interrupt;
-  const auto pause = [&] { return sink->there() || interrupt.due(); };
+  auto send = prepare(request, std::move(pending));
+  return {{request.id, std::move(reply)}, std::move(send)};
+}
+
+Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patience,
+                                           std::vector<ExposedMemory> memory, Time deadline) {
+  const auto [call, send] = prepare_call(request, patience, std::move(memory), deadline);
+  const Interrupt interrupt;
   // Two threads would have to be woken otherwise: the loop's, and this one by it.
+  const auto pause = [&reply = *call.reply, &interrupt] {
+    return reply.there() || interrupt.due();
+  };
   if (!loop_.drive(send, pause)) loop_.post(send);
-  while (!sink->wait_until(interrupt.next())) {
+  return wait_reply(call);
+}
+
+Result<msg::ReplyBody> Channel::wait_reply(const Call& call) {
+  Interrupt interrupt;
+  const auto pause = [&] { return call.reply->there() || interrupt.due(); };
+  while (!call.reply->ready()) {
     if (interrupt.came()) {
-      loop_.post([this, id = request.id] { interrupt_request(id); });
+      loop_.post([this, id = call.id] { interrupt_request(id, "interrupted"); });
       break;
     }
-    loop_.drive([] {}, pause);
+    if (!loop_.drive([] {}, pause)) call.reply->wait_until(interrupt.next());
   }
-  return sink->take();
+  return call.reply->take();
+}
+
+Channel::Call Channel::begin(msg::Request& request, Patience patience,
+                             std::vector<ExposedMemory> memory, Time deadline) {
+  auto [call, send] = prepare_call(request, patience, std::move(memory), deadline);
+  // Nobody is woken for it: either this thread is soon to wait, or the loop's own looks after a
+  // while and stays for as long as something is under way.
+  const auto send_and_rest = [this, &go = send] {
+    go();
+    loop_.rest();
+  };
+  if (!loop_.drive(send_and_rest, [] { return true; })) loop_.post(std::move(send));
+  return call;
+}
+
+void Channel::call_off(const Call& call) {
+  loop_.post([this, id = call.id] { interrupt_request(id, "called off"); });
+  call.reply->wait_until(Time::max());
 }
 
 std::uint64_t Channel::start(msg::Request& request, PendingRequest pending, bool awaited) {
@@ -379,10 +414,10 @@ void Channel::expire(std::uint64_t id) {
   give_up(id, status);
 }
 
-void Channel::interrupt_request(std::uint64_t id) {
+void Channel::interrupt_request(std::uint64_t id, const char* why) {
   if (const auto found = pending_.find(id); found != pending_.end()) {
-    give_up(id, Status::canceled(std::string(found->second->name) +
-                                 ": interrupted; the outcome is unknown"));
+    give_up(id, Status::canceled(std::string(found->second->name) + ": " + why +
+                                 "; the outcome is unknown"));
   }
 }
 

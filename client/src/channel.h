@@ -28,6 +28,8 @@
 
 namespace precis {
 
+class OneReply;  // what one call waits for: channel.cc
+
 // Hears what one request brings; on the loop's thread, which it must not hold up.
 class ReplySink {
  public:
@@ -86,11 +88,21 @@ class Channel {
   template <typename T>
   Result<T> call(msg::Request& request, Patience patience = Patience::kOneTimeout,
                  std::vector<ExposedMemory> memory = {}, Time deadline = Time::max()) {
-    PRECIS_ASSIGN(msg::ReplyBody reply, wait_reply(request, patience, std::move(memory), deadline));
-    if (T* answer = std::get_if<T>(&reply)) return std::move(*answer);
-    return Status::internal(address_ + " answered with a reply of another kind (number " +
-                            std::to_string(reply.index()) + ") than the request asks for");
+    return as<T>(wait_reply(request, patience, std::move(memory), deadline));
   }
+  // A call in two: its request is sent, and what answers it waited for later, or not any more.
+  struct Call {
+    std::uint64_t id = 0;
+    std::shared_ptr<OneReply> reply;  // shared with the loop, which fills it
+  };
+  Call begin(msg::Request& request, Patience patience, std::vector<ExposedMemory> memory,
+             Time deadline);
+  template <typename T>
+  Result<T> finish(const Call& call) {
+    return as<T>(wait_reply(call));
+  }
+  // `call`'s memory is closed to the server when this returns; its outcome is unknown.
+  void call_off(const Call& call);
   // Sends `request`; `pending`'s sink hears the rest. Returns the request's id. `awaited`: its
   // caller is about to drive_until() what it brings, so nobody else needs to be woken for it.
   std::uint64_t start(msg::Request& request, PendingRequest pending, bool awaited = false);
@@ -115,9 +127,23 @@ class Channel {
   Status connect(const ConnectOptions& options, std::uint32_t timeout_ms);
   Result<msg::ReplyBody> wait_reply(msg::Request& request, Patience patience,
                                     std::vector<ExposedMemory> memory, Time deadline);
+  Result<msg::ReplyBody> wait_reply(const Call& call);
+  template <typename T>
+  Result<T> as(Result<msg::ReplyBody> reply) const {
+    PRECIS_TRY(reply.status());
+    if (T* answer = std::get_if<T>(&*reply)) return std::move(*answer);
+    return Status::internal(address_ + " answered with a reply of another kind (number " +
+                            std::to_string(reply->index()) + ") than the request asks for");
+  }
 
   // Gives `request` its id; what is returned sends it, on the loop's thread.
   std::function<void()> prepare(msg::Request& request, PendingRequest pending);
+  struct Prepared {
+    Call call;
+    std::function<void()> send;
+  };
+  Prepared prepare_call(msg::Request& request, Patience patience, std::vector<ExposedMemory> memory,
+                        Time deadline);
 
   // On the loop's thread.
   void submit(std::uint64_t id, std::vector<std::byte> message,
@@ -132,7 +158,7 @@ class Channel {
   void forgive(std::chrono::steady_clock::duration lost);
   void check_deadlines();
   void expire(std::uint64_t id);
-  void interrupt_request(std::uint64_t id);
+  void interrupt_request(std::uint64_t id, const char* why);
   void give_up(std::uint64_t id, const Status& status);
   void send_cancel(std::uint64_t id);
   void note_drained();

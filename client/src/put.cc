@@ -68,6 +68,7 @@ Put::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& opts, const ModelS
       request_{0, std::move(begin)} {}
 
 Put::Impl::~Impl() {
+  call_off_all();
   if (channel && ended.ok()) channel->tell(msg::AbortPut{begun.put});
 }
 
@@ -112,7 +113,7 @@ Status Put::Impl::begin_anew(Retry& retry) {
 
 // ---- push ---------------------------------------------------------------------------------------
 
-Status Put::Impl::push(std::uint32_t layer, const LayerPush& push) {
+Status Put::Impl::start(std::uint32_t layer, const LayerPush& push) {
   auto checked = check_piece(model, recipe, begun, layer, push);
   // What the service finds names its layer itself, which may be an earlier one.
   PRECIS_TRY(checked.status().with_context("layer " + std::to_string(layer)));
@@ -125,38 +126,58 @@ Status Put::Impl::push(std::uint32_t layer, const LayerPush& push) {
         std::to_string(extent.head_end) + ") and tokens [" + std::to_string(extent.token_begin) +
         ", " + std::to_string(extent.token_end) + ") of it were pushed before");
   }
-  if (!begun.already_stored) PRECIS_TRY(send(layer, piece.push));
   pushed[layer].push_back(extent);
+  if (begun.already_stored) return {};
+  PRECIS_TRY(wait(kLayersAheadMax - 1));
+  send(ahead_.emplace_back(options, layer, std::move(piece)));
   return {};
 }
 
-Status Put::Impl::send(std::uint32_t layer, const LayerPush& push) {
-  Retry retry(options, "layer");
-  const auto is_first = [this] {
-    return std::ranges::all_of(pushed, [](const auto& pieces) { return pieces.empty(); });
-  };
+Status Put::Impl::wait(std::size_t left) {
+  while (ahead_.size() > left) {
+    const Status failed = answered(ahead_.front());
+    ahead_.pop_front();
+    PRECIS_TRY(failed);
+  }
+  return {};
+}
+
+Status Put::Impl::answered(Ahead& ahead) {
   for (;;) {
-    const Status failed = send_once(layer, push, retry);
-    if (failed.ok()) return {};
-    if (failed.code() == StatusCode::kUnavailable) {
-      if (!channel->lost()) return failed;  // of the put alone
-      if (!is_first()) {
-        return Status::unavailable(failed.message() +
-                                   "; of what was pushed nothing is left: " + "put again");
-      }
-      PRECIS_TRY(retry.again(failed));
-      PRECIS_TRY(begin_anew(retry));
-      if (begun.already_stored) return {};
-      continue;
+    const Status failed =
+        ahead.unsent.ok() ? ahead.channel->finish<msg::Done>(ahead.call).status() : ahead.unsent;
+    if (failed.ok()) {
+      holds_bytes_ = true;
+      return {};
     }
-    PRECIS_TRY(retry.again(failed));
+    const bool gone = failed.code() == StatusCode::kUnavailable;
+    if (gone && !ahead.channel->lost()) return failed;  // of the put alone
+    // One that was lost with it may have begun the put on another already.
+    if (gone && ahead.channel == channel) {
+      if (holds_bytes_) {
+        return Status::unavailable(failed.message() +
+                                   "; of what was pushed nothing is left: put again");
+      }
+      PRECIS_TRY(ahead.retry.again(failed));
+      PRECIS_TRY(begin_anew(ahead.retry));
+    } else if (!gone) {
+      PRECIS_TRY(ahead.retry.again(failed));
+    }
+    if (begun.already_stored) return {};
+    send(ahead);
   }
 }
 
-Status Put::Impl::send_once(std::uint32_t layer, const LayerPush& push, const Retry& retry) {
+void Put::Impl::send(Ahead& ahead) {
+  ahead.channel = channel;
+  ahead.unsent = expose_and_send(ahead);
+}
+
+Status Put::Impl::expose_and_send(Ahead& ahead) {
+  const LayerPush& push = ahead.piece.push;
   msg::PushLayer message;
   message.put = begun.put;
-  message.layer = layer;
+  message.layer = ahead.layer;
   message.head_begin = push.head_begin;
   message.head_count = push.keys.num_heads;
   message.token_begin = push.token_begin;
@@ -168,9 +189,22 @@ Status Put::Impl::send_once(std::uint32_t layer, const LayerPush& push, const Re
   std::vector<ExposedMemory> exposed;
   PRECIS_TRY(expose_piece(*channel, push, message, exposed));
   msg::Request request{0, std::move(message)};
-  return channel
-      ->call<msg::Done>(request, Patience::kWhileAlive, std::move(exposed), retry.deadline())
-      .status();
+  ahead.call =
+      channel->begin(request, Patience::kWhileAlive, std::move(exposed), ahead.retry.deadline());
+  return {};
+}
+
+void Put::Impl::call_off_all() {
+  for (const Ahead& ahead : ahead_) {
+    if (ahead.unsent.ok()) ahead.channel->call_off(ahead.call);
+  }
+  ahead_.clear();
+}
+
+void Put::Impl::end(const Status& failed) {
+  call_off_all();
+  channel->tell(msg::AbortPut{begun.put});
+  ended = Status::invalid("the put has ended with an error: " + failed.message());
 }
 
 // ---- commit -------------------------------------------------------------------------------------
@@ -204,17 +238,26 @@ Put::~Put() = default;
 const msg::PutBegun& Put::begun() const { return impl_->begun; }
 
 Status Put::layer(std::uint32_t layer, const LayerPush& push) {
+  PRECIS_TRY(start_layer(layer, push));
+  return wait_layers();
+}
+
+Status Put::start_layer(std::uint32_t layer, const LayerPush& push) {
   PRECIS_TRY(impl_->ended);
-  const Status status = impl_->push(layer, push);
-  if (!status.ok()) {
-    impl_->channel->tell(msg::AbortPut{impl_->begun.put});
-    impl_->ended = Status::invalid("the put has ended with an error: " + status.message());
-  }
+  const Status status = impl_->start(layer, push);
+  if (!status.ok()) impl_->end(status);
+  return status;
+}
+
+Status Put::wait_layers(std::size_t left) {
+  PRECIS_TRY(impl_->ended);
+  const Status status = impl_->wait(left);
+  if (!status.ok()) impl_->end(status);
   return status;
 }
 
 Result<msg::SegmentInfo> Put::commit(Durability durability) {
-  PRECIS_TRY(impl_->ended);
+  PRECIS_TRY(wait_layers());
   auto reply = impl_->commit(durability);
   if (reply.ok()) {
     impl_->committed = true;
@@ -225,6 +268,7 @@ Result<msg::SegmentInfo> Put::commit(Durability durability) {
 
 Status Put::abort() {
   if (!impl_->ended.ok()) return impl_->committed ? impl_->ended : Status();
+  impl_->call_off_all();
   impl_->ended = Status::invalid("the put has ended with its abort");
   const Retry call(impl_->options, "abort");
   msg::Request request{0, msg::AbortPut{impl_->begun.put}};

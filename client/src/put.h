@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "client/src/link.h"
 #include "client/src/put_piece.h"
+#include "client/src/retry.h"
 #include "precis/client.h"
 
 namespace precis {
@@ -21,7 +23,13 @@ struct Put::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  Status push(std::uint32_t layer, const LayerPush& push);
+  // Sends a piece once fewer than kLayersAheadMax are under way.
+  Status start(std::uint32_t layer, const LayerPush& push);
+  // Waits for the oldest pieces until `left` are under way.
+  Status wait(std::size_t left);
+  // Ends it with `failed`: nothing of the caller's memory is read from now on.
+  void end(const Status& failed);
+  void call_off_all();
   Result<msg::SegmentInfo> commit(Durability durability);
 
   const std::shared_ptr<Link> link;  // shared with the client and its other handles
@@ -35,13 +43,28 @@ struct Put::Impl {
   bool committed = false;
 
  private:
-  Status send(std::uint32_t layer, const LayerPush& push);
-  Status send_once(std::uint32_t layer, const LayerPush& push, const Retry& retry);
+  // A piece that was sent and not answered yet.
+  struct Ahead {
+    Ahead(const CallOptions& options, std::uint32_t layer_index, PutPiece sent)
+        : retry(options, "layer"), layer(layer_index), piece(std::move(sent)) {}
+    Retry retry;
+    std::uint32_t layer;
+    PutPiece piece;
+    std::shared_ptr<Channel> channel;  // it was sent on
+    Status unsent;                     // why it could not be; or its `call`
+    Channel::Call call;
+  };
+
+  void send(Ahead& ahead);
+  Status expose_and_send(Ahead& ahead);
+  Status answered(Ahead& ahead);
   Status begin(Retry& retry);
   // The same put on another channel, after the one it was on was lost.
   Status begin_anew(Retry& retry);
 
   msg::Request request_;  // BeginPut
+  std::deque<Ahead> ahead_;
+  bool holds_bytes_ = false;  // of ours, the service: a piece was answered
 };
 
 }  // namespace precis

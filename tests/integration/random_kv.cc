@@ -71,7 +71,7 @@ Result<msg::SegmentInfo> put_all(Client& client, const Model& model,
                                  const PutOptions& options, Durability durability) {
   PRECIS_ASSIGN(Put put, client.begin_put(model, tokens, options));
   for (std::uint32_t l = 0; l < kv.layers.size(); ++l) {
-    PRECIS_TRY(put.layer(l, kv.layers[l].push()));
+    PRECIS_TRY(put.start_layer(l, kv.layers[l].push()));
   }
   return put.commit(durability);
 }

@@ -61,6 +61,29 @@ TEST_CASE_METHOD(Restarted, "a client goes on with a service that was killed and
   CHECK(client->lookup(model, tokens).value().matched_tokens == 500);
 }
 
+TEST_CASE_METHOD(Restarted, "layers pushed ahead are all stored, also where the service was killed",
+                 "[integration]") {
+  const auto tokens = random_tokens(random, 3000);
+  const Kv kv = random_kv(random, model.spec, 0, 3000);
+  for (const bool killed : {false, true}) {
+    CAPTURE(killed);
+    std::optional<Put> put = client->begin_put(model, tokens, keep_most()).value();
+    if (killed) {
+      service->kill();
+      start_again();
+    }
+    // Of the first ones nothing was taken in, so they go to the next service.
+    for (std::uint32_t l = 0; l < model.spec.num_layers; ++l) {
+      REQUIRE(put->start_layer(l, kv.layers[l].push()).ok());
+    }
+    const auto stored = put->commit();
+    INFO(stored.status().to_string());
+    REQUIRE(stored.ok());
+    CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
+    REQUIRE(client->remove_segment(stored->id, /*recursive=*/false).ok());
+  }
+}
+
 TEST_CASE_METHOD(Restarted, "reads under way when the service dies are answered by the next one",
                  "[integration]") {
   constexpr int kReaders = 3, kKills = 3, kReadsBetween = 20;

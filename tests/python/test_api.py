@@ -248,6 +248,33 @@ def test_layers_go_in_from_another_thread_while_this_one_runs(cache, model):
     assert same_entries(prefix, precis.compress(model.spec, layers, keep=0.5))
 
 
+def test_layers_pushed_ahead_are_kept_until_they_have_arrived(cache, model):
+    layers = random_layers(model.spec, 3000)
+    with cache.begin_put(model, range(3000), "keydiff", keep=0.5) as put:
+        for index, (keys, values) in enumerate(layers):
+            put.layer(index, keys.copy(), values.copy(), wait=False)  # nobody else holds these
+        put.wait()
+        with pytest.raises(precis.InvalidArgument, match="pushed before"):
+            put.layer(0, *layers[0], wait=False)
+    with cache.begin_put(model, range(3000), "keydiff", keep=0.5) as put:
+        for index, (keys, values) in enumerate(layers):
+            put.layer(index, keys.copy(), values.copy(), wait=False)
+        put.commit()
+    prefix = cache.get(cache.lookup(model, range(3000)))
+    assert same_entries(prefix, precis.compress(model.spec, layers, "keydiff", keep=0.5))
+
+
+def test_a_put_that_is_dropped_with_layers_under_way_leaves_no_trace(cache, model):
+    layers = random_layers(model.spec, 3000)
+    for end in (lambda put: put.abort(), lambda put: None):
+        put = cache.begin_put(model, range(3000))
+        for index, (keys, values) in enumerate(layers):
+            put.layer(index, keys.copy(), values.copy(), wait=False)
+        end(put)
+        del put
+        assert not cache.lookup(model, range(3000))
+
+
 def test_defaults_change_live_and_apply_to_the_next_put(cache, model):
     layers = random_layers(model.spec, 64)
     cache.set_budget(recipe="knorm", keep=0.25, model=model)

@@ -138,8 +138,11 @@ class Recorder:
         self.model = precis.Model(hf.model_spec(hf_model, name="m"), "")
         self.layers: dict[int, dict[str, torch.Tensor]] = {}
 
-    def layer(self, index, **parts):
+    def layer(self, index, *, wait, **parts):
         self.layers[index] = {name: rows.clone() for name, rows in parts.items()}
+
+    def wait(self):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_a_put_in_any_pieces_is_the_put_of_whole_layers(cache, model, recipe):
                     **more,
                     head_begin=heads.start,
                     token_begin=rows.start,
+                    wait=bool(draw.integers(0, 2)),
                 )
             put.commit()
         prefix = cache.get(cache.lookup(model, tokens))
@@ -98,16 +99,17 @@ def test_a_put_gets_by_with_the_memory_that_it_says_it_needs(tmp_path, layers):
     needed = int(re.search(r"needs (\d+) B", str(refusal.value))[1])
     assert needed < 0.35 * 48 * 2 * 2 * n * 128 * 4
     expected = precis.compress(spec, pushed, recipe, 0.25)
-    for name, order in (
-        ("ascending", range(48)),
-        ("descending", range(47, -1, -1)),
-        ("mixed", draw.permutation(48).tolist()),
+    for name, order, wait in (
+        ("ascending", range(48), True),
+        ("descending", range(47, -1, -1), True),
+        ("mixed", draw.permutation(48).tolist(), True),
+        ("ahead", range(48), False),
     ):
         with precis.open(tmp_path / name, memory_bytes=needed) as cache:
             model = cache.register_model(spec)
             with cache.begin_put(model, range(n), recipe, keep=0.25) as put:
                 for index in order:
-                    put.layer(index, **pushed[index])
+                    put.layer(index, **pushed[index], wait=wait)
                 put.commit("memory")
             assert same_entries(cache.get(cache.lookup(model, range(n))), expected)
 

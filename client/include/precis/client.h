@@ -51,6 +51,16 @@ class Put {
   // the put is begun anew if nothing was pushed; else it is kUnavailable, and must be put again.
   Status layer(std::uint32_t layer, const LayerPush& push);
 
+  // As layer(), without waiting for it: the service takes pieces in one after the other while the
+  // next ones are made. What `push` points to stays as it is until it was waited for: by
+  // wait_layers() or layer(), by commit() or abort(), by an error that ends the put, or by the
+  // destructor, after which nothing reads it. kLayersAheadMax pieces may be under way; a further
+  // one waits for the oldest.
+  Status start_layer(std::uint32_t layer, const LayerPush& push);
+  // Returns once the service holds the bytes of all that were started, but for the `left` last.
+  Status wait_layers(std::size_t left = 0);
+  static constexpr std::size_t kLayersAheadMax = 4;
+
   // Visible and as durable as asked once it returns OK. kInvalidArgument naming the missing layers.
   // Where the connection is lost meanwhile the service is asked whether the segment is stored;
   // kUnavailable if it is not: put again, which is safe in any case, as it is one segment.

@@ -81,10 +81,15 @@ class Put:
         *,
         head_begin: int = 0,
         token_begin: int = 0,
+        wait: bool = True,
     ) -> None:
         """Pushes one layer, or a piece of it. The arrays may be reused when it returns.
 
         Compression goes on behind; what it finds (a NaN, say) is reported by a later call.
+
+        With ``wait=False`` it returns while the piece is under way, four of them at most, so that
+        the next layer is made meanwhile. The put keeps the arrays, whose contents must stay as
+        they are, until wait(), commit() or abort(), or a layer that is waited for.
 
         Args:
             keys, values: [num_kv_heads, n, head_dim] of the model's dtype; keys carry their RoPE.
@@ -122,7 +127,12 @@ class Put:
             statistics_in(query_covariance, "query_covariance", 3),
             head_begin,
             token_begin,
+            wait,
         )
+
+    def wait(self) -> None:
+        """Waits until the service holds the bytes of all layers pushed with ``wait=False``."""
+        self._core.wait()
 
     def commit(self, durability: str = "wal") -> Segment:
         """Makes the segment visible, at once and as durable as asked: "memory", "wal" or "fsync".

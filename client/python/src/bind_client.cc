@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,23 +39,58 @@ std::optional<Digest> to_scope(const std::optional<std::string>& model) {
   return unwrap(parse_digest(*model));
 }
 
-void push_layer(Put& put, std::uint32_t layer, const AnyArray& keys, const AnyArray& values,
-                const std::optional<AnyArray>& queries, const std::optional<FloatArray>& lse,
-                const std::optional<FloatArray>& scores,
-                const std::optional<FloatArray>& query_mean,
-                const std::optional<FloatArray>& query_covariance, std::uint32_t head_begin,
-                std::uint32_t token_begin) {
-  const LayerPush push{.keys = heads_view(keys, "keys"),
-                       .values = heads_view(values, "values"),
-                       .queries = queries ? heads_view(*queries, "queries") : HeadsView{},
-                       .lse = float_view(lse),
-                       .scores = float_view(scores),
-                       .head_begin = head_begin,
-                       .token_begin = token_begin,
-                       .query_mean = float_view(query_mean),
-                       .query_covariance = float_view(query_covariance)};
-  check(without_gil([&] { return put.layer(layer, push); }));
-}
+// The arrays of one push, whose memory they keep.
+struct PushedArrays {
+  AnyArray keys, values;
+  std::optional<AnyArray> queries;
+  std::optional<FloatArray> lse, scores, query_mean, query_covariance;
+
+  LayerPush views(std::uint32_t head_begin, std::uint32_t token_begin) const {
+    return {.keys = heads_view(keys, "keys"),
+            .values = heads_view(values, "values"),
+            .queries = queries ? heads_view(*queries, "queries") : HeadsView{},
+            .lse = float_view(lse),
+            .scores = float_view(scores),
+            .head_begin = head_begin,
+            .token_begin = token_begin,
+            .query_mean = float_view(query_mean),
+            .query_covariance = float_view(query_covariance)};
+  }
+};
+
+// A Put and what it reads of Python's while pieces of it are under way.
+class PutHandle {
+ public:
+  explicit PutHandle(Put put) : put_(std::move(put)) {}
+
+  Put& put() { return put_; }
+  const msg::PutBegun& begun() const { return put_.begun(); }
+
+  void layer(std::uint32_t layer, PushedArrays arrays, std::uint32_t head_begin,
+             std::uint32_t token_begin, bool wait) {
+    held_.push_back(std::move(arrays));
+    const LayerPush push = held_.back().views(head_begin, token_begin);
+    const Status status = without_gil(
+        [&]() -> Status { return wait ? put_.layer(layer, push) : put_.start_layer(layer, push); });
+    let_go(wait || !status.ok() ? 0 : Put::kLayersAheadMax);
+    check(status);
+  }
+  // For all that waits for the pieces, or ends them.
+  template <typename Call>
+  auto settled(Call&& call) {
+    auto outcome = without_gil(std::forward<Call>(call));
+    let_go(0);
+    return outcome;
+  }
+
+ private:
+  void let_go(std::size_t left) {
+    while (held_.size() > left) held_.pop_front();
+  }
+
+  std::deque<PushedArrays> held_;  // the newest last; longer than put_, which may read them
+  Put put_;
+};
 
 // (positions, seats, scores, keys, values) over the prefix's memory, which they keep alive.
 nb::tuple head_arrays(nb::handle_t<Prefix> self, std::uint32_t layer, std::uint32_t head) {
@@ -65,25 +101,37 @@ nb::tuple head_arrays(nb::handle_t<Prefix> self, std::uint32_t layer, std::uint3
 }
 
 void bind_put(nb::module_& module) {
-  nb::class_<Put>(module, "Put")
-      .def_prop_ro("begin", [](const Put& p) { return p.begun().begin; })
-      .def_prop_ro("end", [](const Put& p) { return p.begun().end; })
-      .def_prop_ro("parent", [](const Put& p) { return from_segment_id(p.begun().parent); })
-      .def_prop_ro("segment", [](const Put& p) { return from_segment_id(p.begun().segment); })
-      .def_prop_ro("already_stored", [](const Put& p) { return p.begun().already_stored; })
-      .def_prop_ro("recipe", [](const Put& p) { return p.begun().recipe; })
-      .def_prop_ro("entries", [](const Put& p) { return p.begun().entries; })
-      .def("layer", &push_layer, nb::arg("layer"), nb::arg("keys"), nb::arg("values"),
-           nb::arg("queries").none(), nb::arg("lse").noconvert().none(),
-           nb::arg("scores").noconvert().none(), nb::arg("query_mean").noconvert().none(),
-           nb::arg("query_covariance").noconvert().none(), nb::arg("head_begin"),
-           nb::arg("token_begin"))
+  nb::class_<PutHandle>(module, "Put")
+      .def_prop_ro("begin", [](const PutHandle& p) { return p.begun().begin; })
+      .def_prop_ro("end", [](const PutHandle& p) { return p.begun().end; })
+      .def_prop_ro("parent", [](const PutHandle& p) { return from_segment_id(p.begun().parent); })
+      .def_prop_ro("segment", [](const PutHandle& p) { return from_segment_id(p.begun().segment); })
+      .def_prop_ro("already_stored", [](const PutHandle& p) { return p.begun().already_stored; })
+      .def_prop_ro("recipe", [](const PutHandle& p) { return p.begun().recipe; })
+      .def_prop_ro("entries", [](const PutHandle& p) { return p.begun().entries; })
+      .def(
+          "layer",
+          [](PutHandle& p, std::uint32_t layer, AnyArray keys, AnyArray values,
+             std::optional<AnyArray> queries, std::optional<FloatArray> lse,
+             std::optional<FloatArray> scores, std::optional<FloatArray> query_mean,
+             std::optional<FloatArray> query_covariance, std::uint32_t head_begin,
+             std::uint32_t token_begin, bool wait) {
+            p.layer(layer,
+                    {std::move(keys), std::move(values), std::move(queries), std::move(lse),
+                     std::move(scores), std::move(query_mean), std::move(query_covariance)},
+                    head_begin, token_begin, wait);
+          },
+          nb::arg("layer"), nb::arg("keys"), nb::arg("values"), nb::arg("queries").none(),
+          nb::arg("lse").noconvert().none(), nb::arg("scores").noconvert().none(),
+          nb::arg("query_mean").noconvert().none(), nb::arg("query_covariance").noconvert().none(),
+          nb::arg("head_begin"), nb::arg("token_begin"), nb::arg("wait"))
+      .def("wait", [](PutHandle& p) { check(p.settled([&] { return p.put().wait_layers(); })); })
       .def("commit",
-           [](Put& put, const std::string& durability) {
+           [](PutHandle& p, const std::string& durability) {
              const Durability level = unwrap(parse_durability(durability));
-             return answer([&] { return put.commit(level); });
+             return unwrap(p.settled([&] { return p.put().commit(level); }));
            })
-      .def("abort", [](Put& put) { check(without_gil([&] { return put.abort(); })); });
+      .def("abort", [](PutHandle& p) { check(p.settled([&] { return p.put().abort(); })); });
 }
 
 void bind_prefix(nb::module_& module) {
@@ -120,7 +168,8 @@ void bind_paths(ClientClass& client) {
              const std::optional<BudgetPair>& parent_read, std::uint32_t writers) {
             const PutOptions options{recipe, to_budget(keep), to_parent(parent),
                                      to_budget(parent_read), writers};
-            return answer([&] { return c.begin_put(model, token_view(tokens), options); });
+            return PutHandle(
+                answer([&] { return c.begin_put(model, token_view(tokens), options); }));
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("recipe"),
           nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none(),

@@ -73,8 +73,9 @@ Result<PutSeconds> put(Client& client, const Model& model, const Payload& payloa
   const auto began = std::chrono::steady_clock::now();
   PRECIS_ASSIGN(Put put, client.begin_put(model, tokens, options));
   for (std::uint32_t l = 0; l < model.spec.num_layers; ++l) {
-    PRECIS_TRY(put.layer(l, payload.layer(l)));
+    PRECIS_TRY(put.start_layer(l, payload.layer(l)));
   }
+  PRECIS_TRY(put.wait_layers());
   seconds.ingest = seconds_since(began);
   PRECIS_ASSIGN(const msg::SegmentInfo stored, put.commit(durability));
   seconds.whole = seconds_since(began);

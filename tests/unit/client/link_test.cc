@@ -270,9 +270,11 @@ TEST_CASE("a get that is turned away keeps no buffer for each time", "[client]")
 struct LosingPuts {
   bool lose_push = false, lose_commit = false, stored = false;
   int begins = 0, pushes = 0, commits = 0;
+  int last_puts = 0;  // pushes of the put begun last
   void operator()(FakeServer& self, const msg::Request& request) {
     if (is<msg::BeginPut>(request)) {
       ++begins;
+      last_puts = 0;
       msg::PutBegun begun;
       begun.put = static_cast<std::uint64_t>(begins);
       begun.end = 4;
@@ -281,6 +283,7 @@ struct LosingPuts {
     }
     if (is<msg::PushLayer>(request)) {
       if (++pushes == 1 && lose_push) return self.drop();
+      ++last_puts;
       return self.reply(request.id, msg::Done{});
     }
     if (is<msg::CommitPut>(request)) {
@@ -309,6 +312,14 @@ TEST_CASE("a put goes on over another connection where nothing of it is lost", "
     CHECK(put.commit().ok());
     CHECK(script.begins == 2);
     CHECK(script.pushes == 2);
+  }
+  SECTION("its first pushes are lost together: it is begun once, and all are pushed anew") {
+    script.lose_push = true;
+    Put put = client->begin_put({spec, {}, {}}, tokens).value();
+    for (std::uint32_t l = 0; l < 3; ++l) REQUIRE(put.start_layer(l, push).ok());
+    CHECK(put.commit().ok());
+    CHECK(script.begins == 2);
+    CHECK(script.last_puts == 3);
   }
   SECTION("what was pushed is lost: it says to put again") {
     Put put = client->begin_put({spec, {}, {}}, tokens).value();

@@ -30,6 +30,7 @@ class PutServer {
   PutServer() : server([this](FakeServer& self, msg::Request r) { on(self, std::move(r)); }) {}
 
   bool already_stored = false;
+  bool silent = false;  // pushes are not answered
   Status push_status, commit_status;
   std::vector<Taken> taken;
   FakeServer server;
@@ -63,7 +64,7 @@ class PutServer {
       return self.reply(id, msg::SegmentInfo{});
     }
     if (!push_status.ok()) return self.refuse(id, push_status);
-    take(self, id, std::get<msg::PushLayer>(request.body));
+    if (!silent) take(self, id, std::get<msg::PushLayer>(request.body));
   }
 
   // Pulls region after region, then answers.
@@ -315,6 +316,72 @@ TEST_CASE_METHOD(PutFixture, "a put destroyed before its commit is aborted", "[c
     CHECK(put.commit().status().code() == StatusCode::kInvalidArgument);
   }
   CHECK(fake.count<msg::AbortPut>(*client) == 2);
+}
+
+TEST_CASE_METHOD(PutFixture, "pieces that nobody waits for go out one after the other",
+                 "[client]") {
+  // Token by token, more of them than may be under way.
+  static_assert(kNew > Put::kLayersAheadMax);
+  Put put = begin();
+  const auto piece = [this](std::uint32_t token) {
+    LayerPush push;
+    push.keys = push.values = heads(spec.num_kv_heads, 1);
+    push.token_begin = token;
+    return push;
+  };
+  const auto taken = [this] {
+    std::size_t count = 0;
+    fake.server.on_loop([&] { count = fake.taken.size(); });
+    return count;
+  };
+  for (std::uint32_t t = 0; t < kNew; ++t) {
+    REQUIRE(put.start_layer(0, piece(t)).ok());
+    CHECK(taken() + Put::kLayersAheadMax >= t + 1);
+  }
+  REQUIRE(put.wait_layers(1).ok());
+  CHECK(taken() + 1 >= kNew);
+  REQUIRE(put.wait_layers().ok());
+  CHECK(taken() == kNew);
+  CHECK(put.start_layer(0, piece(3)).message().find("pushed before") != std::string::npos);
+}
+
+TEST_CASE_METHOD(PutFixture, "pieces under way are called off when their put ends", "[client]") {
+  fake.silent = true;
+  {
+    Put put = begin();
+    REQUIRE(put.start_layer(0, good()).ok());
+    REQUIRE(put.start_layer(1, good()).ok());
+    SECTION("by a piece that can't be pushed") {
+      LayerPush wrong = good();
+      wrong.keys.head_dim += 1;
+      CHECK(put.start_layer(2, wrong).code() == StatusCode::kInvalidArgument);
+      CHECK(put.wait_layers().message().find("head_dim") != std::string::npos);
+    }
+    SECTION("by the loss of its connection") {
+      fake.server.on_loop([&] { fake.server.drop(); });
+      CHECK(put.wait_layers().code() == StatusCode::kUnavailable);
+    }
+    SECTION("by its abort") { CHECK(put.abort().ok()); }
+    SECTION("by its end") {}
+  }
+  // Nothing waits for the answers that never came, and the client goes on.
+  fake.silent = false;
+  const auto again = fake.server.connect().value();
+  const std::vector<TokenId> tokens(kEnd, 1);
+  Put put = again->begin_put(Model{spec, {}, {}}, tokens).value();
+  CHECK(put.layer(0, good()).ok());
+}
+
+TEST_CASE_METHOD(PutFixture, "what is found of a piece ahead ends its put", "[client]") {
+  fake.push_status = Status::invalid("layer 0 keys: NaN at head 1, token 5");
+  Put put = begin();
+  REQUIRE(put.start_layer(0, good()).ok());
+  REQUIRE(put.start_layer(1, good()).ok());
+  CHECK(put.commit().status().message().find("NaN at head 1") != std::string::npos);
+  CHECK(put.layer(2, good()).message().find("NaN at head 1") != std::string::npos);
+  CHECK(put.abort().ok());
+  CHECK(fake.count<msg::CommitPut>(*client) == 0);
+  CHECK(fake.count<msg::AbortPut>(*client) == 1);
 }
 
 TEST_CASE_METHOD(PutFixture, "the service's refusal of a layer ends the put", "[client]") {

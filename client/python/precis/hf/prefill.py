@@ -131,14 +131,15 @@ class _Pusher:
             raise self._error
 
     def _run(self) -> None:
-        while (item := self._queue.get()) is not self._END:
-            try:
-                self._put.layer(item[0], **self._scorers.layer(*item, with_lse=self._lse))
+        try:
+            while (item := self._queue.get()) is not self._END:
+                pushed = self._scorers.layer(*item, with_lse=self._lse)
+                self._put.layer(item[0], **pushed, wait=False)
                 if self._progress is not None:
                     self._progress(item[0])
-            except BaseException as error:
-                self._error = error
-                return
+            self._put.wait()
+        except BaseException as error:
+            self._error = error
 
 
 def _log_sum_exp(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
