@@ -28,6 +28,10 @@ class InFlight {
     while (count_ >= limit_) co_await below(limit_);
     ++count_;
   }
+  // Waits until the one entered last is the only one under way.
+  Task<void> alone() {
+    while (count_ > 1) co_await below(2);
+  }
   void leave(Status status) {
     --count_;
     if (first_error_.ok() && !status.ok()) first_error_ = std::move(status);

@@ -199,6 +199,7 @@ void UcxLink::bulk(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uin
   };
   auto transfer = BulkTransfer::make(kind, remote, offset, std::move(local), registration, later);
   if (!transfer.ok()) return later(transfer.status());
+  flush();  // what was said before would wait for cores, or for as long as the kernel takes bytes
   queue_->add(std::move(*transfer));
 }
 

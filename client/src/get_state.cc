@@ -31,6 +31,7 @@ GetState::GetState(GetPlan plan, std::unique_ptr<BufferPool::Buffer> buffer, Exe
     : plan_(std::move(plan)),
       buffer_(std::move(buffer)),
       verifier_(verifier),
+      placed_(plan_.model.num_layers),
       entries_left_(entries_of(plan_)),
       layers_(plan_.model.num_layers) {}
 
@@ -39,18 +40,54 @@ void GetState::on_layer(msg::LayerServed served) {
   if (heard_ > plan_.model.num_layers) return;
   ++heard_;
   heard_bytes_ += bytes_of(plan_, served);
-  if (checked_inline()) return check(served);
-  verifier_.post([self = shared_from_this(), served = std::move(served)] { self->check(served); });
+  const bool at_once = heard_bytes_ <= kInlineBytesMax;
+  const std::uint32_t layer = served.layer;
+  {
+    const std::lock_guard lock(mutex_);
+    ++checking_;
+    if (!at_once) unchecked_.push_back(std::move(served));
+    if (!at_once && layer < layers_.size() && layers_[layer].waiting > 0) {
+      return settled_.notify_all();
+    }
+  }
+  if (at_once) return check(served);
+  verifier_.post([self = shared_from_this(), layer] {
+    if (const auto unchecked = self->take(layer)) self->check(*unchecked);
+  });
 }
 
 void GetState::on_reply(Result<msg::ReplyBody> reply) {
-  if (checked_inline()) return finish(reply);
-  verifier_.post([self = shared_from_this(), reply = std::move(reply)] { self->finish(reply); });
+  {
+    const std::lock_guard lock(mutex_);
+    reply_ = std::move(reply);
+    if (checking_ > 0) return;
+  }
+  finish();
 }
 
-bool GetState::checked_inline() const { return heard_bytes_ <= kInlineBytesMax; }
+GetState::Unchecked::iterator GetState::find_unchecked(std::uint32_t layer) {
+  return std::ranges::find(unchecked_, layer, &msg::LayerServed::layer);
+}
+
+std::optional<msg::LayerServed> GetState::take(std::uint32_t layer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = find_unchecked(layer);
+  if (found == unchecked_.end()) return std::nullopt;
+  auto served = std::move(*found);
+  unchecked_.erase(found);
+  return served;
+}
 
 void GetState::check(const msg::LayerServed& served) {
+  settle(served);
+  {
+    const std::lock_guard lock(mutex_);
+    if (--checking_ > 0 || !reply_) return;
+  }
+  finish();
+}
+
+void GetState::settle(const msg::LayerServed& served) {
   const auto layout = place(served);
   if (!layout.ok()) return fail(layout.status());
   const MutableBytes memory = buffer_->bytes().subspan(served.offset, layout->size_bytes);
@@ -61,7 +98,10 @@ void GetState::check(const msg::LayerServed& served) {
   const std::lock_guard lock(mutex_);
   Layer& layer = layers_[served.layer];
   if (!layer.settled) {
-    layer = {true, std::move(status), std::move(heads), {served.counts, served.tail_checksums}};
+    layer.settled = true;
+    layer.status = std::move(status);
+    layer.heads = std::move(heads);
+    layer.served = {served.counts, served.tail_checksums};
   }
   bytes_ += bytes_of(plan_, served);
   settled_.notify_all();
@@ -73,12 +113,10 @@ Result<ServedLayout> GetState::place(const msg::LayerServed& served) {
     return Status::corruption("the service served layer " + std::to_string(served.layer) +
                               " of a model of " + std::to_string(plan_.model.num_layers));
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (layers_[served.layer].settled) {
-      return Status::corruption("the service served layer " + std::to_string(served.layer) +
-                                " a second time");
-    }
+  const std::lock_guard placing(placing_);
+  if (placed_[served.layer]) {
+    return Status::corruption("the service served layer " + std::to_string(served.layer) +
+                              " a second time");
   }
   PRECIS_ASSIGN(ServedLayout layout,
                 locate_layer(plan_, served, entries_left_, buffer_->bytes().size()));
@@ -90,6 +128,7 @@ Result<ServedLayout> GetState::place(const msg::LayerServed& served) {
                                 ") where another layer lies");
     }
   }
+  placed_[served.layer] = true;
   used_.emplace_back(begin, end);
   for (std::size_t i = 0; i < served.counts.size(); ++i) {
     entries_left_[i / plan_.model.num_kv_heads] -= served.counts[i];
@@ -97,8 +136,8 @@ Result<ServedLayout> GetState::place(const msg::LayerServed& served) {
   return layout;
 }
 
-void GetState::finish(const Result<msg::ReplyBody>& reply) {
-  const Status status = reply.ok() ? missing() : reply.status();
+void GetState::finish() {
+  const Status status = reply_->ok() ? missing() : reply_->status();
   if (!status.ok()) fail(status);
   const std::lock_guard lock(mutex_);
   for (const Layer& layer : layers_) {
@@ -133,22 +172,32 @@ void GetState::fail(const Status& status) {
   const std::lock_guard lock(mutex_);
   if (outcome_.ok()) outcome_ = status;
   for (Layer& layer : layers_) {
-    if (!layer.settled) layer = {true, status, {}, {}};
+    if (layer.settled) continue;
+    layer.settled = true;
+    layer.status = status;
   }
   settled_.notify_all();
   over_.notify_all();
 }
 
-Status GetState::wait_layer(std::uint32_t layer) const {
+Status GetState::wait_layer(std::uint32_t layer) {
   if (layer >= plan_.model.num_layers) {
     return Status::invalid("layer " + std::to_string(layer) + " of a prefix of " +
                            std::to_string(plan_.model.num_layers));
   }
-  std::unique_lock lock(mutex_);
-  if (!Interrupt().wait(settled_, lock, [&] { return layers_[layer].settled; })) {
-    return Status::canceled("the wait for layer " + std::to_string(layer) + " was interrupted");
+  for (;;) {
+    if (const auto served = take(layer)) check(*served);
+    std::unique_lock lock(mutex_);
+    Layer& awaited = layers_[layer];
+    const auto there = [&] { return awaited.settled || find_unchecked(layer) != unchecked_.end(); };
+    ++awaited.waiting;
+    const bool came = Interrupt().wait(settled_, lock, there) || there();
+    --awaited.waiting;
+    if (!came) {
+      return Status::canceled("the wait for layer " + std::to_string(layer) + " was interrupted");
+    }
+    if (awaited.settled) return awaited.status;
   }
-  return layers_[layer].status;
 }
 
 Status GetState::wait() const {

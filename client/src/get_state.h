@@ -1,14 +1,15 @@
-// A get under way. The loop hands it what the server says; that is checked in order, by the loop
-// itself while it is little and then by one verifying thread, and the reader's threads wait for
-// layers.
+// A get under way. The loop hands it what the server says; that is checked by the loop itself while
+// it is little, then by who waits for the layer, and by a verifying thread where nobody does.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,7 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
 
   // Any thread.
   const GetPlan& plan() const { return plan_; }
-  Status wait_layer(std::uint32_t layer) const;
+  Status wait_layer(std::uint32_t layer);
   Status wait() const;
   bool settled(std::uint32_t layer) const;
   bool finished() const;
@@ -54,11 +55,15 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   double seconds() const;
 
  private:
-  // One thread after the other: the loop's while that is quick, then the verifying one.
-  bool checked_inline() const;
+  using Unchecked = std::deque<msg::LayerServed>;
+
+  // None if there is none, or another thread has taken it.
+  std::optional<msg::LayerServed> take(std::uint32_t layer);
+  Unchecked::iterator find_unchecked(std::uint32_t layer);
   void check(const msg::LayerServed& served);
+  void settle(const msg::LayerServed& served);
   Result<ServedLayout> place(const msg::LayerServed& served);
-  void finish(const Result<msg::ReplyBody>& reply);
+  void finish();
   Status missing() const;
   void fail(const Status& status);
 
@@ -72,7 +77,9 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   std::uint32_t heard_ = 0;        // LayerServed so far
   std::uint64_t heard_bytes_ = 0;  // that they speak of
 
-  // The checking thread alone.
+  // Guarded by placing_; read without it once all is checked.
+  std::mutex placing_;
+  std::vector<bool> placed_;                               // [num_layers]
   std::vector<std::uint64_t> entries_left_;                // [num_links]
   std::vector<std::pair<std::size_t, std::size_t>> used_;  // [offset, end) of each layer served
 
@@ -82,13 +89,17 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
     Status status;
     std::vector<HeadEntries> heads;
     Served served;
+    int waiting = 0;  // for it, threads
   };
   mutable std::mutex mutex_;
   mutable std::condition_variable settled_;  // a layer
   mutable std::condition_variable over_;     // the whole get, one way or the other
   std::vector<Layer> layers_;
-  bool finished_ = false;  // the server has answered
-  Status outcome_;         // not ok as soon as the whole get is known to have failed
+  Unchecked unchecked_;
+  std::size_t checking_ = 0;                     // unchecked, or being checked
+  std::optional<Result<msg::ReplyBody>> reply_;  // seen to once all is checked
+  bool finished_ = false;                        // the server has answered
+  Status outcome_;  // not ok as soon as the whole get is known to have failed
   std::uint64_t bytes_ = 0;
   double seconds_ = 0;
 };

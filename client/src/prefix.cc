@@ -89,7 +89,7 @@ bool Prefix::Impl::handed_out(std::uint32_t layer) {
 Status Prefix::Impl::wait_layer(std::uint32_t layer) {
   while (!handed_out(layer)) {
     AttemptPtr attempt = newest();
-    const GetState& state = *attempt->state;
+    GetState& state = *attempt->state;
     if (state.small()) attempt->channel->drive_until([&] { return state.settled(layer); });
     Status status = state.wait_layer(layer);
     if (status.ok()) status = wait_handed(*attempt);

@@ -140,8 +140,8 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   const auto client = service.connect(patient());
   const Model model = client->register_model(tiny_model()).value();
   std::mt19937 random(kSeed);
-  const auto tokens = random_tokens(random, 4500);
-  const Kv kv = random_kv(random, model.spec, 0, 4500);
+  const auto tokens = random_tokens(random, 5400);
+  const Kv kv = random_kv(random, model.spec, 0, 5400);
   REQUIRE(put_all(*client, model, tokens, kv, keep_most()).ok());
   const LookupMatch match = client->lookup(model, tokens).value();
   const msg::SegmentInfo& segment = match.links[0].segment;
@@ -161,7 +161,7 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   }
   // The others read and put beside it; what it holds is missed by the last of these.
   CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
-  const auto path = random_tokens(random, 4500);
+  const auto path = random_tokens(random, 5400);
   CHECK(put_all(*client, model, path, kv, keep_most()).ok());
   CHECK(rows_are_of(read_all(*client, model, path).value(), {&kv}));
   CHECK(stat(*client, "precis_clients_shed_total") == 1);

@@ -1,5 +1,8 @@
 // What is put comes back: all of it, and any cut of it.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <future>
+#include <numeric>
 
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
@@ -167,6 +170,42 @@ TEST_CASE("a segment says whether it is in memory", "[integration]") {
   REQUIRE(read_all(*client, model, tokens).ok());
   CHECK(client->segment(id).value().in_memory);
   CHECK(client->segments().value().front().in_memory);
+}
+
+TEST_CASE("several threads wait for layers of one prefix, and each has those it waited for",
+          "[integration]") {
+  constexpr std::uint32_t kTokens = 4000;  // a layer is more than the loop checks by itself
+  constexpr int kRounds = 20, kWaiters = 3;
+  const TempDir dir;
+  ServiceProcess service(dir);
+  const auto client = service.connect();
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(kSeed);
+  const auto tokens = random_tokens(random, kTokens);
+  const Kv kv = random_kv(random, model.spec, 0, kTokens);
+  REQUIRE(put_all(*client, model, tokens, kv, options_of("streaming_llm", Budget::all())).ok());
+  const LookupMatch match = client->lookup(model, tokens).value();
+  for (int round = 0; round < kRounds; ++round) {
+    const Prefix prefix = client->get(match).value();
+    std::vector<std::uint32_t> order(model.spec.num_layers);
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<std::future<Status>> waiters;
+    for (int i = 0; i < kWaiters; ++i) {
+      std::shuffle(order.begin(), order.end(), random);
+      waiters.push_back(std::async(std::launch::async, [&prefix, order]() -> Status {
+        for (const std::uint32_t layer : order) {
+          PRECIS_TRY(prefix.wait_layer(layer));
+          if (prefix.head(layer, 1).positions.size() != kTokens) {
+            return Status::corruption("entries of layer " + std::to_string(layer));
+          }
+        }
+        return {};
+      }));
+    }
+    CHECK(prefix.wait().ok());
+    for (auto& waiter : waiters) CHECK(waiter.get() == Status());
+  }
+  CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
 }
 
 TEST_CASE("prefixes are streamed to many clients at once", "[integration]") {
