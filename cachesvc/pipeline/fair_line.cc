@@ -5,8 +5,9 @@
 
 namespace precis {
 
-void FairLine::add(Owner owner, Take take, GiveUp give_up) {
-  auto waiter = std::make_unique<Waiter>(Waiter{std::move(take), std::move(give_up), nullptr});
+void FairLine::add(Owner owner, Take take, GiveUp give_up, Unwanted unwanted) {
+  auto waiter = std::make_unique<Waiter>(
+      Waiter{std::move(take), std::move(give_up), std::move(unwanted), nullptr});
   waiter->deadline = loop_.after(wait_, [this, w = waiter.get()] { leave(w); });
   auto lane = std::ranges::find(lanes_, owner, &Lane::owner);
   if (lane == lanes_.end()) lane = lanes_.insert(lane, Lane{owner, {}});
@@ -39,6 +40,18 @@ void FairLine::leave(const Waiter* waiter) {
     late->give_up();
     return serve();  // one who wants less may have stood behind it
   }
+}
+
+void FairLine::drop_unwanted() {
+  const auto first = [this]() -> const Waiter* {
+    for (const Lane& lane : lanes_) {
+      const auto found =
+          std::ranges::find_if(lane.waiters, [](const auto& w) { return w->unwanted(); });
+      if (found != lane.waiters.end()) return found->get();
+    }
+    return nullptr;
+  };
+  while (const Waiter* unwanted = first()) leave(unwanted);  // which may serve others
 }
 
 void FairLine::stop() {

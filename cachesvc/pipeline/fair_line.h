@@ -27,10 +27,15 @@ class FairLine {
   FairLine& operator=(const FairLine&) = delete;
 
   std::size_t size() const { return size_; }
-  // Calls what `take` returns once it returns something, or `give_up` after the wait or at stop().
-  void add(Owner owner, Take take, GiveUp give_up);
+  // Calls what `take` returns once it returns something, or `give_up` after the wait, at stop(), or
+  // at drop_unwanted() once it is `unwanted`.
+  using Unwanted = std::function<bool()>;
+  void add(
+      Owner owner, Take take, GiveUp give_up, Unwanted unwanted = [] { return false; });
   // What is waited for may have come free.
   void serve();
+  // Those who do not want it any more have left.
+  void drop_unwanted();
   // Nobody waits any more.
   void stop();
 
@@ -38,6 +43,7 @@ class FairLine {
   struct Waiter {
     Take take;
     GiveUp give_up;
+    Unwanted unwanted;
     std::unique_ptr<EventLoop::Timer> deadline;
   };
   struct Lane {

@@ -37,7 +37,8 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
       break;
     }
     auto cut = co_await cut_records(prefix, *leases, layer);
-    if (layer == 1) co_await pushes.alone();  // of the first one, with which its reader can begin
+    // The first one's reader can begin with it, so where it takes a while it travels alone.
+    if (layer == 1 && offset > kInlineCutBytesMax) co_await pushes.alone();
     Status stop = cut.status();
     if (stop.ok() && get->canceled) stop = Status::canceled("the client stopped the get");
     if (stop.ok()) stop = pushes.first_error();

@@ -30,7 +30,12 @@ Memory::Answer Memory::try_acquire(const std::vector<Want>& wants) {
 }
 
 Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, FairLine::Owner owner) {
-  Answer now = try_acquire(wants);
+  return acquire([wants = std::move(wants)] { return wants; }, owner);
+}
+
+Task<Memory::Answer> Memory::acquire(Wants wants, FairLine::Owner owner,
+                                     FairLine::Unwanted unwanted) {
+  Answer now = try_acquire(wants());
   if (now.ok() || now.status().code() != StatusCode::kOutOfSpace) co_return now;
   if (stopped_) co_return Status::unavailable("the service is stopping");
   co_return co_await completion<Answer>([&](std::function<void(Answer)> done) {
@@ -43,12 +48,15 @@ Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, FairLine::Owner ow
         owner,
         [this, wants, tell]() -> std::function<void()> {
           // Shared with the one call to come: std::function wants what it holds to be copyable.
-          const auto pieces = std::make_shared<Answer>(take(wants));
+          const auto pieces = std::make_shared<Answer>(take(wants()));
           const bool none = !pieces->ok() && pieces->status().code() == StatusCode::kOutOfSpace;
           if (none) return nullptr;
           return [tell, pieces] { tell(std::move(*pieces)); };
         },
-        [this, wants, tell] { tell(give_up(wants)); });
+        [this, wants, unwanted, tell] {
+          tell(unwanted() ? Status::canceled("nobody wants it any more") : give_up(wants()));
+        },
+        unwanted);
   });
 }
 

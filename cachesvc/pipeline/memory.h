@@ -33,6 +33,11 @@ class Memory {
     Arena::End end = Arena::End::kLow;
   };
   using Pieces = std::vector<std::unique_ptr<Arena::Buffer>>;
+  // Asked for anew at every try: what is wanted may grow while it is waited for.
+  using Wants = std::function<std::vector<Want>()>;
+  // kCanceled at drop_unwanted() once it is `unwanted`.
+  Task<Result<Pieces>> acquire(
+      Wants wants, FairLine::Owner owner, FairLine::Unwanted unwanted = [] { return false; });
   Task<Result<Pieces>> acquire(std::vector<Want> wants, FairLine::Owner owner = nullptr);
   // The same, at once or kOutOfSpace; it is nobody's turn before those who wait.
   Result<Pieces> try_acquire(const std::vector<Want>& wants);
@@ -42,6 +47,9 @@ class Memory {
   void reclaim();
 
   bool is_awaited() const { return waiting_.load() > 0; }
+
+  // Who does not want it any more waits no longer.
+  void drop_unwanted() { line_.drop_unwanted(); }
 
   // Any thread: memory may have come free; waiters try again.
   void retry();

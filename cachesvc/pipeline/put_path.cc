@@ -85,7 +85,9 @@ bool PutPath::is_silent(const Put& put, std::chrono::steady_clock::time_point si
 
 // The memory of a put that has failed goes at once, whoever still has it.
 void PutPath::let_go(Put& put) {
-  if (put.failure.ok() || put.requests > 0 || put.behind > 0) return;
+  if (put.failure.ok()) return;
+  if (put.requests > 0) parts_.loop.post([this] { parts_.memory.drop_unwanted(); });
+  if (put.requests > 0 || put.behind > 0) return;
   put.layers.clear();
   put.room.reset();
   parts_.memory.retry();
@@ -155,6 +157,7 @@ Task<Status> PutPath::take_in(std::shared_ptr<Put> put, msg::PushLayer piece, Co
 Task<bool> PutPath::compress_in_place(std::shared_ptr<Put> put, const msg::PushLayer& piece,
                                       Connection& from) {
   if (!put->is_quick() || parts_.backend.expects_memory()) co_return false;
+  if (!put->layers[piece.layer].staged->is_whole(piece)) co_return false;
   if (std::exchange(reading_in_place_, true)) {
     co_await completion<bool>([&](auto done) { in_place_line_.push_back(std::move(done)); });
   }
@@ -186,31 +189,36 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
   using Part = StagedLayer::Part;
   Put& put = *owner;
   Put::Layer& layer = put.layers[index];
-  // All at once: layers of a put that come together, each with a part of its memory, might wait for
-  // each other. Room for the records is among it, so that compression never waits for memory.
-  const bool entries = layer.staged->needs(Part::kEntries);
-  const bool observations = layer.staged->needs(Part::kObservations);
-  bool reads_projection = false;
-  std::vector<Memory::Want> wants;
-  if (observations) {
-    wants.push_back({layer.staged->size_bytes(Part::kObservations), Arena::End::kHigh});
-  }
-  if (entries) {
-    wants.push_back({layer.staged->size_bytes(Part::kEntries), Arena::End::kHigh});
-    wants.push_back({put.records_bytes_max(index)});
+  // All at once, also what later pieces of the layer ask for until it is had: layers of a put that
+  // come together, each with a part of its memory, would wait for each other. Room for the records
+  // is among it, so that compression never waits for memory.
+  bool entries = false, observations = false, reads_projection = false;
+  const auto wants = [&] {
+    entries = layer.staged->needs(Part::kEntries);
+    observations = layer.staged->needs(Part::kObservations);
+    std::vector<Memory::Want> all;
+    if (observations) {
+      all.push_back({layer.staged->size_bytes(Part::kObservations), Arena::End::kHigh});
+    }
+    if (!entries) return all;
+    all.push_back({layer.staged->size_bytes(Part::kEntries), Arena::End::kHigh});
+    all.push_back({put.records_bytes_max(index)});
     if (!put.projections.empty()) {
       layer.projection = parts_.projections.find(put.projections[index], put.part);
       reads_projection = layer.projection == nullptr;
     }
-    if (reads_projection) wants.push_back({put.projection_bytes(index), Arena::End::kHigh});
-  }
-  if (wants.empty()) co_return Status();
+    if (reads_projection) all.push_back({put.projection_bytes(index), Arena::End::kHigh});
+    return all;
+  };
   const std::string where = "layer " + std::to_string(index);
-  auto memory = parts_.memory.try_acquire(wants);
+  const auto now = wants();
+  if (now.empty()) co_return Status();
+  auto memory = parts_.memory.try_acquire(now);
   if (memory.status().code() == StatusCode::kOutOfSpace) {
     parts_.loop.post([this, owner] { spawn(make_way(owner)); });  // once this waits
-    memory = co_await parts_.memory.acquire(std::move(wants), &from);
+    memory = co_await parts_.memory.acquire(wants, &from, [&put] { return !put.failure.ok(); });
   }
+  if (!memory.ok()) layer.projection = nullptr;
   if (!memory.ok()) co_return memory.status().with_context(where);
   const auto take_last = [&memory] {
     auto last = std::move(memory->back());

@@ -202,9 +202,13 @@ void StagedLayer::give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer) 
   (part == Part::kEntries ? entries_ : observations_) = std::move(buffer);
 }
 
+bool StagedLayer::is_whole(const msg::PushLayer& piece) const {
+  return piece.head_count == model_.num_kv_heads && piece.token_count == num_tokens_ &&
+         !observes(piece) && !piece.scores;
+}
+
 bool StagedLayer::read_in_place(const msg::PushLayer& piece, Connection& from) {
-  if (piece.head_count != model_.num_kv_heads || piece.token_count != num_tokens_) return false;
-  if (observes(piece) || piece.scores) return false;
+  if (!is_whole(piece)) return false;
   keys_ = {from.read_in_place(piece.keys), piece.keys_head_stride};
   values_ = {from.read_in_place(piece.values), piece.values_head_stride};
   const auto reads = [&](const InPlace& rows) {

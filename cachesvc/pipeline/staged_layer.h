@@ -37,8 +37,10 @@ class StagedLayer {
   std::size_t size_bytes(Part part) const;
   void give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer);
 
+  // All of the layer, and nothing but K and V.
+  bool is_whole(const msg::PushLayer& piece) const;
   // Instead of memory and pull(): reads a claimed piece where it is, until this ends. False where
-  // it is not all of the layer, or brings more than K and V, or `from` can't.
+  // it is not whole, or `from` can't.
   bool read_in_place(const msg::PushLayer& piece, Connection& from);
   // Pulls a claimed piece into the memory given; how many bytes that were.
   Task<Result<std::uint64_t>> pull(msg::PushLayer piece, Connection& from,

@@ -15,6 +15,9 @@ namespace {
 // How long a peer may take to hear that the link ends and to end its own side.
 constexpr std::chrono::seconds kGoodbyeTimeout{1};
 
+// Bulk of up to here is moved in less time than a message takes.
+constexpr std::size_t kLittleBytes = 256u << 10;
+
 // Arrived and not handed out: all that the peer may have on the way, and the message that it is on.
 constexpr std::size_t kInboxBytesMax = limits::kSendQueueBytesMax + limits::kMessageBytesMax;
 
@@ -197,9 +200,13 @@ void UcxLink::bulk(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uin
   auto later = [&loop = loop_, done = std::move(done)](Status status) {
     loop.post([done, status = std::move(status)] { done(status); });
   };
+  std::size_t size_bytes = 0;
+  for (const MutableBytes range : local) size_bytes += range.size();
   auto transfer = BulkTransfer::make(kind, remote, offset, std::move(local), registration, later);
   if (!transfer.ok()) return later(transfer.status());
-  flush();  // what was said before would wait for cores, or for as long as the kernel takes bytes
+  // What was said before would wait for cores, or for as long as the kernel takes bytes; beside
+  // little it had better travel with what follows.
+  if (size_bytes > kLittleBytes) flush();
   queue_->add(std::move(*transfer));
 }
 

@@ -169,20 +169,23 @@ Result<std::unique_ptr<Exposure>> Channel::expose(Registration& registration, Mu
 }
 
 Channel::Prepared Channel::prepare_call(msg::Request& request, Patience patience,
-                                        std::vector<ExposedMemory> memory, Time deadline) {
+                                        std::vector<ExposedMemory> memory, Time deadline,
+                                        bool hurried) {
   auto reply = std::make_shared<OneReply>();
   PendingRequest pending;
   pending.sink = reply;
   pending.patience = patience;
   pending.memory = std::move(memory);
   pending.deadline = deadline;
+  pending.hurried = hurried;
   auto send = prepare(request, std::move(pending));
   return {{request.id, std::move(reply)}, std::move(send)};
 }
 
 Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patience,
                                            std::vector<ExposedMemory> memory, Time deadline) {
-  const auto [call, send] = prepare_call(request, patience, std::move(memory), deadline);
+  const auto [call, send] =
+      prepare_call(request, patience, std::move(memory), deadline, /*hurried=*/true);
   const Interrupt interrupt;
   // Two threads would have to be woken otherwise: the loop's, and this one by it.
   const auto pause = [&reply = *call.reply, &interrupt] {
@@ -207,14 +210,11 @@ Result<msg::ReplyBody> Channel::wait_reply(const Call& call) {
 
 Channel::Call Channel::begin(msg::Request& request, Patience patience,
                              std::vector<ExposedMemory> memory, Time deadline) {
-  auto [call, send] = prepare_call(request, patience, std::move(memory), deadline);
   // Nobody is woken for it: either this thread is soon to wait, or the loop's own looks after a
   // while and stays for as long as something is under way.
-  const auto send_and_rest = [this, &go = send] {
-    go();
-    loop_.rest();
-  };
-  if (!loop_.drive(send_and_rest, [] { return true; })) loop_.post(std::move(send));
+  auto [call, send] =
+      prepare_call(request, patience, std::move(memory), deadline, /*hurried=*/false);
+  if (!loop_.drive(send, [] { return true; })) loop_.post(std::move(send));
   return call;
 }
 
@@ -266,9 +266,10 @@ void Channel::submit(std::uint64_t id, std::vector<std::byte> message,
                      std::shared_ptr<PendingRequest> request) {
   if (!closed_.ok()) return settle(*request, closed_);
   request->started = steady_clock::now();
+  const bool hurried = request->hurried;
   pending_.emplace(id, std::move(request));
   connection_->send(std::move(message));
-  loop_.expect();
+  if (hurried) loop_.expect();
   arm_timer();
 }
 

@@ -59,6 +59,8 @@ struct PendingRequest {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::chrono::steady_clock::time_point started{};
   const char* name = "";  // of the request
+  // Whether the loop's own thread looks after it at once, where nobody else drives.
+  bool hurried = true;
 };
 
 class Channel {
@@ -143,7 +145,7 @@ class Channel {
     std::function<void()> send;
   };
   Prepared prepare_call(msg::Request& request, Patience patience, std::vector<ExposedMemory> memory,
-                        Time deadline);
+                        Time deadline, bool hurried);
 
   // On the loop's thread.
   void submit(std::uint64_t id, std::vector<std::byte> message,

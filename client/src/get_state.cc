@@ -196,6 +196,8 @@ Status GetState::wait_layer(std::uint32_t layer) {
     if (!came) {
       return Status::canceled("the wait for layer " + std::to_string(layer) + " was interrupted");
     }
+    // It may have come twice, and each was left to who waits.
+    if (find_unchecked(layer) != unchecked_.end()) continue;
     if (awaited.settled) return awaited.status;
   }
 }

@@ -9,6 +9,9 @@
 #include "precis/recipe.h"
 
 namespace precis {
+
+static_assert(limits::kPutsPerConnectionMax * Put::kLayersAheadMax <= Channel::kCallsMax);
+
 namespace {
 
 // A single head may come with any stride; the service asks for one that holds a head.
@@ -146,21 +149,23 @@ Status Put::Impl::answered(Ahead& ahead) {
   for (;;) {
     const Status failed =
         ahead.unsent.ok() ? ahead.channel->finish<msg::Done>(ahead.call).status() : ahead.unsent;
-    if (failed.ok()) {
+    // Another piece may have begun the put anew, on another channel: whatever became of this one,
+    // nothing of it is there.
+    const bool elsewhere = ahead.channel != channel;
+    if (failed.ok() && !elsewhere) {
       holds_bytes_ = true;
       return {};
     }
     const bool gone = failed.code() == StatusCode::kUnavailable;
     if (gone && !ahead.channel->lost()) return failed;  // of the put alone
-    // One that was lost with it may have begun the put on another already.
-    if (gone && ahead.channel == channel) {
+    if (gone && !elsewhere) {
       if (holds_bytes_) {
         return Status::unavailable(failed.message() +
                                    "; of what was pushed nothing is left: put again");
       }
       PRECIS_TRY(ahead.retry.again(failed));
       PRECIS_TRY(begin_anew(ahead.retry));
-    } else if (!gone) {
+    } else if (!gone && !failed.ok()) {
       PRECIS_TRY(ahead.retry.again(failed));
     }
     if (begun.already_stored) return {};

@@ -257,6 +257,14 @@ def test_layers_pushed_ahead_are_kept_until_they_have_arrived(cache, model):
         with pytest.raises(precis.InvalidArgument, match="pushed before"):
             put.layer(0, *layers[0], wait=False)
     with cache.begin_put(model, range(3000), "keydiff", keep=0.5) as put:
+        wrong = layers[0][0].astype(np.float64)
+        for index, (keys, values) in enumerate(layers):
+            with pytest.raises(precis.InvalidArgument, match="keys"):
+                put.layer(index, wrong, wrong, wait=False)  # which is nothing of the put
+            put.layer(index, keys.copy(), values.copy(), wait=False)
+        put.commit()
+    cache.remove(cache.segments(model)[0])
+    with cache.begin_put(model, range(3000), "keydiff", keep=0.5) as put:
         for index, (keys, values) in enumerate(layers):
             put.layer(index, keys.copy(), values.copy(), wait=False)
         put.commit()

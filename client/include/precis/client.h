@@ -48,14 +48,14 @@ class Put {
   // what it finds (a NaN, say) is reported by the next call. kInvalidArgument: a wrong shape, dtype
   // or layer, or a piece that overlaps one already pushed. An error ends the put. Of a put whose
   // segment is already stored the pieces are checked and not moved. Where the connection is lost
-  // the put is begun anew if nothing was pushed; else it is kUnavailable, and must be put again.
+  // the put is begun anew if no piece was taken in; else it is kUnavailable, and must be put again.
   Status layer(std::uint32_t layer, const LayerPush& push);
 
   // As layer(), without waiting for it: the service takes pieces in one after the other while the
   // next ones are made. What `push` points to stays as it is until it was waited for: by
   // wait_layers() or layer(), by commit() or abort(), by an error that ends the put, or by the
-  // destructor, after which nothing reads it. kLayersAheadMax pieces may be under way; a further
-  // one waits for the oldest.
+  // destructor, after which nothing reads it (and which may wait for that). kLayersAheadMax pieces
+  // may be under way; a further one waits for the oldest. A deadline counts from here.
   Status start_layer(std::uint32_t layer, const LayerPush& push);
   // Returns once the service holds the bytes of all that were started, but for the `left` last.
   Status wait_layers(std::size_t left = 0);

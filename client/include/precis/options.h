@@ -27,7 +27,7 @@ struct ConnectOptions {
   // and one that the service is too busy for (kRejected with retry_after_ms()) comes again, until
   // its deadline, or without one for timeout_ms from its first failure. A call that was under way
   // when the connection was lost is repeated where done twice is as done once: all but
-  // fork_session, set_budget, remove_*, and puts of which layers were pushed, which must be put
+  // fork_session, set_budget, remove_*, and puts of which a layer was taken in, which must be put
   // again.
   bool retry = true;
 };

@@ -62,16 +62,22 @@ struct PushedArrays {
 class PutHandle {
  public:
   explicit PutHandle(Put put) : put_(std::move(put)) {}
+  PutHandle(PutHandle&&) = default;
+  // Pieces under way are called off, which waits.
+  ~PutHandle() {
+    without_gil([this] { put_.reset(); });
+  }
 
-  Put& put() { return put_; }
-  const msg::PutBegun& begun() const { return put_.begun(); }
+  Put& put() { return *put_; }
+  const msg::PutBegun& begun() const { return put_->begun(); }
 
   void layer(std::uint32_t layer, PushedArrays arrays, std::uint32_t head_begin,
              std::uint32_t token_begin, bool wait) {
+    const LayerPush push = arrays.views(head_begin, token_begin);  // or throws
     held_.push_back(std::move(arrays));
-    const LayerPush push = held_.back().views(head_begin, token_begin);
-    const Status status = without_gil(
-        [&]() -> Status { return wait ? put_.layer(layer, push) : put_.start_layer(layer, push); });
+    const Status status = without_gil([&]() -> Status {
+      return wait ? put_->layer(layer, push) : put_->start_layer(layer, push);
+    });
     let_go(wait || !status.ok() ? 0 : Put::kLayersAheadMax);
     check(status);
   }
@@ -89,7 +95,7 @@ class PutHandle {
   }
 
   std::deque<PushedArrays> held_;  // the newest last; longer than put_, which may read them
-  Put put_;
+  std::optional<Put> put_;
 };
 
 // (positions, seats, scores, keys, values) over the prefix's memory, which they keep alive.

@@ -42,7 +42,7 @@ static_assert(kMessageBytesMax >= std::size_t{kPathTokensMax} * 4 + (32u << 20))
 inline constexpr std::uint32_t kConnectionsMax = 1024;
 inline constexpr std::uint32_t kPutsPerConnectionMax = 64;
 inline constexpr std::uint32_t kWritersMax = kConnectionsMax;  // of one put
-inline constexpr std::uint32_t kRequestsInFlightPerConnectionMax = 256;
+inline constexpr std::uint32_t kRequestsInFlightPerConnectionMax = 512;
 inline constexpr std::uint32_t kGetsPerConnectionMax = 64;
 // What a rejected client is told to wait: about what the service takes to answer what it has, of
 // requests and puts; of memory, which comes free when somebody's whole layer is compressed.

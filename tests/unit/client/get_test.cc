@@ -212,6 +212,25 @@ TEST_CASE("what a server says of a layer is believed only within what was asked 
   CHECK(prefix.wait_layer(3).code() == StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("a layer served twice to who waits for it ends the get", "[client]") {
+  ModelSpec model = small_model(Dtype::kF32);
+  model.head_dim = 256;  // a layer is more than the loop checks by itself
+  Serving serving = one_segment(model, 2400, 2400);
+  serving.damage = [](ServedBytes& served) {
+    if (served.message.layer == 1) served.message.layer = 0;
+  };
+  FakeServer server(serving);
+  const auto client = server.connect().value();
+  for (int round = 0; round < 20; ++round) {
+    const Prefix prefix = client->get(match_of(serving.model, serving.segments)).value();
+    (void)prefix.wait_layer(0);
+    const Status status = prefix.wait();
+    INFO(status.to_string());
+    CHECK(status.code() == StatusCode::kCorruption);
+    CHECK_THAT(status.message(), Catch::Contains("second time"));
+  }
+}
+
 TEST_CASE("a tail checksum that does not hold is corruption", "[client]") {
   Serving serving = one_segment(small_model(), 1000, 1000);
   serving.damage = [](ServedBytes& served) {

@@ -268,7 +268,7 @@ TEST_CASE("a get that is turned away keeps no buffer for each time", "[client]")
 
 // A service that is lost at its first push, or at its first commit.
 struct LosingPuts {
-  bool lose_push = false, lose_commit = false, stored = false;
+  bool lose_push = false, lose_second_push = false, lose_commit = false, stored = false;
   int begins = 0, pushes = 0, commits = 0;
   int last_puts = 0;  // pushes of the put begun last
   void operator()(FakeServer& self, const msg::Request& request) {
@@ -283,8 +283,11 @@ struct LosingPuts {
     }
     if (is<msg::PushLayer>(request)) {
       if (++pushes == 1 && lose_push) return self.drop();
+      if (pushes == 1 && lose_second_push) return;  // the second is answered, then all is lost
       ++last_puts;
-      return self.reply(request.id, msg::Done{});
+      self.reply(request.id, msg::Done{});
+      if (pushes == 2 && lose_second_push) self.drop();
+      return;
     }
     if (is<msg::CommitPut>(request)) {
       if (++commits == 1 && lose_commit) return self.drop();
@@ -320,6 +323,15 @@ TEST_CASE("a put goes on over another connection where nothing of it is lost", "
     CHECK(put.commit().ok());
     CHECK(script.begins == 2);
     CHECK(script.last_puts == 3);
+  }
+  SECTION("a push that was answered is lost with one that was not: both are pushed anew") {
+    script.lose_second_push = true;
+    Put put = client->begin_put({spec, {}, {}}, tokens).value();
+    for (std::uint32_t l = 0; l < 2; ++l) REQUIRE(put.start_layer(l, push).ok());
+    CHECK(put.wait_layers().ok());
+    CHECK(script.begins == 2);
+    CHECK(script.last_puts == 2);
+    CHECK(put.commit().ok());
   }
   SECTION("what was pushed is lost: it says to put again") {
     Put put = client->begin_put({spec, {}, {}}, tokens).value();

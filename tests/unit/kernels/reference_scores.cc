@@ -312,7 +312,9 @@ std::string first_difference(std::span<const float> got, std::span<const double>
 
 std::string first_difference(std::span<const float> got, std::span<const double> expected,
                              double relative, std::span<const double> absolute) {
-  if (got.size() != expected.size()) return std::to_string(got.size()) + " scores";
+  if (got.size() != expected.size() || absolute.size() != expected.size()) {
+    return std::to_string(got.size()) + " scores";
+  }
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (got[i] == expected[i]) continue;
     if (std::fabs(got[i] - expected[i]) <= absolute[i] + relative * std::fabs(expected[i]))

@@ -65,6 +65,51 @@ TEST_CASE("who comes while memory is short is served in turn when some comes fre
   CHECK(small->ok());
 }
 
+TEST_CASE("who wants no memory any more leaves the line, and lets the next one in",
+          "[unit][pipeline]") {
+  Fixture f(std::chrono::hours(1));
+  auto taken = f.arena->allocate(kArenaBytes - 4096);
+  REQUIRE(taken.ok());
+  std::optional<Fixture::Answer> unwanted, small;
+  bool wanted = true;
+  const auto waits = [&]() -> Task<void> {
+    const Memory::Wants wants = [] { return std::vector<Memory::Want>(1, Memory::Want{kHalf}); };
+    unwanted.emplace(co_await f.memory.acquire(wants, nullptr, [&] { return !wanted; }));
+  };
+  spawn(waits());
+  spawn(f.acquire(64, small));
+  f.memory.drop_unwanted();
+  CHECK_FALSE(unwanted);
+  wanted = false;
+  f.memory.drop_unwanted();
+  REQUIRE(unwanted);
+  CHECK(unwanted->status().code() == StatusCode::kCanceled);
+  REQUIRE(small);
+  CHECK(small->ok());
+  CHECK(f.memory.waiting() == 0);
+}
+
+TEST_CASE("what is waited for is asked for as it is wanted when it comes free",
+          "[unit][pipeline]") {
+  Fixture f(std::chrono::hours(1));
+  auto taken = f.arena->allocate(kArenaBytes);
+  REQUIRE(taken.ok());
+  std::vector<Memory::Want> wants{{64}};
+  std::optional<Fixture::Answer> answer;
+  const auto waits = [&]() -> Task<void> {
+    answer.emplace(co_await f.memory.acquire([&] { return wants; }, nullptr));
+  };
+  spawn(waits());
+  wants.push_back({128});
+  std::move(taken).value().reset();
+  f.memory.retry();
+  f.loop.post([&] { f.loop.stop(); });
+  f.loop.run();
+  REQUIRE(answer);
+  REQUIRE(answer->ok());
+  CHECK((*answer)->size() == 2);
+}
+
 TEST_CASE("who waits too long is told what is in use", "[unit][pipeline]") {
   Fixture f(std::chrono::milliseconds(1));
   auto taken = f.arena->allocate(kArenaBytes);

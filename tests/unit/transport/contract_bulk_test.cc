@@ -1,9 +1,12 @@
 // The contract of transport.h over every wire: bulk bytes, their bounds, and the end of an
 // exposure.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <future>
+#include <memory>
 
 #include "cachesvc/transport/am_wire.h"
 #include "tests/unit/transport/party.h"
@@ -186,6 +189,38 @@ TEST_CASE("a region that lies about itself fails its transfers and nothing else"
   }
   CHECK(pair.at_server.pull(memory.exposure->region(), 0, memory.local(0, 1000), *memory.server) ==
         Status());
+}
+
+TEST_CASE("a piece of a chunk that can't be copied fails its transfer, and no other",
+          "[transport]") {
+  constexpr std::size_t kSize = 16u << 20, kHalf = kSize / 2, kPage = 4096;
+  Pair pair(Wire::kHostCopy);
+  Memory memory(pair, kSize, 24);
+  const RemoteRegion region = memory.exposure->region();
+  // A page amid the first half, and amid the pieces that several threads share.
+  void* hole = &memory.at_client[kHalf / 2 + kHalf / 8];
+  std::size_t space = kHalf / 4;
+  REQUIRE(std::align(kPage, kPage, hole, space) != nullptr);
+  const auto both = [&](bool pull) {
+    const auto begin = [&](std::size_t at) {
+      return pull
+                 ? pair.at_server.start_pull(region, at, memory.local(at, kHalf), *memory.server)
+                 : pair.at_server.start_push({memory.local(at, kHalf)}, *memory.server, region, at);
+    };
+    auto first = begin(0), second = begin(kHalf);
+    return std::pair(get(std::move(first)), get(std::move(second)));
+  };
+  for (const bool pull : {false, true}) {
+    CAPTURE(pull);
+    REQUIRE(::mprotect(hole, kPage, PROT_NONE) == 0);
+    const auto [holed, sound] = both(pull);
+    REQUIRE(::mprotect(hole, kPage, PROT_READ | PROT_WRITE) == 0);
+    INFO(holed.to_string());
+    CHECK(holed.code() == StatusCode::kInvalidArgument);
+    CHECK(sound == Status());
+    CHECK(both(pull) == std::pair(Status(), Status()));
+    CHECK((memory.client_bytes() == memory.at_server));
+  }
 }
 
 TEST_CASE("a region key of any bytes is no key", "[transport]") {

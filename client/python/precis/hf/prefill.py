@@ -121,7 +121,7 @@ class _Pusher:
         self._queue.put((layer, keys, values, queries, lse))
 
     def stop(self) -> None:
-        """Waits for what was offered; no push is under way after it."""
+        """Waits for what was offered. Nothing more is pushed after it."""
         self._queue.put(self._END)
         self._thread.join()
 
@@ -175,7 +175,7 @@ def prefill(
         lse: push the queries' exact log-sum-exp over the segment as well.
         repeat: repeat_request() of the tokenizer, for recipes that have the model repeat what it
             has read (kvzip); nothing is pushed before it has.
-        progress: called with each layer's index once it is pushed, from the pushing thread.
+        progress: called with each layer's index once its push has begun, from the pushing thread.
 
     Raises:
         ValueError: nothing is left to read, or the put begins elsewhere.
