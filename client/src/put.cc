@@ -1,7 +1,6 @@
 // A put as its caller holds it: layers pushed piece by piece, then a commit.
 #include "client/src/put.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
