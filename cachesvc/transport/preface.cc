@@ -54,7 +54,7 @@ Result<Header> parse_header(Bytes bytes) {
                            std::to_string(kVersion));
   }
   if (kind < static_cast<std::uint32_t>(Kind::kHello) ||
-      kind > static_cast<std::uint32_t>(Kind::kReady)) {
+      kind > static_cast<std::uint32_t>(Kind::kStart)) {
     return Status::invalid("preface frame of unknown kind " + std::to_string(kind));
   }
   if (header.body_bytes > kBodyBytesMax) {
@@ -77,8 +77,6 @@ std::vector<std::byte> encode_introduction(const Introduction& introduction) {
   put_le(body, static_cast<std::uint32_t>(introduction.worker_address.size()));
   put_bytes(body, introduction.host);
   put_bytes(body, introduction.challenge);
-  put_le(body, static_cast<std::uint8_t>(introduction.one_sided));
-  put_le(body, static_cast<std::uint8_t>(introduction.stream));
   put_bytes(body, introduction.worker_address);
   put_bytes(body, introduction.payload);
   return body;
@@ -93,8 +91,6 @@ Result<Introduction> decode_introduction(Bytes body) {
   const auto address_bytes = reader.get<std::uint32_t>();
   const Bytes host = reader.take(introduction.host.size());
   const Bytes challenge = reader.take(introduction.challenge.size());
-  introduction.one_sided = reader.get<std::uint8_t>() != 0;
-  introduction.stream = reader.get<std::uint8_t>() != 0;
   if (address_bytes > kWorkerAddressBytesMax) {
     return Status::invalid("worker address of " + std::to_string(address_bytes) +
                            " B exceeds the limit of " + std::to_string(kWorkerAddressBytesMax) +
@@ -113,6 +109,22 @@ Result<Introduction> decode_introduction(Bytes body) {
                            " B");
   }
   return introduction;
+}
+
+std::vector<std::byte> encode_terms(const Terms& terms) {
+  std::vector<std::byte> body;
+  put_le(body, static_cast<std::uint8_t>(terms.one_sided));
+  put_le(body, static_cast<std::uint8_t>(terms.stream));
+  return body;
+}
+
+Result<Terms> decode_terms(Bytes body) {
+  LeReader reader(body);
+  const auto one_sided = reader.get<std::uint8_t>(), stream = reader.get<std::uint8_t>();
+  if (!reader.ok() || !reader.rest().empty() || one_sided > 1 || stream > 1) {
+    return Status::invalid("terms of " + std::to_string(body.size()) + " B are none");
+  }
+  return Terms{one_sided == 1, stream == 1};
 }
 
 std::vector<std::byte> encode_error(const Status& status) {

@@ -6,7 +6,13 @@
 //                                      <-  kWelcome {introduction, HelloReply}
 //                                          or kRefusal {HelloReply}, or kError {Status}; then
 //                                          closed
-//   kReady  {}                         ->                          the link is up on both sides
+//   makes its endpoint, and waits until
+//   the server's UCX has answered it
+//   kReady  {}                         ->  takes the endpoint that this made on its side
+//                                      <-  kStart {terms}, or kError; the link is up on both sides
+//
+// The server makes no endpoint of its own accord: UCX 1.13 aborts the process in which a first
+// message waits for a connection that breaks as it comes about, and a client may die at any time.
 //
 // After that nothing is sent on the connection, or bulk bytes (bulk_stream.h), as the server said.
 //
@@ -26,13 +32,20 @@
 
 namespace precis::preface {
 
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::size_t kHeaderBytes = 32;
 inline constexpr std::size_t kWorkerAddressBytesMax = 64 * 1024;  // one entry per network device
 inline constexpr std::size_t kBodyBytesMax =
     kWorkerAddressBytesMax + limits::kHelloBytesMax + 64 /* the fixed part, rounded up */;
 
-enum class Kind : std::uint32_t { kHello = 1, kWelcome = 2, kRefusal = 3, kError = 4, kReady = 5 };
+enum class Kind : std::uint32_t {
+  kHello = 1,
+  kWelcome = 2,
+  kRefusal = 3,
+  kError = 4,
+  kReady = 5,
+  kStart = 6
+};
 
 struct Header {
   Kind kind = Kind::kError;
@@ -55,12 +68,16 @@ struct Introduction {
   std::uint32_t pid = 0;
   std::uint64_t challenge_address = 0;
   std::array<std::byte, 16> challenge{};  // server
-  bool one_sided =
-      false;            // server: it will read and write this client's memory by UCX's get and put
-  bool stream = false;  // server: bulk bytes go over this connection (bulk_stream.h)
   std::vector<std::byte> worker_address;
   std::vector<std::byte> payload;  // Hello or HelloReply
   bool operator==(const Introduction&) const = default;
+};
+
+// How the server will reach the client's memory; neither: by messages, or within the host.
+struct Terms {
+  bool one_sided = false;  // by UCX's get and put
+  bool stream = false;     // bulk bytes go over this connection (bulk_stream.h)
+  bool operator==(const Terms&) const = default;
 };
 
 std::vector<std::byte> encode_frame(Kind kind, Bytes body);
@@ -72,6 +89,8 @@ Status check_body(const Header& header, Bytes body);
 
 std::vector<std::byte> encode_introduction(const Introduction& introduction);
 Result<Introduction> decode_introduction(Bytes body);
+std::vector<std::byte> encode_terms(const Terms& terms);
+Result<Terms> decode_terms(Bytes body);
 // The body of kError. Decoding never fails: what it cannot read is kUnavailable and says so.
 std::vector<std::byte> encode_error(const Status& status);
 Status decode_error(Bytes body);

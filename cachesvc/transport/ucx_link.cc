@@ -74,6 +74,15 @@ UcxLink::UcxLink(EventLoop& loop, UcxWorker& worker, UcxInbox& inbox, Ids ids,
 
 UcxLink::~UcxLink() = default;
 
+void UcxLink::reach(std::function<void(const Status&)> reached) {
+  worker_.flush(
+      endpoint_, [self = shared_from_this(), reached = std::move(reached)](ucs_status_t status) {
+        self->loop_.post([self, status, reached] {
+          reached(self->over() ? self->ended_ : to_status(status, "UCX reached the peer"));
+        });
+      });
+}
+
 void UcxLink::watch(std::unique_ptr<PrefaceSocket> socket) {
   socket_ = std::move(socket);
   const auto on_gone = [weak = weak_from_this()](const Status& gone) {

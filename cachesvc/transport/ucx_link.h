@@ -63,6 +63,9 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
                                                std::function<void()> on_end);
   ~UcxLink();
 
+  // Client: calls `reached` on a turn of its own when the peer's UCX has answered, or once the link
+  // is over without that; with a peer that does neither, never.
+  void reach(std::function<void(const Status&)> reached);
   // Both sides: bulk bytes go over the socket that is the sign of life. Before watch() and
   // use_means().
   void use_stream() { streams_ = true; }

@@ -134,10 +134,7 @@ class UcxTransport final : public Transport {
     std::unique_ptr<EventLoop::Timer> deadline;
     preface::Introduction introduction;
     HostChallenge challenge{};
-    std::shared_ptr<UcxLink> link;
-    ~Guest() {
-      if (link) link->end(Status::canceled("the preface was not finished"));
-    }
+    std::uint64_t link_id = 0;
   };
   // A connect() under way, on the client.
   struct Attempt {
@@ -147,18 +144,26 @@ class UcxTransport final : public Transport {
     std::vector<std::byte> hello;
     std::uint64_t link_id = 0;
     std::unique_ptr<HostWindow> window;
+    std::shared_ptr<UcxLink> link;       // once the server is known
+    std::vector<std::byte> hello_reply;  // with it
     std::function<void(Result<Connected>)> done;
+    ~Attempt() {
+      if (link) link->end(Status::canceled("the preface was not finished"));
+    }
   };
 
   void welcome(std::unique_ptr<PrefaceSocket> socket);
   void on_hello(std::uint64_t id, Result<preface::Frame> frame);
   Status admit(std::uint64_t id, preface::Introduction introduction);
   void on_ready(std::uint64_t id, const Result<preface::Frame>& frame);
+  Result<std::shared_ptr<UcxLink>> take_link(Guest& guest);
   void turn_away(std::uint64_t id, preface::Kind kind, Bytes body);
 
   void on_connected(std::uint64_t id, Result<std::unique_ptr<PrefaceSocket>> socket);
   void on_answer(std::uint64_t id, Result<preface::Frame> frame);
-  Result<Connected> settle(Attempt& attempt, Result<preface::Frame> frame);
+  Status reach(std::uint64_t id, Attempt& attempt, const preface::Frame& welcome);
+  void on_reached(std::uint64_t id, const Status& reached);
+  Result<Connected> settle(Attempt& attempt, const Result<preface::Frame>& frame);
   void finish(std::uint64_t id, Result<Connected> result);
 
   // Ends the link that has most on the way, until all of it is within bounds: who sends less than
@@ -185,7 +190,7 @@ class UcxTransport final : public Transport {
   Acceptor acceptor_;
   std::unique_ptr<PrefaceListener> listener_;
   std::map<std::uint64_t, Guest> guests_;
-  std::map<std::uint64_t, Attempt> attempts_;
+  std::map<std::uint64_t, std::shared_ptr<Attempt>> attempts_;
   std::uint64_t next_id_ = 1;            // of guests and attempts
   std::atomic<std::uint64_t> pages_{0};  // made so far
 };
@@ -251,18 +256,14 @@ Status UcxTransport::admit(std::uint64_t id, preface::Introduction introduction)
     turn_away(id, preface::Kind::kRefusal, greeting.reply);
     return {};
   }
-  const std::uint64_t link_id = random_id();
-  PRECIS_ASSIGN(guest.link, make_link(link_id, introduction));
   guest.introduction = std::move(introduction);
+  guest.link_id = random_id();
   fill_random(guest.challenge);
 
   preface::Introduction mine;
-  mine.link_id = link_id;
+  mine.link_id = guest.link_id;
   mine.host = host_;
   mine.challenge = guest.challenge;
-  mine.one_sided = one_sided(*guest.link, guest.introduction);
-  mine.stream = !mine.one_sided && streams(*guest.link);
-  if (mine.stream) guest.link->use_stream();
   mine.worker_address = worker_->address();
   mine.payload = std::move(greeting.reply);
   guest.socket->write(preface::Kind::kWelcome, preface::encode_introduction(mine));
@@ -275,13 +276,22 @@ void UcxTransport::on_ready(std::uint64_t id, const Result<preface::Frame>& fram
     guests_.erase(id);
     return;
   }
+  const auto link = take_link(guests_.at(id));
+  if (!link.ok()) return turn_away(id, preface::Kind::kError, preface::encode_error(link.status()));
   auto guest = guests_.extract(id);
-  Guest& ready = guest.mapped();
-  const auto link = std::exchange(ready.link, nullptr);
-  if (link->over()) return;
-  link->use_means(choose_means(*link, ready));
-  link->watch(std::move(ready.socket));
-  acceptor_.accepted(std::make_unique<UcxConnection>(link), ready.introduction.payload);
+  (*link)->watch(std::move(guest.mapped().socket));
+  acceptor_.accepted(std::make_unique<UcxConnection>(*link), guest.mapped().introduction.payload);
+}
+
+Result<std::shared_ptr<UcxLink>> UcxTransport::take_link(Guest& guest) {
+  PRECIS_ASSIGN(auto link, make_link(guest.link_id, guest.introduction));
+  preface::Terms terms;
+  terms.one_sided = one_sided(*link, guest.introduction);
+  terms.stream = !terms.one_sided && streams(*link);
+  if (terms.stream) link->use_stream();
+  link->use_means(choose_means(*link, guest));
+  guest.socket->write(preface::Kind::kStart, preface::encode_terms(terms));
+  return link;
 }
 
 // Whether to try the host copy; the proof comes with it.
@@ -333,7 +343,7 @@ void UcxTransport::turn_away(std::uint64_t id, preface::Kind kind, Bytes body) {
 void UcxTransport::connect(const std::string& address, std::vector<std::byte> hello,
                            std::uint32_t timeout_ms, std::function<void(Result<Connected>)> done) {
   const std::uint64_t id = next_id_++;
-  Attempt& attempt = attempts_[id];
+  Attempt& attempt = *(attempts_[id] = std::make_shared<Attempt>());
   attempt.hello = std::move(hello);
   attempt.done = std::move(done);
   attempt.deadline = loop_.after(milliseconds(timeout_ms), [this, id, address, timeout_ms] {
@@ -348,7 +358,7 @@ void UcxTransport::connect(const std::string& address, std::vector<std::byte> he
 
 void UcxTransport::on_connected(std::uint64_t id, Result<std::unique_ptr<PrefaceSocket>> socket) {
   if (!socket.ok()) return finish(id, socket.status());
-  Attempt& attempt = attempts_.at(id);
+  Attempt& attempt = *attempts_.at(id);
   attempt.socket = std::move(*socket);
   attempt.link_id = random_id();
   attempt.window = std::make_unique<HostWindow>();
@@ -366,31 +376,60 @@ void UcxTransport::on_connected(std::uint64_t id, Result<std::unique_ptr<Preface
 }
 
 void UcxTransport::on_answer(std::uint64_t id, Result<preface::Frame> frame) {
-  finish(id, settle(attempts_.at(id), std::move(frame)));
+  if (!frame.ok()) return finish(id, frame.status());
+  if (frame->kind == preface::Kind::kRefusal) {
+    return finish(id, Connected{nullptr, std::move(frame->body)});
+  }
+  const Status status = reach(id, *attempts_.at(id), *frame);
+  if (!status.ok()) finish(id, status);
 }
 
-Result<Transport::Connected> UcxTransport::settle(Attempt& attempt, Result<preface::Frame> frame) {
-  PRECIS_TRY(frame.status());
-  if (frame->kind == preface::Kind::kError) return preface::decode_error(frame->body);
-  if (frame->kind == preface::Kind::kRefusal) return Connected{nullptr, std::move(frame->body)};
-  if (frame->kind != preface::Kind::kWelcome) {
+Status UcxTransport::reach(std::uint64_t id, Attempt& attempt, const preface::Frame& welcome) {
+  if (welcome.kind == preface::Kind::kError) return preface::decode_error(welcome.body);
+  if (welcome.kind != preface::Kind::kWelcome) {
     return Status::invalid("the peer answers a hello with another frame");
   }
-  PRECIS_ASSIGN(preface::Introduction peer, preface::decode_introduction(frame->body));
-  PRECIS_ASSIGN(auto link, make_link(attempt.link_id, peer));
+  PRECIS_ASSIGN(preface::Introduction peer, preface::decode_introduction(welcome.body));
+  attempt.hello_reply = std::move(peer.payload);
   attempt.window->answer(peer.challenge);
   attempt.window->watch(attempt.socket->descriptor());
-  link->use_window(std::move(attempt.window));
-  if (peer.one_sided) link->announce_regions();
-  if (peer.stream) link->use_stream();
+  PRECIS_ASSIGN(attempt.link, make_link(attempt.link_id, peer));
+  attempt.link->use_window(std::move(attempt.window));
+  // The transport may be gone by then, and with it every attempt.
+  attempt.link->reach([this, id, weak = std::weak_ptr(attempts_.at(id))](const Status& reached) {
+    if (!weak.expired()) on_reached(id, reached);
+  });
+  return {};
+}
+
+void UcxTransport::on_reached(std::uint64_t id, const Status& reached) {
+  if (!reached.ok()) return finish(id, reached);
+  Attempt& attempt = *attempts_.at(id);
   attempt.socket->write(preface::Kind::kReady, {});
-  link->watch(std::move(attempt.socket));
-  return Connected{std::make_unique<UcxConnection>(std::move(link)), std::move(peer.payload)};
+  attempt.socket->read([this, id](const Result<preface::Frame>& frame) {
+    finish(id, settle(*attempts_.at(id), frame));
+  });
+}
+
+Result<Transport::Connected> UcxTransport::settle(Attempt& attempt,
+                                                  const Result<preface::Frame>& frame) {
+  PRECIS_TRY(frame.status());
+  if (frame->kind == preface::Kind::kError) return preface::decode_error(frame->body);
+  if (frame->kind != preface::Kind::kStart) {
+    return Status::invalid("the peer answers with another frame than a start");
+  }
+  PRECIS_ASSIGN(const preface::Terms terms, preface::decode_terms(frame->body));
+  auto link = std::exchange(attempt.link, nullptr);
+  if (terms.one_sided) link->announce_regions();
+  if (terms.stream) link->use_stream();
+  if (!link->over()) link->watch(std::move(attempt.socket));
+  return Connected{std::make_unique<UcxConnection>(std::move(link)),
+                   std::move(attempt.hello_reply)};
 }
 
 void UcxTransport::finish(std::uint64_t id, Result<Connected> result) {
-  auto attempt = attempts_.extract(id);
-  attempt.mapped().done(std::move(result));
+  const auto attempt = attempts_.extract(id);
+  attempt.mapped()->done(std::move(result));
 }
 
 }  // namespace

@@ -283,6 +283,12 @@ void UcxWorker::receive(const UcxInbound& inbound, void* into, UcxDone done) {
   submit(ucp_am_recv_data_nbx(worker_, inbound.data, into, inbound.size_bytes, &param), operation);
 }
 
+void UcxWorker::flush(ucp_ep_h endpoint, UcxDone done) {
+  auto* operation = new UcxOperation{std::move(done), {}, {}};
+  ucp_request_param_t param = callback_param(operation);
+  submit(ucp_ep_flush_nbx(endpoint, &param), operation);
+}
+
 Result<ucp_rkey_h> UcxWorker::unpack_key(ucp_ep_h endpoint, const std::string& key) {
   std::string padded = key;  // as for addresses
   padded.resize(key.size() + 4096);
@@ -304,13 +310,11 @@ void UcxWorker::get(ucp_ep_h endpoint, MutableBytes into, ucp_mem_h local, std::
 void UcxWorker::put(ucp_ep_h endpoint, Bytes from, ucp_mem_h local, std::uint64_t remote,
                     ucp_rkey_h key, UcxDone done) {
   // The put itself ends when `from` may be reused; the flush after it, when the bytes are there.
-  auto flush = [endpoint, done = std::move(done)](ucs_status_t status) {
+  auto then_flush = [this, endpoint, done = std::move(done)](ucs_status_t status) {
     if (status != UCS_OK) return done(status);
-    auto* operation = new UcxOperation{done, {}, {}};
-    ucp_request_param_t param = callback_param(operation);
-    submit(ucp_ep_flush_nbx(endpoint, &param), operation);
+    flush(endpoint, done);
   };
-  auto* operation = new UcxOperation{std::move(flush), {}, {}};
+  auto* operation = new UcxOperation{std::move(then_flush), {}, {}};
   ucp_request_param_t param = callback_param(operation);
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
   param.memh = local;

@@ -78,6 +78,9 @@ class UcxWorker {
   // Takes the data of a message into `into`, which must hold it.
   void receive(const UcxInbound& inbound, void* into, UcxDone done);
 
+  // Runs `done` when all before it is with the peer, which has answered the making of the endpoint.
+  void flush(ucp_ep_h endpoint, UcxDone done);
+
   // One-sided, for networks that have it. put() ends when the bytes are in the peer's memory.
   Result<ucp_rkey_h> unpack_key(ucp_ep_h endpoint, const std::string& key);
   void get(ucp_ep_h endpoint, MutableBytes into, ucp_mem_h local, std::uint64_t remote,

@@ -44,13 +44,19 @@ bool run_frame(Bytes input) {
     case Kind::kRefusal:
     case Kind::kReady: return true;
     case Kind::kError: return !refused(preface::decode_error(body));
+    case Kind::kStart: {
+      const auto terms = preface::decode_terms(body);
+      if (!terms.ok()) return refused(terms.status());
+      PRECIS_CHECK(std::ranges::equal(preface::encode_terms(*terms), body));
+      return true;
+    }
   }
   return false;
 }
 
 // As it came, and as a frame around what came, whose checksum is right.
 bool run_preface(Bytes input) {
-  for (const Kind kind : {Kind::kHello, Kind::kError})
+  for (const Kind kind : {Kind::kHello, Kind::kError, Kind::kStart})
     run_frame(preface::encode_frame(kind, input));
   return run_frame(input);
 }
@@ -61,8 +67,6 @@ preface::Introduction introduction(std::uint64_t seed) {
   one.link_id = seed;
   one.pid = 7;
   one.challenge_address = seed << 40;
-  one.one_sided = seed % 2 == 1;
-  one.stream = seed % 3 == 1;
   one.worker_address = random.bytes(1 + random.number(40));
   one.payload = encode(random.hello());
   return one;
@@ -75,9 +79,13 @@ Inputs introduction_seeds(std::uint64_t seed) {
 Inputs preface_seeds(std::uint64_t seed) {
   const auto told = preface::encode_introduction(introduction(seed));
   const auto error = preface::encode_error(Status::rejected("later"));
-  return {preface::encode_frame(Kind::kHello, told), preface::encode_frame(Kind::kWelcome, told),
-          preface::encode_frame(Kind::kRefusal, encode(RandomMessages(seed).hello_reply())),
-          preface::encode_frame(Kind::kError, error), preface::encode_frame(Kind::kReady, {})};
+  return {
+      preface::encode_frame(Kind::kHello, told),
+      preface::encode_frame(Kind::kWelcome, told),
+      preface::encode_frame(Kind::kRefusal, encode(RandomMessages(seed).hello_reply())),
+      preface::encode_frame(Kind::kError, error),
+      preface::encode_frame(Kind::kReady, {}),
+      preface::encode_frame(Kind::kStart, preface::encode_terms({seed % 2 == 1, seed % 3 == 1}))};
 }
 
 // ---- active messages

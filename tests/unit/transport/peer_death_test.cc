@@ -5,6 +5,9 @@
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
+#include <map>
+#include <random>
+#include <thread>
 
 #include "tests/unit/transport/doomed_region.h"
 #include "tests/unit/transport/party.h"
@@ -37,6 +40,46 @@ class Child {
 // What lies there now, while a transfer writes it: a race that is meant, so not one to report.
 [[gnu::no_sanitize("thread"), gnu::noinline]] std::byte glimpse(const std::byte& byte) {
   return *static_cast<const volatile std::byte*>(&byte);
+}
+
+TEST_CASE("peers that go as they connect, at any moment, disturb nobody", "[transport][death]") {
+  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages, Wire::kTcpStream);
+  CAPTURE(wire_name(wire));
+  Party server(wire);
+  std::map<std::uint64_t, End> guests;
+  std::uint64_t came = 0;
+  const std::string address = listen(
+      server, wire,
+      {.greet =
+           [](Bytes) {
+             return Transport::Greeting{{}, true};
+           },
+       .accepted = [&](std::unique_ptr<Connection> connection,
+                       Bytes) { guests.emplace(came++, End(server, std::move(connection))); }});
+  std::vector<std::thread> crowd;  // so that both sides often wait for a core in between
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    crowd.emplace_back([&, seed] {
+      std::mt19937_64 random(seed);
+      for (int round = 0; round < 20; ++round) {
+        std::promise<void> answered;
+        Party hasty(wire);
+        hasty.thread.on_loop([&] {
+          hasty.transport->connect(address, {}, 30'000,
+                                   [&](Result<Transport::Connected>) { answered.set_value(); });
+        });
+        // Before the end of the preface, or right after it.
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+        if (round % 2 == 0) get(answered.get_future());
+      }
+    });
+  }
+  for (std::thread& one : crowd) one.join();
+  Party patient(wire);
+  auto connected = connect(patient, address);
+  REQUIRE(connected.ok());
+  const End at_patient(patient, std::move(connected.value().connection));
+  CHECK(server.thread.on_loop([&] { return guests.size(); }) >= 61);
+  guests.clear();
 }
 
 TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody",

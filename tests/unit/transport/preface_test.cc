@@ -1,6 +1,7 @@
 #include "cachesvc/transport/preface.h"
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <random>
 
 #include "cachesvc/transport/preface_io.h"
@@ -15,8 +16,6 @@ Introduction sample() {
   introduction.pid = 4242;
   introduction.challenge_address = 0x7f0011223344;
   introduction.challenge.fill(std::byte{9});
-  introduction.one_sided = true;
-  introduction.stream = true;
   introduction.worker_address.assign(300, std::byte{1});
   introduction.payload.assign(100, std::byte{2});
   return introduction;
@@ -44,6 +43,16 @@ TEST_CASE("a preface frame survives its trip", "[transport]") {
   const auto introduction = decode_introduction(Bytes(frame).subspan(kHeaderBytes));
   REQUIRE(introduction.ok());
   CHECK(*introduction == sample());
+}
+
+TEST_CASE("terms survive their trip, and what is none is refused", "[transport]") {
+  for (const Terms terms : {Terms{}, Terms{true, false}, Terms{false, true}}) {
+    CHECK(decode_terms(encode_terms(terms)).value() == terms);
+  }
+  for (const char* none : {"", "\1", "\1\1\1", "\2\1", "\1\2"}) {
+    CHECK(decode_terms(std::as_bytes(std::span(none, std::strlen(none)))).status().code() ==
+          StatusCode::kInvalidArgument);
+  }
 }
 
 TEST_CASE("a cut preface frame is refused at every length", "[transport]") {
