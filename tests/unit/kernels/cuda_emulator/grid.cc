@@ -17,7 +17,6 @@ enum class State : std::uint8_t { kReady, kAtBarrier, kInWarp, kLeft };
 struct Thread {
   Fiber fiber;
   Index index;
-  State state = State::kReady;
 };
 
 // Lanes show their words on two boards in turn: none can be two exchanges ahead of another.
@@ -34,6 +33,8 @@ struct FreeShared {
 
 struct Block {
   std::vector<std::unique_ptr<Thread>> threads;  // stacks are kept from block to block
+  std::vector<State> states;                     // of the threads
+  std::vector<std::uint32_t> order;              // in which they take turns
   std::vector<Warp> warps;
   std::uint32_t count = 0, at_barrier = 0, running = 0;
   std::unique_ptr<std::byte, FreeShared> shared;
@@ -54,9 +55,8 @@ void fail(const std::string& what) {
 }
 
 void wait_as(State state) {
-  Thread& thread = *current.threads[current.running];
-  thread.state = state;
-  thread.fiber.suspend();
+  current.states[current.running] = state;
+  current.threads[current.running]->fiber.suspend();
 }
 
 // The whole life of a thread; the grid never resumes one that left.
@@ -78,7 +78,7 @@ void describe_deadlock() {
   std::string left, at_barrier, in_warp;
   for (std::uint32_t t = 0; t < current.count; ++t) {
     const std::string thread = ", thread " + std::to_string(t);
-    switch (current.threads[t]->state) {
+    switch (current.states[t]) {
       case State::kReady: break;
       case State::kLeft:
         if (left.empty()) left = thread + " left";
@@ -98,7 +98,8 @@ void describe_deadlock() {
 void run_block() {
   current.at_barrier = 0;
   for (std::uint32_t t = 0; t < current.count; ++t) {
-    current.threads[t]->state = State::kReady;
+    current.states[t] = State::kReady;
+    current.order[t] = turn_of(t);
     current.threads[t]->fiber.start(&thread_main);
   }
   for (std::uint32_t w = 0; w < current.warps.size(); ++w) {
@@ -108,20 +109,17 @@ void run_block() {
   for (bool moved = true; moved && current.error.empty();) {
     moved = false;
     for (std::uint32_t i = 0; i < current.count && current.error.empty(); ++i) {
-      const std::uint32_t t = turn_of(i);
-      Thread& thread = *current.threads[t];
-      if (thread.state != State::kReady) continue;
+      const std::uint32_t t = current.order[i];
+      if (current.states[t] != State::kReady) continue;
       moved = true;
       current.running = t;
+      Thread& thread = *current.threads[t];
       thread_index = thread.index;
       thread.fiber.resume();
     }
   }
-  const auto left = [](const auto& thread) { return thread->state == State::kLeft; };
-  if (current.error.empty() &&
-      !std::all_of(current.threads.begin(), current.threads.begin() + current.count, left)) {
-    describe_deadlock();
-  }
+  const auto left = [](State state) { return state == State::kLeft; };
+  if (current.error.empty() && !std::ranges::all_of(current.states, left)) describe_deadlock();
 }
 
 void prepare(const Extent& block, std::size_t shared_bytes) {
@@ -129,6 +127,8 @@ void prepare(const Extent& block, std::size_t shared_bytes) {
   while (current.threads.size() < current.count) {
     current.threads.push_back(std::make_unique<Thread>());
   }
+  current.states.resize(current.count);
+  current.order.resize(current.count);
   for (std::uint32_t t = 0; t < current.count; ++t) {
     current.threads[t]->index = {t % block.x, t / block.x % block.y, t / block.x / block.y};
   }
@@ -169,7 +169,7 @@ void sync_block() {
   if (++current.at_barrier < current.count) return wait_as(State::kAtBarrier);
   current.at_barrier = 0;
   for (std::uint32_t t = 0; t < current.count; ++t) {
-    if (current.threads[t]->state == State::kAtBarrier) current.threads[t]->state = State::kReady;
+    if (current.states[t] == State::kAtBarrier) current.states[t] = State::kReady;
   }
   // Whoever came last does not go on first: the others may be in need of what it reads.
   wait_as(State::kReady);
@@ -182,7 +182,7 @@ const std::uint64_t* exchange(const char* name, std::uint32_t mask, std::uint64_
     fail(std::string(name) + " needs a whole warp");
     wait_as(State::kLeft);
   }
-  if (warp.arrived > 0 && std::strcmp(warp.exchange, name) != 0) {
+  if (warp.arrived > 0 && warp.exchange != name && std::strcmp(warp.exchange, name) != 0) {
     fail("lanes of a warp meet in " + std::string(warp.exchange) + " and " + name);
     wait_as(State::kLeft);
   }
@@ -196,7 +196,7 @@ const std::uint64_t* exchange(const char* name, std::uint32_t mask, std::uint64_
   warp.arrived = 0;
   warp.board = 1 - board;
   for (std::uint32_t t = first; t < first + kWarpLanes; ++t) {
-    if (current.threads[t]->state == State::kInWarp) current.threads[t]->state = State::kReady;
+    if (current.states[t] == State::kInWarp) current.states[t] = State::kReady;
   }
   return warp.words[board];
 }

@@ -29,15 +29,16 @@ void multiply_add_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::ui
   gather_words(a[2], a[3], a_high);
   gather_words(b[0], b[1], of_b);
   const std::uint32_t group = lane() / 4, first = lane() % 4 * 2;
-  for (std::uint32_t i = 0; i < 4; ++i) {
-    const std::uint32_t low_row = i / 2, column = first + i % 2;
-    float sum = d[i];
-    for (std::uint32_t k = 0; k < 16; ++k) {
-      const std::uint32_t place = k % 8 / 2;
-      const float x = element((k < 8 ? a_low : a_high)[group * 4 + place], low_row, k % 2);
-      sum += x * element(of_b[column * 4 + place], k / 8, k % 2);
+  float rows[2][16], columns[2][16];  // what this lane's four sums are made of
+  for (std::uint32_t k = 0; k < 16; ++k) {
+    const std::uint32_t place = k % 8 / 2;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      rows[i][k] = element((k < 8 ? a_low : a_high)[group * 4 + place], i, k % 2);
+      columns[i][k] = element(of_b[(first + i) * 4 + place], k / 8, k % 2);
     }
-    d[i] = sum;
+  }
+  for (std::uint32_t k = 0; k < 16; ++k) {
+    for (std::uint32_t i = 0; i < 4; ++i) d[i] += rows[i / 2][k] * columns[i % 2][k];
   }
 }
 
