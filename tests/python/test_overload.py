@@ -102,6 +102,24 @@ def test_ctrl_c_ends_a_call_that_waits_and_the_connection_goes_on(cache):
     prefix.wait()
 
 
+def test_ctrl_c_ends_the_wait_for_layers_that_were_pushed_ahead(tmp_path):
+    spec = toy_spec()
+    layers = random_layers(spec, 100)
+    with Precisd(find_precisd(), tmp_path / "data") as service:
+        cache = precis.connect(service.address, timeout=60)
+        model = cache.register_model(spec)
+        put = cache.begin_put(model, range(100), keep=0.5)
+        os.kill(service.pid, signal.SIGSTOP)
+        for layer, (keys, values, *_) in enumerate(layers):
+            put.layer(layer, keys, values, wait=False)
+        assert interrupted(put.wait) < 5
+        os.kill(service.pid, signal.SIGCONT)
+        with pytest.raises(precis.InvalidArgument, match="interrupted"):
+            put.commit()
+        put_all(cache, model, range(100), layers, keep=0.5)
+        cache.get(cache.lookup(model, range(100))).wait()
+
+
 def test_ctrl_c_ends_a_call_that_tries_again(tmp_path):
     with Precisd(find_precisd(), tmp_path / "data") as service:
         cache = precis.connect(service.address, timeout=60)

@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "cachesvc/transport/loopback_transport.h"
-#include "cachesvc/transport/ucx_transport.h"
 
 namespace precis::test {
 
@@ -80,24 +79,31 @@ std::size_t Inbox::message_count() {
   return messages_.size();
 }
 
+UcxOptions ucx_options(Wire wire) {
+  using Mode = UcxOptions::BulkMode;
+  UcxOptions options;
+  options.transports = "tcp";
+  options.bulk = wire == Wire::kHostCopy      ? Mode::kHostCopy
+                 : wire == Wire::kTcpOneSided ? Mode::kOneSided
+                 : wire == Wire::kTcpStream   ? Mode::kStream
+                                              : Mode::kMessages;
+  return options;
+}
+
 Party::Party(Wire wire, std::shared_ptr<LoopbackNet> net,
              std::chrono::milliseconds preface_timeout) {
   transport = thread.on_loop([&]() -> std::unique_ptr<Transport> {
     if (wire == Wire::kLoopback) {
       return make_loopback_transport(thread.loop, net);
     }
-    using Mode = UcxOptions::BulkMode;
-    UcxOptions options;
-    options.transports = "tcp";
-    options.bulk = wire == Wire::kHostCopy      ? Mode::kHostCopy
-                   : wire == Wire::kTcpOneSided ? Mode::kOneSided
-                   : wire == Wire::kTcpStream   ? Mode::kStream
-                                                : Mode::kMessages;
+    UcxOptions options = ucx_options(wire);
     options.preface_timeout = preface_timeout;
-    auto made = make_ucx_transport(thread.loop, options);
-    if (!made.ok()) throw std::runtime_error(made.status().to_string());
-    return std::move(*made);
+    return make_ucx_transport(thread.loop, options).value();
   });
+}
+
+Party::Party(const UcxOptions& options) {
+  transport = thread.on_loop([&] { return make_ucx_transport(thread.loop, options).value(); });
 }
 
 Party::~Party() {

@@ -17,6 +17,7 @@
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/transport/loopback_transport.h"
 #include "cachesvc/transport/transport.h"
+#include "cachesvc/transport/ucx_transport.h"
 
 namespace precis::test {
 
@@ -89,8 +90,11 @@ class Inbox {
   std::vector<Status> closed_;
 };
 
+UcxOptions ucx_options(Wire wire);
+
 class Party {
  public:
+  explicit Party(const UcxOptions& options);
   explicit Party(Wire wire, std::shared_ptr<LoopbackNet> net = nullptr,
                  std::chrono::milliseconds preface_timeout = kPatience);
   ~Party();
