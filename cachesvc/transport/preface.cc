@@ -121,7 +121,8 @@ std::vector<std::byte> encode_terms(const Terms& terms) {
 Result<Terms> decode_terms(Bytes body) {
   LeReader reader(body);
   const auto one_sided = reader.get<std::uint8_t>(), stream = reader.get<std::uint8_t>();
-  if (!reader.ok() || !reader.rest().empty() || one_sided > 1 || stream > 1) {
+  if (!reader.ok() || !reader.rest().empty() || one_sided > 1 || stream > 1 ||
+      one_sided + stream > 1) {
     return Status::invalid("terms of " + std::to_string(body.size()) + " B are none");
   }
   return Terms{one_sided == 1, stream == 1};

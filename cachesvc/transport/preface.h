@@ -1,5 +1,6 @@
-// The preface: the few frames that two transports exchange over TCP before UCX is touched, so that
-// random bytes, foreign versions and oversize greetings meet a parser of ours and get an answer.
+// The preface: the few frames that two transports exchange over TCP before UCX says anything, so
+// that random bytes, foreign versions and oversize greetings meet a parser of ours and get an
+// answer.
 //
 //   client                                 server
 //   kHello  {introduction, Hello}      ->
@@ -7,8 +8,9 @@
 //                                          or kRefusal {HelloReply}, or kError {Status}; then
 //                                          closed
 //   makes its endpoint, and waits until
-//   the server's UCX has answered it
-//   kReady  {}                         ->  takes the endpoint that this made on its side
+//   UCX has connected it
+//   kReady  {}                         ->  takes its end of this, by making an endpoint: UCX finds
+//                                          the two by counting those between two workers
 //                                      <-  kStart {terms}, or kError; the link is up on both sides
 //
 // The server makes no endpoint of its own accord: UCX 1.13 aborts the process in which a first

@@ -1,5 +1,5 @@
 // One link over UCX, as either side has it: the endpoint, the sign of life beside it, ordered
-// messages, and the queue of bulk transfers. UcxTransport makes it after the preface and keeps it
+// messages, and the queue of bulk transfers. UcxTransport makes it in the preface and keeps it
 // until it ends; the Connection that users hold is a handle on it. Everything happens on the loop's
 // thread.
 #pragma once
@@ -63,8 +63,8 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
                                                std::function<void()> on_end);
   ~UcxLink();
 
-  // Client: calls `reached` on a turn of its own when the peer's UCX has answered, or once the link
-  // is over without that; with a peer that does neither, never.
+  // Client: calls `reached` on a turn of its own when UCX has a connection with the peer's, where
+  // it is one that connects, or once the link is over without that; maybe never.
   void reach(std::function<void(const Status&)> reached);
   // Both sides: bulk bytes go over the socket that is the sign of life. Before watch() and
   // use_means().

@@ -1,10 +1,12 @@
 #include "cachesvc/transport/ucx_transport.h"
 
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <map>
 #include <utility>
 
@@ -12,7 +14,7 @@
 #include "cachesvc/transport/am_wire.h"
 #include "cachesvc/transport/preface_io.h"
 #include "cachesvc/transport/ucx_bulk.h"
-#include "cachesvc/transport/ucx_exposure.h"
+#include "cachesvc/transport/ucx_connection.h"
 #include "cachesvc/transport/ucx_host_bulk.h"
 #include "cachesvc/transport/ucx_link.h"
 #include "cachesvc/transport/ucx_pages.h"
@@ -34,40 +36,12 @@ std::uint64_t random_id() {
   return id;
 }
 
-class UcxConnection final : public Connection {
- public:
-  explicit UcxConnection(std::shared_ptr<UcxLink> link) : link_(std::move(link)) {}
-  ~UcxConnection() override { link_->close(); }
-
-  void start(Handlers handlers) override { link_->start(std::move(handlers)); }
-  void send(std::vector<std::byte> message) override { link_->send(std::move(message)); }
-  void close() override { link_->close(); }
-  std::size_t unsent_bytes() const override { return link_->unsent_bytes(); }
-  std::optional<std::chrono::steady_clock::time_point> stalled_since() const override {
-    return link_->stalled_since();
-  }
-  void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
-            const Registration& local, Completion done) override {
-    link_->bulk(BulkTransfer::Kind::kPull, from, offset, {into}, local, std::move(done));
-  }
-  void push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
-            std::uint64_t offset, Completion done) override {
-    link_->bulk(BulkTransfer::Kind::kPush, to, offset, as_local(from), local, std::move(done));
-  }
-  std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override {
-    return link_->read_in_place(region);
-  }
-  Result<std::unique_ptr<Exposure>> expose(Registration& registration,
-                                           MutableBytes memory) override {
-    PRECIS_TRY(check_part(memory, registration.bytes()));
-    return std::unique_ptr<Exposure>(
-        std::make_unique<UcxExposure>(link_, static_cast<UcxMemory&>(registration), memory));
-  }
-  std::string description() const override { return link_->description(); }
-
- private:
-  std::shared_ptr<UcxLink> link_;
-};
+// The peer's end of the socket is closed, as far as this machine knows.
+bool hung_up(int socket) {
+  std::byte next;
+  const ssize_t got = ::recv(socket, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+}
 
 class UcxTransport final : public Transport {
  public:
@@ -147,12 +121,15 @@ class UcxTransport final : public Transport {
     std::shared_ptr<UcxLink> link;       // once the server is known
     std::vector<std::byte> hello_reply;  // with it
     std::function<void(Result<Connected>)> done;
+    bool ready = false;  // and said so
     ~Attempt() {
+      socket.reset();  // first, so that the server does not take an endpoint that goes
       if (link) link->end(Status::canceled("the preface was not finished"));
     }
   };
 
   void welcome(std::unique_ptr<PrefaceSocket> socket);
+  std::unique_ptr<EventLoop::Timer> preface_deadline(std::uint64_t id);
   void on_hello(std::uint64_t id, Result<preface::Frame> frame);
   Status admit(std::uint64_t id, preface::Introduction introduction);
   void on_ready(std::uint64_t id, const Result<preface::Frame>& frame);
@@ -183,6 +160,9 @@ class UcxTransport final : public Transport {
   const HostId host_ = this_host();
   UcxInbox inbox_;
   bool relieving_ = false;
+  // Client: made an endpoint that the server has not taken. UCX finds the two ends of a connection
+  // by counting those between two workers, so these would not find each other any more.
+  bool out_of_step_ = false;
   std::unique_ptr<UcxWorker> worker_;  // before all that uses it, so that it goes last
   std::unique_ptr<Executor> copiers_;  // threads for host copies, once there are some
   // Shared with the Connections; a link stays here until it is over, also without one.
@@ -227,12 +207,16 @@ void UcxTransport::welcome(std::unique_ptr<PrefaceSocket> socket) {
   const std::uint64_t id = next_id_++;
   Guest& guest = guests_[id];
   guest.socket = std::move(socket);
-  guest.deadline = loop_.after(options_.preface_timeout, [this, id] {
+  guest.deadline = preface_deadline(id);
+  guest.socket->read([this, id](Result<preface::Frame> frame) { on_hello(id, std::move(frame)); });
+}
+
+std::unique_ptr<EventLoop::Timer> UcxTransport::preface_deadline(std::uint64_t id) {
+  return loop_.after(options_.preface_timeout, [this, id] {
     const Status late = Status::timed_out("no whole preface within " +
                                           std::to_string(options_.preface_timeout.count()) + " ms");
     turn_away(id, preface::Kind::kError, preface::encode_error(late));
   });
-  guest.socket->read([this, id](Result<preface::Frame> frame) { on_hello(id, std::move(frame)); });
 }
 
 void UcxTransport::on_hello(std::uint64_t id, Result<preface::Frame> frame) {
@@ -267,12 +251,19 @@ Status UcxTransport::admit(std::uint64_t id, preface::Introduction introduction)
   mine.worker_address = worker_->address();
   mine.payload = std::move(greeting.reply);
   guest.socket->write(preface::Kind::kWelcome, preface::encode_introduction(mine));
+  guest.deadline = preface_deadline(id);  // anew: now the peer's UCX reaches this side's
   guest.socket->read([this, id](const Result<preface::Frame>& frame) { on_ready(id, frame); });
   return {};
 }
 
 void UcxTransport::on_ready(std::uint64_t id, const Result<preface::Frame>& frame) {
   if (!frame.ok() || frame->kind != preface::Kind::kReady) {
+    guests_.erase(id);
+    return;
+  }
+  // Nothing of UCX's has run since the frame came: what it made for this peer stands if the peer
+  // does.
+  if (hung_up(guests_.at(id).socket->descriptor())) {
     guests_.erase(id);
     return;
   }
@@ -342,13 +333,21 @@ void UcxTransport::turn_away(std::uint64_t id, preface::Kind kind, Bytes body) {
 
 void UcxTransport::connect(const std::string& address, std::vector<std::byte> hello,
                            std::uint32_t timeout_ms, std::function<void(Result<Connected>)> done) {
+  if (out_of_step_ && links_.empty() && attempts_.empty()) {
+    if (const Status renewed = worker_->renew(); !renewed.ok()) return done(renewed);
+    out_of_step_ = false;
+  }
   const std::uint64_t id = next_id_++;
   Attempt& attempt = *(attempts_[id] = std::make_shared<Attempt>());
   attempt.hello = std::move(hello);
   attempt.done = std::move(done);
   attempt.deadline = loop_.after(milliseconds(timeout_ms), [this, id, address, timeout_ms] {
-    finish(id, Status::timed_out(address + " did not answer within " + std::to_string(timeout_ms) +
-                                 " ms"));
+    const bool greeted = attempts_.at(id)->link != nullptr;
+    const std::string within = " within " + std::to_string(timeout_ms) + " ms";
+    finish(id,
+           Status::timed_out(greeted ? address + " answered, but UCX did not reach it" + within +
+                                           "; are its other ports open to this machine?"
+                                     : address + " did not answer" + within));
   });
   attempt.connecting =
       preface_connect(loop_, address, [this, id](Result<std::unique_ptr<PrefaceSocket>> socket) {
@@ -392,37 +391,43 @@ Status UcxTransport::reach(std::uint64_t id, Attempt& attempt, const preface::Fr
   PRECIS_ASSIGN(preface::Introduction peer, preface::decode_introduction(welcome.body));
   attempt.hello_reply = std::move(peer.payload);
   attempt.window->answer(peer.challenge);
-  attempt.window->watch(attempt.socket->descriptor());
   PRECIS_ASSIGN(attempt.link, make_link(attempt.link_id, peer));
+  out_of_step_ = true;  // until the server has taken its end
   attempt.link->use_window(std::move(attempt.window));
   // The transport may be gone by then, and with it every attempt.
   attempt.link->reach([this, id, weak = std::weak_ptr(attempts_.at(id))](const Status& reached) {
     if (!weak.expired()) on_reached(id, reached);
   });
+  attempt.socket->read([this, id](const Result<preface::Frame>& frame) {
+    finish(id, settle(*attempts_.at(id), frame));
+  });
   return {};
 }
 
 void UcxTransport::on_reached(std::uint64_t id, const Status& reached) {
-  if (!reached.ok()) return finish(id, reached);
+  if (!reached.ok()) {
+    return finish(id, Status::unavailable("UCX did not reach the service: " + reached.message()));
+  }
   Attempt& attempt = *attempts_.at(id);
+  attempt.ready = true;
   attempt.socket->write(preface::Kind::kReady, {});
-  attempt.socket->read([this, id](const Result<preface::Frame>& frame) {
-    finish(id, settle(*attempts_.at(id), frame));
-  });
 }
 
 Result<Transport::Connected> UcxTransport::settle(Attempt& attempt,
                                                   const Result<preface::Frame>& frame) {
   PRECIS_TRY(frame.status());
   if (frame->kind == preface::Kind::kError) return preface::decode_error(frame->body);
-  if (frame->kind != preface::Kind::kStart) {
-    return Status::invalid("the peer answers with another frame than a start");
+  if (frame->kind != preface::Kind::kStart || !attempt.ready) {
+    return Status::invalid("the peer answers out of turn");
   }
   PRECIS_ASSIGN(const preface::Terms terms, preface::decode_terms(frame->body));
+  if (attempt.link->over()) return Status::unavailable("UCX lost the service as it came");
+  out_of_step_ = false;
   auto link = std::exchange(attempt.link, nullptr);
+  link->window()->watch(attempt.socket->descriptor());
   if (terms.one_sided) link->announce_regions();
   if (terms.stream) link->use_stream();
-  if (!link->over()) link->watch(std::move(attempt.socket));
+  link->watch(std::move(attempt.socket));
   return Connected{std::make_unique<UcxConnection>(std::move(link)),
                    std::move(attempt.hello_reply)};
 }

@@ -96,12 +96,13 @@ void submit(ucs_status_ptr_t request, UcxOperation* operation) {
 
 Result<std::unique_ptr<UcxWorker>> UcxWorker::create(EventLoop& loop, const UcxOptions& options,
                                                      std::function<void(UcxInbound)> on_message) {
-  std::unique_ptr<UcxWorker> worker(new UcxWorker(std::move(on_message)));
-  PRECIS_TRY(worker->start(loop, options));
+  std::unique_ptr<UcxWorker> worker(new UcxWorker(loop, options.spin, std::move(on_message)));
+  PRECIS_TRY(worker->start(options));
+  PRECIS_TRY(worker->start_worker());
   return worker;
 }
 
-Status UcxWorker::start(EventLoop& loop, const UcxOptions& options) {
+Status UcxWorker::start(const UcxOptions& options) {
   tame_ucx();
   ucp_config_t* read = nullptr;
   PRECIS_TRY(to_status(ucp_config_read(nullptr, nullptr, &read), "read UCX's configuration"));
@@ -126,9 +127,11 @@ Status UcxWorker::start(EventLoop& loop, const UcxOptions& options) {
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP;
   params.mt_workers_shared = 1;  // register_memory() comes from any thread
-  PRECIS_TRY(to_status(ucp_init(&params, read, &context_),
-                       "start UCX with transports '" + options.transports + "'"));
+  return to_status(ucp_init(&params, read, &context_),
+                   "start UCX with transports '" + options.transports + "'");
+}
 
+Status UcxWorker::start_worker() {
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -155,17 +158,26 @@ Status UcxWorker::start(EventLoop& loop, const UcxOptions& options) {
 
   int fd = -1;
   PRECIS_TRY(to_status(ucp_worker_get_efd(worker_, &fd), "get the UCX worker's descriptor"));
-  poller_ = loop.add_poller({.fd = fd,
-                             .progress = [this] { return progress(); },
-                             .arm = [this] { return ucp_worker_arm(worker_) == UCS_OK; },
-                             .spin = options.spin});
+  poller_ = loop_.add_poller({.fd = fd,
+                              .progress = [this] { return progress(); },
+                              .arm = [this] { return ucp_worker_arm(worker_) == UCS_OK; },
+                              .spin = spin_});
   return {};
 }
 
-UcxWorker::~UcxWorker() {
+void UcxWorker::stop_worker() {
   poller_.reset();
   for (int round = 0; closing_ > 0 && round < kCloseRoundsMax; ++round) progress();
-  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (worker_ != nullptr) ucp_worker_destroy(std::exchange(worker_, nullptr));
+}
+
+Status UcxWorker::renew() {
+  stop_worker();
+  return start_worker();
+}
+
+UcxWorker::~UcxWorker() {
+  stop_worker();
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 
@@ -310,7 +322,7 @@ void UcxWorker::get(ucp_ep_h endpoint, MutableBytes into, ucp_mem_h local, std::
 void UcxWorker::put(ucp_ep_h endpoint, Bytes from, ucp_mem_h local, std::uint64_t remote,
                     ucp_rkey_h key, UcxDone done) {
   // The put itself ends when `from` may be reused; the flush after it, when the bytes are there.
-  auto then_flush = [this, endpoint, done = std::move(done)](ucs_status_t status) {
+  auto then_flush = [endpoint, done = std::move(done)](ucs_status_t status) {
     if (status != UCS_OK) return done(status);
     flush(endpoint, done);
   };

@@ -4,6 +4,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -58,6 +59,10 @@ class UcxWorker {
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
 
+  // Another worker, with another address, as if there had been none before: for one that has no
+  // endpoints, but on their way out. Registered memory stays.
+  Status renew();
+
   const std::vector<std::byte>& address() const { return address_; }
   unsigned progress() { return ucp_worker_progress(worker_); }
 
@@ -78,8 +83,8 @@ class UcxWorker {
   // Takes the data of a message into `into`, which must hold it.
   void receive(const UcxInbound& inbound, void* into, UcxDone done);
 
-  // Runs `done` when all before it is with the peer, which has answered the making of the endpoint.
-  void flush(ucp_ep_h endpoint, UcxDone done);
+  // Runs `done` when all before it is with the peer; over a connection, it stands by then.
+  static void flush(ucp_ep_h endpoint, UcxDone done);
 
   // One-sided, for networks that have it. put() ends when the bytes are in the peer's memory.
   Result<ucp_rkey_h> unpack_key(ucp_ep_h endpoint, const std::string& key);
@@ -89,13 +94,18 @@ class UcxWorker {
            UcxDone done);
 
  private:
-  explicit UcxWorker(std::function<void(UcxInbound)> on_message)
-      : on_message_(std::move(on_message)) {}
-  Status start(EventLoop& loop, const UcxOptions& options);
+  UcxWorker(EventLoop& loop, std::chrono::nanoseconds spin,
+            std::function<void(UcxInbound)> on_message)
+      : loop_(loop), spin_(spin), on_message_(std::move(on_message)) {}
+  Status start(const UcxOptions& options);
+  Status start_worker();
+  void stop_worker();
   static ucs_status_t on_active_message(void* self, const void* header, std::size_t header_bytes,
                                         void* data, std::size_t size,
                                         const ucp_am_recv_param_t* param);
 
+  EventLoop& loop_;
+  const std::chrono::nanoseconds spin_;
   std::function<void(UcxInbound)> on_message_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;

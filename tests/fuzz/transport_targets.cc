@@ -85,7 +85,7 @@ Inputs preface_seeds(std::uint64_t seed) {
       preface::encode_frame(Kind::kRefusal, encode(RandomMessages(seed).hello_reply())),
       preface::encode_frame(Kind::kError, error),
       preface::encode_frame(Kind::kReady, {}),
-      preface::encode_frame(Kind::kStart, preface::encode_terms({seed % 2 == 1, seed % 3 == 1}))};
+      preface::encode_frame(Kind::kStart, preface::encode_terms({seed % 3 == 1, seed % 3 == 2}))};
 }
 
 // ---- active messages
