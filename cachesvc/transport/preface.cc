@@ -123,7 +123,7 @@ Result<Terms> decode_terms(Bytes body) {
   const auto one_sided = reader.get<std::uint8_t>(), stream = reader.get<std::uint8_t>();
   if (!reader.ok() || !reader.rest().empty() || one_sided > 1 || stream > 1 ||
       one_sided + stream > 1) {
-    return Status::invalid("terms of " + std::to_string(body.size()) + " B are none");
+    return Status::invalid("terms are two bytes, one_sided and stream, of which one at most is 1");
   }
   return Terms{one_sided == 1, stream == 1};
 }

@@ -1,7 +1,9 @@
 // A user's handle on a UcxLink: destroying it closes the link.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
