@@ -23,23 +23,12 @@ std::string to_json(const Row& row) {
   for (const auto& [name, value] : row.params) {
     std::visit([&, &key = name](const auto& v) { line["params"][key] = v; }, value);
   }
-  const auto& [values, ceilings] = row.samples;
-  if (values.empty()) {
+  if (row.samples.values.empty()) {
     line["why_not"] = row.why_not;
-    return line.dump();
+  } else {
+    line["values"] = row.samples.values;
+    line["ceilings"] = row.samples.ceilings;
   }
-  std::vector<double> shares;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    shares.push_back(row.unit == "GB/s" ? values[i] / ceilings[i] : ceilings[i] / values[i]);
-  }
-  line["value"] = median(values);
-  line["ceiling"] = median(ceilings);
-  line["share"] = median(shares);
-  line["runs"] = values.size();
-  line["min"] = std::ranges::min(values);
-  line["max"] = std::ranges::max(values);
-  line["ceiling_min"] = std::ranges::min(ceilings);
-  line["ceiling_max"] = std::ranges::max(ceilings);
   return line.dump();
 }
 

@@ -1,5 +1,5 @@
-// What benchmarks say: one figure beside its ceiling, a line of JSON each. Whoever shows them
-// (report.py) knows what is promised of them.
+// What benchmarks say: one figure beside its ceiling, a line of JSON each. What comes of the rounds
+// is worked out by who shows them (rounds.py), and what is promised of it is known there.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,7 @@ struct Row {
   std::string why_not = "";  // why nothing was measured
 };
 
-// {"bench", "params", "value", "unit", "ceiling", "ceiling_name", "share", "runs", "min", "max",
-// "ceiling_min", "ceiling_max", "why_not"}: value and ceiling are the medians of the rounds, share
-// the median of each round's (value over ceiling of rates, ceiling over value of all else).
+// {"bench", "params", "unit", "ceiling_name", "values" and "ceilings" of each round, or "why_not"}
 std::string to_json(const Row& row);
 // To standard output, at once.
 void print(const Row& row);

@@ -102,12 +102,13 @@ int main(int argc, char** argv) {
   std::vector<std::string> transports = {"shm", "tcp"};
   std::vector<std::size_t> mebibytes = {1, 4, 16, 64, 256, 512};
   plan.clients = {1, 8};
+  plan.rounds = 3;
   std::string only = ".*", dir = ".";
   bool quick = false;
   app.add_option("--transport", transports)->check(CLI::IsMember({"shm", "tcp"}));
   auto* const sizes = app.add_option("--mib", mebibytes)->check(CLI::Range(1, 1024));
   app.add_option("--clients", plan.clients)->check(CLI::Range(1, 64));
-  auto* const rounds = app.add_option("--runs", plan.rounds)->check(CLI::Range(1, 1000));
+  app.add_option("--runs", plan.rounds)->check(CLI::Range(1, 1000));
   app.add_option("--dir", dir)->check(CLI::ExistingDirectory);
   app.add_option("--only", only, bench::part_names());
   auto* const records =
@@ -117,7 +118,6 @@ int main(int argc, char** argv) {
 
   if (quick && sizes->empty()) mebibytes = {1, 16, 64};
   for (const std::size_t size : mebibytes) plan.sizes.push_back(size << 20);
-  if (rounds->empty()) plan.rounds = quick ? 3 : 7;
   plan.sustained_bytes = quick ? std::size_t{512} << 20 : std::size_t{4} << 30;
   if (records->empty()) plan.head_records = quick ? 50'000 : 1'000'000;
   plan.samples = quick ? 300 : 3000;

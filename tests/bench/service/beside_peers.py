@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import sysconfig
@@ -56,25 +55,22 @@ def rates(driver: str, transport: str, size: int, runs: int) -> dict[str, list[f
 
 
 def beside(row: Row, peer: str, got: dict[str, list[float]] | str) -> Row:
-    """Our figure with the peer's as what it stands beside, or why there is none."""
+    """Our rounds with the peer's as what they stand beside, or why there are none."""
     move = OURS[row["bench"]]
     params = {name: row["params"][name] for name in ("transport", "bytes")}
     made: Row = {"bench": f"{move}_beside_peer", "params": {"peer": peer, **params}}
     made |= {"unit": "GB/s", "ceiling_name": f"{peer}, {move}"}
     if isinstance(got, str):
         return made | {"why_not": got}
-    theirs = statistics.median(got[move])
-    made |= {name: row[name] for name in ("value", "min", "max", "runs")}
-    made |= {"ceiling": theirs, "ceiling_min": min(got[move]), "ceiling_max": max(got[move])}
-    return made | {"share": row["value"] / theirs}
+    return made | {"values": row["values"], "ceilings": got[move], "paired": False}
 
 
 def measure(rows: list[Row]) -> list[Row]:
-    """A row for each of our puts and gets by one client, and each peer."""
+    """A row for each of our puts and gets by one client in a pass, and each peer."""
     ours = [
         row
         for row in rows
-        if row["bench"] in OURS and row["params"]["clients"] == 1 and "value" in row
+        if row["bench"] in OURS and row["params"]["clients"] == 1 and "values" in row
     ]
     cases = dict.fromkeys((row["params"]["transport"], row["params"]["bytes"]) for row in ours)
     made = []
@@ -90,7 +86,7 @@ def measure(rows: list[Row]) -> list[Row]:
             ]
             got: dict[str, list[float]] | str
             try:
-                got = rates(driver, transport, size, of_case[0]["runs"])
+                got = rates(driver, transport, size, len(of_case[0]["values"]))
             except RuntimeError as why:
                 got = str(why)
             made += [beside(row, peer, got) for row in of_case]

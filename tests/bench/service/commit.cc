@@ -127,8 +127,6 @@ Status measure_crowd(const Plan& plan, Stage& stage, PlainFile& plain, Durabilit
 
 constexpr std::size_t kLargeBytes = std::size_t{128} << 20;
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
-constexpr std::size_t kRoundsMax = 3;  // of gigabytes each
-
 Status measure_sustained(const Plan& plan, Stage& stage, PlainFile& plain, Durability durability) {
   const std::size_t segments = plan.sustained_bytes / kLargeBytes;
   const std::size_t bytes = segments * kLargeBytes;
@@ -138,25 +136,24 @@ Status measure_sustained(const Plan& plan, Stage& stage, PlainFile& plain, Durab
   const bool sync = durability == Durability::kFsync;
   const double gigabytes = static_cast<double>(bytes) * 1e-9;
   ColdPool pool(std::size_t{256} << 20);
+  // One round a pass: of gigabytes.
+  ::sync();  // neither pays for what the other left
+  const auto plain_began = std::chrono::steady_clock::now();
+  PRECIS_TRY(plain.write(pool, segments, kLargeBytes / kPieceBytes, kPieceBytes, sync));
+  const double written = gigabytes / seconds_since(plain_began);
+  plain.remove();
+  ::sync();
+  std::vector<SegmentId> made;
+  const auto began = std::chrono::steady_clock::now();
+  for (std::uint32_t path = 0; path < segments; ++path) {
+    PRECIS_ASSIGN(const PutSeconds put, bench::put(stage.client(), stage.model(), payload, path,
+                                                   keep_everything(), durability));
+    made.push_back(put.segment);
+  }
   Samples samples;
-  for (std::size_t round = 0; round < std::min(plan.rounds, kRoundsMax); ++round) {
-    ::sync();  // neither pays for what the other left
-    const auto plain_began = std::chrono::steady_clock::now();
-    PRECIS_TRY(plain.write(pool, segments, kLargeBytes / kPieceBytes, kPieceBytes, sync));
-    const double written = gigabytes / seconds_since(plain_began);
-    plain.remove();
-    ::sync();
-    std::vector<SegmentId> made;
-    const auto began = std::chrono::steady_clock::now();
-    for (std::uint32_t path = 0; path < segments; ++path) {
-      PRECIS_ASSIGN(const PutSeconds put, bench::put(stage.client(), stage.model(), payload, path,
-                                                     keep_everything(), durability));
-      made.push_back(put.segment);
-    }
-    samples.add(gigabytes / seconds_since(began), written);
-    for (const SegmentId& segment : made) {
-      PRECIS_TRY(stage.client().remove_segment(segment, /*recursive=*/false).status());
-    }
+  samples.add(gigabytes / seconds_since(began), written);
+  for (const SegmentId& segment : made) {
+    PRECIS_TRY(stage.client().remove_segment(segment, /*recursive=*/false).status());
   }
   print({"put_sustained",
          {{"durability", std::string(durability_name(durability))}, {"bytes", bytes}},

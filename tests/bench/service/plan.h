@@ -13,7 +13,7 @@ namespace precis::bench {
 struct Plan {
   std::vector<std::size_t> sizes;    // bytes of K and V of a put
   std::vector<std::size_t> clients;  // that put and get at a time
-  std::size_t rounds = 0;            // counted, after one that is not
+  std::size_t rounds = 0;            // counted, after one that is not; report.py asks several times
   std::string dir;                   // a folder of ours on the disk that is measured
   std::size_t sustained_bytes = 0;   // put one after the other, to see what the disk takes
   std::size_t head_records = 0;      // stored beside what is looked up

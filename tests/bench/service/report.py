@@ -2,8 +2,9 @@
 
 Every figure stands beside its ceiling, measured in the same run: in each of several rounds the
 ceiling first and the figure right after it, because a host that is shared gives another rate every
-minute. value and ceiling are the medians of the rounds, share the median of each round's (value
-over ceiling for rates, ceiling over value for times).
+minute. Everything is measured in several passes, some rounds in each. value and ceiling are the
+medians of all rounds, share the median of each round's (value over ceiling for rates, ceiling over
+value for times).
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from typing import Any
 import beside_peers
 import marks
 import reference
+import rounds
 
 Row = dict[str, Any]
+
+PASSES = 3
 
 
 def run_program(command: list[str]) -> tuple[list[Row], int]:
@@ -33,6 +37,21 @@ def run_program(command: list[str]) -> tuple[list[Row], int]:
     if not rows:
         sys.exit(done.returncode)
     return rows, done.returncode
+
+
+def measure(command: list[str], passes: int, peers: bool) -> tuple[list[Row], int]:
+    """The figures of that many passes, and the first exit status that is not 0."""
+    measured, failed = [], 0
+    for number in range(1, passes + 1):
+        if passes > 1:
+            print(f"pass {number} of {passes}", file=sys.stderr)
+        rows, status = run_program(command)
+        failed = failed or status
+        if peers:
+            rows += beside_peers.measure(rows)
+        measured.append(rows)
+    rows = [rounds.summed(row) for row in rounds.joined(measured)]
+    return rows + reference.measure(rows), failed
 
 
 def machine() -> str:
@@ -118,13 +137,15 @@ def print_table(rows: list[Row]) -> None:
 def markdown(rows: list[Row]) -> str:
     """The page that is committed."""
     runs = sorted({row["runs"] for row in rows if "ceiling" in row})
+    passes = max(row["passes"] for row in rows)
     parts = [
         "# put, get, lookup, commit and restart beside this machine's ceilings\n",
-        f"Medians of {' or '.join(map(str, runs))} rounds; in each the ceiling was measured right "
-        "before the figure.\nThe share is the median of each round's; beside a peer, of which all "
-        "rounds came later, that of\nthe medians. How each is taken is told in "
-        "[plan.h](../../tests/bench/service/plan.h); why a mark is not met, and what would change "
-        "it,\nin [service-marks.md](service-marks.md).\n",
+        f"Medians of {' or '.join(map(str, runs))} rounds, taken in {passes} passes over all of "
+        "this; in each round the\nceiling was measured right before the figure. The share is the "
+        "median of each round's; beside a peer, of\nwhich the rounds of a pass came later, that "
+        "of the medians. How each is taken is told in\n[plan.h]"
+        "(../../tests/bench/service/plan.h); why a mark is not met, and what would change it,\nin "
+        "[service-marks.md](service-marks.md).\n",
         f"{summary(rows)}.\n",
         *(
             f"Measured on: {text}.\n"
@@ -203,6 +224,7 @@ def parser() -> argparse.ArgumentParser:
     add("--markdown", type=Path)
     add("--png", type=Path)
     add("--peers", action="store_true")
+    add("--passes", type=int)
     add("--load", type=Path)
     return made
 
@@ -214,12 +236,10 @@ def main() -> None:
     if options.load:
         rows = json.loads(options.load.read_text(encoding="utf-8"))
     else:
-        rows, failed = run_program([options.program, *passed_on])
-        rows += reference.measure(rows)
-        if options.peers:
-            rows += beside_peers.measure(rows)
+        passes = options.passes or (1 if "--quick" in passed_on else PASSES)
+        rows, failed = measure([options.program, *passed_on], passes, options.peers)
         for row in rows:
-            row["machine"] = machine()
+            row |= {"machine": machine(), "passes": passes}
     marks.judge(rows)
     print_table(rows)
     if options.json:

@@ -1,0 +1,60 @@
+"""What ./dev bench makes of a figure's rounds."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATH = Path(__file__).parents[1] / "bench" / "service" / "rounds.py"
+
+
+@pytest.fixture(scope="module")
+def rounds() -> Any:
+    """The module, which is a program's neighbour and in no package."""
+    spec = importlib.util.spec_from_file_location("rounds", PATH)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(**more: Any) -> dict[str, Any]:
+    return {"bench": "put", "params": {"bytes": 1}, "unit": "GB/s", "ceiling_name": "copy"} | more
+
+
+def test_a_figure_has_the_rounds_of_all_passes(rounds: Any) -> None:
+    other = row(bench="get", values=[9.0], ceilings=[9.0])
+    passes = [
+        [row(values=[1.0, 8.0], ceilings=[2.0, 4.0]), other],
+        [row(values=[3.0], ceilings=[4.0])],
+    ]
+    joined = rounds.joined(passes)
+    assert [made["bench"] for made in joined] == ["put", "get"]
+    assert joined[0]["values"] == [1.0, 8.0, 3.0]
+    found = rounds.summed(joined[0])
+    assert (found["value"], found["min"], found["max"], found["runs"]) == (3.0, 1.0, 8.0, 3)
+    assert (found["ceiling"], found["ceiling_min"], found["ceiling_max"]) == (4.0, 2.0, 4.0)
+    assert found["share"] == 0.75  # of 0.5, 2 and 0.75
+
+
+def test_a_time_is_better_when_it_is_less(rounds: Any) -> None:
+    assert rounds.summed(row(unit="s", values=[4.0], ceilings=[1.0]))["share"] == 0.25
+
+
+def test_rounds_that_do_not_follow_their_ceiling_compare_medians(rounds: Any) -> None:
+    unpaired = row(values=[1.0, 2.0, 3.0], ceilings=[3.0, 1.0, 2.0], paired=False)
+    assert rounds.summed(unpaired)["share"] == 1.0
+
+
+@pytest.mark.parametrize("failed_first", [True, False])
+def test_what_one_pass_could_not_measure_is_told_by_the_others(
+    rounds: Any, failed_first: bool
+) -> None:
+    passes = [[row(why_not="no disk")], [row(values=[1.0], ceilings=[1.0])]]
+    (made,) = rounds.joined(passes if failed_first else passes[::-1])
+    assert rounds.summed(made)["value"] == 1.0
+    (none,) = rounds.joined([passes[0], passes[0]])
+    assert rounds.summed(none) == row(why_not="no disk")
