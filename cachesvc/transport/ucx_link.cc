@@ -347,9 +347,9 @@ bool UcxLink::over_tcp() const { return message_transport(lanes_) == "tcp"; }
 
 std::string UcxLink::description() const {
   std::string text(message_transport(lanes_));
-  if (means_) return text + " (" + means_->name() + ")";
-  if (streams_) text += " (" + message_bulk_->name() + ")";
-  return no_host_copy_.empty() ? text : text + " (no host copy: " + no_host_copy_ + ")";
+  text += " (" + (means_ ? means_->name() : message_bulk_->name());
+  if (!no_host_copy_.empty()) text += "; no host copy: " + no_host_copy_;
+  return text + ")";
 }
 
 }  // namespace precis

@@ -1,5 +1,8 @@
-// precis_bench_transport: pull and push over each transport beside this machine's ceiling. Server
-// and client are two threads of one process, each with its own transport and loop.
+// precis_bench_transport: pull and push by each means of each transport beside this machine's
+// ceiling; then how well one trial of each, as a connection could make when it begins, would choose
+// between two of them. Server and client are two threads of one process, each with its own
+// transport and loop.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -51,13 +54,82 @@ T must(Result<T> result) {
   std::exit(1);
 }
 
-void print(const char* transport, const char* what, std::size_t size, const Samples& samples,
-           const char* ceiling_name) {
-  const double rate = median(samples.values), ceiling = median(samples.ceilings);
-  std::printf("%-14s %-5s %8.1f MiB %8.2f GB/s   %s %.2f GB/s, share %.2f\n", transport, what,
-              static_cast<double>(size) / (1 << 20), rate, ceiling_name, ceiling, rate / ceiling);
-  std::fflush(stdout);
-}
+// Two parties that are connected, and the client's memory open to the server.
+class Pair {
+ public:
+  Pair(const std::string& listen_address,
+       const std::function<std::unique_ptr<Transport>(EventLoop&)>& make)
+      : server_(make), client_(make) {
+    std::promise<std::unique_ptr<Connection>> accepted;
+    const std::string address = server_.wait<std::string>([&](auto done) {
+      done(must(server_.transport->listen(
+          listen_address, {.greet =
+                               [](Bytes) {
+                                 return Transport::Greeting{{}, true};
+                               },
+                           .accepted = [&](std::unique_ptr<Connection> c,
+                                           Bytes) { accepted.set_value(std::move(c)); }})));
+    });
+    connected_ = client_.wait<std::shared_ptr<Transport::Connected>>([&](auto done) {
+      client_.transport->connect(address, {}, 5000, [done](Result<Transport::Connected> result) {
+        done(std::make_shared<Transport::Connected>(must(std::move(result))));
+      });
+    });
+    connection_ = accepted.get_future().get();
+    server_memory_ = must(server_.transport->register_memory(server_pool_.all()));
+    client_memory_ = must(client_.transport->register_memory(client_pool_.all()));
+    exposure_ = must(connected_->connection->expose(*client_memory_, client_memory_->bytes()));
+    // What a message follows is known where it arrives.
+    server_.wait<int>([&](auto done) {
+      connection_->start(
+          {.on_message = [done](std::vector<std::byte>) { done(0); }, .on_closed = [](Status) {}});
+      client_.loop.post([&] { connected_->connection->send(std::vector<std::byte>(1)); });
+    });
+  }
+  ~Pair() {
+    client_.wait<int>([&](auto done) {
+      exposure_.reset();
+      connected_->connection.reset();
+      done(0);
+    });
+    server_.wait<int>([&](auto done) {
+      connection_.reset();
+      done(0);
+    });
+  }
+
+  std::string description() {
+    return server_.wait<std::string>([&](auto done) { done(connection_->description()); });
+  }
+
+  // GB/s of one, of memory that no cache holds.
+  double rate(bool pull, std::size_t size) {
+    const RemoteRegion region = exposure_->region();
+    const MutableBytes local = server_pool_.next(size);
+    if (offset_ + size > region.size_bytes) offset_ = 0;
+    const auto begin = steady_clock::now();
+    const Status moved = server_.wait<Status>([&](auto done) {
+      if (pull) {
+        connection_->pull(region, offset_, local, *server_memory_, done);
+      } else {
+        connection_->push({local}, *server_memory_, region, offset_, done);
+      }
+    });
+    const std::chrono::duration<double> took = steady_clock::now() - begin;
+    if (!moved.ok()) must(Result<int>(moved));
+    offset_ += size;
+    return static_cast<double>(size) * 1e-9 / took.count();
+  }
+
+ private:
+  Party server_, client_;
+  ColdPool server_pool_{kPoolBytes}, client_pool_{kPoolBytes};
+  std::unique_ptr<Registration> server_memory_, client_memory_;
+  std::unique_ptr<Connection> connection_;
+  std::shared_ptr<Transport::Connected> connected_;
+  std::unique_ptr<Exposure> exposure_;
+  std::size_t offset_ = 0;  // of the client's memory, of the next
+};
 
 struct Lane {
   const char* name;
@@ -68,73 +140,72 @@ struct Lane {
 };
 
 void measure(const Lane& lane, std::size_t size, std::size_t runs) {
-  Party server(lane.make), client(lane.make);
-  ColdPool server_pool(kPoolBytes), client_pool(kPoolBytes);
-  auto server_memory = must(server.transport->register_memory(server_pool.all()));
-  auto client_memory = must(client.transport->register_memory(client_pool.all()));
-
-  std::promise<std::unique_ptr<Connection>> accepted;
-  const std::string address = server.wait<std::string>([&](auto done) {
-    done(must(server.transport->listen(
-        lane.address, {.greet =
-                           [](Bytes) {
-                             return Transport::Greeting{{}, true};
-                           },
-                       .accepted = [&](std::unique_ptr<Connection> c,
-                                       Bytes) { accepted.set_value(std::move(c)); }})));
-  });
-  auto connected = client.wait<std::shared_ptr<Transport::Connected>>([&](auto done) {
-    client.transport->connect(address, {}, 5000, [done](Result<Transport::Connected> result) {
-      done(std::make_shared<Transport::Connected>(must(std::move(result))));
-    });
-  });
-  auto connection = accepted.get_future().get();
-  auto exposure = must(connected->connection->expose(*client_memory, client_memory->bytes()));
-  const RemoteRegion region = exposure->region();
-  const std::string description =
-      server.wait<std::string>([&](auto done) { done(connection->description()); });
-
+  Pair pair(lane.address, lane.make);
+  const std::string description = pair.description();
   for (const bool pull : {true, false}) {
     Samples samples;
-    std::size_t offset = 0;
     for (std::size_t run = 0; run < runs + 1; ++run) {
-      const MutableBytes local = server_pool.next(size);
-      if (offset + size > region.size_bytes) offset = 0;
-      const auto begin = steady_clock::now();
-      const Status status = server.wait<Status>([&](auto done) {
-        if (pull) {
-          connection->pull(region, offset, local, *server_memory, done);
-        } else {
-          connection->push({local}, *server_memory, region, offset, done);
-        }
-      });
-      const std::chrono::duration<double> took = steady_clock::now() - begin;
-      if (!status.ok()) must(Result<int>(status));
-      const double gigabytes = static_cast<double>(size) * 1e-9, ceiling = lane.ceiling();
-      if (run > 0) samples.add(gigabytes / took.count(), gigabytes / ceiling);
-      offset += size;
+      const double ours = pair.rate(pull, size);
+      const double ceiling = static_cast<double>(size) * 1e-9 / lane.ceiling();
+      if (run > 0) samples.add(ours, ceiling);
     }
-    print(description.c_str(), pull ? "pull" : "push", size, samples, lane.ceiling_name);
+    const double rate = median(samples.values), ceiling = median(samples.ceilings);
+    std::printf("%-32s %-5s %8.1f MiB %8.2f GB/s   %s %.2f GB/s, share %.2f\n", description.c_str(),
+                pull ? "pull" : "push", static_cast<double>(size) / (1 << 20), rate,
+                lane.ceiling_name, ceiling, rate / ceiling);
+    std::fflush(stdout);
   }
-  client.wait<int>([&](auto done) {
-    exposure.reset();
-    connected->connection.reset();
-    done(0);
-  });
-  server.wait<int>([&](auto done) {
-    connection.reset();
-    done(0);
-  });
+}
+
+// Threads that keep every core busy, as a host does that serves.
+class Load {
+ public:
+  Load() {
+    for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i) {
+      threads_.emplace_back([this] {
+        CopyCeiling copies(std::size_t{16} << 20, 1);
+        while (!stopping_) copies.run(1);
+      });
+    }
+  }
+  ~Load() { stopping_ = true; }
+
+ private:
+  std::atomic<bool> stopping_{false};
+  std::vector<std::jthread> threads_;
+};
+
+// Of single pulls by each of two means: how often the one that is slower in the median came first.
+void try_once(const char* where, const Lane& a, const Lane& b, std::size_t size,
+              std::size_t trials) {
+  Pair first(a.address, a.make), second(b.address, b.make);
+  first.rate(true, size);
+  second.rate(true, size);
+  std::vector<double> of_first, of_second;
+  for (std::size_t i = 0; i < trials; ++i) {
+    of_first.push_back(first.rate(true, size));
+    of_second.push_back(second.rate(true, size));
+  }
+  const double medians[] = {median(of_first), median(of_second)};
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < trials; ++i) {
+    wrong += (of_first[i] > of_second[i]) != (medians[0] > medians[1]);
+  }
+  std::printf("%-5s %s %.2f GB/s, %s %.2f GB/s: of %zu trials of %zu KiB %zu choose the slower\n",
+              where, a.name, medians[0], b.name, medians[1], trials, size >> 10, wrong);
+  std::fflush(stdout);
 }
 
 int run(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const std::size_t runs = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 9;
   const auto loopback = make_loopback_net();
-  const auto ucx = [](std::string transports) {
-    return [transports](EventLoop& loop) {
+  using Mode = UcxOptions::BulkMode;
+  const auto ucx = [](std::string transports, Mode bulk) {
+    return [transports, bulk](EventLoop& loop) {
       UcxOptions options;
       options.transports = transports;
+      options.bulk = bulk;
       return must(make_ucx_transport(loop, options));
     };
   };
@@ -143,16 +214,24 @@ int run(int argc, char** argv) {
     const auto sockets = must(SocketCeiling::open(size, 1));
     const auto copy = [&] { return copies.run(1); };
     const auto socket = [&] { return must(sockets->run(1)); };
+    const std::string port = "127.0.0.1:0";
     const std::vector<Lane> lanes = {
         {"loopback", "loopback:bench",
          [&](EventLoop& loop) { return make_loopback_transport(loop, loopback); }, copy,
          "streaming copy"},
-        {"shm", "127.0.0.1:0", ucx(""), copy, "streaming copy"},
-        {"tcp", "127.0.0.1:0", ucx("tcp"), socket, "raw socket"},
+        {"shm", port, ucx("", Mode::kAuto), copy, "streaming copy"},
+        {"tcp", port, ucx("tcp", Mode::kAuto), socket, "raw socket"},
+        {"tcp-messages", port, ucx("tcp", Mode::kMessages), socket, "raw socket"},
+        {"tcp-one-sided", port, ucx("tcp", Mode::kOneSided), socket, "raw socket"},
     };
     for (const Lane& lane : lanes) {
       if (only.empty() || only == lane.name) measure(lane, size, runs);
     }
+    if (!only.empty() && only != "trials") continue;
+    const std::size_t trials = 20 * runs;
+    try_once("alone", lanes[2], lanes[3], size, trials);
+    const Load load;
+    try_once("busy", lanes[2], lanes[3], size, trials);
   }
   return 0;
 }
