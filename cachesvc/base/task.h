@@ -9,6 +9,7 @@
 #include <coroutine>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -104,6 +105,30 @@ inline Task<void> task_detail::Promise<void>::get_return_object() {
 inline void spawn(Task<void> task) {
   [](Task<void> owned) -> task_detail::Detached { co_await owned; }(std::move(task));
 }
+
+// A task that starts now and runs while its maker does something else, who awaits its value later,
+// once: before anything goes that the task refers to.
+template <typename T>
+class Started {
+ public:
+  explicit Started(Task<T> task) : state_(std::make_shared<State>()) {
+    spawn(run(std::move(task), state_));
+  }
+  bool await_ready() const noexcept { return state_->value.has_value(); }
+  void await_suspend(std::coroutine_handle<> awaiting) noexcept { state_->awaiting = awaiting; }
+  T await_resume() { return std::move(*state_->value); }
+
+ private:
+  struct State {
+    std::optional<T> value;
+    std::coroutine_handle<> awaiting;
+  };
+  static Task<void> run(Task<T> task, std::shared_ptr<State> state) {
+    state->value.emplace(co_await task);
+    if (state->awaiting) state->awaiting.resume();
+  }
+  std::shared_ptr<State> state_;
+};
 
 // co_await run_on(executor, loop, fn): fn() on the executor's thread, its result back on the loop.
 template <typename Fn>

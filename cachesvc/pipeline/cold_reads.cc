@@ -5,10 +5,9 @@
 namespace precis {
 
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
-                                                             std::uint32_t layer,
-                                                             FairLine::Owner owner) {
+                                                             std::uint32_t layer) {
   std::vector<Memory::Want> wants(1, Memory::Want{row->layer_bytes[layer]});
-  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants)));
   PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes()));
   co_return std::move(pieces.front());
 }

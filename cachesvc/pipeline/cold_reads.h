@@ -35,9 +35,7 @@ class ColdReads {
 
   // The layer's records. Where they fail a check their segment is out of service before this
   // returns, and the error is kCorruption.
-  // `owner`: in whose turn its memory is waited for.
-  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
-                                                    FairLine::Owner owner = nullptr);
+  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer);
   // The same, into memory of row->layer_bytes[layer]. kNotFound if `row` is no longer what is
   // stored.
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into);

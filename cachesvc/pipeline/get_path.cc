@@ -7,7 +7,8 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kLayersInFlight = 4;  // enough to hide a cold read behind a push
+constexpr std::size_t kLayersInFlight = 4;
+constexpr std::uint32_t kLayersAhead = 2;  // enough to keep the disk busy while one is checked
 
 // Records up to here are cut by the loop itself: that takes no longer than a thread takes to wake.
 constexpr std::size_t kInlineCutBytesMax = 256u << 10;
@@ -28,10 +29,17 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
   const std::uint64_t began_ns = parts_.clock.monotonic_ns();
   std::uint64_t offset = 0;
   InFlight pushes(kLayersInFlight);
+  std::deque<Started<Result<Leases>>> begun;  // this layer, then those that are read ahead
 
   for (std::uint32_t layer = 0; layer < prefix.model.num_layers; ++layer) {
     co_await pushes.enter();
-    auto leases = co_await lease(prefix, layer, to);
+    Status stop = co_await begin(prefix, layer, to, begun);
+    if (!stop.ok()) {
+      pushes.leave(stop);
+      break;
+    }
+    auto leases = co_await begun.front();
+    begun.pop_front();
     if (!leases.ok()) {
       pushes.leave(leases.status());
       break;
@@ -39,7 +47,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
     auto cut = co_await cut_records(prefix, *leases, layer);
     // The first one's reader can begin with it, so where it takes a while it travels alone.
     if (layer == 1 && offset > kInlineCutBytesMax) co_await pushes.alone();
-    Status stop = cut.status();
+    stop = cut.status();
     if (stop.ok() && get->canceled) stop = Status::canceled("the client stopped the get");
     if (stop.ok()) stop = pushes.first_error();
     if (!stop.ok()) {
@@ -52,6 +60,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
                pushes, served));
   }
   const Status pushed = co_await pushes.drain();
+  for (auto& unused : begun) (void)co_await unused;
   parts_.memory.retry();  // leases of layers that were not pushed have ended, too
   PRECIS_CO_TRY(pushed);
 
@@ -99,28 +108,52 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
   return prefix;
 }
 
-Task<Result<std::vector<HotTier::Lease>>> GetPath::lease(Prefix& prefix, std::uint32_t layer,
-                                                         const Connection& to) {
-  std::vector<HotTier::Lease> leases;
-  for (std::size_t link = 0; link < prefix.links.size();) {
-    const Catalog::Row row = prefix.links[link];
-    HotTier::Lease hot = parts_.hot_tier.find(row->id, layer, row);
-    if (hot) {
-      ++parts_.metrics.layers_hot;
-    } else {
-      auto records = co_await parts_.cold.read(row, layer, &to);
-      if (!records.ok() && follow(prefix, link)) continue;
-      if (!records.ok()) co_return records.status();
-      hot = parts_.hot_tier.insert(row->id, layer, row, std::move(records).value());
+// Nobody waits for memory while he holds any of a later layer: what is read ahead takes what there
+// is at once, in the order of layers, so gets never wait for each other for ever.
+Task<Status> GetPath::begin(Prefix& prefix, std::uint32_t layer, const Connection& to,
+                            std::deque<Started<Result<Leases>>>& begun) {
+  for (auto next = static_cast<std::uint32_t>(layer + begun.size());
+       next < prefix.model.num_layers && next <= layer + kLayersAhead; ++next) {
+    Leases leases;
+    std::vector<Memory::Want> wants;
+    for (const Catalog::Row& row : prefix.links) {
+      leases.push_back(parts_.hot_tier.find(row->id, next, row));
+      if (leases.back()) ++parts_.metrics.layers_hot;
+      if (!leases.back()) wants.push_back({row->layer_bytes[next]});
     }
-    leases.push_back(std::move(hot));
-    ++link;
+    Result<Memory::Pieces> room = Memory::Pieces{};
+    if (!wants.empty()) room = parts_.memory.try_acquire(wants);
+    if (!room.ok() && next == layer) {
+      room = co_await parts_.memory.acquire(std::move(wants), &to);
+      PRECIS_CO_TRY(room.status());
+    }
+    if (!room.ok()) break;
+    begun.emplace_back(lease(prefix, next, std::move(leases), std::move(room).value()));
+  }
+  co_return Status();
+}
+
+Task<Result<GetPath::Leases>> GetPath::lease(Prefix& prefix, std::uint32_t layer, Leases leases,
+                                             Memory::Pieces room) {
+  auto piece = room.begin();
+  for (std::size_t link = 0; link < leases.size();) {
+    if (leases[link]) {
+      ++link;
+      continue;
+    }
+    const Catalog::Row row = prefix.links[link];
+    (*piece)->shrink(row->layer_bytes[layer]);  // where it was trimmed meanwhile
+    const Status status = co_await parts_.cold.read_into(row, layer, (*piece)->bytes());
+    if (status.ok()) {
+      leases[link] = parts_.hot_tier.insert(row->id, layer, row, std::move(*piece++));
+    } else if (prefix.links[link] == row && !follow(prefix, link)) {
+      co_return status;
+    }
   }
   co_return leases;
 }
 
-Task<Result<LayerCut>> GetPath::cut_records(const Prefix& prefix,
-                                            const std::vector<HotTier::Lease>& leases,
+Task<Result<LayerCut>> GetPath::cut_records(const Prefix& prefix, const Leases& leases,
                                             std::uint32_t layer) {
   std::vector<Bytes> records;
   std::size_t size_bytes = 0;
@@ -136,7 +169,8 @@ Task<Result<LayerCut>> GetPath::cut_records(const Prefix& prefix,
   co_return co_await run_on(parts_.reads, parts_.loop, cut);
 }
 
-// Where a link was trimmed meanwhile, what is left holds the cut still, or it does not.
+// Where a link was trimmed meanwhile, what is left holds the cut still, or it does not. It is no
+// larger than what it was.
 bool GetPath::follow(Prefix& prefix, std::size_t link) const {
   Catalog::Row& row = prefix.links[link];
   auto present = parts_.catalog.segment(row->tenant, row->id);
@@ -148,7 +182,7 @@ bool GetPath::follow(Prefix& prefix, std::size_t link) const {
 
 // The leases live until the layer's bytes are in place: a lease ends exactly when its transfer
 // does.
-Task<void> GetPath::push(const msg::Get& request, std::vector<HotTier::Lease> leases, LayerCut cut,
+Task<void> GetPath::push(const msg::Get& request, Leases leases, LayerCut cut,
                          msg::LayerServed message, Connection& to, InFlight& in_flight,
                          std::function<void(msg::LayerServed)>& served) {
   const Status status = co_await completion<Status>([&](Completion done) {

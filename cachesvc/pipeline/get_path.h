@@ -1,8 +1,9 @@
 // get: match -> lease -> cut -> push, layer by layer, straight into the client's buffers (DESIGN
-// section 2). Layer l+1 is read and cut while layer l travels. All methods on the loop's thread.
+// section 2). The disk reads ahead while layers are cut and travel. On the loop's thread only.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -54,15 +55,18 @@ class GetPath {
  private:
   struct Prefix;  // the links of one get, resolved
   Result<Prefix> resolve(const Tenant& tenant, const msg::Get& request) const;
-  // Leases on the layer's records of every link, read and checked if they are cold.
-  Task<Result<std::vector<HotTier::Lease>>> lease(Prefix& prefix, std::uint32_t layer,
-                                                  const Connection& to);
+  using Leases = std::vector<HotTier::Lease>;  // of one layer, of every link
+  // Adds to `begun`, the first of which is `layer`: that, and what can be read ahead now.
+  Task<Status> begin(Prefix& prefix, std::uint32_t layer, const Connection& to,
+                     std::deque<Started<Result<Leases>>>& begun);
+  // Reads and checks into `room`, a piece each, the links of which there is no lease yet.
+  Task<Result<Leases>> lease(Prefix& prefix, std::uint32_t layer, Leases leases,
+                             Memory::Pieces room);
   bool follow(Prefix& prefix, std::size_t link) const;
-  Task<Result<LayerCut>> cut_records(const Prefix& prefix,
-                                     const std::vector<HotTier::Lease>& leases,
+  Task<Result<LayerCut>> cut_records(const Prefix& prefix, const Leases& leases,
                                      std::uint32_t layer);
-  Task<void> push(const msg::Get& request, std::vector<HotTier::Lease> leases, LayerCut cut,
-                  msg::LayerServed message, Connection& to, InFlight& in_flight,
+  Task<void> push(const msg::Get& request, Leases leases, LayerCut cut, msg::LayerServed message,
+                  Connection& to, InFlight& in_flight,
                   std::function<void(msg::LayerServed)>& served);
   Parts parts_;
 };

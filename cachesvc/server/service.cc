@@ -19,7 +19,7 @@ namespace {
 
 // As many commits share one sync (cachesvc/catalog/commit_queue.h). They wait, and compute nothing.
 constexpr unsigned kStorageThreads = 8;
-constexpr unsigned kReadThreads = 2;  // of gets, which wait for no change
+constexpr unsigned kReadThreads = 4;  // of gets, which wait for the disk and for no change
 constexpr std::chrono::milliseconds kStopCheck{5};
 // A quarter of the memory is kept free of the hot tier, and a quarter of what puts are promised.
 constexpr std::uint64_t kStagingShare = 4;

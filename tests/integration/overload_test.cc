@@ -62,6 +62,56 @@ TEST_CASE("many clients that put and read more than the memory holds all get the
   CHECK(peak_resident_bytes(service.pid()) < kMemory + kBesideMemoryBytes);
 }
 
+TEST_CASE("readers of cold chains share memory for a few layers, and none waits in vain",
+          "[integration]") {
+  constexpr std::uint32_t kPaths = 4, kReaders = 8, kRounds = 4, kTurns = 3, kTurnTokens = 256;
+  const TempDir dir;
+  const ServiceProcess service = small_service(dir, "memory_wait_ms = 60000\n");
+  const auto owner = service.connect(patient());
+  ModelSpec spec = tiny_model();
+  spec.num_layers = 8;
+  spec.head_dim = 128;
+  const Model model = owner->register_model(spec).value();
+  std::mt19937 random(kSeed);
+  std::vector<std::vector<TokenId>> paths;
+  std::vector<std::vector<Kv>> turns(kPaths);
+  for (std::uint32_t path = 0; path < kPaths; ++path) {
+    paths.push_back(random_tokens(random, kTurns * kTurnTokens));
+    for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
+      const std::uint32_t begin = turn * kTurnTokens;
+      turns[path].push_back(random_kv(random, spec, begin, kTurnTokens));
+      const std::vector<TokenId> tokens(paths[path].begin(),
+                                        paths[path].begin() + begin + kTurnTokens);
+      REQUIRE(put_all(*owner, model, tokens, turns[path].back(), keep_most()).ok());
+    }
+  }
+  // Who waited for what another one holds would be turned away at last, and is not asked again.
+  const auto read = [&](std::uint32_t reader) -> Status {
+    ConnectOptions options = only_once();
+    options.timeout_ms = patient().timeout_ms;
+    const auto client = service.connect(options);
+    for (std::uint32_t i = 0; i < kRounds; ++i) {
+      const std::uint32_t path = (reader + i) % kPaths;
+      PRECIS_ASSIGN(const PrefixCopy copy, read_all(*client, model, paths[path]));
+      std::vector<const Kv*> pushed;
+      for (const Kv& turn : turns[path]) pushed.push_back(&turn);
+      if (!rows_are_of(copy, pushed)) return Status::corruption("rows are not those pushed");
+    }
+    return {};
+  };
+  std::vector<std::future<Status>> readers;
+  for (std::uint32_t i = 0; i < kReaders; ++i) {
+    readers.push_back(std::async(std::launch::async, read, i));
+  }
+  for (auto& reader : readers) {
+    const Status status = reader.get();
+    INFO(status.to_string());
+    CHECK(status.ok());
+  }
+  CHECK(stat(*owner, "precis_layers_cold_total") > 0);
+  CHECK(stat(*owner, "precis_waiting_requests") == 0);
+}
+
 TEST_CASE("a limit that is reached is named, with when to come back, and waited for",
           "[integration]") {
   const TempDir dir;
