@@ -14,6 +14,16 @@
 
 namespace precis {
 
+namespace {
+
+thread_local bool on_executor = false;
+
+}  // namespace
+
+void give_way() {
+  if (on_executor) std::this_thread::yield();
+}
+
 // A semaphore counts what is queued: glibc's condition variables make who signals wait for those
 // that were woken before and have not run yet, milliseconds on a busy machine.
 // (And libstdc++'s semaphores spin before they block.)
@@ -35,6 +45,7 @@ struct Executor::Impl {
   }
 
   void serve() {
+    on_executor = true;
     for (;;) {
       while (::sem_wait(&work_or_stop) != 0) {  // interrupted by a signal
       }

@@ -25,4 +25,10 @@ class Executor {
   std::unique_ptr<Impl> impl_;
 };
 
+// For work of more than a millisecond, every few hundred KiB of it: on an Executor's thread, who
+// waits for this core has it first. The kernel by itself may leave it to the work until its next
+// tick, some milliseconds, while a loop waits that had an answer to give. Elsewhere nothing: there
+// somebody waits for the work.
+void give_way();
+
 }  // namespace precis

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cachesvc/base/executor.h"
 #include "precis/recipe.h"
 
 namespace precis {
@@ -38,6 +39,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
     }
     PRECIS_TRY(kernels::verify_record(record));
     records = records.subspan(size);
+    give_way();
   }
   return records.empty() ? Status() : Status::corruption("bytes stand behind the last record");
 }

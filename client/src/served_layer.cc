@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "cachesvc/base/executor.h"
 #include "precis/record.h"
 
 namespace precis {
@@ -120,6 +121,7 @@ Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const S
       }
       const auto part = served_part_bytes(count, row_bytes);
       for (std::size_t s = 0; s < kServedSections; ++s) at[s] += part[s];
+      give_way();
     }
   }
   return {};
