@@ -71,8 +71,8 @@ TEST_CASE("every row pushed at keep 1.0 comes back, and a smaller budget is a fr
 }
 
 TEST_CASE("bulk bytes move as the service was told", "[integration]") {
-  const auto [bulk, said] =
-      GENERATE(table<std::string, std::string>({{"stream", "tcp (stream)"}, {"messages", "tcp"}}));
+  const auto [bulk, said] = GENERATE(table<std::string, std::string>(
+      {{"stream", "tcp (stream)"}, {"messages", "tcp (active messages)"}}));
   CAPTURE(bulk);
   const TempDir dir;
   ServiceProcess service(dir, {"--bulk", bulk});
