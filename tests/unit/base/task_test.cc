@@ -81,4 +81,27 @@ TEST_CASE("an early return leaves with its status", "[unit][base]") {
   CHECK(got == Status::rejected("full"));
 }
 
+TEST_CASE("a started task runs beside its maker, whoever of them is done first", "[unit][base]") {
+  const bool awaited_first = GENERATE(false, true);
+  CAPTURE(awaited_first);
+  std::function<void(std::unique_ptr<int>)> pending;
+  const auto body = [&]() -> Task<std::unique_ptr<int>> {
+    co_return co_await completion<std::unique_ptr<int>>(
+        [&](std::function<void(std::unique_ptr<int>)> done) { pending = std::move(done); });
+  };
+  Started<std::unique_ptr<int>> started(body());
+  REQUIRE(pending != nullptr);  // it runs already
+  int got = 0;
+  const auto top = [&]() -> Task<void> { got = *co_await started; };
+  if (awaited_first) {
+    spawn(top());
+    CHECK(got == 0);
+    pending(std::make_unique<int>(7));
+  } else {
+    pending(std::make_unique<int>(7));
+    spawn(top());
+  }
+  CHECK(got == 7);
+}
+
 }  // namespace precis

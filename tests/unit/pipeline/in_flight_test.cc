@@ -54,4 +54,19 @@ TEST_CASE("draining nothing ends at once", "[unit][pipeline]") {
   CHECK(outcome.ok());
 }
 
+TEST_CASE("the one entered last waits until it is alone", "[unit][pipeline]") {
+  InFlight in_flight(SIZE_MAX);
+  bool alone = false;
+  const auto enter_third = [&]() -> Task<void> {
+    for (int i = 0; i < 3; ++i) co_await in_flight.enter();
+    co_await in_flight.alone();
+    alone = true;
+  };
+  spawn(enter_third());
+  in_flight.leave({});
+  CHECK_FALSE(alone);  // another one is under way still
+  in_flight.leave(Status::unavailable("it does not matter how they end"));
+  CHECK(alone);
+}
+
 }  // namespace precis
