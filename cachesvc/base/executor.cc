@@ -16,12 +16,19 @@ namespace precis {
 
 namespace {
 
+constexpr std::size_t kGiveWayBytes = 256u << 10;
+
 thread_local bool on_executor = false;
+thread_local std::size_t done_bytes = 0;  // since this thread gave way
 
 }  // namespace
 
-void give_way() {
-  if (on_executor) std::this_thread::yield();
+void give_way(std::size_t size_bytes) {
+  if (!on_executor) return;
+  done_bytes += size_bytes;
+  if (done_bytes < kGiveWayBytes) return;
+  done_bytes = 0;
+  std::this_thread::yield();
 }
 
 // A semaphore counts what is queued: glibc's condition variables make who signals wait for those

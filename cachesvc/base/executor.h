@@ -25,10 +25,10 @@ class Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-// For work of more than a millisecond, every few hundred KiB of it: on an Executor's thread, who
-// waits for this core has it first. The kernel by itself may leave it to the work until its next
-// tick, some milliseconds, while a loop waits that had an answer to give. Elsewhere nothing: there
-// somebody waits for the work.
-void give_way();
+// For work over many bytes, after each piece of it: on an Executor's thread, who waits for this
+// core has it first, every few hundred KiB. The kernel by itself may leave it to the work until its
+// next tick, some milliseconds, while a loop waits that had an answer to give. Elsewhere nothing:
+// there somebody waits for the work.
+void give_way(std::size_t size_bytes);
 
 }  // namespace precis

@@ -13,13 +13,15 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
 }
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into) {
+  const auto sharing = static_cast<double>(++under_way_);
   Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
     PRECIS_TRY(parts_.catalog.peek_layer(*row, layer, into));
-    parts_.rate.read_cold(into.size(),
-                          static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9);
+    const auto seconds = static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9;
+    parts_.rate.read_cold(into.size(), seconds / sharing);
     return check_records(into, *row, layer);
   });
+  --under_way_;
   if (status.code() == StatusCode::kNotFound) {  // going, or missing: where changes wait, it shows
     status = co_await run_on(parts_.storage, parts_.loop, [&]() -> Status {
       PRECIS_TRY(parts_.catalog.read_layer(*row, layer, into));

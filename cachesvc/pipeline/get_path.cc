@@ -1,5 +1,7 @@
 #include "cachesvc/pipeline/get_path.h"
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "precis/limits.h"
@@ -108,33 +110,57 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
   return prefix;
 }
 
-// Nobody waits for memory while he holds any of a later layer: what is read ahead takes what there
-// is at once, in the order of layers, so gets never wait for each other for ever.
+// Who waits for memory holds none, but of earlier layers, which go as they are sent: so gets never
+// wait for each other for ever. What is read ahead takes what nobody uses, in the order of layers.
 Task<Status> GetPath::begin(Prefix& prefix, std::uint32_t layer, const Connection& to,
                             std::deque<Started<Result<Leases>>>& begun) {
   for (auto next = static_cast<std::uint32_t>(layer + begun.size());
        next < prefix.model.num_layers && next <= layer + kLayersAhead; ++next) {
+    const auto room_of = [&](auto&& is_wanted) {
+      std::vector<Memory::Want> wants;
+      for (std::size_t link = 0; link < prefix.links.size(); ++link) {
+        if (is_wanted(link)) wants.push_back({prefix.links[link]->layer_bytes[next]});
+      }
+      return wants;
+    };
     Leases leases;
-    std::vector<Memory::Want> wants;
-    for (const Catalog::Row& row : prefix.links) {
-      leases.push_back(parts_.hot_tier.find(row->id, next, row));
-      if (leases.back()) ++parts_.metrics.layers_hot;
-      if (!leases.back()) wants.push_back({row->layer_bytes[next]});
-    }
     Result<Memory::Pieces> room = Memory::Pieces{};
-    if (!wants.empty()) room = parts_.memory.try_acquire(wants);
-    if (!room.ok() && next == layer) {
-      room = co_await parts_.memory.acquire(std::move(wants), &to);
-      PRECIS_CO_TRY(room.status());
+    if (next > layer) {
+      room = parts_.memory.try_free(room_of([&](std::size_t link) {
+        const Catalog::Row& row = prefix.links[link];
+        return !parts_.hot_tier.contains(row->id, next, row);
+      }));
+      if (!room.ok()) break;
+      leases = find_hot(prefix, next);
+    } else {
+      leases = find_hot(prefix, next);
+      room = parts_.memory.try_acquire(room_of([&](std::size_t link) { return !leases[link]; }));
+      if (!room.ok()) {
+        leases.clear();
+        room = co_await parts_.memory.acquire(room_of([](std::size_t) { return true; }), &to);
+        PRECIS_CO_TRY(room.status());
+        leases = find_hot(prefix, next);  // others read, too
+        for (std::size_t link = leases.size(); link-- > 0;) {
+          if (leases[link]) room->erase(room->begin() + static_cast<std::ptrdiff_t>(link));
+        }
+      }
     }
-    if (!room.ok()) break;
     begun.emplace_back(lease(prefix, next, std::move(leases), std::move(room).value()));
   }
   co_return Status();
 }
 
+GetPath::Leases GetPath::find_hot(const Prefix& prefix, std::uint32_t layer) const {
+  Leases leases;
+  for (const Catalog::Row& row : prefix.links) {
+    leases.push_back(parts_.hot_tier.find(row->id, layer, row));
+  }
+  return leases;
+}
+
 Task<Result<GetPath::Leases>> GetPath::lease(Prefix& prefix, std::uint32_t layer, Leases leases,
                                              Memory::Pieces room) {
+  parts_.metrics.layers_hot += static_cast<std::int64_t>(leases.size() - room.size());
   auto piece = room.begin();
   for (std::size_t link = 0; link < leases.size();) {
     if (leases[link]) {
@@ -169,13 +195,16 @@ Task<Result<LayerCut>> GetPath::cut_records(const Prefix& prefix, const Leases& 
   co_return co_await run_on(parts_.reads, parts_.loop, cut);
 }
 
-// Where a link was trimmed meanwhile, what is left holds the cut still, or it does not. It is no
-// larger than what it was.
+// Where a link was trimmed meanwhile, what is left holds the cut still, or it does not.
 bool GetPath::follow(Prefix& prefix, std::size_t link) const {
   Catalog::Row& row = prefix.links[link];
   auto present = parts_.catalog.segment(row->tenant, row->id);
   if (!present.ok() || *present == row || !(*present)->same_put(*row)) return false;
   if ((*present)->plan.total() < prefix.entries[link]) return false;
+  // Nor does it fit where there is room for what it was, if it has grown.
+  if (!std::ranges::equal((*present)->layer_bytes, row->layer_bytes, std::ranges::less_equal())) {
+    return false;
+  }
   row = std::move(present).value();
   return true;
 }

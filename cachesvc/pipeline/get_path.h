@@ -59,6 +59,8 @@ class GetPath {
   // Adds to `begun`, the first of which is `layer`: that, and what can be read ahead now.
   Task<Status> begin(Prefix& prefix, std::uint32_t layer, const Connection& to,
                      std::deque<Started<Result<Leases>>>& begun);
+  // Null where a link's is cold.
+  Leases find_hot(const Prefix& prefix, std::uint32_t layer) const;
   // Reads and checks into `room`, a piece each, the links of which there is no lease yet.
   Task<Result<Leases>> lease(Prefix& prefix, std::uint32_t layer, Leases leases,
                              Memory::Pieces room);

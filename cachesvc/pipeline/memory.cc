@@ -9,12 +9,12 @@ namespace precis {
 Memory::Memory(Arena& arena, HotTier& hot_tier, EventLoop& loop, std::chrono::milliseconds wait)
     : arena_(arena), hot_tier_(hot_tier), loop_(loop), wait_(wait), line_(loop, wait) {}
 
-Memory::Answer Memory::take(const std::vector<Want>& wants) {
+Memory::Answer Memory::take(const std::vector<Want>& wants, bool evicting) {
   Pieces pieces;
   for (const Want& want : wants) {
     auto piece = arena_.allocate(want.size_bytes, want.end);
     // One eviction may free a hole too small; go on until it fits or nothing is left to evict.
-    while (!piece.ok() && piece.status().code() == StatusCode::kOutOfSpace &&
+    while (evicting && !piece.ok() && piece.status().code() == StatusCode::kOutOfSpace &&
            hot_tier_.make_room(want.size_bytes) > 0) {
       piece = arena_.allocate(want.size_bytes, want.end);
     }
@@ -25,8 +25,15 @@ Memory::Answer Memory::take(const std::vector<Want>& wants) {
 }
 
 Memory::Answer Memory::try_acquire(const std::vector<Want>& wants) {
+  if (wants.empty()) return Pieces{};
   if (line_.size() > 0) return Status::out_of_space("others wait for memory");
   return take(wants);
+}
+
+Memory::Answer Memory::try_free(const std::vector<Want>& wants) {
+  if (wants.empty()) return Pieces{};
+  if (line_.size() > 0) return Status::out_of_space("others wait for memory");
+  return take(wants, /*evicting=*/false);
 }
 
 Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, FairLine::Owner owner) {

@@ -41,6 +41,8 @@ class Memory {
   Task<Result<Pieces>> acquire(std::vector<Want> wants, FairLine::Owner owner = nullptr);
   // The same, at once or kOutOfSpace; it is nobody's turn before those who wait.
   Result<Pieces> try_acquire(const std::vector<Want>& wants);
+  // The same, of what nobody uses: the hot tier gives nothing up.
+  Result<Pieces> try_free(const std::vector<Want>& wants);
 
   // Where somebody waits, takes from the hot tier what nobody reads: waiters would take it all, and
   // before staged memory is moved together is the time, lest it leave holes there.
@@ -60,7 +62,7 @@ class Memory {
 
  private:
   using Answer = Result<Pieces>;
-  Answer take(const std::vector<Want>& wants);
+  Answer take(const std::vector<Want>& wants, bool evicting = true);
   Answer give_up(const std::vector<Want>& wants);
 
   Arena& arena_;

@@ -54,8 +54,10 @@ class UcxHostBulk::SharedCopy {
   void post(Executor& copiers, EventLoop& loop) {
     copiers.post([this, &copiers, &loop] {
       copy_one();
-      give_way();
-      if (next_ < pieces_.size()) return post(copiers, loop);
+      if (next_ < pieces_.size()) {
+        give_way(kPieceBytes);
+        return post(copiers, loop);
+      }
       if (--working_ > 0) return;
       region_.pages.reset();  // if that unmaps them, then here
       loop.post([owned = std::shared_ptr<SharedCopy>(this)] {

@@ -2,6 +2,8 @@
 // ceiling; then how well one trial of each, as a connection could make when it begins, would choose
 // between two of them. Server and client are two threads of one process, each with its own
 // transport and loop.
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +24,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kPoolBytes = 256u << 20;
+constexpr std::size_t kLoadBytes = 16u << 20;
 
 // A loop with its thread and a transport.
 class Party {
@@ -163,8 +166,9 @@ class Load {
   Load() {
     for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i) {
       threads_.emplace_back([this] {
-        CopyCeiling copies(std::size_t{16} << 20, 1);
-        while (!stopping_) copies.run(1);
+        const std::vector<std::byte> from(kLoadBytes, std::byte{1});
+        std::vector<std::byte> to(kLoadBytes);
+        while (!stopping_) std::ranges::copy(from, to.begin());
       });
     }
   }
@@ -175,7 +179,8 @@ class Load {
   std::vector<std::jthread> threads_;
 };
 
-// Of single pulls by each of two means: how often the one that is slower in the median came first.
+// Of single pulls by each of two means: how often the one that is slower in the median of them all
+// was the faster one.
 void try_once(const char* where, const Lane& a, const Lane& b, std::size_t size,
               std::size_t trials) {
   Pair first(a.address, a.make), second(b.address, b.make);
@@ -196,9 +201,7 @@ void try_once(const char* where, const Lane& a, const Lane& b, std::size_t size,
   std::fflush(stdout);
 }
 
-int run(int argc, char** argv) {
-  const std::string only = argc > 1 ? argv[1] : "";
-  const std::size_t runs = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 9;
+void run(const std::string& only, std::size_t runs) {
   const auto loopback = make_loopback_net();
   using Mode = UcxOptions::BulkMode;
   const auto ucx = [](std::string transports, Mode bulk) {
@@ -233,10 +236,19 @@ int run(int argc, char** argv) {
     const Load load;
     try_once("busy", lanes[2], lanes[3], size, trials);
   }
-  return 0;
 }
 
 }  // namespace
 }  // namespace precis::bench
 
-int main(int argc, char** argv) { return precis::bench::run(argc, argv); }
+int main(int argc, char** argv) {
+  CLI::App app("Pull and push by each means, beside this machine's ceiling.");
+  std::string only;
+  std::size_t runs = 9;
+  app.add_option("means", only, "one of them alone")
+      ->check(CLI::IsMember({"loopback", "shm", "tcp", "tcp-messages", "tcp-one-sided", "trials"}));
+  app.add_option("runs", runs, "of each figure")->check(CLI::Range(1, 1000));
+  CLI11_PARSE(app, argc, argv);
+  precis::bench::run(only, runs);
+  return 0;
+}

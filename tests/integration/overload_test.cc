@@ -64,7 +64,7 @@ TEST_CASE("many clients that put and read more than the memory holds all get the
 
 TEST_CASE("readers of cold chains share memory for a few layers, and none waits in vain",
           "[integration]") {
-  constexpr std::uint32_t kPaths = 4, kReaders = 8, kRounds = 4, kTurns = 3, kTurnTokens = 256;
+  constexpr std::uint32_t kPaths = 8, kReaders = 8, kRounds = 4, kTurns = 3, kTurnTokens = 256;
   const TempDir dir;
   const ServiceProcess service = small_service(dir, "memory_wait_ms = 60000\n");
   const auto owner = service.connect(patient());

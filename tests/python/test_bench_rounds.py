@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PATH = Path(__file__).parents[1] / "bench" / "service" / "rounds.py"
+SERVICE = Path(__file__).parents[1] / "bench" / "service"
 
 
 @pytest.fixture(scope="module")
 def rounds() -> Any:
     """The module, which is a program's neighbour and in no package."""
-    spec = importlib.util.spec_from_file_location("rounds", PATH)
+    spec = importlib.util.spec_from_file_location("rounds", SERVICE / "rounds.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -58,3 +61,39 @@ def test_what_one_pass_could_not_measure_is_told_by_the_others(
     assert rounds.summed(made)["value"] == 1.0
     (none,) = rounds.joined([passes[0], passes[0]])
     assert rounds.summed(none) == row(why_not="no disk")
+
+
+def report(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SERVICE / "report.py", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_program_that_dies_in_a_pass_loses_no_other(tmp_path: Path) -> None:
+    whole = json.dumps(row(params={"transport": "shm"}, values=[2.0], ceilings=[4.0]))
+    program = tmp_path / "program"
+    program.write_text(
+        f"""#!/bin/sh
+cd {tmp_path}
+[ -e first ] && {{ printf '%s' '{whole[:20]}'; exit 7; }}
+touch first
+echo '{whole}'
+"""
+    )
+    program.chmod(0o755)
+    saved, page = tmp_path / "rows.json", tmp_path / "page.md"
+    done = report("--program", program, "--passes", 2, "--json", saved)
+    assert done.returncode == 7, done.stderr
+    (made,) = json.loads(saved.read_text())
+    assert (made["value"], made["share"], made["runs"], made["passes"]) == (2.0, 0.5, 1, 2)
+
+    del made["passes"]  # as files of before have none
+    saved.write_text(json.dumps([made]))
+    done = report("--program", program, "--load", saved, "--markdown", page)
+    assert done.returncode == 0, done.stderr
+    assert "2.00 GB/s" in page.read_text()
+
+
+def test_nothing_measured_is_an_error(tmp_path: Path) -> None:
+    done = report("--program", "/bin/true", "--passes", 1)
+    assert done.returncode != 0
+    assert "nothing was measured" in done.stderr

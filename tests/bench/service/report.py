@@ -31,12 +31,10 @@ PASSES = 3
 
 def run_program(command: list[str]) -> tuple[list[Row], int]:
     """One row a line of output, and its exit status. What it says of its progress goes to the
-    terminal."""
+    terminal. A line that it did not finish, because it died, is no row."""
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    if not rows:
-        sys.exit(done.returncode)
-    return rows, done.returncode
+    whole = [line for line in done.stdout.splitlines(keepends=True) if line.endswith("\n")]
+    return [json.loads(line) for line in whole], done.returncode
 
 
 def measure(command: list[str], passes: int, peers: bool) -> tuple[list[Row], int]:
@@ -51,6 +49,8 @@ def measure(command: list[str], passes: int, peers: bool) -> tuple[list[Row], in
             rows += beside_peers.measure(rows)
         measured.append(rows)
     rows = [rounds.summed(row) for row in rounds.joined(measured)]
+    if not rows:
+        sys.exit(failed or "nothing was measured; --only names parts, see ./dev bench --help")
     return rows + reference.measure(rows), failed
 
 
@@ -137,7 +137,7 @@ def print_table(rows: list[Row]) -> None:
 def markdown(rows: list[Row]) -> str:
     """The page that is committed."""
     runs = sorted({row["runs"] for row in rows if "ceiling" in row})
-    passes = max(row["passes"] for row in rows)
+    passes = max(row.get("passes", 1) for row in rows)
     parts = [
         "# put, get, lookup, commit and restart beside this machine's ceilings\n",
         f"Medians of {' or '.join(map(str, runs))} rounds, taken in {passes} passes over all of "
@@ -213,6 +213,14 @@ def plot(rows: list[Row], path: Path) -> None:
 # ---- the command line ----------------------------------------------------------------------------
 
 
+def positive(text: str) -> int:
+    """How often."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
 def parser() -> argparse.ArgumentParser:
     """What the program does not take itself goes through to it."""
     made = argparse.ArgumentParser(
@@ -224,7 +232,7 @@ def parser() -> argparse.ArgumentParser:
     add("--markdown", type=Path)
     add("--png", type=Path)
     add("--peers", action="store_true")
-    add("--passes", type=int)
+    add("--passes", type=positive)
     add("--load", type=Path)
     return made
 
