@@ -13,7 +13,6 @@
 #include "precis/status.h"
 
 namespace precis {
-
 namespace {
 
 constexpr std::size_t kGiveWayBytes = 256u << 10;

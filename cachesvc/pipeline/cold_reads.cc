@@ -13,6 +13,7 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
 }
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into) {
+  // They share the disk's rate; how many they are is taken as it is when this one begins.
   const auto sharing = static_cast<double>(++under_way_);
   Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();

@@ -46,7 +46,7 @@ class ColdReads {
 
  private:
   const Parts parts_;
-  std::size_t under_way_ = 0;  // reads that share the disk
+  std::size_t under_way_ = 0;  // reads
 };
 
 }  // namespace precis

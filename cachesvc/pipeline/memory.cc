@@ -24,16 +24,18 @@ Memory::Answer Memory::take(const std::vector<Want>& wants, bool evicting) {
   return pieces;
 }
 
-Memory::Answer Memory::try_acquire(const std::vector<Want>& wants) {
+Memory::Answer Memory::at_once(const std::vector<Want>& wants, bool evicting) {
   if (wants.empty()) return Pieces{};
   if (line_.size() > 0) return Status::out_of_space("others wait for memory");
-  return take(wants);
+  return take(wants, evicting);
+}
+
+Memory::Answer Memory::try_acquire(const std::vector<Want>& wants) {
+  return at_once(wants, /*evicting=*/true);
 }
 
 Memory::Answer Memory::try_free(const std::vector<Want>& wants) {
-  if (wants.empty()) return Pieces{};
-  if (line_.size() > 0) return Status::out_of_space("others wait for memory");
-  return take(wants, /*evicting=*/false);
+  return at_once(wants, /*evicting=*/false);
 }
 
 Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, FairLine::Owner owner) {

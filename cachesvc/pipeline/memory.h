@@ -62,6 +62,7 @@ class Memory {
 
  private:
   using Answer = Result<Pieces>;
+  Answer at_once(const std::vector<Want>& wants, bool evicting);
   Answer take(const std::vector<Want>& wants, bool evicting = true);
   Answer give_up(const std::vector<Want>& wants);
 

@@ -127,6 +127,7 @@ Status measure_crowd(const Plan& plan, Stage& stage, PlainFile& plain, Durabilit
 
 constexpr std::size_t kLargeBytes = std::size_t{128} << 20;
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+
 Status measure_sustained(const Plan& plan, Stage& stage, PlainFile& plain, Durability durability) {
   const std::size_t segments = plan.sustained_bytes / kLargeBytes;
   const std::size_t bytes = segments * kLargeBytes;

@@ -8,16 +8,10 @@ round of some.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from statistics import median_low  # something that was measured, also of an even number
 from typing import Any
 
 Row = dict[str, Any]
-
-
-def median(values: Iterable[float]) -> float:
-    """Something that was measured: the lower of the two in the middle of an even number."""
-    ordered = sorted(values)
-    return ordered[(len(ordered) - 1) // 2]
 
 
 def joined(passes: list[list[Row]]) -> list[Row]:
@@ -46,8 +40,8 @@ def share(row: Row) -> float:
         return value / ceiling if row["unit"] == "GB/s" else ceiling / value
 
     if row.get("paired", True):
-        return median(map(one, row["values"], row["ceilings"]))
-    return one(median(row["values"]), median(row["ceilings"]))
+        return median_low(map(one, row["values"], row["ceilings"]))
+    return one(median_low(row["values"]), median_low(row["ceilings"]))
 
 
 def summed(row: Row) -> Row:
@@ -56,10 +50,10 @@ def summed(row: Row) -> Row:
     if "values" not in row:
         return row
     values = row["values"]
-    found: Row = {"value": median(values), "min": min(values), "max": max(values)}
+    found: Row = {"value": median_low(values), "min": min(values), "max": max(values)}
     found["runs"] = len(values)
     if "ceilings" in row:
         ceilings = row["ceilings"]
-        found |= {"ceiling": median(ceilings), "share": share(row)}
+        found |= {"ceiling": median_low(ceilings), "share": share(row)}
         found |= {"ceiling_min": min(ceilings), "ceiling_max": max(ceilings)}
     return row | found
