@@ -25,10 +25,13 @@ class Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-// For work over many bytes, after each piece of it: on an Executor's thread, who waits for this
-// core has it first, every few hundred KiB. The kernel by itself may leave it to the work until its
-// next tick, some milliseconds, while a loop waits that had an answer to give. Elsewhere nothing:
-// there somebody waits for the work.
+// For work over many bytes, after each piece of it: where somebody has asked for way lately, who
+// waits for this core has it first, every few hundred KiB for the next MiBs. The kernel by itself
+// may leave it to the work for milliseconds, while others wait who have little to do. (One who asks
+// after a silence may wait so once.) Only on an Executor's thread: elsewhere somebody waits for the
+// work.
 void give_way(std::size_t size_bytes);
+// Any thread: a request has come, or goes out, whose answer somebody waits for.
+void ask_for_way();
 
 }  // namespace precis

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cachesvc/base/executor.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -87,6 +88,7 @@ Result<Peer::Admitted> Peer::admit(const msg::Request& request, std::size_t size
 }
 
 void Peer::on_message(const std::vector<std::byte>& message) {
+  ask_for_way();
   auto request = decode_request(message);
   if (!request.ok()) {
     // Messages are framed by the transport, so the next one can be understood all the same. Where

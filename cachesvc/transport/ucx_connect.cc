@@ -131,7 +131,7 @@ Result<Transport::Connected> UcxTransport::settle(Attempt& attempt,
   auto link = std::exchange(attempt.link, nullptr);
   link->window()->watch(attempt.socket->descriptor());
   if (terms.one_sided) link->announce_regions();
-  if (terms.stream) link->use_stream();
+  if (terms.stream) link->use_stream(nullptr);
   link->watch(std::move(attempt.socket));
   return Connected{std::make_unique<UcxConnection>(std::move(link)),
                    std::move(attempt.hello_reply)};

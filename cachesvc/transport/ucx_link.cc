@@ -83,6 +83,11 @@ void UcxLink::reach(std::function<void(const Status&)> reached) {
       });
 }
 
+void UcxLink::use_stream(Executor* senders) {
+  streams_ = true;
+  senders_ = senders;
+}
+
 void UcxLink::watch(std::unique_ptr<PrefaceSocket> socket) {
   socket_ = std::move(socket);
   const auto on_gone = [weak = weak_from_this()](const Status& gone) {
@@ -95,7 +100,7 @@ void UcxLink::watch(std::unique_ptr<PrefaceSocket> socket) {
   };
   if (!streams_) return socket_->watch(on_gone);
   stream_ = std::make_unique<BulkStream>(
-      loop_, socket_->descriptor(),
+      loop_, socket_->descriptor(), senders_,
       BulkStream::Handlers{.begin = [this](const AmHeader& header) -> Result<MutableBytes> {
                              if (header.link_id == ids_.mine) return message_bulk_->begin(header);
                              return Status::invalid("the peer's stream is of another link");

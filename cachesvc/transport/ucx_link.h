@@ -1,7 +1,6 @@
 // One link over UCX, as either side has it: the endpoint, the sign of life beside it, ordered
 // messages, and the queue of bulk transfers. UcxTransport makes it in the preface and keeps it
-// until it ends; the Connection that users hold is a handle on it. Everything happens on the loop's
-// thread.
+// until it ends; the Connection that users hold is a handle on it. Used on the loop's thread.
 #pragma once
 
 #include <chrono>
@@ -66,9 +65,10 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   // Client: calls `reached` on a turn of its own when UCX has a connection with the peer's, where
   // it is one that connects, or once the link is over without that; maybe never.
   void reach(std::function<void(const Status&)> reached);
-  // Both sides: bulk bytes go over the socket that is the sign of life. Before watch() and
-  // use_means().
-  void use_stream() { streams_ = true; }
+  // Both sides: bulk bytes go over the socket that is the sign of life, large ones sent by
+  // `senders`, which live until the link is over, or by the loop where that is null. Before watch()
+  // and use_means().
+  void use_stream(Executor* senders);
   bool streams() const { return streams_; }
   // From now on `socket` is the sign of life.
   void watch(std::unique_ptr<PrefaceSocket> socket);
@@ -152,6 +152,7 @@ class UcxLink : public std::enable_shared_from_this<UcxLink> {
   std::string no_host_copy_;
   std::unique_ptr<PrefaceSocket> socket_;
   bool streams_ = false;
+  Executor* senders_ = nullptr;
   std::unique_ptr<BulkStream> stream_;  // while the link lasts, once watched
   std::shared_ptr<HostWindow> window_;  // shared with the Exposures, which may outlive the link
 

@@ -143,7 +143,7 @@ Result<std::shared_ptr<UcxLink>> UcxTransport::take_link(Guest& guest) {
   preface::Terms terms;
   terms.one_sided = one_sided(*link, guest.introduction);
   terms.stream = !terms.one_sided && streams(*link);
-  if (terms.stream) link->use_stream();
+  if (terms.stream) link->use_stream(&copiers());
   link->use_means(choose_means(*link, guest));
   guest.socket->write(preface::Kind::kStart, preface::encode_terms(terms));
   return link;

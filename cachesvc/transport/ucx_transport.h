@@ -32,7 +32,7 @@ struct UcxOptions {
   // active messages. The others leave no choice, where they are possible.
   enum class BulkMode { kAuto, kOneSided, kHostCopy, kStream, kMessages };
   BulkMode bulk = BulkMode::kAuto;
-  unsigned copy_threads = 2;  // for kHostCopy
+  unsigned copy_threads = 2;  // for kHostCopy, and for what a server's kStream sends
 
   // Bytes of messages that have arrived, or are arriving, and were not handed out, over all
   // connections: past it the one that has most of them is closed.

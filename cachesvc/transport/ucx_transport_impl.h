@@ -153,7 +153,7 @@ class UcxTransport final : public Transport {
   // 1.13).
   std::set<std::string> out_of_step_;
   std::unique_ptr<UcxWorker> worker_;  // before all that uses it, so that it goes last
-  std::unique_ptr<Executor> copiers_;  // threads for host copies, once there are some
+  std::unique_ptr<Executor> copiers_;  // threads for bulk bytes, once there are some
   // Shared with the Connections; a link stays here until it is over, also without one.
   std::map<std::uint64_t, std::shared_ptr<UcxLink>> links_;
   Acceptor acceptor_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cachesvc/base/executor.h"
 #include "client/src/retry.h"
 
 namespace precis {
@@ -267,6 +268,7 @@ void Channel::submit(std::uint64_t id, std::vector<std::byte> message,
   if (!closed_.ok()) return settle(*request, closed_);
   request->started = steady_clock::now();
   const bool hurried = request->hurried;
+  ask_for_way();
   pending_.emplace(id, std::move(request));
   connection_->send(std::move(message));
   if (hurried) loop_.expect();
