@@ -154,7 +154,9 @@ void BulkSender::start_burst() {
 void BulkSender::end_burst(Burst& burst) {
   const auto in_hand = std::exchange(burst_, nullptr);  // it is this burst, and lives on
   frames_.splice(frames_.begin(), burst.frames, burst.next, burst.frames.end());
+  transmitting_ = true;  // they may send
   for (Frame& frame : std::exchange(burst.frames, {})) frame.sent(true);
+  transmitting_ = false;
   if (watched_socket_ < 0) return;  // one of them closed
   turn([&] { burst.error == 0 ? transmit() : proceed(burst.error); });
 }
@@ -168,7 +170,7 @@ void BulkSender::proceed(int error) {
     breaking_ = loop_.after({}, [this, error] { handlers_.broken(error); });
     return;
   }
-  if (frames_.empty() || halted_ || watched_socket_ < 0) return;
+  if (frames_.empty() || halted_ || writable_ || burst_ || watched_socket_ < 0) return;
   writable_ = loop_.watch_writable(watched_socket_, [this] {
     writable_.reset();
     turn([this] { transmit(); });

@@ -25,7 +25,7 @@ class BulkSender {
     std::function<void(int)> broken;
   };
   // `socket` stays its owner's. It is in use until close(), and so are the threads, which may be
-  // null.
+  // null; the loop outlives them.
   BulkSender(EventLoop& loop, int socket, Executor* threads, Handlers handlers);
   ~BulkSender() { close(); }
   BulkSender(const BulkSender&) = delete;

@@ -46,6 +46,8 @@ struct UcxOptions {
 };
 
 // kUnavailable if UCX cannot start, kInvalidArgument if it knows none of options.transports.
+// A client's is for one service, under one name: it makes one attempt to connect at a time, and one
+// that failed may hold up the next until the transport's other connections are over.
 // Destroy it on the loop's thread, or when the loop is not running; before the loop.
 Result<std::unique_ptr<Transport>> make_ucx_transport(EventLoop& loop, const UcxOptions& options);
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -124,16 +125,17 @@ class Source {
 
 // A sender on a loop, over the first end of a pair of sockets; closed when it goes.
 struct Sending {
-  explicit Sending(Executor* threads, int socket = -1) {
+  explicit Sending(unsigned num_threads, int socket = -1) {
+    if (num_threads > 0) threads.emplace("test", num_threads);
     loop.on_loop([&] {
-      sender =
-          std::make_unique<BulkSender>(loop.loop, socket >= 0 ? socket : sockets.ends[0], threads,
-                                       BulkSender::Handlers{.moved = [this] { ++moved; },
-                                                            .broken =
-                                                                [this](int error) {
-                                                                  broken_by = error;
-                                                                  ++broken;
-                                                                }});
+      sender = std::make_unique<BulkSender>(loop.loop, socket >= 0 ? socket : sockets.ends[0],
+                                            threads ? &*threads : nullptr,
+                                            BulkSender::Handlers{.moved = [this] { ++moved; },
+                                                                 .broken =
+                                                                     [this](int error) {
+                                                                       broken_by = error;
+                                                                       ++broken;
+                                                                     }});
     });
   }
   ~Sending() { close(); }
@@ -145,6 +147,7 @@ struct Sending {
   SocketPair sockets;
   std::atomic<int> moved{0}, broken{0}, broken_by{0};
   LoopThread loop;
+  std::optional<Executor> threads;  // goes before the loop to which it posts
   std::unique_ptr<BulkSender> sender;
 };
 
@@ -153,12 +156,10 @@ TEST_CASE("frames go out whole and in order, by the loop or by threads", "[unit]
   const unsigned threads = GENERATE(0u, 1u, 3u);
   const Source source(rng);
   const std::vector<Frame> frames = source.frames();
-  std::optional<Executor> senders;
-  if (threads > 0) senders.emplace("test", threads);
   std::vector<std::size_t> sent;
   std::promise<void> all_sent;
   std::future<std::vector<std::byte>> received;
-  Sending sending(senders ? &*senders : nullptr);
+  Sending sending(threads);
   received = std::async(std::launch::async, [&] { return read_all(sending.sockets.ends[1]); });
 
   sending.loop.on_loop([&] {
@@ -180,13 +181,42 @@ TEST_CASE("frames go out whole and in order, by the loop or by threads", "[unit]
   CHECK(sending.broken == 0);
 }
 
+TEST_CASE("who hears that a frame was sent may send the next", "[unit][transport]") {
+  std::mt19937_64 rng(2);
+  const unsigned threads = GENERATE(0u, 1u, 2u);
+  const Source source(rng);
+  const std::vector<Frame> frames = source.frames();
+  std::size_t begun = 0, sent = 0;
+  std::promise<void> all_sent;
+  std::future<std::vector<std::byte>> received;
+  Sending sending(threads);
+  received = std::async(std::launch::async, [&] { return read_all(sending.sockets.ends[1]); });
+
+  std::function<void()> send_next = [&] {
+    if (begun == frames.size()) return;
+    const std::size_t i = begun++;
+    sending.sender->send(header_of(i, frames[i].size_bytes), frames[i].ranges, [&](bool whole) {
+      sent += whole ? 1 : 0;
+      if (sent == frames.size()) all_sent.set_value();
+      send_next();
+    });
+  };
+  sending.loop.on_loop([&] {
+    for (int i = 0; i < 3; ++i) send_next();
+  });
+  get(all_sent.get_future());
+  sending.close();
+  std::uint64_t whole = 0;
+  const bool same = data_of(received.get(), &whole) == source.bytes();
+  CHECK(same);
+}
+
 TEST_CASE("a large frame is sent beside the loop", "[unit][transport]") {
-  Executor senders("test", 1);
   std::promise<void> gate;
-  senders.post([&] { gate.get_future().wait(); });
   const std::vector<std::byte> bytes(std::size_t{1} << 20);
   std::promise<void> all_sent;
-  Sending sending(&senders);
+  Sending sending(1);
+  sending.threads->post([&] { gate.get_future().wait(); });
   sending.loop.on_loop([&] {
     sending.sender->send(header_of(0, bytes.size()), {bytes},
                          [&](bool whole) { whole ? all_sent.set_value() : void(); });
@@ -205,7 +235,7 @@ TEST_CASE("who polls is not left waiting for the loop", "[unit][transport]") {
   const std::vector<std::byte> bytes(std::size_t{8} << 20);  // more than a socket takes
   std::size_t received = 0;
   bool all_sent = false;
-  Sending sending(nullptr);
+  Sending sending(0);
   sending.loop.on_loop([&] {
     sending.sender->send(header_of(0, bytes.size()), {bytes},
                          [&](bool whole) { all_sent = whole; });
@@ -224,14 +254,13 @@ TEST_CASE("who polls is not left waiting for the loop", "[unit][transport]") {
 TEST_CASE("after a close amid sending no memory is read, and every frame was told of once",
           "[unit][transport][property]") {
   std::mt19937_64 rng(1);
-  Executor senders("test", 2);
   for (int round = 0; round < 30; ++round) {
     Source source(rng);
     const std::vector<Frame> frames = source.frames();
     std::vector<int> told(frames.size());
     std::size_t sent_whole = 0;
     std::future<std::vector<std::byte>> received;
-    Sending sending(&senders);
+    Sending sending(2);
     received = std::async(std::launch::async, [&] { return read_all(sending.sockets.ends[1]); });
     sending.loop.on_loop([&] {
       for (std::size_t i = 0; i < frames.size(); ++i) {
@@ -263,11 +292,10 @@ TEST_CASE("a peer that is gone is not told of, a socket that breaks is, once",
   const bool gone = GENERATE(true, false);
   int pipe_ends[2];  // no socket at all: that no peer can bring about
   REQUIRE(::pipe(pipe_ends) == 0);
-  Executor senders("test", 1);
   const std::vector<std::byte> bytes(std::size_t{1} << 20);
   int ended = 0, whole = 0;
   {
-    Sending sending(&senders, gone ? -1 : pipe_ends[1]);
+    Sending sending(1, gone ? -1 : pipe_ends[1]);
     sending.sockets.close_end(1);
     sending.loop.on_loop([&] {
       for (const std::size_t size : {bytes.size(), std::size_t{100}}) {
