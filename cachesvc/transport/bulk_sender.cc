@@ -18,8 +18,8 @@ namespace {
 
 // From here on a frame takes longer to send than a thread to wake.
 constexpr std::size_t kLargeBytes = 256u << 10;
-// What a thread gives the kernel in one call: so long a close waits for it, and others for its
-// core.
+// What a thread gives the kernel in one call: so long a close waits for it, others for its core,
+// and the loop where it reads from the same socket, which the kernel holds meanwhile.
 constexpr std::size_t kCallBytesMax = 256u << 10;
 // Ranges given to the kernel in one call.
 constexpr std::size_t kRangesMax = 64;
