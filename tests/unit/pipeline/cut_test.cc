@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <numeric>
 #include <random>
+
+#include "tests/unit/pipeline/made_records.h"
 
 namespace precis {
 namespace {
@@ -15,28 +16,14 @@ constexpr std::uint32_t kHeads = 2, kHeadDim = 6, kLayer = 3;
 constexpr Dtype kDtype = Dtype::kF16;
 
 // One link's records of a layer: head h has counts[h] entries, whose seats are given.
-std::vector<std::byte> make_records(const std::vector<std::vector<std::uint32_t>>& seats,
-                                    std::mt19937& random, std::uint32_t layer = kLayer) {
-  std::vector<std::byte> bytes;
-  for (std::uint32_t h = 0; h < seats.size(); ++h) {
-    const auto count = static_cast<std::uint32_t>(seats[h].size());
-    const RecordLayout at = RecordLayout::of(count, kHeadDim, kDtype);
-    std::vector<std::byte> record(at.size);  // padding stays zero
-    auto fill = [&](std::size_t offset, std::size_t size) {
-      for (std::size_t i = 0; i < size; ++i) record[offset + i] = std::byte(random() & 0xff);
-    };
-    for (const std::size_t offset : {at.positions, at.scores}) fill(offset, std::size_t{count} * 4);
-    for (const std::size_t offset : {at.keys, at.values}) fill(offset, count * at.row_bytes);
-    std::memcpy(record.data() + at.seats, seats[h].data(), count * 4);
-    kernels::seal_record(record, layer, h, count, kHeadDim, kDtype, SegmentId{});
-    bytes.insert(bytes.end(), record.begin(), record.end());
-  }
-  return bytes;
+std::vector<std::byte> make_records(const testing::Seats& seats, std::mt19937& random,
+                                    std::uint32_t layer = kLayer) {
+  return testing::make_records({SegmentId{}, layer, kHeadDim, kDtype}, seats, random);
 }
 
 // Seats 1..total dealt at random over the heads.
-std::vector<std::vector<std::uint32_t>> deal(std::uint32_t total, std::mt19937& random) {
-  std::vector<std::vector<std::uint32_t>> seats(kHeads);
+testing::Seats deal(std::uint32_t total, std::mt19937& random) {
+  testing::Seats seats(kHeads);
   for (std::uint32_t seat = 1; seat <= total; ++seat) seats[random() % kHeads].push_back(seat);
   return seats;
 }
@@ -121,7 +108,7 @@ TEST_CASE("one link alone needs no range of zeros", "[unit][pipeline]") {
 
 TEST_CASE("damage in a cut's last block is found, not hashed afresh", "[unit][pipeline]") {
   std::mt19937 random(11);
-  auto link = make_records({std::vector<std::uint32_t>{1, 2, 3, 4, 5}, {6, 7}}, random);
+  auto link = make_records({{1, 2, 3, 4, 5}, {6, 7}}, random);
   const RecordLayout at = RecordLayout::of(5, kHeadDim, kDtype);
   link[at.keys + 4 * at.row_bytes] ^= std::byte{1};  // of the entry past the cut
   const std::vector<std::byte> zeros(kSectionAlign);

@@ -42,13 +42,27 @@ class Stranger {
     }
     return heard;
   }
-  Status hear_error() {
+  // The same, frame by frame; what is no frame ends it.
+  std::vector<preface::Frame> hear_frames() {
     const auto heard = hear();
-    if (heard.size() < preface::kHeaderBytes) return Status::unavailable("no answer");
-    const auto header = preface::parse_header(Bytes(heard).first(preface::kHeaderBytes));
-    if (!header.ok()) return header.status();
-    if (header->kind != preface::Kind::kError) return Status::internal("not an error");
-    return preface::decode_error(Bytes(heard).subspan(preface::kHeaderBytes));
+    std::vector<preface::Frame> frames;
+    for (Bytes rest(heard); rest.size() >= preface::kHeaderBytes;) {
+      const auto header = preface::parse_header(rest.first(preface::kHeaderBytes));
+      if (!header.ok() || rest.size() - preface::kHeaderBytes < header->body_bytes) break;
+      const Bytes body = rest.subspan(preface::kHeaderBytes, header->body_bytes);
+      frames.push_back({header->kind, {body.begin(), body.end()}});
+      rest = rest.subspan(preface::kHeaderBytes + body.size());
+    }
+    return frames;
+  }
+  Status hear_error() {
+    const auto frames = hear_frames();
+    if (frames.size() != 1) return Status::unavailable("no answer");
+    return error_of(frames.front());
+  }
+  static Status error_of(const preface::Frame& frame) {
+    if (frame.kind != preface::Kind::kError) return Status::internal("not an error");
+    return preface::decode_error(frame.body);
   }
 
  private:
@@ -143,6 +157,31 @@ TEST_CASE("a silent peer is told that it is too late", "[transport]") {
   Pair pair(Wire::kTcpMessages, std::chrono::seconds(1));
   Stranger stranger(pair.address);
   CHECK(stranger.hear_error().code() == StatusCode::kTimedOut);
+  check_still_serving(pair);
+}
+
+TEST_CASE("who is welcome and never ready is told that it is too late", "[transport]") {
+  Pair pair(Wire::kTcpMessages, std::chrono::seconds(1));
+  Stranger stranger(pair.address);
+  stranger.send(hello_frame(10));
+  const auto frames = stranger.hear_frames();
+  REQUIRE(frames.size() == 2);
+  CHECK(frames[0].kind == preface::Kind::kWelcome);
+  CHECK(Stranger::error_of(frames[1]).code() == StatusCode::kTimedOut);
+  check_still_serving(pair);
+}
+
+TEST_CASE("who is welcome and says anything but ready, or goes, is forgotten", "[transport]") {
+  Pair pair(Wire::kTcpMessages);
+  {
+    Stranger stranger(pair.address);
+    stranger.send(hello_frame(10));
+    stranger.send(hello_frame(10));
+    const auto frames = stranger.hear_frames();
+    REQUIRE(frames.size() == 1);
+    CHECK(frames[0].kind == preface::Kind::kWelcome);
+  }
+  Stranger(pair.address).send(hello_frame(10));
   check_still_serving(pair);
 }
 
