@@ -95,7 +95,6 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     // What an earlier process wrote may be in the machine's memory alone.
     entry.dirty = true;
   }
-  names_dirty_ = true;
   for (const auto& [number, entry] : files_) next_ = std::max(next_, number + 1);
   return {};
 }
@@ -115,7 +114,6 @@ Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_
   const std::uint32_t number = next_;
   PRECIS_ASSIGN(std::unique_ptr<File> file, folder_->create(name_of(number)));
   ++next_;
-  names_dirty_ = true;
   if (const Status status = write_header(*file, number); !status.ok()) {
     (void)folder_->remove(name_of(number));
     return status;
@@ -156,7 +154,7 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values) {
 Status ExtentFiles::sync() {
   std::lock_guard syncing(syncs_);
   std::vector<std::pair<std::uint32_t, std::shared_ptr<File>>> dirty;
-  bool names = false;
+  std::vector<std::uint32_t> nameless;
   Status result;
   {
     std::lock_guard lock(mutex_);
@@ -164,23 +162,26 @@ Status ExtentFiles::sync() {
       if (entry.lost && entry.live > 0) result = *entry.lost;
       if (entry.lost) continue;
       if (entry.file && std::exchange(entry.dirty, false)) dirty.emplace_back(number, entry.file);
+      if (entry.file && !entry.named) nameless.push_back(number);
     }
-    names = std::exchange(names_dirty_, false);
   }
+  const auto settle = [this](std::uint32_t number, const Status& status) {
+    std::lock_guard lock(mutex_);
+    const auto entry = files_.find(number);
+    if (entry == files_.end()) return;
+    if (!status.ok()) entry->second.lost = status;
+    entry->second.named = entry->second.named || status.ok();
+  };
   for (const auto& [number, file] : dirty) {
     const Status status = file->sync();
     if (status.ok()) continue;
     result = status;
-    std::lock_guard lock(mutex_);
-    if (const auto entry = files_.find(number); entry != files_.end()) entry->second.lost = status;
+    settle(number, status);
   }
-  if (!names) return result;
-  if (const Status status = folder_->sync(); !status.ok()) {
-    std::lock_guard lock(mutex_);
-    names_dirty_ = true;
-    return status;
-  }
-  return result;
+  if (nameless.empty()) return result;
+  const Status status = folder_->sync();
+  for (const std::uint32_t number : nameless) settle(number, status);
+  return status.ok() ? result : status;
 }
 
 // ---- reading

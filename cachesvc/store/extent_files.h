@@ -37,7 +37,8 @@ class ExtentFiles {
   // Writes the values and counts them as live. Nothing is kept after an error.
   Result<std::vector<Extent>> append(std::span<const Bytes> values);
   // Once it returns OK everything appended before survives a crash of the machine. A file that
-  // failed to is asked no more: its values may be lost, and so it goes on failing while it has any.
+  // failed to, or whose name did, is asked no more: its values may be lost, and so it goes on
+  // failing while it has any.
   Status sync();
 
   // A value that stays readable while this lives, freed or not.
@@ -84,6 +85,7 @@ class ExtentFiles {
     std::uint64_t size = 0;      // end of what was appended, by whatever process
     std::uint64_t live = 0;      // of values, rounded up to blocks
     bool dirty = false;          // perhaps appended to since the last sync
+    bool named = false;          // the folder was synced since it was made
     bool aside = false;
     std::optional<Status> lost;  // why its values may not survive
   };
@@ -102,7 +104,6 @@ class ExtentFiles {
   std::map<std::uint32_t, Entry> files_;
   std::optional<std::uint32_t> open_;  // appended to
   std::uint32_t next_ = 1;
-  bool names_dirty_ = false;
 };
 
 }  // namespace precis

@@ -201,7 +201,8 @@ class ExtentStore final : public Store {
   // Empties the sparsest file, then removes what is empty. False once nothing is left to do.
   bool tidy(const std::stop_token& stop) {
     const auto number = files_->sparsest(options_.live_share);
-    if (number && !move_values(*number, stop).ok()) return false;
+    // Where there is no room to move anything, what is empty makes some.
+    if (number) (void)move_values(*number, stop);
     const std::vector<std::uint32_t> empty = files_->empty_files();
     if (empty.empty()) return false;
     // Rows that meant these files are gone for good first: a crash must not bring one back. The
@@ -212,6 +213,7 @@ class ExtentStore final : public Store {
 
   Status move_values(std::uint32_t number, const std::stop_token& stop) {
     KeyedExtents values = index_.in_file(number);
+    if (values.empty()) return {};
     // Their rows may so far be in memory alone, and would go into the log without what they belong
     // to.
     PRECIS_TRY(harden_applied());

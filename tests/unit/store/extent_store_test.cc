@@ -146,6 +146,58 @@ TEST_CASE("a sync that failed is not forgotten: fsync and harden go on failing",
   CHECK(store->harden().ok());
 }
 
+TEST_CASE("a folder whose sync failed once is not believed the next time", "[unit][store]") {
+  const auto sync_another = [](Store& store) {
+    return put(store, "b", noise(2, 100), Durability::kFsync);
+  };
+  std::uint64_t operations = 0;  // of which the last is the folder's sync
+  {
+    Machine machine;
+    const auto store = machine.open();
+    REQUIRE(put(*store, "a", noise(1, 100)).ok());
+    operations = machine.drive.operations();
+    REQUIRE(sync_another(*store).ok());
+    operations = machine.drive.operations() - operations;
+  }
+  Machine machine;
+  const auto store = machine.open();
+  REQUIRE(put(*store, "a", noise(1, 100)).ok());
+  machine.drive.fail_after(operations - 1, Status::unavailable("faulty drive: EIO"));
+  CHECK(sync_another(*store).code() == StatusCode::kUnavailable);
+  machine.drive.fail_after(1u << 30, {});
+  CHECK(sync_another(*store).code() == StatusCode::kUnavailable);  // "a" may have no name
+  REQUIRE(erase(*store, "a").ok());
+  CHECK(sync_another(*store).ok());
+}
+
+TEST_CASE("where nothing can be moved, files that are empty still go", "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  REQUIRE(put(*store, "kept", noise(0, 10'000)).ok());
+  unsigned gone = 5;  // with "kept" a closed file, which is sparse without them, and an open one
+  const auto put_them = [&] {
+    for (unsigned i = 0; i < gone; ++i) {
+      REQUIRE(put(*store, std::to_string(i), noise(i, 10'000)).ok());
+    }
+  };
+  SECTION("for the disk is full") {
+    put_them();
+    machine.drive.set_room(machine.drive.bytes());
+  }
+  SECTION("for what was not synced may be lost") {
+    machine.drive.fail_after(0, Status::unavailable("faulty drive: EIO"));
+    CHECK(store->harden().code() == StatusCode::kUnavailable);
+    machine.drive.fail_after(1u << 30, {});
+    gone = 8;  // a closed file of theirs, and an open one
+    put_them();
+  }
+  REQUIRE(machine.drive.bytes() > kFileBytes);
+  for (unsigned i = 0; i < gone; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
+  // By a thread: that it never does would be this test's time limit.
+  while (machine.drive.bytes() > kFileBytes) std::this_thread::yield();
+  CHECK(*store->get(Table::kPayload, "kept") == noise(0, 10'000));
+}
+
 TEST_CASE("what is to be synced while files are synced shares the next sync", "[unit][store]") {
   Machine machine;
   const auto store = machine.open();
