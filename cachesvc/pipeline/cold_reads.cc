@@ -43,12 +43,22 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
     co_return Status::not_found("segment " + row->id.hex() + " was replaced while it was read");
   }
   if (status.code() == StatusCode::kCorruption) {
-    ++parts_.metrics.corrupt_layers;
-    parts_.log.error("stored bytes failed their check",
-                     {{"segment", row->id.hex()}, {"layer", layer}, {"status", status.message()}});
+    report("stored bytes failed their check", *row, layer, status);
     parts_.hot_tier.erase(row->id);
   }
   co_return status.with_context("segment " + row->id.hex() + " layer " + std::to_string(layer));
+}
+
+void ColdReads::forget(const std::vector<Catalog::Row>& links, std::uint32_t layer,
+                       const Status& why) {
+  report("bytes in memory failed their check", *links.back(), layer, why);
+  for (const Catalog::Row& row : links) parts_.hot_tier.erase(row->id);
+}
+
+void ColdReads::report(std::string_view event, const SegmentRow& row, std::uint32_t layer,
+                       const Status& why) {
+  ++parts_.metrics.corrupt_layers;
+  parts_.log.error(event, {{"segment", row.id.hex()}, {"layer", layer}, {"status", why.message()}});
 }
 
 Task<Result<msg::Checked>> ColdReads::check(std::string_view tenant, SegmentId segment) {

@@ -40,11 +40,18 @@ class ColdReads {
   // stored.
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into);
 
+  // What is in memory of a prefix failed a check at `layer`: it goes, to be read anew. It was sound
+  // when it was read or made, and what the disk has may still be.
+  void forget(const std::vector<Catalog::Row>& links, std::uint32_t layer, const Status& why);
+
   // Reads all of a segment and says what is wrong with it, if anything is. kNotFound where there is
   // no such segment; other errors where it could not be read for now.
   Task<Result<msg::Checked>> check(std::string_view tenant, SegmentId segment);
 
  private:
+  void report(std::string_view event, const SegmentRow& row, std::uint32_t layer,
+              const Status& why);
+
   const Parts parts_;
   std::size_t under_way_ = 0;  // reads
 };

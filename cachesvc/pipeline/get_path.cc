@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "precis/limits.h"
@@ -32,8 +33,9 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
   std::uint64_t offset = 0;
   InFlight pushes(kLayersInFlight);
   std::deque<Started<Result<Leases>>> begun;  // this layer, then those that are read ahead
+  std::optional<std::uint32_t> doubted;       // a layer that is taken from the disk once more
 
-  for (std::uint32_t layer = 0; layer < prefix.model.num_layers; ++layer) {
+  for (std::uint32_t layer = 0; layer < prefix.model.num_layers;) {
     co_await pushes.enter();
     Status stop = co_await begin(prefix, layer, to, begun);
     if (!stop.ok()) {
@@ -47,6 +49,15 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
       break;
     }
     auto cut = co_await cut_records(prefix, *leases, layer);
+    if (cut.status().code() == StatusCode::kCorruption && doubted != layer) {
+      doubted = layer;
+      leases->clear();
+      for (auto& ahead : begun) (void)co_await ahead;
+      begun.clear();  // who waits for memory holds none
+      parts_.cold.forget(prefix.links, layer, cut.status());
+      pushes.leave({});
+      continue;
+    }
     // The first one's reader can begin with it, so where it takes a while it travels alone.
     if (layer == 1 && offset > kInlineCutBytesMax) co_await pushes.alone();
     stop = cut.status();
@@ -60,6 +71,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
     offset += cut->size_bytes;
     spawn(push(request, std::move(leases).value(), std::move(cut).value(), std::move(message), to,
                pushes, served));
+    ++layer;
   }
   const Status pushed = co_await pushes.drain();
   for (auto& unused : begun) (void)co_await unused;
