@@ -1,4 +1,5 @@
-// A bounded pool of threads that takes work off the event loop: one for compute, one for storage.
+// A bounded pool of threads that takes work off the event loop: one each for compute, for
+// changes of the store, for reads and for copies.
 #pragma once
 
 #include <cstddef>

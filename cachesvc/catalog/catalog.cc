@@ -57,8 +57,7 @@ Status CatalogImpl::write(Change change, Durability durability) {
   }
 
   if (const Status status = store_.write(change.batch(), durability); !status.ok()) {
-    std::lock_guard lock(hits_mutex_);
-    unsaved_hits_.insert(unsaved_hits_.end(), hits_saved.begin(), hits_saved.end());
+    for (const SegmentId& id : hits_saved) save_hits_later(*tree_.find(id), id);
     return status;
   }
   if (with_marks) {
@@ -69,6 +68,13 @@ Status CatalogImpl::write(Change change, Durability durability) {
   for (const Sessions::Key& key : expired) sessions_.erase(key);
   for (const auto& put : change.batch().puts) bad_rows_.erase({put.table, put.key});
   return {};
+}
+
+// In line for a change that saves them, once.
+void CatalogImpl::save_hits_later(const SegmentNode& node, const SegmentId& id) {
+  if (node.hits_unsaved.exchange(true)) return;
+  std::lock_guard lock(hits_mutex_);
+  unsaved_hits_.push_back(id);
 }
 
 // Adds rows whose hit count has grown. Not those of volatile segments: in the log, their row would
@@ -272,7 +278,7 @@ Catalog::Totals CatalogImpl::totals(std::string_view tenant) const {
     totals.original_bytes += node.row->original_bytes;
     totals.quarantined_segments += node.in_service ? 0 : 1;
   }
-  totals.sessions = sessions_.all(tenant, clock_.unix_ms()).size();
+  totals.sessions = sessions_.count(tenant, clock_.unix_ms());
   totals.quarantined_rows = bad_rows_.size();
   return totals;
 }

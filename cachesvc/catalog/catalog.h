@@ -64,9 +64,12 @@ class Catalog {
   // The one that `recipe` names, by name or digest; where it names none, of those that were built
   // for the model over its scores the one added last. kInvalidArgument if the named one is for
   // something else.
-  virtual Result<std::shared_ptr<const Profile>> find_profile(std::string_view tenant,
-                                                              const Digest& model,
-                                                              const Recipe& recipe) const = 0;
+  struct FoundProfile {
+    std::shared_ptr<const Profile> profile;  // shared: readers outlive a removal
+    Digest digest;
+  };
+  virtual Result<FoundProfile> find_profile(std::string_view tenant, const Digest& model,
+                                            const Recipe& recipe) const = 0;
 
   // ---- segments
   using Row = std::shared_ptr<const SegmentRow>;  // shared: readers outlive a removal
@@ -80,6 +83,7 @@ class Catalog {
   // newer. Work: a logarithmic number of look-ups.
   virtual std::vector<Link> match(std::string_view tenant, const TokenPath& path) const = 0;
   // The longest chain of whole segments that ends before the path does: where a put continues.
+  // Work: a look-up for each block behind it.
   virtual std::vector<Row> parents(std::string_view tenant, const TokenPath& path) const = 0;
   // kCorruption if it is out of service: quarantined, or standing on what is.
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
@@ -158,7 +162,7 @@ class Catalog {
     std::uint64_t quarantined_segments =
         0;  // out of service, those that stand on bad ones included
   };
-  // Of one tenant; `bad_rows` is of all, as a row that cannot be read is nobody's.
+  // Of one tenant; `quarantined_rows` is of all, as a row that cannot be read is nobody's.
   virtual Totals totals(std::string_view tenant) const = 0;
   virtual Totals totals() const = 0;
 };

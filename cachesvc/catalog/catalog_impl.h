@@ -64,8 +64,8 @@ class CatalogImpl final : public Catalog {
                                   std::string_view name) const override;
   Status remove_profile(std::string_view tenant, const Digest& model,
                         std::string_view name) override;
-  Result<std::shared_ptr<const Profile>> find_profile(std::string_view tenant, const Digest& model,
-                                                      const Recipe& recipe) const override;
+  Result<FoundProfile> find_profile(std::string_view tenant, const Digest& model,
+                                    const Recipe& recipe) const override;
 
   // ---- catalog.cc
   Totals totals(std::string_view tenant) const override;
@@ -141,6 +141,7 @@ class CatalogImpl final : public Catalog {
   // With changes_ held. Writes the change, with what has been waiting for one (riders).
   Status write(Change change, Durability durability);
   void add_hits(Change& change, std::vector<SegmentId>& saved);
+  void save_hits_later(const SegmentNode& node, const SegmentId& id);
   void save_all_hits();
   Status save_session(std::string_view tenant, const msg::SessionRow& row);
 
@@ -153,9 +154,8 @@ class CatalogImpl final : public Catalog {
       std::string_view tenant) const;
   static msg::ProfileRow describe(const KnownProfile& known);
   // As find_profile().
-  static Result<std::shared_ptr<const Profile>> fitting_profile(const Model& holder,
-                                                                const Digest& model,
-                                                                const Recipe& recipe);
+  static Result<FoundProfile> fitting_profile(const Model& holder, const Digest& model,
+                                              const Recipe& recipe);
   // kNotFound, or kCorruption if it is out of service.
   Result<const SegmentNode*> find_segment(std::string_view tenant, const SegmentId& id) const;
   Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;

@@ -95,17 +95,16 @@ Status CatalogImpl::remove_profile(std::string_view tenant, const Digest& model,
   return {};
 }
 
-Result<std::shared_ptr<const Profile>> CatalogImpl::find_profile(std::string_view tenant,
-                                                                 const Digest& model,
-                                                                 const Recipe& recipe) const {
+Result<Catalog::FoundProfile> CatalogImpl::find_profile(std::string_view tenant,
+                                                        const Digest& model,
+                                                        const Recipe& recipe) const {
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
   return fitting_profile(*holder, model, recipe);
 }
 
-Result<std::shared_ptr<const Profile>> CatalogImpl::fitting_profile(const Model& holder,
-                                                                    const Digest& model,
-                                                                    const Recipe& recipe) {
+Result<Catalog::FoundProfile> CatalogImpl::fitting_profile(const Model& holder, const Digest& model,
+                                                           const Recipe& recipe) {
   if (!recipe.profile.empty()) {
     const auto named = [&](const auto& entry) {
       return entry.first == recipe.profile || entry.second.digest.hex() == recipe.profile;
@@ -113,7 +112,7 @@ Result<std::shared_ptr<const Profile>> CatalogImpl::fitting_profile(const Model&
     const auto found = std::find_if(holder.profiles.begin(), holder.profiles.end(), named);
     if (found == holder.profiles.end()) return none_such(recipe.profile, holder.spec.name);
     PRECIS_TRY(check_profile(*found->second.profile, recipe, model));
-    return found->second.profile;
+    return FoundProfile{found->second.profile, found->second.digest};
   }
   const KnownProfile* newest = nullptr;
   for (const auto& [name, known] : holder.profiles) {
@@ -126,7 +125,7 @@ Result<std::shared_ptr<const Profile>> CatalogImpl::fitting_profile(const Model&
                              "; build one (precis profile build) and add it (precisctl profile "
                              "add)");
   }
-  return newest->profile;
+  return FoundProfile{newest->profile, newest->digest};
 }
 
 }  // namespace precis

@@ -98,14 +98,14 @@ Status CatalogImpl::check_removable(std::string_view tenant, const SegmentId& id
                            " segments stand on it, the first is " + children.front().hex() +
                            "; remove them too (recursive), or first");
   }
-  for (const msg::SessionRow& session : sessions_.all(tenant, clock_.unix_ms())) {
-    if (session.pinned && std::find(all.begin(), all.end(), session.tip) != all.end()) {
-      return Status::invalid("segment " + id.hex() + ": session '" + session.name +
+  Status pinned;
+  sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& session) {
+    if (!session.pinned || std::find(all.begin(), all.end(), session.tip) == all.end()) return;
+    pinned = Status::invalid("segment " + id.hex() + ": session '" + session.name +
                              "' is pinned and its tip " + session.tip.hex() +
                              " stands on it; unpin it first");
-    }
-  }
-  return {};
+  });
+  return pinned;
 }
 
 Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentId& id,
@@ -131,15 +131,15 @@ Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentI
     removed.bytes += row.stored_bytes;
   }
   std::vector<msg::SessionRow> without_tip;
-  for (msg::SessionRow& session : sessions_.all(tenant, clock_.unix_ms())) {
-    if (std::find(all.begin(), all.end(), session.tip) == all.end()) continue;
+  sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& present) {
+    if (std::find(all.begin(), all.end(), present.tip) == all.end()) return;
+    msg::SessionRow& session = without_tip.emplace_back(present);
     session.tip = {};
     session.tip_end = 0;
     session.updated_unix_ms = clock_.unix_ms();
     change.put(Table::kSessions, session_key(tenant, session.name),
                encode(StoredSession{std::string(tenant), session}));
-    without_tip.push_back(std::move(session));
-  }
+  });
   PRECIS_TRY(write(std::move(change), Durability::kWal));
 
   std::unique_lock lock(state_);
@@ -235,10 +235,7 @@ void CatalogImpl::count_hit(const SegmentId& id) {
   const SegmentNode* const node = tree_.find(id);
   if (!node) return;
   ++node->hits;
-  if (!node->hits_unsaved.exchange(true)) {
-    std::lock_guard hits_lock(hits_mutex_);
-    unsaved_hits_.push_back(id);
-  }
+  save_hits_later(*node, id);
 }
 
 }  // namespace precis

@@ -30,7 +30,7 @@ Status CatalogImpl::save_session(std::string_view tenant, const msg::SessionRow&
 }
 
 Status CatalogImpl::check_session_room(std::string_view tenant) const {
-  if (sessions_.all(tenant, clock_.unix_ms()).size() < limits::kSessionsPerTenantMax) return {};
+  if (sessions_.count(tenant, clock_.unix_ms()) < limits::kSessionsPerTenantMax) return {};
   return Status::rejected("tenant '" + std::string(tenant) + "' has its " +
                           std::to_string(limits::kSessionsPerTenantMax) +
                           " sessions; remove some, or give them a TTL");

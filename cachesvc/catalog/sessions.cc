@@ -20,10 +20,6 @@ void renew(msg::SessionRow& row, std::uint64_t now_ms) {
   row.updated_unix_ms = now_ms;
 }
 
-bool has_expired(const msg::SessionRow& row, std::uint64_t now_ms) {
-  return row.expires_unix_ms != 0 && row.expires_unix_ms <= now_ms;
-}
-
 }  // namespace
 
 Result<msg::SessionRow> opened_session(const msg::SessionRow* present,
@@ -67,6 +63,7 @@ void Sessions::put(std::string_view tenant, msg::SessionRow row) {
   Key key{std::string(tenant), row.name};
   erase(key);
   if (row.expires_unix_ms != 0) expiries_.emplace(row.expires_unix_ms, key);
+  ++counts_[key.tenant];
   rows_.emplace(std::move(key), std::move(row));
 }
 
@@ -74,6 +71,8 @@ void Sessions::erase(const Key& key) {
   const auto row = rows_.find(key);
   if (row == rows_.end()) return;
   expiries_.erase({row->second.expires_unix_ms, key});
+  const auto count = counts_.find(key.tenant);
+  if (--count->second == 0) counts_.erase(count);
   rows_.erase(row);
 }
 
@@ -85,11 +84,19 @@ const msg::SessionRow* Sessions::find(std::string_view tenant, std::string_view 
 
 std::vector<msg::SessionRow> Sessions::all(std::string_view tenant, std::uint64_t now_ms) const {
   std::vector<msg::SessionRow> rows;
-  for (auto row = rows_.lower_bound({std::string(tenant), {}});
-       row != rows_.end() && row->first.tenant == tenant; ++row) {
-    if (!has_expired(row->second, now_ms)) rows.push_back(row->second);
-  }
+  each(tenant, now_ms, [&](const msg::SessionRow& row) { rows.push_back(row); });
   return rows;
+}
+
+std::uint64_t Sessions::count(std::string_view tenant, std::uint64_t now_ms) const {
+  const auto rows = counts_.find(tenant);
+  if (rows == counts_.end()) return 0;
+  std::uint64_t gone = 0;
+  for (const auto& [expires_ms, key] : expiries_) {
+    if (expires_ms > now_ms) break;
+    gone += key.tenant == tenant ? 1 : 0;
+  }
+  return rows->second - gone;
 }
 
 std::uint64_t Sessions::count(std::uint64_t now_ms) const {

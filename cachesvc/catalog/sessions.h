@@ -48,13 +48,28 @@ class Sessions {
                               std::uint64_t now_ms) const;
   // By name.
   std::vector<msg::SessionRow> all(std::string_view tenant, std::uint64_t now_ms) const;
+  // The same one after the other, without a copy.
+  template <typename Fn>
+  void each(std::string_view tenant, std::uint64_t now_ms, const Fn& fn) const {
+    for (auto row = rows_.lower_bound({std::string(tenant), {}});
+         row != rows_.end() && row->first.tenant == tenant; ++row) {
+      if (!has_expired(row->second, now_ms)) fn(row->second);
+    }
+  }
+  // These two look at those whose time has passed, which do not stay for long, and at no other.
+  std::uint64_t count(std::string_view tenant, std::uint64_t now_ms) const;
   std::uint64_t count(std::uint64_t now_ms) const;
   // At most `limit` of those whose time has passed.
   std::vector<Key> expired(std::uint64_t now_ms, std::size_t limit) const;
 
  private:
+  static bool has_expired(const msg::SessionRow& row, std::uint64_t now_ms) {
+    return row.expires_unix_ms != 0 && row.expires_unix_ms <= now_ms;
+  }
+
   std::map<Key, msg::SessionRow> rows_;
-  std::set<std::pair<std::uint64_t, Key>> expiries_;  // of rows that expire
+  std::map<std::string, std::uint64_t, std::less<>> counts_;  // of rows, by tenant
+  std::set<std::pair<std::uint64_t, Key>> expiries_;          // of rows that expire
 };
 
 }  // namespace precis

@@ -24,12 +24,13 @@ void JointPut::begun(const Status& status) {
   wake(joining_);
 }
 
-Task<JointPut::Outcome> JointPut::agree(Durability durability, bool again,
+Task<JointPut::Outcome> JointPut::agree(Writer writer, Durability durability,
                                         std::function<Task<Outcome>(Durability)> carry_out) {
+  if (committed_) co_return *committed_;
   const std::shared_ptr<Round> round = round_;
   round->durability = std::max(round->durability, durability);
-  if (!again) ++round->agreed;
-  if (again || round->agreed < writers_) {
+  const bool asks_again = !round->agreed.insert(writer).second;
+  if (asks_again || round->agreed.size() < writers_) {
     co_await completion<bool>([&](auto done) { round->waiting.push_back(std::move(done)); });
     co_return *round->outcome;
   }
@@ -42,6 +43,7 @@ void JointPut::give_up(const Status& why) { end_round(why); }
 
 void JointPut::end_round(Outcome outcome) {
   const std::shared_ptr<Round> ended = std::exchange(round_, std::make_shared<Round>());
+  if (outcome.ok()) committed_ = outcome;
   ended->outcome = std::move(outcome);
   wake(ended->waiting);
 }

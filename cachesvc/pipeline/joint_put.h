@@ -1,12 +1,13 @@
-// What the writers of one put share that several write, each its heads or its tokens: ranks of one
-// engine that run the same program on connections of their own. The put is committed when all have
-// asked for it, and ends for all when one gives it up or leaves. Loop thread only.
+// What the writers of one put share: one, or several that write its heads or its tokens, ranks of
+// one engine that run the same program on connections of their own. The put is committed when all
+// have asked for it, and ends for all when one gives it up or leaves. Loop thread only.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "cachesvc/base/event_loop.h"
@@ -27,10 +28,11 @@ class JointPut {
   void begun(const Status& status);
 
   // A writer asks for the commit; the last one to ask has it carried out, at the strongest
-  // durability that was asked for. The outcome is everybody's. After one that failed all may ask
-  // again. `again`: this writer's wait of this round goes on.
+  // durability that was asked for by then. The outcome is everybody's, also of who asks again:
+  // meanwhile, or once it is committed. After one that failed all may ask anew.
   using Outcome = Result<msg::SegmentInfo>;
-  Task<Outcome> agree(Durability durability, bool again,
+  using Writer = const void*;  // one and the same whenever it asks
+  Task<Outcome> agree(Writer writer, Durability durability,
                       std::function<Task<Outcome>(Durability)> carry_out);
   // Who waits for others waits no longer: why.
   void give_up(const Status& why);
@@ -38,7 +40,7 @@ class JointPut {
  private:
   using Waiting = std::vector<std::function<void(bool)>>;
   struct Round {
-    std::uint32_t agreed = 0;
+    std::set<Writer> agreed;
     Durability durability = Durability::kMemory;
     std::optional<Outcome> outcome;
     Waiting waiting;
@@ -51,6 +53,7 @@ class JointPut {
   std::uint32_t joined_ = 1;
   std::optional<Status> begun_;
   Waiting joining_;
+  std::optional<Outcome> committed_;
   std::shared_ptr<Round> round_ = std::make_shared<Round>();  // shared with who waits for its end
 };
 

@@ -21,17 +21,16 @@ Task<Result<std::shared_ptr<PutPath::Put>>> PutPath::begin(const Tenant& tenant,
   }
   PRECIS_CO_ASSIGN(auto begun, plan(tenant, request));
   Put& put = *begun;
-  // Of what is stored already nothing is written, together or alone.
-  if (request.writers > 1 && !put.already_stored) {
-    put.joint = std::make_shared<JointPut>(parts_.loop, request.writers);
+  // Of what is stored already nothing is written together.
+  const std::uint32_t writers = put.already_stored ? 1 : request.writers;
+  put.joint = std::make_shared<JointPut>(parts_.loop, writers);
+  if (writers > 1) {
     std::erase_if(joinable_, [](const auto& row) { return row.second.expired(); });
     joinable_[name] = begun;
   }
-  auto room = co_await parts_.room.enter(put.already_stored ? 0 : put.staged_bytes_max(), &from);
-  if (put.joint) {
-    put.failure = room.status();
-    put.joint->begun(room.status());
-  }
+  auto room = co_await find_room(put, from);
+  put.failure = room.status();
+  put.joint->begun(room.status());
   PRECIS_CO_ASSIGN(put.room, std::move(room));
   put.heard = std::chrono::steady_clock::now();
   co_return begun;
@@ -69,12 +68,12 @@ Status PutPath::abort(Put& put) {
   if (put.committing) return Status::invalid("the put is being committed and can't be given up");
   if (put.failure.ok()) {
     put.failure = Status::canceled("the put was given up");
-    if (put.joint) {
+    if (put.joint->writers() > 1) {
       put.failure = Status::unavailable("one of the " + std::to_string(put.joint->writers()) +
                                         " writers of the put gave it up or left; put again");
     }
   }
-  if (put.joint) put.joint->give_up(put.failure);
+  put.joint->give_up(put.failure);
   let_go(put);
   return {};
 }
@@ -352,24 +351,24 @@ void PutPath::end_behind(Put& put) {
 
 // ---- commit -------------------------------------------------------------------------------------
 
-Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, Durability durability,
-                                               bool again) {
-  if (!put->joint) co_return co_await carry_out(put, durability);
+Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, JointPut::Writer writer,
+                                               Durability durability) {
   PRECIS_CO_TRY(put->failure);
   put->heard = std::chrono::steady_clock::now();
-  co_return co_await put->joint->agree(
-      durability, again, [&](Durability strongest) { return carry_out(put, strongest); });
+  auto info = co_await put->joint->agree(
+      writer, durability, [&](Durability strongest) { return carry_out(put, strongest); });
+  let_go(*put);
+  // Who asked again may have asked for more than what was carried out.
+  if (info.ok() && put->durability < durability) PRECIS_CO_TRY(co_await harden(*put, durability));
+  co_return info;
 }
 
 Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<Put> put, Durability durability) {
   const SegmentRow& row = put->row;
   const Put::Busy busy(*put);
-  if (put->committing) co_return Status::invalid("the put is being committed already");
   put->committing = true;
   if (put->already_stored) {
-    Status hardened = co_await run_on(parts_.storage, parts_.loop, [&] {
-      return parts_.catalog.harden(row.tenant, row.id, durability);
-    });
+    Status hardened = co_await harden(*put, durability);
     put->committing = false;
     PRECIS_CO_TRY(std::move(hardened));
   } else {
@@ -382,8 +381,15 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<Put> put, Dura
     put->committing = false;
     if (!stored.ok()) co_return stored;
   }
+  put->durability = durability;
   put->count->committed = true;
   co_return parts_.catalog.info(row.tenant, row.id, /*with_plan=*/true);
+}
+
+Task<Status> PutPath::harden(const Put& put, Durability durability) {
+  co_return co_await run_on(parts_.storage, parts_.loop, [&] {
+    return parts_.catalog.harden(put.row.tenant, put.row.id, durability);
+  });
 }
 
 Task<Status> PutPath::store(Put& put, Durability durability) {

@@ -1,5 +1,5 @@
-// put: ingest -> score -> allocate -> select -> compact -> encode -> store -> commit (DESIGN
-// section 2).
+// put: ingest -> check -> score -> select -> allocate -> join -> encode -> store -> commit (DESIGN
+// section 2; selected rows are compacted as they are encoded).
 //
 // A put lives from begin() to commit() or abort(); dropped in between (its client left), it leaves
 // no trace. Nothing is visible before commit. All methods run on the event loop's thread.
@@ -19,6 +19,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/compressor_pool.h"
+#include "cachesvc/pipeline/joint_put.h"
 #include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/path_digests.h"
 #include "cachesvc/pipeline/projections.h"
@@ -77,10 +78,10 @@ class PutPath {
   // kRejected: there is no memory for it now; the same piece may be pushed again.
   Task<Status> push(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
 
-  // Waits for compression, and for all who write it to ask for this, then stores. `again`: who asks
-  // has asked before and is still waiting.
-  Task<Result<msg::SegmentInfo>> commit(std::shared_ptr<Put> put, Durability durability,
-                                        bool again = false);
+  // Waits for compression, and for all who write it to ask for this, then stores. Who asks again
+  // waits for the same, or is told what came of it.
+  Task<Result<msg::SegmentInfo>> commit(std::shared_ptr<Put> put, JointPut::Writer writer,
+                                        Durability durability);
 
  private:
   static Digest joint_name(const Tenant& tenant, const msg::BeginPut& request);
@@ -90,6 +91,9 @@ class PutPath {
   Status settle(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   Status equip(const Tenant& tenant, const Digest& model, Put& put);
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
+  Status check_size(const Put& put, std::size_t size_bytes) const;
+  Task<Status> deal(Put& put);
+  Task<Result<std::unique_ptr<PutRoom::Place>>> find_room(Put& put, const Connection& from);
   // Compresses a whole layer from where it is; false where that can't be.
   Task<bool> compress_in_place(std::shared_ptr<Put> put, const msg::PushLayer& piece,
                                Connection& from);
@@ -109,6 +113,7 @@ class PutPath {
               kernels::LayerTurns turns);
   void write_ahead(Put& put, std::uint32_t layer);
   Task<Result<msg::SegmentInfo>> carry_out(std::shared_ptr<Put> put, Durability durability);
+  Task<Status> harden(const Put& put, Durability durability);
   Task<Status> store(Put& put, Durability durability);
 
   Parts parts_;

@@ -11,6 +11,10 @@
 namespace precis {
 namespace {
 
+// Budgets up to here are dealt out by the loop itself: that takes no longer than a thread takes to
+// wake.
+constexpr std::uint64_t kInlineEntriesMax = 1024;
+
 std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
@@ -44,9 +48,10 @@ Status PutPath::settle(const Tenant& tenant, const msg::BeginPut& request, Put& 
 // What the recipe needs beside what is pushed.
 Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
   if (put.recipe.needs_profile()) {
-    PRECIS_ASSIGN(put.profile, parts_.catalog.find_profile(tenant.name, model, put.recipe));
+    PRECIS_ASSIGN(auto found, parts_.catalog.find_profile(tenant.name, model, put.recipe));
+    put.profile = std::move(found.profile);
     // Names may come to mean other tables; the segment is of this one.
-    put.recipe.profile = profile_digest(*put.profile).hex();
+    put.recipe.profile = found.digest.hex();
   }
   if (put.recipe.needs_rope()) put.rope = rope_frequencies(put.model);
   if (!put.recipe.needs_o_proj()) return {};
@@ -109,19 +114,40 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
   const auto stored = parts_.catalog.segment(tenant.name, row.id);
   put.already_stored = stored.ok() && !(*stored)->trimmed;
 
-  PRECIS_ASSIGN(put.joiner,
-                kernels::Joiner::make(
-                    put.recipe, {model.num_layers, model.num_kv_heads, put.num_tokens(), row.begin},
-                    put.entries, put.profile.get()));
   put.floors.resize(model.num_layers);
   put.mass.resize(model.num_layers);
-  if (put.staged_bytes_max() > parts_.arena_bytes) {
-    return Status::out_of_space("the put needs " + std::to_string(put.staged_bytes_max()) +
-                                " B of memory (one layer and " + std::to_string(put.entries) +
-                                " entries), memory_bytes is " + std::to_string(parts_.arena_bytes) +
-                                "; keep fewer entries, or raise memory_bytes");
+  return put.already_stored ? Status() : check_size(put, put.entries_bytes_max());
+}
+
+Status PutPath::check_size(const Put& put, std::size_t size_bytes) const {
+  if (size_bytes <= parts_.arena_bytes) return {};
+  return Status::out_of_space("the put needs " + std::to_string(size_bytes) +
+                              " B of memory (one layer and " + std::to_string(put.entries) +
+                              " entries), memory_bytes is " + std::to_string(parts_.arena_bytes) +
+                              "; keep fewer entries, or raise memory_bytes");
+}
+
+// To deal a budget out may take a step for each entry of it, and memory: not before it is known
+// that all those entries have room.
+Task<Status> PutPath::deal(Put& put) {
+  const auto make = [&]() -> Status {
+    const kernels::SegmentDims dims{put.model.num_layers, put.model.num_kv_heads, put.num_tokens(),
+                                    put.row.begin};
+    PRECIS_ASSIGN(put.joiner,
+                  kernels::Joiner::make(put.recipe, dims, put.entries, put.profile.get()));
+    return check_size(put, put.staged_bytes_max());
+  };
+  if (put.entries <= kInlineEntriesMax) co_return make();
+  co_return co_await run_on(parts_.compute, parts_.loop, make);
+}
+
+Task<Result<std::unique_ptr<PutRoom::Place>>> PutPath::find_room(Put& put, const Connection& from) {
+  std::size_t staged_bytes = 0;
+  if (!put.already_stored) {
+    PRECIS_CO_TRY(co_await deal(put));
+    staged_bytes = put.staged_bytes_max();
   }
-  return {};
+  co_return co_await parts_.room.enter(staged_bytes, &from);
 }
 
 }  // namespace precis

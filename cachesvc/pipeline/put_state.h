@@ -58,8 +58,9 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   bool already_stored = false;
   bool placed = false;  // seats, cut and checksums of what depends on all layers: done once
   bool committing = false;
-  std::shared_ptr<JointPut> joint;       // of one that several write, shared with who waits on it
-  std::unique_ptr<PutRoom::Place> room;  // what it was promised, until its layers are gone
+  Durability durability = Durability::kMemory;  // once committed
+  std::shared_ptr<JointPut> joint;              // shared with who waits on it
+  std::unique_ptr<PutRoom::Place> room;         // what it was promised, until its layers are gone
   std::vector<Layer> layers;
   Status failure;                  // of any stage behind; ends the put
   std::size_t behind = 0;          // compressions and moves of records under way
@@ -116,8 +117,11 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
     std::size_t records = 0;
     for (std::uint32_t l = 0; l < model.num_layers; ++l)
       records = std::max(records, records_bytes_max(l) + projection_bytes(l));
-    return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + records +
-           kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads,
+    return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + records + entries_bytes_max();
+  }
+  // Of it the budget's part, however it is dealt out.
+  std::size_t entries_bytes_max() const {
+    return kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads,
                                       model.head_dim, model.dtype);
   }
 };

@@ -165,6 +165,8 @@ void StagedLayer::unclaim(const msg::PushLayer& piece) {
     num_queries_ = 0;
     has_lse_ = has_stats_ = false;
   }
+  const bool claimed = !std::ranges::all_of(claimed_, [](const auto& all) { return all.empty(); });
+  if (!claimed && entries_ == nullptr) begun_ = has_scores_ = false;
 }
 
 std::size_t StagedLayer::heads_bytes() const {

@@ -19,6 +19,12 @@ Handlers::Answer answer(Status status) {
   return msg::ReplyBody(msg::Done{});
 }
 
+// Of puts that have ended, by their ids, which grow: as many as may be under way.
+template <typename Ended>
+void keep_latest(Ended& ended) {
+  while (ended.size() > limits::kPutsPerConnectionMax) ended.erase(ended.begin());
+}
+
 Status check_name(const char* field, const std::string& name) {
   if (!name.empty() && name.size() <= limits::kNameBytesMax) return {};
   return Status::invalid(std::string(field) + " has " + std::to_string(name.size()) +
@@ -81,9 +87,7 @@ std::size_t Handlers::give_up_silent_puts(std::chrono::steady_clock::duration si
     silent_puts_.insert(row.first);
     return true;
   });
-  while (silent_puts_.size() > limits::kPutsPerConnectionMax) {
-    silent_puts_.erase(silent_puts_.begin());
-  }
+  keep_latest(silent_puts_);
   parts_.metrics.puts_silent += static_cast<std::int64_t>(given_up);
   if (given_up > 0) parts_.memory.retry();
   return given_up;
@@ -156,16 +160,22 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushLayer request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
-  PRECIS_CO_ASSIGN(auto put, find_put(request.put));
-  // Again, where its client gave up waiting and now asks once more.
-  const bool again = std::exchange(puts_.at(request.put).committing, true);
-  auto info = co_await parts_.put_path.commit(std::move(put), request.durability, again);
-  if (const auto open = puts_.find(request.put); open != puts_.end()) {
-    open->second.committing = false;
+  // Its client may have given up waiting for this, and now asks again.
+  if (const auto known = committed_puts_.find(request.put); known != committed_puts_.end()) {
+    const SegmentId segment = known->second;
+    PRECIS_CO_TRY(co_await stored(
+        [&] { return parts_.catalog.harden(tenant_.name, segment, request.durability); }));
+    PRECIS_CO_ASSIGN(auto info, parts_.catalog.info(tenant_.name, segment, /*with_plan=*/true));
+    co_return msg::ReplyBody(with_tier(std::move(info)));
   }
-  if (!info.ok()) co_return info.status();
+  PRECIS_CO_ASSIGN(auto put, find_put(request.put));
+  const JointPut::Writer writer = &puts_.at(request.put);
+  PRECIS_CO_ASSIGN(auto info,
+                   co_await parts_.put_path.commit(std::move(put), writer, request.durability));
   puts_.erase(request.put);
-  co_return msg::ReplyBody(with_tier(std::move(info).value()));
+  committed_puts_.emplace(request.put, info.id);
+  keep_latest(committed_puts_);
+  co_return msg::ReplyBody(with_tier(std::move(info)));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {

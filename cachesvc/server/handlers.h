@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <unordered_map>
@@ -58,7 +59,6 @@ class Handlers {
   struct OpenPut {
     std::shared_ptr<PutPath::Put> put;  // shared as by PutPath::begin()
     Quota::Hold counted;
-    bool committing = false;
   };
 
   Task<Answer> on(std::uint64_t id, msg::RegisterModel request);
@@ -109,7 +109,8 @@ class Handlers {
   std::uint64_t next_put_ = 1;
   Quota::Part put_part_;
   std::unordered_map<std::uint64_t, OpenPut> puts_;
-  std::set<std::uint64_t> silent_puts_;  // given up; the latest of them
+  std::set<std::uint64_t> silent_puts_;                // given up; the latest of them
+  std::map<std::uint64_t, SegmentId> committed_puts_;  // the latest, lest they are asked again
   std::unordered_map<std::uint64_t, std::shared_ptr<GetPath::Get>> gets_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <thread>
 
 #include "precis/limits.h"
 #include "tests/integration/random_kv.h"
@@ -121,6 +122,39 @@ TEST_CASE_METHOD(BadInputFixture, "a NaN or an infinity pushed is named by layer
   CHECK(status.message().find("57") != std::string::npos);
   CHECK_FALSE(client->lookup(model, tokens).value());
   std::memcpy(tensor.bytes.data() + at * sizeof bad, before, sizeof bad);
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "a put that failed while its commit waited holds no memory",
+                 "[integration]") {
+  const std::uint32_t many = 20'000;
+  Kv large = random_kv(random, model.spec, 0, many);
+  LayerKv& last = large.layers.back();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(last.values.bytes.data() + last.values.bytes.size() - sizeof nan, &nan, sizeof nan);
+  Put put = client->begin_put(model, random_tokens(random, many), options()).value();
+  for (std::uint32_t l = 0; l < model.spec.num_layers; ++l) {
+    REQUIRE(put.start_layer(l, large.layers[l].push()).ok());
+  }
+  CHECK(put.commit().status().code() == StatusCode::kInvalidArgument);
+  // Although the client has the put still; what the store is writing goes once it is written. That
+  // it never does would be this test's time limit.
+  while (stat(*client, "precis_staged_bytes") > 0) std::this_thread::yield();
+}
+
+TEST_CASE_METHOD(BadInputFixture,
+                 "a budget of more entries than there is room for is not dealt out",
+                 "[integration]") {
+  ModelSpec vast = tiny_model();
+  vast.name = "vast";
+  vast.num_layers = vast.num_q_heads = vast.num_kv_heads = 1024;
+  const Model of_many_heads = client->register_model(vast).value();
+  const auto path = random_tokens(random, 4095);  // 2^32 entries, but for a few
+  const Status refused =
+      client->begin_put(of_many_heads, path, options("pyramidkv", Budget::ratio_ppm(1'000'000)))
+          .status();
+  CHECK(refused.code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(refused.message(), Catch::Contains("memory_bytes"));
   check_still_serving();
 }
 

@@ -198,6 +198,22 @@ TEST_CASE_METHOD(JointFixture, "who waited too long for another writer may ask a
   CHECK(first_done.get().ok());
 }
 
+TEST_CASE_METHOD(JointFixture, "who waited too long is told of the put that others committed since",
+                 "[integration]") {
+  const auto hasty = client->with_deadline(2000);
+  auto other = service.connect();
+  Put first = begin(*hasty, 2), second = begin(*other, 2);
+  REQUIRE(push_all(first, 0).ok());
+  CHECK(first.commit().status().code() == StatusCode::kTimedOut);
+  REQUIRE(push_all(second, 1).ok());
+  const auto stored = second.commit();
+  REQUIRE(stored.ok());
+  const auto again = first.commit(Durability::kFsync);
+  INFO(again.status().to_string());
+  REQUIRE(again.ok());
+  CHECK(again->id == stored->id);
+}
+
 TEST_CASE_METHOD(JointFixture, "a deadline ends the wait for a writer that never comes",
                  "[integration]") {
   const auto hasty = client->with_deadline(2000);

@@ -63,7 +63,8 @@ class Put {
 
   // Visible and as durable as asked once it returns OK. kInvalidArgument naming the missing layers.
   // Where the connection is lost meanwhile the service is asked whether the segment is stored;
-  // kUnavailable if it is not: put again, which is safe in any case, as it is one segment.
+  // kUnavailable if it is not: put again, which is safe in any case, as it is one segment. After
+  // kTimedOut or kCanceled it may be asked again, for what came of it.
   Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal);
 
   // Gives the put up; the service has forgotten it once this returns OK. Of one that has ended with

@@ -44,7 +44,7 @@ TEST_CASE("a profile is found by name, by digest, or as the only one that fits",
        {std::string(), std::string("one"), profile_digest(profile).hex()}) {
     const auto found = f.catalog->find_profile(f.tenant, f.fingerprint, lukv(name));
     REQUIRE(found.ok());
-    CHECK(**found == profile);
+    CHECK(*found->profile == profile);
   }
   CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv("two")).status().code() ==
         StatusCode::kNotFound);
@@ -60,18 +60,18 @@ TEST_CASE("where several profiles fit, the one added last is meant", "[unit][cat
   REQUIRE(add(f, profile_of(f, "one")).ok());
   f.clock.advance_ms(5);
   REQUIRE(add(f, profile_of(f, "a later one", 0.25f)).ok());
-  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "a later one");
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "a later one");
   f.reopen();
-  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "a later one");
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "a later one");
   REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "a later one").ok());
-  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "one");
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "one");
 
   Profile weights = profile_of(f, "weights");
   weights.kind = Profile::Kind::kWeights;
   weights.table.resize(std::size_t{f.model.num_layers} * f.model.num_kv_heads);
   f.clock.advance_ms(5);
   REQUIRE(add(f, weights).ok());
-  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->name == "one");
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "one");
   CHECK_THAT(f.catalog->find_profile(f.tenant, f.fingerprint, lukv("weights")).status().message(),
              Contains("built for a table of weights, not for curves"));
 }
@@ -83,9 +83,9 @@ TEST_CASE("a profile takes the place of one of its name; who holds the old one k
   const auto old = f.catalog->find_profile(f.tenant, f.fingerprint, lukv());
   REQUIRE(add(f, profile_of(f, "one", 0.25f)).ok());
   CHECK(f.catalog->profiles(f.tenant, {}).size() == 1);
-  CHECK((*old)->table.front() == 0.5f);
+  CHECK(old->profile->table.front() == 0.5f);
   f.reopen();
-  CHECK((*f.catalog->find_profile(f.tenant, f.fingerprint, lukv()))->table.front() == 0.25f);
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->table.front() == 0.25f);
   const auto shown = f.catalog->profile(f.tenant, f.fingerprint, "one");
   REQUIRE(shown.ok());
   CHECK(parse_profile(shown->json).value() == profile_of(f, "one", 0.25f));
