@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "precis/block_digest.h"
 #include "precis/limits.h"
@@ -19,6 +22,77 @@ constexpr std::uint32_t kProfileVersion = 1;
 std::string_view kind_name(TableKind kind) {
   return kind == TableKind::kCurves ? "curves" : "weights";
 }
+
+// Fields that a profile may have besides its table; those that nobody knows are passed over.
+constexpr std::size_t kFieldsMax = 64;
+
+// A profile's JSON as it is read: one object of plain values and one list of numbers. A tree of
+// whatever a text says could take a hundred times the text's bytes.
+class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  nlohmann::json fields = nlohmann::json::object();
+  std::optional<std::vector<double>> table;
+  Status problem;  // of a text that is JSON
+
+  bool null() override { return value(nullptr); }
+  bool boolean(bool v) override { return value(v); }
+  bool number_integer(number_integer_t v) override { return value(v); }
+  bool number_unsigned(number_unsigned_t v) override { return value(v); }
+  bool number_float(number_float_t v, const string_t&) override { return value(v); }
+  bool string(string_t& v) override { return value(std::move(v)); }
+  bool binary(binary_t&) override { return false; }
+  bool key(string_t& v) override {
+    key_ = std::move(v);
+    return true;
+  }
+  bool start_object(std::size_t) override {
+    if (!std::exchange(inside_, true)) return true;
+    return refuse("holds an object");
+  }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override {
+    if (!inside_) return false;
+    if (in_table_ || key_ != "table") return refuse("holds a list");
+    in_table_ = true;
+    table.emplace();
+    return true;
+  }
+  bool end_array() override {
+    in_table_ = false;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  bool refuse(const char* why) {
+    problem = Status::invalid("profile: " + in_quotes(key_) + " " + why +
+                              "; only table is a list, of numbers");
+    return false;
+  }
+  template <typename V>
+  bool value(V v) {
+    if (!inside_) return false;
+    if (in_table_) {
+      if constexpr (std::is_arithmetic_v<V> && !std::is_same_v<V, bool>) {
+        table->push_back(static_cast<double>(v));
+      } else {
+        table->push_back(-1.0);  // what is no number is told as one that may not be
+      }
+      return true;
+    }
+    if (fields.size() == kFieldsMax && !fields.contains(key_)) {
+      problem = Status::invalid("profile: more than " + std::to_string(kFieldsMax) + " fields");
+      return false;
+    }
+    fields[key_] = std::move(v);
+    return true;
+  }
+
+  bool inside_ = false, in_table_ = false;
+  std::string key_;
+};
 
 // Reads one field; `what` for the error.
 template <typename T>
@@ -40,17 +114,15 @@ Status read_field(const nlohmann::json& object, const char* field, T& out) {
   return {};
 }
 
-Status read_table(const nlohmann::json& object, Profile& profile) {
-  const auto found = object.find("table");
+Status read_table(const std::optional<std::vector<double>>& table, Profile& profile) {
   const std::size_t rows = profile.kind == Profile::Kind::kCurves ? Profile::kCurveRows : 1;
   const std::size_t wanted = rows * profile.num_layers * profile.num_kv_heads;
-  if (found == object.end() || !found->is_array() || found->size() != wanted) {
+  if (!table || table->size() != wanted) {
     return Status::invalid("profile: table must be an array of " + std::to_string(wanted) +
                            " numbers, [" + std::to_string(rows) + ", num_layers, num_kv_heads]");
   }
   profile.table.reserve(wanted);
-  for (const auto& value : *found) {
-    const double x = value.is_number() ? value.get<double>() : -1.0;
+  for (const double x : *table) {
     // The bound is one of the floats that are kept, so that each of them can be read again.
     const float most = profile.kind == Profile::Kind::kCurves ? 1.0f : 1e30f;
     if (!(x >= 0.0 && x <= most)) {
@@ -104,8 +176,11 @@ Result<Profile> parse_profile(std::string_view text) {
     return Status::invalid("profile has " + std::to_string(text.size()) + " bytes, maximum " +
                            std::to_string(limits::kProfileBytesMax));
   }
-  const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return Status::invalid("profile is not a JSON object");
+  ProfileText read;
+  if (!nlohmann::json::sax_parse(text, &read)) {
+    return read.problem.ok() ? Status::invalid("profile is not a JSON object") : read.problem;
+  }
+  const nlohmann::json& object = read.fields;
   std::uint32_t version = 0;
   PRECIS_TRY(read_field(object, "version", version));
   if (version != kProfileVersion) {
@@ -151,7 +226,7 @@ Result<Profile> parse_profile(std::string_view text) {
                            std::to_string(limits::kLayersMax) + "], num_kv_heads in [1, " +
                            std::to_string(limits::kKvHeadsMax) + "]");
   }
-  PRECIS_TRY(read_table(object, profile));
+  PRECIS_TRY(read_table(read.table, profile));
   return profile;
 }
 

@@ -1,7 +1,10 @@
 // The presets: each is its row of policies.md, needs what its policy reads, and may take scores
 // from another.
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "precis/recipe.h"
 
@@ -206,6 +209,22 @@ TEST_CASE("presets that allocate or select build on another's scores", "[unit][s
              Contains("preset snapkv builds on no other; those that do are criticalkv"));
   CHECK_THAT(refusal("lukv(nothing)"), Contains("preset 'nothing' is unknown"));
   CHECK_THAT(refusal("criticalkv(knorm)"), Contains("scorer knorm computes none"));
+}
+
+TEST_CASE("every parameter and word of a preset stands in the table of schema/README.md",
+          "[unit][schema]") {
+  std::ifstream file(std::string(PRECIS_SCHEMA_DIR) + "/README.md");
+  const std::string readme(std::istreambuf_iterator<char>(file), {});
+  REQUIRE(readme.size() > 1000);
+  for (const std::string& preset : preset_names()) {
+    const auto recipe = nlohmann::json::parse(canonical_recipe(*parse_recipe(preset)));
+    for (const auto& [name, value] : recipe.items()) {
+      CAPTURE(preset, name);
+      if (name != "version") CHECK_THAT(readme, Contains("`" + name + "`"));
+      if (!value.is_string() || name == "profile") continue;
+      CHECK_THAT(readme, Contains("`" + value.get<std::string>() + "`"));
+    }
+  }
 }
 
 }  // namespace
