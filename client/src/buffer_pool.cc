@@ -35,6 +35,7 @@ Result<std::unique_ptr<BufferPool::Buffer>> BufferPool::allocate(std::size_t siz
 
 void BufferPool::take_back(std::unique_ptr<Registration> memory) {
   std::vector<std::unique_ptr<Registration>> dropped;  // unmapped after the lock is gone
+  if (memory->bytes().size() > kKeptBytesMax) return;  // nor do others go for it
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(memory));
   std::size_t kept_bytes = 0;

@@ -57,6 +57,8 @@ void GetState::on_layer(msg::LayerServed served) {
 }
 
 void GetState::on_reply(Result<msg::ReplyBody> reply) {
+  // Who waits with a deadline does not wait for what is still to be checked.
+  if (reply.status().code() == StatusCode::kTimedOut) fail(reply.status());
   {
     const std::lock_guard lock(mutex_);
     reply_ = std::move(reply);

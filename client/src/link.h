@@ -35,16 +35,24 @@ class Link {
   Result<T> call(const CallOptions& options, msg::RequestBody body,
                  Patience patience = Patience::kOneTimeout, Repeat repeat = Repeat::kSafe) {
     Retry retry(options, request_name(body));
+    return this->call<T>(retry, std::move(body), patience, repeat);
+  }
+  // The same as a part of a longer call.
+  template <typename T>
+  Result<T> call(Retry& retry, msg::RequestBody body, Patience patience = Patience::kOneTimeout,
+                 Repeat repeat = Repeat::kSafe) {
     msg::Request request{0, std::move(body)};
     for (;;) {
       auto open = channel(retry);
       Status failed = open.status();
       if (failed.ok()) {
+        const bool sends = !(*open)->lost();
         auto reply = (*open)->template call<T>(request, patience, {}, retry.deadline());
         if (reply.ok()) return reply;
         failed = reply.status();
         // A channel that was lost before it was asked has sent nothing.
-        if (failed.code() == StatusCode::kUnavailable && repeat == Repeat::kUnsafe) {
+        const bool gone = failed.code() == StatusCode::kUnavailable;
+        if (gone && sends && repeat == Repeat::kUnsafe) {
           return failed.with_context(retry.what() + ": the outcome is unknown");
         }
       }

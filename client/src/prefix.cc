@@ -1,9 +1,11 @@
 // get: plan -> memory -> request; the rest arrives in get_state.cc.
 #include "client/src/prefix.h"
 
+#include <chrono>
 #include <string>
 #include <utility>
 
+#include "client/src/interrupt.h"
 #include "client/src/rows_out.h"
 
 namespace precis {
@@ -39,6 +41,9 @@ Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   PRECIS_ASSIGN(attempt->channel, link_->channel(retry_));
   Channel& channel = *attempt->channel;
   PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.capacity_bytes));
+  if (std::chrono::steady_clock::now() > retry_.deadline()) {
+    return retry_.too_late("memory to read into");
+  }
   ExposedMemory exposed;
   PRECIS_ASSIGN(exposed.exposure, channel.expose(buffer->registration(), buffer->bytes()));
   msg::Request body{0, get_request(plan, exposed.exposure->region())};
@@ -70,10 +75,20 @@ Status Prefix::Impl::start() {
 
 Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
   if (why.code() == StatusCode::kCanceled) return why;
-  const std::lock_guard lock(retrying_);
-  if (newest()->number != failed) return {};  // another thread has seen to it
-  PRECIS_TRY(retry_.again(why));
-  return start();
+  {
+    std::unique_lock lock(mutex_);
+    if (!Interrupt().wait(retried_, lock, [this] { return !retrying_; })) {
+      return Status::canceled("the wait for a prefix was interrupted");
+    }
+    if (newest_->number != failed) return {};  // another thread has seen to it
+    retrying_ = true;
+  }
+  Status status = retry_.again(why);
+  if (status.ok()) status = start();
+  const std::lock_guard lock(mutex_);
+  retrying_ = false;
+  retried_.notify_all();
+  return status;
 }
 
 Prefix::Impl::AttemptPtr Prefix::Impl::newest() {

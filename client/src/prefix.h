@@ -4,6 +4,7 @@
 // wait for layers.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -66,7 +67,8 @@ struct Prefix::Impl {
   std::vector<bool> filled_;  // [layer], guarded by filling_
 
   const std::shared_ptr<Link> link_;  // shared with the client and its other handles
-  std::mutex retrying_;               // over retry_, and held while one thread tries again
+  bool retrying_ = false;             // guarded by mutex_: one thread tries again, by retry_
+  std::condition_variable retried_;   // it has
   Retry retry_;
   std::mutex mutex_;
   // Guarded by mutex_. An attempt that is not the newest and of which nothing was handed out goes,

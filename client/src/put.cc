@@ -226,11 +226,16 @@ Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
     if (gone && !channel->lost()) return failed;  // of the put alone
     PRECIS_TRY(retry.again(failed));
     if (!gone) continue;
-    PRECIS_TRY(begin_anew(retry));
-    if (begun.already_stored) continue;
-    return Status::unavailable(
-        "the connection was lost before the put was committed, and of what "
-        "was pushed nothing is left: put again");
+    const auto before = channel;
+    Status lost = begin_anew(retry);
+    if (lost.ok() && begun.already_stored) continue;
+    if (lost.ok()) {
+      lost = Status::unavailable(
+          "the connection was lost before the put was committed, and of what "
+          "was pushed nothing is left: put again");
+    }
+    if (channel != before) end(lost);  // what was begun to ask holds room
+    return lost;
   }
 }
 
@@ -276,8 +281,11 @@ Status Put::abort() {
   impl_->ended = Status::invalid("the put has ended with its abort");
   const Retry call(impl_->options, "abort");
   msg::Request request{0, msg::AbortPut{impl_->begun.put}};
-  return impl_->channel->call<msg::Done>(request, Patience::kOneTimeout, {}, call.deadline())
-      .status();
+  Status status =
+      impl_->channel->call<msg::Done>(request, Patience::kOneTimeout, {}, call.deadline()).status();
+  // It is given up all the same, as soon as that can be said.
+  if (!status.ok()) impl_->channel->tell(msg::AbortPut{impl_->begun.put});
+  return status;
 }
 
 }  // namespace precis

@@ -63,18 +63,19 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
                                            std::span<const HeadsView> o_proj) {
   PRECIS_TRY(spec.validate());
   PRECIS_TRY(check_projections(spec, o_proj));
-  PRECIS_ASSIGN(msg::ModelRow row, call<msg::ModelRow>(msg::RegisterModel{spec}));
+  Retry retry(options_, "register_model");
+  PRECIS_ASSIGN(msg::ModelRow row, link_->call<msg::ModelRow>(retry, msg::RegisterModel{spec}));
   Model model{std::move(row.model), row.fingerprint, {}};
   for (std::uint32_t layer = 0; layer < o_proj.size(); ++layer) {
-    PRECIS_TRY(push_projection(model, layer, o_proj[layer]));
+    retry.went_well();
+    PRECIS_TRY(push_projection(retry, model, layer, o_proj[layer]));
   }
   return model;
 }
 
 // The same again is fine, so it is tried until it is there.
-Status RemoteClient::push_projection(const Model& model, std::uint32_t layer,
+Status RemoteClient::push_projection(Retry& retry, const Model& model, std::uint32_t layer,
                                      const HeadsView& weights) {
-  Retry retry(options_, "o_proj");
   for (;;) {
     const auto once = [&]() -> Status {
       PRECIS_ASSIGN(const auto channel, link_->channel(retry));

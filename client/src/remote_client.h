@@ -59,7 +59,8 @@ class RemoteClient final : public Client {
   Result<msg::ServerStatus> status() override;
 
  private:
-  Status push_projection(const Model& model, std::uint32_t layer, const HeadsView& weights);
+  Status push_projection(Retry& retry, const Model& model, std::uint32_t layer,
+                         const HeadsView& weights);
 
   template <typename T>
   Result<T> call(msg::RequestBody body, Patience patience = Patience::kOneTimeout,

@@ -49,6 +49,11 @@ class Retry {
   // right, try again. Else what to tell the caller: `failed` where trying again does not help or is
   // not wanted, or where it was tried long enough.
   Status again(const Status& failed);
+  // A part of the call was done: the next failure is its next part's first.
+  void went_well() {
+    give_up_.reset();
+    tries_ = 0;
+  }
 
  private:
   std::chrono::milliseconds wait_for(const Status& failed);
