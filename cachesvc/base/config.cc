@@ -1,7 +1,6 @@
 #include "cachesvc/base/config.h"
 
 #include <toml++/toml.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <thread>
 
 #include "cachesvc/base/log.h"
+#include "cachesvc/base/machine_memory.h"
 #include "precis/device_choice.h"
 #include "precis/limits.h"
 #include "precis/recipe.h"
@@ -196,9 +196,7 @@ Status Config::validate() const {
 
 std::uint64_t Config::resolved_memory_bytes() const {
   if (memory_bytes != 0) return memory_bytes;
-  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return std::max(kMemoryBytesMin, pages * page_bytes / 4);
+  return std::max(kMemoryBytesMin, machine_memory_bytes() / 4);
 }
 
 std::uint32_t Config::resolved_compute_threads() const {

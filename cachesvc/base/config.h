@@ -11,10 +11,10 @@
 
 namespace precis {
 
-// Who may connect, under what name.
 // The values of Config::bulk.
 inline constexpr const char* kBulkNames[] = {"auto", "host-copy", "stream", "messages"};
 
+// Who may connect, under what name.
 struct TenantConfig {
   std::string name;
   std::string token;  // empty: none is asked for
