@@ -16,33 +16,6 @@ using namespace precis::testing;
 
 constexpr std::uint32_t kTokens = 320;
 
-// The same KV in a buffer of the client's.
-class Allocated {
- public:
-  Allocated(Client& client, const Kv& kv) : kv_(kv) {
-    std::size_t size = 0;
-    for (LayerKv& layer : kv_.layers) {
-      size += layer.keys.bytes.size() + layer.values.bytes.size();
-    }
-    buffer_ = client.allocate(size).value();
-    std::byte* at = buffer_->bytes().data();
-    for (LayerKv& layer : kv_.layers) {
-      layer.queries.view.data = layer.queries.bytes.data();  // the copy's own
-      for (Tensor* tensor : {&layer.keys, &layer.values}) {
-        std::memcpy(at, tensor->bytes.data(), tensor->bytes.size());
-        tensor->view.data = at;
-        at += tensor->bytes.size();
-      }
-    }
-  }
-  const Kv& kv() const { return kv_; }
-  MutableBytes bytes() const { return buffer_->bytes(); }
-
- private:
-  Kv kv_;
-  std::shared_ptr<HostBuffer> buffer_;
-};
-
 class InPlaceFixture {
  protected:
   TempDir dir;
@@ -80,7 +53,7 @@ TEST_CASE_METHOD(InPlaceFixture,
   const PrefixCopy expected = put_and_read(kv, options(recipe, keep));
   CHECK(in_place() == 0);
   const double before = pulled();
-  const Allocated allocated(*client, kv);
+  const AllocatedKv allocated(*client, kv);
   CHECK(put_and_read(allocated.kv(), options(recipe, keep)) == expected);
   CHECK(in_place() == before);  // all of it
   CHECK(pulled() == before);
@@ -88,7 +61,7 @@ TEST_CASE_METHOD(InPlaceFixture,
 
 TEST_CASE_METHOD(InPlaceFixture, "pieces, queries and recipes that take long are pulled",
                  "[integration]") {
-  const Allocated allocated(*client, random_kv(random, model.spec, 0, kTokens, 32));
+  const AllocatedKv allocated(*client, random_kv(random, model.spec, 0, kTokens, 32));
   put_and_read(allocated.kv(), options("snapkv", 0.3));
   CHECK(in_place() == 0);
   CHECK(pulled() > 0);
@@ -100,7 +73,7 @@ TEST_CASE_METHOD(InPlaceFixture,
   const std::string recipe = GENERATE(as<std::string>{}, "streaming_llm", "keydiff");
   const double keep = GENERATE(1.0, 0.2);
   CAPTURE(recipe, keep);
-  Allocated allocated(*client, kv);
+  AllocatedKv allocated(*client, kv);
   const HeadsView& values = allocated.kv().layers[1].values.view;
   const std::uint16_t nan = 0x7fc0;
   std::memcpy(const_cast<std::byte*>(values.row(1, 17)) + 6, &nan, sizeof nan);
@@ -113,7 +86,7 @@ TEST_CASE_METHOD(InPlaceFixture,
 
 TEST_CASE_METHOD(InPlaceFixture, "memory that is written to while it is read in place harms nobody",
                  "[integration]") {
-  const Allocated allocated(*client, kv);
+  const AllocatedKv allocated(*client, kv);
   std::atomic<bool> over = false;
   // The lower byte of each bf16: values stay finite, and change all the while.
   auto writer = std::async(std::launch::async, [&] {
@@ -139,7 +112,7 @@ TEST_CASE_METHOD(InPlaceFixture, "memory that is written to while it is read in 
 
 TEST_CASE_METHOD(InPlaceFixture, "a buffer is read in place by the service that comes after",
                  "[integration]") {
-  const Allocated allocated(*client, kv);
+  const AllocatedKv allocated(*client, kv);
   put_and_read(allocated.kv(), options("keydiff", 1.0));
   REQUIRE(in_place() > 0);
   const std::string address = service.address();
@@ -154,7 +127,7 @@ TEST_CASE_METHOD(InPlaceFixture, "a buffer is read in place by the service that 
 TEST_CASE_METHOD(InPlaceFixture,
                  "a buffer outlives its client and serves the puts after a new link",
                  "[integration]") {
-  const Allocated allocated(*client, kv);
+  const AllocatedKv allocated(*client, kv);
   auto other = service.connect();
   client.swap(other);
   other.reset();

@@ -33,7 +33,17 @@ std::uint64_t open_links(pid_t pid) {
   for (const auto& entry : std::filesystem::directory_iterator(folder(pid) + "/fd", error)) {
     std::error_code gone;  // it may be closed while the folder is read
     const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
-    if (!gone && !target.starts_with('/')) ++count;
+    // A client's memory is a file without a folder.
+    if (!gone && (!target.starts_with('/') || target.starts_with("/memfd:"))) ++count;
+  }
+  return count;
+}
+
+std::uint64_t mapped_memory_files(pid_t pid) {
+  std::ifstream file(folder(pid) + "/maps");
+  std::uint64_t count = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find(" /memfd:") != std::string::npos) ++count;
   }
   return count;
 }

@@ -15,7 +15,9 @@ std::uint64_t peak_resident_bytes(pid_t pid);
 // max_message_bytes of 256 MiB, and 256 MiB.
 inline constexpr std::uint64_t kBesideMemoryBytes = 4 * (std::uint64_t{256} << 20);
 
-// Open descriptors that are no files: sockets, pipes, watches.
+// Open descriptors that are no files on disk: sockets, pipes, watches, memory of others.
 std::uint64_t open_links(pid_t pid);
+// Ranges of memory that others share with it.
+std::uint64_t mapped_memory_files(pid_t pid);
 
 }  // namespace precis::testing

@@ -66,6 +66,23 @@ Kv random_kv(std::mt19937& random, const ModelSpec& model, std::uint32_t begin,
   return kv;
 }
 
+AllocatedKv::AllocatedKv(Client& client, const Kv& kv) : kv_(kv) {
+  std::size_t size = 0;
+  for (const LayerKv& layer : kv_.layers) {
+    size += layer.keys.bytes.size() + layer.values.bytes.size();
+  }
+  buffer_ = client.allocate(size).value();
+  std::byte* at = buffer_->bytes().data();
+  for (LayerKv& layer : kv_.layers) {
+    layer.queries.view.data = layer.queries.bytes.data();  // the copy's own
+    for (Tensor* tensor : {&layer.keys, &layer.values}) {
+      std::memcpy(at, tensor->bytes.data(), tensor->bytes.size());
+      tensor->view.data = at;
+      at += tensor->bytes.size();
+    }
+  }
+}
+
 Result<msg::SegmentInfo> put_all(Client& client, const Model& model,
                                  const std::vector<TokenId>& tokens, const Kv& kv,
                                  const PutOptions& options, Durability durability) {

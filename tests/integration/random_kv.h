@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -32,6 +33,18 @@ struct LayerKv {
 struct Kv {
   std::uint32_t begin = 0, num_tokens = 0;
   std::vector<LayerKv> layers;
+};
+
+// The same KV in a buffer of the client's, where a service on this host reads it in place.
+class AllocatedKv {
+ public:
+  AllocatedKv(Client& client, const Kv& kv);
+  const Kv& kv() const { return kv_; }
+  MutableBytes bytes() const { return buffer_->bytes(); }
+
+ private:
+  Kv kv_;
+  std::shared_ptr<HostBuffer> buffer_;
 };
 
 ModelSpec tiny_model(Dtype dtype = Dtype::kF32);

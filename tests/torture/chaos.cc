@@ -73,10 +73,16 @@ Status Chaos::set_up() {
   PRECIS_ASSIGN(service_, testing::ServiceProcess::start(options_.data_dir, flags));
   client_ = service_->connect();
   PRECIS_ASSIGN(model_, client_->register_model(chaos_model()));
-  PRECIS_TRY(put_path(*client_, *model_, ChaosPath(shared_seed_)).status());
+  PRECIS_TRY(put_shared().with_context("the shared path"));
   links_before_ = testing::open_links(service_->pid());
+  maps_before_ = testing::mapped_memory_files(service_->pid());
   crowd_.emplace(service_->address(), options_.seed, shared_seed_, options_.clients);
   return wait_for([this] { return crowd_->operations(); }, options_.clients);
+}
+
+Status Chaos::put_shared() {
+  const ChaosPath path(shared_seed_);
+  return put_path(*client_, *model_, path, path.kv).status();
 }
 
 Status Chaos::wait_for(const std::function<std::uint64_t()>& operations, std::uint64_t count) {
@@ -167,7 +173,12 @@ Status Chaos::end() {
   for (const std::uint32_t seed : dead_) {
     PRECIS_TRY(remove_path(*client_, *model_, chaos_tokens(seed)));
   }
-  PRECIS_TRY(check_nothing_left(links_before_));
+  PRECIS_TRY(check_nothing_left());
+  PRECIS_ASSIGN(const msg::ServerStatus status, client_->status());
+  const bool in_place = options_.transports.empty() && status.device.starts_with("cpu");
+  if (in_place && stat(*client_, "precis_in_place_bytes_total") == 0) {
+    return Status::internal("no client's memory was read in place");
+  }
   const auto connections = static_cast<std::uint64_t>(stat(*client_, "precis_connections_total"));
   const std::uint64_t expected = crowd_->made() + 1;  // and the one that asks
   connected_again_ = connections - std::min(connections, expected);
@@ -183,7 +194,7 @@ Status Chaos::end() {
 }
 
 // The service notices each death in its own time.
-Status Chaos::check_nothing_left(std::uint64_t links_before) {
+Status Chaos::check_nothing_left() {
   const auto give_up = steady_clock::now() + kPatience;
   for (;;) {
     std::string left;
@@ -200,7 +211,10 @@ Status Chaos::check_nothing_left(std::uint64_t links_before) {
     expect("precis_connected_clients", stat(*client_, "precis_connected_clients"), 1);
     expect("the number of its sockets and watches",
            static_cast<double>(testing::open_links(service_->pid())),
-           static_cast<double>(links_before));
+           static_cast<double>(links_before_));
+    expect("the number of its maps of clients' memory",
+           static_cast<double>(testing::mapped_memory_files(service_->pid())),
+           static_cast<double>(maps_before_));
     if (left.empty()) return {};
     if (steady_clock::now() > give_up) return Status::internal("something is left: " + left);
     std::this_thread::sleep_for(kLook);

@@ -56,7 +56,8 @@ class Chaos {
   // Until `count` more operations have ended.
   Status wait_for(const std::function<std::uint64_t()>& operations, std::uint64_t count);
   Status end();
-  Status check_nothing_left(std::uint64_t links_before);
+  Status put_shared();
+  Status check_nothing_left();
 
   const ChaosOptions options_;
   const std::uint32_t shared_seed_;
@@ -65,7 +66,7 @@ class Chaos {
   std::shared_ptr<Client> client_;
   std::optional<Model> model_;
   std::optional<Crowd> crowd_;
-  std::uint64_t links_before_ = 0;
+  std::uint64_t links_before_ = 0, maps_before_ = 0;
   std::uint32_t rounds_ = 0;
   std::uint64_t killed_ = 0, operations_ = 0, bytes_ = 0, beside_stopped_ = 0, peak_bytes_ = 0;
   std::uint64_t connected_again_ = 0;

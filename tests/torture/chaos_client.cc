@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "tests/torture/chaos_path.h"
@@ -41,8 +42,8 @@ Status read(Client& client, const Model& model, const ChaosPath& path) {
   return {};
 }
 
-Status put(Client& client, const Model& model, const ChaosPath& path) {
-  PRECIS_ASSIGN(const msg::SegmentInfo info, put_path(client, model, path));
+Status put(Client& client, const Model& model, const ChaosPath& path, const testing::Kv& kv) {
+  PRECIS_ASSIGN(const msg::SegmentInfo info, put_path(client, model, path, kv));
   say("put " + std::to_string(info.original_bytes));
   return {};
 }
@@ -52,9 +53,12 @@ Status work(const std::string& address, std::uint32_t seed, std::uint32_t shared
   // It connects anew where it must; a connection that breaks under a put is an error all the same.
   PRECIS_ASSIGN(const auto client, Client::connect(address));
   PRECIS_ASSIGN(const Model model, client->register_model(chaos_model()));
+  // Every other one's layers are read where they lie.
+  std::optional<testing::AllocatedKv> allocated;
+  if (seed % 2 == 1) allocated.emplace(*client, own.kv);
   say("ready");
   while (stopping == 0) {
-    PRECIS_TRY(put(*client, model, own).with_context("put"));
+    PRECIS_TRY(put(*client, model, own, allocated ? allocated->kv() : own.kv).with_context("put"));
     PRECIS_TRY(read(*client, model, own).with_context("get"));
     PRECIS_TRY(read(*client, model, shared).with_context("get of the shared path"));
     PRECIS_TRY(remove_path(*client, model, own.tokens).with_context("remove"));

@@ -29,12 +29,13 @@ struct ChaosPath {
   testing::Kv kv;
 };
 
-inline Result<msg::SegmentInfo> put_path(Client& client, const Model& model,
-                                         const ChaosPath& path) {
+// `kv`: the path's, wherever it lies.
+inline Result<msg::SegmentInfo> put_path(Client& client, const Model& model, const ChaosPath& path,
+                                         const testing::Kv& kv) {
   PutOptions options;
   options.recipe = "ada_keydiff";
   options.keep = Budget::ratio_ppm(900'000);
-  return testing::put_all(client, model, path.tokens, path.kv, options);
+  return testing::put_all(client, model, path.tokens, kv, options);
 }
 
 // OK where nothing of it is stored.
