@@ -12,30 +12,13 @@
 #include <cstring>
 #include <thread>
 
+#include "cachesvc/base/stream_copy.h"
 #include "tests/bench/all_at_once.h"
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 namespace precis::bench {
 namespace {
 
 constexpr std::size_t kPoolBytes = 256u << 20;
-
-// Copies whole cache lines past the caches where the processor can.
-void stream_copy(std::byte* to, const std::byte* from, std::size_t size) {
-#if defined(__SSE2__)
-  auto* out = reinterpret_cast<__m128i*>(to);
-  const auto* in = reinterpret_cast<const __m128i*>(from);
-  for (std::size_t i = 0; i < size / 16; i += 4) {
-    for (std::size_t j = i; j < i + 4; ++j) _mm_stream_si128(out + j, _mm_load_si128(in + j));
-  }
-  _mm_sfence();
-#else
-  std::memcpy(to, from, size);
-#endif
-}
 
 class Socket {
  public:
@@ -79,6 +62,7 @@ ColdPool::ColdPool(std::size_t size_bytes) : memory_(nullptr), size_(size_bytes)
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   PRECIS_CHECK(memory != MAP_FAILED);
   memory_ = static_cast<std::byte*>(memory);
+  ::madvise(memory, size_, MADV_HUGEPAGE);  // as the service asks for its own
   std::memset(memory_, 1, size_);  // every page is there before anything is measured
 }
 

@@ -33,7 +33,7 @@ class ColdPool {
 std::size_t lane_pool_bytes(std::size_t size_bytes, std::size_t lanes);
 
 // The ceiling within one host: `lanes` threads copy from memory to memory and leave the caches
-// alone (non-temporal stores).
+// alone, by the fastest copy that we know (stream_copy.h).
 class CopyCeiling {
  public:
   CopyCeiling(std::size_t size_bytes, std::size_t lanes);
