@@ -169,6 +169,16 @@ def test_prefill_pushes_what_the_recipe_needs(hf_model, recipe, names):
             assert parts["queries"].shape == shape
 
 
+def test_of_the_queries_no_more_is_held_than_a_recipe_needs():
+    queries = torch.randn(4, 100, 8)
+    assert hf.Needs().held(queries) is None
+    last = hf.Needs(queries=5).held(queries)
+    assert torch.equal(last, queries[:, 95:])
+    assert last.untyped_storage().nbytes() == last.nbytes
+    for needs in (hf.Needs(queries=None), hf.Needs(queries=200), hf.Needs(statistics=True)):
+        assert torch.equal(needs.held(queries), queries)
+
+
 def test_a_second_turn_is_repeated_over_the_whole_cache(random_llama):
     past = hf.prefill(random_llama, TOKENS[:50]).cache
     put = Recorder(random_llama, 50, len(TOKENS), scorer="kvzip", window=0)

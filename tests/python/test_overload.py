@@ -13,6 +13,7 @@ import pytest
 from kv import put_all, random_layers, toy_spec
 
 import precis
+from precis import _core
 from precis.demo.service import Precisd, find_precisd
 
 
@@ -125,3 +126,25 @@ def test_ctrl_c_ends_a_call_that_tries_again(tmp_path):
         cache = precis.connect(service.address, timeout=60)
         service.kill()
         assert interrupted(cache.status) < 5
+
+
+def test_whoever_has_the_waits_of_a_thread_ends_its_calls(tmp_path):
+    with Precisd(find_precisd(), tmp_path / "data") as service:
+        cache = precis.connect(service.address, timeout=60)
+        os.kill(service.pid, signal.SIGSTOP)
+        waits, ended = _core.Waits(), []
+
+        def call():
+            waits.adopt()
+            for _ in range(2):  # for good
+                with pytest.raises(precis.Canceled, match="interrupted") as raised:
+                    cache.status()
+                ended.append(raised.value)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        waits.end()
+        thread.join()
+        os.kill(service.pid, signal.SIGCONT)
+        assert len(ended) == 2
+        assert cache.status()  # of another thread

@@ -9,6 +9,7 @@
 #include "arrays.h"
 #include "errors.h"
 #include "precis/recipe.h"
+#include "waits.h"
 
 NB_MODULE(_core, module) {
   namespace python = precis::python;
@@ -19,6 +20,7 @@ NB_MODULE(_core, module) {
   python::bind_client(module);
   python::bind_kernels(module);
   python::bind_profile(module);
+  python::bind_waits(module);
   python::notice_signals();
   module.def("as_bfloat16", &python::as_bfloat16);
   module.def("preset_names", &precis::preset_names);

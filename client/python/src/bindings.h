@@ -10,5 +10,6 @@ void bind_messages(nanobind::module_& module);  // plain structs: specs, rows, s
 void bind_client(nanobind::module_& module);    // Client, Put, Prefix
 void bind_kernels(nanobind::module_& module);   // compress: the kernels alone
 void bind_profile(nanobind::module_& module);   // profile tables from what entries are worth
+void bind_waits(nanobind::module_& module);     // Waits: ends the calls of another thread
 
 }  // namespace precis::python

@@ -2,8 +2,6 @@
 
 #include <string_view>
 
-#include "precis/interrupt.h"
-
 namespace precis::python {
 
 void raise(const Status& status) {
@@ -17,17 +15,6 @@ void raise(const Status& status) {
   const nb::object error = error_of(code, message, status.retry_after_ms());
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
-}
-
-void notice_signals() {
-  const nb::object main = nb::module_::import_("threading").attr("main_thread")();
-  const auto main_thread = nb::cast<unsigned long>(main.attr("ident"));
-  on_wait([main_thread] {
-    // Others do not wait for the interpreter: it may be about to end.
-    if (PyThread_get_thread_ident() != main_thread) return false;
-    const nb::gil_scoped_acquire held;
-    return PyErr_CheckSignals() != 0;
-  });
 }
 
 }  // namespace precis::python

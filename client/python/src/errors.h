@@ -25,9 +25,6 @@ T unwrap(Result<T> result) {
   return std::move(result).value();
 }
 
-// Ctrl-C and other signals end calls that wait, in Python's main thread, which they come to.
-void notice_signals();
-
 // Runs `call` while other Python threads go on; for everything that waits or computes.
 template <typename Call>
 auto without_gil(Call&& call) {

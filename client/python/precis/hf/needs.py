@@ -54,6 +54,16 @@ class Needs:
         count = queries.shape[1] if self.queries is None else min(self.queries, queries.shape[1])
         return queries[:, queries.shape[1] - count :] if count else None
 
+    def held(self, queries: torch.Tensor) -> torch.Tensor | None:
+        """What of a layer's queries to keep until its scorer's input is made; None for nothing.
+
+        A part is a copy, as it would keep the memory of all of them.
+        """
+        if self.statistics:
+            return queries
+        last = self.last(queries)
+        return last if last is None or last.shape == queries.shape else last.clone()
+
 
 class QueryStatistics:
     """Mean and covariance of the queries to come, as expected attention supposes them.

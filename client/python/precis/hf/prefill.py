@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import queue
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ import torch
 
 from .decode import Tokens, forward, token_list
 from .needs import Needs, QueryStatistics
+from .pusher import Pusher
 from .ragged import RaggedCache
 from .repetition import repetitions
 from .spec import TORCH_DTYPES
@@ -60,22 +59,23 @@ class Scorers:
         index: int,
         keys: torch.Tensor,
         values: torch.Tensor,
-        queries: torch.Tensor,
+        queries: torch.Tensor | None,
         lse: torch.Tensor | None = None,
         with_lse: bool = False,
     ) -> dict[str, torch.Tensor]:
         """The arguments of Put.layer, on the CPU; also a layer of precis.compress.
 
         Args:
-            keys, values, queries: [heads, n, head_dim] of the new tokens, as observers see them.
-                With `lse`, queries that repeat them.
+            keys, values, queries: [heads, n, head_dim] of the new tokens, as observers see them;
+                of the queries what Needs.held() leaves is enough. With `lse`, those that repeat
+                the tokens.
             lse: of repeating queries.
             with_lse: make that of the observed queries over the new tokens.
         """
         parts = {"keys": self._pushed(keys), "values": self._pushed(values)}
         if lse is not None:
             return parts | {"queries": self._pushed(queries), "lse": lse.cpu()}
-        observed = self._needs.last(queries)
+        observed = None if queries is None else self._needs.last(queries)
         if observed is not None:
             parts["queries"] = self._pushed(observed)
             if with_lse:
@@ -89,57 +89,6 @@ class Scorers:
 
     def _pushed(self, rows: torch.Tensor) -> torch.Tensor:
         return rows.to("cpu", self._dtype)
-
-
-class _Pusher:
-    """Pushes layers in the order they come, on one thread of its own; the first error stops it."""
-
-    _END = None
-
-    def __init__(
-        self, put: Put, scorers: Scorers, lse: bool, progress: Callable[[int], None] | None
-    ) -> None:
-        self._put = put
-        self._scorers = scorers
-        self._progress = progress
-        self._lse = lse
-        self._queue: queue.SimpleQueue[tuple | None] = queue.SimpleQueue()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="precis-push", daemon=True)
-        self._thread.start()
-
-    def offer(
-        self,
-        layer: int,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        queries: torch.Tensor,
-        lse: torch.Tensor | None = None,
-    ) -> None:
-        """Hands a layer over; raises what went wrong with an earlier one."""
-        self.check()
-        self._queue.put((layer, keys, values, queries, lse))
-
-    def stop(self) -> None:
-        """Waits for what was offered. Nothing more is pushed after it."""
-        self._queue.put(self._END)
-        self._thread.join()
-
-    def check(self) -> None:
-        """Raises what went wrong, in the caller's thread."""
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            while (item := self._queue.get()) is not self._END:
-                pushed = self._scorers.layer(*item, with_lse=self._lse)
-                self._put.layer(item[0], **pushed, wait=False)
-                if self._progress is not None:
-                    self._progress(item[0])
-            self._put.wait()
-        except BaseException as error:
-            self._error = error
 
 
 def _log_sum_exp(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -197,9 +146,9 @@ def prefill(
         if queries is not None:
             needs = dataclasses.replace(needs, queries=queries)
         scorers = Scorers(hf_model, needs, put.model.spec.dtype, begin)
-        pusher = _Pusher(put, scorers, lse, progress)
+        pusher = Pusher(put, needs, scorers, lse, progress)
     start = time.perf_counter()
-    try:
+    with contextlib.nullcontext() if pusher is None else pusher:
         with contextlib.ExitStack() as watched:
             if pusher is not None and not needs.repetition:
                 watched.enter_context(cache.observed(pusher.offer))
@@ -207,11 +156,6 @@ def prefill(
         if pusher is not None and needs.repetition:
             _offer_repeated(hf_model, tokens[begin:], cache, repeat, pusher)
         computed = time.perf_counter()
-    finally:
-        if pusher is not None:
-            pusher.stop()
-    if pusher is not None:
-        pusher.check()
     return Prefilled(cache, logits, computed - start, time.perf_counter() - computed)
 
 
@@ -220,7 +164,7 @@ def _offer_repeated(
     tokens: list[int],
     cache: RaggedCache,
     request: Tokens,
-    pusher: _Pusher,
+    pusher: Pusher,
 ) -> None:
     """Offers every layer with the queries that repeat `tokens`, the last that `cache` holds."""
     chunks = list(repetitions(hf_model, tokens, cache, request))
