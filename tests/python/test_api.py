@@ -53,6 +53,14 @@ def test_a_put_out_of_allocated_memory_stores_the_same(cache, model):
     assert same_entries(prefix, precis.compress(model.spec, layers, recipe="keydiff", keep=0.5))
 
 
+def test_allocated_memory_outlives_its_cache(cache):
+    memory = cache.allocate(1 << 16)
+    cache.close()
+    memory[:] = 7
+    assert (memory == 7).all()
+    del memory  # the last handle: an embedded service ends with it
+
+
 def test_ranks_write_a_put_together(precisd):
     spec, tokens = toy_spec(name="written by ranks"), list(range(90))
     layers = random_layers(spec, 90)

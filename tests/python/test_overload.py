@@ -148,3 +148,32 @@ def test_whoever_has_the_waits_of_a_thread_ends_its_calls(tmp_path):
         os.kill(service.pid, signal.SIGCONT)
         assert len(ended) == 2
         assert cache.status()  # of another thread
+
+
+@pytest.mark.parametrize("last", ["cache", "prefix"])
+def test_others_go_on_while_the_last_handle_waits_for_the_service(tmp_path, last):
+    spec = toy_spec()
+    with Precisd(find_precisd(), tmp_path / "data") as service:
+        handles = {"cache": precis.connect(service.address, timeout=20)}
+        model = handles["cache"].register_model(spec)
+        put_all(handles["cache"], model, range(100), random_layers(spec, 100), keep=0.5)
+        match = handles["cache"].lookup(model, range(100))
+        os.kill(service.pid, signal.SIGSTOP)
+        handles["prefix"] = handles["cache"].get(match)
+        dropping, counted = threading.Event(), threading.Event()
+
+        def count():  # for longer than a thread has the interpreter to itself
+            dropping.wait()
+            for _ in range(2_000_000):
+                pass
+            counted.set()
+            os.kill(service.pid, signal.SIGCONT)
+
+        other = threading.Thread(target=count)
+        other.start()
+        handles = {last: handles[last]}
+        dropping.set()
+        handles.clear()
+        went_on = counted.is_set()
+        other.join()
+        assert went_on

@@ -29,6 +29,15 @@ auto answer(Call&& call) {
   return unwrap(without_gil(std::forward<Call>(call)));
 }
 
+// `object` for Python: where its last handle goes, that may wait for the service or for a thread,
+// and other Python threads go on. (Shared, as nanobind has it, with the Python object alone.)
+template <typename T>
+std::shared_ptr<T> held(std::shared_ptr<T> object) {
+  T* const raw = object.get();
+  return {raw,
+          [object = std::move(object)](T*) mutable { without_gil([&object] { object.reset(); }); }};
+}
+
 std::optional<SegmentId> to_parent(const std::optional<std::string>& parent) {
   if (!parent) return std::nullopt;
   return to_segment_id(*parent);
@@ -195,7 +204,8 @@ void bind_paths(ClientClass& client) {
           layers.push_back({rows_out(keys, (name + ".keys").c_str()),
                             rows_out(values, (name + ".values").c_str())});
         }
-        return answer([&] { return c.get(match, budget, layers); });
+        Prefix prefix = answer([&] { return c.get(match, budget, layers); });
+        return held(std::make_shared<Prefix>(std::move(prefix)));
       });
 }
 
@@ -311,14 +321,15 @@ void bind_client(nb::module_& module) {
   bind_put(module);
   bind_prefix(module);
   ClientClass client(module, "Client");
-  client.def("with_deadline",
-             [](Client& c, std::uint32_t deadline_ms) { return c.with_deadline(deadline_ms); });
+  client.def("with_deadline", [](Client& c, std::uint32_t deadline_ms) {
+    return held(c.with_deadline(deadline_ms));
+  });
   nb::class_<HostBuffer> buffer(module, "HostBuffer");
   buffer.def("bytes", [](nb::handle_t<HostBuffer> self) {
     return array_over(nb::cast<const HostBuffer&>(self).bytes(), self);
   });
   client.def("allocate", [](Client& c, std::size_t size_bytes) {
-    return answer([&] { return c.allocate(size_bytes); });
+    return held(answer([&] { return c.allocate(size_bytes); }));
   });
   bind_paths(client);
   bind_profiles(client);
@@ -328,12 +339,12 @@ void bind_client(nb::module_& module) {
              [](const std::string& address, const std::string& tenant, const std::string& token,
                 std::uint32_t timeout_ms, std::uint32_t deadline_ms, bool retry) {
                const ConnectOptions options{tenant, token, timeout_ms, deadline_ms, retry};
-               return answer([&] { return Client::connect(address, options); });
+               return held(answer([&] { return Client::connect(address, options); }));
              });
   module.def("open", [](const std::string& directory, std::uint64_t memory_bytes, unsigned threads,
                         const std::string& device) {
     const OpenOptions options{memory_bytes, threads, device};
-    return answer([&] { return Client::open(directory, options); });
+    return held(answer([&] { return Client::open(directory, options); }));
   });
 }
 
