@@ -10,6 +10,7 @@ from typing import Any
 
 from .arrays import heads_in
 from .errors import InvalidArgument
+from .extras import INSTALL_HF
 from .model import ModelSpec
 
 Projections = Sequence[Any] | str | os.PathLike[str]
@@ -42,7 +43,7 @@ def _of_files(path: Path, spec: ModelSpec) -> list[Any]:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise InvalidArgument(
-            "o_proj: reading safetensors files needs the package's extra: install precis[hf]"
+            f"o_proj: reading safetensors files needs more packages: {INSTALL_HF}"
         ) from None
     found: dict[int, Any] = {}
     for file in files:

@@ -21,6 +21,7 @@ from typing import Any
 import precis
 from precis.eval import needles, texts
 from precis.eval.models import SMOLLM2
+from precis.extras import hint
 
 from .service import Precisd, find_precisd
 from .view import View, duration, size
@@ -259,8 +260,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.demo") -> i
         _summary(options, story, view)
         if options.json is not None:
             options.json.write_text(json.dumps(_figures(options, story), indent=2) + "\n")
-    except (OSError, RuntimeError, ValueError, precis.Error) as error:
-        print(f"\n{prog}: {error}", file=sys.stderr)
+    except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
+        print(f"\n{prog}: {hint(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\n{prog}: interrupted", file=sys.stderr)

@@ -6,5 +6,6 @@
     python -m precis.eval --model PATH --text novel.txt --recipes ada_keydiff,kvzip --keep 0.3,0.1
 
 Facts are hidden in contexts, the contexts compressed before any question is known, and the answers
-asked for from what was kept. Needs ``pip install precis[hf]``, and matplotlib for plots.
+asked for from what was kept. Needs ``pip install './client/python[hf]'`` from the repository, and
+matplotlib for plots.
 """

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import precis
+from precis.extras import hint
 from precis.profile import shipped
 
 from . import plots
@@ -268,7 +269,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.eval") -> i
         results = _load(options.load) if options.load else _run(parser, options)
         _write(results, options)
     except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
-        print(f"{prog}: {error}", file=sys.stderr)
+        print(f"{prog}: {hint(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\n{prog}: interrupted", file=sys.stderr)

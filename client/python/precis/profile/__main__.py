@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import precis
 from precis.eval.__main__ import Meter
 from precis.eval.cuts import Recipe
+from precis.extras import hint
 
 _CONTEXTS, _TOKENS, _TOKENS_MIN = 8, 1024, 64
 
@@ -121,8 +122,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.profile") -
     options = parser.parse_args(arguments)
     try:
         _build(options, _settings(parser, options))
-    except (OSError, ValueError, RuntimeError, precis.Error) as error:
-        print(f"{prog}: {error}", file=sys.stderr)
+    except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
+        print(f"{prog}: {hint(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\n{prog}: interrupted; the same command goes on from here", file=sys.stderr)
