@@ -122,6 +122,13 @@ def test_queries_that_the_recipe_needs_must_come(cache, model):
         put_all(cache, model, range(40), random_layers(model.spec, 40), recipe="snapkv")
 
 
+def test_an_lse_without_its_queries_is_refused(cache, model):
+    keys, values = random_layers(model.spec, 40)[1]
+    put = cache.begin_put(model, range(40))
+    with pytest.raises(precis.InvalidArgument, match="layer 1: an lse was pushed without queries"):
+        put.layer(1, keys, values, lse=np.zeros((4, 32), np.float32))
+
+
 def test_a_read_above_what_is_stored_is_refused(cache, model):
     put_all(cache, model, range(40), random_layers(model.spec, 40), keep=0.3)
     match = cache.lookup(model, range(40))

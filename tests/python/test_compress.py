@@ -108,6 +108,9 @@ def test_bad_layers_and_recipes_are_refused_by_name():
         keys, values = random_layers(spec, 20)[0]
         layer = {"keys": keys, "values": values, "scores": np.zeros(20)}
         precis.compress(spec, [layer] * 3, recipe="external")
+    with pytest.raises(precis.InvalidArgument, match="layer 0 queries: not pushed, but lse is"):
+        layer = {"keys": keys, "values": values, "lse": np.zeros((4, 20), np.float32)}
+        precis.compress(spec, [layer] * 3, recipe="knorm")
     with pytest.raises(precis.InvalidArgument, match="o_proj: 2 given, there are 3 layers"):
         precis.compress(spec, layers, o_proj=[np.eye(3)] * 2)
 

@@ -151,15 +151,18 @@ def _rows_follow(shape: Any, strides: Any) -> bool:
     )
 
 
-def floats_in(array: Any, field: str, shape: tuple[int, ...]) -> np.ndarray | None:
-    """lse or scores as a contiguous float32 array of the given shape (None stays None)."""
+def floats_in(array: Any, field: str, shape: tuple[int, ...] | None) -> np.ndarray | None:
+    """lse or scores as a contiguous float32 array of the given shape (None stays None).
+
+    `shape`: None for any, where it is to be refused for another reason.
+    """
     if array is None:
         return None
     try:
         out = np.ascontiguousarray(_numbers(array, field), dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"{field}: {error}") from None
-    if out.shape != shape:
+    if shape is not None and out.shape != shape:
         raise InvalidArgument(f"{field}: shape {list(out.shape)} is not {list(shape)}")
     return out
 

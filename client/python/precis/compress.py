@@ -121,7 +121,7 @@ def _layer_in(layer: Any, o_proj: Any, index: int) -> Any:
     queries = parts.get("queries")
     if queries is not None:
         queries = heads_in(queries, where + "queries")
-    observed = (0, 0) if queries is None else tuple(queries.shape[:2])
+    observed = None if queries is None else tuple(queries.shape[:2])
     return _core.LayerArrays(
         keys,
         heads_in(parts["values"], where + "values"),

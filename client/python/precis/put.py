@@ -113,15 +113,13 @@ class Put:
             count_in(token_begin, "token_begin"),
         )
         keys = heads_in(keys, "keys")
-        if queries is not None:
-            queries = heads_in(queries, "queries")
-            lse = floats_in(lse, "lse", tuple(queries.shape[:2]))
+        queries = None if queries is None else heads_in(queries, "queries")
         self._core.layer(
             index,
             keys,
             heads_in(values, "values"),
             queries,
-            lse if queries is not None else floats_in(lse, "lse", (0, 0)),
+            floats_in(lse, "lse", None if queries is None else tuple(queries.shape[:2])),
             floats_in(scores, "scores", tuple(keys.shape[:2])),
             statistics_in(query_mean, "query_mean", 2),
             statistics_in(query_covariance, "query_covariance", 3),
