@@ -280,6 +280,23 @@ def test_layers_pushed_ahead_are_kept_until_they_have_arrived(cache, model):
     assert same_entries(prefix, precis.compress(model.spec, layers, "keydiff", keep=0.5))
 
 
+def test_statistics_pushed_ahead_are_kept_until_they_have_arrived(cache, model):
+    spec, draw = model.spec, np.random.default_rng(5)
+    layers = []
+    for keys, values in random_layers(spec, 3000):
+        mean = draw.standard_normal((spec.num_q_heads, spec.head_dim))
+        root = draw.standard_normal((spec.num_q_heads, spec.head_dim, spec.head_dim))
+        statistics = {"query_mean": mean, "query_covariance": root @ root.transpose(0, 2, 1)}
+        layers.append({"keys": keys, "values": values, **statistics})
+    with cache.begin_put(model, range(3000), "expected_attention", keep=0.5) as put:
+        for index, layer in enumerate(layers):
+            # In float64 here: what is pushed is a copy that nobody else holds.
+            put.layer(index, **{name: rows.copy() for name, rows in layer.items()}, wait=False)
+        put.commit()
+    prefix = cache.get(cache.lookup(model, range(3000)))
+    assert same_entries(prefix, precis.compress(spec, layers, "expected_attention", keep=0.5))
+
+
 def test_a_put_that_is_dropped_with_layers_under_way_leaves_no_trace(cache, model):
     layers = random_layers(model.spec, 3000)
     for end in (lambda put: put.abort(), lambda put: None):
