@@ -1,4 +1,4 @@
-// precisctl's commands: each asks the service and prints what it said, as text or as JSON.
+// precisctl's commands: each asks the service and tells what it said, as text or as JSON.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@ namespace precis::cli {
 // What a command needs besides its own arguments.
 struct Context {
   Client& client;
+  std::string& out;  // takes what is to be printed
   bool json = false;
 };
 

@@ -85,6 +85,21 @@ Json to_json(const Found& found, const msg::Removed& removed) {
           {"removed", precis::cli::to_json(removed)}};
 }
 
+std::string to_text(const Found& found, const msg::Removed& removed) {
+  std::string text =
+      fmt::format("{} segments, {}: whole\n", found.segments, bytes_text(found.bytes));
+  for (const Damaged& each : found.damaged) text += fmt::format("damaged: {}\n", each.damage);
+  for (const Damaged& each : found.unread) {
+    text += fmt::format("not read: {}: {}\n", each.segment.id.hex(), each.damage);
+  }
+  if (!found.all) text += fmt::format("only the newest {} segments\n", limits::kListRowsMax);
+  if (removed.segments > 0) {
+    text += fmt::format("removed {} segments, {}: damaged ones and what stood on them\n",
+                        removed.segments, bytes_text(removed.bytes));
+  }
+  return text;
+}
+
 }  // namespace
 
 Status check_store(Context context, bool repair) {
@@ -93,20 +108,7 @@ Status check_store(Context context, bool repair) {
   if (repair) {
     PRECIS_ASSIGN(removed, remove_all(context.client, found.damaged));
   }
-  if (context.json) {
-    fmt::print("{}\n", to_json(found, removed).dump(2, ' ', false, Json::error_handler_t::replace));
-  } else {
-    fmt::print("{} segments, {}: whole\n", found.segments, bytes_text(found.bytes));
-    for (const Damaged& each : found.damaged) fmt::print("damaged: {}\n", each.damage);
-    for (const Damaged& each : found.unread) {
-      fmt::print("not read: {}: {}\n", each.segment.id.hex(), each.damage);
-    }
-    if (!found.all) fmt::print("only the newest {} segments\n", limits::kListRowsMax);
-    if (removed.segments > 0) {
-      fmt::print("removed {} segments, {}: damaged ones and what stood on them\n", removed.segments,
-                 bytes_text(removed.bytes));
-    }
-  }
+  context.out += context.json ? json_text(to_json(found, removed)) : to_text(found, removed);
   if (!found.unread.empty()) {
     return Status::timed_out(fmt::format(
         "{} segments could not be read for now: run fsck again when the service is less busy",

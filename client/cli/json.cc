@@ -25,6 +25,10 @@ Json plan_json(const Plan& plan) {
 
 }  // namespace
 
+std::string json_text(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 Json parse_json(const std::string& text) {
   bool deep = false;
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {

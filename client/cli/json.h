@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "precis/messages.h"
@@ -10,6 +11,9 @@
 namespace precis::cli {
 
 using Json = nlohmann::ordered_json;
+
+// As it is printed. Names need not be UTF-8: what is not is replaced, never a reason to fail.
+std::string json_text(const Json& json);
 
 // JSON that a service or a file gave; discarded where it is none, or where it is nested deeper than
 // anything of ours: printing that would take a stack as deep.

@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <functional>
+#include <sstream>
 #include <string>
+#include <system_error>
 
 #include "client/cli/commands.h"
 #include "client/cli/json.h"
@@ -65,19 +68,38 @@ std::string advice(StatusCode code) {
   }
 }
 
+// To its end: what stdio keeps back is lost without a word when the program ends.
+Status write_text(std::FILE* to, const std::string& text) {
+  errno = 0;
+  const std::size_t written = std::fwrite(text.data(), 1, text.size(), to);
+  if (written == text.size() && std::fflush(to) == 0) return {};
+  return Status::out_of_space("output: " + std::generic_category().message(errno));
+}
+
+// Where that fails there is nobody else to tell.
 void print_error(const Status& status, bool json) {
   const std::string hint = advice(status.code());
   if (json) {
-    precis::cli::Json error{{"code", precis::status_code_name(status.code())},
-                            {"message", status.message()}};
+    using precis::cli::Json;
+    Json error{{"code", precis::status_code_name(status.code())}, {"message", status.message()}};
     if (!hint.empty()) error["advice"] = hint;
-    using Replace = precis::cli::Json::error_handler_t;
-    fmt::print(stderr, "{}\n",
-               precis::cli::Json{{"error", error}}.dump(2, ' ', false, Replace::replace));
+    (void)write_text(stderr, precis::cli::json_text(Json{{"error", error}}));
     return;
   }
-  fmt::print(stderr, "precisctl: {}\n", status.message());
-  if (!hint.empty()) fmt::print(stderr, "  {}\n", hint);
+  std::string text = fmt::format("precisctl: {}\n", status.message());
+  if (!hint.empty()) text += fmt::format("  {}\n", hint);
+  (void)write_text(stderr, text);
+}
+
+// Prints `out` and what went wrong; the exit code. A script must not take half of `out` for the
+// whole.
+int finish(Status status, const std::string& out, bool json) {
+  if (const Status written = write_text(stdout, out); !written.ok()) {
+    status =
+        status.ok() ? written : Status(status.code(), status.message() + "; " + written.message());
+  }
+  if (!status.ok()) print_error(status, json);
+  return exit_code(status.code());
 }
 
 // What the command line says. `run` is set by the command that was given.
@@ -236,10 +258,10 @@ std::string misuse(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int run(const Arguments& args) {
+  std::string out;
   auto client = precis::Client::connect(args.address, args.options);
-  const Status status = client.ok() ? args.run(Context{**client, args.json}) : client.status();
-  if (!status.ok()) print_error(status, args.json);
-  return exit_code(status.code());
+  Status status = client.ok() ? args.run(Context{**client, out, args.json}) : client.status();
+  return finish(std::move(status), out, args.json);
 }
 
 }  // namespace
@@ -266,9 +288,12 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    print_error(Status::invalid(misuse(app, error)), args.json);
-    return kUsage;
+    if (error.get_exit_code() != 0) {
+      return finish(Status::invalid(misuse(app, error)), "", args.json);
+    }
+    std::ostringstream asked_for;  // the help, or the version
+    app.exit(error, asked_for, asked_for);
+    return finish({}, asked_for.str(), args.json);
   }
   return run(args);
 }

@@ -13,15 +13,19 @@ Progress::Progress(std::string what, std::uint64_t total)
     : what_(std::move(what)), total_(std::max<std::uint64_t>(total, 1)), shown_(isatty(2) == 1) {}
 
 Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
+  if (shown_) std::fputs("\r\033[K", stderr);
 }
 
 void Progress::show(std::uint64_t done, const std::string& note) {
   constexpr std::uint64_t kWidth = 30;
   if (!shown_) return;
   const auto filled = static_cast<std::size_t>(std::min(done, total_) * kWidth / total_);
-  fmt::print(stderr, "\r\033[K{} [{}{}] {}%  {}", what_, std::string(filled, '#'),
-             std::string(kWidth - filled, ' '), std::min(done, total_) * 100 / total_, note);
+  // Not fmt::print, which throws where the terminal is gone.
+  std::fputs(
+      fmt::format("\r\033[K{} [{}{}] {}%  {}", what_, std::string(filled, '#'),
+                  std::string(kWidth - filled, ' '), std::min(done, total_) * 100 / total_, note)
+          .c_str(),
+      stderr);
   std::fflush(stderr);
 }
 

@@ -87,14 +87,16 @@ Status trim_prefix(Context context, const PrefixTrim& how) {
   PRECIS_ASSIGN(const auto segments, segments_of(context.client, tip, how.whole));
   PRECIS_ASSIGN(const Done done, trim_all(context.client, segments, keep, durability, how.dry_run));
   if (context.json) {
-    fmt::print("{}\n", to_json(done, how.dry_run).dump(2));
+    context.out += json_text(to_json(done, how.dry_run));
     return {};
   }
-  for (const auto& [id, why] : done.left) fmt::print("left as it is: {}\n", why.message());
-  fmt::print("{} {} segment{}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
-             done.trimmed.size(), done.trimmed.size() == 1 ? "" : "s",
-             bytes_text(done.sum.freed_bytes), how.dry_run ? "to be freed" : "freed",
-             bytes_text(done.sum.stored_bytes));
+  for (const auto& [id, why] : done.left) {
+    context.out += fmt::format("left as it is: {}\n", why.message());
+  }
+  context.out += fmt::format(
+      "{} {} segment{}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
+      done.trimmed.size(), done.trimmed.size() == 1 ? "" : "s", bytes_text(done.sum.freed_bytes),
+      how.dry_run ? "to be freed" : "freed", bytes_text(done.sum.stored_bytes));
   return {};
 }
 

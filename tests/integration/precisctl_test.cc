@@ -259,6 +259,30 @@ TEST_CASE_METHOD(PrecisctlFixture,
   CHECK(client->segment(two.id).ok());
 }
 
+TEST_CASE_METHOD(PrecisctlFixture, "output that cannot be written is an error", "[integration]") {
+  const auto redirected = [&](const std::string& to, std::vector<std::string> words) {
+    words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + to, PRECISCTL_PATH,
+                                 "--address", service.address()});
+    return run(words);
+  };
+  // Less than stdio keeps back, and more.
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"status"},
+                                                {"stats"},
+                                                {"session", "ls"},
+                                                {"--help"},
+                                                {"--version"}}) {
+    CAPTURE(words);
+    const Ran ran = redirected(">/dev/full", words);
+    CHECK(ran.exit_code == kFailed);
+    CHECK(ran.err == "precisctl: output: No space left on device\n");
+  }
+  const Ran as_json = redirected(">/dev/full", {"status", "--json"});
+  CHECK(as_json.exit_code == kFailed);
+  CHECK(json::parse(as_json.err)["error"]["message"] == "output: No space left on device");
+  // Nor does it matter to the exit code whether the error itself can be told.
+  CHECK(redirected("2>/dev/full", {"session", "show", "nobody"}).exit_code == kNotFound);
+}
+
 TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers", "[integration]") {
   CHECK(run({PRECISCTL_PATH}).exit_code == kUsage);
   CHECK(run({PRECISCTL_PATH, "frobnicate"}).exit_code == kUsage);
