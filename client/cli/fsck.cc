@@ -100,6 +100,24 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
   return text;
 }
 
+// Damage first: who acts on the status must not take it for a service that does not answer.
+Status verdict(const Found& found, bool repaired) {
+  std::string unread;
+  if (!found.unread.empty()) {
+    unread = fmt::format(
+        "{} segments could not be read for now: run fsck again when the service is less busy",
+        found.unread.size());
+  }
+  if (!found.damaged.empty() && !repaired) {
+    return Status::corruption(fmt::format(
+        "{} of {} segments are damaged and out of service; putting them again heals them, "
+        "fsck --repair removes them{}{}",
+        found.damaged.size(), found.damaged.size() + found.segments, unread.empty() ? "" : "; ",
+        unread));
+  }
+  return unread.empty() ? Status() : Status::timed_out(unread);
+}
+
 }  // namespace
 
 Status check_store(Context context, bool repair) {
@@ -109,16 +127,7 @@ Status check_store(Context context, bool repair) {
     PRECIS_ASSIGN(removed, remove_all(context.client, found.damaged));
   }
   context.out += context.json ? json_text(to_json(found, removed)) : to_text(found, removed);
-  if (!found.unread.empty()) {
-    return Status::timed_out(fmt::format(
-        "{} segments could not be read for now: run fsck again when the service is less busy",
-        found.unread.size()));
-  }
-  if (found.damaged.empty() || repair) return {};
-  return Status::corruption(fmt::format(
-      "{} of {} segments are damaged and out of service; putting them again heals them, "
-      "fsck --repair removes them",
-      found.damaged.size(), found.damaged.size() + found.segments));
+  return verdict(found, repair);
 }
 
 }  // namespace precis::cli

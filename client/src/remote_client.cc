@@ -199,7 +199,7 @@ Result<msg::SegmentInfo> RemoteClient::segment(const SegmentId& id) {
   return call<msg::SegmentInfo>(msg::ShowPrefix{id});
 }
 Result<msg::Checked> RemoteClient::check_segment(const SegmentId& id) {
-  return call<msg::Checked>(msg::CheckPrefix{id});
+  return call<msg::Checked>(msg::CheckPrefix{id}, Patience::kWhileAlive);
 }
 Result<msg::Trimmed> RemoteClient::trim_segment(const SegmentId& id, const Budget& keep,
                                                 Durability durability, bool dry_run) {

@@ -17,8 +17,9 @@ struct ConnectOptions {
   std::string tenant;  // empty: the service's default tenant
   std::string token;
   // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
-  // bytes (begin_put, layer, commit, get) take what they take: they time out when the service has
-  // been silent this long, and a quiet one is asked for a sign of life meanwhile.
+  // bytes (begin_put, layer, commit, get, check_segment, trim_segment) take what they take: they
+  // time out when the service has been silent this long, and a quiet one is asked for a sign of
+  // life meanwhile.
   std::uint32_t timeout_ms = 10'000;
   // Of each call as a whole, with its retries, and of a get up to its last layer: past it the call
   // is kTimedOut, naming what it waited for. 0: none. Client::with_deadline() sets it for some.

@@ -183,6 +183,30 @@ TEST_CASE("a get waits past its timeout while the service shows life", "[client]
   CHECK(prefix.wait().code() == StatusCode::kNotFound);
 }
 
+TEST_CASE("a check and a trim wait past their timeout while the service shows life", "[client]") {
+  const bool check = GENERATE(true, false);
+  std::uint64_t asked = 0;
+  int probes = 0;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    if (!std::holds_alternative<msg::GetStatus>(request.body)) {
+      asked = request.id;
+      return;
+    }
+    self.reply(request.id, msg::ServerStatus{});
+    if (++probes < 4) return;  // as above
+    if (check) return self.reply(asked, msg::Checked{});
+    self.reply(asked, msg::Trimmed{});
+  });
+  server.answer_small = false;
+  ConnectOptions options;
+  options.timeout_ms = 60;
+  const auto client = server.connect(options).value();
+  const Status status = check ? client->check_segment(SegmentId{}).status()
+                              : client->trim_segment(SegmentId{}, Budget::entries(1)).status();
+  INFO(status.to_string());
+  CHECK(status.ok());
+}
+
 TEST_CASE("requests past the limit of a connection are rejected", "[client]") {
   FakeServer server(answer_nothing);
   const auto client = server.connect().value();
