@@ -22,7 +22,10 @@ endif()
 add_library(precis_options INTERFACE)
 target_compile_options(precis_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-  -Woverloaded-virtual -Werror>)
+  -Woverloaded-virtual>)
+if(PROJECT_IS_TOP_LEVEL)  # What a user's newer compiler warns of must not break his build.
+  target_compile_options(precis_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overlaps and overruns inside its own string and vector when optimising (GCC bugs
   # 105651, 107852). The asan preset looks for real ones.
@@ -57,6 +60,7 @@ endif()
 function(precis_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE;INCLUDE" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
+  target_compile_features(${name} PUBLIC cxx_std_20)  # Its headers are of C++20, for whoever links.
   target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE precis_options ${arg_PRIVATE})
   target_include_directories(${name} PUBLIC ${arg_INCLUDE})
 endfunction()
