@@ -19,6 +19,7 @@ struct TenantConfig {
   std::string name;
   std::string token;  // empty: none is asked for
   std::string salt;   // of the tenant's paths; another salt is another cache
+  bool operator==(const TenantConfig&) const = default;
 };
 
 struct Config {
@@ -54,6 +55,7 @@ struct Config {
   Status validate() const;
   std::uint64_t resolved_memory_bytes() const;
   std::uint32_t resolved_compute_threads() const;
+  bool operator==(const Config&) const = default;
 };
 
 // "512MiB", "4GiB", "1000000": bytes.
