@@ -1,0 +1,121 @@
+"""How ./dev setup makes the Python environment, of which scripts take the place here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Said to be the machine's Python: it never ends making an environment, and says who it is.
+ENDLESS = """#!/bin/bash
+[ "$*" != --version ] || exit 0
+echo $$ >&"$STARTED"
+exec sleep 600
+"""
+
+# This one makes environments whose programs do nothing, and tells how it was asked to.
+MAKING = """#!/bin/bash
+[ "$*" != --version ] || exit 0
+folder=${!#}
+echo "${@:1:$#-1}" >>"$MADE"
+mkdir -p "$folder/bin"
+for program in python uv; do
+  printf '#!/bin/sh\\n' >"$folder/bin/$program" && chmod +x "$folder/bin/$program"
+done
+"""
+
+
+def put_script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What ./dev setup reads of a checkout, and nothing that it makes."""
+    for name in (
+        "dev",
+        "deploy/debian-packages.txt",
+        "client/python/requirements-dev.txt",
+        "client/python/requirements-models.txt",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def start_setup(checkout: Path, python: str, **more) -> subprocess.Popen[str]:
+    put_script(checkout / "tools" / "python3", python)
+    environment = {"PATH": f"{checkout}/tools:{os.environ['PATH']}", **more.pop("env")}
+    return subprocess.Popen(
+        ["./dev", "setup", "--no-packages"],
+        cwd=checkout,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        # Else who runs the tests in a script's background, which ignores it, tests nothing.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **more,
+    )
+
+
+@pytest.fixture
+def under_way(checkout: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """./dev setup in the middle of a step, and the process that the step is."""
+    says, started = os.pipe()
+    dev = start_setup(checkout, ENDLESS, env={"STARTED": str(started)}, pass_fds=[started])
+    os.close(started)
+    with os.fdopen(says) as said, dev:
+        line = said.readline()
+        assert line, dev.stdout.read()
+        yield dev, int(line)
+        for kill, who in ((os.kill, int(line)), (os.killpg, dev.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                kill(who, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("number", "to_group"),
+    [
+        pytest.param(signal.SIGINT, True, id="ctrl-c"),
+        pytest.param(signal.SIGINT, False, id="sigint"),
+        pytest.param(signal.SIGTERM, False, id="sigterm"),
+    ],
+)
+def test_nothing_goes_on_behind_a_step_that_was_interrupted(under_way, number, to_group):
+    dev, step = under_way
+    (os.killpg if to_group else os.kill)(dev.pid, number)
+    assert dev.wait(timeout=60) == -number  # which a shell calls 128 + number
+    with pytest.raises(ProcessLookupError):
+        os.kill(step, 0)
+
+
+@pytest.mark.parametrize("before", ["nothing", "half-made", "half-made elsewhere", "whole"])
+def test_a_half_made_environment_is_made_anew(checkout, before):
+    environment = checkout / ".venv"
+    if before == "half-made elsewhere":
+        (checkout / "elsewhere").mkdir()
+        environment.symlink_to(checkout / "elsewhere")
+    if before != "nothing":
+        has_pip = before == "whole"
+        put_script(environment / "bin/python", f"#!/bin/sh\nexit {0 if has_pip else 1}\n")
+        put_script(environment / "bin/uv", "#!/bin/sh\n")
+    made = checkout / "made"
+    dev = start_setup(checkout, MAKING, env={"MADE": str(made)})
+    said, _ = dev.communicate(timeout=60)
+    assert dev.returncode == 0, said
+    # What a person keeps elsewhere may hold more than we know of, and is not cleared.
+    asked = "-m venv\n" if before == "half-made elsewhere" else "-m venv --clear\n"
+    assert (made.read_text() if made.exists() else "") == ("" if before == "whole" else asked)
+    assert (environment / "fingerprint").read_text()
