@@ -59,8 +59,25 @@ def test_what_one_pass_could_not_measure_is_told_by_the_others(
     passes = [[row(why_not="no disk")], [row(values=[1.0], ceilings=[1.0])]]
     (made,) = rounds.joined(passes if failed_first else passes[::-1])
     assert rounds.summed(made)["value"] == 1.0
+    assert made["failed"] == [f"pass {1 if failed_first else 2}: no disk"]
     (none,) = rounds.joined([passes[0], passes[0]])
     assert rounds.summed(none) == row(why_not="no disk")
+    (none,) = rounds.joined([passes[0], [row(why_not="no memory")]])
+    assert none["why_not"] == "no disk; no memory"
+
+
+def test_in_a_pass_what_was_measured_counts_or_else_the_last_reason(rounds: Any) -> None:
+    owed, why = row(why_not="not yet"), row(why_not="no disk")
+    (made,) = rounds.joined([[owed, why]])
+    assert made["why_not"] == "no disk"
+    (made,) = rounds.joined([[owed, row(values=[1.0], ceilings=[1.0]), why]])
+    assert made["values"] == [1.0]
+    assert "failed" not in made
+
+
+def test_a_pass_that_says_nothing_of_a_figure_is_told(rounds: Any) -> None:
+    (made,) = rounds.joined([[row(values=[1.0], ceilings=[1.0])], []])
+    assert made["failed"] == ["pass 2: nothing was said of it"]
 
 
 def report(*arguments: object) -> subprocess.CompletedProcess[str]:

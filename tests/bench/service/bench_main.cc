@@ -1,12 +1,15 @@
 // precis_bench: what put, get, lookup and restart of a real precisd take, each beside what this
 // machine could do in the same run. A row a line of standard output; report.py shows them.
+// A row may come more than once: what was measured counts, or else the last reason why not.
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <regex>
 #include <thread>
 
@@ -23,18 +26,18 @@ struct Part {
   enum class Over { kEach, kFirst, kShm };
   const char* name;
   Over over;
-  Status (*measure)(const Plan& plan, const std::string& transport);
+  Jobs (*jobs)(const Plan& plan, const std::string& transport);
 };
 constexpr Part kParts[] = {
-    {"put_get", Part::Over::kEach, measure_put_get},
-    {"put_compressed", Part::Over::kEach, measure_put_compressed},
-    {"ping_pong", Part::Over::kEach, measure_ping_pong},
-    {"first_layer", Part::Over::kEach, measure_first_layer},
-    {"server_cpu", Part::Over::kShm, measure_server_cpu},
-    {"cold", Part::Over::kFirst, measure_cold},
-    {"commit", Part::Over::kFirst, measure_commit},
-    {"lookup", Part::Over::kEach, measure_lookup},
-    {"restart", Part::Over::kFirst, measure_restart},
+    {"put_get", Part::Over::kEach, put_get},
+    {"put_compressed", Part::Over::kEach, put_compressed},
+    {"ping_pong", Part::Over::kEach, ping_pong},
+    {"first_layer", Part::Over::kEach, first_layer},
+    {"server_cpu", Part::Over::kShm, server_cpu},
+    {"cold", Part::Over::kFirst, cold},
+    {"commit", Part::Over::kFirst, commit},
+    {"lookup", Part::Over::kEach, lookup},
+    {"restart", Part::Over::kFirst, restart},
 };
 
 std::vector<std::string> transports_of(const Part& part, const std::vector<std::string>& wanted) {
@@ -46,20 +49,45 @@ std::vector<std::string> transports_of(const Part& part, const std::vector<std::
   return chosen;
 }
 
-// What could not be measured is a row that says why, and the rest goes on. False where that was for
-// another reason than this machine.
-bool measure_all(const Plan& plan, const std::vector<std::string>& transports,
-                 const std::string& only) {
+Jobs jobs_of(const Plan& plan, const std::vector<std::string>& transports,
+             const std::string& only) {
   const std::regex pattern(only);
-  bool whole = true;
+  Jobs jobs;
   for (const Part& part : kParts) {
     if (!std::regex_search(part.name, pattern)) continue;
     for (const std::string& transport : transports_of(part, transports)) {
-      const Status status = part.measure(plan, transport);
-      if (status.ok()) continue;
-      print({part.name, {{"transport", transport}}, "", "", {}, status.to_string()});
-      whole = whole && status.code() == StatusCode::kUnsupported;
+      std::ranges::move(part.jobs(plan, transport), std::back_inserter(jobs));
     }
+  }
+  return jobs;
+}
+
+void print_owed(const Job& job, const std::string& why_not) {
+  for (Row row : job.owed) {
+    row.why_not = why_not;
+    print(row);
+  }
+}
+
+Status measured(const Job& job) {
+  try {
+    return job.measure();
+  } catch (const std::exception& error) {  // The standard library's, of files: a full disk.
+    return Status::internal(error.what());
+  }
+}
+
+// What could not be measured is rows that say why, and the rest goes on. False where that was for
+// another reason than this machine.
+bool measure_all(const Jobs& jobs) {
+  // Said first, and again by what comes of them: so no row is missing where this program dies.
+  for (const Job& job : jobs) print_owed(job, "the bench ended before it");
+  bool whole = true;
+  for (const Job& job : jobs) {
+    const Status status = measured(job);
+    if (status.ok()) continue;
+    print_owed(job, status.to_string());
+    whole = whole && status.code() == StatusCode::kUnsupported;
   }
   return whole;
 }
@@ -128,7 +156,7 @@ int main(int argc, char** argv) {
   bool whole = false;
   try {
     std::filesystem::create_directory(plan.dir);
-    whole = bench::measure_all(plan, transports, only);
+    whole = bench::measure_all(bench::jobs_of(plan, transports, only));
   } catch (const std::exception& error) {  // of --only, or of the folder
     std::fprintf(stderr, "precis_bench: %s\n", error.what());
   }

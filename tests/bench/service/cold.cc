@@ -104,43 +104,46 @@ class Cold {
   std::unique_ptr<Stage> stage_;
 };
 
+Row row_of(const char* name, const std::string& transport, std::size_t bytes) {
+  const std::uint64_t clients = 1;
+  return {name,
+          {{"transport", transport}, {"bytes", bytes}, {"clients", clients}},
+          "GB/s",
+          "direct read",
+          {}};
+}
+
 Status measure(const Plan& plan, const std::string& transport, std::size_t bytes) {
+  plan.began("cold get of " + std::to_string(bytes >> 20) + " MiB");
   Cold subject(plan, transport, bytes);
   PRECIS_TRY(subject.prepare());
   PRECIS_ASSIGN(TransportCeiling ceiling,
                 TransportCeiling::open(transport, subject.round_bytes(), 1));
-  Samples cold, again;
+  Row cold = row_of("get_cold", transport, bytes), again = row_of("get_again", transport, bytes);
+  again.ceiling_name = ceiling.name();
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     PRECIS_ASSIGN(const double disk, subject.disk_rate(round));
     PRECIS_ASSIGN(const double first, subject.get_rate(round, /*in_memory=*/false));
     PRECIS_ASSIGN(const double moved, ceiling.rate(1));
     PRECIS_ASSIGN(const double second, subject.get_rate(round, /*in_memory=*/true));
     if (round == 0) continue;
-    cold.add(first, disk);
-    again.add(second, moved);
+    cold.samples.add(first, disk);
+    again.samples.add(second, moved);
   }
-  const std::uint64_t clients = 1;
-  print({"get_cold",
-         {{"transport", transport}, {"bytes", bytes}, {"clients", clients}},
-         "GB/s",
-         "direct read",
-         cold});
-  print({"get_again",
-         {{"transport", transport}, {"bytes", bytes}, {"clients", clients}},
-         "GB/s",
-         ceiling.name(),
-         again});
+  print(cold);
+  print(again);
   return {};
 }
 
 }  // namespace
 
-Status measure_cold(const Plan& plan, const std::string& transport) {
+Jobs cold(const Plan& plan, const std::string& transport) {
+  Jobs jobs;
   for (const std::size_t bytes : plan.sizes) {
-    plan.began("cold get of " + std::to_string(bytes >> 20) + " MiB");
-    PRECIS_TRY(measure(plan, transport, bytes));
+    jobs.push_back({{row_of("get_cold", transport, bytes), row_of("get_again", transport, bytes)},
+                    [&plan, transport, bytes] { return measure(plan, transport, bytes); }});
   }
-  return {};
+  return jobs;
 }
 
 }  // namespace precis::bench

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint32_t kLayers = 8;
 constexpr Durability kDurabilities[] = {Durability::kMemory, Durability::kWal, Durability::kFsync};
+constexpr Durability kSustained[] = {Durability::kWal, Durability::kFsync};
 
 // ---- one small segment at a time
 
@@ -37,31 +38,45 @@ Result<std::vector<double>> commit_often(Stage& stage, const Payload& payload,
   return seconds;
 }
 
+// What stands beside writing at a durability.
+const char* written_how(Durability durability) {
+  return durability == Durability::kFsync ? "write + fdatasync" : "plain write";
+}
+
+struct Quantile {
+  const char* name;
+  double share;
+};
+constexpr Quantile kQuantiles[] = {{"p50", 0.5}, {"p99", 0.99}};
+
+Row latency_row(Durability durability, const Quantile& quantile) {
+  return {"commit",
+          {{"durability", std::string(durability_name(durability))},
+           {"bytes", kSmallBytes},
+           {"quantile", quantile.name}},
+          "s",
+          written_how(durability),
+          {}};
+}
+
 Status measure_latency(const Plan& plan, Stage& stage, PlainFile& plain, Durability durability) {
   plan.began("commit at " + std::string(durability_name(durability)));
   const Payload payload(bench_model(kLayers), kSmallBytes);
   const bool sync = durability == Durability::kFsync;
   ColdPool pool(std::size_t{256} << 20);
-  constexpr double kQuantiles[] = {0.5, 0.99};
-  Samples samples[2];
+  std::vector<Row> rows;
+  for (const Quantile& quantile : kQuantiles) rows.push_back(latency_row(durability, quantile));
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     PRECIS_ASSIGN(std::vector<double> written,
                   timed(kCommits, [&] { return plain.append(pool.next(kSmallBytes), sync); }));
     plain.remove();
     PRECIS_ASSIGN(std::vector<double> committed, commit_often(stage, payload, durability));
-    for (std::size_t q = 0; round > 0 && q < 2; ++q) {
-      samples[q].add(quantile(committed, kQuantiles[q]), quantile(written, kQuantiles[q]));
+    for (std::size_t q = 0; round > 0 && q < rows.size(); ++q) {
+      const double share = kQuantiles[q].share;
+      rows[q].samples.add(quantile(committed, share), quantile(written, share));
     }
   }
-  for (std::size_t q = 0; q < 2; ++q) {
-    print({"commit",
-           {{"durability", std::string(durability_name(durability))},
-            {"bytes", payload.bytes()},
-            {"quantile", q == 0 ? "p50" : "p99"}},
-           "s",
-           sync ? "write + fdatasync" : "plain write",
-           samples[q]});
-  }
+  for (const Row& row : rows) print(row);
   return {};
 }
 
@@ -98,28 +113,32 @@ Result<double> commit_at_once(Stage& stage, const Payload& payload, Durability d
   return seconds / (kCrowd * kCrowdPuts);
 }
 
+Row crowd_row(Durability durability) {
+  return {"commit_crowd",
+          {{"durability", std::string(durability_name(durability))},
+           {"bytes", kSmallBytes},
+           {"clients", kCrowd}},
+          "s",
+          written_how(durability),
+          {}};
+}
+
 Status measure_crowd(const Plan& plan, Stage& stage, PlainFile& plain, Durability durability) {
   plan.began("commit of " + std::to_string(kCrowd) + " clients at " +
              std::string(durability_name(durability)));
   const Payload payload(bench_model(kLayers), kSmallBytes);
   const bool sync = durability == Durability::kFsync;
   ColdPool pool(std::size_t{256} << 20);
-  Samples samples;
+  Row row = crowd_row(durability);
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     PRECIS_ASSIGN(const std::vector<double> written,
                   timed(kCommits, [&] { return plain.append(pool.next(kSmallBytes), sync); }));
     plain.remove();
     PRECIS_ASSIGN(const double committed, commit_at_once(stage, payload, durability));
     if (round == 0) continue;
-    samples.add(committed, std::accumulate(written.begin(), written.end(), 0.0) / kCommits);
+    row.samples.add(committed, std::accumulate(written.begin(), written.end(), 0.0) / kCommits);
   }
-  print({"commit_crowd",
-         {{"durability", std::string(durability_name(durability))},
-          {"bytes", payload.bytes()},
-          {"clients", kCrowd}},
-         "s",
-         sync ? "write + fdatasync" : "plain write",
-         samples});
+  print(row);
   return {};
 }
 
@@ -128,8 +147,19 @@ Status measure_crowd(const Plan& plan, Stage& stage, PlainFile& plain, Durabilit
 constexpr std::size_t kLargeBytes = std::size_t{128} << 20;
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
+std::size_t sustained_segments(const Plan& plan) { return plan.sustained_bytes / kLargeBytes; }
+
+Row sustained_row(const Plan& plan, Durability durability) {
+  return {"put_sustained",
+          {{"durability", std::string(durability_name(durability))},
+           {"bytes", sustained_segments(plan) * kLargeBytes}},
+          "GB/s",
+          written_how(durability),
+          {}};
+}
+
 Status measure_sustained(const Plan& plan, Stage& stage, PlainFile& plain, Durability durability) {
-  const std::size_t segments = plan.sustained_bytes / kLargeBytes;
+  const std::size_t segments = sustained_segments(plan);
   const std::size_t bytes = segments * kLargeBytes;
   plan.began("puts of " + std::to_string(bytes >> 20) + " MiB at " +
              std::string(durability_name(durability)));
@@ -151,22 +181,16 @@ Status measure_sustained(const Plan& plan, Stage& stage, PlainFile& plain, Durab
                                                    keep_everything(), durability));
     made.push_back(put.segment);
   }
-  Samples samples;
-  samples.add(gigabytes / seconds_since(began), written);
+  Row row = sustained_row(plan, durability);
+  row.samples.add(gigabytes / seconds_since(began), written);
   for (const SegmentId& segment : made) {
     PRECIS_TRY(stage.client().remove_segment(segment, /*recursive=*/false).status());
   }
-  print({"put_sustained",
-         {{"durability", std::string(durability_name(durability))}, {"bytes", bytes}},
-         "GB/s",
-         sync ? "write + fdatasync" : "plain write",
-         samples});
+  print(row);
   return {};
 }
 
-}  // namespace
-
-Status measure_commit(const Plan& plan, const std::string& transport) {
+Status measure(const Plan& plan, const std::string& transport) {
   const Folder folder(plan.dir + "/commit");
   PRECIS_ASSIGN(const auto stage,
                 Stage::open({folder.path() + "/data", transport, 16 * kLargeBytes, kCrowd},
@@ -176,10 +200,22 @@ Status measure_commit(const Plan& plan, const std::string& transport) {
     PRECIS_TRY(measure_latency(plan, *stage, plain, durability));
     PRECIS_TRY(measure_crowd(plan, *stage, plain, durability));
   }
-  for (const Durability durability : {Durability::kWal, Durability::kFsync}) {
+  for (const Durability durability : kSustained) {
     PRECIS_TRY(measure_sustained(plan, *stage, plain, durability));
   }
   return {};
+}
+
+}  // namespace
+
+Jobs commit(const Plan& plan, const std::string& transport) {
+  std::vector<Row> rows;
+  for (const Durability durability : kDurabilities) {
+    for (const Quantile& quantile : kQuantiles) rows.push_back(latency_row(durability, quantile));
+    rows.push_back(crowd_row(durability));
+  }
+  for (const Durability durability : kSustained) rows.push_back(sustained_row(plan, durability));
+  return {{rows, [&plan, transport] { return measure(plan, transport); }}};
 }
 
 }  // namespace precis::bench

@@ -10,10 +10,16 @@ constexpr std::uint32_t kLayers = 32;
 constexpr std::uint32_t kPaths = 4;
 constexpr std::size_t kBytes = std::size_t{64} << 20;
 
-}  // namespace
+Row row_of(const std::string& transport) {
+  return {"first_layer",
+          {{"transport", transport}, {"bytes", kBytes}},
+          "s",
+          "one of 32 layers at the whole get's rate",
+          {}};
+}
 
 // One get says both: when its first layer could be used, and what one layer's share of it took.
-Status measure_first_layer(const Plan& plan, const std::string& transport) {
+Status measure(const Plan& plan, const std::string& transport) {
   plan.began("first layer over " + transport);
   const Folder folder(plan.dir + "/first_layer");
   PRECIS_ASSIGN(const auto stage, Stage::open({folder.path(), transport}, bench_model(kLayers)));
@@ -21,7 +27,7 @@ Status measure_first_layer(const Plan& plan, const std::string& transport) {
   for (std::uint32_t path = 0; path < kPaths; ++path) {
     PRECIS_TRY(put(stage->client(), stage->model(), payload, path).status());
   }
-  Samples samples;
+  Row row = row_of(transport);
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     std::vector<double> firsts, layers;
     for (std::uint32_t path = 0; path < kPaths; ++path) {
@@ -34,14 +40,16 @@ Status measure_first_layer(const Plan& plan, const std::string& transport) {
       PRECIS_TRY(prefix.wait());
       layers.push_back(seconds_since(began) / kLayers);
     }
-    if (round > 0) samples.add(median(firsts), median(layers));
+    if (round > 0) row.samples.add(median(firsts), median(layers));
   }
-  print({"first_layer",
-         {{"transport", transport}, {"bytes", payload.bytes()}},
-         "s",
-         "one of 32 layers at the whole get's rate",
-         samples});
+  print(row);
   return {};
+}
+
+}  // namespace
+
+Jobs first_layer(const Plan& plan, const std::string& transport) {
+  return {{{row_of(transport)}, [&plan, transport] { return measure(plan, transport); }}};
 }
 
 }  // namespace precis::bench

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "tests/bench/row.h"
@@ -42,14 +43,33 @@ struct Quantile {
 };
 constexpr Quantile kQuantiles[] = {{"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}};
 
-// Beside `transfers`, of a path that is stored and asked for again and again ("known"), or of one
-// that begins like no other ("new") and must be hashed whole.
+struct Case {
+  const char* transfers;  // "running" or "none"
+  const char* path;       // "known" or "new": see plan.h
+};
+constexpr Case kCases[] = {{"none", "new"}, {"none", "known"}, {"running", "known"}};
+
+Row row_of(const Plan& plan, const std::string& transport, const Case& of,
+           const Quantile& quantile) {
+  return {"lookup",
+          {{"transport", transport},
+           {"transfers", of.transfers},
+           {"path", of.path},
+           {"tokens", kLongPathTokens},
+           {"head_records", plan.head_records},
+           {"quantile", quantile.name}},
+          "s",
+          "ping-pong of its bytes, blocking",
+          {}};
+}
+
+// `unknown`: what the last new path began with.
 Status measure(const Plan& plan, const std::string& transport, Stage& stage, RawPingPong& raw,
-               const char* transfers, const char* which) {
+               const Case& of, TokenId& unknown) {
   auto path = long_path();
-  const bool is_new = which == std::string("new");
-  TokenId unknown = kUnknownToken;
-  Samples samples[std::size(kQuantiles)];
+  const bool is_new = of.path == std::string("new");
+  std::vector<Row> rows;
+  for (const Quantile& each : kQuantiles) rows.push_back(row_of(plan, transport, of, each));
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     PRECIS_ASSIGN(std::vector<double> raws,
                   timed(plan.samples, [&] { return raw.exchange(kAskBytes, kAnswerBytes); }));
@@ -61,47 +81,49 @@ Status measure(const Plan& plan, const std::string& transport, Stage& stage, Raw
                                ? Status()
                                : Status::internal("what is stored of the long path is not found");
                   }));
-    for (std::size_t q = 0; round > 0 && q < std::size(kQuantiles); ++q) {
-      samples[q].add(quantile(ours, kQuantiles[q].share), quantile(raws, kQuantiles[q].share));
+    for (std::size_t q = 0; round > 0 && q < rows.size(); ++q) {
+      const double share = kQuantiles[q].share;
+      rows[q].samples.add(quantile(ours, share), quantile(raws, share));
     }
   }
-  for (std::size_t q = 0; q < std::size(kQuantiles); ++q) {
-    print({"lookup",
-           {{"transport", transport},
-            {"transfers", transfers},
-            {"path", which},
-            {"tokens", kLongPathTokens},
-            {"head_records", plan.head_records},
-            {"quantile", kQuantiles[q].name}},
-           "s",
-           "ping-pong of its bytes, blocking",
-           samples[q]});
-  }
+  for (const Row& row : rows) print(row);
   return {};
 }
 
-}  // namespace
-
-Status measure_lookup(const Plan& plan, const std::string& transport) {
+Status measure_all(const Plan& plan, const std::string& transport) {
   PRECIS_ASSIGN(const auto raw, RawPingPong::open(kAskBytes));
   const Folder folder(plan.dir + "/lookup");
-  PRECIS_TRY(copy_records(plan, folder.path() + "/data"));
+  PRECIS_TRY(copy_records(plan, transport, folder.path() + "/data"));
   StageOptions options{folder.path() + "/data", transport};
   options.clients = 2;
   PRECIS_ASSIGN(const auto stage, Stage::open(options, records_model()));
   PRECIS_ASSIGN(const Model moved, stage->client(1).register_model(bench_model(8)));
   const Payload payload(moved.spec, kTransferBytes);
   PRECIS_TRY(put(stage->client(1), moved, payload, 0).status());
-  PRECIS_ASSIGN(LookupMatch match, find_hot(stage->client(1), moved, payload, 0));
+  PRECIS_ASSIGN(const LookupMatch match, find_hot(stage->client(1), moved, payload, 0));
 
-  plan.began("lookup over " + transport + " alone");
-  PRECIS_TRY(measure(plan, transport, *stage, *raw, "none", "new"));
-  PRECIS_TRY(measure(plan, transport, *stage, *raw, "none", "known"));
-  plan.began("lookup over " + transport + " while transfers run");
-  Transfers transfers(stage->client(1), std::move(match));
-  const Status measured = measure(plan, transport, *stage, *raw, "running", "known");
-  PRECIS_TRY(transfers.stop());
-  return measured;
+  TokenId unknown = kUnknownToken;
+  for (const Case& of : kCases) {
+    const bool alone = of.transfers == std::string("none");
+    plan.began("lookup of a " + std::string(of.path) + " path over " + transport +
+               (alone ? " alone" : " while transfers run"));
+    std::optional<Transfers> transfers;
+    if (!alone) transfers.emplace(stage->client(1), match);
+    const Status measured = measure(plan, transport, *stage, *raw, of, unknown);
+    if (transfers) PRECIS_TRY(transfers->stop());
+    PRECIS_TRY(measured);
+  }
+  return {};
+}
+
+}  // namespace
+
+Jobs lookup(const Plan& plan, const std::string& transport) {
+  std::vector<Row> rows;
+  for (const Case& of : kCases) {
+    for (const Quantile& each : kQuantiles) rows.push_back(row_of(plan, transport, of, each));
+  }
+  return {{rows, [&plan, transport] { return measure_all(plan, transport); }}};
 }
 
 }  // namespace precis::bench

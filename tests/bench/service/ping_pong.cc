@@ -1,4 +1,5 @@
 #include <thread>
+#include <utility>
 
 #include "tests/bench/row.h"
 #include "tests/bench/service/on_core.h"
@@ -16,9 +17,22 @@ constexpr std::uint32_t kLayers = 1;
 // Of the other three messages that two requests are, about.
 constexpr std::size_t kMessageBytes = 512;
 
+Row row_of(const std::string& transport, const char* placement) {
+  return {
+      "lookup_get",
+      {{"transport", transport}, {"placement", placement}, {"bytes", kBytes}, {"quantile", "p50"}},
+      "s",
+      "two ping-pongs, blocking",
+      {}};
+}
+
 // precisd, and the raw ping-pong's other process, on core 0; clients on `client_core`.
 Status measure(const Plan& plan, const std::string& transport, const char* placement,
                unsigned client_core) {
+  if (client_core >= std::thread::hardware_concurrency()) {
+    return Status::unsupported("this machine has but one core");
+  }
+  plan.began("lookup and get of 64 KiB over " + transport + ", " + placement);
   const OnCore placed(client_core);
   PRECIS_ASSIGN(const auto raw, RawPingPong::open(kBytes, 0));
   const Folder folder(plan.dir + "/ping_pong");
@@ -29,7 +43,7 @@ Status measure(const Plan& plan, const std::string& transport, const char* place
   PRECIS_TRY(put(stage->client(), stage->model(), payload, 0).status());
   const auto path = payload.path(0);
 
-  Samples samples;
+  Row row = row_of(transport, placement);
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     PRECIS_ASSIGN(std::vector<double> raws, timed(plan.samples, [&]() -> Status {
                     PRECIS_TRY(raw->exchange(kMessageBytes, kMessageBytes));
@@ -40,24 +54,22 @@ Status measure(const Plan& plan, const std::string& transport, const char* place
                                   stage->client().lookup(stage->model(), path));
                     return get(stage->client(), match).status();
                   }));
-    if (round > 0) samples.add(quantile(ours, 0.5), quantile(raws, 0.5));
+    if (round > 0) row.samples.add(quantile(ours, 0.5), quantile(raws, 0.5));
   }
-  print(
-      {"lookup_get",
-       {{"transport", transport}, {"placement", placement}, {"bytes", kBytes}, {"quantile", "p50"}},
-       "s",
-       "two ping-pongs, blocking",
-       samples});
+  print(row);
   return {};
 }
 
 }  // namespace
 
-Status measure_ping_pong(const Plan& plan, const std::string& transport) {
-  plan.began("lookup and get of 64 KiB over " + transport);
-  PRECIS_TRY(measure(plan, transport, "one core", 0));
-  if (std::thread::hardware_concurrency() < 2) return Status::unsupported("it has but one core");
-  return measure(plan, transport, "two cores", 1);
+Jobs ping_pong(const Plan& plan, const std::string& transport) {
+  Jobs jobs;
+  for (const auto& [placement, core] : {std::pair{"one core", 0u}, {"two cores", 1u}}) {
+    jobs.push_back({{row_of(transport, placement)}, [&plan, transport, placement, core] {
+                      return measure(plan, transport, placement, core);
+                    }});
+  }
+  return jobs;
 }
 
 }  // namespace precis::bench

@@ -1,4 +1,4 @@
-// What every part of ./dev bench is told. Each prints its rows as it goes, and is one file.
+// What every part of ./dev bench is told, and what it does. Each is one file.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "precis/status.h"
+#include "tests/bench/row.h"
 
 namespace precis::bench {
 
@@ -21,44 +22,53 @@ struct Plan {
   std::function<void(const std::string& what)> began;
 };
 
-// transport: "shm" or "tcp". kUnsupported where this machine cannot do it.
+// What succeeds or fails by itself. `owed`: the rows that measure() prints, without rounds, so that
+// a figure that could not be measured is told as well. kUnsupported where this machine cannot do
+// it.
+struct Job {
+  std::vector<Row> owed;
+  std::function<Status()> measure;
+};
+using Jobs = std::vector<Job>;
+
+// The parts. transport: "shm" or "tcp". The plan outlives the jobs.
 
 // put, put_ingest (bytes taken in, until the last layer() returned) and get_hot, of every size and
 // number of clients. Put ends with the commit at `memory`, compression and store included; the
 // recipe keeps everything and scores by position, so that what is measured is the data plane. It is
 // out of memory that the client allocated; put_foreign is out of other memory. Get ends when the
 // reader has checked the last layer.
-Status measure_put_get(const Plan& plan, const std::string& transport);
+Jobs put_get(const Plan& plan, const std::string& transport);
 
 // put_compressed: put of 8K tokens with lagkv and keydiff at 20%, out of allocated memory, beside
 // the slower of the bytes' way alone and the stages alone.
-Status measure_put_compressed(const Plan& plan, const std::string& transport);
+Jobs put_compressed(const Plan& plan, const std::string& transport);
 
 // lookup_get: lookup and get of 64 KiB, one after the other, precisd and client on one core and on
 // two, beside two raw exchanges of messages of such sizes between processes that are placed alike.
-Status measure_ping_pong(const Plan& plan, const std::string& transport);
+Jobs ping_pong(const Plan& plan, const std::string& transport);
 
 // first_layer: from get() of a prefix of 32 layers to its first layer checked.
-Status measure_first_layer(const Plan& plan, const std::string& transport);
+Jobs first_layer(const Plan& plan, const std::string& transport);
 
 // server_cpu: what precisd's threads take per GB that is got, beside one thread's memcpy.
-Status measure_server_cpu(const Plan& plan, const std::string& transport);
+Jobs server_cpu(const Plan& plan, const std::string& transport);
 
 // get_cold, of every size: after a restart, with nothing in the machine's cache, beside the disk
 // read around that cache. get_again: the second get of the same.
-Status measure_cold(const Plan& plan, const std::string& transport);
+Jobs cold(const Plan& plan, const std::string& transport);
 
 // commit: what commit() takes of a put of 1 MiB at each durability. commit_crowd: the time from one
 // to the next where eight clients commit such puts at once. put_sustained: puts one after the
 // other, each acknowledged at `wal` or `fsync`. Beside a plain file written, and synced, as often.
-Status measure_commit(const Plan& plan, const std::string& transport);
+Jobs commit(const Plan& plan, const std::string& transport);
 
 // lookup: of a path of 32K tokens among plan.head_records head records, while another client gets
 // without pause, and alone; of one that is not stored too, whose every block must be hashed.
-Status measure_lookup(const Plan& plan, const std::string& transport);
+Jobs lookup(const Plan& plan, const std::string& transport);
 
 // restart: from the begin of a process, after a SIGKILL, until a path is found among
 // plan.head_records head records.
-Status measure_restart(const Plan& plan, const std::string& transport);
+Jobs restart(const Plan& plan, const std::string& transport);
 
 }  // namespace precis::bench

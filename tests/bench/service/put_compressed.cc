@@ -70,8 +70,17 @@ class Compression {
   std::vector<std::vector<std::byte>> out_;  // [num_layers]
 };
 
-Status measure(const Plan& plan, const std::string& transport, const Payload& payload,
-               const std::string& recipe) {
+Row row_of(const std::string& transport, const std::string& recipe) {
+  return {"put_compressed",
+          {{"transport", transport}, {"bytes", kBytes}, {"recipe", recipe + " at 20%"}},
+          "GB/s",
+          "",
+          {}};
+}
+
+Status measure(const Plan& plan, const std::string& transport, const std::string& recipe) {
+  plan.began("put with " + recipe + " over " + transport);
+  const Payload payload(bench_model(kLayers), kBytes);
   const Folder folder(plan.dir + "/put_compressed");
   PRECIS_ASSIGN(const auto stage,
                 Stage::open({folder.path(), transport, 3 * kBytes}, bench_model(kLayers)));
@@ -82,7 +91,8 @@ Status measure(const Plan& plan, const std::string& transport, const Payload& pa
   options.recipe = recipe;
   options.keep = Budget::ratio_ppm(kKeepPpm);
   const double gigabytes = static_cast<double>(payload.bytes()) * 1e-9;
-  Samples samples;
+  Row row = row_of(transport, recipe);
+  row.ceiling_name = "the slower of " + ceiling.name() + ", and the stages alone";
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     PRECIS_ASSIGN(const double moved, ceiling.rate(1));
     const auto began = std::chrono::steady_clock::now();
@@ -91,25 +101,21 @@ Status measure(const Plan& plan, const std::string& transport, const Payload& pa
     PRECIS_ASSIGN(const PutSeconds seconds,
                   put(stage->client(), stage->model(), pushed, 0, options));
     PRECIS_TRY(stage->client().remove_segment(seconds.segment, /*recursive=*/false).status());
-    if (round > 0) samples.add(gigabytes / seconds.whole, std::min(moved, compressed));
+    if (round > 0) row.samples.add(gigabytes / seconds.whole, std::min(moved, compressed));
   }
-  print({"put_compressed",
-         {{"transport", transport}, {"bytes", payload.bytes()}, {"recipe", recipe + " at 20%"}},
-         "GB/s",
-         "the slower of " + ceiling.name() + ", and the stages alone",
-         samples});
+  print(row);
   return {};
 }
 
 }  // namespace
 
-Status measure_put_compressed(const Plan& plan, const std::string& transport) {
-  const Payload payload(bench_model(kLayers), kBytes);
+Jobs put_compressed(const Plan& plan, const std::string& transport) {
+  Jobs jobs;
   for (const char* recipe : {"lagkv", "keydiff"}) {
-    plan.began("put with " + std::string(recipe) + " over " + transport);
-    PRECIS_TRY(measure(plan, transport, payload, recipe));
+    jobs.push_back({{row_of(transport, recipe)},
+                    [&plan, transport, recipe] { return measure(plan, transport, recipe); }});
   }
-  return {};
+  return jobs;
 }
 
 }  // namespace precis::bench

@@ -90,8 +90,24 @@ class PutGet {
   std::uint32_t next_ = 0;
 };
 
-Status measure(const Plan& plan, const std::string& transport, const Payload& payload,
+enum Figure : std::size_t { kIngest, kPut, kForeign, kHot };
+constexpr const char* kNames[] = {"put_ingest", "put", "put_foreign", "get_hot"};
+
+// By Figure.
+std::vector<Row> rows_of(const std::string& transport, std::size_t bytes, std::size_t clients) {
+  std::vector<Row> rows;
+  for (const char* name : kNames) {
+    rows.push_back(
+        {name, {{"transport", transport}, {"bytes", bytes}, {"clients", clients}}, "GB/s", "", {}});
+  }
+  return rows;
+}
+
+Status measure(const Plan& plan, const std::string& transport, std::size_t bytes,
                std::size_t clients) {
+  plan.began("put and get of " + std::to_string(bytes >> 20) + " MiB over " + transport +
+             ", clients: " + std::to_string(clients));
+  const Payload payload(bench_model(kLayers), bytes);
   // Room for what is hot, for every put under way with the layers it was made of, and a rest.
   const std::uint64_t moved = payload.bytes() * clients;  // and as much where it is put from
   const std::uint64_t memory =
@@ -112,55 +128,42 @@ Status measure(const Plan& plan, const std::string& transport, const Payload& pa
   }
   const std::vector<Payload> foreign(clients, payload);
 
-  Samples ingest, whole, unknown, hot;
+  std::vector<Row> rows = rows_of(transport, payload.bytes(), clients);
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
+    const auto add = [&](Figure figure, double value, double beside) {
+      if (round > 0) rows[figure].samples.add(value, beside);
+    };
     PRECIS_ASSIGN(const double before_put, ceiling.rate(subject.times()));
     PRECIS_ASSIGN(const auto put, subject.put_rates(pushed));
+    add(kIngest, put.ingest, before_put);
+    add(kPut, put.whole, before_put);
     PRECIS_ASSIGN(const double before_foreign, ceiling.rate(subject.times()));
     PRECIS_ASSIGN(const auto put_foreign, subject.put_rates(foreign));
+    add(kForeign, put_foreign.whole, before_foreign);
     PRECIS_ASSIGN(const double before_get, ceiling.rate(subject.times()));
     PRECIS_ASSIGN(const double get, subject.get_rate());
-    if (round == 0) continue;
-    ingest.add(put.ingest, before_put);
-    whole.add(put.whole, before_put);
-    unknown.add(put_foreign.whole, before_foreign);
-    hot.add(get, before_get);
+    add(kHot, get, before_get);
   }
   PRECIS_TRY(subject.check());
-  for (auto& [bench, samples] : {std::pair{"put_ingest", ingest},
-                                 {"put", whole},
-                                 {"put_foreign", unknown},
-                                 {"get_hot", hot}}) {
-    print({bench,
-           {{"transport", transport}, {"bytes", payload.bytes()}, {"clients", clients}},
-           "GB/s",
-           ceiling.name(),
-           samples});
+  for (Row& row : rows) {
+    row.ceiling_name = ceiling.name();
+    print(row);
   }
   return {};
 }
 
 }  // namespace
 
-Status measure_put_get(const Plan& plan, const std::string& transport) {
-  Status outcome;
+Jobs put_get(const Plan& plan, const std::string& transport) {
+  Jobs jobs;
   for (const std::size_t bytes : plan.sizes) {
-    const Payload payload(bench_model(kLayers), bytes);
     for (const std::size_t clients : plan.clients) {
-      plan.began("put and get of " + std::to_string(bytes >> 20) + " MiB over " + transport +
-                 ", clients: " + std::to_string(clients));
-      const Status status = measure(plan, transport, payload, clients);
-      if (status.ok()) continue;
-      print({"get_hot",
-             {{"transport", transport}, {"bytes", bytes}, {"clients", clients}},
-             "",
-             "",
-             {},
-             status.to_string()});
-      if (status.code() != StatusCode::kUnsupported) outcome = status;
+      jobs.push_back({rows_of(transport, bytes, clients), [&plan, transport, bytes, clients] {
+                        return measure(plan, transport, bytes, clients);
+                      }});
     }
   }
-  return outcome;
+  return jobs;
 }
 
 }  // namespace precis::bench

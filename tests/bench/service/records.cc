@@ -34,9 +34,9 @@ Status put_long_path(Stage& stage) {
   return {};
 }
 
-Status fill(const Plan& plan, const std::string& folder) {
+Status fill(const Plan& plan, const std::string& transport, const std::string& folder) {
   const ModelSpec spec = records_model();
-  StageOptions options{folder, "shm"};
+  StageOptions options{folder, transport};
   options.clients = kClients;
   PRECIS_ASSIGN(const auto stage, Stage::open(options, spec));
   PRECIS_TRY(put_long_path(*stage));
@@ -75,11 +75,13 @@ std::vector<TokenId> long_path() {
   return path;
 }
 
-Status copy_records(const Plan& plan, const std::string& to) {
-  const std::string made = plan.dir + "/records";
+Status copy_records(const Plan& plan, const std::string& transport, const std::string& to) {
+  const std::string made = plan.dir + "/records", filling = made + ".filling";
   if (!std::filesystem::exists(made)) {
     plan.began("filling a store with " + std::to_string(plan.head_records) + " head records");
-    PRECIS_TRY(fill(plan, made));
+    std::filesystem::remove_all(filling);  // one that failed is not whole
+    PRECIS_TRY(fill(plan, transport, filling));
+    std::filesystem::rename(filling, made);
   }
   std::filesystem::copy(made, to, std::filesystem::copy_options::recursive);
   return {};

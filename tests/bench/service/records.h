@@ -20,7 +20,7 @@ ModelSpec records_model();
 std::vector<TokenId> long_path();
 
 // Copies a store of plan.head_records to the new folder `to`: acknowledged at `wal`, then precisd
-// was ended by SIGKILL. It is made once a run.
-Status copy_records(const Plan& plan, const std::string& to);
+// was ended by SIGKILL. It is made once a run, over the transport that is asked for first.
+Status copy_records(const Plan& plan, const std::string& transport, const std::string& to);
 
 }  // namespace precis::bench

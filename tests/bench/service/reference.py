@@ -109,7 +109,7 @@ def measure(rows: list[Row]) -> list[Row]:
     made: list[Row] = []
     for row in rows:
         params = row["params"]
-        if row["bench"] == "get_hot" and params["clients"] == 1 and "value" in row:
+        if row["bench"] == "get_hot" and params.get("clients") == 1 and "value" in row:
             transport, size = params["transport"], params["bytes"]
             print(f"ucx_perftest of {size >> 20} MiB over {transport}", file=sys.stderr)
             shown = {"transport": transport, "bytes": size}

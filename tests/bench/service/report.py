@@ -4,7 +4,7 @@ Every figure stands beside its ceiling, measured in the same run: in each of sev
 ceiling first and the figure right after it, because a host that is shared gives another rate every
 minute. Everything is measured in several passes, some rounds in each. value and ceiling are the
 medians of all rounds, share the median of each round's (value over ceiling for rates, ceiling over
-value for times).
+value for times). A figure that could not be measured says why, and its mark counts as not met.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import platform
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def measure(command: list[str], passes: int, peers: bool) -> tuple[list[Row], in
         rows, status = run_program(command)
         failed = failed or status
         if peers:
-            rows += beside_peers.measure(rows)
+            rows += beside_peers.measure(list(rounds.of_pass(rows).values()))
         measured.append(rows)
     rows = [rounds.summed(row) for row in rounds.joined(measured)]
     if not rows:
@@ -105,22 +106,21 @@ def cells(row: Row) -> list[str]:
     """One line of the table."""
     of = params_text(row["params"])
     if "value" not in row:
-        return [row["bench"], of, "-", "-", "-", "-", "-", f"not measured: {row['why_not']}"]
+        return [row["bench"], of, "-", "-", "-", "-", "-", marks.verdict(row)]
     unit = row["unit"]
     found = [amount(row[name], unit) for name in ("value", "min", "max")]
     told = [row["bench"], of, found[0], f"{found[1]} - {found[2]}"]
     if "ceiling" not in row:
-        return [*told, "-", "-", "-", ""]
+        return [*told, "-", "-", "-", marks.verdict(row)]
     share = f"{row['share']:.0%}"
     return [*told, amount(row["ceiling"], unit), row["ceiling_name"], share, marks.verdict(row)]
 
 
 def summary(rows: list[Row]) -> str:
-    """How many marks are met."""
-    judged = [row for row in rows if row["met"] is not None]
-    met = sum(row["met"] for row in judged)
-    unknown = sum(row["mark"] is not None and row["met"] is None for row in rows)
-    told = f"{met} of {len(judged)} marks met"
+    """How many marks are met, of all that there are: what was not measured is not met."""
+    marked = [row for row in rows if row["mark"] is not None]
+    told = f"{sum(row['met'] is True for row in marked)} of {len(marked)} marks met"
+    unknown = sum(row["met"] is None for row in marked)
     return told + (f", {unknown} not measured" if unknown else "")
 
 
@@ -134,18 +134,25 @@ def print_table(rows: list[Row]) -> None:
     print(f"\n{summary(rows)}")
 
 
+def paragraph(text: str) -> str:
+    """Of the page, in lines as long as its others."""
+    return textwrap.fill(text, 110, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
 def markdown(rows: list[Row]) -> str:
     """The page that is committed."""
-    runs = sorted({row["runs"] for row in rows if "ceiling" in row})
+    runs = sorted({row["runs"] for row in rows if "ceiling" in row}) or [0]
     passes = max(row.get("passes", 1) for row in rows)
     parts = [
         "# put, get, lookup, commit and restart beside this machine's ceilings\n",
-        f"Medians of {' or '.join(map(str, runs))} rounds, taken in {passes} passes over all of "
-        "this; in each round the\nceiling was measured right before the figure. The share is the "
-        "median of each round's; beside a peer, of\nwhich the rounds of a pass came later, that "
-        "of the medians. How each is taken is told in\n[plan.h]"
-        "(../../tests/bench/service/plan.h); why a mark is not met, and what would change it,\nin "
-        "[service-marks.md](service-marks.md).\n",
+        paragraph(
+            f"Medians of {' or '.join(map(str, runs))} rounds, taken in {passes} passes over all "
+            "of this; in each round the ceiling was measured right before the figure. The share is "
+            "the median of each round's; beside a peer, of which the rounds of a pass came later, "
+            "that of the medians. How each is taken is told in "
+            "[plan.h](../../tests/bench/service/plan.h); why a mark is not met, and what would "
+            "change it, in [service-marks.md](service-marks.md)."
+        ),
         f"{summary(rows)}.\n",
         *(
             f"Measured on: {text}.\n"
@@ -249,9 +256,9 @@ def main() -> None:
         for row in rows:
             row |= {"machine": machine(), "passes": passes}
     marks.judge(rows)
-    print_table(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    print_table(rows)
     if options.markdown:
         options.markdown.write_text(markdown(rows), encoding="utf-8")
     if options.png:

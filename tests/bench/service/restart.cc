@@ -26,26 +26,31 @@ Result<double> serving_after(const StageOptions& options, bool empty) {
   return Status::internal("after a restart the long path is not found whole");
 }
 
-}  // namespace
+Row row_of(const Plan& plan) {
+  return {
+      "restart", {{"head_records", plan.head_records}}, "s", "the same with an empty store", {}};
+}
 
-Status measure_restart(const Plan& plan, const std::string& transport) {
-  Samples samples;
+Status measure(const Plan& plan, const std::string& transport) {
+  Row row = row_of(plan);
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     const Folder folder(plan.dir + "/restart");
-    PRECIS_TRY(copy_records(plan, folder.path() + "/data"));
+    PRECIS_TRY(copy_records(plan, transport, folder.path() + "/data"));
     plan.began("restart " + std::to_string(round));
     PRECIS_ASSIGN(const double bare,
                   serving_after({folder.path() + "/empty", transport}, /*empty=*/true));
     PRECIS_ASSIGN(const double ours,
                   serving_after({folder.path() + "/data", transport}, /*empty=*/false));
-    if (round > 0) samples.add(ours, bare);
+    if (round > 0) row.samples.add(ours, bare);
   }
-  print({"restart",
-         {{"head_records", plan.head_records}},
-         "s",
-         "the same with an empty store",
-         samples});
+  print(row);
   return {};
+}
+
+}  // namespace
+
+Jobs restart(const Plan& plan, const std::string& transport) {
+  return {{{row_of(plan)}, [&plan, transport] { return measure(plan, transport); }}};
 }
 
 }  // namespace precis::bench

@@ -14,27 +14,45 @@ from typing import Any
 Row = dict[str, Any]
 
 
+def of_pass(rows: list[Row]) -> dict[str, Row]:
+    """By figure: what a pass measured of it, or else the last reason why it did not."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        key = json.dumps([row["bench"], row["params"]], sort_keys=True)
+        if "values" in row or "values" not in found.get(key, {}):
+            found[key] = row
+    return found
+
+
 def joined(passes: list[list[Row]]) -> list[Row]:
     """One row of each figure, with the rounds of all passes, in the order in which figures first
-    came. A row of no rounds says why only where no pass has any."""
-    rows: dict[str, Row] = {}
-    for row in (row for rows_of_pass in passes for row in rows_of_pass):
-        key = json.dumps([row["bench"], row["params"]], sort_keys=True)
-        known = rows.setdefault(key, row)
-        if known is row:
+    came. A row of no rounds says why; one that not all passes have rounds of says in `failed` what
+    went wrong in those."""
+    found = [of_pass(rows) for rows in passes]
+    made = []
+    for key in dict.fromkeys(key for rows in found for key in rows):
+        of_figure = [rows.get(key, {"why_not": "nothing was said of it"}) for rows in found]
+        measured = [row for row in of_figure if "values" in row]
+        why = {
+            number: row["why_not"] for number, row in enumerate(of_figure, 1) if "values" not in row
+        }
+        if not measured:
+            first = next(rows[key] for rows in found if key in rows)
+            made.append(first | {"why_not": "; ".join(dict.fromkeys(why.values()))})
             continue
-        if "values" not in known:
-            rows[key] = row
-        elif "values" in row:
-            rows[key] = known | {
-                name: known[name] + row[name] for name in ("values", "ceilings") if name in known
-            }
-    return list(rows.values())
+        row = dict(measured[0])
+        for name in ("values", "ceilings"):
+            if name in row:
+                row[name] = [number for each in measured for number in each[name]]
+        if why:
+            row["failed"] = [f"pass {number}: {reason}" for number, reason in why.items()]
+        made.append(row)
+    return made
 
 
 def share(row: Row) -> float:
-    """Of its ceiling: more is better of a rate, less of a time. In the median round, where ceiling
-    and figure follow each other in a round; else of the medians."""
+    """Of its ceiling, in the median round, where ceiling and figure follow each other in a round;
+    else of the medians."""
 
     def one(value: float, ceiling: float) -> float:
         return value / ceiling if row["unit"] == "GB/s" else ceiling / value

@@ -21,9 +21,15 @@ double thread_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-}  // namespace
+Row row_of(const std::string& transport) {
+  return {"server_cpu",
+          {{"transport", transport}, {"bytes", kBytes}},
+          "ms/GB",
+          "memcpy, its own CPU",
+          {}};
+}
 
-Status measure_server_cpu(const Plan& plan, const std::string& transport) {
+Status measure(const Plan& plan, const std::string& transport) {
   plan.began("CPU of precisd per GB got over " + transport);
   const Folder folder(plan.dir + "/server_cpu");
   PRECIS_ASSIGN(const auto stage, Stage::open({folder.path(), transport}, bench_model(kLayers)));
@@ -32,7 +38,7 @@ Status measure_server_cpu(const Plan& plan, const std::string& transport) {
     PRECIS_TRY(put(stage->client(), stage->model(), payload, path).status());
   }
   ColdPool from(kPaths * kBytes), to(kPaths * kBytes);
-  Samples samples;
+  Row row = row_of(transport);
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
     const double copy_began = thread_cpu_seconds();
     for (std::uint32_t path = 0; path < kPaths; ++path) {
@@ -53,15 +59,17 @@ Status measure_server_cpu(const Plan& plan, const std::string& transport) {
     }
     const double served = stage->cpu_seconds() - began;
     if (round == 0) continue;
-    samples.add(served * 1e12 / static_cast<double>(bytes),
-                copied * 1e12 / static_cast<double>(kPaths * kBytes));
+    row.samples.add(served * 1e12 / static_cast<double>(bytes),
+                    copied * 1e12 / static_cast<double>(kPaths * kBytes));
   }
-  print({"server_cpu",
-         {{"transport", transport}, {"bytes", kBytes}},
-         "ms/GB",
-         "memcpy, its own CPU",
-         samples});
+  print(row);
   return {};
+}
+
+}  // namespace
+
+Jobs server_cpu(const Plan& plan, const std::string& transport) {
+  return {{{row_of(transport)}, [&plan, transport] { return measure(plan, transport); }}};
 }
 
 }  // namespace precis::bench

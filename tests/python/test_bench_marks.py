@@ -1,0 +1,104 @@
+"""What ./dev bench promises of its rows, and how it shows what came of it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from precis.demo.service import find_precisd
+
+SERVICE = Path(__file__).parents[1] / "bench" / "service"
+MODULES = ("marks", "report", "beside_peers", "reference", "rounds")
+LARGE = 64 << 20
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Any]:
+    """Its modules, which are neighbours and in no package."""
+    sys.path.insert(0, str(SERVICE))
+    try:
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
+    finally:
+        sys.path.remove(str(SERVICE))
+        for name in MODULES:
+            del sys.modules[name]
+
+
+def row(bench: str, params: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"bench": bench, "params": params, "unit": "GB/s", "ceiling_name": "copy"} | more
+
+
+def judged(bench: Any, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    made = [bench.rounds.summed(row) for row in bench.rounds.joined([list(rows)])]
+    bench.marks.judge(made)
+    return made
+
+
+LOOKUP = {"transport": "shm", "transfers": "running", "path": "new", "quantile": "p99"}
+MILLION = {"head_records": 1_000_000, "segments": 3907}
+PUT = {"transport": "shm", "bytes": LARGE, "clients": 1}
+# Of every kind of row that has a mark one that has it.
+MARKED = [
+    ("get_hot", PUT),
+    ("get_again", PUT),
+    ("put", PUT),
+    ("put_compressed", {"transport": "shm", "bytes": 256 << 20, "recipe": "lagkv at 20%"}),
+    ("lookup_get", {"transport": "shm", "placement": "one core", "bytes": 65536}),
+    ("first_layer", {"transport": "shm", "bytes": LARGE}),
+    ("server_cpu", {"transport": "shm", "bytes": LARGE}),
+    ("get_cold", PUT),
+    ("put_sustained", {"durability": "wal", "bytes": 4 << 30}),
+    ("lookup", LOOKUP | MILLION),
+    ("lookup", LOOKUP | MILLION | {"path": "known"}),
+    ("restart", MILLION),
+    ("put_beside_peer", {"peer": "NIXL", "transport": "shm", "bytes": LARGE}),
+    ("get_beside_peer", {"peer": "NIXL", "transport": "shm", "bytes": LARGE}),
+]
+
+
+@pytest.mark.parametrize("name", ["lookup", "restart", "cold", "put_get", "first_layer", "commit"])
+def test_a_part_that_failed_as_a_whole_is_shown(bench: Any, name: str) -> None:
+    made = judged(bench, row(name, {"transport": "shm"}, why_not="no disk"))
+    assert bench.report.cells(made[0])[-1].startswith("not measured: no disk")
+    assert "not measured: no disk" in bench.report.markdown(made)
+
+
+@pytest.mark.parametrize(("name", "params"), MARKED)
+def test_a_mark_whose_figure_is_missing_counts_as_not_met(
+    bench: Any, name: str, params: dict[str, Any]
+) -> None:
+    met = row("put", PUT | {"bytes": 2 * LARGE}, values=[1.0], ceilings=[1.0])
+    made = judged(bench, met, row(name, params, why_not="no disk"))
+    assert bench.report.summary(made) == "1 of 2 marks met, 1 not measured"
+    assert bench.report.cells(made[1])[-1].startswith("not measured: no disk (")
+
+
+def test_a_mark_that_a_pass_could_not_measure_says_so(bench: Any) -> None:
+    passes = [[row("put", PUT, values=[1.0], ceilings=[1.0])], [row("put", PUT, why_not="no disk")]]
+    made = [bench.rounds.summed(each) for each in bench.rounds.joined(passes)]
+    bench.marks.judge(made)
+    told = "met: share >= 85%; not measured in pass 2: no disk"
+    assert bench.report.cells(made[0])[-1] == told
+
+
+# ---- the program
+
+
+def test_the_program_says_first_what_it_is_to_measure(bench: Any, tmp_path: Path) -> None:
+    program = Path(find_precisd()).with_name("precis_bench")
+    command = [program, "--quick", "--runs", "1", "--mib", "1", "--clients", "1"]
+    command += ["--records", "4096", "--transport", "tcp", "--dir", tmp_path]
+    rows, status = bench.report.run_program([*map(str, command), "--only", "put_get|cold|lookup"])
+    assert status == 0
+    names = [(each["bench"], each["params"]) for each in rows]
+    half = len(rows) // 2
+    assert half > 0
+    assert all("why_not" in each for each in rows[:half])
+    assert all("values" in each for each in rows[half:])
+    assert names[:half] == names[half:]
