@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace precis::bench {
 namespace {
@@ -54,17 +57,32 @@ Status PlainFile::append(Bytes bytes, bool sync) {
   return sync && ::fdatasync(appending_) != 0 ? failed("syncing the plain file") : Status();
 }
 
-Status PlainFile::read_direct(MutableBytes into, std::size_t begin, std::size_t size) const {
+Status PlainFile::read_direct(std::span<const MutableBytes> into, std::size_t begin,
+                              std::size_t size) const {
   const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (fd < 0) return failed("opening the plain file around the cache");
-  ssize_t done = 1;
-  for (std::size_t at = 0; at < size && done > 0; at += static_cast<std::size_t>(done)) {
-    done =
-        ::pread(fd, into.data(), std::min(into.size(), size - at), static_cast<off_t>(begin + at));
+  std::atomic<std::size_t> next{0};
+  std::vector<Status> statuses(into.size());
+  const auto read = [&](std::size_t reader) {
+    const MutableBytes place = into[reader];
+    for (std::size_t at; (at = next.fetch_add(place.size())) < size;) {
+      const std::size_t end = std::min(at + place.size(), size);
+      ssize_t done = 1;
+      for (; at < end && done > 0; at += static_cast<std::size_t>(done)) {
+        done = ::pread(fd, place.data(), end - at, static_cast<off_t>(begin + at));
+        if (done < 0) statuses[reader] = failed("reading the plain file");
+      }
+      if (done <= 0) return;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < into.size(); ++i) others.emplace_back(read, i);
+    read(0);
   }
-  const Status status = done < 0 ? failed("reading the plain file") : Status();
   ::close(fd);
-  return status;
+  for (Status& status : statuses) PRECIS_TRY(std::move(status));
+  return {};
 }
 
 }  // namespace precis::bench

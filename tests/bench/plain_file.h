@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "precis/status.h"
@@ -26,9 +27,10 @@ class PlainFile {
                bool sync);
   // Makes it where it is not, and writes at its end.
   Status append(Bytes bytes, bool sync);
-  // `size` bytes from `begin` on around the machine's cache, as much at a time as `into` takes (all
-  // of them whole blocks, on a block's boundary); less where it ends before.
-  Status read_direct(MutableBytes into, std::size_t begin, std::size_t size) const;
+  // `size` bytes from `begin` on around the machine's cache; less where it ends before. As many
+  // reads at a time as `into` has places, each of as much as such a place takes (all of them as
+  // large, and everything whole blocks, on a block's boundary).
+  Status read_direct(std::span<const MutableBytes> into, std::size_t begin, std::size_t size) const;
 
  private:
   const std::string path_;

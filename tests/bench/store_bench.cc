@@ -100,7 +100,9 @@ Status measure(const Options& options) {
                     }));
       ::sync();
       if (sync) {
-        PRECIS_ASSIGN(rates[4], timed(bytes, [&] { return plain.read_direct(into, 0, bytes); }));
+        PRECIS_ASSIGN(rates[4], timed(bytes, [&] {
+                        return plain.read_direct({&into, 1}, 0, bytes);
+                      }));
         PRECIS_ASSIGN(rates[5],
                       timed(bytes, [&] { return read_segments(*store, into, first, segments); }));
       }

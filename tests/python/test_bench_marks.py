@@ -87,6 +87,26 @@ def test_a_mark_that_a_pass_could_not_measure_says_so(bench: Any) -> None:
     assert bench.report.cells(made[0])[-1] == told
 
 
+def test_segments_of_head_records_are_told(bench: Any) -> None:
+    assert "1,000,000 head records in 3,907 segments" in bench.report.params_text(MILLION)
+
+
+@pytest.mark.parametrize(("value", "met"), [(1.19e-3, True), (1.21e-3, False)])
+def test_a_first_layer_has_twice_the_layers_time_and_a_little(
+    bench: Any, value: float, met: bool
+) -> None:
+    params = {"transport": "shm", "bytes": LARGE}
+    (made,) = judged(bench, row("first_layer", params, unit="s", values=[value], ceilings=[0.5e-3]))
+    assert made["met"] is met
+
+
+def test_marks_of_even_rounds_take_the_worse_time(bench: Any) -> None:
+    (made,) = judged(
+        bench, row("lookup", LOOKUP | MILLION, unit="s", values=[0.9e-3, 1.1e-3], ceilings=[1, 1])
+    )
+    assert made["met"] is False
+
+
 # ---- the program
 
 

@@ -80,6 +80,15 @@ def test_a_pass_that_says_nothing_of_a_figure_is_told(rounds: Any) -> None:
     assert made["failed"] == ["pass 2: nothing was said of it"]
 
 
+def test_of_two_middle_rounds_the_one_that_speaks_against_us_counts(rounds: Any) -> None:
+    rate = rounds.summed(row(values=[1.0, 2.0], ceilings=[4.0, 5.0], paired=False))
+    assert (rate["value"], rate["ceiling"], rate["share"]) == (1.0, 5.0, 0.2)
+    time = rounds.summed(row(unit="s", values=[1.0, 2.0], ceilings=[4.0, 5.0], paired=False))
+    assert (time["value"], time["ceiling"], time["share"]) == (2.0, 4.0, 2.0)
+    paired = rounds.summed(row(unit="s", values=[1.0, 2.0], ceilings=[4.0, 5.0]))
+    assert paired["share"] == 2.5  # of 4 and 2.5
+
+
 def report(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, SERVICE / "report.py", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)

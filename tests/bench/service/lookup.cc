@@ -47,7 +47,8 @@ struct Case {
   const char* transfers;  // "running" or "none"
   const char* path;       // "known" or "new": see plan.h
 };
-constexpr Case kCases[] = {{"none", "new"}, {"none", "known"}, {"running", "known"}};
+constexpr Case kCases[] = {
+    {"none", "new"}, {"none", "known"}, {"running", "new"}, {"running", "known"}};
 
 Row row_of(const Plan& plan, const std::string& transport, const Case& of,
            const Quantile& quantile) {
@@ -57,6 +58,7 @@ Row row_of(const Plan& plan, const std::string& transport, const Case& of,
            {"path", of.path},
            {"tokens", kLongPathTokens},
            {"head_records", plan.head_records},
+           {"segments", record_segments(plan)},
            {"quantile", quantile.name}},
           "s",
           "ping-pong of its bytes, blocking",

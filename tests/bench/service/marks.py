@@ -36,7 +36,8 @@ def times(most: float) -> Mark:
 # Of K and V: from here on the rate is what counts.
 LARGE_BYTES = 64 << 20
 
-# Two layers' time at the whole get's rate, and a little.
+# Two layers' time, and a little. The row's ceiling is a layer's at the faster rate of the whole
+# get and of the transport's ceiling, so that a slow get allows no more.
 FIRST_LAYER_S = 200e-6
 FIRST_LAYER = Mark(
     "<= 2 layers + 200 us",
@@ -103,26 +104,57 @@ def verdict(row: Row) -> str:
     return "; ".join(told)
 
 
+PUT_GET = "Put and hot get"
+COMPRESSED = "Put with compression"
+SMALL = "Small requests: lookup and get of 64 KiB"
+FIRST = "Time to the first layer"
+COLD = "Cold get, and the second one"
+COMMITS = "Commits by durability"
+LOOKUP = "Lookup of a path of 32K tokens, alone and while transfers run"
+RESTART = "Restart to serving, after SIGKILL"
+PEERS = "Beside peers: the same bytes over the same transport"
+
 TITLES = {
-    "put": "Put and hot get",
-    "put_ingest": "Put and hot get",
-    "put_foreign": "Put and hot get",
-    "get_hot": "Put and hot get",
-    "put_compressed": "Put with compression",
-    "lookup_get": "Small requests: lookup and get of 64 KiB",
-    "first_layer": "Time to the first layer",
+    "put": PUT_GET,
+    "put_ingest": PUT_GET,
+    "put_foreign": PUT_GET,
+    "get_hot": PUT_GET,
+    "put_compressed": COMPRESSED,
+    "lookup_get": SMALL,
+    "ucx_messages": SMALL,
+    "first_layer": FIRST,
     "server_cpu": "CPU of the server",
-    "get_cold": "Cold get, and the second one",
-    "get_again": "Cold get, and the second one",
-    "commit": "Commits by durability",
-    "commit_crowd": "Commits by durability",
-    "put_sustained": "Commits by durability",
-    "lookup": "Lookup of a path of 32K tokens, alone and while transfers run",
-    "restart": "Restart to serving, after SIGKILL",
-    "put_beside_peer": "Beside peers: the same bytes over the same transport",
-    "get_beside_peer": "Beside peers: the same bytes over the same transport",
-    "ucx_messages": "Small requests: lookup and get of 64 KiB",
+    "get_cold": COLD,
+    "get_again": COLD,
+    "commit": COMMITS,
+    "commit_crowd": COMMITS,
+    "put_sustained": COMMITS,
+    "lookup": LOOKUP,
+    "restart": RESTART,
+    "put_beside_peer": PEERS,
+    "get_beside_peer": PEERS,
     "ucx_perftest": "For reference: ucx_perftest, one buffer, so hot in the caches",
+}
+
+# What a reader of the figures must know to compare them, below their headings.
+NOTES = {
+    PUT_GET: "A put ends with its commit at `memory`: stored as its recipe says and there for "
+    "every get, but not yet on the disk. What one client puts in a round fits what precisd may "
+    "hold ahead of the disk, a quarter of its memory, and is written after the clock has stopped. "
+    "What eight clients put does not fit from 64 MiB on: these puts wait for the disk. "
+    "`put_sustained` below is what it takes of puts at `wal` and `fsync`. `put` is out of memory "
+    "that the client allocated, which a service on the same host reads where it is; `put_foreign` "
+    "is out of other memory.",
+    COMPRESSED: "Commits are at `memory`, as above, and out of memory that the client allocated.",
+    FIRST: "The mark is twice what a layer takes, and 200 us; a layer at the rate of the whole "
+    "get, or at that of the transport's ceiling where this is faster, so that a slow get allows no "
+    "more time.",
+    COLD: "The disk's ceiling is a plain file read around the machine's cache, 4 MiB a read at "
+    "most, by one read after the other or by several at a time: of each round the faster.",
+    LOOKUP: "A known path is stored and was asked for before, so the service has its hashes; a new "
+    "one is not stored, begins like no other, and is hashed whole.",
+    RESTART: "Every round starts on a copy of the store that was made a moment before, so that its "
+    "pages are in the machine's cache: what a disk takes to read them is not in the figure.",
 }
 
 

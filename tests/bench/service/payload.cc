@@ -109,22 +109,26 @@ Result<std::uint64_t> get(Client& client, const LookupMatch& match) {
   return prefix.bytes();
 }
 
-Status check_bytes(Client& client, const LookupMatch& match, const Payload& payload) {
-  PRECIS_ASSIGN(const Prefix prefix, client.get(match));
+namespace {
+
+Result<Prefix> got(Client& client, const LookupMatch& match) {
+  PRECIS_ASSIGN(Prefix prefix, client.get(match));
   PRECIS_TRY(prefix.wait());
+  return prefix;
+}
+
+// Every row is the one that was pushed at its position.
+Status check_rows(const Prefix& prefix, const Payload& payload) {
   const ModelSpec& model = prefix.model();
   const std::size_t row = model.head_dim * dtype_size_bytes(model.dtype);
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     const LayerPush pushed = payload.layer(l);
     for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
       const HeadEntries entries = prefix.head(l, h);
-      if (entries.positions.size() != payload.tokens()) {
-        return Status::internal("a get gave " + std::to_string(entries.positions.size()) + " of " +
-                                std::to_string(payload.tokens()) + " entries");
-      }
-      for (std::uint32_t i = 0; i < payload.tokens(); ++i) {
+      for (std::uint32_t i = 0; i < entries.positions.size(); ++i) {
         const std::uint32_t token = entries.positions[i];
-        if (std::memcmp(entries.keys.row(0, i), pushed.keys.row(h, token), row) != 0 ||
+        if (token >= payload.tokens() ||
+            std::memcmp(entries.keys.row(0, i), pushed.keys.row(h, token), row) != 0 ||
             std::memcmp(entries.values.row(0, i), pushed.values.row(h, token), row) != 0) {
           return Status::internal("a get gave other bytes than were put");
         }
@@ -132,6 +136,42 @@ Status check_bytes(Client& client, const LookupMatch& match, const Payload& payl
     }
   }
   return {};
+}
+
+}  // namespace
+
+Status check_bytes(Client& client, const LookupMatch& match, const Payload& payload) {
+  PRECIS_ASSIGN(const Prefix prefix, got(client, match));
+  for (std::uint32_t l = 0; l < prefix.model().num_layers; ++l) {
+    for (std::uint32_t h = 0; h < prefix.model().num_kv_heads; ++h) {
+      const std::size_t count = prefix.head(l, h).positions.size();
+      if (count == payload.tokens()) continue;
+      return Status::internal("a get gave " + std::to_string(count) + " of " +
+                              std::to_string(payload.tokens()) + " entries");
+    }
+  }
+  return check_rows(prefix, payload);
+}
+
+Status check_kept(Client& client, const LookupMatch& match, const Payload& payload) {
+  PRECIS_ASSIGN(const Prefix first, got(client, match));
+  PRECIS_ASSIGN(const Prefix second, got(client, match));
+  PRECIS_TRY(check_rows(first, payload));
+  PRECIS_TRY(check_rows(second, payload));
+  std::uint64_t entries = 0;
+  for (std::uint32_t l = 0; l < first.model().num_layers; ++l) {
+    for (std::uint32_t h = 0; h < first.model().num_kv_heads; ++h) {
+      const auto positions = first.head(l, h).positions;
+      entries += positions.size();
+      if (!std::ranges::equal(positions, second.head(l, h).positions)) {
+        return Status::internal("two gets of one segment gave other entries");
+      }
+    }
+  }
+  const std::uint64_t stored = match.links.back().segment.entries;
+  return entries == stored ? Status()
+                           : Status::internal("a get gave " + std::to_string(entries) + " of " +
+                                              std::to_string(stored) + " entries");
 }
 
 }  // namespace precis::bench

@@ -58,7 +58,10 @@ Result<LookupMatch> find_hot(Client& client, const Model& model, const Payload& 
 // Until the last layer is checked; its bytes.
 Result<std::uint64_t> get(Client& client, const LookupMatch& match);
 
-// kInternal if a get of `match`, which holds everything, gives other bytes than were put.
+// kInternal if a get of `match` gives other rows than were put at the positions it tells, or, of
+// one that holds everything, not all of them. Of one that does not, a second get must give the
+// same.
 Status check_bytes(Client& client, const LookupMatch& match, const Payload& payload);
+Status check_kept(Client& client, const LookupMatch& match, const Payload& payload);
 
 }  // namespace precis::bench

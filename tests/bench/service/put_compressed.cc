@@ -100,6 +100,10 @@ Status measure(const Plan& plan, const std::string& transport, const std::string
     const double compressed = gigabytes / seconds_since(began);
     PRECIS_ASSIGN(const PutSeconds seconds,
                   put(stage->client(), stage->model(), pushed, 0, options));
+    if (round == plan.rounds) {
+      PRECIS_ASSIGN(const LookupMatch match, find_hot(stage->client(), stage->model(), payload, 0));
+      PRECIS_TRY(check_kept(stage->client(), match, payload));
+    }
     PRECIS_TRY(stage->client().remove_segment(seconds.segment, /*recursive=*/false).status());
     if (round > 0) row.samples.add(gigabytes / seconds.whole, std::min(moved, compressed));
   }

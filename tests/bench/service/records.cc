@@ -1,5 +1,6 @@
 #include "tests/bench/service/records.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 
@@ -10,7 +11,8 @@ namespace precis::bench {
 namespace {
 
 constexpr std::uint32_t kLinkTokens = 4096;  // of the long path's segments
-constexpr std::uint32_t kSmallTokens = 64;   // of all others: a block
+constexpr std::size_t kLinks = kLongPathTokens / kLinkTokens;
+constexpr std::uint32_t kSmallTokens = 64;  // of all others: a block
 constexpr std::uint64_t kEntriesPerHead = 4;
 constexpr std::size_t kClients = 4;
 
@@ -40,10 +42,7 @@ Status fill(const Plan& plan, const std::string& transport, const std::string& f
   options.clients = kClients;
   PRECIS_ASSIGN(const auto stage, Stage::open(options, spec));
   PRECIS_TRY(put_long_path(*stage));
-  const std::size_t in_segment = std::size_t{spec.num_layers} * spec.num_kv_heads;
-  const std::size_t segments = (plan.head_records + in_segment - 1) / in_segment;
-  const std::size_t others =
-      segments - std::min<std::size_t>(segments, kLongPathTokens / kLinkTokens);
+  const std::size_t others = record_segments(plan) - kLinks;
   const Payload payload(spec, kSmallTokens * spec.token_bytes());
   PRECIS_TRY(stage
                  ->together([&](std::size_t client) -> Status {
@@ -73,6 +72,12 @@ std::vector<TokenId> long_path() {
   std::vector<TokenId> path(kLongPathTokens);
   std::iota(path.begin(), path.end(), TokenId{0});
   return path;
+}
+
+std::size_t record_segments(const Plan& plan) {
+  const ModelSpec spec = records_model();
+  const std::size_t in_segment = std::size_t{spec.num_layers} * spec.num_kv_heads;
+  return std::max((plan.head_records + in_segment - 1) / in_segment, kLinks);
 }
 
 Status copy_records(const Plan& plan, const std::string& transport, const std::string& to) {

@@ -19,6 +19,9 @@ ModelSpec records_model();
 // The path of kLongPathTokens, stored as a chain of segments.
 std::vector<TokenId> long_path();
 
+// How many segments plan.head_records are, the long path's among them.
+std::size_t record_segments(const Plan& plan);
+
 // Copies a store of plan.head_records to the new folder `to`: acknowledged at `wal`, then precisd
 // was ended by SIGKILL. It is made once a run, over the transport that is asked for first.
 Status copy_records(const Plan& plan, const std::string& transport, const std::string& to);

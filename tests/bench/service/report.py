@@ -98,7 +98,8 @@ def params_text(params: dict[str, Any]) -> str:
     if "transfers" in params:
         told.append(f"{params['path']} path, transfers: {params['transfers']}")
     if "head_records" in params:
-        told.append(f"{params['head_records']:,} head records")
+        within = f" in {params['segments']:,} segments" if "segments" in params else ""
+        told.append(f"{params['head_records']:,} head records{within}")
     return ", ".join(told)
 
 
@@ -149,9 +150,10 @@ def markdown(rows: list[Row]) -> str:
             f"Medians of {' or '.join(map(str, runs))} rounds, taken in {passes} passes over all "
             "of this; in each round the ceiling was measured right before the figure. The share is "
             "the median of each round's; beside a peer, of which the rounds of a pass came later, "
-            "that of the medians. How each is taken is told in "
-            "[plan.h](../../tests/bench/service/plan.h); why a mark is not met, and what would "
-            "change it, in [service-marks.md](service-marks.md)."
+            "that of the medians. Of an even number of rounds the middle one counts that speaks "
+            "against us. How each is taken is told in [plan.h](../../tests/bench/service/plan.h); "
+            "why a mark is not met, and what would change it, in "
+            "[service-marks.md](service-marks.md)."
         ),
         f"{summary(rows)}.\n",
         *(
@@ -164,6 +166,8 @@ def markdown(rows: list[Row]) -> str:
         groups.setdefault(marks.title(row["bench"]), []).append(row)
     for title, group in groups.items():
         parts.append(f"## {title}\n")
+        if title in marks.NOTES:
+            parts.append(paragraph(marks.NOTES[title]))
         parts.append("| " + " | ".join(HEADER) + " |")
         parts.append("| --- | --- | ---: | ---: | ---: | --- | ---: | --- |")
         parts += ["| " + " | ".join(cells(row)) + " |" for row in group]

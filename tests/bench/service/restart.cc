@@ -27,8 +27,11 @@ Result<double> serving_after(const StageOptions& options, bool empty) {
 }
 
 Row row_of(const Plan& plan) {
-  return {
-      "restart", {{"head_records", plan.head_records}}, "s", "the same with an empty store", {}};
+  return {"restart",
+          {{"head_records", plan.head_records}, {"segments", record_segments(plan)}},
+          "s",
+          "the same with an empty store",
+          {}};
 }
 
 Status measure(const Plan& plan, const std::string& transport) {

@@ -8,7 +8,7 @@ round of some.
 from __future__ import annotations
 
 import json
-from statistics import median_low  # something that was measured, also of an even number
+from statistics import median_high, median_low  # something measured, also of an even number
 from typing import Any
 
 Row = dict[str, Any]
@@ -50,6 +50,20 @@ def joined(passes: list[list[Row]]) -> list[Row]:
     return made
 
 
+# Of an even number of rounds there are two in the middle: what speaks against us counts, which is
+# the worse one of a figure and the better one of what it stands beside.
+
+
+def worse_median(row: Row, numbers: list[float]) -> float:
+    """More is better of a rate, less of everything else."""
+    return (median_low if row["unit"] == "GB/s" else median_high)(numbers)
+
+
+def better_median(row: Row, numbers: list[float]) -> float:
+    """Of what stands beside the row's figure."""
+    return (median_high if row["unit"] == "GB/s" else median_low)(numbers)
+
+
 def share(row: Row) -> float:
     """Of its ceiling, in the median round, where ceiling and figure follow each other in a round;
     else of the medians."""
@@ -59,7 +73,7 @@ def share(row: Row) -> float:
 
     if row.get("paired", True):
         return median_low(map(one, row["values"], row["ceilings"]))
-    return one(median_low(row["values"]), median_low(row["ceilings"]))
+    return one(worse_median(row, row["values"]), better_median(row, row["ceilings"]))
 
 
 def summed(row: Row) -> Row:
@@ -68,10 +82,10 @@ def summed(row: Row) -> Row:
     if "values" not in row:
         return row
     values = row["values"]
-    found: Row = {"value": median_low(values), "min": min(values), "max": max(values)}
+    found: Row = {"value": worse_median(row, values), "min": min(values), "max": max(values)}
     found["runs"] = len(values)
     if "ceilings" in row:
         ceilings = row["ceilings"]
-        found |= {"ceiling": median_low(ceilings), "share": share(row)}
+        found |= {"ceiling": better_median(row, ceilings), "share": share(row)}
         found |= {"ceiling_min": min(ceilings), "ceiling_max": max(ceilings)}
     return row | found
