@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +59,9 @@ MARKED = [
     ("lookup", LOOKUP | MILLION | {"path": "known"}),
     ("restart", MILLION),
     ("put_beside_peer", {"peer": "NIXL", "transport": "shm", "bytes": LARGE}),
+    ("put_foreign_beside_peer", {"peer": "NIXL", "transport": "shm", "bytes": LARGE}),
     ("get_beside_peer", {"peer": "NIXL", "transport": "shm", "bytes": LARGE}),
+    ("get_by_path_beside_peer", {"peer": "Redis", "transport": "shm", "bytes": LARGE}),
 ]
 
 
@@ -91,6 +94,31 @@ def test_segments_of_head_records_are_told(bench: Any) -> None:
     assert "1,000,000 head records in 3,907 segments" in bench.report.params_text(MILLION)
 
 
+@pytest.mark.parametrize(
+    ("peers", "told"),
+    [
+        ([1.0, 1.1], "met: faster than it"),
+        ([1.0, 2.5], "NOT MET, ranges overlap: faster than it"),
+        ([1.0, 1.9, 2.5], "met, ranges overlap: faster than it"),
+        ([4.0, 5.0], "NOT MET: faster than it"),
+    ],
+)
+def test_a_peer_whose_range_overlaps_ours_is_told(
+    bench: Any, peers: list[float], told: str
+) -> None:
+    params = {"peer": "NIXL", "transport": "shm", "bytes": LARGE}
+    ours = [2.0, 2.0, 3.0]
+    (made,) = judged(
+        bench, row("put_beside_peer", params, values=ours, ceilings=peers, paired=False)
+    )
+    assert bench.report.cells(made)[-1] == told
+
+
+def test_rounds_that_follow_each_other_may_overlap(bench: Any) -> None:
+    (made,) = judged(bench, row("put", PUT, values=[1.0, 4.0], ceilings=[1.0, 4.0]))
+    assert bench.report.cells(made)[-1] == "met: share >= 85%"
+
+
 @pytest.mark.parametrize(("value", "met"), [(1.19e-3, True), (1.21e-3, False)])
 def test_a_first_layer_has_twice_the_layers_time_and_a_little(
     bench: Any, value: float, met: bool
@@ -105,6 +133,110 @@ def test_marks_of_even_rounds_take_the_worse_time(bench: Any) -> None:
         bench, row("lookup", LOOKUP | MILLION, unit="s", values=[0.9e-3, 1.1e-3], ceilings=[1, 1])
     )
     assert made["met"] is False
+
+
+# ---- beside peers
+
+
+def of_ours(size: int, **more: Any) -> list[dict[str, Any]]:
+    params = {"transport": "shm", "bytes": size, "clients": 1}
+    return [row(name, params, **more) for name in ("put", "put_foreign", "get_hot", "get_by_path")]
+
+
+def test_each_peer_stands_beside_what_does_the_same(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def rates(driver: str, transport: str, size: int, runs: int) -> dict[str, list[float]]:
+        asked.append((driver, transport, size, runs))
+        return {"put": [1.0] * runs, "get": [2.0] * runs}
+
+    monkeypatch.setattr(bench.beside_peers, "rates", rates)
+    crowd = row("put", PUT | {"clients": 8}, values=[1.0], ceilings=[1.0])
+    made = bench.beside_peers.measure([*of_ours(LARGE, values=[3.0, 4.0]), crowd])
+    names = {(each["params"]["peer"], each["bench"]): each["ceilings"] for each in made}
+    assert names == {
+        ("Redis", "put_beside_peer"): [1.0, 1.0],
+        ("Redis", "put_foreign_beside_peer"): [1.0, 1.0],
+        ("Redis", "get_by_path_beside_peer"): [2.0, 2.0],
+        ("NIXL", "put_beside_peer"): [1.0, 1.0],
+        ("NIXL", "put_foreign_beside_peer"): [1.0, 1.0],
+        ("NIXL", "get_beside_peer"): [2.0, 2.0],
+    }
+    assert asked == [("redis_side.py", "shm", LARGE, 2), ("nixl_side.py", "shm", LARGE, 2)]
+
+
+def test_no_mark_beside_a_peer_is_lost(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rates(*_: Any) -> dict[str, list[float]]:
+        raise RuntimeError("no Redis")
+
+    monkeypatch.setattr(bench.beside_peers, "rates", rates)
+    theirs = bench.beside_peers.measure(of_ours(LARGE, values=[3.0]))
+    assert {each["why_not"] for each in theirs} == {"no Redis"}
+
+    def never(*_: Any) -> dict[str, list[float]]:
+        raise AssertionError("a peer was measured beside nothing")
+
+    monkeypatch.setattr(bench.beside_peers, "rates", never)
+    ours = bench.beside_peers.measure(of_ours(LARGE, why_not="no disk"))
+    assert {each["why_not"] for each in ours} == {"ours: no disk"}
+    assert [each["bench"] for each in ours] == [each["bench"] for each in theirs]
+    assert bench.report.summary(judged(bench, *ours)) == "0 of 6 marks met, 6 not measured"
+
+
+# ---- what peers' drivers share
+
+
+@pytest.fixture(scope="module")
+def peers() -> Iterator[Any]:
+    """The same of peers' drivers."""
+    names = ("common", "redis_side")
+    sys.path.insert(0, str(SERVICE / "peers"))
+    try:
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    finally:
+        sys.path.remove(str(SERVICE / "peers"))
+        for name in names:
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_peer_that_gives_other_bytes_has_no_figure(
+    peers: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: bool
+) -> None:
+    size = 1 << 20
+    monkeypatch.setattr(peers.common, "POOL_BYTES", 4 * size)
+    monkeypatch.setattr(peers.common, "ROUND_BYTES", 2 * size)
+    work = peers.common.Work("shm", size, runs=1)
+    source, target = work.source(), work.target()
+    stored: dict[int, bytes] = {}
+
+    def put(i: int) -> None:
+        assert i not in stored, "what is there was to be forgotten before"
+        stored[i] = source[i * size : (i + 1) * size]
+
+    def get(i: int) -> None:
+        got = stored[i]
+        if wrong and i == 3:  # its last byte alone
+            got = got[:-1] + bytes([got[-1] ^ 1])
+        target[i * size : (i + 1) * size] = got
+
+    def measure() -> None:
+        peers.common.measure(work, source, target, put, get, stored.pop)
+
+    if wrong:
+        with pytest.raises(SystemExit, match="other bytes"):
+            measure()
+        assert capsys.readouterr().out == ""
+    else:
+        measure()
+        assert set(json.loads(capsys.readouterr().out)) == {"put", "get"}
+
+
+def test_of_several_ways_the_fastest_median_is_taken(peers: Any) -> None:
+    taken = {"a": iter([1.0, 9.0, 9.0]), "b": iter([2.0, 2.0, 9.0])}
+    assert peers.redis_side.fastest(("a", "b"), lambda way: next(taken[way])) == "b"
 
 
 # ---- the program

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,30 @@ Row = dict[str, Any]
 
 FOLDER = Path(__file__).parent / "peers"
 PYTHON = Path(__file__).parents[3] / "build" / "peers-venv" / "bin" / "python"
-# Each peer's driver, and over what it is measured.
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What drives it, over what it is measured, and whether it looks up the names of what is got:
+    within the time that counts, so our lookup counts beside it, too."""
+
+    driver: str
+    transports: tuple[str, ...]
+    has_names: bool
+
+
 PEERS = {
-    "Redis": ("redis_side.py", ("shm", "tcp")),
-    "Mooncake store": ("mooncake_side.py", ("tcp",)),
-    "NIXL": ("nixl_side.py", ("shm", "tcp")),
+    "Redis": Peer("redis_side.py", ("shm", "tcp"), has_names=True),
+    "Mooncake store": Peer("mooncake_side.py", ("tcp",), has_names=True),
+    "NIXL": Peer("nixl_side.py", ("shm", "tcp"), has_names=False),
 }
-OURS = {"put": "put", "get_hot": "get"}
+# Of ours what the peer does, and the name of the row in which both stand.
+OURS = {
+    "put": ("put", "put_beside_peer"),
+    "put_foreign": ("put", "put_foreign_beside_peer"),
+    "get_hot": ("get", "get_beside_peer"),
+    "get_by_path": ("get", "get_by_path_beside_peer"),
+}
 LIMIT_S = 300
 
 
@@ -54,12 +72,14 @@ def rates(driver: str, transport: str, size: int, runs: int) -> dict[str, list[f
     raise RuntimeError(told[-1] if told else f"it ended with {driving.returncode}")
 
 
-def beside(row: Row, peer: str, got: dict[str, list[float]] | str) -> Row:
+def beside(row: Row, name: str, got: dict[str, list[float]] | str) -> Row:
     """Our rounds with the peer's as what they stand beside, or why there are none."""
-    move = OURS[row["bench"]]
-    params = {name: row["params"][name] for name in ("transport", "bytes")}
-    made: Row = {"bench": f"{move}_beside_peer", "params": {"peer": peer, **params}}
-    made |= {"unit": "GB/s", "ceiling_name": f"{peer}, {move}"}
+    move, bench = OURS[row["bench"]]
+    params = {of: row["params"][of] for of in ("transport", "bytes")}
+    made: Row = {"bench": bench, "params": {"peer": name, **params}}
+    made |= {"unit": "GB/s", "ceiling_name": f"{name}, {move}"}
+    if "values" not in row:
+        return made | {"why_not": f"ours: {row['why_not']}"}
     if isinstance(got, str):
         return made | {"why_not": got}
     return made | {"values": row["values"], "ceilings": got[move], "paired": False}
@@ -67,27 +87,27 @@ def beside(row: Row, peer: str, got: dict[str, list[float]] | str) -> Row:
 
 def measure(rows: list[Row]) -> list[Row]:
     """A row for each of our puts and gets by one client in a pass, and each peer."""
-    ours = [
-        row
-        for row in rows
-        if row["bench"] in OURS and row["params"]["clients"] == 1 and "values" in row
-    ]
+    ours = [row for row in rows if row["bench"] in OURS and row["params"]["clients"] == 1]
     cases = dict.fromkeys((row["params"]["transport"], row["params"]["bytes"]) for row in ours)
     made = []
-    for peer, (driver, transports) in PEERS.items():
+    for name, peer in PEERS.items():
+        other_get = "get_hot" if peer.has_names else "get_by_path"
         for transport, size in cases:
-            if transport not in transports:
+            if transport not in peer.transports:
                 continue
-            print(f"{peer} over {transport}, {size >> 20} MiB", file=sys.stderr)
             of_case = [
                 row
                 for row in ours
                 if (row["params"]["transport"], row["params"]["bytes"]) == (transport, size)
+                and row["bench"] != other_get
             ]
-            got: dict[str, list[float]] | str
-            try:
-                got = rates(driver, transport, size, len(of_case[0]["values"]))
-            except RuntimeError as why:
-                got = str(why)
-            made += [beside(row, peer, got) for row in of_case]
+            runs = max(len(row.get("values", [])) for row in of_case)
+            got: dict[str, list[float]] | str = ""
+            if runs:
+                print(f"{name} over {transport}, {size >> 20} MiB", file=sys.stderr)
+                try:
+                    got = rates(peer.driver, transport, size, runs)
+                except RuntimeError as why:
+                    got = str(why)
+            made += [beside(row, name, got) for row in of_case]
     return made

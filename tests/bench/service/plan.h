@@ -34,9 +34,10 @@ using Jobs = std::vector<Job>;
 // The parts. transport: "shm" or "tcp". The plan outlives the jobs.
 
 // put, put_ingest (bytes taken in, until the last layer() returned) and get_hot, of every size and
-// number of clients. The recipe keeps everything and scores by position, so that what is measured
-// is the data plane. Put is out of memory that the client allocated; put_foreign is out of other
-// memory. Get ends when the reader has checked the last layer.
+// number of clients; get_by_path (the same with the lookup of its path, as peers find what is got
+// by its name) of one client. The recipe keeps everything and scores by position, so that what is
+// measured is the data plane. Put is out of memory that the client allocated; put_foreign is out of
+// other memory. Get ends when the reader has checked the last layer.
 //
 // Put ends with the commit at `memory`: stored as its recipe says and there for every get, but not
 // yet on the disk. One client's puts of a round fit what precisd may hold ahead of the disk (a

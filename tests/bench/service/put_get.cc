@@ -60,8 +60,10 @@ class PutGet {
     return PutRates{gigabytes / ingest * static_cast<double>(clients_), gigabytes / seconds};
   }
 
-  Result<double> get_rate() {
+  // Of what is in memory. Looked up before, or, `by_path`, within the time that counts.
+  Result<double> get_rate(bool by_path) {
     std::vector<LookupMatch> matches;
+    const std::uint32_t first = next_;
     for (std::size_t t = 0; t < clients_ * times_; ++t) {
       PRECIS_ASSIGN(LookupMatch match,
                     find_hot(stage_.client(), stage_.model(), payload_, next_++ % hot_paths_));
@@ -70,6 +72,10 @@ class PutGet {
     std::vector<std::uint64_t> bytes(clients_);
     PRECIS_ASSIGN(const double seconds, stage_.together([&](std::size_t i) -> Status {
       for (std::size_t t = i * times_; t < (i + 1) * times_; ++t) {
+        const std::uint32_t path = (first + static_cast<std::uint32_t>(t)) % hot_paths_;
+        if (by_path) {
+          PRECIS_ASSIGN(matches[t], find(stage_.client(i), stage_.model(), payload_, path));
+        }
         PRECIS_ASSIGN(const std::uint64_t got, bench::get(stage_.client(i), matches[t]));
         bytes[i] += got;
       }
@@ -92,16 +98,17 @@ class PutGet {
   std::uint32_t next_ = 0;
 };
 
-enum Figure : std::size_t { kIngest, kPut, kForeign, kHot };
-constexpr const char* kNames[] = {"put_ingest", "put", "put_foreign", "get_hot"};
+enum Figure : std::size_t { kIngest, kPut, kForeign, kHot, kByPath };
+constexpr const char* kNames[] = {"put_ingest", "put", "put_foreign", "get_hot", "get_by_path"};
 
-// By Figure.
+// By Figure; gets by path are for peers, beside which one client stands.
 std::vector<Row> rows_of(const std::string& transport, std::size_t bytes, std::size_t clients) {
   std::vector<Row> rows;
   for (const char* name : kNames) {
     rows.push_back(
         {name, {{"transport", transport}, {"bytes", bytes}, {"clients", clients}}, "GB/s", "", {}});
   }
+  if (clients != 1) rows.pop_back();
   return rows;
 }
 
@@ -144,8 +151,12 @@ Status measure(const Plan& plan, const std::string& transport, std::size_t bytes
     PRECIS_ASSIGN(const auto put_foreign, subject.put_rates(foreign, last));
     add(kForeign, put_foreign.whole, before_foreign);
     PRECIS_ASSIGN(const double before_get, ceiling.rate(subject.times()));
-    PRECIS_ASSIGN(const double get, subject.get_rate());
+    PRECIS_ASSIGN(const double get, subject.get_rate(/*by_path=*/false));
     add(kHot, get, before_get);
+    if (clients != 1) continue;
+    PRECIS_ASSIGN(const double before_by_path, ceiling.rate(subject.times()));
+    PRECIS_ASSIGN(const double by_path, subject.get_rate(/*by_path=*/true));
+    add(kByPath, by_path, before_by_path);
   }
   PRECIS_TRY(subject.check_path(0));
   for (Row& row : rows) {

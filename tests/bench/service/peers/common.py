@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import mmap
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 LAYERS = 8
 POOL_BYTES = 256 << 20
 ROUND_BYTES = 64 << 20
+PIECE_BYTES = 1 << 20  # all sizes are multiples of it
 
 
 @dataclass
@@ -41,10 +43,18 @@ class Work:
         """Payloads moved in a round."""
         return max(ROUND_BYTES // self.size, 1)
 
-    def pool(self) -> mmap.mmap:
-        """Memory of all payloads, every page of it there."""
+    def source(self) -> mmap.mmap:
+        """Memory of all payloads, every byte of it random."""
+        return self._filled(lambda: os.urandom(PIECE_BYTES))
+
+    def target(self) -> mmap.mmap:
+        """As much, of zeros, every page of it there."""
+        return self._filled(lambda: bytes(PIECE_BYTES))
+
+    def _filled(self, piece: Callable[[], bytes]) -> mmap.mmap:
         pool = mmap.mmap(-1, self.payloads * self.size)
-        pool.write(b"\x3d" * (self.payloads * self.size))
+        for _ in range(0, len(pool), PIECE_BYTES):
+            pool.write(piece())
         return pool
 
 
@@ -60,17 +70,26 @@ def arguments() -> Work:
 
 def measure(
     work: Work,
+    source: mmap.mmap,
+    target: mmap.mmap,
     put: Callable[[int], None],
     get: Callable[[int], None],
     forget: Callable[[int], None] = lambda i: None,
+    prepare: Callable[[], None] = lambda: None,
 ) -> None:
-    """put(i) and get(i) move payload i, i < payloads; forget(i) makes its place free for a put and
-    is not counted. Prints GB/s of every counted round."""
+    """put(i) and get(i) move payload i, i < payloads, from source and to target; forget(i) makes
+    its place free for a put, and prepare() comes when all are put: neither is counted. Prints GB/s
+    of every counted round, once what the gets brought is what was put."""
     for i in range(work.payloads):
         put(i)
+    prepare()
+    for begin in range(0, len(target), PIECE_BYTES):
+        target[begin : begin + PIECE_BYTES] = bytes(PIECE_BYTES)
     rates: dict[str, list[float]] = {"put": [], "get": []}
+    moved: set[int] = set()
     for run in range(work.runs + 1):  # The first warms up.
         chosen = [(run * work.times + i) % work.payloads for i in range(work.times)]
+        moved |= set(chosen)
         for i in set(chosen):
             forget(i)
         for name, move in (("put", put), ("get", get)):
@@ -80,6 +99,11 @@ def measure(
             taken = time.perf_counter() - began
             if run:
                 rates[name].append(work.times * work.size / taken / 1e9)
+    for i in moved:
+        for begin in range(i * work.size, (i + 1) * work.size, PIECE_BYTES):
+            piece = slice(begin, begin + PIECE_BYTES)
+            if source[piece] != target[piece]:
+                raise SystemExit("a get gave other bytes than were put")
     print(json.dumps(rates))
 
 

@@ -70,7 +70,7 @@ def main() -> None:
             if not line:
                 raise SystemExit("the process that holds Mooncake's memory ended")
             store = join(master, 0, LOCAL_BUFFER)
-            source, target = work.pool(), work.pool()
+            source, target = work.source(), work.target()
             at = [ctypes.addressof(ctypes.c_char.from_buffer(pool)) for pool in (source, target)]
             for address in at:
                 check(0, store.register_buffer(address, work.payloads * work.size), "register")
@@ -92,8 +92,7 @@ def main() -> None:
                 for status in store.batch_get_into(*pieces(1, i)):
                     check(work.value_size, status, "get")
 
-            measure(work, put, get, forget)
-            check(source[0], target[0], "the first byte got")
+            measure(work, source, target, put, get, forget)
         finally:
             if holder is not None:
                 holder.kill()

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 
-from common import LAYERS, Work, arguments, check, measure
+from common import LAYERS, Work, arguments, measure
 
 # Within a host bytes go by the kernel's copy (cma), and what it cannot carry over TCP, as ours.
 TRANSPORTS = {"shm": "cma,tcp", "tcp": "tcp"}
@@ -32,7 +32,7 @@ def address_of(pool: object) -> int:
 
 def hold(work: Work) -> None:
     """The other process, until it is killed."""
-    pool = work.pool()
+    pool = work.target()
     size = work.payloads * work.size
     holder = agent("holder")
     holder.register_memory([(address_of(pool), size, 0, "")], "DRAM")
@@ -62,7 +62,7 @@ def main() -> None:
                     raise SystemExit("NIXL's other process ended")
                 words = line.split()
             there = int(words[1])
-            source, target = work.pool(), work.pool()
+            source, target = work.source(), work.target()
             client = agent("client")
             size = work.payloads * work.size
             pools = [(address_of(pool), size, 0, "") for pool in (source, target)]
@@ -86,8 +86,13 @@ def main() -> None:
                     raise SystemExit(f"NIXL's {kind} ended with {state}")
                 client.release_xfer_handle(request)
 
-            measure(work, lambda i: move("WRITE", source, i), lambda i: move("READ", target, i))
-            check(source[0], target[0], "the first byte got")
+            measure(
+                work,
+                source,
+                target,
+                lambda i: move("WRITE", source, i),
+                lambda i: move("READ", target, i),
+            )
         finally:
             other.kill()
     # NIXL 1.5.1 faults when an agent is destroyed as the interpreter ends.

@@ -5,14 +5,21 @@ A client library would copy every value once more.
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
+from typing import TypeVar
 
-from common import LAYERS, Work, arguments, check, measure
+from common import LAYERS, Work, arguments, measure
+
+AT_ONCE = (1, 2, LAYERS)  # values asked for at a time
+TRIES = 3  # of each way to do the same, before anything is counted
 
 
 def connect(work: Work, port: int, path: Path) -> socket.socket:
@@ -43,6 +50,11 @@ class Redis:
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
+        # Redis copies what it is asked for before it sends the first of it: many values at a time
+        # fill its caches, few let it wait for the next question.
+        self.at_once = LAYERS
+        # A put over a value frees it, and has its memory, still in the caches, for the next one.
+        self.deletes = False
         self.small = bytearray(64)
 
     def receive(self, into: memoryview) -> None:
@@ -72,16 +84,32 @@ class Redis:
             self.expect(b"+OK\r\n")
 
     def get(self, key: int, values: list[memoryview]) -> None:
-        """All questions, then all values."""
-        asked = b""
-        for layer in range(len(values)):
-            name = b"%d.%d" % (key, layer)
-            asked += b"*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n" % (len(name), name)
-        self.link.sendall(asked)
-        for value in values:
+        """`at_once` values asked for, the next one whenever one is there."""
+        names = [b"%d.%d" % (key, layer) for layer in range(len(values))]
+        questions = [b"*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n" % (len(name), name) for name in names]
+        self.link.sendall(b"".join(questions[: self.at_once]))
+        for layer, value in enumerate(values):
             self.expect(b"$%d\r\n" % len(value))
             self.receive(value)
             self.expect(b"\r\n")
+            for question in questions[layer + self.at_once : layer + self.at_once + 1]:
+                self.link.sendall(question)
+
+    def forget(self, key: int) -> None:
+        """Frees a payload's values, which else a put over them does."""
+        names = [b"%d.%d" % (key, layer) for layer in range(LAYERS)]
+        told = b"".join(b"$%d\r\n%s\r\n" % (len(name), name) for name in names)
+        self.link.sendall(b"*%d\r\n$3\r\nDEL\r\n%s" % (len(names) + 1, told))
+        self.expect(b":%d\r\n" % len(names))
+
+
+T = TypeVar("T")
+
+
+def fastest(ways: tuple[T, ...], taken: Callable[[T], float]) -> T:
+    """By the median of some tries, which follow each other by turns."""
+    tries = [[taken(way) for way in ways] for _ in range(TRIES)]
+    return min(zip(map(median, zip(*tries, strict=True)), ways, strict=True))[1]
 
 
 def main() -> None:
@@ -90,12 +118,12 @@ def main() -> None:
     server = shutil.which("redis-server")
     if server is None:
         raise SystemExit("there is no redis-server; apt-get install redis-server")
-    source, target = memoryview(work.pool()), memoryview(work.pool())
+    source, target = work.source(), work.target()
 
-    def values(pool: memoryview, i: int) -> list[memoryview]:
-        begin = i * work.size
-        step = work.value_size
-        return [pool[begin + n * step : begin + (n + 1) * step] for n in range(LAYERS)]
+    def values(pool: mmap.mmap, i: int) -> list[memoryview]:
+        begin, step = i * work.size, work.value_size
+        view = memoryview(pool)
+        return [view[begin + n * step : begin + (n + 1) * step] for n in range(LAYERS)]
 
     with tempfile.TemporaryDirectory() as folder:
         port, path = free_port(), Path(folder) / "socket"
@@ -103,14 +131,38 @@ def main() -> None:
         command += ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             try:
-                link = connect(work, port, path)
-                redis = Redis(link)
-                measure(
-                    work,
-                    lambda i: redis.put(i, values(source, i)),
-                    lambda i: redis.get(i, values(target, i)),
-                )
-                check(source[0], target[0], "the first byte got")
+                redis = Redis(connect(work, port, path))
+
+                def put(i: int) -> None:
+                    redis.put(i, values(source, i))
+
+                def get(i: int) -> None:
+                    redis.get(i, values(target, i))
+
+                def forget(i: int) -> None:
+                    if redis.deletes:
+                        redis.forget(i)
+
+                def taken(move: Callable[[int], None]) -> float:
+                    began = time.perf_counter()
+                    for i in range(work.times):
+                        move(i)
+                    return time.perf_counter() - began
+
+                def put_taken(deletes: bool) -> float:
+                    redis.deletes = deletes
+                    taken(forget)
+                    return taken(put)
+
+                def get_taken(at_once: int) -> float:
+                    redis.at_once = at_once
+                    return taken(get)
+
+                def choose() -> None:
+                    redis.deletes = fastest((False, True), put_taken)
+                    redis.at_once = fastest(AT_ONCE, get_taken)
+
+                measure(work, source, target, put, get, forget, choose)
             finally:
                 process.kill()
 
