@@ -1,4 +1,5 @@
 // Calls that are tried again, over connections that are lost, and deadlines.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -355,7 +356,36 @@ TEST_CASE("a put goes on over another connection where nothing of it is lost", "
     const Status status = put.commit().status();
     CHECK(status.code() == StatusCode::kUnavailable);
     CHECK_THAT(status.message(), Catch::EndsWith("put again"));
+    // What was begun to ask is given up, although the put is there still.
+    std::ptrdiff_t aborts = 0;
+    while (aborts == 0) {
+      server.on_loop([&] { aborts = std::ranges::count_if(server.seen(), is<msg::AbortPut>); });
+    }
+    CHECK(script.begins == 2);
   }
+}
+
+TEST_CASE("a model's registration and its projections have one deadline", "[client]") {
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    if (const auto* model = std::get_if<msg::RegisterModel>(&request.body)) {
+      msg::ModelRow row;
+      row.model = model->model;
+      return self.reply(request.id, row);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    self.reply(request.id, msg::Done{});
+  });
+  const auto client = server.connect(ConnectOptions{}).value();
+  const ModelSpec spec = small_model();
+  const std::vector<std::byte> weights(std::size_t{spec.num_q_heads} * spec.head_dim * 8 *
+                                       dtype_size_bytes(spec.dtype));
+  const std::vector<HeadsView> o_proj(
+      spec.num_layers,
+      HeadsView::packed(weights.data(), spec.num_q_heads, spec.head_dim, 8, spec.dtype));
+  const auto deadline = static_cast<std::uint32_t>(40 * (spec.num_layers - 1));
+  const Status status = client->with_deadline(deadline)->register_model(spec, o_proj).status();
+  CHECK(status.code() == StatusCode::kTimedOut);
+  CHECK_THAT(status.message(), Catch::Contains("deadline"));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class PutServer {
 
   bool already_stored = false;
   bool silent = false;  // pushes are not answered
-  Status push_status, commit_status;
+  Status push_status, commit_status, abort_status;
   std::vector<Taken> taken;
   FakeServer server;
 
@@ -63,6 +63,7 @@ class PutServer {
       if (!commit_status.ok()) return self.refuse(id, std::exchange(commit_status, {}));
       return self.reply(id, msg::SegmentInfo{});
     }
+    if (std::holds_alternative<msg::AbortPut>(request.body)) return self.refuse(id, abort_status);
     if (!push_status.ok()) return self.refuse(id, push_status);
     if (!silent) take(self, id, std::get<msg::PushLayer>(request.body));
   }
@@ -315,6 +316,14 @@ TEST_CASE_METHOD(PutFixture, "a put destroyed before its commit is aborted", "[c
     CHECK(put.abort().ok());
     CHECK(put.commit().status().code() == StatusCode::kInvalidArgument);
   }
+  CHECK(fake.count<msg::AbortPut>(*client) == 2);
+}
+
+TEST_CASE_METHOD(PutFixture, "an abort that is refused is said once more", "[client]") {
+  fake.server.answer_small = false;
+  fake.abort_status = Status::rejected("too many requests", 10);
+  Put put = begin();
+  CHECK(put.abort().code() == StatusCode::kRejected);
   CHECK(fake.count<msg::AbortPut>(*client) == 2);
 }
 
