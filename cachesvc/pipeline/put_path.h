@@ -91,7 +91,7 @@ class PutPath {
   Status settle(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   Status equip(const Tenant& tenant, const Digest& model, Put& put);
   Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
-  Status check_size(const Put& put, std::size_t size_bytes) const;
+  Status no_room(const Put& put, const std::string& bytes) const;
   Task<Status> deal(Put& put);
   Task<Result<std::unique_ptr<PutRoom::Place>>> find_room(Put& put, const Connection& from);
   // Compresses a whole layer from where it is; false where that can't be.

@@ -14,6 +14,9 @@ namespace {
 // Budgets up to here are dealt out by the loop itself: that takes no longer than a thread takes to
 // wake.
 constexpr std::uint64_t kInlineEntriesMax = 1024;
+// To deal one out may take a step and some bytes for each entry, and says to the byte what a put
+// needs. Of more than these it is not done only to refuse the put.
+constexpr std::uint64_t kDealtToTellMax = 1u << 20;
 
 std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
@@ -116,26 +119,28 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
 
   put.floors.resize(model.num_layers);
   put.mass.resize(model.num_layers);
-  return put.already_stored ? Status() : check_size(put, put.entries_bytes_max());
+  return {};
 }
 
-Status PutPath::check_size(const Put& put, std::size_t size_bytes) const {
-  if (size_bytes <= parts_.arena_bytes) return {};
-  return Status::out_of_space("the put needs " + std::to_string(size_bytes) +
-                              " B of memory (one layer and " + std::to_string(put.entries) +
-                              " entries), memory_bytes is " + std::to_string(parts_.arena_bytes) +
+Status PutPath::no_room(const Put& put, const std::string& bytes) const {
+  return Status::out_of_space("the put needs " + bytes + " B of memory (one layer and " +
+                              std::to_string(put.entries) + " entries), memory_bytes is " +
+                              std::to_string(parts_.arena_bytes) +
                               "; keep fewer entries, or raise memory_bytes");
 }
 
-// To deal a budget out may take a step for each entry of it, and memory: not before it is known
-// that all those entries have room.
 Task<Status> PutPath::deal(Put& put) {
+  const std::size_t least = put.entries_bytes_max();
+  if (put.entries > kDealtToTellMax && least > parts_.arena_bytes) {
+    co_return no_room(put, "more than " + std::to_string(least));
+  }
   const auto make = [&]() -> Status {
     const kernels::SegmentDims dims{put.model.num_layers, put.model.num_kv_heads, put.num_tokens(),
                                     put.row.begin};
     PRECIS_ASSIGN(put.joiner,
                   kernels::Joiner::make(put.recipe, dims, put.entries, put.profile.get()));
-    return check_size(put, put.staged_bytes_max());
+    const std::size_t needed = put.staged_bytes_max();
+    return needed <= parts_.arena_bytes ? Status() : no_room(put, std::to_string(needed));
   };
   if (put.entries <= kInlineEntriesMax) co_return make();
   co_return co_await run_on(parts_.compute, parts_.loop, make);

@@ -1,5 +1,7 @@
 #include "client/src/remote_client.h"
 
+#include <chrono>
+#include <string>
 #include <utility>
 
 #include "client/src/attach.h"
@@ -67,6 +69,9 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
   PRECIS_ASSIGN(msg::ModelRow row, link_->call<msg::ModelRow>(retry, msg::RegisterModel{spec}));
   Model model{std::move(row.model), row.fingerprint, {}};
   for (std::uint32_t layer = 0; layer < o_proj.size(); ++layer) {
+    if (std::chrono::steady_clock::now() >= retry.deadline()) {
+      return retry.too_late("o_proj of layer " + std::to_string(layer) + " to be sent");
+    }
     retry.went_well();
     PRECIS_TRY(push_projection(retry, model, layer, o_proj[layer]));
   }
