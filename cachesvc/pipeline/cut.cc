@@ -74,7 +74,9 @@ Result<LayerCut> cut_layer(std::span<const Bytes> records, std::span<const std::
     Bytes rest = records[link];
     for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
       std::size_t size = 0;
-      PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(rest, &size));
+      const auto opened = kernels::open_record(rest, &size);
+      if (!opened.ok()) return Status::corruption(opened.status().message());  // of any version
+      const kernels::RecordView& record = *opened;
       if (record.layer != layer || record.head != h || record.head_dim != head_dim ||
           record.dtype != dtype) {
         return Status::corruption("the record of layer " + std::to_string(layer) + " head " +

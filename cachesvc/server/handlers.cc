@@ -1,5 +1,6 @@
 #include "cachesvc/server/handlers.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -19,10 +20,10 @@ Handlers::Answer answer(Status status) {
   return msg::ReplyBody(msg::Done{});
 }
 
-// Of puts that have ended, by their ids, which grow: as many as may be under way.
+// Of puts, in the order in which they ended: as many as may be under way.
 template <typename Ended>
 void keep_latest(Ended& ended) {
-  while (ended.size() > limits::kPutsPerConnectionMax) ended.erase(ended.begin());
+  while (ended.size() > limits::kPutsPerConnectionMax) ended.pop_front();
 }
 
 Status check_name(const char* field, const std::string& name) {
@@ -70,7 +71,7 @@ msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
 Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
   const auto it = puts_.find(put);
   if (it != puts_.end()) return it->second.put;
-  if (silent_puts_.contains(put)) {
+  if (std::ranges::find(silent_puts_, put) != silent_puts_.end()) {
     return Status::unavailable("put " + std::to_string(put) +
                                " was given up: nothing was heard of it while others waited for its "
                                "memory; put again");
@@ -84,7 +85,7 @@ std::size_t Handlers::give_up_silent_puts(std::chrono::steady_clock::duration si
   const std::size_t given_up = std::erase_if(puts_, [&](const auto& row) {
     PutPath::Put& put = *row.second.put;
     if (!PutPath::is_silent(put, since) || !parts_.put_path.abort(put).ok()) return false;
-    silent_puts_.insert(row.first);
+    silent_puts_.push_back(row.first);
     return true;
   });
   keep_latest(silent_puts_);
@@ -161,8 +162,9 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushLayer request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
   // Its client may have given up waiting for this, and now asks again.
-  if (const auto known = committed_puts_.find(request.put); known != committed_puts_.end()) {
-    const SegmentId segment = known->second;
+  const auto known = std::ranges::find(committed_puts_, request.put, &CommittedPut::put);
+  if (known != committed_puts_.end()) {
+    const SegmentId segment = known->segment;
     PRECIS_CO_TRY(co_await stored(
         [&] { return parts_.catalog.harden(tenant_.name, segment, request.durability); }));
     PRECIS_CO_ASSIGN(auto info, parts_.catalog.info(tenant_.name, segment, /*with_plan=*/true));
@@ -173,7 +175,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
   PRECIS_CO_ASSIGN(auto info,
                    co_await parts_.put_path.commit(std::move(put), writer, request.durability));
   puts_.erase(request.put);
-  committed_puts_.emplace(request.put, info.id);
+  committed_puts_.push_back({request.put, info.id});
   keep_latest(committed_puts_);
   co_return msg::ReplyBody(with_tier(std::move(info)));
 }

@@ -4,10 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <unordered_map>
 
 #include "cachesvc/base/task.h"
@@ -109,8 +108,13 @@ class Handlers {
   std::uint64_t next_put_ = 1;
   Quota::Part put_part_;
   std::unordered_map<std::uint64_t, OpenPut> puts_;
-  std::set<std::uint64_t> silent_puts_;                // given up; the latest of them
-  std::map<std::uint64_t, SegmentId> committed_puts_;  // the latest, lest they are asked again
+  struct CommittedPut {
+    std::uint64_t put;
+    SegmentId segment;
+  };
+  // The latest of those that have ended so.
+  std::deque<std::uint64_t> silent_puts_;    // given up
+  std::deque<CommittedPut> committed_puts_;  // lest they are asked for again
   std::unordered_map<std::uint64_t, std::shared_ptr<GetPath::Get>> gets_;
 };
 

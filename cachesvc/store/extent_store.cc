@@ -201,14 +201,16 @@ class ExtentStore final : public Store {
   // Empties the sparsest file, then removes what is empty. False once nothing is left to do.
   bool tidy(const std::stop_token& stop) {
     const auto number = files_->sparsest(options_.live_share);
-    // Where there is no room to move anything, what is empty makes some.
-    if (number) (void)move_values(*number, stop);
+    // A move that fails leaves an empty file, too, and helps nobody; what was empty before makes
+    // room for it.
+    const bool makes_room = !files_->empty_files().empty();
+    const bool moved = !number || move_values(*number, stop).ok();
     const std::vector<std::uint32_t> empty = files_->empty_files();
     if (empty.empty()) return false;
     // Rows that meant these files are gone for good first: a crash must not bring one back. The
     // sync is for rows of other values that are hardened with them; one that fails takes no space.
     (void)files_->sync();
-    return rows_->harden().ok() && files_->remove(empty).ok();
+    return rows_->harden().ok() && files_->remove(empty).ok() && (moved || makes_room);
   }
 
   Status move_values(std::uint32_t number, const std::stop_token& stop) {

@@ -181,8 +181,10 @@ def ctrl_c_once(ready):
     """Ctrl-C within the block as soon as `ready` returns."""
 
     def press():
-        ready()
-        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            ready()
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
 
     # Who starts the tests in the background may have told them to ignore it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -227,7 +229,7 @@ def test_ctrl_c_ends_a_store_that_waits_for_the_services_memory(
     model = cache.register_model(hf.model_spec(hf_model, name="deep"))
 
     def ready():
-        reached.wait()
+        assert reached.wait(300)
         until(owner, waiting_requests=4)  # as many as a put has under way
 
     with pytest.raises(KeyboardInterrupt), ctrl_c_once(ready):

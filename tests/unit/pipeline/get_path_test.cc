@@ -260,9 +260,12 @@ TEST_CASE("a layer that rots in memory is read from the disk again", "[unit][pip
   const Catalog::Row row = f.catalog->segment(f.f.tenant, f.segment.row.id).value();
   {
     const Bytes records = f.hot_tier.find(row->id, layer, row)->bytes();
-    // Of the last entry of the first head, in a block that a cut past 64 entries hashes anew.
     const RecordLayout at = RecordLayout::of(kEntries, f.f.model.head_dim, f.f.model.dtype);
-    const_cast<std::byte&>(records[at.values + (kEntries - 1) * at.row_bytes]) ^= std::byte{4};
+    // The last entry of the first head, in a block that a cut past 64 entries hashes anew; and the
+    // header, up to its magic and version.
+    const std::size_t rots =
+        GENERATE_COPY(at.values + (kEntries - 1) * at.row_bytes, std::size_t{0}, std::size_t{8});
+    const_cast<std::byte&>(records[rots]) ^= std::byte{4};
   }
   msg::Get request = f.request();
   request.budget = Budget::entries(67);

@@ -198,6 +198,25 @@ TEST_CASE("where nothing can be moved, files that are empty still go", "[unit][s
   CHECK(*store->get(Table::kPayload, "kept") == noise(0, 10'000));
 }
 
+TEST_CASE("a move for which there is no room is not tried again and again", "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  for (unsigned i = 0; i < 10; ++i) {  // two files full of them
+    REQUIRE(put(*store, std::to_string(i), noise(i, 10'000)).ok());
+  }
+  machine.drive.set_room(machine.drive.bytes() + 2 * 4096);  // for a file's begin
+  for (unsigned i = 1; i < 5; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
+  // That it never comes to rest would be this test's time limit.
+  for (std::uint64_t before = 0; before != machine.drive.operations();) {
+    before = machine.drive.operations();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  machine.drive.set_room(1u << 30);
+  REQUIRE(erase(*store, "5").ok());  // more is freed: it is tried again
+  while (machine.drive.bytes() > 2 * kFileBytes) std::this_thread::yield();
+  CHECK(*store->get(Table::kPayload, "0") == noise(0, 10'000));
+}
+
 TEST_CASE("what is to be synced while files are synced shares the next sync", "[unit][store]") {
   Machine machine;
   const auto store = machine.open();
