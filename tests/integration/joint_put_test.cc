@@ -53,6 +53,13 @@ class JointFixture {
   std::future<Stored> commit(Put& put, Durability durability = Durability::kWal) {
     return std::async(std::launch::async, [&put, durability] { return put.commit(durability); });
   }
+  // The first of two writers, who has asked for the commit in vain.
+  Put begin_and_give_up_waiting() {
+    Put first = begin(*client->with_deadline(2000), 2);
+    REQUIRE(push_all(first, 0).ok());
+    CHECK(first.commit().status().code() == StatusCode::kTimedOut);
+    return first;
+  }
   // What is left to do of two writers' put of which nothing of the second's was pushed.
   void finish(Put& first, Put& second) {
     REQUIRE(push_all(first, 0).ok());
@@ -186,11 +193,8 @@ TEST_CASE_METHOD(JointFixture, "recipes and numbers of writers do not mix", "[in
 
 TEST_CASE_METHOD(JointFixture, "who waited too long for another writer may ask again",
                  "[integration]") {
-  const auto hasty = client->with_deadline(2000);
   auto other = service.connect();
-  Put first = begin(*hasty, 2), second = begin(*other, 2);
-  REQUIRE(push_all(first, 0).ok());
-  CHECK(first.commit().status().code() == StatusCode::kTimedOut);
+  Put second = begin(*other, 2), first = begin_and_give_up_waiting();
   REQUIRE(push_all(second, 1).ok());
   auto first_done = commit(first);
   CHECK(waits(first_done));  // it counts once
@@ -200,11 +204,8 @@ TEST_CASE_METHOD(JointFixture, "who waited too long for another writer may ask a
 
 TEST_CASE_METHOD(JointFixture, "who waited too long is told of the put that others committed since",
                  "[integration]") {
-  const auto hasty = client->with_deadline(2000);
   auto other = service.connect();
-  Put first = begin(*hasty, 2), second = begin(*other, 2);
-  REQUIRE(push_all(first, 0).ok());
-  CHECK(first.commit().status().code() == StatusCode::kTimedOut);
+  Put second = begin(*other, 2), first = begin_and_give_up_waiting();
   REQUIRE(push_all(second, 1).ok());
   const auto stored = second.commit();
   REQUIRE(stored.ok());

@@ -135,6 +135,8 @@ class Put:
     def commit(self, durability: str = "wal") -> Segment:
         """Makes the segment visible, at once and as durable as asked: "memory", "wal" or "fsync".
 
+        After TimedOut or an interrupt it may be asked again, for what came of it.
+
         Raises:
             InvalidArgument: layers are missing (the message names them), or what compression found.
         """
