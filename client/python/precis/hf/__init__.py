@@ -13,9 +13,10 @@ Needs PyTorch and Transformers: ``pip install './client/python[hf]'`` from the r
 from .decode import Answer, answer_nll, answer_nlls, forward, generate
 from .modules import Rotation, attention_modules, output_projections
 from .needs import Needs, QueryStatistics
-from .prefill import Prefilled, Scorers, prefill, store
+from .prefill import Prefilled, prefill, store
 from .ragged import ATTENTION_NAME, RaggedCache, ragged_attention
 from .repetition import Repetition, repeat_request, repetitions
+from .scorers import Scorers
 from .spec import attention_windows, model_spec
 
 __all__ = [

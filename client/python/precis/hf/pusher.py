@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..cache import Put
     from .needs import Needs
-    from .prefill import Scorers
+    from .scorers import Scorers
 
 # Enough for pushes to go on beside layers that take unlike times. For some recipes each of those
 # that wait keeps the queries of all tokens.
