@@ -184,7 +184,9 @@ def ctrl_c_once(ready):
         try:
             ready()
         finally:
-            os.kill(os.getpid(), signal.SIGINT)
+            # On a thread that does not wait: the main one is told, and not woken. That is how one
+            # finds it that comes as the main thread is about to wait.
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
     # Who starts the tests in the background may have told them to ignore it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

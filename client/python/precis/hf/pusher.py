@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 # that wait keeps the queries of all tokens.
 LAYERS_WAITING_MAX = 4
 
+# How often who waits looks up for an interrupt. One that comes as a wait is about to begin does not
+# end it: Python has seen none before, and the wait was not there yet to be ended.
+HEEDED_S = 0.1
+
 
 class Pusher:
     """Pushes layers in the order they come; the first error stops it.
@@ -80,7 +84,7 @@ class Pusher:
                     self._given_up = True
                     self._waits.end()
                 self._offered.put(self._END)  # more than one of them do no harm
-                self._ended.get()
+                _take(self._ended)
             except BaseException as raised:
                 give_up, interrupt = True, interrupt or raised
         if interrupt is not None:
@@ -98,7 +102,7 @@ class Pusher:
     ) -> None:
         """Hands a layer over, once there is room; raises what went wrong with an earlier one."""
         held = self._needs.held(queries) if lse is None else queries
-        self._room.get()
+        _take(self._room)
         self._check()
         self._offered.put((layer, keys, values, held, lse))
 
@@ -138,3 +142,11 @@ class Pusher:
         self._put.layer(layer, **pushed, wait=False)
         if self._progress is not None:
             self._progress(layer)
+
+
+def _take(line: queue.SimpleQueue[None]) -> None:
+    while True:
+        try:
+            return line.get(timeout=HEEDED_S)
+        except queue.Empty:
+            pass
