@@ -14,6 +14,7 @@
 #include "cachesvc/catalog/catalog_keys.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/pipeline/made_records.h"
+#include "tests/unit/pipeline/near_peer.h"
 #include "tests/unit/store/forwarding_store.h"
 
 namespace precis {
@@ -72,20 +73,10 @@ class DoubtfulStore final : public testing::ForwardingStore {
   int reads_ = 0;
 };
 
-class NoRegistration final : public Registration {
- public:
-  MutableBytes bytes() const override { return {}; }
-};
-
 // A reader whose memory is here: a push copies, and is told of later.
-class NearReader final : public Connection {
+class NearReader final : public testing::NearPeer {
  public:
   NearReader(EventLoop& loop, std::size_t size_bytes) : memory(size_bytes), loop_(loop) {}
-  void start(Handlers) override {}
-  void send(std::vector<std::byte>) override {}
-  void close() override {}
-  void pull(const RemoteRegion&, std::uint64_t, MutableBytes, const Registration&,
-            Completion) override {}
   void push(std::vector<Bytes> from, const Registration&, const RemoteRegion& to,
             std::uint64_t offset, Completion done) override {
     const Status status = pushes++ < dies_after ? Status() : Status::unavailable("the peer died");
@@ -98,10 +89,6 @@ class NearReader final : public Connection {
     }
     loop_.post([done = std::move(done), status] { done(status); });
   }
-  Result<std::unique_ptr<Exposure>> expose(Registration&, MutableBytes) override {
-    return Status::unsupported("no");
-  }
-  std::string description() const override { return "near"; }
 
   std::vector<std::byte> memory;
   int pushes = 0;
@@ -125,7 +112,7 @@ struct Fixture {
   Metrics metrics;
   Log log{Log::Level::kOff};
   Executor reads{"reads", 4}, storage{"storage", 1};
-  NoRegistration registration;
+  testing::NoRegistration registration;
   ColdReads cold{{loop, reads, storage, memory, *open(), hot_tier, rate, metrics, log, f.clock}};
   GetPath path{{loop, reads, cold, memory, registration, zeros->bytes(), *catalog, hot_tier, rate,
                 metrics, f.clock}};

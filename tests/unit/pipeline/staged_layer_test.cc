@@ -6,8 +6,15 @@
 #include <cstring>
 #include <numeric>
 
+#include "tests/unit/pipeline/near_peer.h"
+
 namespace precis {
 namespace {
+
+using testing::copy_from;
+using testing::NearLayer;
+using testing::NearPeer;
+using testing::region_of;
 
 ModelSpec small_model() {
   ModelSpec model;
@@ -35,33 +42,15 @@ class OwnBuffer final : public Arena::Buffer {
   std::vector<std::byte> bytes_;
 };
 
-class NoRegistration final : public Registration {
+// Copies what is pulled at once, and is done when it is told.
+class CopyingConnection final : public NearPeer {
  public:
-  MutableBytes bytes() const override { return {}; }
-};
-
-// Regions carry the address of the client's bytes; pulling copies from there at once.
-class CopyingConnection final : public Connection {
- public:
-  void start(Handlers) override {}
-  void send(std::vector<std::byte>) override {}
-  void close() override {}
   void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into, const Registration&,
             Completion done) override {
-    if (fail_with.ok()) {
-      REQUIRE(offset + into.size() <= from.size_bytes);
-      std::memcpy(into.data(), reinterpret_cast<const std::byte*>(from.address) + offset,
-                  into.size());
-    }
+    if (fail_with.ok()) copy_from(from, offset, into);
     ++pulls;
     waiting.push_back(std::move(done));
   }
-  void push(std::vector<Bytes>, const Registration&, const RemoteRegion&, std::uint64_t,
-            Completion) override {}
-  Result<std::unique_ptr<Exposure>> expose(Registration&, MutableBytes) override {
-    return Status::unsupported("no");
-  }
-  std::string description() const override { return "copy"; }
   void complete_all() {
     for (auto& done : std::exchange(waiting, {})) done(fail_with);
   }
@@ -71,22 +60,10 @@ class CopyingConnection final : public Connection {
   std::vector<Completion> waiting;
 };
 
-template <typename T>
-RemoteRegion region_of(const std::vector<T>& values) {
-  RemoteRegion region;
-  region.address = reinterpret_cast<std::uint64_t>(values.data());
-  region.size_bytes = values.size() * sizeof(T);
-  return region;
-}
-
-// A whole layer of distinct numbers, and pieces of it.
-struct Source {
-  ModelSpec model = small_model();
-  std::vector<float> keys, values, queries, lse;
-  Source() {
-    const std::size_t count = model.num_kv_heads * kTokens * model.head_dim;
-    keys.resize(count);
-    values.resize(count);
+// A layer of distinct numbers, with observations.
+struct Source : NearLayer {
+  std::vector<float> queries, lse;
+  Source() : NearLayer(small_model(), 1, kTokens) {
     std::iota(keys.begin(), keys.end(), 1.0f);
     std::iota(values.begin(), values.end(), 1001.0f);
     queries.resize(std::size_t{model.num_q_heads} * 2 * model.head_dim);
@@ -94,31 +71,10 @@ struct Source {
     lse.resize(std::size_t{model.num_q_heads} * 2);
     std::iota(lse.begin(), lse.end(), 9001.0f);
   }
-  std::uint64_t stride() const { return kTokens * model.head_dim * sizeof(float); }
-  // heads [hb, hb + hc) and tokens [tb, tb + tc), as a strided slice of the whole.
-  msg::PushLayer piece(std::uint32_t hb, std::uint32_t hc, std::uint32_t tb,
-                       std::uint32_t tc) const {
-    msg::PushLayer push;
-    push.layer = 1;
-    push.dtype = model.dtype;
-    push.head_begin = hb;
-    push.head_count = hc;
-    push.token_begin = tb;
-    push.token_count = tc;
-    const std::uint64_t skip = hb * stride() + tb * model.head_dim * sizeof(float);
-    push.keys = region_of(keys);
-    push.keys.address += skip;
-    push.keys.size_bytes -= skip;
-    push.values = region_of(values);
-    push.values.address += skip;
-    push.values.size_bytes -= skip;
-    push.keys_head_stride = push.values_head_stride = stride();
-    return push;
-  }
 };
 
 Task<void> pull(StagedLayer& layer, msg::PushLayer piece, Connection& from, Status& outcome) {
-  const NoRegistration registration;
+  const testing::NoRegistration registration;
   outcome = (co_await layer.pull(std::move(piece), from, registration)).status();
 }
 

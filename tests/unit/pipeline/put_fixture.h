@@ -1,0 +1,163 @@
+// The parts of a service as far as a put needs them, writers in the same process, and what a put by
+// itself stores.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cachesvc/base/log.h"
+#include "cachesvc/pipeline/put_path.h"
+#include "cachesvc/pipeline/put_state.h"
+#include "tests/unit/catalog/catalog_fixture.h"
+#include "tests/unit/pipeline/near_peer.h"
+#include "tests/unit/store/forwarding_store.h"
+
+namespace precis::testing {
+
+// Of what is put.
+inline constexpr std::uint32_t kLayers = 4, kHeads = 2, kTokens = 48, kQueries = 8;
+// Layers take turns: each one's records are final as soon as they are encoded.
+inline constexpr char kUniform[] = "keydiff";
+// Layers take seats from those before them, whose records shrink.
+inline constexpr char kCompeting[] = "external(heads=flat, layers=global_flat)";
+inline constexpr char kObserving[] = "snapkv(window=8)";
+
+using PutPtr = std::shared_ptr<PutPath::Put>;
+using Outcome = Result<msg::SegmentInfo>;
+using Pieces = Result<Memory::Pieces>;
+
+// Holds what is staged, as a disk that is slow to write does.
+class SlowStore final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  std::shared_ptr<StagedValue> stage(SharedBytes value) override;
+  void hold();
+  void write_out();
+  // How many values lie where they were staged, as they were.
+  std::size_t unmoved() const;
+
+ private:
+  struct Staged {
+    SharedBytes value;
+    std::vector<std::byte> was;
+  };
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  bool holds_ = false;
+  std::vector<Staged> staged_;
+};
+
+// A writer whose memory is here: a pull copies, and is told of later, or once it is let.
+class NearWriter final : public NearPeer {
+ public:
+  explicit NearWriter(EventLoop& loop) : loop_(loop) {}
+  void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into, const Registration&,
+            Completion done) override;
+  void hold() { lets_ = 0; }
+  void let(int pulls);
+
+ private:
+  EventLoop& loop_;
+  int lets_ = 1 << 20;
+  std::deque<Completion> pulled_;
+};
+
+// A layer as every fixture's writers have it.
+struct PushedLayer : NearLayer {
+  PushedLayer(const ModelSpec& of, std::uint32_t index);
+  // All tokens of some heads, with what the recipe asks for beside them.
+  msg::PushLayer heads(const std::string& recipe, std::uint32_t begin, std::uint32_t count) const;
+  void observe(msg::PushLayer& push) const;  // with the queries of all heads
+  std::vector<float> scores, queries;
+};
+
+class PutFixture {
+ public:
+  // Nobody waits for memory in vain unless `wait` says so.
+  explicit PutFixture(std::chrono::milliseconds wait = std::chrono::hours(1));
+  ~PutFixture();
+
+  // Goes on until all that is left waits for somebody.
+  void settle();
+  // Goes on until it is there.
+  template <typename T>
+  T& answered(std::optional<T>& answer) {
+    while (!answer) turn();
+    return *answer;
+  }
+
+  msg::BeginPut request(const std::string& recipe, Budget budget, TokenId first = 100) const;
+  PutPtr begin(const msg::BeginPut& request, NearWriter& from);
+  // These answers come with the loop's turns.
+  std::optional<Status>& push(const PutPtr& put, const msg::PushLayer& piece, NearWriter& from);
+  std::optional<Outcome>& commit(const PutPtr& put, const NearWriter& from);
+  // The commit as soon as the push is answered.
+  std::optional<Outcome>& push_and_commit(const PutPtr& put, const msg::PushLayer& piece,
+                                          NearWriter& from);
+  // Another connection's, for something else.
+  std::optional<Pieces>& want(std::size_t size_bytes);
+  // There were so many pushes, and all were taken in.
+  void check_taken_in(std::size_t count);
+
+  // The arena has no more than this, in one piece.
+  void leave(std::size_t size_bytes);
+  void leave_nothing();
+  void check_nothing_held(const SegmentId& stored);
+  std::vector<std::vector<std::byte>> records(const SegmentId& stored);  // [layers]
+
+  CatalogFixture f;
+  SlowStore store{f.store};
+  std::unique_ptr<Catalog> catalog;
+  EventLoop loop;
+  std::unique_ptr<Arena> arena;
+  HotTier hot_tier;
+  Memory memory;
+  PutRoom room;
+  Executor compute{"compute", 1}, storage{"storage", 1}, reads{"reads", 1};
+  NoRegistration registration;
+  PathDigests paths;
+  Metrics metrics;
+  Log log{Log::Level::kOff};
+  std::unique_ptr<kernels::Backend> backend = kernels::make_cpu_backend(1);
+  Projections projections;
+  PutPath path;
+  const Tenant tenant{f.tenant, ""};
+  NearWriter one{loop}, other{loop};
+  std::vector<PushedLayer> layers;
+  std::vector<PutPtr> puts;
+  std::vector<std::unique_ptr<Arena::Buffer>> others_have;  // of the arena
+  std::deque<std::optional<Status>> pushes;
+  std::deque<std::optional<Outcome>> commits;
+  std::deque<std::optional<Pieces>> wants;
+
+ private:
+  std::unique_ptr<Catalog> open();
+  void turn();
+  Task<void> pushed(PutPtr put, msg::PushLayer piece, NearWriter& from,
+                    std::optional<Status>& answer);
+  Task<void> committed(PutPtr put, JointPut::Writer writer, std::optional<Outcome>& answer);
+  Task<void> pushed_and_committed(PutPtr put, msg::PushLayer piece, NearWriter& from,
+                                  std::optional<Status>& answer, std::optional<Outcome>& done);
+  Task<void> had(std::size_t size_bytes, std::optional<Pieces>& answer);
+};
+
+// A put of whole layers, one after the other, with all the memory there is.
+struct PutAlone {
+  using Order = std::vector<std::uint32_t>;
+  explicit PutAlone(const msg::BeginPut& request, const Order& order = {0, 1, 2, 3});
+  // A put of the same has come to the same, and nothing of it is left to free.
+  void check_is(PutFixture& fixture, const std::optional<Outcome>& done) const;
+
+  msg::SegmentInfo stored;
+  std::vector<std::vector<std::byte>> records;  // [layers]
+  std::vector<std::size_t> held;                // [layers], bytes once so many were compressed
+  std::size_t staged_bytes_max = 0;             // of the put
+  std::size_t records_bytes_max = 0;            // of a layer
+};
+
+}  // namespace precis::testing

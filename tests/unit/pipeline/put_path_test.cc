@@ -1,0 +1,261 @@
+// Puts where memory is short: records close ranks, pieces wait or come again, writers commit
+// together; and what is stored is what a put by itself would have stored.
+#include "cachesvc/pipeline/put_path.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/unit/pipeline/put_fixture.h"
+
+namespace precis {
+namespace {
+
+using namespace testing;
+
+// All layers but the last are in. Of those the first two came together, so that there is a hole
+// between their records, too small to be closed for its own sake; and what the last one needs is
+// all that is free.
+struct TightPut : PutFixture {
+  const msg::BeginPut all = request(kUniform, Budget::all());
+  const PutAlone alone{all};
+  PutPtr put;
+
+  TightPut() {
+    const std::size_t pushed = f.model.token_bytes() / kLayers * kTokens;
+    leave(alone.held[2] + pushed + alone.records_bytes_max);
+  }
+  std::optional<Status>& push_whole(std::uint32_t layer) {
+    return push(put, layers[layer].heads(kUniform, 0, kHeads), one);
+  }
+  std::optional<Status>& push_to_last() {
+    put = begin(all, one);
+    push_whole(0);
+    push_whole(1);
+    settle();
+    push_whole(2);
+    settle();
+    REQUIRE(memory.waiting() == 0);
+    return push_whole(3);
+  }
+  void check_ends_well() {
+    check_taken_in(pushes.size());
+    const auto& done = commit(put, one);
+    settle();
+    alone.check_is(*this, done);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a layer that fits only once records have closed ranks is taken in", "[unit][pipeline]") {
+  TightPut f;
+  f.push_to_last();
+  CHECK(f.memory.waiting() == 1);
+  f.check_ends_well();
+}
+
+TEST_CASE("records lie still while the store writes them, and close ranks then",
+          "[unit][pipeline]") {
+  TightPut f;
+  f.store.hold();
+  const auto& last = f.push_to_last();
+  f.settle();
+  CHECK_FALSE(last);
+  CHECK(f.store.unmoved() == 3);
+  f.store.write_out();
+  f.check_ends_well();
+}
+
+TEST_CASE("records that shrink close ranks for whoever waits, in turn", "[unit][pipeline]") {
+  using Order = PutAlone::Order;
+  const Order order = GENERATE(Order{0, 1, 2, 3}, Order{3, 2, 1, 0}, Order{2, 0, 3, 1});
+  constexpr std::size_t kRead = 4096;
+  PutFixture f;
+  const msg::BeginPut quarter = f.request(kCompeting, Budget::ratio_ppm(250'000));
+  const PutAlone alone(quarter, order);
+  f.leave(alone.staged_bytes_max + kRead);
+  // Below all records, until its reader lets go.
+  HotTier::Lease read =
+      f.hot_tier.insert(SegmentId{}, 0, nullptr, f.arena->allocate(kRead).value());
+  const PutPtr put = f.begin(quarter, f.one);
+  const auto push = [&](std::uint32_t place) {
+    f.push(put, f.layers[order[place]].heads(kCompeting, 0, kHeads), f.one);
+  };
+  push(0);
+  f.settle();
+  push(1);
+  f.one.hold();
+  push(2);
+  // All that the three leave, to the last line of the cache.
+  auto& rest = f.want(alone.staged_bytes_max + kRead - alone.held[2]);
+  push(3);
+  CHECK(f.memory.waiting() == 3);
+  f.settle();
+  CHECK(f.memory.waiting() == 2);
+  CHECK_FALSE(rest);
+  read.reset();
+  f.one.let(3 * 2);  // of each layer keys, values and scores
+  f.settle();
+  REQUIRE(rest);
+  REQUIRE(rest->ok());
+  CHECK(f.memory.waiting() == 1);
+  rest.reset();
+  f.memory.retry();
+  f.check_taken_in(kLayers);
+  const auto& done = f.commit(put, f.one);
+  f.settle();
+  alone.check_is(f, done);
+}
+
+TEST_CASE("writers of one put commit together, whoever waits for memory meanwhile",
+          "[unit][pipeline]") {
+  PutFixture f;
+  msg::BeginPut quarter = f.request(kCompeting, Budget::ratio_ppm(250'000));
+  const PutAlone alone(quarter);
+  f.leave(alone.staged_bytes_max);
+  quarter.writers = 2;
+  const PutPtr put = f.begin(quarter, f.one);
+  REQUIRE(f.begin(quarter, f.other) == put);
+  const auto push = [&](std::uint32_t layer, std::uint32_t head, NearWriter & from) -> auto& {
+    return f.push(put, f.layers[layer].heads(kCompeting, head, 1), from);
+  };
+  f.other.hold();
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) push(layer, 0, f.one);
+  for (std::uint32_t layer = 0; layer + 1 < kLayers; ++layer) push(layer, 1, f.other);
+  // Its last layer is being compressed when it asks for the commit.
+  const auto& other_done =
+      f.push_and_commit(put, f.layers[kLayers - 1].heads(kCompeting, 1, 1), f.other);
+  const auto& one_done = f.commit(put, f.one);
+  f.settle();
+  CHECK(f.memory.waiting() == kLayers - 1);  // one piece of each layer asks
+  CHECK_FALSE(one_done);
+  f.other.let(3 * (kLayers - 1));  // of each piece keys, values and scores
+  f.settle();
+  CHECK(f.memory.waiting() == 0);
+  CHECK_FALSE(one_done);
+  CHECK(f.catalog->totals().segments == 0);
+  auto& next = f.want(alone.staged_bytes_max);
+  CHECK_FALSE(next);
+  f.other.let(3);
+  f.check_taken_in(2 * kLayers);
+  REQUIRE((one_done && one_done->ok()));
+  REQUIRE((other_done && other_done->ok()));
+  CHECK((*one_done)->id == (*other_done)->id);
+  REQUIRE(next);
+  CHECK(next->ok());
+  next.reset();
+  alone.check_is(f, other_done);
+}
+
+TEST_CASE("a piece that found no memory in time may be pushed again, among others that did",
+          "[unit][pipeline]") {
+  PutFixture f(std::chrono::milliseconds(1));
+  const msg::BeginPut half = f.request(kUniform, Budget::ratio_ppm(500'000));
+  const PutPtr put = f.begin(half, f.one);
+  const auto push = [&](std::uint32_t layer, std::uint32_t head, std::uint32_t begin,
+                        std::uint32_t count) -> Status {
+    return f.answered(f.push(put, f.layers[layer].piece(head, 1, begin, count), f.one));
+  };
+  for (const std::uint32_t head : {0u, 1u}) REQUIRE(push(0, head, 0, kTokens).ok());
+  REQUIRE(push(2, 0, 0, kTokens).ok());
+  f.settle();
+  f.leave_nothing();
+  // The second waits for what the first asks for, then asks itself.
+  auto& first = f.push(put, f.layers[1].piece(0, 1, 0, kTokens), f.one);
+  auto& second = f.push(put, f.layers[1].piece(1, 1, 0, kTokens), f.one);
+  CHECK(push(2, 1, 0, 20).ok());  // which layer 2 has memory for
+  for (auto* rejected : {&first, &second}) {
+    const Status status = f.answered(*rejected);
+    CHECK(status.code() == StatusCode::kRejected);
+    CHECK(status.retry_after_ms() > 0);
+    CHECK_THAT(status.message(), Catch::Contains("layer 1") && Catch::Contains("memory_bytes"));
+  }
+  CHECK(push(2, 1, 20, kTokens - 20).ok());
+  f.others_have.clear();
+  for (const std::uint32_t head : {1u, 0u}) CHECK(push(1, head, 0, kTokens).ok());
+  for (const std::uint32_t head : {0u, 1u}) CHECK(push(3, head, 0, kTokens).ok());
+  f.answered(f.commit(put, f.one));
+  PutAlone(half).check_is(f, f.commits.back());
+}
+
+TEST_CASE("observations that found no memory in time may be pushed again", "[unit][pipeline]") {
+  constexpr std::uint32_t kFirst = kTokens - kQueries;
+  PutFixture f(std::chrono::milliseconds(1));
+  const msg::BeginPut half = f.request(kObserving, Budget::ratio_ppm(500'000));
+  const PutPtr put = f.begin(half, f.one);
+  for (const PushedLayer& layer : f.layers) {
+    msg::PushLayer rest = layer.piece(0, kHeads, kFirst, kQueries);
+    layer.observe(rest);
+    REQUIRE(f.answered(f.push(put, layer.piece(0, kHeads, 0, kFirst), f.one)).ok());
+    f.settle();
+    f.leave_nothing();
+    CHECK(f.answered(f.push(put, rest, f.one)).code() == StatusCode::kRejected);
+    f.others_have.clear();
+    REQUIRE(f.answered(f.push(put, rest, f.one)).ok());
+  }
+  f.answered(f.commit(put, f.one));
+  PutAlone(half).check_is(f, f.commits.back());
+}
+
+TEST_CASE("a push that does not fit the put is refused, and the put goes on", "[unit][pipeline]") {
+  PutFixture f;
+  const msg::BeginPut half = f.request(kUniform, Budget::ratio_ppm(500'000));
+  const PutPtr put = f.begin(half, f.one);
+  const auto push = [&](const msg::PushLayer& piece) -> Status {
+    auto& answer = f.push(put, piece, f.one);
+    f.settle();
+    REQUIRE(answer);
+    return *answer;
+  };
+  const auto check_refused = [&](const msg::PushLayer& piece, const std::string& why) {
+    const Status status = push(piece);
+    CHECK(status.code() == StatusCode::kInvalidArgument);
+    CHECK_THAT(status.message(), Catch::Contains(why));
+  };
+  msg::PushLayer past = f.layers[0].piece(0, kHeads, 0, kTokens);
+  past.layer = kLayers;
+  check_refused(past, "layer is 4, the model has 4");
+  for (const PushedLayer& layer : f.layers) {
+    const std::string name = "layer " + std::to_string(layer.layer);
+    const msg::PushLayer half_of_it = layer.piece(0, kHeads, 0, 20);
+    REQUIRE(push(half_of_it).ok());
+    check_refused(half_of_it, name + " head 0: tokens [0, 20) were pushed before");
+    REQUIRE(push(layer.piece(0, kHeads, 20, kTokens - 20)).ok());
+    check_refused(half_of_it, name + " was pushed before");
+  }
+  const auto& done = f.commit(put, f.one);
+  const auto& late = f.push(put, f.layers[0].piece(0, kHeads, 0, 20), f.one);
+  f.settle();
+  REQUIRE(late);
+  CHECK(late->code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(late->message(), Catch::Contains("being committed"));
+  PutAlone(half).check_is(f, done);
+}
+
+TEST_CASE("a put that is given up leaves its memory, whatever of it waits or is under way",
+          "[unit][pipeline]") {
+  PutFixture f;
+  const msg::BeginPut quarter = f.request(kCompeting, Budget::ratio_ppm(250'000));
+  const PutPtr put = f.begin(quarter, f.one);
+  const std::size_t all = put->staged_bytes_max();
+  f.leave(all);
+  f.one.hold();
+  const auto& pulled = f.push(put, f.layers[0].heads(kCompeting, 0, kHeads), f.one);
+  const auto& waits = f.push(put, f.layers[1].heads(kCompeting, 0, kHeads), f.one);
+  const auto& next = f.want(all);
+  f.settle();
+  CHECK_FALSE(waits);
+  REQUIRE(f.path.abort(*put).ok());
+  f.settle();
+  REQUIRE(waits);
+  CHECK(waits->code() == StatusCode::kCanceled);
+  CHECK_FALSE(pulled);
+  CHECK_FALSE(next);
+  f.one.let(3);
+  f.settle();
+  REQUIRE(pulled);
+  CHECK(pulled->code() == StatusCode::kCanceled);
+  REQUIRE(next);
+  CHECK(next->ok());
+}
+
+}  // namespace precis
