@@ -43,7 +43,7 @@ Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, FairLine::Owner ow
 }
 
 Task<Memory::Answer> Memory::acquire(Wants wants, FairLine::Owner owner,
-                                     FairLine::Unwanted unwanted) {
+                                     FairLine::Unwanted unwanted, InVain in_vain) {
   Answer now = try_acquire(wants());
   if (now.ok() || now.status().code() != StatusCode::kOutOfSpace) co_return now;
   if (stopped_) co_return Status::unavailable("the service is stopping");
@@ -55,11 +55,16 @@ Task<Memory::Answer> Memory::acquire(Wants wants, FairLine::Owner owner,
     };
     line_.add(
         owner,
-        [this, wants, tell]() -> std::function<void()> {
+        [this, wants, tell, in_vain,
+         used = arena_.used_bytes()]() mutable -> std::function<void()> {
           // Shared with the one call to come: std::function wants what it holds to be copyable.
           const auto pieces = std::make_shared<Answer>(take(wants()));
           const bool none = !pieces->ok() && pieces->status().code() == StatusCode::kOutOfSpace;
-          if (none) return nullptr;
+          if (none) {
+            const std::size_t before = std::exchange(used, arena_.used_bytes());
+            if (used < before) in_vain();
+            return nullptr;
+          }
           return [tell, pieces] { tell(std::move(*pieces)); };
         },
         [this, wants, unwanted, tell] {

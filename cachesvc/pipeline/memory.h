@@ -35,9 +35,13 @@ class Memory {
   using Pieces = std::vector<std::unique_ptr<Arena::Buffer>>;
   // Asked for anew at every try: what is wanted may grow while it is waited for.
   using Wants = std::function<std::vector<Want>()>;
+  // Told to who waits, when it is its turn: memory came free, and there is no room still. What came
+  // free may lie in pieces.
+  using InVain = std::function<void()>;
   // kCanceled at drop_unwanted() once it is `unwanted`.
   Task<Result<Pieces>> acquire(
-      Wants wants, FairLine::Owner owner, FairLine::Unwanted unwanted = [] { return false; });
+      Wants wants, FairLine::Owner owner, FairLine::Unwanted unwanted = [] { return false; },
+      InVain in_vain = [] {});
   Task<Result<Pieces>> acquire(std::vector<Want> wants, FairLine::Owner owner = nullptr);
   // The same, at once or kOutOfSpace; it is nobody's turn before those who wait.
   Result<Pieces> try_acquire(const std::vector<Want>& wants);

@@ -214,8 +214,13 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
   if (now.empty()) co_return Status();
   auto memory = parts_.memory.try_acquire(now);
   if (memory.status().code() == StatusCode::kOutOfSpace) {
-    parts_.loop.post([this, owner] { spawn(make_way(owner)); });  // once this waits
-    memory = co_await parts_.memory.acquire(wants, &from, [&put] { return !put.failure.ok(); });
+    // Named, and of its type: GCC 12 would end what is made within the co_await twice.
+    const Memory::InVain way = [this, owner] {
+      parts_.loop.post([=, this] { spawn(make_way(owner)); });
+    };
+    way();  // once this waits
+    memory = co_await parts_.memory.acquire(
+        wants, &from, [&put] { return !put.failure.ok(); }, way);
   }
   if (!memory.ok()) layer.projection = nullptr;
   if (!memory.ok()) co_return memory.status().with_context(where);
@@ -328,9 +333,9 @@ void PutPath::written(const std::weak_ptr<Put>& owner) {
   parts_.memory.retry();
 }
 
-// Due whenever a wait for memory begins and whenever a layer's staging ends. First what nobody
-// reads goes, then the records close ranks, and only then do waiters look: what they evicted
-// themselves could lie between records that were closed up before, a hole for good.
+// Due whenever a wait for memory begins, whenever a layer's staging ends, and where others leave a
+// hole among the records of a put that waits. First what nobody reads goes, then the records close
+// ranks, and only then do waiters look: what they evicted themselves could be such a hole.
 Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
   ++put->behind;
   ++compressing_;

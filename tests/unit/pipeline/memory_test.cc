@@ -110,6 +110,41 @@ TEST_CASE("what is waited for is asked for as it is wanted when it comes free",
   CHECK((*answer)->size() == 2);
 }
 
+TEST_CASE("who waits is told of memory that came free and is not enough, once each time",
+          "[unit][pipeline]") {
+  Fixture f(std::chrono::hours(1));
+  std::vector<std::unique_ptr<Arena::Buffer>> quarters;
+  for (int i = 0; i < 4; ++i) quarters.push_back(f.arena->allocate(kArenaBytes / 4).value());
+  std::optional<Fixture::Answer> answer;
+  int in_vain = 0;
+  const auto waits = [&]() -> Task<void> {
+    const Memory::Wants wants = [] { return std::vector<Memory::Want>(1, Memory::Want{kHalf}); };
+    const FairLine::Unwanted unwanted = [] { return false; };
+    const Memory::InVain count = [&] { ++in_vain; };
+    answer.emplace(co_await f.memory.acquire(wants, nullptr, unwanted, count));
+  };
+  spawn(waits());
+  const auto retry = [&] {
+    f.memory.retry();
+    f.loop.post([&] { f.loop.stop(); });
+    f.loop.run();
+  };
+  retry();
+  CHECK(in_vain == 0);
+  quarters[0].reset();
+  for (int i = 0; i < 2; ++i) retry();
+  CHECK(in_vain == 1);
+  quarters[2].reset();  // as much as is wanted, in two pieces
+  retry();
+  CHECK(in_vain == 2);
+  CHECK_FALSE(answer);
+  quarters[1].reset();
+  retry();
+  CHECK(in_vain == 2);
+  REQUIRE(answer);
+  CHECK(answer->ok());
+}
+
 TEST_CASE("who waits too long is told what is in use", "[unit][pipeline]") {
   Fixture f(std::chrono::milliseconds(1));
   auto taken = f.arena->allocate(kArenaBytes);

@@ -3,6 +3,7 @@
 #include "cachesvc/pipeline/put_path.h"
 
 #include <catch2/catch.hpp>
+#include <functional>
 
 #include "tests/unit/pipeline/put_fixture.h"
 
@@ -26,11 +27,12 @@ struct TightPut : PutFixture {
   std::optional<Status>& push_whole(std::uint32_t layer) {
     return push(put, layers[layer].heads(kUniform, 0, kHeads), one);
   }
-  std::optional<Status>& push_to_last() {
+  std::optional<Status>& push_to_last(const std::function<void()>& before_third = [] {}) {
     put = begin(all, one);
     push_whole(0);
     push_whole(1);
     settle();
+    before_third();
     push_whole(2);
     settle();
     REQUIRE(memory.waiting() == 0);
@@ -62,6 +64,24 @@ TEST_CASE("records lie still while the store writes them, and close ranks then",
   CHECK_FALSE(last);
   CHECK(f.store.unmoved() == 3);
   f.store.write_out();
+  f.check_ends_well();
+}
+
+TEST_CASE("what another put leaves among records is closed up for a layer that waits",
+          "[unit][pipeline]") {
+  TightPut f;
+  const PutPtr among = f.begin(f.request(kUniform, Budget::entries(8), /*first=*/5000), f.other);
+  const auto& last = f.push_to_last([&] {
+    for (const PushedLayer& layer : f.layers) {
+      f.push(among, layer.heads(kUniform, 0, kHeads), f.other);
+      f.settle();
+    }
+  });
+  f.settle();
+  CHECK_FALSE(last);
+  const auto& done = f.commit(among, f.other);
+  f.settle();
+  REQUIRE((done && done->ok()));
   f.check_ends_well();
 }
 
