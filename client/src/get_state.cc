@@ -49,6 +49,7 @@ void GetState::on_layer(msg::LayerServed served) {
     if (!at_once && layer < layers_.size() && layers_[layer].waiting > 0) {
       return settled_.notify_all();
     }
+    if (is_behind()) over_.notify_all();
   }
   if (at_once) return check(served);
   verifier_.post([self = shared_from_this(), layer] {
@@ -77,6 +78,18 @@ std::optional<msg::LayerServed> GetState::take(std::uint32_t layer) {
   if (found == unchecked_.end()) return std::nullopt;
   auto served = std::move(*found);
   unchecked_.erase(found);
+  return served;
+}
+
+// The one that comes next waits for the verifying thread, and a second one for whoever has nothing
+// else to do.
+bool GetState::is_behind() const { return unchecked_.size() > 1; }
+
+std::optional<msg::LayerServed> GetState::take_if_behind() {
+  const std::lock_guard lock(mutex_);
+  if (!is_behind()) return std::nullopt;
+  auto served = std::move(unchecked_.front());
+  unchecked_.erase(unchecked_.begin());
   return served;
 }
 
@@ -204,12 +217,15 @@ Status GetState::wait_layer(std::uint32_t layer) {
   }
 }
 
-Status GetState::wait() const {
-  std::unique_lock lock(mutex_);
-  if (!Interrupt().wait(over_, lock, [&] { return finished_ || !outcome_.ok(); })) {
-    return Status::canceled("the wait for a prefix was interrupted");
+Status GetState::wait() {
+  for (;;) {
+    if (const auto served = take_if_behind()) check(*served);
+    std::unique_lock lock(mutex_);
+    const auto over = [&] { return finished_ || !outcome_.ok(); };
+    const bool came = Interrupt().wait(over_, lock, [&] { return over() || is_behind(); });
+    if (over()) return outcome_;
+    if (!came) return Status::canceled("the wait for a prefix was interrupted");
   }
-  return outcome_;
 }
 
 bool GetState::settled(std::uint32_t layer) const {

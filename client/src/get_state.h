@@ -1,5 +1,6 @@
 // A get under way. The loop hands it what the server says; that is checked by the loop itself while
-// it is little, then by who waits for the layer, and by a verifying thread where nobody does.
+// it is little, then by who waits for the layer, and by a verifying thread where nobody does, which
+// who waits for all of it helps.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   // Any thread.
   const GetPlan& plan() const { return plan_; }
   Status wait_layer(std::uint32_t layer);
-  Status wait() const;
+  Status wait();
   bool settled(std::uint32_t layer) const;
   bool finished() const;
   bool over() const;  // wait() would not
@@ -59,6 +60,8 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
 
   // None if there is none, or another thread has taken it.
   std::optional<msg::LayerServed> take(std::uint32_t layer);
+  bool is_behind() const;  // under mutex_
+  std::optional<msg::LayerServed> take_if_behind();
   Unchecked::iterator find_unchecked(std::uint32_t layer);
   void check(const msg::LayerServed& served);
   void settle(const msg::LayerServed& served);

@@ -136,7 +136,7 @@ Status Prefix::Impl::wait() {
   for (std::uint32_t l = 0; l < out_.size(); ++l) PRECIS_TRY(wait_layer(l));
   for (;;) {
     AttemptPtr attempt = newest();
-    const GetState& state = *attempt->state;
+    GetState& state = *attempt->state;
     if (state.small()) attempt->channel->drive_until([&] { return state.over(); });
     Status status = state.wait();
     if (status.ok()) {
