@@ -215,9 +215,9 @@ def plot(rows: list[Row], path: Path) -> None:
             xlabel="MiB of K and V",
             title=f"{transport}, {clients} client" + ("s" if clients > 1 else ""),
         )
-        axis.set_ylim(bottom=0)
         axis.legend(fontsize=7)
     axes[0][0].set_ylabel("GB/s")
+    axes[0][0].set_ylim(bottom=0)  # of all, and once: it ends their growing with what is plotted
     figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
