@@ -1,5 +1,6 @@
 #include "cachesvc/pipeline/memory.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "precis/limits.h"
@@ -43,7 +44,7 @@ Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, FairLine::Owner ow
 }
 
 Task<Memory::Answer> Memory::acquire(Wants wants, FairLine::Owner owner,
-                                     FairLine::Unwanted unwanted, InVain in_vain) {
+                                     FairLine::Unwanted unwanted) {
   Answer now = try_acquire(wants());
   if (now.ok() || now.status().code() != StatusCode::kOutOfSpace) co_return now;
   if (stopped_) co_return Status::unavailable("the service is stopping");
@@ -55,14 +56,14 @@ Task<Memory::Answer> Memory::acquire(Wants wants, FairLine::Owner owner,
     };
     line_.add(
         owner,
-        [this, wants, tell, in_vain,
-         used = arena_.used_bytes()]() mutable -> std::function<void()> {
+        [this, wants, tell, used = SIZE_MAX]() mutable -> std::function<void()> {
           // Shared with the one call to come: std::function wants what it holds to be copyable.
           const auto pieces = std::make_shared<Answer>(take(wants()));
           const bool none = !pieces->ok() && pieces->status().code() == StatusCode::kOutOfSpace;
           if (none) {
+            // While it is its turn nobody else takes any.
             const std::size_t before = std::exchange(used, arena_.used_bytes());
-            if (used < before) in_vain();
+            if (used < before) loop_.post([this] { in_vain_(); });
             return nullptr;
           }
           return [tell, pieces] { tell(std::move(*pieces)); };
@@ -71,6 +72,7 @@ Task<Memory::Answer> Memory::acquire(Wants wants, FairLine::Owner owner,
           tell(unwanted() ? Status::canceled("nobody wants it any more") : give_up(wants()));
         },
         unwanted);
+    retry();  // It may be its turn.
   });
 }
 

@@ -35,15 +35,14 @@ class Memory {
   using Pieces = std::vector<std::unique_ptr<Arena::Buffer>>;
   // Asked for anew at every try: what is wanted may grow while it is waited for.
   using Wants = std::function<std::vector<Want>()>;
-  // Told to who waits, when it is its turn: memory came free, and there is no room still. What came
-  // free may lie in pieces.
-  using InVain = std::function<void()>;
   // kCanceled at drop_unwanted() once it is `unwanted`.
   Task<Result<Pieces>> acquire(
-      Wants wants, FairLine::Owner owner, FairLine::Unwanted unwanted = [] { return false; },
-      InVain in_vain = [] {});
+      Wants wants, FairLine::Owner owner, FairLine::Unwanted unwanted = [] { return false; });
   Task<Result<Pieces>> acquire(std::vector<Want> wants, FairLine::Owner owner = nullptr);
-  // The same, at once or kOutOfSpace; it is nobody's turn before those who wait.
+  // Told in a turn of its own when somebody's turn to take memory was in vain: the first time, and
+  // then where some came free since the last. What is free may lie in pieces. Replaced by the next.
+  void on_in_vain(std::function<void()> told) { in_vain_ = std::move(told); }
+  // As acquire(), at once or kOutOfSpace; it is nobody's turn before those who wait.
   Result<Pieces> try_acquire(const std::vector<Want>& wants);
   // The same, of what nobody uses: the hot tier gives nothing up.
   Result<Pieces> try_free(const std::vector<Want>& wants);
@@ -75,6 +74,7 @@ class Memory {
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
   FairLine line_;
+  std::function<void()> in_vain_ = [] {};
   std::atomic<std::size_t> waiting_{0};  // in the line
   bool stopped_ = false;
 };

@@ -8,6 +8,20 @@
 #include "precis/block_digest.h"
 
 namespace precis {
+namespace {
+
+constexpr std::size_t kInPlaceMax = 2;
+
+}  // namespace
+
+PutPath::PutPath(Parts parts)
+    : parts_(std::move(parts)), compressors_(parts_.backend), in_place_(parts_.loop, kInPlaceMax) {
+  parts_.memory.on_in_vain([this] { spawn(make_way_for_waiter()); });
+}
+
+PutPath::~PutPath() {
+  parts_.memory.on_in_vain([] {});
+}
 
 // ---- begin --------------------------------------------------------------------------------------
 
@@ -24,10 +38,9 @@ Task<Result<std::shared_ptr<PutPath::Put>>> PutPath::begin(const Tenant& tenant,
   // Of what is stored already nothing is written together.
   const std::uint32_t writers = put.already_stored ? 1 : request.writers;
   put.joint = std::make_shared<JointPut>(parts_.loop, writers);
-  if (writers > 1) {
-    std::erase_if(joinable_, [](const auto& row) { return row.second.expired(); });
-    joinable_[name] = begun;
-  }
+  put.joint_name = name;
+  std::erase_if(open_, [](const auto& each) { return each.expired(); });
+  open_.push_back(begun);
   auto room = co_await find_room(put, from);
   put.failure = room.status();
   put.joint->begun(room.status());
@@ -46,10 +59,12 @@ Digest PutPath::joint_name(const Tenant& tenant, const msg::BeginPut& request) {
 }
 
 std::shared_ptr<PutPath::Put> PutPath::find_joint(const Digest& name) const {
-  const auto found = joinable_.find(name);
-  auto put = found == joinable_.end() ? nullptr : found->second.lock();
-  const bool open = put && put->failure.ok() && !put->joint->is_full();
-  return open ? put : nullptr;
+  for (const auto& each : open_) {
+    auto put = each.lock();
+    if (!put || put->joint->writers() == 1 || put->joint_name != name) continue;
+    if (put->failure.ok() && !put->joint->is_full()) return put;
+  }
+  return nullptr;
 }
 
 msg::PutBegun PutPath::describe(const Put& put) {
@@ -80,16 +95,6 @@ Status PutPath::abort(Put& put) {
 
 bool PutPath::is_silent(const Put& put, std::chrono::steady_clock::time_point since) {
   return put.requests == 0 && put.heard < since;
-}
-
-// The memory of a put that has failed goes at once, whoever still has it.
-void PutPath::let_go(Put& put) {
-  if (put.failure.ok()) return;
-  if (put.requests > 0) parts_.loop.post([this] { parts_.memory.drop_unwanted(); });
-  if (put.requests > 0 || put.behind > 0) return;
-  put.layers.clear();
-  put.room.reset();
-  parts_.memory.retry();
 }
 
 // ---- ingest -------------------------------------------------------------------------------------
@@ -147,27 +152,21 @@ Task<Status> PutPath::take_in(std::shared_ptr<Put> put, msg::PushLayer piece, Co
   if (!pulled.ok() && put->failure.ok()) put->failure = pulled.status();
   PRECIS_CO_TRY(put->failure);
   parts_.metrics.pulled_bytes += static_cast<std::int64_t>(*pulled);
-  if (layer.staged->complete()) spawn(compress(put, piece.layer));
+  if (layer.staged->complete()) spawn(compress_staged(put, piece.layer));
   co_return Status();
 }
 
-// One layer at a time, of all puts, and not behind others: a client can't have its memory back
-// while it is read, which then takes no longer than a copy.
+// Two at a time, of all puts, so that the next is there when one ends; and not behind others: a
+// client can't have its memory back while it is read, which then takes no longer than two copies.
 Task<bool> PutPath::compress_in_place(std::shared_ptr<Put> put, const msg::PushLayer& piece,
                                       Connection& from) {
   if (!put->is_quick() || parts_.backend.expects_memory()) co_return false;
   if (!put->layers[piece.layer].staged->is_whole(piece)) co_return false;
-  if (std::exchange(reading_in_place_, true)) {
-    co_await completion<bool>([&](auto done) { in_place_line_.push_back(std::move(done)); });
-  }
-  const bool reads = put->failure.ok() && compressing_ == 0 && read_in_place(*put, piece, from);
+  co_await in_place_.enter();
+  const bool next = compressing_staged_ == 0;
+  const bool reads = put->failure.ok() && next && read_in_place(*put, piece, from);
   if (reads) co_await compress(put, piece.layer);
-  if (in_place_line_.empty()) {
-    reading_in_place_ = false;
-  } else {
-    parts_.loop.post([next = std::move(in_place_line_.front())] { next(true); });
-    in_place_line_.pop_front();
-  }
+  in_place_.leave();
   if (reads && put->failure.ok()) {
     parts_.metrics.in_place_bytes +=
         static_cast<std::int64_t>(put->row.original_bytes / put->model.num_layers);
@@ -183,66 +182,13 @@ bool PutPath::read_in_place(Put& put, const msg::PushLayer& piece, Connection& f
   return true;
 }
 
-Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t index,
-                                  const Connection& from) {
-  using Part = StagedLayer::Part;
-  Put& put = *owner;
-  Put::Layer& layer = put.layers[index];
-  // All at once, also what later pieces of the layer ask for until it is had: layers of a put that
-  // come together, each with a part of its memory, would wait for each other. Room for the records
-  // is among it, so that compression never waits for memory.
-  bool entries = false, observations = false, reads_projection = false;
-  const auto wants = [&] {
-    entries = layer.staged->needs(Part::kEntries);
-    observations = layer.staged->needs(Part::kObservations);
-    std::vector<Memory::Want> all;
-    if (observations) {
-      all.push_back({layer.staged->size_bytes(Part::kObservations), Arena::End::kHigh});
-    }
-    if (!entries) return all;
-    all.push_back({layer.staged->size_bytes(Part::kEntries), Arena::End::kHigh});
-    all.push_back({put.records_bytes_max(index)});
-    if (!put.projections.empty()) {
-      layer.projection = parts_.projections.find(put.projections[index], put.part);
-      reads_projection = layer.projection == nullptr;
-    }
-    if (reads_projection) all.push_back({put.projection_bytes(index), Arena::End::kHigh});
-    return all;
-  };
-  const std::string where = "layer " + std::to_string(index);
-  const auto now = wants();
-  if (now.empty()) co_return Status();
-  auto memory = parts_.memory.try_acquire(now);
-  if (memory.status().code() == StatusCode::kOutOfSpace) {
-    // Named, and of its type: GCC 12 would end what is made within the co_await twice.
-    const Memory::InVain way = [this, owner] {
-      parts_.loop.post([=, this] { spawn(make_way(owner)); });
-    };
-    way();  // once this waits
-    memory = co_await parts_.memory.acquire(
-        wants, &from, [&put] { return !put.failure.ok(); }, way);
-  }
-  if (!memory.ok()) layer.projection = nullptr;
-  if (!memory.ok()) co_return memory.status().with_context(where);
-  const auto take_last = [&memory] {
-    auto last = std::move(memory->back());
-    memory->pop_back();
-    return last;
-  };
-  if (reads_projection) {
-    auto read = co_await parts_.projections.read(put.projections[index], put.part, take_last());
-    if (!read.ok()) co_return read.status().with_context(where);
-    layer.projection = std::move(read).value();
-  }
-  if (entries) {
-    layer.records = take_last();
-    layer.staged->give_memory(Part::kEntries, take_last());
-  }
-  if (observations) layer.staged->give_memory(Part::kObservations, take_last());
-  co_return Status();
-}
-
 // ---- compress -----------------------------------------------------------------------------------
+
+Task<void> PutPath::compress_staged(std::shared_ptr<Put> put, std::uint32_t layer) {
+  ++compressing_staged_;
+  co_await compress(put, layer);
+  --compressing_staged_;
+}
 
 Task<void> PutPath::compress(std::shared_ptr<Put> put, std::uint32_t layer) {
   ++put->behind;
@@ -323,30 +269,6 @@ void PutPath::write_ahead(Put& put, std::uint32_t index) {
     loop.post([this, owner] { written(owner); });
   };
   layer.stored = parts_.catalog.stage({layer.records->bytes(), {layer.records.get(), let_go}});
-}
-
-// Records may move again, or be evicted.
-void PutPath::written(const std::weak_ptr<Put>& owner) {
-  const auto put = owner.lock();
-  // Not once the records are on their way into the hot tier.
-  if (put && !put->committing && parts_.memory.is_awaited()) spawn(make_way(put));
-  parts_.memory.retry();
-}
-
-// Due whenever a wait for memory begins, whenever a layer's staging ends, and where others leave a
-// hole among the records of a put that waits. First what nobody reads goes, then the records close
-// ranks, and only then do waiters look: what they evicted themselves could be such a hole.
-Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
-  ++put->behind;
-  ++compressing_;
-  parts_.memory.reclaim();
-  co_await run_on(parts_.compute, parts_.loop, [&] {
-    close_ranks(*put, parts_.memory.is_awaited());
-    return true;
-  });
-  parts_.memory.retry();
-  --compressing_;
-  end_behind(*put);
 }
 
 void PutPath::end_behind(Put& put) {

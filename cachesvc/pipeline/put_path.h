@@ -7,9 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +17,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/compressor_pool.h"
+#include "cachesvc/pipeline/gate.h"
 #include "cachesvc/pipeline/joint_put.h"
 #include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/path_digests.h"
@@ -53,7 +52,10 @@ class PutPath {
     const Clock& clock;
     BudgetDefaults configured;  // the process's default recipe and keep
   };
-  explicit PutPath(Parts parts) : parts_(std::move(parts)), compressors_(parts_.backend) {}
+  explicit PutPath(Parts parts);
+  ~PutPath();
+  PutPath(const PutPath&) = delete;
+  PutPath& operator=(const PutPath&) = delete;
 
   class Put;  // one put under way
 
@@ -99,13 +101,16 @@ class PutPath {
                                Connection& from);
   bool read_in_place(Put& put, const msg::PushLayer& piece, Connection& from);
   Task<Status> take_in(std::shared_ptr<Put> put, msg::PushLayer piece, Connection& from);
-  void end_behind(Put& put);
-  void let_go(Put& put);
-  // What the layer is staged in, its records' room and the projection that it is weighed with.
+  // put_memory.cc: what the layer is staged in, its records' room and the projection that it is
+  // weighed with.
   Task<Status> take_memory(std::shared_ptr<Put> put, std::uint32_t layer, const Connection& from);
+  Task<void> make_way_for_waiter();
   Task<void> make_way(std::shared_ptr<Put> put);
-  Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
   void written(const std::weak_ptr<Put>& put);
+  void let_go(Put& put);
+  Task<void> compress_staged(std::shared_ptr<Put> put, std::uint32_t layer);
+  Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);
+  void end_behind(Put& put);
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
   // These on compute threads, of which a put's share what they join under its lock.
   Status stages(Put& put, std::uint32_t layer);
@@ -118,10 +123,11 @@ class PutPath {
 
   Parts parts_;
   CompressorPool compressors_;
-  bool reading_in_place_ = false;
-  std::deque<std::function<void(bool)>> in_place_line_;  // those that wait to
-  std::map<Digest, std::weak_ptr<Put>> joinable_;        // by joint_name(); those that were
-  std::size_t compressing_ = 0;  // layers, of all puts, and moves of records
+  std::vector<std::weak_ptr<Put>> open_;  // and some that were
+  Gate in_place_;
+  std::size_t compressing_ = 0;         // layers, of all puts, and moves of records
+  std::size_t compressing_staged_ = 0;  // of the layers those that are not read in place
+  std::size_t way_wanted_ = 0;          // how often, since puts began to make way
 };
 
 }  // namespace precis

@@ -60,6 +60,7 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   bool committing = false;
   Durability durability = Durability::kMemory;  // once committed
   std::shared_ptr<JointPut> joint;              // shared with who waits on it
+  Digest joint_name{};                          // by which further writers find it
   std::unique_ptr<PutRoom::Place> room;         // what it was promised, until its layers are gone
   std::vector<Layer> layers;
   Status failure;                  // of any stage behind; ends the put

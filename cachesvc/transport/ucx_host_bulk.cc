@@ -117,7 +117,8 @@ class UcxHostBulk::InPlace final : public PeerMemory {
       : state_(std::move(state)), slot_(slot), region_(std::move(region)), unmapping_(unmapping) {}
   ~InPlace() override {
     state_->leave(slot_);
-    // The last to know them unmaps them, which takes long.
+    // The last to know them unmaps them, which takes long. Others mostly do.
+    if (region_.pages.use_count() > 1) return;
     unmapping_.post([pages = std::move(region_.pages)] {});
   }
   Bytes bytes() const override { return region_.bytes; }

@@ -23,6 +23,15 @@ struct Fixture {
     if (stop_when_answered) loop.stop();
   }
 
+  // What waits has tried again, and what came of that was told.
+  void retry() {
+    memory.retry();
+    for (int turns = 0; turns < 2; ++turns) {
+      loop.post([this] { loop.stop(); });
+      loop.run();
+    }
+  }
+
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   HotTier hot_tier;
@@ -56,9 +65,7 @@ TEST_CASE("who comes while memory is short is served in turn when some comes fre
   CHECK_FALSE(large);
   CHECK_FALSE(small);
   std::move(taken).value().reset();
-  f.memory.retry();
-  f.loop.post([&] { f.loop.stop(); });
-  f.loop.run();
+  f.retry();
   REQUIRE(large);
   REQUIRE(small);
   CHECK(large->ok());
@@ -102,47 +109,42 @@ TEST_CASE("what is waited for is asked for as it is wanted when it comes free",
   spawn(waits());
   wants.push_back({128});
   std::move(taken).value().reset();
-  f.memory.retry();
-  f.loop.post([&] { f.loop.stop(); });
-  f.loop.run();
+  f.retry();
   REQUIRE(answer);
   REQUIRE(answer->ok());
   CHECK((*answer)->size() == 2);
 }
 
-TEST_CASE("who waits is told of memory that came free and is not enough, once each time",
+TEST_CASE("a turn in vain is told of, and again only where memory came free since",
           "[unit][pipeline]") {
   Fixture f(std::chrono::hours(1));
   std::vector<std::unique_ptr<Arena::Buffer>> quarters;
   for (int i = 0; i < 4; ++i) quarters.push_back(f.arena->allocate(kArenaBytes / 4).value());
-  std::optional<Fixture::Answer> answer;
   int in_vain = 0;
-  const auto waits = [&]() -> Task<void> {
-    const Memory::Wants wants = [] { return std::vector<Memory::Want>(1, Memory::Want{kHalf}); };
-    const FairLine::Unwanted unwanted = [] { return false; };
-    const Memory::InVain count = [&] { ++in_vain; };
-    answer.emplace(co_await f.memory.acquire(wants, nullptr, unwanted, count));
-  };
-  spawn(waits());
-  const auto retry = [&] {
-    f.memory.retry();
-    f.loop.post([&] { f.loop.stop(); });
-    f.loop.run();
-  };
-  retry();
-  CHECK(in_vain == 0);
-  quarters[0].reset();
-  for (int i = 0; i < 2; ++i) retry();
+  f.memory.on_in_vain([&] { ++in_vain; });
+  std::optional<Fixture::Answer> quarter, half;
+  spawn(f.acquire(kArenaBytes / 4, quarter));
+  spawn(f.acquire(kHalf, half));
+  CHECK(in_vain == 0);  // in no one's turn
+  for (int i = 0; i < 2; ++i) f.retry();
   CHECK(in_vain == 1);
-  quarters[2].reset();  // as much as is wanted, in two pieces
-  retry();
+  // One is served, and the next's first turn is in vain, with as much in use as when he came.
+  quarters[0].reset();
+  for (int i = 0; i < 2; ++i) f.retry();
+  CHECK(quarter);
   CHECK(in_vain == 2);
-  CHECK_FALSE(answer);
+  quarters[2].reset();
+  f.retry();
+  CHECK(in_vain == 3);
+  quarter.reset();  // as much as is wanted, in two pieces
+  f.retry();
+  CHECK(in_vain == 4);
+  CHECK_FALSE(half);
   quarters[1].reset();
-  retry();
-  CHECK(in_vain == 2);
-  REQUIRE(answer);
-  CHECK(answer->ok());
+  f.retry();
+  CHECK(in_vain == 4);
+  REQUIRE(half);
+  CHECK(half->ok());
 }
 
 TEST_CASE("who waits too long is told what is in use", "[unit][pipeline]") {

@@ -18,16 +18,15 @@ using namespace testing;
 struct TightPut : PutFixture {
   const msg::BeginPut all = request(kUniform, Budget::all());
   const PutAlone alone{all};
+  const std::size_t room_for_last =
+      f.model.token_bytes() / kLayers * kTokens + alone.records_bytes_max;
   PutPtr put;
 
-  TightPut() {
-    const std::size_t pushed = f.model.token_bytes() / kLayers * kTokens;
-    leave(alone.held[2] + pushed + alone.records_bytes_max);
-  }
+  TightPut() { leave(alone.held[2] + room_for_last); }
   std::optional<Status>& push_whole(std::uint32_t layer) {
     return push(put, layers[layer].heads(kUniform, 0, kHeads), one);
   }
-  std::optional<Status>& push_to_last(const std::function<void()>& before_third = [] {}) {
+  void push_but_last(const std::function<void()>& before_third = [] {}) {
     put = begin(all, one);
     push_whole(0);
     push_whole(1);
@@ -36,8 +35,8 @@ struct TightPut : PutFixture {
     push_whole(2);
     settle();
     REQUIRE(memory.waiting() == 0);
-    return push_whole(3);
   }
+  std::optional<Status>& push_last() { return push_whole(3); }
   void check_ends_well() {
     check_taken_in(pushes.size());
     const auto& done = commit(put, one);
@@ -50,7 +49,8 @@ struct TightPut : PutFixture {
 
 TEST_CASE("a layer that fits only once records have closed ranks is taken in", "[unit][pipeline]") {
   TightPut f;
-  f.push_to_last();
+  f.push_but_last();
+  f.push_last();
   CHECK(f.memory.waiting() == 1);
   f.check_ends_well();
 }
@@ -59,7 +59,8 @@ TEST_CASE("records lie still while the store writes them, and close ranks then",
           "[unit][pipeline]") {
   TightPut f;
   f.store.hold();
-  const auto& last = f.push_to_last();
+  f.push_but_last();
+  const auto& last = f.push_last();
   f.settle();
   CHECK_FALSE(last);
   CHECK(f.store.unmoved() == 3);
@@ -71,17 +72,32 @@ TEST_CASE("what another put leaves among records is closed up for a layer that w
           "[unit][pipeline]") {
   TightPut f;
   const PutPtr among = f.begin(f.request(kUniform, Budget::entries(8), /*first=*/5000), f.other);
-  const auto& last = f.push_to_last([&] {
+  f.push_but_last([&] {
     for (const PushedLayer& layer : f.layers) {
       f.push(among, layer.heads(kUniform, 0, kHeads), f.other);
       f.settle();
     }
   });
+  const auto& last = f.push_last();
   f.settle();
   CHECK_FALSE(last);
   const auto& done = f.commit(among, f.other);
   f.settle();
   REQUIRE((done && done->ok()));
+  f.check_ends_well();
+}
+
+TEST_CASE("records close ranks for somebody else who waits, while nothing of their put does",
+          "[unit][pipeline]") {
+  TightPut f;
+  f.push_but_last();
+  const auto& else_waits = f.want(f.room_for_last);
+  CHECK(f.memory.waiting() == 1);
+  f.settle();
+  REQUIRE(else_waits);
+  CHECK(else_waits->ok());
+  f.wants.clear();
+  f.push_last();
   f.check_ends_well();
 }
 

@@ -1,0 +1,43 @@
+// So many at a time; the others wait outside in the order in which they came. Loop thread only.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <utility>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/task.h"
+
+namespace precis {
+
+class Gate {
+ public:
+  Gate(EventLoop& loop, std::size_t places) : loop_(loop), places_(places) {}
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  Task<void> enter() {
+    if (places_ > 0) {
+      --places_;
+      co_return;
+    }
+    co_await completion<bool>([this](auto done) { outside_.push_back(std::move(done)); });
+  }
+  // The place is at once that of the first who waits, who goes on in a turn of its own.
+  void leave() {
+    if (outside_.empty()) {
+      ++places_;
+      return;
+    }
+    loop_.post([next = std::move(outside_.front())] { next(true); });
+    outside_.pop_front();
+  }
+
+ private:
+  EventLoop& loop_;
+  std::size_t places_;  // that nobody has
+  std::deque<std::function<void(bool)>> outside_;
+};
+
+}  // namespace precis
