@@ -85,9 +85,7 @@ std::optional<msg::LayerServed> GetState::take(std::uint32_t layer) {
 // else to do.
 bool GetState::is_behind() const { return unchecked_.size() > 1; }
 
-std::optional<msg::LayerServed> GetState::take_if_behind() {
-  const std::lock_guard lock(mutex_);
-  if (!is_behind()) return std::nullopt;
+msg::LayerServed GetState::take_first() {
   auto served = std::move(unchecked_.front());
   unchecked_.erase(unchecked_.begin());
   return served;
@@ -218,13 +216,21 @@ Status GetState::wait_layer(std::uint32_t layer) {
 }
 
 Status GetState::wait() {
+  Interrupt interrupt;
   for (;;) {
-    if (const auto served = take_if_behind()) check(*served);
-    std::unique_lock lock(mutex_);
-    const auto over = [&] { return finished_ || !outcome_.ok(); };
-    const bool came = Interrupt().wait(over_, lock, [&] { return over() || is_behind(); });
-    if (over()) return outcome_;
-    if (!came) return Status::canceled("the wait for a prefix was interrupted");
+    std::optional<msg::LayerServed> served;
+    {
+      std::unique_lock lock(mutex_);
+      const auto over = [&] { return finished_ || !outcome_.ok(); };
+      const bool came = interrupt.wait(over_, lock, [&] { return over() || is_behind(); });
+      if (over()) return outcome_;
+      if (came) served = take_first();
+    }
+    if (served) check(*served);
+    // Asked also between layers of which one after the other is there.
+    if (!served || interrupt.came()) {
+      return Status::canceled("the wait for a prefix was interrupted");
+    }
   }
 }
 

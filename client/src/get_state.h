@@ -60,8 +60,9 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
 
   // None if there is none, or another thread has taken it.
   std::optional<msg::LayerServed> take(std::uint32_t layer);
-  bool is_behind() const;  // under mutex_
-  std::optional<msg::LayerServed> take_if_behind();
+  // Under mutex_.
+  bool is_behind() const;
+  msg::LayerServed take_first();
   Unchecked::iterator find_unchecked(std::uint32_t layer);
   void check(const msg::LayerServed& served);
   void settle(const msg::LayerServed& served);

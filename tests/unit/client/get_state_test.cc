@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <future>
 #include <memory>
-#include <random>
 #include <thread>
 
 #include "cachesvc/base/executor.h"
@@ -18,40 +18,78 @@ namespace {
 using namespace precis;
 using namespace precis::testing;
 
-TEST_CASE("who waits for a whole get checks what the verifying thread does not come to",
-          "[client]") {
-  ModelSpec model = small_model(Dtype::kF32);
-  model.head_dim = 256;  // a layer is more than is checked as it comes
-  const Serving serving = one_segment(model, 2400, 2400);
-  EventLoop loop;
-  const auto transport = make_loopback_transport(loop);
-  BufferPool buffers(*transport);
-  Executor verifier("test-verify", 1);
-  // It has something else to do, until the test says so.
-  std::promise<void> let_go;
-  verifier.post([held = let_go.get_future().share()] { held.wait(); });
-
-  const GetPlan plan = plan_get(match_of(model, serving.segments), Budget::all()).value();
-  auto buffer = buffers.allocate(plan.capacity_bytes).value();
-  const MutableBytes memory = buffer->bytes();
-  const auto state = std::make_shared<GetState>(plan, std::move(buffer), verifier);
-  auto waited = std::async(std::launch::async, [&] { return state->wait(); });
-  std::uint64_t offset = 0;
-  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
-    ServedBytes served = serve_layer(model, serving.segments, serving.entries, l);
+// A get whose layers are served, and a thread for checking them that has something else to do.
+struct Served {
+  Served() {
+    model.head_dim = 256;  // a layer is more than is checked as it comes
+    serving = one_segment(model, kTokens, kTokens);
+    verifier.post([held = let_go.get_future().share()] { held.wait(); });
+    const GetPlan plan = plan_get(match_of(model, serving.segments), Budget::all()).value();
+    auto buffer = buffers.allocate(plan.capacity_bytes).value();
+    memory = buffer->bytes();
+    state = std::make_shared<GetState>(plan, std::move(buffer), verifier);
+  }
+  // Who waits still, because a check failed, is to end.
+  ~Served() {
+    state->on_reply(Status::timed_out("the test has ended"));
+    if (!is_free) let_go.set_value();
+  }
+  void serve(std::uint32_t layer) {
+    ServedBytes served = serve_layer(model, serving.segments, serving.entries, layer);
     served.message.offset = offset;
     REQUIRE(served.bytes.size() > GetState::kInlineBytesMax);
     std::ranges::copy(served.bytes, memory.begin() + static_cast<std::ptrdiff_t>(offset));
     offset += served.bytes.size();
     state->on_layer(std::move(served.message));
   }
-  state->on_reply(msg::ReplyBody(msg::GetDone{}));
+  void free_verifier() {
+    is_free = true;
+    let_go.set_value();
+  }
 
-  while (!state->settled(model.num_layers - 2)) std::this_thread::yield();
-  CHECK_FALSE(state->over());  // the last one is the thread's
-  let_go.set_value();
+  static constexpr std::uint32_t kTokens = 2400;
+  ModelSpec model = small_model(Dtype::kF32);
+  Serving serving;
+  EventLoop loop;
+  std::unique_ptr<Transport> transport = make_loopback_transport(loop);
+  BufferPool buffers{*transport};
+  std::promise<void> let_go;
+  bool is_free = false;
+  MutableBytes memory;
+  std::uint64_t offset = 0;
+  std::shared_ptr<GetState> state;
+  Executor verifier{"test-verify", 1};
+};
+
+constexpr std::chrono::seconds kHangs{60};
+
+TEST_CASE("who waits for a whole get checks what the verifying thread does not come to",
+          "[client]") {
+  std::future<Status> waited;  // ends where the state does
+  Served f;
+  waited = std::async(std::launch::async, [state = f.state] { return state->wait(); });
+  const std::uint32_t last = f.model.num_layers - 1;
+  for (std::uint32_t l = 0; l <= last; ++l) f.serve(l);
+  f.state->on_reply(msg::ReplyBody(msg::GetDone{}));
+
+  const auto end = std::chrono::steady_clock::now() + kHangs;
+  while (!f.state->settled(last - 1) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  for (std::uint32_t l = 0; l < last; ++l) CHECK(f.state->settled(l));
+  // The last one is the thread's, however long that takes.
+  CHECK(waited.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  f.free_verifier();
   CHECK(waited.get().ok());
-  CHECK(state->counts().total() == 2400);
+  CHECK(f.state->counts().total() == Served::kTokens);
+}
+
+TEST_CASE("of a get that is over nothing more is checked by who waits", "[client]") {
+  Served f;
+  for (std::uint32_t l = 0; l < f.model.num_layers; ++l) f.serve(l);
+  f.state->on_reply(Status::timed_out("too late"));
+  CHECK(f.state->wait().code() == StatusCode::kTimedOut);
+  CHECK(f.state->bytes() == 0);
 }
 
 }  // namespace
