@@ -1,4 +1,5 @@
-// So many at a time; the others wait outside in the order in which they came. Loop thread only.
+// So many at a time; the others wait outside in the order in which they came, all of whom it
+// outlives. Loop thread only.
 #pragma once
 
 #include <cstddef>

@@ -61,7 +61,6 @@ Task<Memory::Answer> Memory::acquire(Wants wants, FairLine::Owner owner,
           const auto pieces = std::make_shared<Answer>(take(wants()));
           const bool none = !pieces->ok() && pieces->status().code() == StatusCode::kOutOfSpace;
           if (none) {
-            // While it is its turn nobody else takes any.
             const std::size_t before = std::exchange(used, arena_.used_bytes());
             if (used < before) loop_.post([this] { in_vain_(); });
             return nullptr;

@@ -65,7 +65,7 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
 }
 
 // Somebody waits, and what is free may lie in pieces: the records of all puts close ranks, one
-// put's after the other's. What comes free meanwhile begins it anew.
+// put's after the other's, until none has moved and none came free meanwhile.
 Task<void> PutPath::make_way_for_waiter() {
   if (way_wanted_++ > 0) co_return;
   for (std::size_t seen = 0; seen != way_wanted_;) {
@@ -80,23 +80,23 @@ Task<void> PutPath::make_way_for_waiter() {
   way_wanted_ = 0;
 }
 
-// Due also whenever a layer's staging ends. First what nobody reads goes, then the records close
-// ranks, and only then do waiters look: what they evicted themselves could be a hole.
+// First what nobody reads goes, then the records close ranks, and only then do waiters look: what
+// they evicted themselves could be a hole. What was below the records may be below another put's
+// now.
 Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
   ++put->behind;
   ++compressing_;
   parts_.memory.reclaim();
-  co_await run_on(parts_.compute, parts_.loop, [&] {
-    close_ranks(*put, parts_.memory.is_awaited());
-    return true;
-  });
+  const bool moved = co_await run_on(parts_.compute, parts_.loop,
+                                     [&] { return close_ranks(*put, parts_.memory.is_awaited()); });
   parts_.memory.retry();
+  if (moved && parts_.memory.is_awaited()) spawn(make_way_for_waiter());
   --compressing_;
   end_behind(*put);
 }
 
 // Records may move again, or be evicted.
-void PutPath::written(const std::weak_ptr<Put>& owner) {
+void PutPath::may_move(const std::weak_ptr<Put>& owner) {
   const auto put = owner.lock();
   // Not once the records are on their way into the hot tier.
   if (put && !put->committing && parts_.memory.is_awaited()) spawn(make_way(put));

@@ -10,6 +10,7 @@
 namespace precis {
 namespace {
 
+// One that is read, and one that is next when it has been.
 constexpr std::size_t kInPlaceMax = 2;
 
 }  // namespace
@@ -156,15 +157,15 @@ Task<Status> PutPath::take_in(std::shared_ptr<Put> put, msg::PushLayer piece, Co
   co_return Status();
 }
 
-// Two at a time, of all puts, so that the next is there when one ends; and not behind others: a
-// client can't have its memory back while it is read, which then takes no longer than two copies.
+// Not behind layers that were staged: a client can't have its memory back while it is read or next,
+// which then takes no longer than two copies.
 Task<bool> PutPath::compress_in_place(std::shared_ptr<Put> put, const msg::PushLayer& piece,
                                       Connection& from) {
   if (!put->is_quick() || parts_.backend.expects_memory()) co_return false;
   if (!put->layers[piece.layer].staged->is_whole(piece)) co_return false;
   co_await in_place_.enter();
-  const bool next = compressing_staged_ == 0;
-  const bool reads = put->failure.ok() && next && read_in_place(*put, piece, from);
+  const bool waits = compressing_staged_ > 0;
+  const bool reads = put->failure.ok() && !waits && read_in_place(*put, piece, from);
   if (reads) co_await compress(put, piece.layer);
   in_place_.leave();
   if (reads && put->failure.ok()) {
@@ -266,7 +267,7 @@ void PutPath::write_ahead(Put& put, std::uint32_t index) {
                        owner = put.weak_from_this()](const void*) mutable {
     records.reset();
     being_written->store(false);
-    loop.post([this, owner] { written(owner); });
+    loop.post([this, owner] { may_move(owner); });
   };
   layer.stored = parts_.catalog.stage({layer.records->bytes(), {layer.records.get(), let_go}});
 }
@@ -306,6 +307,7 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<Put> put, Dura
     Status stored = put->failure;
     if (stored.ok()) stored = co_await store(*put, durability);
     put->committing = false;
+    if (!stored.ok()) may_move(put);
     if (!stored.ok()) co_return stored;
   }
   put->durability = durability;

@@ -106,7 +106,7 @@ class PutPath {
   Task<Status> take_memory(std::shared_ptr<Put> put, std::uint32_t layer, const Connection& from);
   Task<void> make_way_for_waiter();
   Task<void> make_way(std::shared_ptr<Put> put);
-  void written(const std::weak_ptr<Put>& put);
+  void may_move(const std::weak_ptr<Put>& put);
   void let_go(Put& put);
   Task<void> compress_staged(std::shared_ptr<Put> put, std::uint32_t layer);
   Task<void> compress(std::shared_ptr<Put> put, std::uint32_t layer);

@@ -39,7 +39,7 @@ Status trim_earlier(PutPath::Put& put, std::uint32_t newest) {
   return {};
 }
 
-void close_ranks(PutPath::Put& put, bool all) {
+bool close_ranks(PutPath::Put& put, bool all) {
   const std::lock_guard lock(put.joining);
   std::vector<Arena::Buffer*> staged;
   for (const PutPath::Put::Layer& layer : put.layers) {
@@ -48,9 +48,13 @@ void close_ranks(PutPath::Put& put, bool all) {
     staged.push_back(layer.records.get());
   }
   std::ranges::sort(staged, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
+  bool moved = false;
   for (Arena::Buffer* records : staged) {
+    const std::byte* const lay = records->bytes().data();
     records->slide_down(all ? 1 : records->bytes().size() / kHoleShare);
+    moved |= records->bytes().data() != lay;
   }
+  return moved;
 }
 
 Status place_seats(PutPath::Put& put, kernels::Backend& backend) {

@@ -13,7 +13,7 @@ Status trim_earlier(PutPath::Put& put, std::uint32_t newest);
 // Leaves no holes among the layers' records, neither where they were cut back nor where a layer lay
 // as it was pushed: one to come needs its room in one piece. Unless `all`, holes that are small
 // beside the records behind them stay: they are not worth the copy.
-void close_ranks(PutPath::Put& put, bool all);
+bool close_ranks(PutPath::Put& put, bool all);
 
 // Once all layers are encoded: seats that waited for the last one, and the cut of a quality target.
 Status place_seats(PutPath::Put& put, kernels::Backend& backend);

@@ -117,7 +117,8 @@ class UcxHostBulk::InPlace final : public PeerMemory {
       : state_(std::move(state)), slot_(slot), region_(std::move(region)), unmapping_(unmapping) {}
   ~InPlace() override {
     state_->leave(slot_);
-    // The last to know them unmaps them, which takes long. Others mostly do.
+    // The last to know them unmaps them, which takes long: on a thread, unless others have just let
+    // go as well. Mostly they are known on, and nobody need be woken.
     if (region_.pages.use_count() > 1) return;
     unmapping_.post([pages = std::move(region_.pages)] {});
   }

@@ -40,18 +40,18 @@ void GetState::on_layer(msg::LayerServed served) {
   if (heard_ > plan_.model.num_layers) return;
   ++heard_;
   heard_bytes_ += bytes_of(plan_, served);
-  const bool at_once = heard_bytes_ <= kInlineBytesMax;
   const std::uint32_t layer = served.layer;
   {
     const std::lock_guard lock(mutex_);
     ++checking_;
-    if (!at_once) unchecked_.push_back(std::move(served));
-    if (!at_once && layer < layers_.size() && layers_[layer].waiting > 0) {
-      return settled_.notify_all();
-    }
+  }
+  if (heard_bytes_ <= kInlineBytesMax) return check(served);
+  {
+    const std::lock_guard lock(mutex_);
+    unchecked_.push_back(std::move(served));
+    if (layer < layers_.size() && layers_[layer].waiting > 0) return settled_.notify_all();
     if (is_behind()) over_.notify_all();
   }
-  if (at_once) return check(served);
   verifier_.post([self = shared_from_this(), layer] {
     if (const auto unchecked = self->take(layer)) self->check(*unchecked);
   });

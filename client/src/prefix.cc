@@ -133,7 +133,11 @@ Status Prefix::Impl::fill(std::uint32_t layer) {
 
 Status Prefix::Impl::wait() {
   // Layer by layer, so that one is copied while the next ones travel.
-  for (std::uint32_t l = 0; l < out_.size(); ++l) PRECIS_TRY(wait_layer(l));
+  Interrupt interrupt;  // asked also between layers that are there
+  for (std::uint32_t l = 0; l < out_.size(); ++l) {
+    PRECIS_TRY(wait_layer(l));
+    if (interrupt.came()) return Status::canceled("the wait for a prefix was interrupted");
+  }
   for (;;) {
     AttemptPtr attempt = newest();
     GetState& state = *attempt->state;

@@ -154,6 +154,7 @@ bool encode_rows(const BlockLoops& loops, const HeadTask& task, std::uint32_t fi
 bool rest_is_finite(const BlockLoops& loops, const LayerInput& input, std::uint32_t head,
                     std::span<const std::uint32_t> kept) {
   const std::uint32_t n = input.num_tokens();
+  if (kept.size() == n) return true;
   std::vector<bool> is_kept(n);
   for (const std::uint32_t token : kept) is_kept[token] = true;
   for (std::uint32_t first = 0; first < n; ++first) {
@@ -220,8 +221,8 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
   }
   const BlockLoops loops = block_loops(context.isa, dtype, rows);
   std::atomic<bool> finite = true;
-  const bool keeps_all = std::ranges::all_of(
-      counts, [&](std::uint32_t count) { return count == input.num_tokens(); });
+  const bool keeps_all =
+      std::ranges::all_of(counts, [&](std::uint32_t count) { return count == input.num_tokens(); });
   if (loops.watched && !keeps_all) {
     context.pool.parallel_for(num_heads, [&](std::size_t head) {
       const auto kept = std::span(orders.order[head]).first(counts[head]);

@@ -63,7 +63,7 @@ ColdPool::ColdPool(std::size_t size_bytes) : memory_(nullptr), size_(size_bytes)
   PRECIS_CHECK(memory != MAP_FAILED);
   memory_ = static_cast<std::byte*>(memory);
   ::madvise(memory, size_, MADV_HUGEPAGE);  // as the service asks for its own
-  std::memset(memory_, 1, size_);  // every page is there before anything is measured
+  std::memset(memory_, 1, size_);           // every page is there before anything is measured
 }
 
 ColdPool::~ColdPool() { ::munmap(memory_, size_); }

@@ -2,6 +2,7 @@
 #include "client/src/get_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
@@ -10,6 +11,7 @@
 
 #include "cachesvc/base/executor.h"
 #include "cachesvc/transport/loopback_transport.h"
+#include "client/src/interrupt.h"
 #include "tests/unit/client/serving.h"
 #include "tests/unit/client/stored_prefix.h"
 
@@ -63,6 +65,9 @@ struct Served {
 
 constexpr std::chrono::seconds kHangs{60};
 
+// Never reset: waits ask it from here on.
+std::atomic<bool> interrupted = false;
+
 TEST_CASE("who waits for a whole get checks what the verifying thread does not come to",
           "[client]") {
   std::future<Status> waited;  // ends where the state does
@@ -82,6 +87,25 @@ TEST_CASE("who waits for a whole get checks what the verifying thread does not c
   f.free_verifier();
   CHECK(waited.get().ok());
   CHECK(f.state->counts().total() == Served::kTokens);
+}
+
+TEST_CASE("who checks one layer after the other heeds an interruption between them", "[client]") {
+  on_wait([] { return interrupted.load(); });
+  bool between = false;
+  // Who waits asks ten times a second, so on a slow machine not in every get while layers are
+  // there.
+  for (int tries = 0; tries < 100 && !between; ++tries) {
+    Served f;
+    for (std::uint32_t l = 0; l < f.model.num_layers; ++l) f.serve(l);
+    const Interrupt before;
+    while (!before.due()) std::this_thread::yield();
+    interrupted = true;
+    const Status status = f.state->wait();
+    interrupted = false;
+    CHECK(status.code() == StatusCode::kCanceled);
+    between = f.state->bytes() < f.offset / 2;
+  }
+  CHECK(between);
 }
 
 TEST_CASE("of a get that is over nothing more is checked by who waits", "[client]") {

@@ -36,6 +36,9 @@ TEST_CASE("so many go in at once, and the others in their order as places come f
   for (int left = 0; left < 2; ++left) gate.leave();
   for (int who = 5; who < 8; ++who) spawn(go_in(gate, who, inside));
   CHECK(inside.size() == 7);
+  gate.leave();
+  turn();
+  CHECK(inside.back() == 7);
 }
 
 }  // namespace precis

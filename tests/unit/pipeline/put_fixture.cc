@@ -40,9 +40,36 @@ std::size_t SlowStore::unmoved() const {
 
 void NearWriter::pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
                       const Registration&, Completion done) {
+  ++pulls_;
   copy_from(from, offset, into);
   pulled_.push_back(std::move(done));
   let(0);
+}
+
+// Rows begin where lines of the cache do, as those of memory that a client allocated.
+class NearWriter::Memory final : public PeerMemory {
+ public:
+  Memory(const RemoteRegion& region, std::shared_ptr<int> reading)
+      : bytes_(region.size_bytes + kSectionAlign), reading_(std::move(reading)) {
+    void* begin = bytes_.data();
+    std::size_t room = bytes_.size();
+    rows_ = {static_cast<std::byte*>(std::align(kSectionAlign, region.size_bytes, begin, room)),
+             region.size_bytes};
+    copy_from(region, 0, rows_);
+    ++*reading_;
+  }
+  ~Memory() override { --*reading_; }
+  Bytes bytes() const override { return rows_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  MutableBytes rows_;
+  const std::shared_ptr<int> reading_;
+};
+
+std::shared_ptr<const PeerMemory> NearWriter::read_in_place(const RemoteRegion& region) {
+  if (!near) return nullptr;
+  return std::make_shared<Memory>(region, reading_);
 }
 
 void NearWriter::let(int pulls) {
@@ -119,6 +146,14 @@ std::unique_ptr<Catalog> PutFixture::open() {
 void PutFixture::turn() {
   compute.post([this] { storage.post([this] { loop.post([this] { loop.stop(); }); }); });
   loop.run();
+}
+
+void PutFixture::turn_loop() {
+  constexpr int kTurns = 8;
+  for (int i = 0; i < kTurns; ++i) {
+    loop.post([this] { loop.stop(); });
+    loop.run();
+  }
 }
 
 void PutFixture::settle() {

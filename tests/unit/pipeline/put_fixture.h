@@ -58,11 +58,20 @@ class NearWriter final : public NearPeer {
   explicit NearWriter(EventLoop& loop) : loop_(loop) {}
   void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into, const Registration&,
             Completion done) override;
+  // Where its memory is `near` the server reads it where it is.
+  std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override;
+  bool near = false;
+  // Regions that are.
+  int read_now() const { return *reading_; }
+  int pulls() const { return pulls_; }
   void hold() { lets_ = 0; }
   void let(int pulls);
 
  private:
+  class Memory;
   EventLoop& loop_;
+  int pulls_ = 0;
+  std::shared_ptr<int> reading_ = std::make_shared<int>(0);
   int lets_ = 1 << 20;
   std::deque<Completion> pulled_;
 };
@@ -84,6 +93,8 @@ class PutFixture {
 
   // Goes on until all that is left waits for somebody.
   void settle();
+  // The loop goes on, and no thread need.
+  void turn_loop();
   // Goes on until it is there.
   template <typename T>
   T& answered(std::optional<T>& answer) {

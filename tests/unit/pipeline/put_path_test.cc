@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <functional>
+#include <future>
 
 #include "tests/unit/pipeline/put_fixture.h"
 
@@ -99,6 +100,72 @@ TEST_CASE("records close ranks for somebody else who waits, while nothing of the
   f.wants.clear();
   f.push_last();
   f.check_ends_well();
+}
+
+TEST_CASE("records close ranks although those of a later put lie below an earlier one's",
+          "[unit][pipeline]") {
+  PutFixture f;
+  const PutPtr earlier = f.begin(f.request(kUniform, Budget::all()), f.one);
+  const PutPtr later = f.begin(f.request(kUniform, Budget::all(), /*first=*/5000), f.other);
+  auto below = f.arena->allocate(1 << 16).value();
+  f.push(later, f.layers[0].heads(kUniform, 0, kHeads), f.other);
+  f.settle();
+  f.push(earlier, f.layers[0].heads(kUniform, 0, kHeads), f.one);
+  f.check_taken_in(2);
+  below.reset();
+  const auto& all_that_is_free = f.want(f.arena->memory().size() - f.arena->used_bytes());
+  CHECK(f.memory.waiting() == 1);
+  f.settle();
+  REQUIRE(all_that_is_free);
+  CHECK(all_that_is_free->ok());
+}
+
+TEST_CASE("layers are read in place two at a time, and not behind one that was staged",
+          "[unit][pipeline]") {
+  PutFixture f;
+  f.one.near = true;
+  const msg::BeginPut all = f.request(kUniform, Budget::all());
+  const PutPtr put = f.begin(all, f.one);
+  std::promise<void> let_go;
+  f.compute.post([held = let_go.get_future().share()] { held.wait(); });
+  const auto push_from = [&](std::uint32_t first) {
+    for (std::uint32_t layer = first; layer < kLayers; ++layer) {
+      f.push(put, f.layers[layer].heads(kUniform, 0, kHeads), f.one);
+    }
+    f.turn_loop();
+  };
+  SECTION("read in place") {
+    push_from(0);
+    CHECK(f.one.read_now() == 2 * 2);  // keys and values
+    let_go.set_value();
+    f.check_taken_in(kLayers);
+    CHECK(f.one.pulls() == 0);
+    const auto& done = f.commit(put, f.one);
+    f.settle();
+    PutAlone(all).check_is(f, done);
+  }
+  SECTION("staged") {
+    for (const std::uint32_t head : {0u, 1u})
+      f.push(put, f.layers[0].heads(kUniform, head, 1), f.one);
+    f.turn_loop();
+    push_from(1);
+    CHECK(f.one.read_now() == 0);
+    let_go.set_value();
+    f.check_taken_in(kLayers + 1);
+    CHECK(f.one.pulls() > 0);
+  }
+  SECTION("given up") {
+    push_from(0);
+    REQUIRE(f.path.abort(*put).ok());
+    let_go.set_value();
+    f.settle();
+    for (const auto& answer : f.pushes) {
+      REQUIRE(answer);
+      CHECK(answer->code() == StatusCode::kCanceled);
+    }
+    CHECK(f.arena->used_bytes() == 0);
+  }
+  CHECK(f.one.read_now() == 0);
 }
 
 TEST_CASE("records that shrink close ranks for whoever waits, in turn", "[unit][pipeline]") {
