@@ -270,11 +270,12 @@ class ExtentStore final : public Store {
   const ExtentStoreOptions options_;
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<ExtentFiles> files_;
-  ExtentIndex index_;
   std::mutex writes_;  // one batch of rows at a time, and their place in the index with them
+  // These before the index: a value that goes with it frees its extent, and says so.
   std::mutex tidy_mutex_;
   std::condition_variable_any tidy_wanted_;
   bool untidy_ = true;  // guarded by tidy_mutex_; files may be sparse already
+  ExtentIndex index_;
   WriteBehind behind_;
   PayloadWriter writer_;
   std::jthread tidier_;  // last: it uses all of the above
