@@ -547,4 +547,5 @@ struct ServerStatus {
   storedBytes @9 :UInt64;
   memoryBytes @10 :UInt64;
   memoryLimitBytes @11 :UInt64;
+  segmentsOutOfService @12 :UInt64;  # damaged, or standing on what is
 }

@@ -5,12 +5,15 @@ find_path(CATCH2_INCLUDE catch2/catch.hpp REQUIRED)
 add_library(precis_catch_main OBJECT ${CMAKE_CURRENT_LIST_DIR}/catch_main.cc)
 target_include_directories(precis_catch_main PUBLIC ${CATCH2_INCLUDE})
 
+# What ends a test that hangs; sanitizers make a slow one of a quick one.
 # precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN]): a Catch2 binary,
 # one ctest entry. OWN_MAIN: a source has its own main(), which may exit 77 to be shown as skipped
 # (Catch2's own exit status is the number of failures, so 77 would be ambiguous there).
 function(precis_test name)
   cmake_parse_arguments(arg "OWN_MAIN" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
-  if(NOT arg_TIMEOUT)
+  if(NOT PRECIS_SANITIZE STREQUAL "")
+    set(arg_TIMEOUT 1500)
+  elseif(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
   if(arg_OWN_MAIN)

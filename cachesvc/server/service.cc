@@ -320,6 +320,7 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
   status.models = totals.models;
   status.segments = totals.segments;
+  status.segments_out_of_service = totals.quarantined_segments;
   status.sessions = totals.sessions;
   status.stored_bytes = totals.stored_bytes;
   status.memory_bytes = arena->used_bytes();

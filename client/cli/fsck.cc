@@ -2,6 +2,7 @@
 // while the service goes on.
 #include <fmt/format.h>
 
+#include <set>
 #include <vector>
 
 #include "client/cli/commands.h"
@@ -19,11 +20,31 @@ struct Damaged {
 };
 
 struct Found {
-  std::uint64_t segments = 0, bytes = 0;  // that are as they were written
+  // As they were written: those that can be read, and those that stand on damaged ones.
+  std::uint64_t segments = 0, bytes = 0;
+  std::uint64_t fallen_segments = 0, fallen_bytes = 0;
   std::vector<Damaged> damaged;
   std::vector<Damaged> unread;  // that could not be read for now, and why
   bool all = true;              // the listing was not cut off
 };
+
+std::string segments_text(std::uint64_t count) {
+  return fmt::format("{} segment{}", count, count == 1 ? "" : "s");
+}
+
+// What is damaged and what stands on it.
+std::set<SegmentId> all_on_damaged(const std::vector<msg::SegmentInfo>& rows,
+                                   const std::vector<Damaged>& damaged) {
+  std::set<SegmentId> all;
+  for (const Damaged& each : damaged) all.insert(each.segment.id);
+  for (bool grew = !all.empty(); grew;) {
+    grew = false;
+    for (const msg::SegmentInfo& row : rows) {
+      if (all.contains(row.parent)) grew |= all.insert(row.id).second;
+    }
+  }
+  return all;
+}
 
 Result<Found> check_all(Client& client) {
   PRECIS_ASSIGN(const auto rows, client.segments({}, limits::kListRowsMax));
@@ -31,6 +52,7 @@ Result<Found> check_all(Client& client) {
   for (const msg::SegmentInfo& row : rows) total += row.stored_bytes;
   Progress progress("checking", total);
   Found found;
+  std::vector<msg::SegmentInfo> whole;
   found.all = rows.size() < limits::kListRowsMax;
   for (const msg::SegmentInfo& row : rows) {
     const auto checked = client.check_segment(row.id);
@@ -43,14 +65,19 @@ Result<Found> check_all(Client& client) {
       continue;
     }
     PRECIS_TRY(checked.status());
-    found.bytes += checked->bytes;
     if (checked->damage.empty()) {
-      ++found.segments;
+      whole.push_back(row);
     } else {
       found.damaged.push_back({row, checked->damage});
     }
     progress.show(done, fmt::format("{} of {}, {} damaged", bytes_text(done), bytes_text(total),
                                     found.damaged.size()));
+  }
+  const auto fallen = all_on_damaged(rows, found.damaged);
+  for (const msg::SegmentInfo& row : whole) {
+    const bool fell = fallen.contains(row.id);
+    (fell ? found.fallen_segments : found.segments) += 1;
+    (fell ? found.fallen_bytes : found.bytes) += row.stored_bytes;
   }
   return found;
 }
@@ -80,6 +107,8 @@ Json to_json(const Found& found, const msg::Removed& removed) {
   return {{"whole_segments", found.segments},
           {"whole_bytes", found.bytes},
           {"damaged", list_of(found.damaged, "damage")},
+          {"on_damaged_segments", found.fallen_segments},
+          {"on_damaged_bytes", found.fallen_bytes},
           {"unread", list_of(found.unread, "why")},
           {"all", found.all},
           {"removed", precis::cli::to_json(removed)}};
@@ -87,15 +116,19 @@ Json to_json(const Found& found, const msg::Removed& removed) {
 
 std::string to_text(const Found& found, const msg::Removed& removed) {
   std::string text =
-      fmt::format("{} segments, {}: whole\n", found.segments, bytes_text(found.bytes));
+      fmt::format("{}, {}: whole\n", segments_text(found.segments), bytes_text(found.bytes));
   for (const Damaged& each : found.damaged) text += fmt::format("damaged: {}\n", each.damage);
+  if (found.fallen_segments > 0) {
+    text += fmt::format("{}, {}: whole, but standing on what is damaged\n",
+                        segments_text(found.fallen_segments), bytes_text(found.fallen_bytes));
+  }
   for (const Damaged& each : found.unread) {
     text += fmt::format("not read: {}: {}\n", each.segment.id.hex(), each.damage);
   }
   if (!found.all) text += fmt::format("only the newest {} segments\n", limits::kListRowsMax);
   if (removed.segments > 0) {
-    text += fmt::format("removed {} segments, {}: damaged ones and what stood on them\n",
-                        removed.segments, bytes_text(removed.bytes));
+    text += fmt::format("removed {}, {}: what was damaged and what stood on it\n",
+                        segments_text(removed.segments), bytes_text(removed.bytes));
   }
   return text;
 }
@@ -104,16 +137,18 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
 Status verdict(const Found& found, bool repaired) {
   std::string unread;
   if (!found.unread.empty()) {
-    unread = fmt::format(
-        "{} segments could not be read for now: run fsck again when the service is less busy",
-        found.unread.size());
+    unread =
+        fmt::format("{} could not be read for now: run fsck again when the service is less busy",
+                    segments_text(found.unread.size()));
   }
   if (!found.damaged.empty() && !repaired) {
     return Status::corruption(fmt::format(
-        "{} of {} segments are damaged and out of service; putting them again heals them, "
-        "fsck --repair removes them{}{}",
-        found.damaged.size(), found.damaged.size() + found.segments, unread.empty() ? "" : "; ",
-        unread));
+        "of {} {} damaged and {} on what is, all out of service; putting what is damaged again "
+        "heals it, fsck --repair removes it with what stands on it{}{}",
+        segments_text(found.damaged.size() + found.fallen_segments + found.segments),
+        found.damaged.size() == 1 ? "1 is" : fmt::format("{} are", found.damaged.size()),
+        found.fallen_segments == 1 ? "1 stands" : fmt::format("{} stand", found.fallen_segments),
+        unread.empty() ? "" : "; ", unread));
   }
   return unread.empty() ? Status() : Status::timed_out(unread);
 }

@@ -141,6 +141,7 @@ Json to_json(const msg::ServerStatus& s) {
           {"uptime_seconds", s.uptime_seconds},
           {"models", s.models},
           {"segments", s.segments},
+          {"segments_out_of_service", s.segments_out_of_service},
           {"sessions", s.sessions},
           {"stored_bytes", s.stored_bytes},
           {"memory_bytes", s.memory_bytes},

@@ -85,7 +85,12 @@ std::string status_text(const msg::ServerStatus& s) {
   facts.add("transport", s.transport);
   facts.add("compression on", s.device);
   facts.add("models", count_text(s.models));
-  facts.add("segments", count_text(s.segments));
+  std::string segments = count_text(s.segments);
+  if (s.segments_out_of_service > 0) {
+    segments += fmt::format(", {} of them out of service: see precisctl fsck",
+                            count_text(s.segments_out_of_service));
+  }
+  facts.add("segments", segments);
   facts.add("sessions", count_text(s.sessions));
   facts.add("stored", bytes_text(s.stored_bytes));
   facts.add("memory", fmt::format("{} of {} ({})", bytes_text(s.memory_bytes),

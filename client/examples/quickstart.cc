@@ -34,7 +34,7 @@ precis::Status run(const std::string& where) {
   PRECIS_ASSIGN(const precis::Model model, client->register_model(spec));
 
   std::vector<precis::TokenId> tokens(1000);
-  std::iota(tokens.begin(), tokens.end(), 1);
+  std::iota(tokens.begin(), tokens.end(), 0);
 
   // Put: layers in any order; nothing is visible before commit.
   precis::PutOptions options;

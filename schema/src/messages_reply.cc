@@ -223,6 +223,7 @@ static void write(ServerStatus::Builder out, const msg::ServerStatus& in) {
   out.setStoredBytes(in.stored_bytes);
   out.setMemoryBytes(in.memory_bytes);
   out.setMemoryLimitBytes(in.memory_limit_bytes);
+  out.setSegmentsOutOfService(in.segments_out_of_service);
 }
 static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   PRECIS_TRY(read_name("server", in.getServer(), out.server));
@@ -237,6 +238,7 @@ static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   out.stored_bytes = in.getStoredBytes();
   out.memory_bytes = in.getMemoryBytes();
   out.memory_limit_bytes = in.getMemoryLimitBytes();
+  out.segments_out_of_service = in.getSegmentsOutOfService();
   return {};
 }
 

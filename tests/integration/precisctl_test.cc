@@ -248,6 +248,9 @@ TEST_CASE_METHOD(PrecisctlFixture,
   REQUIRE(report["damaged"].size() == 1);
   CHECK(report["damaged"][0]["segment"] == one.id.hex());
   CHECK(ctl_json({"stats"})["precis_quarantined_segments"] == 1);
+  CHECK(ctl_json({"status"})["segments_out_of_service"] == 1);
+  CHECK(ctl({"status"}).out.find("1 of them out of service: see precisctl fsck") !=
+        std::string::npos);
   CHECK(ctl({"fsck"}).err.find("--repair") != std::string::npos);
 
   report = ctl_json({"fsck", "--repair"});

@@ -217,6 +217,8 @@ class ServerStatus:
     stored_bytes: int
     memory_bytes: int
     memory_limit_bytes: int
+    segments_out_of_service: int
+    """Damaged, or standing on what is."""
 
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:

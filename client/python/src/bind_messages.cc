@@ -169,7 +169,8 @@ void bind_operations(nb::module_& module) {
       .def_ro("models", &Server::models)
       .def_ro("stored_bytes", &Server::stored_bytes)
       .def_ro("memory_bytes", &Server::memory_bytes)
-      .def_ro("memory_limit_bytes", &Server::memory_limit_bytes);
+      .def_ro("memory_limit_bytes", &Server::memory_limit_bytes)
+      .def_ro("segments_out_of_service", &Server::segments_out_of_service);
 }
 
 }  // namespace

@@ -159,6 +159,7 @@ struct ServerStatus {
   double uptime_seconds = 0;
   std::uint64_t segments = 0, sessions = 0, models = 0;
   std::uint64_t stored_bytes = 0, memory_bytes = 0, memory_limit_bytes = 0;
+  std::uint64_t segments_out_of_service = 0;  // damaged, or standing on what is
   bool operator==(const ServerStatus&) const = default;
 };
 

@@ -16,6 +16,7 @@ enum class Health : std::uint8_t { kWhole, kDamaged, kBusy };
 // A service with one segment of each kind given, whose ids begin with their places in that list.
 struct Segments {
   std::vector<Health> segments;
+  std::set<std::size_t> children = {};  // each of the segment before it
   std::set<std::size_t> removed = {};
 
   void operator()(FakeServer& server, const msg::Request& request) {
@@ -25,6 +26,7 @@ struct Segments {
         msg::SegmentInfo info;
         info.id.bytes.fill(static_cast<std::uint8_t>(i + 1));
         info.end = 1;
+        if (children.contains(i)) info.parent.bytes.fill(static_cast<std::uint8_t>(i));
         info.stored_bytes = 10;
         list.rows.push_back(info);
       }
@@ -58,14 +60,26 @@ TEST_CASE("fsck reports damage even where other segments could not be read", "[c
   Segments service{{Health::kBusy, Health::kDamaged, Health::kWhole}};
   const Outcome found = fsck(service);
   CHECK(found.status.code() == StatusCode::kCorruption);
-  CHECK_THAT(found.status.message(), Catch::Contains("1 of 2 segments are damaged") &&
-                                         Catch::Contains("1 segments could not be read"));
+  CHECK_THAT(found.status.message(), Catch::Contains("of 2 segments 1 is damaged and 0 stand on") &&
+                                         Catch::Contains("1 segment could not be read"));
   CHECK_THAT(found.out,
              Catch::Contains("damaged: layer 1 has rotted") && Catch::Contains("not read: 0101"));
   const auto report = cli::parse_json(fsck(service, /*repair=*/false, /*json=*/true).out);
   CHECK(report["damaged"].size() == 1);
   CHECK(report["unread"].size() == 1);
   CHECK(service.removed.empty());
+}
+
+TEST_CASE("fsck counts what stands on damage apart from what can be read", "[client]") {
+  using enum Health;
+  Segments service{{kWhole, kDamaged, kWhole, kWhole, kWhole}, /*children=*/{1, 2, 3}};
+  const Outcome found = fsck(service);
+  CHECK_THAT(found.status.message(), Catch::Contains("of 5 segments 1 is damaged and 2 stand on"));
+  CHECK_THAT(found.out, Catch::Contains("2 segments, 20 B: whole\n") &&
+                            Catch::Contains("2 segments, 20 B: whole, but standing on"));
+  const auto report = cli::parse_json(fsck(service, /*repair=*/false, /*json=*/true).out);
+  CHECK(report["whole_segments"] == 2);
+  CHECK(report["on_damaged_segments"] == 2);
 }
 
 TEST_CASE("fsck has timed out where all that it could read is whole, or was removed", "[client]") {

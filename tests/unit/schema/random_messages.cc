@@ -188,7 +188,8 @@ struct Filler {
   void operator()(msg::Stats& x) { (*this)(x.rows); }
   void operator()(msg::ServerStatus& x) {
     all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.uptime_seconds, x.segments);
-    all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes);
+    all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes,
+        x.segments_out_of_service);
   }
 
   void operator()(msg::ProfileRow& x) {
