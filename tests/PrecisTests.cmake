@@ -5,16 +5,19 @@ find_path(CATCH2_INCLUDE catch2/catch.hpp REQUIRED)
 add_library(precis_catch_main OBJECT ${CMAKE_CURRENT_LIST_DIR}/catch_main.cc)
 target_include_directories(precis_catch_main PUBLIC ${CATCH2_INCLUDE})
 
-# What ends a test that hangs; sanitizers make a slow one of a quick one.
+# What ends a test that hangs, in seconds; sanitizers make a slow one of a quick one.
+set(PRECIS_TEST_TIMEOUT 300)
+if(NOT PRECIS_SANITIZE STREQUAL "")
+  set(PRECIS_TEST_TIMEOUT 1500)
+endif()
+
 # precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN]): a Catch2 binary,
 # one ctest entry. OWN_MAIN: a source has its own main(), which may exit 77 to be shown as skipped
 # (Catch2's own exit status is the number of failures, so 77 would be ambiguous there).
 function(precis_test name)
   cmake_parse_arguments(arg "OWN_MAIN" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
-  if(NOT PRECIS_SANITIZE STREQUAL "")
-    set(arg_TIMEOUT 1500)
-  elseif(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 300)
+  if(NOT arg_TIMEOUT OR arg_TIMEOUT LESS PRECIS_TEST_TIMEOUT)
+    set(arg_TIMEOUT ${PRECIS_TEST_TIMEOUT})
   endif()
   if(arg_OWN_MAIN)
     precis_executable(${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
