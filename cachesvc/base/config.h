@@ -39,6 +39,9 @@ struct Config {
   std::uint32_t max_puts = 1024;  // under way at a time
   // While somebody waits for memory, a client that holds some and moves nothing so long loses it.
   std::uint32_t silent_client_ms = 20'000;
+  // From a removal until a thread moves what lies beside it on the disk, where that gives space
+  // back.
+  std::uint32_t tidy_after_ms = 1000;
   // Defaults of puts that say nothing and find nothing in the catalog.
   std::string default_recipe = "global_kvdiff(min_entries=128)";
   // Of models that have a profile which fits it; empty: default_recipe for them as well.

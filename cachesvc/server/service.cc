@@ -115,8 +115,10 @@ Status Service::Impl::open() {
   PRECIS_ASSIGN(zeros, arena->allocate(kSectionAlign));
   std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
   hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
-  PRECIS_ASSIGN(store, open_disk_store(config.data_dir,
-                                       {.write_behind_bytes = memory_bytes / kWriteBehindShare}));
+  PRECIS_ASSIGN(store,
+                open_disk_store(config.data_dir,
+                                {.write_behind_bytes = memory_bytes / kWriteBehindShare,
+                                 .tidy_after = std::chrono::milliseconds(config.tidy_after_ms)}));
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
   return choose_device();
 }

@@ -201,7 +201,7 @@ Status ExtentFiles::Pin::read(MutableBytes into) const {
   return file_ ? file_->read_at(extent_.offset, into) : missing();
 }
 
-Result<std::vector<std::byte>> ExtentFiles::Pin::read() const {
+Result<FileBlocks> ExtentFiles::Pin::read() const {
   if (!file_) return missing();
   PRECIS_ASSIGN(const std::uint64_t size, file_->size());
   if (extent_.offset > size || extent_.size > size - extent_.offset) {
@@ -210,8 +210,8 @@ Result<std::vector<std::byte>> ExtentFiles::Pin::read() const {
                               std::to_string(extent_.offset) + ", +" +
                               std::to_string(extent_.size) + ")");
   }
-  std::vector<std::byte> value(extent_.size);
-  PRECIS_TRY(read(value));
+  FileBlocks value(extent_.size);
+  PRECIS_TRY(read(value.bytes()));
   return value;
 }
 

@@ -48,7 +48,7 @@ class ExtentFiles {
     Status read(MutableBytes into) const;
     // The same into memory of its own, which it takes only where the file has these bytes: rows
     // may rot.
-    Result<std::vector<std::byte>> read() const;
+    Result<FileBlocks> read() const;
 
    private:
     friend class ExtentFiles;

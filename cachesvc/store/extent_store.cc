@@ -34,8 +34,8 @@ class ExtentStore final : public Store {
         behind_(
             index_, writer_, options.write_behind_bytes,
             [this](const Change& change) { return apply(change, Durability::kMemory); },
-            [this] { wake_tidier(); }),
-        writer_(*files_, [this] { wake_tidier(); }),
+            [this] { wake_tidier(Tidy::kNow); }),
+        writer_(*files_, [this] { wake_tidier(Tidy::kSoon); }),
         tidier_([this](const std::stop_token& stop) { tidy_until(stop); }) {}
 
   ~ExtentStore() override { (void)behind_.catch_up(); }  // there may be room by now
@@ -59,7 +59,7 @@ class ExtentStore final : public Store {
       if (Status written = value->wait(); status.ok()) status = std::move(written);
     }
     if (!status.ok()) {
-      wake_tidier();  // there may be space to be had
+      wake_tidier(Tidy::kNow);  // there may be space to be had
       return status;
     }
     if (const auto none_waits = behind_.while_none_waits()) return apply(*change, durability);
@@ -81,8 +81,12 @@ class ExtentStore final : public Store {
       return rows_->get(table, key);
     }
     PRECIS_ASSIGN(const ExtentIndex::Found found, index_.find(key));
-    if (found.pin) return found.pin->read();
-    return std::vector<std::byte>(found.memory.bytes.begin(), found.memory.bytes.end());
+    FileBlocks read;
+    if (found.pin) {
+      PRECIS_ASSIGN(read, found.pin->read());
+    }
+    const Bytes value = found.pin ? read.bytes() : found.memory.bytes;
+    return std::vector<std::byte>(value.begin(), value.end());
   }
 
   Status read_into(Table table, const std::string& key, MutableBytes into) override {
@@ -165,7 +169,7 @@ class ExtentStore final : public Store {
       if (status.ok()) gone = index_.replace(change.payload, deleted);
     }
     for (const Extent& extent : gone) files_->free(extent);
-    if (!gone.empty() || !status.ok()) wake_tidier();
+    if (!gone.empty() || !status.ok()) wake_tidier(status.ok() ? Tidy::kSoon : Tidy::kNow);
     return status;
   }
 
@@ -176,18 +180,22 @@ class ExtentStore final : public Store {
 
   // ---- space that counts no more
 
-  void wake_tidier() {
+  enum class Tidy { kNot, kSoon, kNow };
+
+  void wake_tidier(Tidy when) {
     {
       std::lock_guard lock(tidy_mutex_);
-      untidy_ = true;
+      untidy_ = std::max(untidy_, when);
     }
     tidy_wanted_.notify_one();
   }
 
   void tidy_until(const std::stop_token& stop) {
     std::unique_lock lock(tidy_mutex_);
-    while (tidy_wanted_.wait(lock, stop, [this] { return untidy_; })) {
-      untidy_ = false;
+    while (tidy_wanted_.wait(lock, stop, [this] { return untidy_ != Tidy::kNot; })) {
+      tidy_wanted_.wait_for(lock, stop, options_.tidy_after,
+                            [this] { return untidy_ == Tidy::kNow; });
+      untidy_ = Tidy::kNot;
       lock.unlock();
       // What fails, on a full disk say, is tried again when more space is freed.
       while (!stop.stop_requested() && tidy(stop)) {
@@ -230,7 +238,7 @@ class ExtentStore final : public Store {
   // durable as asked, so their bytes are synced before any row speaks of the new place.
   Status move_some(KeyedExtents::iterator& next, KeyedExtents::iterator end) {
     constexpr std::uint64_t kMovedBytes = 16u << 20;
-    std::vector<std::vector<std::byte>> bytes;
+    std::vector<FileBlocks> bytes;
     KeyedExtents moved;
     for (std::uint64_t sum = 0; next != end && sum < kMovedBytes; ++next) {
       auto value = files_->pin(next->second).read();
@@ -239,11 +247,12 @@ class ExtentStore final : public Store {
         continue;
       }
       PRECIS_TRY(value.status());
-      sum += value->size();
+      sum += next->second.size;
       moved.push_back(*next);
       bytes.push_back(std::move(*value));
     }
-    const std::vector<Bytes> values(bytes.begin(), bytes.end());
+    std::vector<Bytes> values;
+    for (const FileBlocks& value : bytes) values.push_back(value.bytes());
     PRECIS_ASSIGN(const std::vector<Extent> places, files_->append(values));
     Status status = files_->sync();
     for (std::size_t i = 0; i < places.size(); ++i) {
@@ -274,7 +283,7 @@ class ExtentStore final : public Store {
   // These before the index: a value that goes with it frees its extent, and says so.
   std::mutex tidy_mutex_;
   std::condition_variable_any tidy_wanted_;
-  bool untidy_ = true;  // guarded by tidy_mutex_; files may be sparse already
+  Tidy untidy_ = Tidy::kSoon;  // guarded by tidy_mutex_; files may be sparse already
   ExtentIndex index_;
   WriteBehind behind_;
   PayloadWriter writer_;

@@ -4,6 +4,7 @@
 // rows alone, whatever the size of the payload.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,10 @@ struct ExtentStoreOptions {
   double live_share = 0.5;
   // Of payload that is acknowledged in memory and on its way to a file, at most.
   std::uint64_t write_behind_bytes = 256u << 20;
+  // From a removal to the search for what space it leaves, and what is removed meanwhile is
+  // searched with it: moving and syncing is felt by who gets beside it. At once where something
+  // failed, for want of space perhaps.
+  std::chrono::milliseconds tidy_after{1000};
 };
 
 // Takes kPayload's values into files of `folder`; all else, and where they lie, into `rows`, which

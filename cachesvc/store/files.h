@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +53,21 @@ constexpr std::uint64_t whole_blocks(std::uint64_t size_bytes) {
   if (size_bytes == 0) return kFileBlockBytes;
   return (size_bytes + kFileBlockBytes - 1) / kFileBlockBytes * kFileBlockBytes;
 }
+
+// Memory as reading and writing around the machine's cache wants it: from a block's begin on.
+class FileBlocks {
+ public:
+  FileBlocks() = default;
+  explicit FileBlocks(std::size_t size_bytes);  // undefined bytes; throws std::bad_alloc
+  MutableBytes bytes() const { return {memory_.get(), size_bytes_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t size_bytes_ = 0;
+};
 
 // The machine's, at `path`, which is made where it is missing.
 Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path);

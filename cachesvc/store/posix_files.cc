@@ -59,19 +59,13 @@ class Blocks {
  private:
   static constexpr std::size_t kPiecesMax = 512;  // of the 1024 that one call takes
   static constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
 
   // As much of `value` as fits, its last block filled with zeros; nothing if nothing does.
   Bytes copy(Bytes value) {
-    if (!copies_) {
-      copies_.reset(static_cast<std::byte*>(std::aligned_alloc(kFileBlockBytes, kCopyBytes)));
-      if (!copies_) throw std::bad_alloc();
-    }
+    if (copies_.bytes().empty()) copies_ = FileBlocks(kCopyBytes);
     const std::size_t size = std::min(value.size(), kCopyBytes - copied_);
     if (size == 0) return {};
-    std::byte* const first = copies_.get() + copied_;
+    std::byte* const first = copies_.bytes().data() + copied_;
     const std::size_t blocks = whole_blocks(size);
     std::memcpy(first, value.data(), size);
     std::memset(first + size, 0, blocks - size);
@@ -80,7 +74,7 @@ class Blocks {
   }
 
   std::vector<iovec> pieces_;
-  std::unique_ptr<std::byte, Free> copies_;
+  FileBlocks copies_;
   std::size_t copied_ = 0;
 };
 
@@ -238,6 +232,13 @@ class PosixFolder final : public Folder {
 };
 
 }  // namespace
+
+FileBlocks::FileBlocks(std::size_t size_bytes)
+    : memory_(
+          static_cast<std::byte*>(std::aligned_alloc(kFileBlockBytes, whole_blocks(size_bytes)))),
+      size_bytes_(size_bytes) {
+  if (!memory_) throw std::bad_alloc();
+}
 
 Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path) {
   std::error_code error;

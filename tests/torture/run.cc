@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 #include <utility>
@@ -59,8 +60,15 @@ Status Run::all() {
   return end().with_context("after the last kill");
 }
 
+// It tidies at once: so kills meet it, and no check waits for it.
+std::vector<std::string> Run::flags() const {
+  const std::string file = options_.data_dir + ".toml";
+  std::ofstream(file) << "tidy_after_ms = 0\n";
+  return {"--config", file};
+}
+
 Status Run::start() {
-  PRECIS_ASSIGN(service_, testing::ServiceProcess::start(options_.data_dir));
+  PRECIS_ASSIGN(service_, testing::ServiceProcess::start(options_.data_dir, flags()));
   client_ = service_->connect();
   PRECIS_ASSIGN(model_, client_->register_model(testing::tiny_model()));
   return {};
@@ -119,7 +127,7 @@ Status Run::round(std::uint32_t seed) {
 }
 
 Status Run::kill_while_starting(std::uint32_t delay_us) {
-  testing::Process starting(testing::precisd_command(options_.data_dir, {}));
+  testing::Process starting(testing::precisd_command(options_.data_dir, flags()));
   std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
   starting.signal(SIGKILL);
   const int ended = starting.wait();

@@ -36,6 +36,7 @@ class Run {
   Status set_up();
   Status round(std::uint32_t seed);
   Status start();
+  std::vector<std::string> flags() const;  // of precisd
   // Kills a service that has not said that it is ready.
   Status kill_while_starting(std::uint32_t delay_us);
   Status check();

@@ -120,6 +120,20 @@ TEST_CASE("a full disk refuses payload and changes nothing; with room again the 
   CHECK(*machine.open()->get(Table::kPayload, "key") == after);
 }
 
+TEST_CASE("space that counts no more waits to be tidied up, but not where the disk is full",
+          "[unit][store]") {
+  Machine machine;
+  machine.tidy_after = std::chrono::hours(1);
+  const auto store = machine.open();
+  const auto durability = GENERATE(Durability::kMemory, Durability::kWal);
+  REQUIRE(put(*store, "gone", noise(1, 10'000)).ok());
+  REQUIRE(erase(*store, "gone").ok());
+  CHECK(machine.drive.bytes() > 10'000);
+  machine.drive.set_room(machine.drive.bytes());
+  (void)stage_and_put(*store, "new", shared_noise(2, 10'000), durability);  // may be for later
+  while (machine.drive.bytes() > 10'000) std::this_thread::yield();         // by a thread
+}
+
 TEST_CASE("a batch whose rows fail leaves no payload behind", "[unit][store]") {
   Machine machine;
   const auto store = machine.open();

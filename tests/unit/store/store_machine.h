@@ -29,9 +29,10 @@ inline constexpr std::uint64_t kFileBytes = 64 << 10, kWriteBehindBytes = 128 <<
 struct Machine {
   FaultyDrive drive;
   MemoryStore rows;  // outlive the store over them
+  std::chrono::milliseconds tidy_after{0};
   Result<std::unique_ptr<Store>> try_open() {
     return open_extent_store(std::make_unique<ForwardingStore>(rows), drive.folder(),
-                             {kFileBytes, 0.5, kWriteBehindBytes});
+                             {kFileBytes, 0.5, kWriteBehindBytes, tidy_after});
   }
   std::unique_ptr<Store> open() {
     auto store = try_open();
