@@ -224,6 +224,11 @@ Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
     const Status failed = reply.status();
     const bool gone = failed.code() == StatusCode::kUnavailable;
     if (gone && !channel->lost()) return failed;  // of the put alone
+    const std::uint32_t writers = std::get<msg::BeginPut>(request_.body).writers;
+    if (failed.code() == StatusCode::kTimedOut && writers > 1) {
+      return failed.with_context("the put has " + std::to_string(writers) +
+                                 " writers and is committed once each of them asked");
+    }
     PRECIS_TRY(retry.again(failed));
     if (!gone) continue;
     const auto before = channel;

@@ -46,9 +46,13 @@ std::uint32_t Retry::connect_timeout_ms() const {
       std::clamp<std::int64_t>(left, 1, std::max<std::uint32_t>(options_.timeout_ms, 1)));
 }
 
-Status Retry::too_late(const std::string& waited_for) const {
+Status Retry::timed_out(const std::string& how) const {
   return Status::timed_out(what_ + ": its deadline of " + std::to_string(options_.deadline_ms) +
-                           " ms passed, it waited for " + waited_for);
+                           " ms " + how);
+}
+
+Status Retry::too_late(const std::string& waited_for) const {
+  return timed_out("passed, it waited for " + waited_for);
 }
 
 milliseconds Retry::wait_for(const Status& failed) {
@@ -76,7 +80,8 @@ Status Retry::again(const Status& failed) {
                             ": interrupted, it was to be tried again after: " + failed.message());
   }
   if (code == StatusCode::kUnavailable && deadline_ != Time::max()) {
-    return too_late("the service, after " + std::to_string(tries_) + " tries: " + failed.message());
+    return timed_out("leaves no time to try the service again, after " + std::to_string(tries_) +
+                     " tries: " + failed.message());
   }
   return failed;
 }

@@ -56,6 +56,7 @@ class Retry {
   }
 
  private:
+  Status timed_out(const std::string& how) const;
   std::chrono::milliseconds wait_for(const Status& failed);
 
   const CallOptions options_;

@@ -220,7 +220,9 @@ TEST_CASE_METHOD(JointFixture, "a deadline ends the wait for a writer that never
   const auto hasty = client->with_deadline(2000);
   Put alone = begin(*hasty, 2);
   REQUIRE(push_all(alone, 0).ok());
-  CHECK(alone.commit().status().code() == StatusCode::kTimedOut);
+  const Status late = alone.commit().status();
+  CHECK(late.code() == StatusCode::kTimedOut);
+  CHECK_THAT(late.message(), Catch::Contains("has 2 writers and is committed once each"));
   CHECK(client->segments().value().empty());
 }
 
