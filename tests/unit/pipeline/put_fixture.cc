@@ -1,6 +1,7 @@
 #include "tests/unit/pipeline/put_fixture.h"
 
 #include <algorithm>
+#include <future>
 #include <random>
 
 namespace precis::testing {
@@ -8,6 +9,7 @@ namespace {
 
 constexpr std::size_t kArenaBytes = 4u << 20;
 constexpr int kAnyPulls = 1 << 20;
+constexpr int kQuietTurns = 8;  // more than lie between two compressions or moves
 
 }  // namespace
 
@@ -17,6 +19,11 @@ std::shared_ptr<StagedValue> SlowStore::stage(SharedBytes value) {
   const Bytes bytes = value.bytes;
   staged_.push_back({std::move(value), {bytes.begin(), bytes.end()}});
   return nullptr;
+}
+
+Status SlowStore::write(const StoreBatch& batch, Durability durability) {
+  if (on_write) on_write(batch);
+  return ForwardingStore::write(batch, durability);
 }
 
 void SlowStore::hold() {
@@ -148,6 +155,14 @@ void PutFixture::turn() {
   loop.run();
 }
 
+void PutFixture::wait_for_compute() {
+  for (int turns = 0; turns < kQuietTurns; ++turns) {
+    std::promise<void> turned;
+    compute.post([&] { loop.post([&] { turned.set_value(); }); });
+    turned.get_future().wait();
+  }
+}
+
 void PutFixture::turn_loop() {
   constexpr int kTurns = 8;
   for (int i = 0; i < kTurns; ++i) {
@@ -157,7 +172,6 @@ void PutFixture::turn_loop() {
 }
 
 void PutFixture::settle() {
-  constexpr int kQuietTurns = 8;  // more than lie between two compressions or moves
   for (int quiet = 0; quiet < kQuietTurns; quiet = path.idle() ? quiet + 1 : 0) turn();
 }
 
@@ -171,17 +185,19 @@ msg::BeginPut PutFixture::request(const std::string& recipe, Budget budget, Toke
 }
 
 PutPtr PutFixture::begin(const msg::BeginPut& request, NearWriter& from) {
-  std::optional<Result<PutPtr>> begun;
-  const auto ask = [&]() -> Task<void> {
-    begun.emplace(co_await path.begin(tenant, request, from));
-  };
-  spawn(ask());
+  std::optional<Result<PutPtr>>& begun = begins.emplace_back();
+  spawn(began(request, from, begun));
   settle();
   REQUIRE(begun);
   INFO(begun->status().to_string());
   REQUIRE(begun->ok());
   puts.push_back(**begun);
   return puts.back();
+}
+
+Task<void> PutFixture::began(msg::BeginPut request, NearWriter& from,
+                             std::optional<Result<PutPtr>>& answer) {
+  answer.emplace(co_await path.begin(tenant, std::move(request), from));
 }
 
 std::optional<Status>& PutFixture::push(const PutPtr& put, const msg::PushLayer& piece,

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,10 +37,13 @@ class SlowStore final : public ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
   std::shared_ptr<StagedValue> stage(SharedBytes value) override;
+  Status write(const StoreBatch& batch, Durability durability) override;
   void hold();
   void write_out();
   // How many values lie where they were staged, as they were.
   std::size_t unmoved() const;
+  // Before each write, on its thread.
+  std::function<void(const StoreBatch&)> on_write;
 
  private:
   struct Staged {
@@ -93,6 +97,9 @@ class PutFixture {
 
   // Goes on until all that is left waits for somebody.
   void settle();
+  // From another thread than the loop's: all that needs the loop and the compute thread alone has
+  // come to rest.
+  void wait_for_compute();
   // The loop goes on, and no thread need.
   void turn_loop();
   // Goes on until it is there.
@@ -142,6 +149,7 @@ class PutFixture {
   std::vector<PushedLayer> layers;
   std::vector<PutPtr> puts;
   std::vector<std::unique_ptr<Arena::Buffer>> others_have;  // of the arena
+  std::deque<std::optional<Result<PutPtr>>> begins;
   std::deque<std::optional<Status>> pushes;
   std::deque<std::optional<Outcome>> commits;
   std::deque<std::optional<Pieces>> wants;
@@ -149,6 +157,7 @@ class PutFixture {
  private:
   std::unique_ptr<Catalog> open();
   void turn();
+  Task<void> began(msg::BeginPut request, NearWriter& from, std::optional<Result<PutPtr>>& answer);
   Task<void> pushed(PutPtr put, msg::PushLayer piece, NearWriter& from,
                     std::optional<Status>& answer);
   Task<void> committed(PutPtr put, JointPut::Writer writer, std::optional<Outcome>& answer);

@@ -120,6 +120,43 @@ TEST_CASE("records close ranks although those of a later put lie below an earlie
   CHECK(all_that_is_free->ok());
 }
 
+TEST_CASE("records lie still while their put is committed, whoever waits for memory",
+          "[unit][pipeline]") {
+  const PutAlone alone(PutFixture().request(kUniform, Budget::all()));
+  PutFixture f;
+  auto below = f.arena->allocate(1 << 16).value();
+  const PutPtr put = f.begin(f.request(kUniform, Budget::all()), f.one);
+  for (const PushedLayer& layer : f.layers) {
+    f.push(put, layer.heads(kUniform, 0, kHeads), f.one);
+    f.settle();
+  }
+  below.reset();
+  const std::size_t free = f.arena->memory().size() - f.arena->used_bytes();
+  bool waited = false, same = false;
+  f.store.on_write = [&](const StoreBatch& batch) {
+    const auto all = [&] {
+      std::vector<std::byte> bytes;
+      for (const auto& row : batch.puts) {
+        bytes.insert(bytes.end(), row.value.begin(), row.value.end());
+      }
+      return bytes;
+    };
+    const std::vector<std::byte> before = all();
+    f.loop.post([&] {
+      f.want(free);
+      waited = f.memory.waiting() == 1;
+    });
+    f.wait_for_compute();
+    same = all() == before;
+  };
+  const auto& done = f.commit(put, f.one);
+  f.settle();
+  CHECK(waited);
+  CHECK(same);
+  f.wants.clear();
+  alone.check_is(f, done);
+}
+
 TEST_CASE("layers are read in place two at a time, and not behind one that was staged",
           "[unit][pipeline]") {
   PutFixture f;
