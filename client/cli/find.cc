@@ -1,10 +1,5 @@
 #include "client/cli/find.h"
 
-#include <charconv>
-#include <cmath>
-#include <optional>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "precis/limits.h"
@@ -92,55 +87,6 @@ Result<Digest> find_profile_model(Client& client, const std::string& model,
   }
   return Status::invalid(std::to_string(models.size()) + " models have a profile '" + name +
                          "', give --model:" + list_of(models));
-}
-
-// The decimal that is all of `text`.
-std::optional<double> parse_decimal(std::string_view text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? std::optional(number) : std::nullopt;
-}
-
-// "0.95", or "0.95 up to 0.5".
-Result<Budget> parse_quality(const std::string& text) {
-  constexpr std::string_view kUpTo = " up to ";
-  const std::size_t at = text.find(kUpTo);
-  const auto share = parse_decimal(std::string_view(text).substr(0, at));
-  const auto cap =
-      at == text.npos ? 1.0 : parse_decimal(std::string_view(text).substr(at + kUpTo.size()));
-  if (share && cap) return Budget::quality(*share, *cap);
-  return Status::invalid("keep 'quality " + text +
-                         "': give a share of the score mass such as 'quality 0.95', or with a cap "
-                         "'quality 0.95 up to 0.5'");
-}
-
-Result<Budget> parse_keep(const std::string& text) {
-  if (text.starts_with("quality ")) return parse_quality(text.substr(8));
-  const Status wrong = Status::invalid(
-      "keep '" + text +
-      "' is not understood: give a ratio in (0, 1] such as 0.3, entries per head such as "
-      "'128 entries', bytes of a segment such as '64 MiB', or 'quality 0.95 up to 0.5'");
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || !(number > 0)) return wrong;
-  std::string unit(end, text.data() + text.size());
-  unit.erase(0, unit.find_first_not_of(' '));
-  if (unit.empty()) {
-    auto ratio = Budget::ratio(number);
-    return ratio.ok() ? ratio : wrong;
-  }
-  static const std::pair<const char*, double> kUnits[] = {
-      {"entries", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}};
-  for (const auto& [name, scale] : kUnits) {
-    if (unit != name) continue;
-    const double value = std::round(number * scale);
-    if (scale == 1 && value != number) return wrong;  // half an entry, half a byte
-    if (value < 1 || value >= 0x1p63) return wrong;
-    const auto whole = static_cast<std::uint64_t>(value);
-    return unit == "entries" ? Budget::entries(whole) : Budget::bytes(whole);
-  }
-  return wrong;
 }
 
 }  // namespace precis::cli

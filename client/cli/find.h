@@ -1,4 +1,4 @@
-// What the user means by the words on a command line: shortened ids, model names, budgets.
+// What the user means by the words on a command line: shortened ids and model names.
 #pragma once
 
 #include <string>
@@ -18,8 +18,5 @@ Result<msg::ModelRow> find_model(Client& client, const std::string& text);
 // only one.
 Result<Digest> find_profile_model(Client& client, const std::string& model,
                                   const std::string& name);
-
-// "0.3", "128 entries", "64 MiB".
-Result<Budget> parse_keep(const std::string& text);
 
 }  // namespace precis::cli

@@ -9,6 +9,7 @@
 #include "client/cli/json.h"
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
+#include "precis/keep.h"
 
 namespace precis::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/transport/preface_io.h"
-#include "client/cli/find.h"
 #include "precis/device_choice.h"
+#include "precis/keep.h"
 #include "precis/profile.h"
 #include "precis/recipe.h"
 #include "precis/rope.h"
@@ -172,9 +172,9 @@ Inputs config_seeds(std::uint64_t) {
 // ---- words of a command line
 
 bool run_keep(Bytes input) {
-  const Result<Budget> keep = cli::parse_keep(std::string(as_text(input)));
+  const Result<Budget> keep = parse_keep(std::string(as_text(input)));
   if (!keep.ok()) return refused(keep.status());
-  PRECIS_CHECK(cli::parse_keep(keep->to_string()).value() == *keep);
+  PRECIS_CHECK(parse_keep(keep->to_string()).value() == *keep);
   return true;
 }
 

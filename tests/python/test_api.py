@@ -93,7 +93,27 @@ def test_a_budget_of_no_known_kind_is_refused_by_name(cache, model):
         cache.begin_put(model, range(8), "knorm", keep=precis.Budget("ratoi", 0.5))
 
 
-@pytest.mark.parametrize("keep", [0.4, 0.1, precis.entries(7), precis.bytes_(9000)])
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("0.3", precis.ratio(0.3)),
+        ("128 entries", precis.entries(128)),
+        ("64 MiB", precis.bytes_(64 << 20)),
+        ("quality 0.9 up to 0.5", precis.quality(0.9, cap=0.5)),
+    ],
+)
+def test_a_budget_may_be_said_as_precisctl_takes_it(cache, model, text, budget):
+    with cache.begin_put(model, range(40), "knorm", keep=text) as said:
+        assert said.segment == cache.begin_put(model, range(40), "knorm", keep=budget).segment
+
+
+@pytest.mark.parametrize("keep", ["64 MB", "128 entires", "", "1.5", "all"])
+def test_text_that_is_no_budget_is_refused_saying_what_is(cache, model, keep):
+    with pytest.raises(precis.InvalidArgument, match=f"'{keep}' .* '128 entries', .* '64 MiB'"):
+        cache.begin_put(model, range(40), keep=keep)
+
+
+@pytest.mark.parametrize("keep", [0.4, 0.1, "7 entries", precis.bytes_(9000)])
 def test_an_elastic_read_equals_a_fresh_compression_at_that_budget(cache, model, keep):
     tokens, layers = list(range(130)), random_layers(model.spec, 130)
     put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)

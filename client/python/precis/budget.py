@@ -37,8 +37,9 @@ class Budget:
         return unit.get(self.kind, f"{self.value} B")
 
 
-# What `keep=` takes: a share in (0, 1], or a budget in another unit.
-Keep: TypeAlias = float | Budget
+# What `keep=` takes: a share in (0, 1], a budget in another unit, or the text of one as precisctl
+# takes it: "0.3", "128 entries", "64 MiB", "quality 0.95 up to 0.5".
+Keep: TypeAlias = float | Budget | str
 
 
 def ratio(share: float) -> Budget:
@@ -85,6 +86,8 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
     """The budget as the extension module takes it."""
     if keep is None:
         return None
+    if isinstance(keep, str):
+        return _core.parse_keep(keep)
     if isinstance(keep, Budget):
         if keep.kind == "ratio":
             return _core.ratio_budget(float(keep.value))
@@ -97,8 +100,8 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
         return _KINDS.index(keep.kind), int(keep.value)
     if isinstance(keep, bool) or not isinstance(keep, Real):
         raise InvalidArgument(
-            f"{field}: {keep!r} is no share in (0, 1], precis.entries(n), precis.bytes_(n) or "
-            "precis.quality(share)"
+            f"{field}: {keep!r} is no share in (0, 1], precis.entries(n), precis.bytes_(n), "
+            "precis.quality(share), or text such as '128 entries'"
         )
     return _core.ratio_budget(float(keep))
 

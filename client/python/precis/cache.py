@@ -227,7 +227,8 @@ class Cache:
             tokens: the whole path from its root; a sequence, an array or a tensor.
             recipe: a preset ("global_kvdiff"), one with parameters ("ada_snapkv(window=64)"), or
                 JSON; by default what the budget in force says.
-            keep: a share in (0, 1], precis.entries(n) or precis.bytes_(n); by default as above.
+            keep: a share in (0, 1], precis.entries(n), precis.bytes_(n) or precis.quality(share),
+                or as precisctl takes it: "128 entries", "64 MiB"; by default as above.
             parent: where the new tokens begin: at the end of the longest stored proper prefix
                 ("auto"), at the root (None), or at the end of a given segment.
             parent_read: the budget at which the parent was read while this KV was computed.

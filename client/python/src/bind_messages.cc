@@ -13,6 +13,7 @@
 #include "errors.h"
 #include "precis/block_digest.h"
 #include "precis/client.h"
+#include "precis/keep.h"
 
 namespace precis::python {
 namespace {
@@ -180,6 +181,8 @@ void bind_messages(nb::module_& module) {
   bind_segments(module);
   bind_operations(module);
   module.def("ratio_budget", [](double keep) { return from_budget(unwrap(Budget::ratio(keep))); });
+  module.def("parse_keep",
+             [](const std::string& text) { return from_budget(unwrap(parse_keep(text))); });
   module.def("quality_budget", [](double share, double cap) {
     return from_budget(unwrap(Budget::quality(share, cap)));
   });

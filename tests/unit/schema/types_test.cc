@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "precis/device_choice.h"
+#include "precis/keep.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -112,6 +113,42 @@ TEST_CASE("a model spec names the field that is out of range", "[unit][schema]")
   CHECK_THAT(refused([](ModelSpec& m) { m.block_tokens = 0; }), Contains("block_tokens is 0"));
   CHECK_THAT(refused([](ModelSpec& m) { m.dtype = static_cast<Dtype>(7); }), Contains("dtype 7"));
   CHECK_THAT(refused([](ModelSpec& m) { m.rope_theta = -1; }), Contains("rope_theta is -1"));
+}
+
+TEST_CASE("a keep is a ratio, entries per head or bytes", "[unit][schema]") {
+  CHECK(parse_keep("0.3").value() == Budget::ratio_ppm(300'000));
+  CHECK(parse_keep("1").value() == Budget::ratio_ppm(1'000'000));
+  CHECK(parse_keep("128 entries").value() == Budget::entries(128));
+  CHECK(parse_keep("128entries").value() == Budget::entries(128));
+  CHECK(parse_keep("4096 B").value() == Budget::bytes(4096));
+  CHECK(parse_keep("1.5KiB").value() == Budget::bytes(1536));
+  CHECK(parse_keep("64 MiB").value() == Budget::bytes(std::uint64_t{64} << 20));
+  CHECK(parse_keep("2 GiB").value() == Budget::bytes(std::uint64_t{2} << 30));
+  // What Budget::to_string() says can be said back.
+  for (const Budget& budget : {Budget::ratio_ppm(250'000), Budget::entries(7), Budget::bytes(9),
+                               Budget::quality(0.95, 0.5).value()}) {
+    CHECK(parse_keep(budget.to_string()).value() == budget);
+  }
+}
+
+TEST_CASE("a keep that means nothing is refused, saying what would", "[unit][schema]") {
+  const std::string text =
+      GENERATE(as<std::string>{}, "", "0", "-0.5", "1.01", "nan", "inf", "0 B", "0.3 entries",
+               "1.5 entries", "many", "3 apples", "1e300 GiB", "64 MiBs");
+  CAPTURE(text);
+  const auto keep = parse_keep(text);
+  REQUIRE(keep.status().code() == StatusCode::kInvalidArgument);
+  CHECK(keep.status().message().find("128 entries") != std::string::npos);
+}
+
+TEST_CASE("a quality is a share of the score mass, perhaps with a cap, and nothing else",
+          "[unit][schema]") {
+  CHECK(parse_keep("quality 0.95").value() == Budget::quality(0.95).value());
+  const std::string text = GENERATE(as<std::string>{}, "quality 0.9.5", "quality 0.9 up to",
+                                    "quality nan", "quality 0.9 up to 0.5.1", "quality 2",
+                                    "quality  up to 0.5", "quality 0.9 up to 0.5 entries");
+  CAPTURE(text);
+  CHECK(parse_keep(text).status().code() == StatusCode::kInvalidArgument);
 }
 
 }  // namespace
