@@ -53,6 +53,58 @@ def test_a_put_that_cannot_be_is_refused(cache, model, options, field):
         cache.begin_put(model, range(40), **options)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c, m, p: precis.connect(7470), "address: must be str, is 7470"),
+        (lambda c, m, p: precis.connect("127.0.0.1:1", tenant=None), "tenant: must be str"),
+        (lambda c, m, p: precis.connect("127.0.0.1:1", timeout="1"), "timeout: must be float"),
+        (lambda c, m, p: precis.connect("127.0.0.1:1", timeout=1e10), "timeout: .* 49 days"),
+        (lambda c, m, p: precis.connect("127.0.0.1:1", retry="no"), "retry: must be bool"),
+        (lambda c, m, p: precis.open(7), r"directory: must be str \| os.PathLike"),
+        (lambda c, m, p: precis.open("nowhere", threads=-1), "threads is -1"),
+        (lambda c, m, p: precis.open("nowhere", memory_bytes="4 GiB"), "memory_bytes: '4 GiB'"),
+        (lambda c, m, p: c.register_model("toy"), "spec: must be ModelSpec, is 'toy'"),
+        (lambda c, m, p: c.register_model(replace(m.spec, name=5)), "name: must be str, is 5"),
+        (lambda c, m, p: c.register_model(replace(m.spec, head_dim=-1)), "head_dim is -1"),
+        (lambda c, m, p: c.begin_put(m.spec, [1]), "model: must be Model, is ModelSpec"),
+        (lambda c, m, p: c.begin_put(m, "abc"), "tokens: 'abc' is no sequence of token ids"),
+        (lambda c, m, p: c.begin_put(m, [1], recipe=0.3), r"recipe: must be str \| None, is 0.3"),
+        (lambda c, m, p: c.begin_put(m, [1], keep=[]), "keep: .* is no share"),
+        (lambda c, m, p: c.begin_put(m, [1], keep=precis.Budget("entries", -3)), "entries is -3"),
+        (lambda c, m, p: c.begin_put(m, [1], parent=5), r"parent: must be Segment \| str"),
+        (lambda c, m, p: p.layer(0, None, None), "keys: NoneType is no array"),
+        (lambda c, m, p: p.layer(0, np.array([None]), None), "keys: dtype object"),
+        (lambda c, m, p: p.layer(0, *random_layers(m.spec, 40)[0], wait="x"), "wait: must be bool"),
+        (lambda c, m, p: p.commit(5), "durability: must be str, is 5"),
+        (lambda c, m, p: c.lookup(m, None), "tokens: None is no sequence of token ids"),
+        (lambda c, m, p: c.lookup(None, [1]), "model: must be Model, is None"),
+        (lambda c, m, p: c.get(None), "match: must be Match, is None"),
+        (lambda c, m, p: c.get(c.lookup(m, [1]), out=5), "out: must be Sequence.*, is 5"),
+        (lambda c, m, p: c.session(5), "name: must be str, is 5"),
+        (lambda c, m, p: c.session("typed").advance(None), r"segment: must be Segment \| str"),
+        (lambda c, m, p: precis.compress("x", []), r"model: must be ModelSpec \| Model, is 'x'"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_by_its_name(cache, model, call, message):
+    with (
+        cache.begin_put(model, range(40)) as put,
+        pytest.raises(precis.InvalidArgument, match=message),
+    ):
+        call(cache, model, put)
+
+
+def test_what_fails_for_another_reason_is_told_as_it_was(cache, model):
+    class Tokens:
+        def __array__(self, *_, **__):
+            raise TypeError("of its own")
+
+    with pytest.raises(TypeError, match="of its own"):
+        cache.lookup(model, Tokens())
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'tokens'"):
+        cache.lookup(model)
+
+
 def test_a_put_needs_tokens_a_known_model_and_a_parent_that_exists(cache, model):
     with pytest.raises(precis.InvalidArgument, match="token"):
         cache.begin_put(model, [])

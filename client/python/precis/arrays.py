@@ -11,6 +11,7 @@ bf16 rows are a :class:`BFloat16Array`.
 
 from __future__ import annotations
 
+import reprlib
 import sys
 from typing import Any
 
@@ -45,8 +46,6 @@ def heads_in(array: Any, field: str) -> Any:
     if _is_torch(array):
         array = _to_host(array.detach(), field)
         return array if _rows_follow(array.shape, array.stride()) else array.contiguous()
-    if isinstance(array, BFloat16Array):
-        array = array.view(np.ndarray)
     if not isinstance(array, np.ndarray):
         if not hasattr(array, "__dlpack__"):
             raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
@@ -55,8 +54,7 @@ def heads_in(array: Any, field: str) -> Any:
         array = _brought(array, field)
         if not isinstance(array, np.ndarray):
             return array
-    if array.dtype.name == "bfloat16":  # of ml_dtypes
-        array = array.view(np.uint16)
+    array = _numpy_in(array, field)
     strides = [stride // max(1, array.itemsize) for stride in array.strides]
     return array if _rows_follow(array.shape, strides) else np.ascontiguousarray(array)
 
@@ -69,11 +67,9 @@ def rows_in_place(array: Any, field: str) -> Any:
             raise InvalidArgument(f"{field}: the tensor is on {array.device}, not in host memory")
         strides = array.stride()
     elif isinstance(array, np.ndarray):
-        array = array.view(np.ndarray)
         if not array.flags.writeable:
             raise InvalidArgument(f"{field}: the array is read-only")
-        if array.dtype.name == "bfloat16":  # of ml_dtypes
-            array = array.view(np.uint16)
+        array = _numpy_in(array, field)
         strides = tuple(stride // max(1, array.itemsize) for stride in array.strides)
     else:
         raise InvalidArgument(
@@ -81,6 +77,16 @@ def rows_in_place(array: Any, field: str) -> Any:
         )
     if not _rows_follow(array.shape, strides):
         raise InvalidArgument(f"{field}: rows of [heads, n, head_dim] must be contiguous")
+    return array
+
+
+def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:
+    """A NumPy array as the extension module can read it: of numbers, and of bf16 its bits."""
+    array = array.view(np.ndarray)
+    if array.dtype.name == "bfloat16":  # of ml_dtypes
+        array = array.view(np.uint16)
+    if array.dtype.kind not in "biufc":
+        raise InvalidArgument(f"{field}: dtype {array.dtype} is none of numbers")
     return array
 
 
@@ -184,6 +190,8 @@ def tokens_in(tokens: Any) -> np.ndarray:
         array = np.asarray(tokens)
     except ValueError as error:
         raise InvalidArgument(f"tokens: {error}") from None
+    if array.ndim == 0:
+        raise InvalidArgument(f"tokens: {reprlib.repr(tokens)} is no sequence of token ids")
     if array.ndim == 2 and array.shape[0] == 1:
         array = array[0]
     if array.ndim != 1:

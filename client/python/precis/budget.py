@@ -44,7 +44,7 @@ Keep: TypeAlias = float | Budget | str
 
 def ratio(share: float) -> Budget:
     """A share of all entries, in (0, 1]; what a bare number means."""
-    return from_pair(to_pair(_number("ratio", share)))
+    return from_pair(to_pair(Budget("ratio", share)))
 
 
 def entries(per_head: int) -> Budget:
@@ -63,8 +63,7 @@ def quality(share: float, cap: float = 1.0) -> Budget:
     An entry's mass is what its score lies above the lowest of its head. At most the share `cap` of
     all entries is kept. Both are in (0, 1].
     """
-    share, cap = _number("quality", share), _number("cap", cap)
-    return from_pair(_core.quality_budget(share, cap))
+    return from_pair(to_pair(Budget("quality", share, cap)))
 
 
 ALL = Budget("all", 0)
@@ -90,14 +89,16 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
         return _core.parse_keep(keep)
     if isinstance(keep, Budget):
         if keep.kind == "ratio":
-            return _core.ratio_budget(float(keep.value))
+            return _core.ratio_budget(_number("ratio", keep.value))
         if keep.kind == "quality":
-            return _core.quality_budget(float(keep.value), float(keep.cap))
+            share, cap = _number("quality", keep.value), _number("cap", keep.cap)
+            return _core.quality_budget(share, cap)
         if keep.kind not in _KINDS:
             raise InvalidArgument(
                 f"{field}: kind {keep.kind!r} is unknown, choose {', '.join(_KINDS)}"
             )
-        return _KINDS.index(keep.kind), int(keep.value)
+        value = 0 if keep.kind == "all" else _count(keep.kind, keep.value)
+        return _KINDS.index(keep.kind), value
     if isinstance(keep, bool) or not isinstance(keep, Real):
         raise InvalidArgument(
             f"{field}: {keep!r} is no share in (0, 1], precis.entries(n), precis.bytes_(n), "

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from . import _core
+from .arguments import names_arguments
 from .arrays import count_in, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
@@ -23,6 +24,7 @@ from .rows import Budgets, Match, ModelRow, ProfileRow, Segment, ServerStatus, T
 from .session import Session
 
 
+@names_arguments
 def open(
     directory: str | os.PathLike[str],
     *,
@@ -40,9 +42,17 @@ def open(
     Raises:
         Unavailable: another process has the directory open.
     """
-    return Cache(_core.open(os.fspath(directory), memory_bytes, threads, device))
+    return Cache(
+        _core.open(
+            os.fspath(directory),
+            count_in(memory_bytes, "memory_bytes", 2**63 - 1),
+            count_in(threads, "threads"),
+            device,
+        )
+    )
 
 
+@names_arguments
 def connect(
     address: str,
     *,
@@ -69,20 +79,27 @@ def connect(
     """
     return Cache(
         _core.connect(
-            address, tenant, token, max(1, round(timeout * 1000)), _deadline_ms(deadline), retry
+            address,
+            tenant,
+            token,
+            _milliseconds(timeout, "timeout"),
+            _deadline_ms(deadline),
+            retry,
         )
     )
 
 
 def _deadline_ms(seconds: float | None) -> int:
-    if seconds is None:
-        return 0
-    milliseconds = max(1, round(seconds * 1000)) if seconds > 0 else 0
-    if not 0 < milliseconds < 2**32:
-        raise InvalidArgument(f"deadline: {seconds} seconds, must be above 0 and below 49 days")
-    return milliseconds
+    return 0 if seconds is None else _milliseconds(seconds, "deadline")
 
 
+def _milliseconds(seconds: float, field: str) -> int:
+    if not 0 < seconds < 2**32 / 1000 - 1:
+        raise InvalidArgument(f"{field}: {seconds} seconds, must be above 0 and below 49 days")
+    return max(1, round(seconds * 1000))
+
+
+@names_arguments
 class Cache:
     """A store of compressed prefixes. Made by precis.open or precis.connect; any thread may use it.
 
@@ -237,8 +254,6 @@ class Cache:
                 once when the last one has. Where one aborts or is gone the others get Unavailable.
                 Give it a deadline.
         """
-        if not isinstance(model, Model):
-            raise InvalidArgument(f"model: {model!r} is none; register_model() returns one")
         if isinstance(parent, Segment):
             parent = parent.id
         core = self.core.begin_put(

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from .arrays import floats_in, heads_in, rows_out, statistics_in
+from .arguments import names_arguments
+from .arrays import count_in, floats_in, heads_in, rows_out, statistics_in
 from .budget import Keep, to_pair
 from .errors import InvalidArgument
 from .model import Model, ModelSpec
@@ -45,6 +46,7 @@ class Kept:
     bytes: int
 
 
+@names_arguments
 def compress(
     model: ModelSpec | Model,
     layers: Sequence[Any],
@@ -83,9 +85,9 @@ def compress(
         ],
         recipe,
         to_pair(keep),
-        begin,
+        count_in(begin, "begin"),
         profile or "",
-        threads,
+        count_in(threads, "threads"),
     )
     heads = [
         [core.head(layer, head) for head in range(spec.num_kv_heads)]

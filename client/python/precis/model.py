@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from . import _core
+from .arguments import refuse_wrong
+from .arrays import count_in
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,17 @@ class ModelSpec:
 
     def to_core(self) -> Any:
         """As the extension module takes it."""
-        return _core.ModelSpec(**asdict(self))
+        values = {
+            f.name: count_in(getattr(self, f.name), f.name, 2**32 - 1)
+            if f.type == "int"
+            else getattr(self, f.name)
+            for f in fields(self)
+        }
+        try:
+            return _core.ModelSpec(**values)
+        except TypeError:
+            refuse_wrong(ModelSpec, (), values)
+            raise
 
     @property
     def fingerprint(self) -> str:

@@ -6,12 +6,14 @@ import contextlib
 from types import TracebackType
 from typing import Any
 
+from .arguments import names_arguments
 from .arrays import count_in, floats_in, heads_in, statistics_in
 from .errors import Error
 from .model import Model
 from .rows import Segment
 
 
+@names_arguments
 class Put:
     """Made by Cache.begin_put. Nothing is visible before commit; without one, no trace is left.
 

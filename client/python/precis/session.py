@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .arguments import names_arguments
 from .rows import Segment
 
 if TYPE_CHECKING:
     from .cache import Cache
 
 
+@names_arguments
 class Session:
     """A named, mutable pointer to the tip of a prefix. Made by Cache.session.
 

@@ -1,0 +1,69 @@
+"""Arguments of a wrong type, told by the name that the caller gave them."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+import types
+from collections.abc import Callable
+from functools import wraps
+from numbers import Real
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from .errors import InvalidArgument
+
+_Named = TypeVar("_Named", bound=Callable[..., Any])
+
+
+def names_arguments(of: _Named) -> _Named:
+    """A function, or every public one of a class, that says which argument is none of its type.
+
+    What a wrong argument runs into, most often in the extension module, knows neither its name nor
+    what is needed; the signature knows both. It is asked only where a call has failed: one that
+    goes well costs nothing, and nothing is refused that works without being of the type.
+    """
+    if inspect.isclass(of):
+        for name, member in list(vars(of).items()):
+            if inspect.isfunction(member) and not name.startswith("_"):
+                setattr(of, name, names_arguments(member))
+        return of
+
+    @wraps(of)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return of(*args, **kwargs)
+        except (TypeError, AttributeError):
+            refuse_wrong(of, args, kwargs)
+            raise
+
+    return call
+
+
+def refuse_wrong(of: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises InvalidArgument for the first argument that is not what the signature of `of` says."""
+    try:
+        given = inspect.signature(of).bind(*args, **kwargs).arguments
+    except TypeError:  # missing, or too many: Python has named it
+        return
+    hints = get_type_hints(of)
+    for name, value in given.items():
+        if name in hints and not _fits(value, hints[name]):
+            needed, kind = of.__annotations__[name], type(value).__name__
+            raise InvalidArgument(
+                f"{name}: must be {needed}, is {reprlib.repr(value)} ({kind})"
+            ) from None
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """As far as isinstance can tell: of a sequence, not what is in it."""
+    if hint is Any:
+        return True
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    if origin is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    if hint in (int, float):
+        wanted = hasattr(value, "__index__") if hint is int else isinstance(value, Real)
+        return wanted and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
