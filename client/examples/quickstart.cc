@@ -20,9 +20,11 @@ std::vector<float> imagine(const precis::ModelSpec& spec, std::size_t num_tokens
   return rows;
 }
 
+bool is_address(const std::string& where) { return where.find(':') != std::string::npos; }
+
 precis::Status run(const std::string& where) {
-  const bool remote = where.find(':') != std::string::npos;
-  PRECIS_ASSIGN(auto client, remote ? precis::Client::connect(where) : precis::Client::open(where));
+  PRECIS_ASSIGN(auto client,
+                is_address(where) ? precis::Client::connect(where) : precis::Client::open(where));
 
   precis::ModelSpec spec;
   spec.name = "example/two-layers";
@@ -78,6 +80,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   const precis::Status status = run(argv[1]);
-  if (!status.ok()) std::fprintf(stderr, "quickstart: %s\n", status.to_string().c_str());
-  return status.ok() ? 0 : 1;
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "quickstart: %s\n", status.to_string().c_str());
+  if (status.code() == precis::StatusCode::kUnavailable && is_address(argv[1])) {
+    std::fprintf(stderr, "to start one: precisd --data cache-dir --listen %s\n", argv[1]);
+  }
+  return 1;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,3 +36,27 @@ def test_the_program_of_the_readme_runs(program, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+PYTHON = [sys.executable, str(ROOT / "client/examples/quickstart.py")]
+NATIVE = pytest.param(
+    ["quickstart"],
+    marks=pytest.mark.skipif(not shutil.which("quickstart"), reason="quickstart is not built"),
+)
+
+
+@pytest.mark.parametrize("quickstart", [PYTHON, NATIVE])
+def test_the_quickstart_runs_and_without_a_service_says_what_to_start(quickstart, tmp_path):
+    def run(where: str) -> subprocess.CompletedProcess[str]:
+        command = [*quickstart, where]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    stored = run("cache-dir")
+    assert stored.returncode == 0 and "stored " in stored.stdout, stored.stderr
+    alone = run("127.0.0.1:1")
+    assert alone.returncode == 1
+    assert alone.stderr.splitlines()[-2:] == [
+        "quickstart: unavailable: connect to 127.0.0.1:1: Connection refused",
+        "to start one: precisd --data cache-dir --listen 127.0.0.1:1",
+    ]
+    assert "Traceback" not in alone.stderr
