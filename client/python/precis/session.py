@@ -52,7 +52,7 @@ class Session:
 
     @property
     def pinned(self) -> bool:
-        """Whether its prefix is kept from eviction."""
+        """Whether its prefix is kept from removal."""
         return self._row.pinned
 
     def refresh(self) -> Session:
@@ -67,7 +67,7 @@ class Session:
         return self
 
     def pin(self, pinned: bool = True) -> Session:
-        """Keeps the prefix from eviction, or no longer does."""
+        """Keeps the prefix from removal while the session lives, or no longer does."""
         self._row = self._cache.core.pin_session(self.name, pinned)
         return self
 
