@@ -22,7 +22,8 @@ struct AsioAccess {
   static boost::asio::io_context& context(EventLoop& loop);
 };
 
-// "`what`: <the system's words>"; success is OK. Defined in event_loop.cc.
+// "`what`: <the system's words>"; success is OK, and what cannot be reached kUnavailable, for a
+// name that nobody has may be known tomorrow. Defined in event_loop.cc.
 Status to_status(const boost::system::error_code& error, std::string_view what);
 
 }  // namespace precis

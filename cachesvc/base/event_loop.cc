@@ -67,11 +67,6 @@ Status to_status(const boost::system::error_code& error, std::string_view what) 
   std::string message = std::string(what) + ": " + error.message();
   if (error == asio::error::operation_aborted) return Status::canceled(std::move(message));
   if (error == asio::error::timed_out) return Status::timed_out(std::move(message));
-  if (error == asio::error::invalid_argument || error == asio::error::host_not_found ||
-      error == asio::error::service_not_found || error == asio::error::address_in_use ||
-      error == asio::error::access_denied) {
-    return Status::invalid(std::move(message));
-  }
   return Status::unavailable(std::move(message));
 }
 

@@ -65,6 +65,11 @@ std::string to_string(const tcp::endpoint& endpoint) {
   return endpoint.address().is_v6() ? "[" + host + "]:" + port : host + ":" + port;
 }
 
+// Of an address to listen on: who chose it must choose another.
+Status not_to_be_had(const error_code& error, const std::string& what) {
+  return error ? Status::invalid(to_status(error, what).message()) : Status();
+}
+
 // The socket and its buffers. Shared by its owner and by the operations under way on it.
 class SocketState : public std::enable_shared_from_this<SocketState> {
  public:
@@ -216,8 +221,8 @@ class AsioListener final : public PrefaceListener {
       if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
       if (!error) acceptor.bind(endpoint, error);
       if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
-      return to_status(error,
-                       "listen on " + to_string(endpoint) + " (choose another with --listen)");
+      return not_to_be_had(error,
+                           "listen on " + to_string(endpoint) + " (choose another with --listen)");
     }
 
     void accept() {
@@ -324,7 +329,7 @@ Result<std::unique_ptr<PrefaceListener>> preface_listen(
   error_code error;
   tcp::resolver resolver(AsioAccess::context(loop));
   const auto endpoints = resolver.resolve(parts.host, parts.port, tcp::resolver::passive, error);
-  PRECIS_TRY(to_status(error, "resolve " + address));
+  PRECIS_TRY(not_to_be_had(error, "resolve " + address));
   // Shared by the listener and by the accept under way.
   auto state = std::make_shared<AsioListener::State>(loop, std::move(on_connection));
   PRECIS_TRY(state->open(endpoints.begin()->endpoint()));

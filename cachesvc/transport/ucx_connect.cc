@@ -80,6 +80,12 @@ void UcxTransport::on_connected(std::uint64_t id, Result<std::unique_ptr<Preface
 }
 
 void UcxTransport::on_answer(std::uint64_t id, Result<preface::Frame> frame) {
+  // No bytes of the caller's are corrupt: there is no service.
+  if (frame.status().code() == StatusCode::kCorruption) {
+    return finish(id, Status::unavailable(
+                          attempts_.at(id)->address +
+                          " does not answer as a precisd would: " + frame.status().message()));
+  }
   if (!frame.ok()) return finish(id, frame.status());
   if (frame->kind == preface::Kind::kRefusal) {
     return finish(id, Connected{nullptr, std::move(frame->body)});

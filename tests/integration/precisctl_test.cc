@@ -1,8 +1,14 @@
 // precisctl as a script uses it: exit codes and JSON; and as a person does: tables and advice.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <thread>
 
 #include "precis/profile.h"
 #include "tests/integration/random_kv.h"
@@ -300,6 +306,64 @@ TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers",
   const Ran as_json = run({PRECISCTL_PATH, "--address", "127.0.0.1:1", "--json", "status"});
   CHECK(as_json.exit_code == kUnreachable);
   CHECK(json::parse(as_json.err)["error"]["code"] == "unavailable");
+}
+
+// A port with something else on it than a precisd: answers one connection as an HTTP server would.
+class HttpPort {
+ public:
+  HttpPort() {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&at), size) == 0);
+    REQUIRE(::listen(listener_, 1) == 0);
+    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size) == 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+    thread_ = std::thread([this] { answer(); });
+  }
+  ~HttpPort() {
+    ::shutdown(listener_, SHUT_RDWR);  // nobody came: ends the wait for them
+    thread_.join();
+    ::close(listener_);
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  void answer() const {
+    const int peer = ::accept(listener_, nullptr, nullptr);
+    if (peer < 0) return;
+    constexpr std::string_view kAnswer =
+        "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    (void)::send(peer, kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL);
+    ::shutdown(peer, SHUT_WR);
+    // Closing on unread bytes would reset the connection, and could destroy the answer.
+    char said[4096];
+    while (::recv(peer, said, sizeof said, 0) > 0) {
+    }
+    ::close(peer);
+  }
+
+  const int listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::string address_;
+  std::thread thread_;
+};
+
+TEST_CASE("a name that nobody has, or a port with no service on it, is no service to be reached",
+          "[integration]") {
+  const Ran nowhere = run({PRECISCTL_PATH, "--address", "no-such-host.invalid:7470", "status"});
+  CHECK(nowhere.exit_code == kUnreachable);
+  CHECK(nowhere.err.find("resolve no-such-host.invalid:7470") != std::string::npos);
+  CHECK(nowhere.err.find("--address HOST:PORT") != std::string::npos);
+
+  const HttpPort port;
+  const Ran http = run({PRECISCTL_PATH, "--address", port.address(), "status"});
+  CHECK(http.exit_code == kUnreachable);
+  CHECK(http.err.find(port.address() + " does not answer as a precisd would") != std::string::npos);
+  CHECK(http.err.find("is the port right?") != std::string::npos);
+
+  // That is not the service's fault: what is no address at all.
+  CHECK(run({PRECISCTL_PATH, "--address", "7470", "status"}).exit_code == kUsage);
 }
 
 TEST_CASE("a tenant's token is asked for", "[integration]") {

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "cachesvc/transport/preface.h"
+#include "cachesvc/transport/preface_io.h"
 #include "tests/unit/transport/party.h"
 
 namespace precis::test {
@@ -206,6 +207,16 @@ TEST_CASE("an address that is none is invalid", "[transport]") {
     CAPTURE(address);
     CHECK(connect(client, address).status().code() == StatusCode::kInvalidArgument);
   }
+}
+
+TEST_CASE("a host that nobody knows cannot be reached, and cannot be listened on", "[transport]") {
+  Party party(Wire::kTcpMessages);
+  const std::string address = "no-such-host.invalid:7470";
+  CHECK(connect(party, address).status().code() == StatusCode::kUnavailable);
+  party.thread.on_loop([&] {
+    const auto listener = preface_listen(party.thread.loop, address, [](auto) {});
+    CHECK(listener.status().code() == StatusCode::kInvalidArgument);
+  });
 }
 
 TEST_CASE("an idle connection costs no processor", "[transport]") {
