@@ -176,7 +176,12 @@ Status Config::validate() const {
   const auto* const known = std::find(std::begin(kBulkNames), std::end(kBulkNames), bulk);
   require(known != std::end(kBulkNames),
           "bulk is '" + bulk + "', choose auto, host-copy, stream or messages");
-  require_ok("default_recipe", parse_recipe(default_recipe).status());
+  const auto for_all = parse_recipe(default_recipe);
+  require_ok("default_recipe", for_all.status());
+  require(!for_all.ok() || !for_all->needs_profile(),
+          "default_recipe is '" + default_recipe +
+              "', which takes its budgets from a profile: give it as default_recipe_with_profile, "
+              "for the models that have one");
   if (!default_recipe_with_profile.empty()) {
     const auto recipe = parse_recipe(default_recipe_with_profile);
     require_ok("default_recipe_with_profile", recipe.status());

@@ -152,7 +152,8 @@ class Catalog {
   // ---- budgets
   virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
                                const BudgetDefaults& configured) const = 0;
-  // [blocking] kInvalidArgument for a recipe that does not parse or a keep outside (0, 1].
+  // [blocking] kInvalidArgument for a recipe that does not parse, one that needs a profile where it
+  // is for all models, or a keep outside (0, 1]; kNotFound where the model has no such profile.
   virtual Status set_budget(std::string_view tenant, const msg::SetBudget&) = 0;
 
   struct Totals {

@@ -152,6 +152,8 @@ class CatalogImpl final : public Catalog {
   // The tenant's, in the order of their fingerprints.
   std::pair<Models::const_iterator, Models::const_iterator> models_of(
       std::string_view tenant) const;
+  // With changes_ held. Refuses a recipe that needs a profile for all models, or for one without.
+  Status check_has_profile(std::string_view tenant, const msg::SetBudget& request) const;
   static msg::ProfileRow describe(const KnownProfile& known);
   // As find_profile().
   static Result<FoundProfile> fitting_profile(const Model& holder, const Digest& model,

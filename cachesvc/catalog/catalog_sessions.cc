@@ -139,12 +139,27 @@ msg::Budgets CatalogImpl::budgets(std::string_view tenant, const msg::BudgetScop
   return budgets_.merged(tenant, scope, model_name, configured.row, by_profile);
 }
 
+// Where there is no profile such a recipe would fail every put that names none of its own.
+Status CatalogImpl::check_has_profile(std::string_view tenant,
+                                      const msg::SetBudget& request) const {
+  if (!request.recipe || request.recipe->empty()) return {};
+  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(*request.recipe));
+  if (!recipe.needs_profile()) return {};
+  const std::string needs = "recipe '" + *request.recipe + "' takes its budgets from a profile";
+  if (!request.scope.model) {
+    return Status::invalid(needs +
+                           ", which not every model has: set it for one that does (--model)");
+  }
+  return find_profile(tenant, *request.scope.model, recipe).status().with_context(needs);
+}
+
 Status CatalogImpl::set_budget(std::string_view tenant, const msg::SetBudget& request) {
   std::lock_guard changing(changes_);
   if (request.scope.model && !find_model(tenant, *request.scope.model)) {
     return Status::not_found("model " + request.scope.model->hex() + " is not registered");
   }
   PRECIS_ASSIGN(StoredBudget row, budgets_.changed(tenant, request, clock_.unix_ms()));
+  PRECIS_TRY(check_has_profile(tenant, request));
   Change change;
   change.put(Table::kBudgets, budget_key(tenant, row.model), encode(row));
   PRECIS_TRY(write(std::move(change), Durability::kWal));

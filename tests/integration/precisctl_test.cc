@@ -199,8 +199,15 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   std::ofstream(file) << profile_json(profile);
 
   CHECK(ctl_json({"profile", "ls"})["profiles"].empty());
+  const std::vector<std::string> lukv{"budget", "set", "--model", "test/tiny", "--recipe", "lukv"};
+  CHECK(ctl(lukv).exit_code == kNotFound);
   CHECK(ctl_json({"profile", "add", file})["digest"] == profile_digest(profile).hex());
   CHECK(ctl_json({"profile", "ls", "--model", "test/tiny"})["profiles"].size() == 1);
+  CHECK(ctl(lukv).exit_code == kOk);
+  const Ran for_all = ctl({"budget", "set", "--recipe", "lukv"});
+  CHECK(for_all.exit_code == kUsage);
+  CHECK(for_all.err.find("'lukv' takes its budgets from a profile") != std::string::npos);
+  CHECK(for_all.err.find("--model") != std::string::npos);
   const std::string copy = dir.path("copy.json");
   const json shown = ctl_json({"profile", "show", "learnt", "--out", copy});
   CHECK(shown["scorer"]["scorer"] == "keydiff");

@@ -204,6 +204,8 @@ class Client {
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
+  // A recipe that needs a profile is set for a model that has one: kNotFound where it has none,
+  // kInvalidArgument for all models.
   virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
   virtual Result<msg::Stats> stats() = 0;
   virtual Result<msg::ServerStatus> status() = 0;

@@ -368,7 +368,10 @@ class Cache:
     def set_budget(
         self, recipe: str | None = None, keep: Keep | None = None, model: Model | None = None
     ) -> Budgets:
-        """Changes the defaults of puts, live. None leaves a value; "" and precis.ALL unset it."""
+        """Changes the defaults of puts, live. None leaves a value; "" and precis.ALL unset it.
+
+        A recipe that needs a profile can be set for a model that has one, not for all.
+        """
         scope = None if model is None else model.fingerprint
         return Budgets.from_core(self.core.set_budget(scope, recipe, to_pair(keep)))
 

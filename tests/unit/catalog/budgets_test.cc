@@ -18,6 +18,19 @@ msg::Budgets of_model(const CatalogFixture& f, const BudgetDefaults& configured 
   return f.catalog->budgets(f.tenant, {f.fingerprint}, configured);
 }
 
+// Over keydiff.
+Profile learnt(const CatalogFixture& f) {
+  Profile profile;
+  profile.name = "learnt";
+  profile.model = f.fingerprint;
+  profile.scorer = profile_scorer(*parse_recipe("lukv(keydiff)"));
+  profile.num_layers = f.model.num_layers;
+  profile.num_kv_heads = f.model.num_kv_heads;
+  profile.table.assign(std::size_t{Profile::kCurveRows} * f.model.num_layers * f.model.num_kv_heads,
+                       0.5f);
+  return profile;
+}
+
 }  // namespace
 
 TEST_CASE("where nobody says anything the built-in recipe and keep hold", "[unit][catalog]") {
@@ -53,15 +66,7 @@ TEST_CASE("a profile brings its recipe to its model, between the configuration a
   CatalogFixture f;
   const BudgetDefaults configured{{"", "knorm", {}, 0, 0}, "lukv(keydiff, min_entries=7)"};
   CHECK(of_model(f, configured).effective.recipe == "knorm");
-  Profile profile;
-  profile.name = "learnt";
-  profile.model = f.fingerprint;
-  profile.scorer = profile_scorer(*parse_recipe("lukv(keydiff)"));
-  profile.num_layers = f.model.num_layers;
-  profile.num_kv_heads = f.model.num_kv_heads;
-  profile.table.assign(std::size_t{Profile::kCurveRows} * f.model.num_layers * f.model.num_kv_heads,
-                       0.5f);
-  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(profile)).ok());
+  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(learnt(f))).ok());
   const msg::Budgets budgets = of_model(f, configured);
   REQUIRE(budgets.layers.size() == 5);
   CHECK(budgets.layers[2].scope == "profile");
@@ -72,6 +77,32 @@ TEST_CASE("a profile brings its recipe to its model, between the configuration a
   CHECK(of_model(f, of_other).effective.recipe == "knorm");
   REQUIRE(f.catalog->set_budget(f.tenant, {{}, "keydiff", {}}).ok());
   CHECK(of_model(f, configured).effective.recipe == "keydiff");
+}
+
+TEST_CASE("a recipe that needs a profile is set for a model that has one, and for nobody else",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const msg::SetBudget for_all{{}, "lukv(keydiff)", {}}, named{{}, "lukv(profile=learnt)", {}};
+  const msg::SetBudget for_model{{f.fingerprint}, "lukv(keydiff)", {}};
+  CHECK(f.catalog->set_budget(f.tenant, for_all).code() == StatusCode::kInvalidArgument);
+  const Status none = f.catalog->set_budget(f.tenant, for_model);
+  CHECK(none.code() == StatusCode::kNotFound);
+  CHECK_THAT(none.message(), Catch::Contains("'lukv(keydiff)'") && Catch::Contains("profile add"));
+  CHECK(of_model(f).effective.version == 0);
+
+  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(learnt(f))).ok());
+  CHECK(f.catalog->set_budget(f.tenant, for_model).ok());
+  const Status other = f.catalog->set_budget(f.tenant, {{f.fingerprint}, "lukv(knorm)", {}});
+  CHECK(other.code() == StatusCode::kNotFound);
+  CHECK(of_model(f).effective.recipe == "lukv(keydiff)");
+  // Not every model has the profile that one has; there may be more models tomorrow.
+  CHECK(f.catalog->set_budget(f.tenant, for_all).code() == StatusCode::kInvalidArgument);
+  CHECK(f.catalog->set_budget(f.tenant, named).code() == StatusCode::kInvalidArgument);
+
+  // What else is changed of a budget does not ask again.
+  REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "learnt").ok());
+  CHECK(f.catalog->set_budget(f.tenant, {{f.fingerprint}, {}, Budget::entries(64)}).ok());
+  CHECK(f.catalog->set_budget(f.tenant, {{f.fingerprint}, "", {}}).ok());
 }
 
 TEST_CASE("an empty recipe and a keep of all take a layer's word back", "[unit][catalog]") {

@@ -110,6 +110,16 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
   }
 }
 
+TEST_CASE("the default recipe is for models without a profile, the other for those that have one",
+          "[unit][server]") {
+  Config config = valid();
+  config.default_recipe = config.default_recipe_with_profile;
+  CHECK_THAT(config.validate().message(), Catch::Contains("default_recipe_with_profile"));
+  config = valid();
+  config.default_recipe_with_profile = config.default_recipe;
+  CHECK_THAT(config.validate().message(), Catch::Contains("default_recipe_with_profile"));
+}
+
 TEST_CASE("a share may be written as a whole number", "[unit][server]") {
   CHECK(Config::parse("default_keep = 1", "here")->default_keep == 1.0);
 }
