@@ -69,8 +69,8 @@ Status remove_prefix(Context context, const std::string& id, bool recursive) {
   PRECIS_ASSIGN(const msg::Removed removed, context.client.remove_segment(segment, recursive));
   context.out += context.json
                      ? json_text(to_json(removed))
-                     : fmt::format("removed {} segment{}, {}\n", removed.segments,
-                                   removed.segments == 1 ? "" : "s", bytes_text(removed.bytes));
+                     : fmt::format("removed {}, {}\n", counted(removed.segments, "segment"),
+                                   bytes_text(removed.bytes));
   return {};
 }
 

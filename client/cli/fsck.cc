@@ -28,10 +28,6 @@ struct Found {
   bool all = true;              // the listing was not cut off
 };
 
-std::string segments_text(std::uint64_t count) {
-  return fmt::format("{} segment{}", count, count == 1 ? "" : "s");
-}
-
 // What is damaged and what stands on it.
 std::set<SegmentId> all_on_damaged(const std::vector<msg::SegmentInfo>& rows,
                                    const std::vector<Damaged>& damaged) {
@@ -116,11 +112,11 @@ Json to_json(const Found& found, const msg::Removed& removed) {
 
 std::string to_text(const Found& found, const msg::Removed& removed) {
   std::string text =
-      fmt::format("{}, {}: whole\n", segments_text(found.segments), bytes_text(found.bytes));
+      fmt::format("{}, {}: whole\n", counted(found.segments, "segment"), bytes_text(found.bytes));
   for (const Damaged& each : found.damaged) text += fmt::format("damaged: {}\n", each.damage);
   if (found.fallen_segments > 0) {
     text += fmt::format("{}, {}: whole, but standing on what is damaged\n",
-                        segments_text(found.fallen_segments), bytes_text(found.fallen_bytes));
+                        counted(found.fallen_segments, "segment"), bytes_text(found.fallen_bytes));
   }
   for (const Damaged& each : found.unread) {
     text += fmt::format("not read: {}: {}\n", each.segment.id.hex(), each.damage);
@@ -128,7 +124,7 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
   if (!found.all) text += fmt::format("only the newest {} segments\n", limits::kListRowsMax);
   if (removed.segments > 0) {
     text += fmt::format("removed {}, {}: what was damaged and what stood on it\n",
-                        segments_text(removed.segments), bytes_text(removed.bytes));
+                        counted(removed.segments, "segment"), bytes_text(removed.bytes));
   }
   return text;
 }
@@ -139,13 +135,13 @@ Status verdict(const Found& found, bool repaired) {
   if (!found.unread.empty()) {
     unread =
         fmt::format("{} could not be read for now: run fsck again when the service is less busy",
-                    segments_text(found.unread.size()));
+                    counted(found.unread.size(), "segment"));
   }
   if (!found.damaged.empty() && !repaired) {
     return Status::corruption(fmt::format(
         "of {} {} damaged and {} on what is, all out of service; putting what is damaged again "
         "heals it, fsck --repair removes it with what stands on it{}{}",
-        segments_text(found.damaged.size() + found.fallen_segments + found.segments),
+        counted(found.damaged.size() + found.fallen_segments + found.segments, "segment"),
         found.damaged.size() == 1 ? "1 is" : fmt::format("{} are", found.damaged.size()),
         found.fallen_segments == 1 ? "1 stands" : fmt::format("{} stand", found.fallen_segments),
         unread.empty() ? "" : "; ", unread));

@@ -76,6 +76,10 @@ std::string count_text(std::uint64_t count) {
   return digits;
 }
 
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count_text(count), noun, count == 1 ? "" : "s");
+}
+
 std::string duration_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);

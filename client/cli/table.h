@@ -30,7 +30,8 @@ std::string printable(std::string_view text);
 
 std::string bytes_text(std::uint64_t bytes);  // "1.25 MiB"
 std::string count_text(std::uint64_t count);  // "1 234 567" with thin groups of three
-std::string duration_text(double seconds);    // "3.2 ms", "5 min", "2.1 h", "3 d"
+std::string counted(std::uint64_t count, std::string_view noun);  // "1 segment", "2 segments"
+std::string duration_text(double seconds);  // "3.2 ms", "5 min", "2.1 h", "3 d"
 std::string percent_text(std::uint64_t part, std::uint64_t whole);  // "29.8%"
 // "5 min ago", "in 2.1 h"; `unix_ms` 0 is "-".
 std::string when_text(std::uint64_t unix_ms);

@@ -94,10 +94,10 @@ Status trim_prefix(Context context, const PrefixTrim& how) {
   for (const auto& [id, why] : done.left) {
     context.out += fmt::format("left as it is: {}\n", why.message());
   }
-  context.out += fmt::format(
-      "{} {} segment{}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
-      done.trimmed.size(), done.trimmed.size() == 1 ? "" : "s", bytes_text(done.sum.freed_bytes),
-      how.dry_run ? "to be freed" : "freed", bytes_text(done.sum.stored_bytes));
+  context.out +=
+      fmt::format("{} {}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
+                  counted(done.trimmed.size(), "segment"), bytes_text(done.sum.freed_bytes),
+                  how.dry_run ? "to be freed" : "freed", bytes_text(done.sum.stored_bytes));
   return {};
 }
 

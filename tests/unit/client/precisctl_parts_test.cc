@@ -37,6 +37,9 @@ TEST_CASE("numbers have units a person reads", "[client]") {
   CHECK(count_text(999) == "999");
   CHECK(count_text(1000) == "1 000");
   CHECK(count_text(1234567) == "1 234 567");
+  CHECK(counted(0, "segment") == "0 segments");
+  CHECK(counted(1, "segment") == "1 segment");
+  CHECK(counted(2000, "segment") == "2 000 segments");
   CHECK(duration_text(0.0005) == "500 us");
   CHECK(duration_text(0.25) == "250.0 ms");
   CHECK(duration_text(7200) == "2.0 h");
