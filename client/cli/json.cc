@@ -132,6 +132,12 @@ Json to_json(const msg::Budgets& budgets) {
   return {{"layers", rows_json(budgets.layers)}, {"effective", to_json(budgets.effective)}};
 }
 
+Json to_json(const ModelBudgets& of_model) {
+  Json json = {{"model", of_model.model.fingerprint.hex()}, {"name", of_model.model.model.name}};
+  json.update(to_json(of_model.budgets));
+  return json;
+}
+
 Json to_json(const msg::ServerStatus& s) {
   return {{"server", s.server},
           {"tenant", s.tenant},

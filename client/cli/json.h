@@ -12,6 +12,11 @@ namespace precis::cli {
 
 using Json = nlohmann::ordered_json;
 
+struct ModelBudgets {
+  msg::ModelRow model;
+  msg::Budgets budgets;  // as seen by it
+};
+
 // As it is printed. Names need not be UTF-8: what is not is replaced, never a reason to fail.
 std::string json_text(const Json& json);
 
@@ -26,6 +31,7 @@ Json to_json(const msg::SegmentInfo& row);
 Json to_json(const msg::SessionRow& row);
 Json to_json(const msg::BudgetRow& row);
 Json to_json(const msg::Budgets& budgets);
+Json to_json(const ModelBudgets& of_model);
 Json to_json(const msg::ServerStatus& status);
 Json to_json(const msg::Removed& removed);
 // With its own JSON as "profile", where it is there.

@@ -172,8 +172,9 @@ void add_session_commands(CLI::App& app, Arguments& a) {
 void add_budget_commands(CLI::App& app, Arguments& a) {
   using namespace precis::cli;
   CLI::App& group = add_group(app, "budget", "Defaults for puts that name no recipe or no budget");
-  CLI::App* show = add_command(group, "show", "Every layer, and what is in force", a,
-                               [&a](Context c) { return show_budget(c, a.model); });
+  CLI::App* show = add_command(
+      group, "show", "Every layer, what is in force, and for which models something else is", a,
+      [&a](Context c) { return show_budget(c, a.model); });
   show->add_option("--model", a.model, "As seen by this model: its name or fingerprint");
 
   CLI::App* set = group.add_subcommand("set", "Change them, from the next put on");

@@ -224,7 +224,7 @@ std::string session_text(const msg::SessionRow& row) {
   return facts.text();
 }
 
-std::string budgets_text(const msg::Budgets& budgets) {
+std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models) {
   Table table({{"SCOPE"}, {"RECIPE"}, {"KEEP", true}, {"VERSION", true}, {"SET"}});
   const auto add = [&](const std::string& scope, const msg::BudgetRow& row) {
     table.add({scope, or_dash(row.recipe), keep_text(row.keep), std::to_string(row.version),
@@ -232,6 +232,9 @@ std::string budgets_text(const msg::Budgets& budgets) {
   };
   for (const msg::BudgetRow& row : budgets.layers) add(row.scope, row);
   add("in force", budgets.effective);
+  for (const ModelBudgets& each : models) {
+    add("in force for " + each.model.model.name, each.budgets.effective);
+  }
   return table.text();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/json.h"
 #include "precis/messages.h"
 
 namespace precis::cli {
@@ -21,7 +22,8 @@ std::string profiles_text(std::span<const msg::ProfileRow> rows,
 std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelRow> models);
 std::string sessions_text(std::span<const msg::SessionRow> rows);
 std::string session_text(const msg::SessionRow& row);
-std::string budgets_text(const msg::Budgets& budgets);
+// `models`: for which something else is in force.
+std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models);
 std::string stats_text(const msg::Stats& stats);
 
 }  // namespace precis::cli

@@ -48,7 +48,8 @@ struct Shower {
   }
   void operator()(const msg::Removed& removed) const { show({}, cli::to_json(removed)); }
   void operator()(const msg::Budgets& budgets) const {
-    show(cli::budgets_text(budgets), cli::to_json(budgets));
+    const cli::ModelBudgets of_model{{}, budgets};
+    show(cli::budgets_text(budgets, {&of_model, 1}), cli::to_json(of_model));
   }
   void operator()(const msg::Stats& stats) const {
     show(cli::stats_text(stats), cli::to_json(stats));

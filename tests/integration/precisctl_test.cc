@@ -166,11 +166,26 @@ TEST_CASE_METHOD(PrecisctlFixture, "budgets are shown, set and unset", "[integra
       ctl_json({"budget", "set", "--model", "test/tiny", "--keep", "64 entries"})["effective"];
   CHECK(narrow["keep"]["kind"] == "entries");
   CHECK(narrow["keep"]["value"] == 64);
-  CHECK(ctl_json({"budget", "show"})["effective"]["keep"]["value"] == 0.2);
+  const json shown = ctl_json({"budget", "show"});
+  CHECK(shown["effective"]["keep"]["value"] == 0.2);
+  // The model for which something else holds, but not one that says nothing of its own.
+  ModelSpec silent = tiny_model();
+  silent.name = "test/silent";
+  REQUIRE(client->register_model(silent).ok());
+  REQUIRE(ctl_json({"budget", "show"})["models"].size() == 1);
+  CHECK(shown["models"][0]["model"] == model.fingerprint.hex());
+  CHECK(shown["models"][0]["name"] == "test/tiny");
+  CHECK(shown["models"][0]["effective"]["recipe"] == "knorm");
+  CHECK(shown["models"][0]["effective"]["keep"]["value"] == 64);
+  CHECK(shown["models"][0]["layers"].back()["recipe"].is_null());
+  CHECK(ctl({"budget", "show"}).out.find("in force for test/tiny") != std::string::npos);
+  const json again = ctl_json({"budget", "set", "--keep", "0.2"});
+  CHECK(again["models"][0]["effective"]["keep"]["value"] == 64);
   CHECK(ctl_json({"budget", "show", "--model",
                   model.fingerprint.hex().substr(0, 8)})["effective"]["keep"]["value"] == 64);
   CHECK(client->begin_put(model, random_tokens(random, 200)).value().begun().entries == 64u * 8);
   ctl_json({"budget", "set", "--model", "test/tiny", "--unset"});
+  CHECK(ctl_json({"budget", "show"})["models"].empty());
   const json after = ctl_json({"budget", "set", "--unset"})["effective"];
   CHECK(after["keep"] == before["keep"]);
   CHECK(after["recipe"] == before["recipe"]);
