@@ -34,8 +34,8 @@ class ExtentStore final : public Store {
         behind_(
             index_, writer_, options.write_behind_bytes,
             [this](const Change& change) { return apply(change, Durability::kMemory); },
-            [this] { wake_tidier(Tidy::kNow); }),
-        writer_(*files_, [this] { wake_tidier(Tidy::kSoon); }),
+            [this] { wake_tidier(/*failed=*/true); }),
+        writer_(*files_, [this] { wake_tidier(/*failed=*/false); }),
         tidier_([this](const std::stop_token& stop) { tidy_until(stop); }) {}
 
   ~ExtentStore() override { (void)behind_.catch_up(); }  // there may be room by now
@@ -59,7 +59,7 @@ class ExtentStore final : public Store {
       if (Status written = value->wait(); status.ok()) status = std::move(written);
     }
     if (!status.ok()) {
-      wake_tidier(Tidy::kNow);  // there may be space to be had
+      wake_tidier(/*failed=*/true);  // there may be space to be had
       return status;
     }
     if (const auto none_waits = behind_.while_none_waits()) return apply(*change, durability);
@@ -169,7 +169,8 @@ class ExtentStore final : public Store {
       if (status.ok()) gone = index_.replace(change.payload, deleted);
     }
     for (const Extent& extent : gone) files_->free(extent);
-    if (!gone.empty() || !status.ok()) wake_tidier(status.ok() ? Tidy::kSoon : Tidy::kNow);
+    if (!gone.empty() || !status.ok()) wake_tidier(!status.ok());
+    if (status.ok() && !change.payload.keys.empty()) there_is_room();
     return status;
   }
 
@@ -180,22 +181,28 @@ class ExtentStore final : public Store {
 
   // ---- space that counts no more
 
-  enum class Tidy { kNot, kSoon, kNow };
-
-  void wake_tidier(Tidy when) {
+  // `failed`: something could not be written, for want of space perhaps. From then on nothing that
+  // is freed waits, until payload is written again.
+  void wake_tidier(bool failed) {
     {
       std::lock_guard lock(tidy_mutex_);
-      untidy_ = std::max(untidy_, when);
+      if (untidy_ && (failing_ || !failed)) return;  // it is awake
+      untidy_ = true;
+      failing_ = failing_ || failed;
     }
     tidy_wanted_.notify_one();
   }
 
+  void there_is_room() {
+    std::lock_guard lock(tidy_mutex_);
+    failing_ = false;
+  }
+
   void tidy_until(const std::stop_token& stop) {
     std::unique_lock lock(tidy_mutex_);
-    while (tidy_wanted_.wait(lock, stop, [this] { return untidy_ != Tidy::kNot; })) {
-      tidy_wanted_.wait_for(lock, stop, options_.tidy_after,
-                            [this] { return untidy_ == Tidy::kNow; });
-      untidy_ = Tidy::kNot;
+    while (tidy_wanted_.wait(lock, stop, [this] { return untidy_; })) {
+      tidy_wanted_.wait_for(lock, stop, options_.tidy_after, [this] { return failing_; });
+      untidy_ = false;
       lock.unlock();
       // What fails, on a full disk say, is tried again when more space is freed.
       while (!stop.stop_requested() && tidy(stop)) {
@@ -247,7 +254,7 @@ class ExtentStore final : public Store {
         continue;
       }
       PRECIS_TRY(value.status());
-      sum += next->second.size;
+      sum += whole_blocks(next->second.size);
       moved.push_back(*next);
       bytes.push_back(std::move(*value));
     }
@@ -283,7 +290,8 @@ class ExtentStore final : public Store {
   // These before the index: a value that goes with it frees its extent, and says so.
   std::mutex tidy_mutex_;
   std::condition_variable_any tidy_wanted_;
-  Tidy untidy_ = Tidy::kSoon;  // guarded by tidy_mutex_; files may be sparse already
+  // Guarded by tidy_mutex_. Files may be sparse already, and the disk full.
+  bool untidy_ = true, failing_ = true;
   ExtentIndex index_;
   WriteBehind behind_;
   PayloadWriter writer_;

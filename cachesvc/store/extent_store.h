@@ -20,8 +20,8 @@ struct ExtentStoreOptions {
   // Of payload that is acknowledged in memory and on its way to a file, at most.
   std::uint64_t write_behind_bytes = 256u << 20;
   // From a removal to the search for what space it leaves, and what is removed meanwhile is
-  // searched with it: moving and syncing is felt by who gets beside it. At once where something
-  // failed, for want of space perhaps.
+  // searched with it: moving and syncing is felt by who gets beside it. At once after
+  // opening, and where something failed, for want of space perhaps, until payload is written again.
   std::chrono::milliseconds tidy_after{1000};
 };
 

@@ -67,7 +67,12 @@ std::string to_string(const tcp::endpoint& endpoint) {
 
 // Of an address to listen on: who chose it must choose another.
 Status not_to_be_had(const error_code& error, const std::string& what) {
-  return error ? Status::invalid(to_status(error, what).message()) : Status();
+  Status status = to_status(error, what);
+  const bool is_wrong = error == asio::error::invalid_argument ||
+                        error == asio::error::host_not_found ||
+                        error == asio::error::service_not_found ||
+                        error == asio::error::address_in_use || error == asio::error::access_denied;
+  return is_wrong ? Status::invalid(status.message()) : status;
 }
 
 // The socket and its buffers. Shared by its owner and by the operations under way on it.

@@ -23,36 +23,18 @@ Result<std::optional<Digest>> model_scope(Client& client, const std::string& mod
   return std::optional(row.fingerprint);
 }
 
-// Of those models for which a layer of their own says something: beside what holds for all others,
-// nobody would look for it.
+// Of those models for which something else is in force than for all others: nobody would look for
+// it.
 Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all) {
   PRECIS_ASSIGN(const auto models, client.models());
   std::vector<ModelBudgets> apart;
   for (const msg::ModelRow& model : models) {
     PRECIS_ASSIGN(msg::Budgets budgets, client.budgets(model.fingerprint));
-    const bool own = std::ranges::any_of(budgets.layers, [&](const msg::BudgetRow& layer) {
-      const bool shared = std::ranges::find(all.layers, layer) != all.layers.end();
-      return !shared && (!layer.recipe.empty() || layer.keep);
-    });
-    if (own) apart.push_back({model, std::move(budgets)});
+    const msg::BudgetRow &one = budgets.effective, &others = all.effective;
+    if (one.recipe == others.recipe && one.keep == others.keep) continue;
+    apart.push_back({model, std::move(budgets)});
   }
   return apart;
-}
-
-Status tell_budgets(const Context& context, const msg::BudgetScope& scope,
-                    const msg::Budgets& budgets) {
-  std::vector<ModelBudgets> models;
-  if (!scope.model) {
-    PRECIS_ASSIGN(models, apart(context.client, budgets));
-  }
-  if (!context.json) {
-    context.out += budgets_text(budgets, models);
-    return {};
-  }
-  Json json = to_json(budgets);
-  if (!scope.model) json["models"] = rows_json(models);
-  context.out += json_text(json);
-  return {};
 }
 
 }  // namespace
@@ -127,7 +109,18 @@ Status remove_session(Context context, const std::string& name) {
 Status show_budget(Context context, const std::string& model) {
   PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.budgets(scope));
-  return tell_budgets(context, {scope}, budgets);
+  std::vector<ModelBudgets> models;
+  if (!scope) {
+    PRECIS_ASSIGN(models, apart(context.client, budgets));
+  }
+  if (!context.json) {
+    context.out += budgets_text(budgets, models);
+    return {};
+  }
+  Json json = to_json(budgets);
+  if (!scope) json["models"] = rows_json(models);
+  context.out += json_text(json);
+  return {};
 }
 
 Status set_budget(Context context, const std::string& model, const BudgetChange& change) {
@@ -142,7 +135,8 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   }
   PRECIS_ASSIGN(request.scope.model, model_scope(context.client, model));
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
-  return tell_budgets(context, request.scope, budgets);
+  context.out += context.json ? json_text(to_json(budgets)) : budgets_text(budgets, {});
+  return {};
 }
 
 Status add_profile(Context context, const std::string& file, const std::string& model) {

@@ -18,24 +18,24 @@ std::optional<double> parse_decimal(std::string_view text) {
 }
 
 // "0.95", or "0.95 up to 0.5".
-Result<Budget> parse_quality(const std::string& text) {
+Result<Budget> parse_quality(const std::string& text, const std::string& field) {
   constexpr std::string_view kUpTo = " up to ";
   const std::size_t at = text.find(kUpTo);
   const auto share = parse_decimal(std::string_view(text).substr(0, at));
   const auto cap =
       at == text.npos ? 1.0 : parse_decimal(std::string_view(text).substr(at + kUpTo.size()));
   if (share && cap) return Budget::quality(*share, *cap);
-  return Status::invalid("keep 'quality " + text +
+  return Status::invalid(field + " 'quality " + text +
                          "': give a share of the score mass such as 'quality 0.95', or with a cap "
                          "'quality 0.95 up to 0.5'");
 }
 
 }  // namespace
 
-Result<Budget> parse_keep(const std::string& text) {
-  if (text.starts_with("quality ")) return parse_quality(text.substr(8));
+Result<Budget> parse_keep(const std::string& text, const std::string& field) {
+  if (text.starts_with("quality ")) return parse_quality(text.substr(8), field);
   const Status wrong = Status::invalid(
-      "keep '" + text +
+      field + " '" + text +
       "' is not understood: give a ratio in (0, 1] such as 0.3, entries per head such as "
       "'128 entries', bytes of a segment such as '64 MiB', or 'quality 0.95 up to 0.5'");
   double number = 0;

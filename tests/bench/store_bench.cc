@@ -72,9 +72,8 @@ Status measure(const Options& options) {
   const std::size_t bytes = segments * kSegmentBytes;
   PRECIS_ASSIGN(const auto store, open_disk_store(options.dir + "/store"));
   ColdPool pool(std::size_t{256} << 20);
-  const MutableBytes into(static_cast<std::byte*>(std::aligned_alloc(kFileBlockBytes, kLayerBytes)),
-                          kLayerBytes);
-  const std::unique_ptr<std::byte, decltype(&std::free)> owner(into.data(), &std::free);
+  const FileBlocks layer(kLayerBytes);
+  const MutableBytes into = layer.bytes();
   PlainFile plain(options.dir + "/plain");
 
   Row rows[] = {{"store_put_wal", {{"bytes", bytes}}, "GB/s", "plain write", {}},

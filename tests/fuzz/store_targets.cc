@@ -85,7 +85,8 @@ bool run_open_store(Bytes input) {
         rows->write({{{Table::kPayload, std::to_string(i), disk.rows[i]}}, {}}, Durability::kWal)
             .ok());
   }
-  const auto opened = open_extent_store(std::move(rows), drive.folder(), {kFileBytes, 0.5});
+  const auto opened = open_extent_store(std::move(rows), drive.folder(),
+                                        {.file_bytes = kFileBytes, .tidy_after = {}});
   if (!opened.ok()) {
     PRECIS_CHECK(opened.status().code() == StatusCode::kVersionMismatch);
     return false;

@@ -72,6 +72,7 @@ def test_a_put_that_cannot_be_is_refused(cache, model, options, field):
         (lambda c, m, p: c.begin_put(m, [1], recipe=0.3), r"recipe: must be str \| None, is 0.3"),
         (lambda c, m, p: c.begin_put(m, [1], keep=[]), "keep: .* is no share"),
         (lambda c, m, p: c.begin_put(m, [1], keep=precis.Budget("entries", -3)), "entries is -3"),
+        (lambda c, m, p: c.begin_put(m, [1], parent_read="64 MB"), "^parent_read '64 MB' is not"),
         (lambda c, m, p: c.begin_put(m, [1], parent=5), r"parent: must be Segment \| str"),
         (lambda c, m, p: p.layer(0, None, None), "keys: NoneType is no array"),
         (lambda c, m, p: p.layer(0, np.array([None]), None), "keys: dtype object"),
@@ -84,6 +85,7 @@ def test_a_put_that_cannot_be_is_refused(cache, model, options, field):
         (lambda c, m, p: c.session(5), "name: must be str, is 5"),
         (lambda c, m, p: c.session("typed").advance(None), r"segment: must be Segment \| str"),
         (lambda c, m, p: precis.compress("x", []), r"model: must be ModelSpec \| Model, is 'x'"),
+        (lambda c, m, p: precis.compress(m, np.zeros(1), recipe=None), "recipe: must be str, is"),
     ],
 )
 def test_an_argument_of_a_wrong_type_is_refused_by_its_name(cache, model, call, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import inspect
 import reprlib
 import types
@@ -32,15 +33,20 @@ def names_arguments(of: _Named) -> _Named:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return of(*args, **kwargs)
-        except (TypeError, AttributeError):
-            refuse_wrong(of, args, kwargs)
+        except (TypeError, AttributeError) as error:
+            refuse_wrong(of, args, kwargs, error)
             raise
 
     return call
 
 
-def refuse_wrong(of: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises InvalidArgument for the first argument that is not what the signature of `of` says."""
+def refuse_wrong(
+    of: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> None:
+    """Raises InvalidArgument for the first argument that is not what the signature of `of` says.
+
+    `error` is what the call ran into. It stays the cause: an argument may be odd and do no harm.
+    """
     try:
         given = inspect.signature(of).bind(*args, **kwargs).arguments
     except TypeError:  # missing, or too many: Python has named it
@@ -51,7 +57,7 @@ def refuse_wrong(of: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             needed, kind = of.__annotations__[name], type(value).__name__
             raise InvalidArgument(
                 f"{name}: must be {needed}, is {reprlib.repr(value)} ({kind})"
-            ) from None
+            ) from error
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -59,6 +65,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Any:
         return True
     origin = get_origin(hint)
+    if origin is collections.abc.Sequence and not isinstance(value, str):
+        return hasattr(value, "__getitem__") or hasattr(value, "__iter__")  # as arrays are
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in get_args(hint))
     if origin is Literal:

@@ -71,14 +71,15 @@ ALL = Budget("all", 0)
 
 def _number(field: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidArgument(f"keep: {field} is {value!r}; a number in (0, 1] is needed")
+        raise InvalidArgument(f"{field} is {value!r}; a number in (0, 1] is needed")
     return float(value)
 
 
-def _count(field: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 64:
-        raise InvalidArgument(f"keep: {field} is {value!r}; a positive integer is needed")
-    return value
+def _count(field: str, value: float) -> int:
+    whole = value.is_integer() if isinstance(value, float) else hasattr(value, "__index__")
+    if isinstance(value, bool) or not whole or not 0 < value < 1 << 64:
+        raise InvalidArgument(f"{field} is {value!r}; a positive integer is needed")
+    return int(value)
 
 
 def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
@@ -86,18 +87,18 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
     if keep is None:
         return None
     if isinstance(keep, str):
-        return _core.parse_keep(keep)
+        return _core.parse_keep(keep, field)
     if isinstance(keep, Budget):
         if keep.kind == "ratio":
-            return _core.ratio_budget(_number("ratio", keep.value))
+            return _core.ratio_budget(_number(f"{field}: ratio", keep.value))
         if keep.kind == "quality":
-            share, cap = _number("quality", keep.value), _number("cap", keep.cap)
-            return _core.quality_budget(share, cap)
+            share = _number(f"{field}: quality", keep.value)
+            return _core.quality_budget(share, _number(f"{field}: cap", keep.cap))
         if keep.kind not in _KINDS:
             raise InvalidArgument(
                 f"{field}: kind {keep.kind!r} is unknown, choose {', '.join(_KINDS)}"
             )
-        value = 0 if keep.kind == "all" else _count(keep.kind, keep.value)
+        value = 0 if keep.kind == "all" else _count(f"{field}: {keep.kind}", keep.value)
         return _KINDS.index(keep.kind), value
     if isinstance(keep, bool) or not isinstance(keep, Real):
         raise InvalidArgument(

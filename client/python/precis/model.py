@@ -44,8 +44,8 @@ class ModelSpec:
         }
         try:
             return _core.ModelSpec(**values)
-        except TypeError:
-            refuse_wrong(ModelSpec, (), values)
+        except TypeError as error:
+            refuse_wrong(ModelSpec, (), values, error)
             raise
 
     @property

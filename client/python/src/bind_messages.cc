@@ -181,8 +181,9 @@ void bind_messages(nb::module_& module) {
   bind_segments(module);
   bind_operations(module);
   module.def("ratio_budget", [](double keep) { return from_budget(unwrap(Budget::ratio(keep))); });
-  module.def("parse_keep",
-             [](const std::string& text) { return from_budget(unwrap(parse_keep(text))); });
+  module.def("parse_keep", [](const std::string& text, const std::string& field) {
+    return from_budget(unwrap(parse_keep(text, field)));
+  });
   module.def("quality_budget", [](double share, double cap) {
     return from_budget(unwrap(Budget::quality(share, cap)));
   });

@@ -8,7 +8,8 @@
 namespace precis {
 
 // "0.3", "128 entries" per head, "64 MiB" of a segment, "quality 0.95" or "quality 0.95 up to 0.5";
-// what Budget::to_string() says, but for "all". kInvalidArgument showing these.
-Result<Budget> parse_keep(const std::string& text);
+// what Budget::to_string() says, but for "all". kInvalidArgument that names `field` and shows
+// these.
+Result<Budget> parse_keep(const std::string& text, const std::string& field = "keep");
 
 }  // namespace precis

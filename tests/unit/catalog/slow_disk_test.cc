@@ -60,7 +60,7 @@ struct SlowDisk {
   ~SlowDisk() { hold(false); }
   void open() {
     auto opened = open_extent_store(std::make_unique<HeldRows>(f.store, held), drive.folder(),
-                                    {16 * kFileBytes, 0.5, kWriteBehindBytes});
+                                    {16 * kFileBytes, 0.5, kWriteBehindBytes, kTidyAtOnce});
     REQUIRE(opened.ok());
     store = std::move(opened).value();
     counted = std::make_unique<CountingStore>(*store);

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   const auto durability =
       hardened ? Result<Durability>(Durability::kMemory) : parse_durability(argv[2]);
   if (!durability.ok()) return 2;
-  auto store = open_disk_store(argv[1]);
+  auto store = open_disk_store(argv[1], {.tidy_after = {}});
   if (!store.ok()) {
     std::fprintf(stderr, "%s\n", store.status().to_string().c_str());
     return 1;

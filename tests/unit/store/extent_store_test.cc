@@ -134,6 +134,32 @@ TEST_CASE("space that counts no more waits to be tidied up, but not where the di
   while (machine.drive.bytes() > 10'000) std::this_thread::yield();         // by a thread
 }
 
+TEST_CASE("on a disk that was full what is removed makes room at once, until something is written",
+          "[unit][store]") {
+  Machine machine;
+  machine.tidy_after = std::chrono::hours(1);
+  const auto store = machine.open();
+  REQUIRE(put(*store, "old", noise(1, 10'000)).ok());
+  machine.drive.set_room(machine.drive.bytes());
+  CHECK(put(*store, "new", noise(2, 10'000)).code() == StatusCode::kOutOfSpace);
+  REQUIRE(erase(*store, "old").ok());
+  while (machine.drive.bytes() > 0) std::this_thread::yield();  // by a thread
+  REQUIRE(put(*store, "new", noise(2, 10'000)).ok());
+}
+
+TEST_CASE("a store that is closed soon after a removal makes room when it opens again",
+          "[unit][store]") {
+  Machine machine;
+  machine.tidy_after = std::chrono::hours(1);
+  {
+    const auto store = machine.open();
+    REQUIRE(put(*store, "gone", noise(1, 10'000)).ok());
+    REQUIRE(erase(*store, "gone").ok());
+  }
+  const auto store = machine.open();
+  while (machine.drive.bytes() > 0) std::this_thread::yield();  // by a thread
+}
+
 TEST_CASE("a batch whose rows fail leaves no payload behind", "[unit][store]") {
   Machine machine;
   const auto store = machine.open();
@@ -398,7 +424,7 @@ TEST_CASE("a byte that rots in any file of a store makes no wrong row, and paylo
     const std::uint64_t at = rng() % fs::file_size(file);
     flip_bit(file, at, static_cast<unsigned>(rng() % 8));
     CAPTURE(round, file.filename().string(), at);
-    const auto store = open_disk_store(trial);
+    const auto store = open_disk_store(trial, {.tidy_after = kTidyAtOnce});
     if (!store.ok()) {
       ++found;
       CHECK(store.status().code() != StatusCode::kInternal);

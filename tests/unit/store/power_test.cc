@@ -26,7 +26,7 @@ struct WholeMachine {
     INFO(opened.status().to_string());
     REQUIRE(opened.ok());
     auto store = open_extent_store(std::move(opened).value(), drive.folder(),
-                                   {kFileBytes, 0.5, kWriteBehindBytes});
+                                   {kFileBytes, 0.5, kWriteBehindBytes, kTidyAtOnce});
     INFO(store.status().to_string());
     REQUIRE(store.ok());
     return std::move(store).value();

@@ -25,11 +25,12 @@ inline std::uint64_t test_number(const char* variable, std::uint64_t otherwise) 
 }
 
 inline constexpr std::uint64_t kFileBytes = 64 << 10, kWriteBehindBytes = 128 << 10;
+inline constexpr std::chrono::milliseconds kTidyAtOnce{0};
 
 struct Machine {
   FaultyDrive drive;
   MemoryStore rows;  // outlive the store over them
-  std::chrono::milliseconds tidy_after{0};
+  std::chrono::milliseconds tidy_after = kTidyAtOnce;
   Result<std::unique_ptr<Store>> try_open() {
     return open_extent_store(std::make_unique<ForwardingStore>(rows), drive.folder(),
                              {kFileBytes, 0.5, kWriteBehindBytes, tidy_after});
