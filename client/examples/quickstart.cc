@@ -75,7 +75,7 @@ precis::Status run(const std::string& where) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
+  if (argc != 2 || *argv[1] == '-') {
     std::fprintf(stderr, "usage: %s DIRECTORY | HOST:PORT\n", argv[0]);
     return 2;
   }

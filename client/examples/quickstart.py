@@ -44,7 +44,7 @@ def run(where: str) -> None:
             print(f"layer {i} head {j}: {len(head.positions)} of {match.matched_tokens} tokens")
 
 
-if len(sys.argv) != 2:
+if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
     sys.exit(__doc__)
 try:
     run(sys.argv[1])
