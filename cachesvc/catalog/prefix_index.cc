@@ -14,6 +14,14 @@ std::uint64_t entries_before(const SegmentNode& segment, std::uint32_t position)
   return segment.chain_entries - own + static_cast<std::uint64_t>(static_cast<double>(own) * share);
 }
 
+// Rows from disk may name blocks of other places, which they neither cover nor end behind.
+bool covers(const SegmentRow& row, std::size_t position) {
+  return row.begin < position && position <= row.end;
+}
+bool ends_behind(const SegmentRow& row, std::size_t position) {
+  return row.end == position + row.tail.size();
+}
+
 }  // namespace
 
 bool PrefixIndex::Candidate::operator<(const Candidate& other) const {
@@ -77,6 +85,17 @@ const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Boundary& boundar
   }
 }
 
+// The best of those whose tail is the longest; null if there is none.
+const SegmentNode* PrefixIndex::best_behind(const Boundary& boundary, std::span<const TokenId> rest,
+                                            std::size_t position) {
+  const Candidates* const candidates = longest_tail(boundary, rest);
+  if (!candidates) return nullptr;
+  const auto best = std::ranges::find_if(*candidates, [&](const Candidate& each) {
+    return ends_behind(*each.segment->row, position);
+  });
+  return best == candidates->end() ? nullptr : best->segment;
+}
+
 std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path) const {
   // Boundaries 1..present are here, those behind are not.
   std::size_t present = 0;
@@ -94,12 +113,13 @@ std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path) co
   const std::size_t length =
       std::min<std::size_t>(path.tokens.size() - position, path.block_tokens - 1);
   const auto rest = path.tokens.subspan(position, length);
-  if (const Candidates* whole = longest_tail(*boundary, rest)) {
-    const SegmentNode* const best = whole->begin()->segment;
-    if (best->row->end > position) return Match{best, best->row->end};
-  }
-  if (boundary->covering.empty()) return std::nullopt;  // At the root, and no tail fits.
-  return Match{boundary->covering.begin()->segment, static_cast<std::uint32_t>(position)};
+  const SegmentNode* const whole = best_behind(*boundary, rest, position);
+  if (whole && !whole->row->tail.empty()) return Match{whole, whole->row->end};
+  const auto covering = std::ranges::find_if(boundary->covering, [&](const Candidate& each) {
+    return covers(*each.segment->row, position);
+  });
+  if (covering == boundary->covering.end()) return std::nullopt;  // At the root, and no tail fits.
+  return Match{covering->segment, static_cast<std::uint32_t>(position)};
 }
 
 const SegmentNode* PrefixIndex::last_whole(const TokenPath& path) const {
@@ -111,7 +131,7 @@ const SegmentNode* PrefixIndex::last_whole(const TokenPath& path) const {
     const std::size_t position = block * path.block_tokens;
     const std::size_t length = std::min<std::size_t>(last - position, path.block_tokens - 1);
     const auto rest = path.tokens.subspan(position, length);
-    if (const Candidates* whole = longest_tail(*boundary, rest)) return whole->begin()->segment;
+    if (const SegmentNode* const whole = best_behind(*boundary, rest, position)) return whole;
   }
   return nullptr;
 }

@@ -54,6 +54,8 @@ class PrefixIndex {
   template <typename Change>  // (Candidates&, Candidate)
   void change(const SegmentNode& segment, const Change& apply);
   static const Candidates* longest_tail(const Boundary& boundary, std::span<const TokenId> rest);
+  static const SegmentNode* best_behind(const Boundary& boundary, std::span<const TokenId> rest,
+                                        std::size_t position);
 
   std::unordered_map<Digest, Boundary> boundaries_;
 };

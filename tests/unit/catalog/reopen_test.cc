@@ -211,6 +211,31 @@ TEST_CASE("a row that names one block twice ends nothing", "[unit][catalog]") {
   CHECK(f.matched(a.path) == 0);
 }
 
+TEST_CASE("a row that names a block of another place is not found there", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6)), b = f.put(tokens(14), &a);
+  SegmentRow wrong = b.row;
+  SECTION("before its own begin, where it would be the best") {
+    wrong.blocks.front() = a.row.blocks.front();
+    CHECK(f.matched(tokens(5)) == 4);
+  }
+  SECTION("behind which it does not end") {
+    wrong.blocks.back() = a.row.blocks.front();
+    wrong.tail = tokens(6);
+    wrong.tail.erase(wrong.tail.begin(), wrong.tail.begin() + 4);
+    CHECK(f.matched(tokens(6)) == 6);
+  }
+  overwrite(f, Table::kSegments, segment_key(wrong.id), encode(wrong));
+  f.reopen();
+  const auto links = f.match(tokens(6));
+  REQUIRE_FALSE(links.empty());
+  CHECK(links.back().row->id == a.row.id);
+  CHECK(links.back().matched_end == 6);
+  CHECK(f.matched(tokens(5)) == 4);
+  const TokenPath path = hash_path(a.row.root, tokens(7), f.model.block_tokens);
+  CHECK(f.catalog->parents(f.tenant, path).back()->id == a.row.id);
+}
+
 TEST_CASE("a catalog of a newer format is refused, a damaged format row too", "[unit][catalog]") {
   CatalogFixture f;
   const std::string key(kCatalogFormatKey);
