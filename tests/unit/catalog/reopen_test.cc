@@ -232,7 +232,8 @@ TEST_CASE("a row that names a block of another place is not found there", "[unit
   CHECK(links.back().row->id == a.row.id);
   CHECK(links.back().matched_end == 6);
   CHECK(f.matched(tokens(5)) == 4);
-  const TokenPath path = hash_path(a.row.root, tokens(7), f.model.block_tokens);
+  const Tokens longer = tokens(7);
+  const TokenPath path = hash_path(a.row.root, longer, f.model.block_tokens);
   CHECK(f.catalog->parents(f.tenant, path).back()->id == a.row.id);
 }
 
