@@ -1,5 +1,7 @@
 #include "client/cli/json.h"
 
+#include "client/cli/render.h"
+
 namespace precis::cli {
 namespace {
 

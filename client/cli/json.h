@@ -12,10 +12,7 @@ namespace precis::cli {
 
 using Json = nlohmann::ordered_json;
 
-struct ModelBudgets {
-  msg::ModelRow model;
-  msg::Budgets budgets;  // as seen by it
-};
+struct ModelBudgets;  // render.h
 
 // As it is printed. Names need not be UTF-8: what is not is replaced, never a reason to fail.
 std::string json_text(const Json& json);

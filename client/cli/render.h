@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/json.h"
 #include "precis/messages.h"
 
 namespace precis::cli {
@@ -22,6 +21,10 @@ std::string profiles_text(std::span<const msg::ProfileRow> rows,
 std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelRow> models);
 std::string sessions_text(std::span<const msg::SessionRow> rows);
 std::string session_text(const msg::SessionRow& row);
+struct ModelBudgets {
+  msg::ModelRow model;
+  msg::Budgets budgets;  // as seen by it
+};
 // `models`: for which something else is in force.
 std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models);
 std::string stats_text(const msg::Stats& stats);

@@ -18,19 +18,6 @@ msg::Budgets of_model(const CatalogFixture& f, const BudgetDefaults& configured 
   return f.catalog->budgets(f.tenant, {f.fingerprint}, configured);
 }
 
-// Over keydiff.
-Profile learnt(const CatalogFixture& f) {
-  Profile profile;
-  profile.name = "learnt";
-  profile.model = f.fingerprint;
-  profile.scorer = profile_scorer(*parse_recipe("lukv(keydiff)"));
-  profile.num_layers = f.model.num_layers;
-  profile.num_kv_heads = f.model.num_kv_heads;
-  profile.table.assign(std::size_t{Profile::kCurveRows} * f.model.num_layers * f.model.num_kv_heads,
-                       0.5f);
-  return profile;
-}
-
 }  // namespace
 
 TEST_CASE("where nobody says anything the built-in recipe and keep hold", "[unit][catalog]") {
@@ -66,7 +53,7 @@ TEST_CASE("a profile brings its recipe to its model, between the configuration a
   CatalogFixture f;
   const BudgetDefaults configured{{"", "knorm", {}, 0, 0}, "lukv(keydiff, min_entries=7)"};
   CHECK(of_model(f, configured).effective.recipe == "knorm");
-  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(learnt(f))).ok());
+  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(f.profile("learnt"))).ok());
   const msg::Budgets budgets = of_model(f, configured);
   REQUIRE(budgets.layers.size() == 5);
   CHECK(budgets.layers[2].scope == "profile");
@@ -90,7 +77,7 @@ TEST_CASE("a recipe that needs a profile is set for a model that has one, and fo
   CHECK_THAT(none.message(), Catch::Contains("'lukv(keydiff)'") && Catch::Contains("profile add"));
   CHECK(of_model(f).effective.version == 0);
 
-  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(learnt(f))).ok());
+  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(f.profile("learnt"))).ok());
   CHECK(f.catalog->set_budget(f.tenant, for_model).ok());
   const Status other = f.catalog->set_budget(f.tenant, {{f.fingerprint}, "lukv(knorm)", {}});
   CHECK(other.code() == StatusCode::kNotFound);

@@ -115,6 +115,19 @@ bool CatalogFixture::has_payload(const NewSegment& segment) const {
   return true;
 }
 
+Profile CatalogFixture::profile(const std::string& name, float share) const {
+  Profile profile;
+  profile.name = name;
+  profile.model = fingerprint;
+  profile.scorer = profile_scorer(*parse_recipe("lukv(keydiff)"));
+  profile.num_layers = model.num_layers;
+  profile.num_kv_heads = model.num_kv_heads;
+  profile.num_tokens = 100;
+  profile.table.assign(std::size_t{Profile::kCurveRows} * model.num_layers * model.num_kv_heads,
+                       share);
+  return profile;
+}
+
 StatusCode CatalogFixture::segment_code(const SegmentId& id) const {
   return catalog->segment(tenant, id).status().code();
 }

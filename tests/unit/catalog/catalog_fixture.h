@@ -58,6 +58,8 @@ class CatalogFixture {
   std::vector<Catalog::Link> match(const Tokens& tokens) const;
   std::uint32_t matched(const Tokens& tokens) const;  // tokens
   bool has_payload(const NewSegment& segment) const;  // every layer, bit for bit
+  // Of the model, over keydiff; all its curves have this share.
+  Profile profile(const std::string& name, float share = 0.5f) const;
   StatusCode segment_code(const SegmentId& id) const;
   SegmentId tip(const std::string& session) const;
 

@@ -13,19 +13,6 @@ Recipe lukv(const std::string& profile = {}) {
   return *parse_recipe("lukv(keydiff" + (profile.empty() ? "" : ", profile=" + profile) + ")");
 }
 
-Profile profile_of(const CatalogFixture& f, const std::string& name, float share = 0.5f) {
-  Profile profile;
-  profile.name = name;
-  profile.model = f.fingerprint;
-  profile.scorer = profile_scorer(lukv());
-  profile.num_layers = f.model.num_layers;
-  profile.num_kv_heads = f.model.num_kv_heads;
-  profile.num_tokens = 100;
-  profile.table.assign(std::size_t{Profile::kCurveRows} * f.model.num_layers * f.model.num_kv_heads,
-                       share);
-  return profile;
-}
-
 Status add(CatalogFixture& f, const Profile& profile) {
   return f.catalog->add_profile(f.tenant, profile_json(profile)).status();
 }
@@ -35,7 +22,7 @@ Status add(CatalogFixture& f, const Profile& profile) {
 TEST_CASE("a profile is found by name, by digest, or as the only one that fits",
           "[unit][catalog]") {
   CatalogFixture f;
-  const Profile profile = profile_of(f, "one");
+  const Profile profile = f.profile("one");
   CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv()).status().code() ==
         StatusCode::kNotFound);
   REQUIRE(add(f, profile).ok());
@@ -57,16 +44,16 @@ TEST_CASE("a profile is found by name, by digest, or as the only one that fits",
 
 TEST_CASE("where several profiles fit, the one added last is meant", "[unit][catalog]") {
   CatalogFixture f;
-  REQUIRE(add(f, profile_of(f, "one")).ok());
+  REQUIRE(add(f, f.profile("one")).ok());
   f.clock.advance_ms(5);
-  REQUIRE(add(f, profile_of(f, "a later one", 0.25f)).ok());
+  REQUIRE(add(f, f.profile("a later one", 0.25f)).ok());
   CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "a later one");
   f.reopen();
   CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "a later one");
   REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "a later one").ok());
   CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "one");
 
-  Profile weights = profile_of(f, "weights");
+  Profile weights = f.profile("weights");
   weights.kind = Profile::Kind::kWeights;
   weights.table.resize(std::size_t{f.model.num_layers} * f.model.num_kv_heads);
   f.clock.advance_ms(5);
@@ -79,40 +66,40 @@ TEST_CASE("where several profiles fit, the one added last is meant", "[unit][cat
 TEST_CASE("a profile takes the place of one of its name; who holds the old one keeps it",
           "[unit][catalog]") {
   CatalogFixture f;
-  REQUIRE(add(f, profile_of(f, "one")).ok());
+  REQUIRE(add(f, f.profile("one")).ok());
   const auto old = f.catalog->find_profile(f.tenant, f.fingerprint, lukv());
-  REQUIRE(add(f, profile_of(f, "one", 0.25f)).ok());
+  REQUIRE(add(f, f.profile("one", 0.25f)).ok());
   CHECK(f.catalog->profiles(f.tenant, {}).size() == 1);
   CHECK(old->profile->table.front() == 0.5f);
   f.reopen();
   CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->table.front() == 0.25f);
   const auto shown = f.catalog->profile(f.tenant, f.fingerprint, "one");
   REQUIRE(shown.ok());
-  CHECK(parse_profile(shown->json).value() == profile_of(f, "one", 0.25f));
+  CHECK(parse_profile(shown->json).value() == f.profile("one", 0.25f));
 }
 
 TEST_CASE("profiles are refused that fit no model, are too many, or that the store refuses",
           "[unit][catalog]") {
   CatalogFixture f;
-  Profile other = profile_of(f, "one");
+  Profile other = f.profile("one");
   other.model = Digest{};
   CHECK(add(f, other).code() == StatusCode::kNotFound);
-  other = profile_of(f, "one");
+  other = f.profile("one");
   other.num_layers = 1;
   other.table.resize(std::size_t{Profile::kCurveRows} * other.num_kv_heads);
   CHECK(add(f, other).code() == StatusCode::kInvalidArgument);
-  other = profile_of(f, "one");
+  other = f.profile("one");
   other.text_digest = std::string(300, 'a');
   CHECK_THAT(add(f, other).message(), Contains("text_digest must be a SHA-256"));
-  other = profile_of(f, std::string(64, 'a'));
+  other = f.profile(std::string(64, 'a'));
   CHECK_THAT(add(f, other).message(), Contains("name looks like a digest"));
   CHECK(f.catalog->add_profile(f.tenant, "{}").status().code() == StatusCode::kInvalidArgument);
   f.store.fail_next_write(Status::out_of_space("full"));
-  CHECK(add(f, profile_of(f, "one")).code() == StatusCode::kOutOfSpace);
+  CHECK(add(f, f.profile("one")).code() == StatusCode::kOutOfSpace);
   CHECK(f.catalog->profiles(f.tenant, {}).empty());
   for (std::size_t i = 0; i < limits::kProfilesPerTenantMax; ++i) {
-    REQUIRE(add(f, profile_of(f, "p" + std::to_string(i))).ok());
+    REQUIRE(add(f, f.profile("p" + std::to_string(i))).ok());
   }
-  CHECK(add(f, profile_of(f, "more")).code() == StatusCode::kRejected);
-  CHECK(add(f, profile_of(f, "p0", 0.25f)).ok());
+  CHECK(add(f, f.profile("more")).code() == StatusCode::kRejected);
+  CHECK(add(f, f.profile("p0", 0.25f)).ok());
 }
