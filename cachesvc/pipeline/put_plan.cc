@@ -11,8 +11,8 @@
 namespace precis {
 namespace {
 
-// Budgets up to here are dealt out by the loop itself: that takes no longer than a thread takes to
-// wake.
+// Budgets that are dealt out entry by entry are so by the loop itself up to here: that takes no
+// longer than a thread takes to wake.
 constexpr std::uint64_t kInlineEntriesMax = 1024;
 // To deal one out may take a step and some bytes for each entry, and says to the byte what a put
 // needs. Of more than these it is not done only to refuse the put.
@@ -142,7 +142,9 @@ Task<Status> PutPath::deal(Put& put) {
     const std::size_t needed = put.staged_bytes_max();
     return needed <= parts_.arena_bytes ? Status() : no_room(put, std::to_string(needed));
   };
-  if (put.entries <= kInlineEntriesMax) co_return make();
+  if (put.entries <= kInlineEntriesMax || !kernels::Joiner::walks_entries(put.recipe)) {
+    co_return make();
+  }
   co_return co_await run_on(parts_.compute, parts_.loop, make);
 }
 

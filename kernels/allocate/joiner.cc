@@ -19,6 +19,10 @@ Status check_profile_shape(const Profile& profile, const SegmentDims& dims) {
 
 }  // namespace
 
+bool Joiner::walks_entries(const Recipe& recipe) {
+  return recipe.layers == LayerAllocator::kPyramid || recipe.layers == LayerAllocator::kTable;
+}
+
 Result<std::unique_ptr<Joiner>> Joiner::make(const Recipe& recipe, const SegmentDims& dims,
                                              std::uint64_t entries, const Profile* profile) {
   if (entries > std::numeric_limits<std::uint32_t>::max()) {
