@@ -6,6 +6,7 @@
 
 #include "client/cli/json.h"
 #include "client/cli/table.h"
+#include "precis/recipe.h"
 
 namespace precis::cli {
 namespace {
@@ -54,6 +55,17 @@ std::string scorer_name(const std::string& recipe) {
   return scorer != parsed.end() && scorer->is_string() ? scorer->get<std::string>() : recipe;
 }
 
+// As somebody would write it. A profile stands in it by its digest, of which the begin will do.
+std::string recipe_text(const msg::SegmentInfo& row) {
+  std::string text = recipe_call(row.recipe, row.preset);
+  const std::string name = "profile=";
+  const std::size_t digest = text.find(name);
+  if (digest == std::string::npos) return text;
+  const std::size_t begin = digest + name.size(), end = text.find_first_of(",)", begin);
+  if (end - begin > kShortId) text.erase(begin + kShortId, end - begin - kShortId);
+  return text;
+}
+
 std::string plan_text(const Plan& plan) {
   std::vector<Column> columns{{"LAYER", true}};
   for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) {
@@ -81,7 +93,7 @@ std::string status_text(const msg::ServerStatus& s) {
   facts.add("server", s.server);
   facts.add("up for", duration_text(s.uptime_seconds));
   facts.add("tenant", s.tenant);
-  facts.add("data", s.data_dir);
+  if (!s.data_dir.empty()) facts.add("data", s.data_dir);  // tenants are not told
   facts.add("transport", s.transport);
   facts.add("compression on", s.device);
   facts.add("models", count_text(s.models));
@@ -163,7 +175,7 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
                {"MADE"}});
   for (const msg::SegmentInfo& row : rows) {
     table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
-               fmt::format("{}..{}", row.begin, row.end), or_dash(row.preset),
+               fmt::format("{}..{}", row.begin, row.end), recipe_text(row),
                row.stored_budget().to_string(), bytes_text(row.stored_bytes),
                bytes_text(row.original_bytes), count_text(row.hits),
                row.in_memory ? "memory" : "disk", when_text(row.created_unix_ms)});
@@ -179,7 +191,7 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   if (!row.adapter.empty()) facts.add("adapter", row.adapter);
   facts.add("tokens",
             fmt::format("{} [{}, {})", count_text(row.end - row.begin), row.begin, row.end));
-  facts.add("recipe", row.preset.empty() ? row.recipe : row.preset + "  " + row.recipe);
+  facts.add("recipe", row.preset.empty() ? row.recipe : recipe_text(row) + "  " + row.recipe);
   facts.add("keep", row.budget.to_string());
   if (row.trimmed) facts.add("trimmed to", row.trimmed->to_string());
   if (row.parent_read) facts.add("parent read at", row.parent_read->to_string());

@@ -4,6 +4,7 @@
 #include <precis/client.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <string>
@@ -22,9 +23,9 @@ std::vector<float> imagine(const precis::ModelSpec& spec, std::size_t num_tokens
 
 bool is_address(const std::string& where) { return where.find(':') != std::string::npos; }
 
-precis::Status run(const std::string& where) {
-  PRECIS_ASSIGN(auto client,
-                is_address(where) ? precis::Client::connect(where) : precis::Client::open(where));
+precis::Status run(const std::string& where, const precis::ConnectOptions& who) {
+  PRECIS_ASSIGN(auto client, is_address(where) ? precis::Client::connect(where, who)
+                                               : precis::Client::open(where));
 
   precis::ModelSpec spec;
   spec.name = "example/two-layers";
@@ -79,7 +80,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s DIRECTORY | HOST:PORT\n", argv[0]);
     return 2;
   }
-  const precis::Status status = run(argv[1]);
+  // Where the service has tenants.
+  precis::ConnectOptions who;
+  if (const char* const tenant = std::getenv("PRECIS_TENANT")) who.tenant = tenant;
+  if (const char* const token = std::getenv("PRECIS_TOKEN")) who.token = token;
+  const precis::Status status = run(argv[1], who);
   if (status.ok()) return 0;
   std::fprintf(stderr, "quickstart: %s\n", status.to_string().c_str());
   if (status.code() == precis::StatusCode::kUnavailable && is_address(argv[1])) {

@@ -4,6 +4,7 @@ quickstart.py cache-dir         the whole service inside this process
 quickstart.py 127.0.0.1:7470    a running precisd
 """
 
+import os
 import sys
 
 import numpy as np
@@ -13,7 +14,10 @@ import precis
 
 def run(where: str) -> None:
     """Puts and gets, there."""
-    cache = precis.connect(where) if ":" in where else precis.open(where)
+    # Where the service has tenants.
+    tenant, token = os.getenv("PRECIS_TENANT", ""), os.getenv("PRECIS_TOKEN", "")
+    remote = ":" in where
+    cache = precis.connect(where, tenant=tenant, token=token) if remote else precis.open(where)
 
     model = cache.register_model(
         precis.ModelSpec(

@@ -152,6 +152,22 @@ Result<Recipe> parse_recipe(std::string_view text) {
   return recipe.status().with_context("recipe " + in_quotes(text));
 }
 
+std::string recipe_call(const std::string& canonical, const std::string& preset) {
+  const auto recipe = parse_recipe(canonical);
+  const auto plain = parse_recipe(preset);
+  if (!recipe.ok() || !plain.ok()) return canonical;
+  std::string differences;
+  for (const RecipeField& field : recipe_fields()) {
+    const std::string text = field.text(*recipe);
+    if (!field.applies(*recipe) || text == field.text(*plain)) continue;
+    differences += (differences.empty() ? "" : ", ") + std::string(field.name) + "=" + text;
+  }
+  if (differences.empty()) return preset;
+  // "criticalkv(tova)" has brackets already.
+  const bool built_on = preset.back() == ')';
+  return (built_on ? preset.substr(0, preset.size() - 1) + ", " : preset + "(") + differences + ")";
+}
+
 std::string canonical_recipe(const Recipe& recipe) {
   std::map<std::string_view, std::string> fields{{"version", std::to_string(kRecipeVersion)}};
   for (const RecipeField& field : recipe_fields()) {

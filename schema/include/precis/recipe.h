@@ -188,6 +188,10 @@ Status validate_recipe(const Recipe& recipe);
 // Canonical JSON with every field that matters, keys sorted; parse_recipe(canonical(r)) == r but
 // for `preset`.
 std::string canonical_recipe(const Recipe& recipe);
+// The canonical recipe as a call of its preset, with what differs from that:
+// "snapkv(window=64)"; parse_recipe() of it is the recipe again. `canonical` itself where `preset`
+// is none, or not of this build.
+std::string recipe_call(const std::string& canonical, const std::string& preset);
 // Every preset's name, sorted.
 std::vector<std::string> preset_names();
 

@@ -115,6 +115,26 @@ TEST_CASE("what a scorer, allocator or selector does not use has no meaning in a
   }
 }
 
+TEST_CASE("a stored recipe is told as somebody would write it", "[unit][schema]") {
+  const auto told = [](const std::string& text) {
+    const Recipe recipe = parse_recipe(text).value();
+    std::string call = recipe_call(canonical_recipe(recipe), recipe.preset);
+    CHECK(parse_recipe(call).value() == recipe);
+    return call;
+  };
+  CHECK(told("snapkv") == "snapkv");
+  CHECK(told(" snapkv( kernel=9,window=64 )") == "snapkv(kernel=9, recent=64, window=64)");
+  CHECK(told("snapkv(window=32)") == "snapkv");
+  CHECK(told("criticalkv(tova)") == "criticalkv(tova)");
+  CHECK(told("criticalkv(tova, first_stage=0.25)") == "criticalkv(tova, first_stage=0.25)");
+  CHECK(told("global_kvdiff(min_entries=128)") == "global_kvdiff(min_entries=128)");
+  for (const std::string& name : preset_names()) CHECK(told(name) == name);
+  // Written without a preset, or with one that this build does not know.
+  const std::string canonical = canonical_recipe(parse_recipe("knorm(skip_layers=1)").value());
+  CHECK(recipe_call(canonical, "") == canonical);
+  CHECK(recipe_call(canonical, "to_come") == canonical);
+}
+
 TEST_CASE("alpha is kept in parts per million and written as the shortest decimal",
           "[unit][schema]") {
   const auto alpha = [](const std::string& text) {
