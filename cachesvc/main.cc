@@ -95,6 +95,14 @@ void raise_descriptor_limit() {
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
+// What is wrong with the command line.
+Status misuse(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = app.remaining();
+  const std::string what =
+      rest.empty() ? error.what() : "'" + rest.front() + "' is no option of precisd";
+  return Status::invalid(what + "; see precisd --help");
+}
+
 int fail(const Status& status, int exit_code) {
   std::cerr << "precisd: " << status.message() << "\n";
   return exit_code;
@@ -109,7 +117,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    if (error.get_exit_code() != 0) return fail(misuse(app, error), kExitUsage);
+    return app.exit(error);  // the help, or the version
   }
   const auto config = settle(app, flags);
   if (!config.ok()) return fail(config.status(), kExitUsage);

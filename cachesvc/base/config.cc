@@ -39,10 +39,12 @@ class Reader {
     } else {
       value = node->value_exact<Stored>();  // toml++ would cast numbers that do not fit
     }
-    if (!value) return complain(*node, key, "has the wrong type");
+    if (!value) return complain(*node, key, std::string("must be ") + wanted<T>());
     if constexpr (std::is_integral_v<T>) {
       if (*value < 0 || static_cast<std::uint64_t>(*value) > std::numeric_limits<T>::max()) {
-        return complain(*node, key, "is out of range");
+        return complain(*node, key,
+                        "is " + std::to_string(*value) + ", must be in [0, " +
+                            std::to_string(std::numeric_limits<T>::max()) + "]");
       }
       into = static_cast<T>(*value);
     } else {
@@ -52,8 +54,11 @@ class Reader {
 
   void read_bytes(std::string_view key, std::uint64_t& into) {
     const toml::node* node = table_.get(key);
-    if (node == nullptr || !node->is_string()) return read(key, into);
+    if (node == nullptr || node->is_integer()) return read(key, into);
     known_.insert(std::string(key));
+    if (!node->is_string()) {
+      return complain(*node, key, "must be a number of bytes, or a text such as \"4GiB\"");
+    }
     auto bytes = parse_bytes(node->value_or(std::string_view{}));
     if (!bytes.ok()) return complain(*node, key, bytes.status().message());
     into = *bytes;
@@ -72,6 +77,12 @@ class Reader {
   }
 
  private:
+  template <typename T>
+  static const char* wanted() {
+    if constexpr (std::is_integral_v<T>) return "a whole number, without quotes";
+    if constexpr (std::is_floating_point_v<T>) return "a number, without quotes";
+    return "a text, in quotes";
+  }
   void complain(const toml::node& node, std::string_view key, const std::string& what) {
     problems_ += (problems_.empty() ? "" : "\n") + where_ + ":" +
                  std::to_string(node.source().begin.line) + ": " + std::string(key) + " " + what;

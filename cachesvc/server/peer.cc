@@ -27,9 +27,10 @@ Peer::~Peer() { --parts_.metrics.connected; }
 
 void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
   closed_ = std::move(closed);
-  log_.info(
-      "client connected",
-      {{"client", client_}, {"tenant", tenant_name_}, {"transport", connection_->description()}});
+  log_.info("client connected", {{"client", client_},
+                                 {"from", connection_->peer()},
+                                 {"tenant", tenant_name_},
+                                 {"transport", connection_->description()}});
   // The connection is this object's own, and calls nothing back once destroyed.
   connection_->start({[this](std::vector<std::byte> message) { on_message(message); },
                       [this](const Status& why) { on_closed(why); }});
@@ -42,7 +43,10 @@ void Peer::close() {
 
 void Peer::on_closed(const Status& why) {
   if (!std::exchange(open_, false)) return;
-  log_.info("client left", {{"client", client_}, {"tenant", tenant_name_}, {"why", why.message()}});
+  log_.info("client left", {{"client", client_},
+                            {"from", connection_->peer()},
+                            {"tenant", tenant_name_},
+                            {"why", why.message()}});
   handlers_.cancel();
   const auto self = shared_from_this();  // closed_ lets go of the last other reference
   closed_(self);
@@ -51,7 +55,9 @@ void Peer::on_closed(const Status& why) {
 void Peer::shed(const std::string& why) {
   if (!open_) return;
   ++parts_.metrics.clients_shed;
-  log_.warn("client shed", {{"client", client_}, {"tenant", tenant_name_}, {"why", why}});
+  log_.warn(
+      "client shed",
+      {{"client", client_}, {"from", connection_->peer()}, {"tenant", tenant_name_}, {"why", why}});
   connection_->close();
   on_closed(Status::rejected(why));
 }
@@ -60,6 +66,7 @@ void Peer::give_way(std::chrono::steady_clock::duration silence) {
   if (!open_) return;
   if (const std::size_t puts = handlers_.give_up_silent_puts(silence); puts > 0) {
     log_.warn("puts given up", {{"client", client_},
+                                {"from", connection_->peer()},
                                 {"tenant", tenant_name_},
                                 {"puts", puts},
                                 {"why", "nothing was heard of them while others wait for memory"}});
@@ -93,9 +100,10 @@ void Peer::on_message(const std::vector<std::byte>& message) {
   if (!request.ok()) {
     // Messages are framed by the transport, so the next one can be understood all the same. Where
     // not even the id can be read, the reply carries id 0.
-    log_.warn(
-        "request not understood",
-        {{"client", client_}, {"bytes", message.size()}, {"status", request.status().message()}});
+    log_.warn("request not understood", {{"client", client_},
+                                         {"from", connection_->peer()},
+                                         {"bytes", message.size()},
+                                         {"status", request.status().message()}});
     return reply(request_id(message).value_or(0), request.status());
   }
   auto admitted = admit(*request, message.size());

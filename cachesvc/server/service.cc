@@ -78,7 +78,8 @@ struct Service::Impl {
   Status choose_device();
   void wire();
   Status listen();
-  Transport::Greeting greet(Bytes bytes);
+  void warn_of_strangers();
+  Transport::Greeting greet(Bytes bytes, const std::string& from);
   void accept(std::unique_ptr<Connection> connection, Bytes bytes);
   void watch_pressure();
   Status may_send(std::size_t size_bytes);
@@ -188,12 +189,13 @@ void Service::Impl::wire() {
 Status Service::Impl::listen() {
   started_ns = clock.monotonic_ns();
   watch_pressure();
-  PRECIS_ASSIGN(address,
-                transport->listen(config.listen,
-                                  {[this](Bytes hello) { return greet(hello); },
-                                   [this](std::unique_ptr<Connection> connection, Bytes hello) {
-                                     accept(std::move(connection), hello);
-                                   }}));
+  auto bound = transport->listen(
+      config.listen, {[this](Bytes hello, const std::string& from) { return greet(hello, from); },
+                      [this](std::unique_ptr<Connection> connection, Bytes hello) {
+                        accept(std::move(connection), hello);
+                      }});
+  if (!bound.ok()) return bound.status().with_context("listen");
+  address = std::move(bound).value();
   const Catalog::Totals totals = catalog->totals();
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
@@ -205,12 +207,26 @@ Status Service::Impl::listen() {
                        {"descriptors_max", descriptors.rlim_cur},
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
+  warn_of_strangers();
   return {};
+}
+
+// Who may do what is the configuration's to say; that it says less than it seems to is told.
+void Service::Impl::warn_of_strangers() {
+  if (config.tenants.empty() && transport->is_open_to_hosts(address)) {
+    log.warn("whoever reaches the address may read, write and remove everything",
+             {{"address", address}, {"instead", "give each [[tenant]] a token"}});
+  }
+  for (const TenantConfig& tenant : config.tenants) {
+    if (!tenant.token.empty()) continue;
+    log.warn("a tenant needs no token, so whoever reaches the address may be it",
+             {{"tenant", tenant.name}, {"address", address}});
+  }
 }
 
 // ---- connections --------------------------------------------------------------------------------
 
-Transport::Greeting Service::Impl::greet(Bytes bytes) {
+Transport::Greeting Service::Impl::greet(Bytes bytes, const std::string& from) {
   auto hello = decode_hello(bytes);
   Status status = hello.ok() ? tenants.admit(*hello).status() : hello.status();
   if (status.ok() && peers.size() >= limits::kConnectionsMax) {
@@ -220,7 +236,7 @@ Transport::Greeting Service::Impl::greet(Bytes bytes) {
   }
   if (!status.ok()) {
     ++metrics.connections_refused;
-    log.warn("client refused", {{"status", status.to_string()}});
+    log.warn("client refused", {{"from", from}, {"status", status.to_string()}});
   }
   const bool accepted = status.ok();
   return {encode(msg::HelloReply{std::move(status), kProtocolVersion, server_name()}), accepted};

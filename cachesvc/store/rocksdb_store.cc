@@ -53,9 +53,8 @@ Status from_open(const rocksdb::Status& status, const std::string& dir) {
   // The only sign of a held lock is the failing file's name.
   if (status.IsIOError() && status.ToString().find("/LOCK") != std::string::npos) {
     return Status::unavailable("data directory " + dir +
-                               " is in use: stop the other process that has it open, or choose "
-                               "another directory (" +
-                               status.ToString() + ")");
+                               " is in use: it is open in another process, or once more in this "
+                               "one; close that, or choose another directory");
   }
   return from_rocksdb(status, "opening the store in " + dir);
 }

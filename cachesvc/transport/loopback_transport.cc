@@ -15,6 +15,8 @@
 namespace precis {
 namespace {
 
+constexpr const char* kPeer = "this process";
+
 // A chunk is copied in one turn of the server's loop: about half a millisecond.
 constexpr BulkQueue::Limits kBulkLimits{
     .chunk_bytes = 4u << 20, .ranges_per_chunk = 64, .chunks_under_way = 1};
@@ -233,6 +235,7 @@ class LoopbackConnection final : public Connection {
     return std::unique_ptr<Exposure>(std::make_unique<LoopbackExposure>(side_->regions(), memory));
   }
   std::string description() const override { return "loopback"; }
+  std::string peer() const override { return kPeer; }
 
  private:
   std::shared_ptr<Side> side_;
@@ -327,6 +330,7 @@ class LoopbackTransport final : public Transport {
   void stop_listening() override {
     if (!listening_.empty()) net_->remove(std::exchange(listening_, {}));
   }
+  bool is_open_to_hosts(const std::string&) const override { return false; }
 
   void connect(const std::string& address, std::vector<std::byte> hello, std::uint32_t timeout_ms,
                std::function<void(Result<Connected>)> done) override {
@@ -358,7 +362,7 @@ class LoopbackTransport final : public Transport {
   static Connected greet(const Listener& listener, const std::shared_ptr<Side>& client,
                          const std::vector<std::byte>& hello) {
     Connected answer;
-    Greeting greeting = listener.acceptor.greet(hello);
+    Greeting greeting = listener.acceptor.greet(hello, kPeer);
     answer.hello_reply = std::move(greeting.reply);
     if (!greeting.accept) return answer;
     auto server = make_side(listener.loop, *listener.sides);

@@ -55,6 +55,10 @@ Result<HostPort> split(const std::string& address) {
   }
   if (parts.host.front() == '[' && parts.host.back() == ']') {
     parts.host = parts.host.substr(1, parts.host.size() - 2);
+  } else if (parts.host.find_first_of(":/") != std::string::npos) {
+    return Status::invalid("address '" + address +
+                           "' is not of the form host:port, without a scheme, and an IPv6 host in "
+                           "brackets");
   }
   return parts;
 }

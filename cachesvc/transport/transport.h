@@ -93,6 +93,8 @@ class Connection {
 
   // "loopback", "shm (one-sided)", "tcp (active messages)": for people and metrics.
   virtual std::string description() const = 0;
+  // Who is at the other end, as Greeting's `peer`.
+  virtual std::string peer() const = 0;
 };
 
 class Transport {
@@ -107,20 +109,22 @@ class Transport {
   virtual Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) = 0;
 
   // Server: accepts connections at `address` ("host:port"; port 0 picks one). `greet` sees a peer's
-  // Hello bytes and says what to answer; an accepted connection is handed to `accepted`. A peer
-  // that speaks garbage, another preface version, too much or too slowly is answered if possible
-  // and dropped.
+  // Hello bytes and where it is ("10.0.0.7:40312", for people), and says what to answer; an
+  // accepted connection is handed to `accepted`. A peer that speaks garbage, another preface
+  // version, too much or too slowly is answered if possible and dropped.
   struct Greeting {
     std::vector<std::byte> reply;  // HelloReply bytes, sent in either case
     bool accept = false;
   };
   struct Acceptor {
-    std::function<Greeting(Bytes hello)> greet;
+    std::function<Greeting(Bytes hello, const std::string& peer)> greet;
     std::function<void(std::unique_ptr<Connection>, Bytes hello)> accepted;
   };
   // Returns the bound address.
   virtual Result<std::string> listen(const std::string& address, Acceptor acceptor) = 0;
   virtual void stop_listening() = 0;
+  // Whether others than this host's processes reach `address`, as far as it tells.
+  virtual bool is_open_to_hosts(const std::string& address) const = 0;
 
   // Client: connects and greets. `done` gets the connection and the peer's HelloReply bytes; a
   // refusal has no connection but its reply bytes. kUnavailable if nobody answers, kTimedOut past

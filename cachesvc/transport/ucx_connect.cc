@@ -139,7 +139,7 @@ Result<Transport::Connected> UcxTransport::settle(Attempt& attempt,
   if (terms.one_sided) link->announce_regions();
   if (terms.stream) link->use_stream(nullptr);
   link->watch(std::move(attempt.socket));
-  return Connected{std::make_unique<UcxConnection>(std::move(link)),
+  return Connected{std::make_unique<UcxConnection>(std::move(link), attempt.address),
                    std::move(attempt.hello_reply)};
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace precis {
 
 class UcxConnection final : public Connection {
  public:
-  explicit UcxConnection(std::shared_ptr<UcxLink> link) : link_(std::move(link)) {}
+  UcxConnection(std::shared_ptr<UcxLink> link, std::string peer)
+      : link_(std::move(link)), peer_(std::move(peer)) {}
   ~UcxConnection() override { link_->close(); }
 
   void start(Handlers handlers) override { link_->start(std::move(handlers)); }
@@ -43,9 +45,11 @@ class UcxConnection final : public Connection {
         std::make_unique<UcxExposure>(link_, static_cast<UcxMemory&>(registration), memory));
   }
   std::string description() const override { return link_->description(); }
+  std::string peer() const override { return peer_; }
 
  private:
-  std::shared_ptr<UcxLink> link_;
+  const std::shared_ptr<UcxLink> link_;
+  const std::string peer_;
 };
 
 }  // namespace precis

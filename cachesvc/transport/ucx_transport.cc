@@ -99,7 +99,7 @@ void UcxTransport::on_hello(std::uint64_t id, Result<preface::Frame> frame) {
 
 Status UcxTransport::admit(std::uint64_t id, preface::Introduction introduction) {
   Guest& guest = guests_.at(id);
-  Greeting greeting = acceptor_.greet(introduction.payload);
+  Greeting greeting = acceptor_.greet(introduction.payload, guest.socket->peer());
   if (!greeting.accept) {
     turn_away(id, preface::Kind::kRefusal, greeting.reply);
     return {};
@@ -131,11 +131,13 @@ void UcxTransport::on_ready(std::uint64_t id, const Result<preface::Frame>& fram
     guests_.erase(id);
     return;
   }
+  const std::string peer = guests_.at(id).socket->peer();
   const auto link = take_link(guests_.at(id));
   if (!link.ok()) return turn_away(id, preface::Kind::kError, preface::encode_error(link.status()));
   auto guest = guests_.extract(id);
   (*link)->watch(std::move(guest.mapped().socket));
-  acceptor_.accepted(std::make_unique<UcxConnection>(*link), guest.mapped().introduction.payload);
+  acceptor_.accepted(std::make_unique<UcxConnection>(*link, peer),
+                     guest.mapped().introduction.payload);
 }
 
 Result<std::shared_ptr<UcxLink>> UcxTransport::take_link(Guest& guest) {

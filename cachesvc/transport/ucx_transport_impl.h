@@ -79,6 +79,7 @@ class UcxTransport final : public Transport {
   }
 
   void stop_listening() override { listener_.reset(); }
+  bool is_open_to_hosts(const std::string& address) const override { return !is_loopback(address); }
 
   void connect(const std::string& address, std::vector<std::byte> hello, std::uint32_t timeout_ms,
                std::function<void(Result<Connected>)> done) override;

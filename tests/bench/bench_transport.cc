@@ -67,7 +67,7 @@ class Pair {
     const std::string address = server_.wait<std::string>([&](auto done) {
       done(must(server_.transport->listen(
           listen_address, {.greet =
-                               [](Bytes) {
+                               [](Bytes, const std::string&) {
                                  return Transport::Greeting{{}, true};
                                },
                            .accepted = [&](std::unique_ptr<Connection> c,

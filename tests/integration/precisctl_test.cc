@@ -389,6 +389,9 @@ TEST_CASE("a name that nobody has, or a port with no service on it, is no servic
 
   // That is not the service's fault: what is no address at all.
   CHECK(run({PRECISCTL_PATH, "--address", "7470", "status"}).exit_code == kUsage);
+  const Ran url = run({PRECISCTL_PATH, "--address", "http://127.0.0.1:7470", "status"});
+  CHECK(url.exit_code == kUsage);
+  CHECK(url.err.find("without a scheme") != std::string::npos);
 }
 
 TEST_CASE("a tenant's token is asked for", "[integration]") {

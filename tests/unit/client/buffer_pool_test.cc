@@ -39,6 +39,7 @@ class CountingTransport final : public Transport {
     return Status::unsupported("a counter");
   }
   void stop_listening() override {}
+  bool is_open_to_hosts(const std::string&) const override { return false; }
   void connect(const std::string&, std::vector<std::byte>, std::uint32_t,
                std::function<void(Result<Connected>)>) override {}
 };

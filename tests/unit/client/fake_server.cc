@@ -19,7 +19,7 @@ FakeServer::FakeServer(Script script)
   host_->thread = std::thread([loop = &host_->loop] { loop->run(); });
   on_loop([this] {
     Transport::Acceptor acceptor;
-    acceptor.greet = [this](Bytes) {
+    acceptor.greet = [this](Bytes, const std::string&) {
       return Transport::Greeting{raw_greeting.empty() ? encode(greeting) : raw_greeting, accept};
     };
     acceptor.accepted = [this](std::unique_ptr<Connection> connection, Bytes) {

@@ -30,6 +30,7 @@ class NearPeer : public Connection {
     return Status::unsupported("no");
   }
   std::string description() const override { return "near"; }
+  std::string peer() const override { return "near"; }
 };
 
 // A region that is found by its address.

@@ -74,13 +74,14 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
     CHECK(config.status().code() == StatusCode::kInvalidArgument);
     return config.status().message();
   };
-  CHECK_THAT(problem("listen = 7"), Catch::Contains(":1: listen has the wrong type"));
+  CHECK_THAT(problem("listen = 7"), Catch::Contains(":1: listen must be a text, in quotes"));
   CHECK_THAT(problem("\nlisten_on = \"x\""),
              Catch::Contains(":2: listen_on is not a setting") && Catch::Contains("data_dir"));
-  CHECK_THAT(problem("compute_threads = -1"), Catch::Contains("out of range"));
-  CHECK_THAT(problem("memory_wait_ms = 31e18"), Catch::Contains("has the wrong type"));
-  CHECK_THAT(problem("compute_threads = true"), Catch::Contains("has the wrong type"));
-  CHECK_THAT(problem("default_keep = true"), Catch::Contains("has the wrong type"));
+  CHECK_THAT(problem("compute_threads = -1"), Catch::Contains("is -1, must be in [0, 4294967295]"));
+  CHECK_THAT(problem("memory_wait_ms = 31e18"), Catch::Contains("must be a whole number"));
+  CHECK_THAT(problem("compute_threads = true"), Catch::Contains("must be a whole number"));
+  CHECK_THAT(problem("default_keep = true"), Catch::Contains("must be a number, without quotes"));
+  CHECK_THAT(problem("memory_bytes = true"), Catch::Contains("a number of bytes"));
   CHECK_THAT(problem("memory_bytes = \"4 parsecs\""), Catch::Contains("4GiB"));
   CHECK_THAT(problem("tenant = 3"), Catch::Contains("[[tenant]]"));
   CHECK_THAT(problem("[[tenant]]\nnmae = \"x\""), Catch::Contains("nmae"));

@@ -16,7 +16,7 @@ TEST_CASE("attempts cut short at any moment do not stand in the way of the next"
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [](Bytes) {
+                  [](Bytes, const std::string&) {
                     return Transport::Greeting{{}, true};
                   },
               .accepted = [&](std::unique_ptr<Connection> connection,

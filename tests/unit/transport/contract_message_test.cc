@@ -17,7 +17,7 @@ TEST_CASE("a connection begins with a hello and its reply", "[transport]") {
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [&](Bytes hello) {
+                  [&](Bytes hello, const std::string&) {
                     greeted.set_value(text_of({hello.begin(), hello.end()}));
                     return Transport::Greeting{bytes_of("come in"), true};
                   },
@@ -44,7 +44,7 @@ TEST_CASE("a refused peer gets the reply and no connection", "[transport]") {
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [](Bytes) {
+                  [](Bytes, const std::string&) {
                     return Transport::Greeting{bytes_of("not you"), false};
                   },
               .accepted = [&](std::unique_ptr<Connection>, Bytes) { accepted = true; }});
@@ -92,7 +92,7 @@ TEST_CASE("messages wait for start()", "[transport]") {
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [](Bytes) {
+                  [](Bytes, const std::string&) {
                     return Transport::Greeting{{}, true};
                   },
               .accepted =

@@ -15,7 +15,7 @@ TEST_CASE("of too many messages that wait, those of who sent most go, with the c
   const std::string address =
       listen(server, Wire::kTcpMessages,
              {.greet =
-                  [](Bytes) {
+                  [](Bytes, const std::string&) {
                     return Transport::Greeting{{}, true};
                   },
               .accepted = [&](std::unique_ptr<Connection> connection,

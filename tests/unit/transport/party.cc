@@ -182,7 +182,7 @@ Pair::Pair(Wire wire, std::chrono::milliseconds preface_timeout)
     : net(make_loopback_net()), server(wire, net, preface_timeout), client(wire, net) {
   address = listen(server, wire,
                    {.greet =
-                        [](Bytes) {
+                        [](Bytes, const std::string&) {
                           return Transport::Greeting{bytes_of("welcome"), true};
                         },
                     .accepted =

@@ -51,7 +51,7 @@ TEST_CASE("peers that go as they connect, at any moment, disturb nobody", "[tran
   const std::string address = listen(
       server, wire,
       {.greet =
-           [](Bytes) {
+           [](Bytes, const std::string&) {
              return Transport::Greeting{{}, true};
            },
        .accepted = [&](std::unique_ptr<Connection> connection,
