@@ -57,7 +57,9 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(unsigned threads) : stages_(threads) {}
 
   std::string_view name() const override { return stages_.name(); }
-  unsigned compressors() const override { return 1; }  // one spreads a layer over every core
+  // One spreads a layer over every core, and a second does meanwhile what of the next layer does
+  // not spread.
+  unsigned compressors() const override { return 2; }
   Result<std::unique_ptr<LayerCompressor>> compressor() override {
     return make_cpu_compressor(stages_);
   }

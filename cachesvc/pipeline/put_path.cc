@@ -234,10 +234,11 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
   return join(put, index, *compressor, std::move(turns));
 }
 
-// From here on layers of the put depend on each other: one at a time.
+// Layers of the put depend on each other here: one at a time, but while one is encoded that none of
+// them changes.
 Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& compressor,
                      kernels::LayerTurns turns) {
-  const std::lock_guard lock(put.joining);
+  std::unique_lock lock(put.joining);
   const ComputeTime timed(parts_.clock, put.compress_ns);
   Put::Layer& layer = put.layers[index];
   if (put.row.budget.kind == Budget::Kind::kQuality) {
@@ -247,12 +248,15 @@ Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& co
     put.mass[index] = measured.mass;
   }
   put.joiner->add(index, std::move(turns));
-  layer.counts = put.joiner->counts(index);
-  layer.records->shrink(kernels::encoded_bytes(layer.counts, put.model.head_dim, put.model.dtype));
+  std::vector<std::uint32_t> counts = put.joiner->counts(index);
+  layer.records->shrink(kernels::encoded_bytes(counts, put.model.head_dim, put.model.dtype));
   // Seats that depend on layers to come are placed at commit.
   const auto seats = put.recipe.joins_layers() ? std::vector<std::vector<std::uint32_t>>()
                                                : put.joiner->seats(index);
-  PRECIS_TRY(compressor.encode(layer.counts, seats, put.row.id, layer.records->bytes()));
+  if (put.final_when_encoded()) lock.unlock();
+  PRECIS_TRY(compressor.encode(counts, seats, put.row.id, layer.records->bytes()));
+  if (!lock.owns_lock()) lock.lock();
+  layer.counts = std::move(counts);  // from now on its records may move
   if (put.final_when_encoded()) write_ahead(put, index);
   return trim_earlier(put, index);
 }
