@@ -4,6 +4,8 @@
 // and a file goes only when no crash can bring back a row that means it.
 #include "cachesvc/store/extent_store.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -199,6 +201,7 @@ class ExtentStore final : public Store {
   }
 
   void tidy_until(const std::stop_token& stop) {
+    ::pthread_setname_np(::pthread_self(), "tidier");
     std::unique_lock lock(tidy_mutex_);
     while (tidy_wanted_.wait(lock, stop, [this] { return untidy_; })) {
       tidy_wanted_.wait_for(lock, stop, options_.tidy_after, [this] { return failing_; });

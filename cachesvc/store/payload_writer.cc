@@ -1,5 +1,7 @@
 #include "cachesvc/store/payload_writer.h"
 
+#include <pthread.h>
+
 #include <future>
 #include <utility>
 #include <vector>
@@ -102,6 +104,7 @@ void PayloadWriter::push(Item item) {
 }
 
 void PayloadWriter::run(const std::stop_token& stop) {
+  ::pthread_setname_np(::pthread_self(), "payload-writer");
   std::unique_lock lock(mutex_);
   while (wanted_.wait(lock, stop, [this] { return !queue_.empty(); })) {
     std::vector<std::shared_ptr<Value>> values;

@@ -1,5 +1,7 @@
 #include "kernels/common/thread_pool.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <system_error>
 
@@ -43,6 +45,7 @@ void ThreadPool::run(std::size_t count, void (*invoke)(const void*, std::size_t)
 }
 
 void ThreadPool::thread_main() {
+  ::pthread_setname_np(::pthread_self(), "compute-helper");
   std::unique_lock lock(mutex_);
   while (true) {
     work_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
