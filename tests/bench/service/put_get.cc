@@ -2,9 +2,11 @@
 #include <numeric>
 
 #include "tests/bench/row.h"
+#include "tests/bench/service/copy_and_check.h"
 #include "tests/bench/service/payload.h"
 #include "tests/bench/service/plan.h"
 #include "tests/bench/service/stage.h"
+#include "tests/bench/service/stages_alone.h"
 #include "tests/bench/service/transport_ceiling.h"
 
 namespace precis::bench {
@@ -98,8 +100,32 @@ class PutGet {
   std::uint32_t next_ = 0;
 };
 
-enum Figure : std::size_t { kIngest, kPut, kForeign, kHot, kByPath };
-constexpr const char* kNames[] = {"put_ingest", "put", "put_foreign", "get_hot", "get_by_path"};
+enum Figure : std::size_t { kIngest, kPut, kForeign, kHot, kByPath, kStages, kCopyAndCheck };
+constexpr const char* kNames[] = {"put_ingest",  "put",          "put_foreign",   "get_hot",
+                                  "get_by_path", "stages_alone", "copy_and_check"};
+
+// What this machine does of a put and of a get without a service, beside the same ceiling: of one
+// client within a host, where two cores have to do both sides' work.
+class Floors {
+ public:
+  static Result<std::unique_ptr<Floors>> make(const Payload& payload) {
+    auto made = std::make_unique<Floors>(payload);
+    PRECIS_ASSIGN(made->stages_,
+                  StagesAlone::make(bench_model(kLayers), payload, keep_everything()));
+    return made;
+  }
+  explicit Floors(const Payload& payload) : copy_and_check_(payload.bytes(), kLayers) {}
+  Result<double> stages() { return stages_->rate(); }
+  Result<double> copy_and_check() { return copy_and_check_.rate(); }
+
+ private:
+  std::unique_ptr<StagesAlone> stages_;
+  CopyAndCheck copy_and_check_;
+};
+
+bool has_floors(const std::string& transport, std::size_t clients) {
+  return transport == "shm" && clients == 1;
+}
 
 // By Figure; gets by path are for peers, beside which one client stands.
 std::vector<Row> rows_of(const std::string& transport, std::size_t bytes, std::size_t clients) {
@@ -108,7 +134,8 @@ std::vector<Row> rows_of(const std::string& transport, std::size_t bytes, std::s
     rows.push_back(
         {name, {{"transport", transport}, {"bytes", bytes}, {"clients", clients}}, "GB/s", "", {}});
   }
-  if (clients != 1) rows.pop_back();
+  if (!has_floors(transport, clients)) rows.resize(kStages);
+  if (clients != 1) rows.resize(kByPath);
   return rows;
 }
 
@@ -136,6 +163,10 @@ Status measure(const Plan& plan, const std::string& transport, std::size_t bytes
     pushed.push_back(std::move(copy));
   }
   const std::vector<Payload> foreign(clients, payload);
+  std::unique_ptr<Floors> floors;
+  if (has_floors(transport, clients)) {
+    PRECIS_ASSIGN(floors, Floors::make(pushed.front()));
+  }
 
   std::vector<Row> rows = rows_of(transport, payload.bytes(), clients);
   for (std::size_t round = 0; round <= plan.rounds; ++round) {
@@ -157,6 +188,12 @@ Status measure(const Plan& plan, const std::string& transport, std::size_t bytes
     PRECIS_ASSIGN(const double before_by_path, ceiling.rate(subject.times()));
     PRECIS_ASSIGN(const double by_path, subject.get_rate(/*by_path=*/true));
     add(kByPath, by_path, before_by_path);
+    if (!floors) continue;
+    PRECIS_ASSIGN(const double before_floors, ceiling.rate(subject.times()));
+    PRECIS_ASSIGN(const double stages, floors->stages());
+    PRECIS_ASSIGN(const double copy_and_check, floors->copy_and_check());
+    add(kStages, stages, before_floors);
+    add(kCopyAndCheck, copy_and_check, before_floors);
   }
   PRECIS_TRY(subject.check_path(0));
   for (Row& row : rows) {
