@@ -153,9 +153,9 @@ NOTES = {
     "`put_sustained` below is what it takes of puts at `wal` and `fsync`. `put` is out of memory "
     "that the client allocated, which a service on the same host reads where it is; `put_foreign` "
     "is out of other memory. `get_hot` begins with what a lookup gave, `get_by_path` with the "
-    "lookup. `stages_alone` and `copy_and_check` are what the cores do of such a put and of such a "
-    "get without a service: every stage of compression, from memory to memory; and two threads that "
-    "copy as many bytes and check each layer as a reader does. Where these stay below a mark, "
+    "lookup. `stages_alone` and `copy_and_check` are what the cores do of such a put and of such "
+    "a get without a service: every stage of compression, from memory to memory; and two threads "
+    "that copy as many bytes and check each layer as a reader does. Where these stay below a mark, "
     "nothing that does their work keeps it here.",
     COMPRESSED: "Commits are at `memory`, as above, and out of memory that the client allocated.",
     FIRST: "The mark is twice what a layer takes, and 200 us; a layer at the rate of the whole "
