@@ -1,4 +1,6 @@
 // The CPU backend: its compressors hold what CpuStages pass on, in host memory.
+#include <algorithm>
+
 #include "kernels/cpu_stages.h"
 
 namespace precis::kernels {
@@ -59,7 +61,9 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return stages_.name(); }
   // One spreads a layer over every core, and a second does meanwhile what of the next layer does
   // not spread.
-  unsigned compressors() const override { return 2; }
+  unsigned compressors() const override {
+    return std::min(2u, stages_.context().pool.num_threads());
+  }
   Result<std::unique_ptr<LayerCompressor>> compressor() override {
     return make_cpu_compressor(stages_);
   }

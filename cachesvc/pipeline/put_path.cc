@@ -1,5 +1,6 @@
 #include "cachesvc/pipeline/put_path.h"
 
+#include <optional>
 #include <utility>
 
 #include "cachesvc/pipeline/compute_time.h"
@@ -10,7 +11,7 @@
 namespace precis {
 namespace {
 
-// One that is read, and one that is next when it has been.
+// As many as the CPU compresses at a time. A third that is next brought nothing.
 constexpr std::size_t kInPlaceMax = 2;
 
 }  // namespace
@@ -239,7 +240,7 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
 Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& compressor,
                      kernels::LayerTurns turns) {
   std::unique_lock lock(put.joining);
-  const ComputeTime timed(parts_.clock, put.compress_ns);
+  std::optional<ComputeTime> timed(std::in_place, parts_.clock, put.compress_ns);
   Put::Layer& layer = put.layers[index];
   if (put.row.budget.kind == Budget::Kind::kQuality) {
     PRECIS_ASSIGN(const kernels::LayerScores* scores, compressor.scores());
@@ -255,7 +256,10 @@ Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& co
                                                : put.joiner->seats(index);
   if (put.final_when_encoded()) lock.unlock();
   PRECIS_TRY(compressor.encode(counts, seats, put.row.id, layer.records->bytes()));
-  if (!lock.owns_lock()) lock.lock();
+  if (!lock.owns_lock()) {
+    timed.reset();
+    lock.lock();
+  }
   layer.counts = std::move(counts);  // from now on its records may move
   if (put.final_when_encoded()) write_ahead(put, index);
   return trim_earlier(put, index);

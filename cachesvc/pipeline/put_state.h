@@ -42,8 +42,9 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
     std::shared_ptr<std::atomic<bool>> being_written;
     HotTier::Lease projection;  // of recipes that need one, until compressed
     bool compressed = false;
-    std::vector<std::uint32_t> counts;  // [num_kv_heads]
-    bool allocating = false;            // a piece waits for the layer's memory
+    // [num_kv_heads], once the records are encoded: from then on they may move.
+    std::vector<std::uint32_t> counts;
+    bool allocating = false;  // a piece waits for the layer's memory
     std::vector<std::function<void(bool)>> waiting_for_memory;
   };
 
@@ -51,7 +52,9 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   Recipe recipe;
   SegmentRow row;             // what commit will write; plan and sizes are filled in as layers come
   std::uint64_t entries = 0;  // T, or what a quality target is capped at
-  std::mutex joining;  // over all that layers share: joiner and records, while they are compressed
+  // Over all that layers share while they are compressed: joiner and records, but for those that
+  // are being encoded and that no other layer changes.
+  std::mutex joining;
   std::unique_ptr<kernels::Joiner> joiner;
   std::vector<std::vector<float>> floors;  // [num_layers], of a quality target
   std::vector<double> mass;                // [num_layers], of a quality target

@@ -213,7 +213,8 @@ Status Service::Impl::listen() {
 
 // Who may do what is the configuration's to say; that it says less than it seems to is told.
 void Service::Impl::warn_of_strangers() {
-  if (config.tenants.empty() && transport->is_open_to_hosts(address)) {
+  if (!transport->is_open_to_hosts(address)) return;
+  if (config.tenants.empty()) {
     log.warn("whoever reaches the address may read, write and remove everything",
              {{"address", address}, {"instead", "give each [[tenant]] a token"}});
   }

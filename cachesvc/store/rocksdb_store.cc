@@ -50,8 +50,11 @@ Status from_rocksdb(const rocksdb::Status& status, const std::string& what) {
 }
 
 Status from_open(const rocksdb::Status& status, const std::string& dir) {
-  // The only sign of a held lock is the failing file's name.
-  if (status.IsIOError() && status.ToString().find("/LOCK") != std::string::npos) {
+  // The only signs of a held lock, another process's and this one's: its file may fail for reasons
+  // of its own.
+  const std::string text = status.ToString();
+  const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+  if (status.IsIOError() && (says("While lock file") || says("lock hold by current process"))) {
     return Status::unavailable("data directory " + dir +
                                " is in use: it is open in another process, or once more in this "
                                "one; close that, or choose another directory");

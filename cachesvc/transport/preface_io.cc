@@ -55,10 +55,12 @@ Result<HostPort> split(const std::string& address) {
   }
   if (parts.host.front() == '[' && parts.host.back() == ']') {
     parts.host = parts.host.substr(1, parts.host.size() - 2);
-  } else if (parts.host.find_first_of(":/") != std::string::npos) {
+  } else if (parts.host.find('/') != std::string::npos) {
     return Status::invalid("address '" + address +
-                           "' is not of the form host:port, without a scheme, and an IPv6 host in "
-                           "brackets");
+                           "' must be host:port alone, without a scheme or a path");
+  } else if (parts.host.find(':') != std::string::npos) {
+    return Status::invalid("address '" + address +
+                           "': an IPv6 host stands in brackets, as in [::1]:7470");
   }
   return parts;
 }

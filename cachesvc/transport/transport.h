@@ -93,7 +93,7 @@ class Connection {
 
   // "loopback", "shm (one-sided)", "tcp (active messages)": for people and metrics.
   virtual std::string description() const = 0;
-  // Who is at the other end, as Greeting's `peer`.
+  // Who is at the other end, as `greet` was told; on a client, the address that it connected to.
   virtual std::string peer() const = 0;
 };
 

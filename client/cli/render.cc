@@ -55,9 +55,11 @@ std::string scorer_name(const std::string& recipe) {
   return scorer != parsed.end() && scorer->is_string() ? scorer->get<std::string>() : recipe;
 }
 
-// As somebody would write it. A profile stands in it by its digest, of which the begin will do.
+// As somebody would write it, or what it ranks by where it is of no preset. A profile stands in it
+// by its digest, of which the begin will do.
 std::string recipe_text(const msg::SegmentInfo& row) {
   std::string text = recipe_call(row.recipe, row.preset);
+  if (text == row.recipe) return scorer_name(row.recipe);
   const std::string name = "profile=";
   const std::size_t digest = text.find(name);
   if (digest == std::string::npos) return text;
@@ -191,7 +193,7 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   if (!row.adapter.empty()) facts.add("adapter", row.adapter);
   facts.add("tokens",
             fmt::format("{} [{}, {})", count_text(row.end - row.begin), row.begin, row.end));
-  facts.add("recipe", row.preset.empty() ? row.recipe : recipe_text(row) + "  " + row.recipe);
+  facts.add("recipe", recipe_text(row) + "  " + row.recipe);
   facts.add("keep", row.budget.to_string());
   if (row.trimmed) facts.add("trimmed to", row.trimmed->to_string());
   if (row.parent_read) facts.add("parent read at", row.parent_read->to_string());

@@ -20,7 +20,15 @@ Status check_profile_shape(const Profile& profile, const SegmentDims& dims) {
 }  // namespace
 
 bool Joiner::walks_entries(const Recipe& recipe) {
-  return recipe.layers == LayerAllocator::kPyramid || recipe.layers == LayerAllocator::kTable;
+  switch (recipe.layers) {
+    case LayerAllocator::kPyramid:
+    case LayerAllocator::kTable: return true;
+    case LayerAllocator::kUniform:
+    case LayerAllocator::kPreference:
+    case LayerAllocator::kEntropy:
+    case LayerAllocator::kGlobalFlat: return false;
+  }
+  return true;
 }
 
 Result<std::unique_ptr<Joiner>> Joiner::make(const Recipe& recipe, const SegmentDims& dims,

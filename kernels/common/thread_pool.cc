@@ -33,14 +33,18 @@ void ThreadPool::Job::work() {
 void ThreadPool::run(std::size_t count, void (*invoke)(const void*, std::size_t), const void* fn) {
   Job job{invoke, fn, count};
   if (count <= 1 || threads_.empty()) return job.work();
+  bool room;
   {
     std::lock_guard lock(mutex_);
     jobs_.push_back(&job);
+    room = ++busy_ < num_threads();
   }
-  work_.notify_all();
+  if (room) work_.notify_all();
   job.work();
   std::unique_lock lock(mutex_);
   std::erase(jobs_, &job);  // No thread enters it from here on.
+  --busy_;
+  if (!jobs_.empty()) work_.notify_one();
   done_.wait(lock, [&job] { return job.helpers == 0; });
 }
 
@@ -48,13 +52,15 @@ void ThreadPool::thread_main() {
   ::pthread_setname_np(::pthread_self(), "compute-helper");
   std::unique_lock lock(mutex_);
   while (true) {
-    work_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    work_.wait(lock, [this] { return stop_ || (!jobs_.empty() && busy_ < num_threads()); });
     if (stop_) return;
     Job* job = jobs_.front();
     ++job->helpers;
+    ++busy_;
     lock.unlock();
     job->work();
     lock.lock();
+    --busy_;
     // All its items are taken; were it left in the queue, threads would spin on it.
     std::erase(jobs_, job);
     if (--job->helpers == 0) done_.notify_all();

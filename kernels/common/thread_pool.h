@@ -15,8 +15,8 @@ namespace precis::kernels {
 
 class ThreadPool {
  public:
-  // `threads` counts the caller of parallel_for too; 0 is every core. Starts fewer if the system
-  // refuses more.
+  // `threads` counts callers of parallel_for too: so many work at a time, unless there are more
+  // callers. 0 is every core. Starts fewer if the system refuses more.
   explicit ThreadPool(unsigned threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -49,6 +49,7 @@ class ThreadPool {
   std::condition_variable work_;  // a job was queued, or stop_
   std::condition_variable done_;  // a helper left a job
   std::deque<Job*> jobs_;         // guarded by mutex_; owned by the callers waiting in run()
+  unsigned busy_ = 0;             // callers and helpers at work; guarded by mutex_
   bool stop_ = false;             // guarded by mutex_
   std::vector<std::thread> threads_;
 };

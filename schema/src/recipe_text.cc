@@ -160,6 +160,10 @@ std::string recipe_call(const std::string& canonical, const std::string& preset)
   for (const RecipeField& field : recipe_fields()) {
     const std::string text = field.text(*recipe);
     if (!field.applies(*recipe) || text == field.text(*plain)) continue;
+    if (field.name == "recent" && protects_window(recipe->scorer) &&
+        recipe->recent == recipe->window) {
+      continue;  // it follows
+    }
     differences += (differences.empty() ? "" : ", ") + std::string(field.name) + "=" + text;
   }
   if (differences.empty()) return preset;

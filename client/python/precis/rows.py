@@ -26,7 +26,7 @@ class Segment:
         kept: entries, over all layers and heads.
         bytes: of all its records as stored.
         original_bytes: K and V of its tokens, uncompressed.
-        compress_seconds: compute time of the put's stages, all layers added up.
+        compress_seconds: compute time of all layers' stages, added up: layers overlap.
         in_memory: every layer is in the RAM tier.
         plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads]; None in listings.
     """

@@ -25,7 +25,7 @@ class Joiner {
   // not fit its layers and heads.
   static Result<std::unique_ptr<Joiner>> make(const Recipe& recipe, const SegmentDims& dims,
                                               std::uint64_t entries, const Profile* profile);
-  // Whether make() takes a step for every entry, or one for every layer.
+  // True where make() takes a step for every entry.
   static bool walks_entries(const Recipe& recipe);
   virtual ~Joiner() = default;
 

@@ -64,7 +64,7 @@ struct SegmentInfo {
   std::uint64_t entries = 0;         // kept, over all layers and heads
   std::uint64_t original_bytes = 0;  // K and V of the segment's tokens
   std::uint64_t stored_bytes = 0;    // of all records
-  double compress_seconds = 0;       // compute time of the put's stages, all layers added up
+  double compress_seconds = 0;       // compute time of all layers' stages, added up: they overlap
   std::uint64_t created_unix_ms = 0;
   std::uint64_t hits = 0;
   std::uint32_t children = 0;

@@ -123,8 +123,11 @@ class Floors {
   CopyAndCheck copy_and_check_;
 };
 
-bool has_floors(const std::string& transport, std::size_t clients) {
-  return transport == "shm" && clients == 1;
+// Below, requests are what is measured.
+constexpr std::size_t kFloorBytesMin = std::size_t{64} << 20;
+
+bool has_floors(const std::string& transport, std::size_t bytes, std::size_t clients) {
+  return transport == "shm" && clients == 1 && bytes >= kFloorBytesMin;
 }
 
 // By Figure; gets by path are for peers, beside which one client stands.
@@ -134,7 +137,7 @@ std::vector<Row> rows_of(const std::string& transport, std::size_t bytes, std::s
     rows.push_back(
         {name, {{"transport", transport}, {"bytes", bytes}, {"clients", clients}}, "GB/s", "", {}});
   }
-  if (!has_floors(transport, clients)) rows.resize(kStages);
+  if (!has_floors(transport, bytes, clients)) rows.resize(kStages);
   if (clients != 1) rows.resize(kByPath);
   return rows;
 }
@@ -164,7 +167,7 @@ Status measure(const Plan& plan, const std::string& transport, std::size_t bytes
   }
   const std::vector<Payload> foreign(clients, payload);
   std::unique_ptr<Floors> floors;
-  if (has_floors(transport, clients)) {
+  if (has_floors(transport, bytes, clients)) {
     PRECIS_ASSIGN(floors, Floors::make(pushed.front()));
   }
 

@@ -116,12 +116,14 @@ void PushedLayer::observe(msg::PushLayer& push) const {
 
 // ---- the fixture --------------------------------------------------------------------------------
 
-PutFixture::PutFixture(std::chrono::milliseconds wait)
+PutFixture::PutFixture(std::chrono::milliseconds wait, std::unique_ptr<kernels::Backend> with)
     : catalog(open()),
       arena(std::move(Arena::create(kArenaBytes)).value()),
       hot_tier(kArenaBytes),
       memory(*arena, hot_tier, loop, wait),
       room(loop, kArenaBytes, wait),
+      compute("compute", with->compressors()),
+      backend(std::move(with)),
       projections({loop, compute, storage, reads, memory, registration, *catalog, hot_tier, log}),
       path({loop, compute, storage, memory, registration, kArenaBytes, *backend, *catalog, paths,
             hot_tier, projections, room, metrics, f.clock, BudgetDefaults{}}) {
@@ -149,7 +151,6 @@ std::unique_ptr<Catalog> PutFixture::open() {
   return std::move(opened).value();
 }
 
-// What was posted has run, on the threads too, and what came of that there.
 void PutFixture::turn() {
   compute.post([this] { storage.post([this] { loop.post([this] { loop.stop(); }); }); });
   loop.run();

@@ -91,8 +91,10 @@ struct PushedLayer : NearLayer {
 
 class PutFixture {
  public:
-  // Nobody waits for memory in vain unless `wait` says so.
-  explicit PutFixture(std::chrono::milliseconds wait = std::chrono::hours(1));
+  // Nobody waits for memory in vain unless `wait` says so. Compute threads are as many as the
+  // backend's compressors.
+  explicit PutFixture(std::chrono::milliseconds wait = std::chrono::hours(1),
+                      std::unique_ptr<kernels::Backend> with = kernels::make_cpu_backend(1));
   ~PutFixture();
 
   // Goes on until all that is left waits for somebody.
@@ -100,6 +102,8 @@ class PutFixture {
   // From another thread than the loop's: all that needs the loop and the compute thread alone has
   // come to rest.
   void wait_for_compute();
+  // What was posted has run, on the threads too, and what came of that there.
+  void turn();
   // The loop goes on, and no thread need.
   void turn_loop();
   // Goes on until it is there.
@@ -136,12 +140,12 @@ class PutFixture {
   HotTier hot_tier;
   Memory memory;
   PutRoom room;
-  Executor compute{"compute", 1}, storage{"storage", 1}, reads{"reads", 1};
+  Executor compute, storage{"storage", 1}, reads{"reads", 1};
   NoRegistration registration;
   PathDigests paths;
   Metrics metrics;
   Log log{Log::Level::kOff};
-  std::unique_ptr<kernels::Backend> backend = kernels::make_cpu_backend(1);
+  const std::unique_ptr<kernels::Backend> backend;
   Projections projections;
   PutPath path;
   const Tenant tenant{f.tenant, ""};
@@ -156,7 +160,6 @@ class PutFixture {
 
  private:
   std::unique_ptr<Catalog> open();
-  void turn();
   Task<void> began(msg::BeginPut request, NearWriter& from, std::optional<Result<PutPtr>>& answer);
   Task<void> pushed(PutPtr put, msg::PushLayer piece, NearWriter& from,
                     std::optional<Status>& answer);

@@ -123,8 +123,9 @@ TEST_CASE("a stored recipe is told as somebody would write it", "[unit][schema]"
     return call;
   };
   CHECK(told("snapkv") == "snapkv");
-  CHECK(told(" snapkv( kernel=9,window=64 )") == "snapkv(kernel=9, recent=64, window=64)");
+  CHECK(told(" snapkv( kernel=9,window=64 )") == "snapkv(kernel=9, window=64)");
   CHECK(told("snapkv(window=32)") == "snapkv");
+  CHECK(told("snapkv(recent=40)") == "snapkv(recent=40)");
   CHECK(told("criticalkv(tova)") == "criticalkv(tova)");
   CHECK(told("criticalkv(tova, first_stage=0.25)") == "criticalkv(tova, first_stage=0.25)");
   CHECK(told("global_kvdiff(min_entries=128)") == "global_kvdiff(min_entries=128)");

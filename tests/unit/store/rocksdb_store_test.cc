@@ -85,6 +85,18 @@ TEST_CASE("a store that is open is refused to a second opener, who is told what 
   CHECK(put(*store, Table::kMeta, "key", noise(1, 1)).ok());
 }
 
+TEST_CASE("a lock that cannot be had for its file's sake is not said to be in use",
+          "[unit][store]") {
+  const TestDir dir;
+  open_store(dir.path()).reset();
+  const auto lock = std::filesystem::path(dir.path()) / "LOCK";
+  std::filesystem::remove(lock);
+  std::filesystem::create_directory(lock);
+  const auto store = open_rocksdb_store(dir.path());
+  CHECK(store.status().message().find("is in use") == std::string::npos);
+  CHECK(store.status().message().find("LOCK") != std::string::npos);
+}
+
 TEST_CASE("a store of a newer format is refused", "[unit][store]") {
   const TestDir dir;
   const Value newer{std::byte{3}, std::byte{0}, std::byte{0}, std::byte{0}};

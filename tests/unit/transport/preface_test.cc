@@ -127,8 +127,9 @@ TEST_CASE("only addresses of this machine alone are loopback", "[transport]") {
   for (const char* address : {"127.0.0.1:0", "127.8.9.1:7470", "[::1]:1", "localhost:7470"}) {
     CHECK(is_loopback(address));
   }
-  for (const char* address : {"0.0.0.0:0", "10.0.0.1:7470", "[::]:1", "host:7470", "127.0.0.1",
-                              "127.0.0.1:99999", "127.0.0.1:-1", ""}) {
+  for (const char* address :
+       {"0.0.0.0:0", "10.0.0.1:7470", "[::]:1", "host:7470", "127.0.0.1", "127.0.0.1:99999",
+        "127.0.0.1:-1", "", "::1:7470", "http://127.0.0.1:1"}) {
     CHECK_FALSE(is_loopback(address));
   }
 }
