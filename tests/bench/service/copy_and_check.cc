@@ -42,16 +42,14 @@ CopyAndCheck::CopyAndCheck(std::size_t size_bytes, std::size_t layers)
       from_(std::max(kPoolBytes, layers_ * per_layer_ * record_.size())),
       to_(from_.all().size()) {
   // Whole gets, one after the other, are what next() gives.
-  const std::size_t get_bytes = layers_ * per_layer_ * record_.size();
-  for (std::size_t i = 0; i < from_.all().size() / get_bytes; ++i) {
-    fill(from_.next(get_bytes), record_);
-    fill(to_.next(get_bytes), record_);
+  for (std::size_t i = 0; i < from_.all().size() / bytes(); ++i) {
+    fill(from_.next(bytes()), record_);
+    fill(to_.next(bytes()), record_);
   }
 }
 
 Result<double> CopyAndCheck::rate() {
-  const std::size_t get_bytes = layers_ * per_layer_ * record_.size();
-  const MutableBytes from = from_.next(get_bytes), to = to_.next(get_bytes);
+  const MutableBytes from = from_.next(bytes()), to = to_.next(bytes());
   std::atomic<std::size_t> next{0};
   Status ended[kThreads];
   const double seconds = all_at_once(kThreads, [&](std::size_t i) {
@@ -60,7 +58,16 @@ Result<double> CopyAndCheck::rate() {
     }
   });
   for (const Status& status : ended) PRECIS_TRY(status);
-  return static_cast<double>(get_bytes) * 1e-9 / seconds;
+  return static_cast<double>(bytes()) * 1e-9 / seconds;
+}
+
+Status CopyAndCheck::check() {
+  MutableBytes to = to_.next(bytes());
+  for (; !to.empty(); to = to.subspan(record_.size())) {
+    PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(to.first(record_.size())));
+    PRECIS_TRY(kernels::verify_record(record));
+  }
+  return {};
 }
 
 // Copies of layer 0, then copies of a layer and checks of the one before it in turn.

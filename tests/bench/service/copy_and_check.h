@@ -15,6 +15,9 @@ class CopyAndCheck {
   // `size_bytes`, in whole records of some MiB.
   CopyAndCheck(std::size_t size_bytes, std::size_t layers);
   Result<double> rate();  // GB/s
+  // The checks alone, of as many bytes, by the caller.
+  Status check();
+  std::size_t bytes() const { return layers_ * per_layer_ * record_.size(); }
 
  private:
   Status step(std::size_t at, MutableBytes from, MutableBytes to) const;

@@ -127,8 +127,8 @@ TITLES = {
     "put_foreign": PUT_GET,
     "get_hot": PUT_GET,
     "get_by_path": PUT_GET,
-    "stages_alone": PUT_GET,
-    "copy_and_check": PUT_GET,
+    "put_bare": PUT_GET,
+    "get_bare": PUT_GET,
     "put_compressed": COMPRESSED,
     "lookup_get": SMALL,
     "ucx_messages": SMALL,
@@ -153,10 +153,10 @@ NOTES = {
     "`put_sustained` below is what it takes of puts at `wal` and `fsync`. `put` is out of memory "
     "that the client allocated, which a service on the same host reads where it is; `put_foreign` "
     "is out of other memory. `get_hot` begins with what a lookup gave, `get_by_path` with the "
-    "lookup. `stages_alone` and `copy_and_check` are what the cores do of such a put and of such "
-    "a get without a service: every stage of compression, from memory to memory; and two threads "
-    "that copy as many bytes and check each layer as a reader does. Where these stay below a mark, "
-    "nothing that does their work keeps it here.",
+    "lookup. `put_bare` and `get_bare` are what the cores do of such a put and get without a "
+    "service: every stage of compression from memory to memory, or two threads that copy and check "
+    "as many bytes; over tcp a socket beside the stages, or beside one thread that checks. Where "
+    "these stay below a mark, nothing that does their work keeps it here.",
     COMPRESSED: "Commits are at `memory`, as above, and out of memory that the client allocated.",
     FIRST: "The mark is twice what a layer takes, and 200 us; a layer at the rate of the whole "
     "get, or at that of the transport's ceiling where this is faster, so that a slow get allows no "

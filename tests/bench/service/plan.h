@@ -37,8 +37,8 @@ using Jobs = std::vector<Job>;
 // number of clients; get_by_path (the same with the lookup of its path, as peers find what is got
 // by its name) of one client. The recipe keeps everything and scores by position, so that what is
 // measured is the data plane. Put is out of memory that the client allocated; put_foreign is out of
-// other memory. Get ends when the reader has checked the last layer. Of one client over shm also
-// what the machine does of both without a service: stages_alone and copy_and_check.
+// other memory. Get ends when the reader has checked the last layer. Of one client, from
+// 64 MiB on, also what the cores do of both without a service (bare.h): put_bare and get_bare.
 //
 // Put ends with the commit at `memory`: stored as its recipe says and there for every get, but not
 // yet on the disk. One client's puts of a round fit what precisd may hold ahead of the disk (a

@@ -2,11 +2,10 @@
 #include <numeric>
 
 #include "tests/bench/row.h"
-#include "tests/bench/service/copy_and_check.h"
+#include "tests/bench/service/bare.h"
 #include "tests/bench/service/payload.h"
 #include "tests/bench/service/plan.h"
 #include "tests/bench/service/stage.h"
-#include "tests/bench/service/stages_alone.h"
 #include "tests/bench/service/transport_ceiling.h"
 
 namespace precis::bench {
@@ -100,34 +99,14 @@ class PutGet {
   std::uint32_t next_ = 0;
 };
 
-enum Figure : std::size_t { kIngest, kPut, kForeign, kHot, kByPath, kStages, kCopyAndCheck };
-constexpr const char* kNames[] = {"put_ingest",  "put",          "put_foreign",   "get_hot",
-                                  "get_by_path", "stages_alone", "copy_and_check"};
-
-// What this machine does of a put and of a get without a service, beside the same ceiling: of one
-// client within a host, where two cores have to do both sides' work.
-class Floors {
- public:
-  static Result<std::unique_ptr<Floors>> make(const Payload& payload) {
-    auto made = std::make_unique<Floors>(payload);
-    PRECIS_ASSIGN(made->stages_,
-                  StagesAlone::make(bench_model(kLayers), payload, keep_everything()));
-    return made;
-  }
-  explicit Floors(const Payload& payload) : copy_and_check_(payload.bytes(), kLayers) {}
-  Result<double> stages() { return stages_->rate(); }
-  Result<double> copy_and_check() { return copy_and_check_.rate(); }
-
- private:
-  std::unique_ptr<StagesAlone> stages_;
-  CopyAndCheck copy_and_check_;
-};
+enum Figure : std::size_t { kIngest, kPut, kForeign, kHot, kByPath, kBarePut, kBareGet };
+constexpr const char* kNames[] = {"put_ingest",  "put",      "put_foreign", "get_hot",
+                                  "get_by_path", "put_bare", "get_bare"};
 
 // Below, requests are what is measured.
-constexpr std::size_t kFloorBytesMin = std::size_t{64} << 20;
-
-bool has_floors(const std::string& transport, std::size_t bytes, std::size_t clients) {
-  return transport == "shm" && clients == 1 && bytes >= kFloorBytesMin;
+constexpr std::size_t kBareBytesMin = std::size_t{64} << 20;
+bool has_bare(std::size_t bytes, std::size_t clients) {
+  return clients == 1 && bytes >= kBareBytesMin;
 }
 
 // By Figure; gets by path are for peers, beside which one client stands.
@@ -137,7 +116,7 @@ std::vector<Row> rows_of(const std::string& transport, std::size_t bytes, std::s
     rows.push_back(
         {name, {{"transport", transport}, {"bytes", bytes}, {"clients", clients}}, "GB/s", "", {}});
   }
-  if (!has_floors(transport, bytes, clients)) rows.resize(kStages);
+  if (!has_bare(bytes, clients)) rows.resize(kBarePut);
   if (clients != 1) rows.resize(kByPath);
   return rows;
 }
@@ -166,9 +145,9 @@ Status measure(const Plan& plan, const std::string& transport, std::size_t bytes
     pushed.push_back(std::move(copy));
   }
   const std::vector<Payload> foreign(clients, payload);
-  std::unique_ptr<Floors> floors;
-  if (has_floors(transport, bytes, clients)) {
-    PRECIS_ASSIGN(floors, Floors::make(pushed.front()));
+  std::unique_ptr<Bare> bare;
+  if (has_bare(bytes, clients)) {
+    PRECIS_ASSIGN(bare, Bare::make(transport, bench_model(kLayers), pushed.front(), ceiling));
   }
 
   std::vector<Row> rows = rows_of(transport, payload.bytes(), clients);
@@ -191,12 +170,12 @@ Status measure(const Plan& plan, const std::string& transport, std::size_t bytes
     PRECIS_ASSIGN(const double before_by_path, ceiling.rate(subject.times()));
     PRECIS_ASSIGN(const double by_path, subject.get_rate(/*by_path=*/true));
     add(kByPath, by_path, before_by_path);
-    if (!floors) continue;
-    PRECIS_ASSIGN(const double before_floors, ceiling.rate(subject.times()));
-    PRECIS_ASSIGN(const double stages, floors->stages());
-    PRECIS_ASSIGN(const double copy_and_check, floors->copy_and_check());
-    add(kStages, stages, before_floors);
-    add(kCopyAndCheck, copy_and_check, before_floors);
+    if (!bare) continue;
+    PRECIS_ASSIGN(const double before_bare, ceiling.rate(subject.times()));
+    PRECIS_ASSIGN(const double bare_put, bare->put_rate());
+    PRECIS_ASSIGN(const double bare_get, bare->get_rate());
+    add(kBarePut, bare_put, before_bare);
+    add(kBareGet, bare_get, before_bare);
   }
   PRECIS_TRY(subject.check_path(0));
   for (Row& row : rows) {
