@@ -94,16 +94,18 @@ Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, Mutab
 Status CatalogImpl::check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
                                     const std::vector<SegmentId>& all) const {
   if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
-    return Status::invalid("segment " + id.hex() + ": " + std::to_string(all.size() - 1) +
-                           " segments stand on it, the first is " + children.front().hex() +
-                           "; remove them too (recursive), or first");
+    const std::size_t above = all.size() - 1;
+    return Status::invalid("segment " + id.hex() + ": " + std::to_string(above) +
+                           (above == 1 ? " segment stands" : " segments stand") +
+                           " on it, the first is " + children.front().hex() +
+                           "; remove what stands on it first, or with it (recursive)");
   }
   Status pinned;
   sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& session) {
     if (!session.pinned || std::find(all.begin(), all.end(), session.tip) == all.end()) return;
     pinned = Status::invalid("segment " + id.hex() + ": session '" + session.name +
                              "' is pinned and its tip " + session.tip.hex() +
-                             " stands on it; unpin it first");
+                             " stands on it; remove the session, or unpin it in a client, first");
   });
   return pinned;
 }

@@ -16,6 +16,8 @@
 #include <shared_mutex>
 #include <utility>
 
+#include "cachesvc/store/store_lock.h"
+
 namespace precis {
 namespace {
 
@@ -47,19 +49,6 @@ Status from_rocksdb(const rocksdb::Status& status, const std::string& what) {
   if (status.IsCorruption()) return Status::corruption(message);
   if (status.IsInvalidArgument() || status.IsNotSupported()) return Status::internal(message);
   return Status::unavailable(message);
-}
-
-Status from_open(const rocksdb::Status& status, const std::string& dir) {
-  // The only signs of a held lock, another process's and this one's: its file may fail for reasons
-  // of its own.
-  const std::string text = status.ToString();
-  const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
-  if (status.IsIOError() && (says("While lock file") || says("lock hold by current process"))) {
-    return Status::unavailable("data directory " + dir +
-                               " is in use: it is open in another process, or once more in this "
-                               "one; close that, or choose another directory");
-  }
-  return from_rocksdb(status, "opening the store in " + dir);
 }
 
 std::string key_text(Table table, const std::string& key) {
@@ -124,8 +113,9 @@ std::vector<rocksdb::ColumnFamilyDescriptor> families() {
 
 class RocksdbStore final : public Store {
  public:
-  RocksdbStore(std::string dir, rocksdb::DB* db, std::vector<rocksdb::ColumnFamilyHandle*> handles)
-      : dir_(std::move(dir)), db_(db), handles_(std::move(handles)) {}
+  RocksdbStore(std::string dir, Descriptor lock, rocksdb::DB* db,
+               std::vector<rocksdb::ColumnFamilyHandle*> handles)
+      : dir_(std::move(dir)), lock_(std::move(lock)), db_(db), handles_(std::move(handles)) {}
 
   ~RocksdbStore() override {
     for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
@@ -306,6 +296,7 @@ class RocksdbStore final : public Store {
   }
 
   const std::string dir_;
+  const Descriptor lock_;  // outlives what it guards
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
   std::atomic<bool> dirty_ = true;  // perhaps written to since the last flush
@@ -323,7 +314,7 @@ Status check_families(const rocksdb::DBOptions& options, const std::string& dir)
   const rocksdb::Status status = rocksdb::DB::ListColumnFamilies(options, dir, &names);
   if (status.IsPathNotFound() || status.IsNotFound()) return {};  // none yet
   if (status.IsIOError() && !std::filesystem::exists(dir + "/CURRENT")) return {};
-  if (!status.ok()) return from_open(status, dir);
+  if (!status.ok()) return from_rocksdb(status, "opening the store in " + dir);
   for (const std::string& name : names) {
     const bool known =
         name == rocksdb::kDefaultColumnFamilyName ||
@@ -343,13 +334,14 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) return Status::unavailable("data directory " + dir + ": " + error.message());
+  PRECIS_ASSIGN(Descriptor lock, lock_store(dir));
   const rocksdb::DBOptions db_opts = db_options(options);
   PRECIS_TRY(check_families(db_opts, dir));
   rocksdb::DB* db = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(), &handles, &db);
-  if (!status.ok()) return from_open(status, dir);
-  auto store = std::make_unique<RocksdbStore>(dir, db, std::move(handles));
+  if (!status.ok()) return from_rocksdb(status, "opening the store in " + dir);
+  auto store = std::make_unique<RocksdbStore>(dir, std::move(lock), db, std::move(handles));
   PRECIS_TRY(store->check_format());
   return std::unique_ptr<Store>(std::move(store));
 }

@@ -17,8 +17,8 @@ struct RocksdbStoreOptions {
 };
 
 // Opens or makes the store in `dir`, whose parents are made too.
-// kUnavailable if another process has it open or the disk fails, kVersionMismatch if a newer build
-// wrote it, kCorruption if its own files do not fit together.
+// kUnavailable if it is open already (store_lock.h) or the disk fails, kVersionMismatch if a newer
+// build wrote it, kCorruption if its own files do not fit together.
 Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
                                                   const RocksdbStoreOptions& options = {});
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -135,7 +136,9 @@ void add_prefix_commands(CLI::App& app, Arguments& a) {
   CLI::App* ls = add_command(group, "ls", "List them", a,
                              [&a](Context c) { return list_prefixes(c, a.model, a.limit); });
   ls->add_option("--model", a.model, "Only of this model: its name or fingerprint");
-  ls->add_option("--limit", a.limit, "At most so many")->capture_default_str();
+  ls->add_option("--limit", a.limit, "At most so many")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, std::numeric_limits<std::uint32_t>::max()));
   CLI::App* show = add_command(group, "show", "Recipe, budget, sizes and plan of one", a,
                                [&a](Context c) { return show_prefix(c, a.name); });
   show->add_option("id", a.name, "The id or any unambiguous beginning of it")->required();
