@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <iostream>
 
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
+#include "cachesvc/transport/preface_io.h"
 #include "cachesvc/transport/ucx_transport.h"
 
 namespace {
@@ -26,8 +28,7 @@ constexpr int kExitUsage = 2;
 
 // Flags stand over the file: each is applied only if it was given.
 struct Flags {
-  std::string config_file, data_dir, listen, memory, device, log_level, transports, bulk;
-  std::uint32_t threads = 0;
+  std::string config_file, data_dir, listen, memory, device, log_level, transports, bulk, threads;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -41,7 +42,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option(
       "--device", flags.device,
       "Where layers are compressed: auto (a GPU where there is one), cpu or cuda:N [auto]");
-  app.add_option("--threads", flags.threads, "Compute threads [every core]");
+  app.add_option("--threads", flags.threads, "Compute threads [every core]")->type_name("UINT");
   app.add_option("--transports", flags.transports, "as UCX_TLS, e.g. tcp [the best there are]");
   app.add_option("--bulk", flags.bulk,
                  "How bulk bytes move: auto, host-copy, stream or messages [auto]");
@@ -49,22 +50,45 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.set_version_flag("--version", precis::server_name());
 }
 
+Result<std::uint32_t> parse_threads(const std::string& text) {
+  std::uint32_t threads = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, threads);
+  if (error == std::errc() && end == last && threads <= precis::kComputeThreadsMax) return threads;
+  return Status::invalid("--threads is '" + text + "', must be a whole number in [0, " +
+                         std::to_string(precis::kComputeThreadsMax) + "], where 0 is every core");
+}
+
 Result<Config> settle(const CLI::App& app, const Flags& flags) {
   Config config;
   if (!flags.config_file.empty()) {
     PRECIS_ASSIGN(config, Config::load(flags.config_file));
   }
-  if (app.count("--data") > 0) config.data_dir = flags.data_dir;
-  if (app.count("--listen") > 0) config.listen = flags.listen;
-  if (app.count("--device") > 0) config.device = flags.device;
-  if (app.count("--threads") > 0) config.compute_threads = flags.threads;
-  if (app.count("--transports") > 0) config.transports = flags.transports;
-  if (app.count("--bulk") > 0) config.bulk = flags.bulk;
-  if (app.count("--log-level") > 0) config.log_level = flags.log_level;
-  if (app.count("--memory") > 0) {
-    PRECIS_ASSIGN(config.memory_bytes, precis::parse_bytes(flags.memory));
+  // What is wrong with one that a flag sets is not the file's.
+  const auto given = [&](const char* flag, const char* key) {
+    if (app.count(flag) == 0) return false;
+    config.said_at.erase(key);
+    return true;
+  };
+  if (given("--data", "data_dir")) config.data_dir = flags.data_dir;
+  if (given("--listen", "listen")) config.listen = flags.listen;
+  if (given("--device", "device")) config.device = flags.device;
+  if (given("--transports", "transports")) config.transports = flags.transports;
+  if (given("--bulk", "bulk")) config.bulk = flags.bulk;
+  if (given("--log-level", "log_level")) config.log_level = flags.log_level;
+  if (given("--threads", "compute_threads")) {
+    PRECIS_ASSIGN(config.compute_threads, parse_threads(flags.threads));
+  }
+  if (given("--memory", "memory_bytes")) {
+    const auto bytes = precis::parse_bytes(flags.memory);
+    if (!bytes.ok()) return Status::invalid("--memory " + bytes.status().message());
+    config.memory_bytes = *bytes;
   }
   PRECIS_TRY(config.validate());
+  const Status address = precis::check_address(config.listen);
+  if (!address.ok()) {
+    return Status::invalid(config.origin("listen") + "listen: " + address.message());
+  }
   return config;
 }
 
@@ -74,6 +98,28 @@ precis::UcxOptions::BulkMode bulk_mode(const std::string& name) {
   if (name == "host-copy") return Mode::kHostCopy;
   if (name == "stream") return Mode::kStream;
   return name == "messages" ? Mode::kMessages : Mode::kAuto;
+}
+
+precis::UcxOptions ucx_options(const Config& config) {
+  precis::UcxOptions options;
+  options.transports = config.transports;
+  options.bulk = bulk_mode(config.bulk);
+  options.address = config.listen;
+  options.inbox_bytes_max = config.max_message_bytes;
+  return options;
+}
+
+// Only UCX knows which transports there are, and it is asked before the store is opened. Once the
+// stopping signals are blocked: it has threads.
+Status check_transports(const Config& config) {
+  if (config.transports.empty()) return {};
+  EventLoop loop;
+  const Status status = precis::make_ucx_transport(loop, ucx_options(config)).status();
+  const bool is_wrong = status.code() == precis::StatusCode::kInvalidArgument ||
+                        status.code() == precis::StatusCode::kUnsupported;
+  // What else fails is not the setting's fault; it shows when the service starts.
+  return is_wrong ? Status(status.code(), config.origin("transports") + status.message())
+                  : Status();
 }
 
 // Blocks the stopping signals for every thread to come; they arrive at the returned descriptor.
@@ -125,13 +171,10 @@ int main(int argc, char** argv) {
 
   raise_descriptor_limit();
   const int signals = stopping_signals();
+  const Status transports = check_transports(*config);
+  if (!transports.ok()) return fail(transports, kExitUsage);
   auto service = Service::create(*config, [&](EventLoop& loop) {
-    precis::UcxOptions options;
-    options.transports = config->transports;
-    options.bulk = bulk_mode(config->bulk);
-    options.address = config->listen;
-    options.inbox_bytes_max = config->max_message_bytes;
-    return precis::make_ucx_transport(loop, options);
+    return precis::make_ucx_transport(loop, ucx_options(*config));
   });
   if (!service.ok()) return fail(service.status(), kExitFailed);
 

@@ -6,9 +6,11 @@
 #include <array>
 #include <charconv>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/machine_memory.h"
@@ -22,6 +24,25 @@ namespace {
 
 constexpr std::uint64_t kMemoryBytesMin = 16u << 20;  // room for small layers in flight
 
+// The smallest first.
+constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
+    {"B", 1}, {"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}, {"TiB", 1ull << 40}};
+constexpr const char* kSizeForm = "a size such as 512MiB, 24GiB or 1TiB";
+
+// As parse_bytes() reads it, in the largest unit that is exact: "16MiB".
+std::string size_text(std::uint64_t bytes) {
+  std::string text;
+  for (const auto& [unit, factor] : kUnits) {
+    const bool exact = bytes >= factor && bytes % factor == 0;
+    if (text.empty() || exact) text = std::to_string(bytes / factor) + std::string(unit);
+  }
+  return text;
+}
+
+std::string place(const std::string& where, const toml::node& node) {
+  return where + ":" + std::to_string(node.source().begin.line);
+}
+
 // Reads keys of one table and remembers which it knows, so that the rest can be refused.
 class Reader {
  public:
@@ -29,8 +50,7 @@ class Reader {
 
   template <typename T>
   void read(std::string_view key, T& into) {
-    known_.insert(std::string(key));
-    const toml::node* node = table_.get(key);
+    const toml::node* node = find(key);
     if (node == nullptr) return;
     using Stored = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
     std::optional<Stored> value;
@@ -53,18 +73,28 @@ class Reader {
   }
 
   void read_bytes(std::string_view key, std::uint64_t& into) {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr || node->is_integer()) return read(key, into);
-    known_.insert(std::string(key));
-    if (!node->is_string()) {
-      return complain(*node, key, "must be a number of bytes, or a text such as \"4GiB\"");
+    const toml::node* node = find(key);
+    if (node == nullptr) return;
+    const auto number = node->value_exact<std::int64_t>();
+    if (!number && !node->is_string()) {
+      return complain(*node, key,
+                      std::string("must be a number of bytes, or in quotes ") + kSizeForm);
     }
-    auto bytes = parse_bytes(node->value_or(std::string_view{}));
+    const std::string text =
+        number ? std::to_string(*number) : std::string(node->value_or(std::string_view{}));
+    auto bytes = parse_bytes(text);
     if (!bytes.ok()) return complain(*node, key, bytes.status().message());
     into = *bytes;
   }
 
+  void require(std::string_view key) {
+    if (table_.get(key) == nullptr) complain(table_, key, "is missing");
+  }
+
   void allow(std::string_view key) { known_.insert(std::string(key)); }
+
+  // "FILE:LINE" of each that was there and read.
+  const std::map<std::string, std::string, std::less<>>& said_at() const { return said_at_; }
 
   Status finish() {
     for (const auto& [key, node] : table_) {
@@ -77,6 +107,12 @@ class Reader {
   }
 
  private:
+  const toml::node* find(std::string_view key) {
+    known_.insert(std::string(key));
+    const toml::node* node = table_.get(key);
+    if (node != nullptr) said_at_[std::string(key)] = place(where_, *node);
+    return node;
+  }
   template <typename T>
   static const char* wanted() {
     if constexpr (std::is_integral_v<T>) return "a whole number, without quotes";
@@ -84,30 +120,39 @@ class Reader {
     return "a text, in quotes";
   }
   void complain(const toml::node& node, std::string_view key, const std::string& what) {
-    problems_ += (problems_.empty() ? "" : "\n") + where_ + ":" +
-                 std::to_string(node.source().begin.line) + ": " + std::string(key) + " " + what;
+    problems_ += (problems_.empty() ? "" : "\n") + place(where_, node) + ": " + std::string(key) +
+                 " " + what;
   }
   const toml::table& table_;
   std::string where_;
   std::set<std::string> known_;
+  std::map<std::string, std::string, std::less<>> said_at_;
   std::string problems_;
 };
+
+// By the order in the file: names may be missing, or there twice.
+std::string tenant_key(std::size_t at) { return "tenant " + std::to_string(at); }
 
 Status read_tenants(const toml::table& root, const std::string& where, Config& config) {
   const toml::node* node = root.get("tenant");
   if (node == nullptr) return {};
   const toml::array* list = node->as_array();
-  if (list == nullptr)
-    return Status::invalid(where + ": tenant must be written as [[tenant]] tables");
+  if (list == nullptr) {
+    return Status::invalid(place(where, *node) + ": tenant must be written as [[tenant]] tables");
+  }
   for (const toml::node& item : *list) {
     const toml::table* table = item.as_table();
-    if (table == nullptr) return Status::invalid(where + ": every [[tenant]] must be a table");
+    if (table == nullptr) {
+      return Status::invalid(place(where, item) + ": every [[tenant]] must be a table");
+    }
     TenantConfig tenant;
     Reader reader(*table, where);
+    reader.require("name");
     reader.read("name", tenant.name);
     reader.read("token", tenant.token);
     reader.read("salt", tenant.salt);
     PRECIS_TRY(reader.finish());
+    config.said_at[tenant_key(config.tenants.size())] = place(where, item);
     config.tenants.push_back(std::move(tenant));
   }
   return {};
@@ -156,57 +201,71 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   reader.read("default_keep", config.default_keep);
   reader.allow("tenant");
   PRECIS_TRY(reader.finish());
+  config.said_at = reader.said_at();
   PRECIS_TRY(read_tenants(root, where, config));
   return config;
 }
 
+std::string Config::origin(std::string_view key) const {
+  const auto at = said_at.find(key);
+  return at == said_at.end() ? "" : at->second + ": ";
+}
+
 Status Config::validate() const {
   std::string problems;
-  auto require = [&](bool holds, const std::string& what) {
-    if (!holds) problems += (problems.empty() ? "" : "\n") + what;
+  auto require = [&](bool holds, std::string_view key, const std::string& what) {
+    if (!holds) problems += (problems.empty() ? "" : "\n") + origin(key) + what;
   };
   auto require_ok = [&](const char* key, const Status& status) {
-    require(status.ok(), std::string(key) + ": " + status.message());
+    require(status.ok(), key, std::string(key) + ": " + status.message());
   };
-  require(!data_dir.empty(), "data_dir is not set: give --data DIR or data_dir in the config file");
-  require(listen.find(':') != std::string::npos, "listen is '" + listen + "', must be HOST:PORT");
-  require(memory_bytes == 0 || memory_bytes >= kMemoryBytesMin,
-          "memory_bytes is " + std::to_string(memory_bytes) + ", must be at least " +
-              std::to_string(kMemoryBytesMin));
-  require(max_requests > 0, "max_requests is 0, must be at least 1");
-  require(max_message_bytes >= limits::kMessageBytesMax,
-          "max_message_bytes is " + std::to_string(max_message_bytes) + ", must be at least " +
-              std::to_string(limits::kMessageBytesMax) + ", the largest message");
-  require(max_puts > 0, "max_puts is 0, must be at least 1");
-  require(silent_client_ms > 0, "silent_client_ms is 0, must be at least 1");
-  require(compute_threads <= 1024,
-          "compute_threads is " + std::to_string(compute_threads) + ", must be at most 1024");
+  require(!data_dir.empty(), "data_dir",
+          "data_dir is not set: give --data DIR or data_dir in the config file");
+  require(listen.find(':') != std::string::npos, "listen",
+          "listen is '" + listen + "', must be HOST:PORT");
+  require(memory_bytes == 0 || memory_bytes >= kMemoryBytesMin, "memory_bytes",
+          "memory_bytes is " + size_text(memory_bytes) + ", must be at least " +
+              size_text(kMemoryBytesMin));
+  require(memory_bytes <= machine_memory_bytes(), "memory_bytes",
+          "memory_bytes is " + size_text(memory_bytes) + ", more than this machine's " +
+              std::to_string(machine_memory_bytes() >> 20) + "MiB");
+  require(max_requests > 0, "max_requests", "max_requests is 0, must be at least 1");
+  require(max_message_bytes >= limits::kMessageBytesMax, "max_message_bytes",
+          "max_message_bytes is " + size_text(max_message_bytes) + ", must be at least " +
+              size_text(limits::kMessageBytesMax) + ", the largest message");
+  require(max_puts > 0, "max_puts", "max_puts is 0, must be at least 1");
+  require(silent_client_ms > 0, "silent_client_ms", "silent_client_ms is 0, must be at least 1");
+  require(compute_threads <= kComputeThreadsMax, "compute_threads",
+          "compute_threads is " + std::to_string(compute_threads) + ", must be at most " +
+              std::to_string(kComputeThreadsMax));
   const Status device_status = DeviceChoice::parse(device).status();
-  require(device_status.ok(), device_status.message());
+  require(device_status.ok(), "device", device_status.message());
   require_ok("log_level", Log::parse_level(log_level).status());
   const auto* const known = std::find(std::begin(kBulkNames), std::end(kBulkNames), bulk);
-  require(known != std::end(kBulkNames),
+  require(known != std::end(kBulkNames), "bulk",
           "bulk is '" + bulk + "', choose auto, host-copy, stream or messages");
   const auto for_all = parse_recipe(default_recipe);
   require_ok("default_recipe", for_all.status());
-  require(!for_all.ok() || !for_all->needs_profile(),
+  require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",
           "default_recipe is '" + default_recipe +
               "', which takes its budgets from a profile: give it as default_recipe_with_profile, "
               "for the models that have one");
   if (!default_recipe_with_profile.empty()) {
     const auto recipe = parse_recipe(default_recipe_with_profile);
     require_ok("default_recipe_with_profile", recipe.status());
-    require(!recipe.ok() || recipe->needs_profile(),
+    require(!recipe.ok() || recipe->needs_profile(), "default_recipe_with_profile",
             "default_recipe_with_profile is '" + default_recipe_with_profile +
                 "', must be a recipe that takes its budgets from a profile, such as lukv(kvdiff)");
   }
   require_ok("default_keep", Budget::ratio(default_keep).status());
   std::set<std::string> names;
-  for (const TenantConfig& tenant : tenants) {
-    require(!tenant.name.empty() && tenant.name.size() <= limits::kNameBytesMax,
+  for (std::size_t t = 0; t < tenants.size(); ++t) {
+    const TenantConfig& tenant = tenants[t];
+    require(!tenant.name.empty() && tenant.name.size() <= limits::kNameBytesMax, tenant_key(t),
             "tenant name '" + tenant.name + "' must have 1 to " +
                 std::to_string(limits::kNameBytesMax) + " bytes");
-    require(names.insert(tenant.name).second, "tenant '" + tenant.name + "' is there twice");
+    require(names.insert(tenant.name).second, tenant_key(t),
+            "tenant '" + tenant.name + "' is there twice");
   }
   return problems.empty() ? Status() : Status::invalid(problems);
 }
@@ -221,21 +280,20 @@ std::uint32_t Config::resolved_compute_threads() const {
 }
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {
-  static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
-      {"", 1}, {"B", 1}, {"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}};
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc()) {
     std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
     while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+    if (unit.empty()) return number;
     for (const auto& [name, factor] : kUnits) {
       if (unit == name && number <= std::numeric_limits<std::uint64_t>::max() / factor) {
         return number * factor;
       }
     }
   }
-  return Status::invalid("size '" + std::string(text) +
-                         "' is not a number of bytes; write 1048576, 512MiB or 4GiB");
+  return Status::invalid("is '" + std::string(text) + "', must be " + kSizeForm +
+                         ", or a number of bytes");
 }
 
 }  // namespace precis

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,8 @@ namespace precis {
 
 // The values of Config::bulk.
 inline constexpr const char* kBulkNames[] = {"auto", "host-copy", "stream", "messages"};
+
+inline constexpr std::uint32_t kComputeThreadsMax = 1024;
 
 // Who may connect, under what name.
 struct TenantConfig {
@@ -49,6 +53,9 @@ struct Config {
   double default_keep = 0.3;
   // Without any, the one tenant is "default" and needs no token.
   std::vector<TenantConfig> tenants;
+  // "FILE:LINE" of what a file has set, by key; of the first [[tenant]], by "tenant 0". Who sets
+  // one over the file erases it here.
+  std::map<std::string, std::string, std::less<>> said_at;
 
   // Reads `path` over the defaults. kNotFound, or as parse().
   static Result<Config> load(const std::string& path);
@@ -56,12 +63,15 @@ struct Config {
   static Result<Config> parse(std::string_view toml, const std::string& where);
   // Every problem at once, one a line.
   Status validate() const;
+  // What a message about `key` begins with: "FILE:LINE: ", or nothing where no file has set it.
+  std::string origin(std::string_view key) const;
   std::uint64_t resolved_memory_bytes() const;
   std::uint32_t resolved_compute_threads() const;
   bool operator==(const Config&) const = default;
 };
 
-// "512MiB", "4GiB", "1000000": bytes.
+// "512MiB", "4GiB", "1TiB", "1000000": bytes. kInvalidArgument, in words that go on after the name
+// of the setting: "is 'x', must be ...".
 Result<std::uint64_t> parse_bytes(std::string_view text);
 
 }  // namespace precis

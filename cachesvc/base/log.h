@@ -1,6 +1,6 @@
 // Structured logs: one event per line, key=value fields. ERROR: an operator must act. WARN:
-// degraded. INFO: lifecycle. DEBUG: per request. TRACE: per transfer. Handed to whoever logs;
-// nothing is global.
+// degraded. INFO: lifecycle, changes. DEBUG: per connection, request. TRACE: per transfer. Handed
+// to whoever logs; nothing is global.
 #pragma once
 
 #include <concepts>

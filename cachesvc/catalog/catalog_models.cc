@@ -5,6 +5,7 @@
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
+#include "precis/rope.h"
 
 namespace precis {
 
@@ -35,6 +36,7 @@ Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const
   const ModelKey key{std::string(tenant), fingerprint};
   std::lock_guard changing(changes_);
   if (!models_.contains(key)) {
+    PRECIS_TRY(check_rope_scaling(model));  // of one that is known already it is too late to tell
     const auto [first, last] = models_of(tenant);
     if (static_cast<std::size_t>(std::distance(first, last)) >= limits::kModelsPerTenantMax) {
       return Status::rejected("tenant '" + key.first + "' has its " +

@@ -1,6 +1,7 @@
 // Profiles: kept with their model, found for a recipe.
 #include <algorithm>
 
+#include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/limits.h"
@@ -34,10 +35,10 @@ Result<msg::ProfileRow> CatalogImpl::add_profile(std::string_view tenant, std::s
   PRECIS_ASSIGN(const Model* const model, known_model(tenant, profile.model));
   const ModelSpec& spec = model->spec;
   if (profile.num_layers != spec.num_layers || profile.num_kv_heads != spec.num_kv_heads) {
-    return Status::invalid(
-        "the profile is of " + std::to_string(profile.num_layers) + " layers with " +
-        std::to_string(profile.num_kv_heads) + " KV heads, model '" + spec.name + "' has " +
-        std::to_string(spec.num_layers) + " with " + std::to_string(spec.num_kv_heads));
+    return Status::invalid("the profile is of " + counted(profile.num_layers, "layer") + " with " +
+                           counted(profile.num_kv_heads, "KV head") + ", model '" + spec.name +
+                           "' has " + std::to_string(spec.num_layers) + " with " +
+                           std::to_string(spec.num_kv_heads));
   }
   std::size_t count = 0;
   const auto [first, last] = models_of(tenant);
@@ -120,10 +121,11 @@ Result<Catalog::FoundProfile> CatalogImpl::fitting_profile(const Model& holder, 
     if (!newest || known.added_unix_ms >= newest->added_unix_ms) newest = &known;
   }
   if (!newest) {
-    return Status::not_found("model '" + holder.spec.name + "' has no profile over " +
-                             profile_scorer(recipe) +
-                             "; build one (precis profile build) and add it (precisctl profile "
-                             "add)");
+    // As people write it, where it was written so.
+    const std::string call = recipe_call(canonical_recipe(recipe), recipe.preset);
+    return Status::not_found("model '" + holder.spec.name + "' has no profile over the scores of " +
+                             call + "; build one (precis profile build --recipe '" + call +
+                             "' --out FILE) and add it (precisctl profile add FILE)");
   }
   return FoundProfile{newest->profile, newest->digest};
 }

@@ -1,6 +1,7 @@
 // Segments: matching, reading, removing, taking out of service. Commits: catalog_commits.cc.
 #include <algorithm>
 
+#include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/limits.h"
@@ -95,17 +96,18 @@ Status CatalogImpl::check_removable(std::string_view tenant, const SegmentId& id
                                     const std::vector<SegmentId>& all) const {
   if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
     const std::size_t above = all.size() - 1;
-    return Status::invalid("segment " + id.hex() + ": " + std::to_string(above) +
-                           (above == 1 ? " segment stands" : " segments stand") +
+    return Status::invalid("segment " + id.hex() + ": " +
+                           counted(above, "segment stands", "segments stand") +
                            " on it, the first is " + children.front().hex() +
-                           "; remove what stands on it first, or with it (recursive)");
+                           "; remove what stands on it first, or with it (--recursive)");
   }
   Status pinned;
   sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& session) {
     if (!session.pinned || std::find(all.begin(), all.end(), session.tip) == all.end()) return;
-    pinned = Status::invalid("segment " + id.hex() + ": session '" + session.name +
-                             "' is pinned and its tip " + session.tip.hex() +
-                             " stands on it; remove the session, or unpin it in a client, first");
+    pinned = Status::invalid(
+        "segment " + id.hex() + ": session '" + session.name + "' is pinned and its tip " +
+        session.tip.hex() +
+        " stands on it; remove the session or unpin it first (precisctl session unpin)");
   });
   return pinned;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cachesvc/base/counted.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -44,8 +45,8 @@ Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const Se
   }
   if (row.plan.num_layers != model.num_layers || row.plan.num_kv_heads != model.num_kv_heads ||
       row.plan.counts.size() != std::size_t{model.num_layers} * model.num_kv_heads) {
-    return bad_row(row, "its plan is not of " + std::to_string(model.num_layers) + " layers and " +
-                            std::to_string(model.num_kv_heads) + " KV heads");
+    return bad_row(row, "its plan is not of " + counted(model.num_layers, "layer") + " and " +
+                            counted(model.num_kv_heads, "KV head"));
   }
   return {};
 }

@@ -1,5 +1,6 @@
 // Client::open(): the whole service inside the caller's process, over the loopback transport.
 
+#include <filesystem>
 #include <thread>
 
 #include "cachesvc/server/service.h"
@@ -11,6 +12,18 @@ namespace precis {
 namespace {
 
 constexpr const char* kAddress = "loopback:embedded";  // a name within one transport object
+
+// An address that was meant for connect() would silently become a directory of that name.
+Status check_no_address(const std::string& directory) {
+  const auto colon = directory.rfind(':');
+  if (colon == std::string::npos || directory.find('/') != std::string::npos) return {};
+  const std::string port = directory.substr(colon + 1);
+  if (port.empty() || port.find_first_not_of("0123456789") != std::string::npos) return {};
+  std::error_code absent;
+  if (std::filesystem::is_directory(directory, absent)) return {};
+  return Status::invalid("'" + directory + "' is an address, for connect(); a directory of that " +
+                         "name is './" + directory + "'");
+}
 
 // A service and its thread; stops with the last handle of the client.
 class EmbeddedService {
@@ -34,6 +47,7 @@ class EmbeddedService {
 
 Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
                                              const OpenOptions& options) {
+  PRECIS_TRY(check_no_address(directory));
   Config config;
   config.data_dir = directory;
   config.listen = kAddress;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cachesvc/base/counted.h"
 #include "cachesvc/base/executor.h"
 #include "precis/recipe.h"
 
@@ -35,7 +36,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
       return Status::corruption(
           "the record of head " + std::to_string(h) + " is another's: of segment " +
           record.segment.hex() + ", layer " + std::to_string(record.layer) + ", head " +
-          std::to_string(record.head) + ", " + std::to_string(record.count) + " entries");
+          std::to_string(record.head) + ", " + counted(record.count, "entry", "entries"));
     }
     PRECIS_TRY(kernels::verify_record(record));
     records = records.subspan(size);
@@ -55,10 +56,10 @@ Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
   PRECIS_ASSIGN(const std::uint64_t entries,
                 budget_entries(recipe, model, row.end - row.begin, budget, row.begin));
   if (entries <= stored) return entries;
-  return Status::invalid("a budget of " + budget.to_string() + " is " + std::to_string(entries) +
-                         " entries of segment " + row.id.hex() + ", which stores " +
-                         std::to_string(stored) + " (" + row.stored_budget().to_string() +
-                         "); ask for that or less");
+  return Status::invalid("a budget of " + budget.to_string() + " is " +
+                         counted(entries, "entry", "entries") + " of segment " + row.id.hex() +
+                         ", which stores " + std::to_string(stored) + " (" +
+                         row.stored_budget().to_string() + "); ask for that or less");
 }
 
 Result<LayerCut> cut_layer(std::span<const Bytes> records, std::span<const std::uint64_t> entries,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "cachesvc/base/counted.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -48,6 +49,8 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
       pushes.leave(leases.status());
       break;
     }
+    // The first one's reader can begin with it, so where it takes a while it travels alone.
+    if (layer == 1 && offset > kInlineCutBytesMax) co_await pushes.alone();
     auto cut = co_await cut_records(prefix, *leases, layer);
     if (cut.status().code() == StatusCode::kCorruption && doubted != layer) {
       doubted = layer;
@@ -58,8 +61,6 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
       pushes.leave({});
       continue;
     }
-    // The first one's reader can begin with it, so where it takes a while it travels alone.
-    if (layer == 1 && offset > kInlineCutBytesMax) co_await pushes.alone();
     stop = cut.status();
     if (stop.ok() && get->canceled) stop = Status::canceled("the client stopped the get");
     if (stop.ok()) stop = pushes.first_error();
@@ -101,9 +102,9 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
     PRECIS_ASSIGN(prefix.model, parts_.catalog.model(tenant.name, row->model));
     if (const std::uint64_t stored = row->plan.total(); link.entries > stored) {
       return Status::not_found("segment " + row->id.hex() + " was trimmed to " +
-                               std::to_string(stored) +
-                               " entries since it was looked up, of which " +
-                               std::to_string(link.entries) + " are asked for; look it up again");
+                               counted(stored, "entry", "entries") +
+                               " since it was looked up, and " + std::to_string(link.entries) +
+                               " are asked for; look it up again");
     }
     PRECIS_ASSIGN(std::uint64_t cut, cut_entries(*row, prefix.model, request.budget));
     if (request.budget.kind == Budget::Kind::kAll && link.entries > 0) cut = link.entries;
@@ -116,7 +117,7 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
                             prefix.model.head_dim, prefix.model.dtype);
   if (request.destination.size_bytes < capacity) {
     return Status::invalid("the destination has " + std::to_string(request.destination.size_bytes) +
-                           " B, " + std::to_string(entries) + " entries need " +
+                           " B, " + counted(entries, "entry needs", "entries need") + " " +
                            std::to_string(capacity) + " B");
   }
   return prefix;

@@ -1,6 +1,7 @@
 // What a put is of: recipe and budget, what the recipe needs, where the segment stands.
 #include <utility>
 
+#include "cachesvc/base/counted.h"
 #include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
@@ -124,7 +125,7 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
 
 Status PutPath::no_room(const Put& put, const std::string& bytes) const {
   return Status::out_of_space("the put needs " + bytes + " B of memory (one layer and " +
-                              std::to_string(put.entries) + " entries), memory_bytes is " +
+                              counted(put.entries, "entry", "entries") + "), memory_bytes is " +
                               std::to_string(parts_.arena_bytes) +
                               "; keep fewer entries, or raise memory_bytes");
 }

@@ -302,8 +302,20 @@ bool StagedLayer::complete() const {
 std::string StagedLayer::missing() const {
   const std::uint64_t all = std::uint64_t{model_.num_kv_heads} * num_tokens_;
   if (tokens_arrived_ < all) {
-    return "only " + std::to_string(tokens_arrived_) + " of " + std::to_string(all) +
-           " tokens, summed over its heads";
+    std::uint32_t lacking = 0, worst = 0, fewest = num_tokens_;
+    for (std::uint32_t h = 0; h < model_.num_kv_heads; ++h) {
+      std::uint32_t tokens = 0;
+      for (const auto& [begin, end] : claimed_[h]) tokens += end - begin;
+      if (tokens == num_tokens_) continue;
+      ++lacking;
+      if (tokens >= fewest) continue;
+      fewest = tokens;
+      worst = h;
+    }
+    if (lacking == 0) return "tokens are still on their way";
+    return "tokens of " + std::to_string(lacking) + " of " + std::to_string(model_.num_kv_heads) +
+           " KV heads: head " + std::to_string(worst) + " got " + std::to_string(fewest) + " of " +
+           std::to_string(num_tokens_);
   }
   return (recipe_.needs_query_stats() ? "query statistics of only " : "queries of only ") +
          std::to_string(observed_arrived_) + " of " + std::to_string(model_.num_kv_heads) +

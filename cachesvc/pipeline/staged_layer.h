@@ -48,7 +48,7 @@ class StagedLayer {
 
   // Every head and token has arrived.
   bool complete() const;
-  std::string missing() const;  // "999 of 1000 tokens", for people
+  std::string missing() const;  // what is to come, for people
   kernels::LayerInput input(std::uint32_t begin) const;
 
  private:

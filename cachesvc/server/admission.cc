@@ -6,6 +6,13 @@
 
 namespace precis {
 
+Status check_reply_size(std::size_t size_bytes) {
+  if (size_bytes <= limits::kMessageBytesMax) return {};
+  return Status::invalid("the service's reply is " + std::to_string(size_bytes) +
+                         " B, the limit of a message is " +
+                         std::to_string(limits::kMessageBytesMax) + " B: ask for less at once");
+}
+
 Quota::Hold& Quota::Hold::operator=(Hold&& other) noexcept {
   if (this == &other) return *this;
   give_back();

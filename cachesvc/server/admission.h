@@ -4,6 +4,7 @@
 // greedy connection never keeps the others out. Loop thread only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -11,6 +12,10 @@
 #include "precis/status.h"
 
 namespace precis {
+
+// kInvalidArgument past what one message may be: sent, it would end the connection, and look as if
+// the client had done wrong.
+Status check_reply_size(std::size_t size_bytes);
 
 class Quota {
  public:

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "cachesvc/base/counted.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -30,6 +31,21 @@ Status check_name(const char* field, const std::string& name) {
   if (!name.empty() && name.size() <= limits::kNameBytesMax) return {};
   return Status::invalid(std::string(field) + " has " + std::to_string(name.size()) +
                          " bytes, must have 1 to " + std::to_string(limits::kNameBytesMax));
+}
+
+std::string scope_text(const msg::BudgetScope& scope) {
+  return scope.model ? "model " + scope.model->hex() : "all models";
+}
+
+// What a request sets of a budget: "recipe knorm, keep 0.2".
+std::string change_text(const msg::SetBudget& request) {
+  std::string text;
+  if (request.recipe) text = "recipe " + (request.recipe->empty() ? "unset" : *request.recipe);
+  if (request.keep) {
+    const bool unset = request.keep->kind == Budget::Kind::kAll;
+    text += (text.empty() ? "keep " : ", keep ") + (unset ? "unset" : request.keep->to_string());
+  }
+  return text;
 }
 
 }  // namespace
@@ -66,6 +82,12 @@ msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
     info.in_memory = parts_.hot_tier.contains(info.id, l, *row);
   }
   return info;
+}
+
+void Handlers::note_change(std::string_view event, std::string_view of, const std::string& change) {
+  parts_.log.info(
+      event,
+      {{"from", connection_.peer()}, {"tenant", tenant_.name}, {"of", of}, {"change", change}});
 }
 
 Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
@@ -111,8 +133,11 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushProjection request) 
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AddProfile request) {
-  co_return answer(
-      co_await stored([&] { return parts_.catalog.add_profile(tenant_.name, request.json); }));
+  PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
+                     return parts_.catalog.add_profile(tenant_.name, request.json);
+                   }));
+  note_change("profile added", row.name, row.kind + " for model " + row.model.hex());
+  co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListProfiles request) {
@@ -128,8 +153,10 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowProfile request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveProfile request) {
-  co_return answer(co_await stored(
+  PRECIS_CO_TRY(co_await stored(
       [&] { return parts_.catalog.remove_profile(tenant_.name, request.model, request.name); }));
+  note_change("profile removed", request.name, "of model " + request.model.hex());
+  co_return answer(Status());
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
@@ -238,8 +265,11 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AdvanceSession request) 
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PinSession request) {
-  co_return answer(
-      co_await stored([&] { return parts_.catalog.pin_session(tenant_.name, request); }));
+  PRECIS_CO_ASSIGN(
+      auto row, co_await stored([&] { return parts_.catalog.pin_session(tenant_.name, request); }));
+  note_change(row.pinned ? "session pinned" : "session unpinned", row.name,
+              row.pinned ? "its tip stays" : "its tip may go");
+  co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ForkSession request) {
@@ -257,8 +287,10 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListSessions) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveSession request) {
-  co_return answer(
+  PRECIS_CO_TRY(
       co_await stored([&] { return parts_.catalog.remove_session(tenant_.name, request.name); }));
+  note_change("session removed", request.name, "what was stored stays");
+  co_return answer(Status());
 }
 
 // ---- operations ---------------------------------------------------------------------------------
@@ -282,6 +314,11 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemovePrefix request) {
   });
   for (const SegmentId& id : gone) parts_.hot_tier.erase(id);
   parts_.memory.retry();
+  if (removed.ok()) {
+    note_change(
+        "prefix removed", request.segment.hex(),
+        counted(removed->segments, "segment") + ", " + std::to_string(removed->bytes) + " B less");
+  }
   co_return answer(std::move(removed));
 }
 
@@ -290,7 +327,13 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CheckPrefix request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::TrimPrefix request) {
-  co_return answer(co_await parts_.trim_path.run(tenant_, std::move(request)));
+  auto trimmed = co_await parts_.trim_path.run(tenant_, request);
+  if (trimmed.ok() && trimmed->freed_bytes > 0 && !request.dry_run) {
+    note_change("prefix trimmed", request.segment.hex(),
+                "keep " + request.budget.to_string() + ", " + std::to_string(trimmed->freed_bytes) +
+                    " B less");
+  }
+  co_return answer(std::move(trimmed));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowBudget request) {
@@ -305,6 +348,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::SetBudget request) {
     PRECIS_CO_TRY(parts_.catalog.model(tenant_.name, *request.scope.model).status());
   }
   PRECIS_CO_TRY(co_await stored([&] { return parts_.catalog.set_budget(tenant_.name, request); }));
+  note_change("budget set", scope_text(request.scope), change_text(request));
   co_return msg::ReplyBody(parts_.catalog.budgets(tenant_.name, request.scope, parts_.configured));
 }
 

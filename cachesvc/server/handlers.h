@@ -7,14 +7,18 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 
+#include "cachesvc/base/log.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/get_path.h"
 #include "cachesvc/pipeline/lookup.h"
 #include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/trim.h"
 #include "cachesvc/server/admission.h"
+#include "cachesvc/server/told.h"
 
 namespace precis {
 
@@ -35,6 +39,8 @@ class Handlers {
     Memory& memory;
     Admission& admission;
     Metrics& metrics;
+    Log& log;
+    ToldSome& refused;  // of requests, those in the log
     BudgetDefaults configured;
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
     std::function<Task<msg::Stats>(const std::string& tenant)> server_stats;
@@ -93,6 +99,8 @@ class Handlers {
 
   // Says of a segment whether every layer of it is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
+  // A line in the log for what was set or taken away: of what, and what it is now.
+  void note_change(std::string_view event, std::string_view of, const std::string& change);
   Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
   // Runs a catalog call that waits for the store on the storage executor.
   template <typename Fn>

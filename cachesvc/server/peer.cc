@@ -27,10 +27,12 @@ Peer::~Peer() { --parts_.metrics.connected; }
 
 void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
   closed_ = std::move(closed);
-  log_.info("client connected", {{"client", client_},
-                                 {"from", connection_->peer()},
-                                 {"tenant", tenant_name_},
-                                 {"transport", connection_->description()}});
+  // Every precisctl command is a connection: what one changes is told, and who is refused, not that
+  // it came and went.
+  log_.debug("client connected", {{"client", client_},
+                                  {"from", connection_->peer()},
+                                  {"tenant", tenant_name_},
+                                  {"transport", connection_->description()}});
   // The connection is this object's own, and calls nothing back once destroyed.
   connection_->start({[this](std::vector<std::byte> message) { on_message(message); },
                       [this](const Status& why) { on_closed(why); }});
@@ -43,10 +45,23 @@ void Peer::close() {
 
 void Peer::on_closed(const Status& why) {
   if (!std::exchange(open_, false)) return;
-  log_.info("client left", {{"client", client_},
-                            {"from", connection_->peer()},
-                            {"tenant", tenant_name_},
-                            {"why", why.message()}});
+  const Log::Fields fields = {{"client", client_},
+                              {"from", connection_->peer()},
+                              {"tenant", tenant_name_},
+                              {"why", why.message()}};
+  switch (why.code()) {
+    case StatusCode::kUnavailable:
+    case StatusCode::kCanceled:
+    case StatusCode::kTimedOut: log_.debug("client left", fields); break;
+    case StatusCode::kRejected:
+      ++parts_.metrics.clients_shed;
+      log_.warn("client shed", fields);
+      break;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kCorruption:
+    case StatusCode::kVersionMismatch: log_.warn("client broke the protocol", fields); break;
+    default: log_.warn("client lost", fields);
+  }
   handlers_.cancel();
   const auto self = shared_from_this();  // closed_ lets go of the last other reference
   closed_(self);
@@ -54,10 +69,6 @@ void Peer::on_closed(const Status& why) {
 
 void Peer::shed(const std::string& why) {
   if (!open_) return;
-  ++parts_.metrics.clients_shed;
-  log_.warn(
-      "client shed",
-      {{"client", client_}, {"from", connection_->peer()}, {"tenant", tenant_name_}, {"why", why}});
   connection_->close();
   on_closed(Status::rejected(why));
 }
@@ -99,27 +110,46 @@ void Peer::on_message(const std::vector<std::byte>& message) {
   auto request = decode_request(message);
   if (!request.ok()) {
     // Messages are framed by the transport, so the next one can be understood all the same. Where
-    // not even the id can be read, the reply carries id 0.
-    log_.warn("request not understood", {{"client", client_},
-                                         {"from", connection_->peer()},
-                                         {"bytes", message.size()},
-                                         {"status", request.status().message()}});
-    return reply(request_id(message).value_or(0), request.status());
+    // not even the id can be read, the reply carries id 0. The log has the first alone, lest it
+    // be filled.
+    if (!std::exchange(not_understood_, true)) {
+      log_.warn("request not understood", {{"client", client_},
+                                           {"from", connection_->peer()},
+                                           {"tenant", tenant_name_},
+                                           {"bytes", message.size()},
+                                           {"status", request.status().message()}});
+    }
+    return reply(request_id(message).value_or(0), request.status(), {"unknown"});
   }
   auto admitted = admit(*request, message.size());
-  if (!admitted.ok()) return reply(request->id, admitted.status());
+  if (!admitted.ok()) {
+    return reply(request->id, admitted.status(), request_name(request->body.index()));
+  }
   ++in_flight_;
   spawn(answer(shared_from_this(), std::move(request).value(), std::move(admitted).value()));
 }
 
 Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted) {
   const Admitted held = std::move(admitted);  // given back before `self` lets go of what it is of
+  const RequestName name = request_name(request.body.index());
   Handlers::Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
   --self->in_flight_;
-  reply(request.id, std::move(answer));
+  reply(request.id, std::move(answer), name);
 }
 
-void Peer::reply(std::uint64_t id, Handlers::Answer answer) {
+// What an operator asked for or has to see to is told; the rest is between the client and its user.
+void Peer::note_failed(RequestName request, const Status& why) {
+  const Log::Fields fields = {{"client", client_},
+                              {"from", connection_->peer()},
+                              {"tenant", tenant_name_},
+                              {"request", request.name},
+                              {"status", why.to_string()}};
+  const bool matters = request.administrative || why.code() == StatusCode::kOutOfSpace;
+  if (matters && parts_.refused.tell()) return log_.info("request refused", fields);
+  log_.debug("request failed", fields);
+}
+
+void Peer::reply(std::uint64_t id, Handlers::Answer answer, RequestName request) {
   ++parts_.metrics.requests;
   msg::Reply reply;
   reply.id = id;
@@ -129,16 +159,21 @@ void Peer::reply(std::uint64_t id, Handlers::Answer answer) {
     ++parts_.metrics.requests_failed;
     reply.status = answer.status();
     if (reply.status.code() == StatusCode::kRejected) ++parts_.metrics.requests_rejected;
-    log_.debug("request failed", {{"client", client_}, {"status", reply.status.to_string()}});
+    note_failed(request, reply.status);
   }
   if (!open_) return;
   std::vector<std::byte> message = encode(msg::ServerMessage(std::move(reply)));
   // Looked at where it may matter, for it looks at every connection.
   const bool much = message.size() + connection_->unsent_bytes() > kSmallAnswerBytes;
-  if (const Status may = much ? parts_.may_send(message.size()) : Status(); !may.ok()) {
-    ++parts_.metrics.requests_rejected;
-    message = encode(msg::ServerMessage(msg::Reply{id, may, msg::Done{}}));
+  Status may = check_reply_size(message.size());
+  if (!may.ok()) {
+    ++parts_.metrics.requests_failed;
+    log_.warn("reply too large", {{"client", client_}, {"why", may.message()}});
+  } else if (much) {
+    may = parts_.may_send(message.size());
+    if (!may.ok()) ++parts_.metrics.requests_rejected;
   }
+  if (!may.ok()) message = encode(msg::ServerMessage(msg::Reply{id, may, msg::Done{}}));
   if (open_) connection_->send(std::move(message));
 }
 

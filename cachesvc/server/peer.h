@@ -11,6 +11,7 @@
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/server/handlers.h"
+#include "cachesvc/server/request_name.h"
 #include "cachesvc/transport/transport.h"
 
 namespace precis {
@@ -44,7 +45,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   };
   Result<Admitted> admit(const msg::Request& request, std::size_t size_bytes);
   Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
-  void reply(std::uint64_t id, Handlers::Answer answer);
+  void reply(std::uint64_t id, Handlers::Answer answer, RequestName request);
+  void note_failed(RequestName request, const Status& why);
 
   const Handlers::Parts& parts_;
   Log& log_;
@@ -55,6 +57,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Handlers handlers_;  // its puts' memory goes before the connection that fills it
   std::function<void(const std::shared_ptr<Peer>&)> closed_;
   bool open_ = true;
+  bool not_understood_ = false;  // a request of its was, and is in the log
   std::uint32_t in_flight_ = 0;
 };
 

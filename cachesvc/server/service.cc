@@ -2,12 +2,12 @@
 
 #include <sys/resource.h>
 
-#include <filesystem>
 #include <unordered_set>
 #include <utility>
 
 #include "cachesvc/server/peer.h"
 #include "cachesvc/server/tenants.h"
+#include "cachesvc/server/told.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/store/extent_store.h"
 #include "precis/device_choice.h"
@@ -28,6 +28,21 @@ constexpr std::uint64_t kStagingShare = 4;
 constexpr std::uint64_t kWriteBehindShare = 4;
 constexpr std::chrono::seconds kPressureCheck{1};
 
+// Of a data directory that does not open: what is to be done with it by hand, for fsck is a
+// running service's. What other codes mean here is said where they come from.
+Status with_next_step(const Status& status, const std::string& dir) {
+  std::string next;
+  if (status.code() == StatusCode::kCorruption) {
+    next = "what lies in " + dir +
+           " is damaged: put a copy of it back, or move it away and start "
+           "with an empty directory; clients put again what is not there";
+  }
+  if (status.code() == StatusCode::kOutOfSpace) {
+    next = "make room on the disk of " + dir + " and start again";
+  }
+  return next.empty() ? status : Status(status.code(), status.message() + "; " + next);
+}
+
 }  // namespace
 
 struct Service::Impl {
@@ -44,6 +59,7 @@ struct Service::Impl {
   Metrics metrics;
   Tenants tenants;
   Admission admission;
+  ToldSome strangers, requests;  // those refused
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena::Buffer> zeros;
@@ -75,12 +91,14 @@ struct Service::Impl {
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
   Status open();
+  Status open_store();
   Status choose_device();
   void wire();
   Status listen();
   void warn_of_strangers();
   Transport::Greeting greet(Bytes bytes, const std::string& from);
   void accept(std::unique_ptr<Connection> connection, Bytes bytes);
+  void note_refused(const std::string& from, const Status& why);
   void watch_pressure();
   Status may_send(std::size_t size_bytes);
   void begin_stop();
@@ -105,23 +123,22 @@ Result<std::unique_ptr<Service>> Service::create(const Config& config,
 }
 
 Status Service::Impl::open() {
-  std::error_code error;
-  std::filesystem::create_directories(config.data_dir, error);
-  if (error) {
-    return Status::unavailable("data_dir " + config.data_dir +
-                               " cannot be made: " + error.message());
-  }
   const std::uint64_t memory_bytes = config.resolved_memory_bytes();
   PRECIS_ASSIGN(arena, Arena::create(memory_bytes));
   PRECIS_ASSIGN(zeros, arena->allocate(kSectionAlign));
   std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
   hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
+  PRECIS_TRY(with_next_step(open_store(), config.data_dir));
+  return choose_device();
+}
+
+Status Service::Impl::open_store() {
   PRECIS_ASSIGN(store,
                 open_disk_store(config.data_dir,
-                                {.write_behind_bytes = memory_bytes / kWriteBehindShare,
+                                {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms)}));
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
-  return choose_device();
+  return {};
 }
 
 // A GPU where there is one and nobody said otherwise.
@@ -180,8 +197,8 @@ void Service::Impl::wire() {
       TrimPath::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
   parts = std::make_unique<Handlers::Parts>(
       Handlers::Parts{loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path,
-                      *cold_reads, *trim_path, *lookup, *memory, admission, metrics, configured,
-                      [this](const std::string& tenant) { return status(tenant); },
+                      *cold_reads, *trim_path, *lookup, *memory, admission, metrics, log, requests,
+                      configured, [this](const std::string& tenant) { return status(tenant); },
                       [this](const std::string& tenant) { return stats(tenant); },
                       [this](std::size_t size_bytes) { return may_send(size_bytes); }});
 }
@@ -190,10 +207,12 @@ Status Service::Impl::listen() {
   started_ns = clock.monotonic_ns();
   watch_pressure();
   auto bound = transport->listen(
-      config.listen, {[this](Bytes hello, const std::string& from) { return greet(hello, from); },
-                      [this](std::unique_ptr<Connection> connection, Bytes hello) {
-                        accept(std::move(connection), hello);
-                      }});
+      config.listen,
+      {[this](Bytes hello, const std::string& from) { return greet(hello, from); },
+       [this](std::unique_ptr<Connection> connection, Bytes hello) {
+         accept(std::move(connection), hello);
+       },
+       [this](const std::string& from, const Status& why) { note_refused(from, why); }});
   if (!bound.ok()) return bound.status().with_context("listen");
   address = std::move(bound).value();
   const Catalog::Totals totals = catalog->totals();
@@ -235,12 +254,16 @@ Transport::Greeting Service::Impl::greet(Bytes bytes, const std::string& from) {
                                   " connections, the most there may be; retry later",
                               limits::kRetryAfterRequestsMs);
   }
-  if (!status.ok()) {
-    ++metrics.connections_refused;
-    log.warn("client refused", {{"from", from}, {"status", status.to_string()}});
-  }
+  if (!status.ok()) note_refused(from, status);
   const bool accepted = status.ok();
   return {encode(msg::HelloReply{std::move(status), kProtocolVersion, server_name()}), accepted};
+}
+
+// Once for a connection, whatever it said, and not for each of many.
+void Service::Impl::note_refused(const std::string& from, const Status& why) {
+  ++metrics.connections_refused;
+  if (!strangers.tell()) return;
+  log.warn("client refused", {{"from", from}, {"status", why.to_string()}});
 }
 
 void Service::Impl::accept(std::unique_ptr<Connection> connection, Bytes bytes) {
@@ -262,6 +285,12 @@ void Service::Impl::watch_pressure() {
   pressure_timer = loop.after(kPressureCheck, [this] {
     const auto fired = std::move(pressure_timer);  // lives until the end of its own call
     if (stopping) return;
+    if (const unsigned more = strangers.more(); more > 0) {
+      log.warn("more clients refused", {{"count", more}});
+    }
+    if (const unsigned more = requests.more(); more > 0) {
+      log.info("more requests refused", {{"count", more}});
+    }
     if (memory->waiting() + put_room->waiting() > 0) {
       const auto all = peers;  // one that is shed leaves the set
       for (const auto& peer : all) {

@@ -35,6 +35,11 @@ Result<Tenant> Tenants::admit(const msg::Hello& hello) const {
       return Tenant{tenant.name, tenant.salt};
     }
   }
+  if (hello.token.empty()) {
+    return Status::denied("tenant '" + std::string(name) +
+                          "' is not admitted without a token; check the tenant, and give its "
+                          "token: PRECIS_TOKEN, precisctl --token, or the token of connect()");
+  }
   return Status::denied("tenant '" + std::string(name) +
                         "' is not admitted with this token; check tenant and token");
 }

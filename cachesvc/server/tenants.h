@@ -16,7 +16,7 @@ class Tenants {
   explicit Tenants(const std::vector<TenantConfig>& tenants);
 
   // kVersionMismatch for another protocol version, kPermissionDenied for an unknown tenant or a
-  // wrong token (the message does not say which), in that order.
+  // wrong token (the message does not say which) or none, in that order.
   Result<Tenant> admit(const msg::Hello& hello) const;
 
  private:

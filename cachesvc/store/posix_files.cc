@@ -18,6 +18,7 @@
 
 #include "cachesvc/base/descriptor.h"
 #include "cachesvc/store/files.h"
+#include "cachesvc/store/store_lock.h"
 
 namespace precis {
 namespace {
@@ -241,9 +242,7 @@ FileBlocks::FileBlocks(std::size_t size_bytes)
 }
 
 Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return Status::unavailable("folder " + path + ": " + error.message());
+  PRECIS_TRY(make_directory(path));
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return from_errno(errno, "opening folder " + path);
   // Its own name, too, is to survive a crash of the machine.

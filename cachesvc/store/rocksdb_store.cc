@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -49,6 +50,26 @@ Status from_rocksdb(const rocksdb::Status& status, const std::string& what) {
   if (status.IsCorruption()) return Status::corruption(message);
   if (status.IsInvalidArgument() || status.IsNotSupported()) return Status::internal(message);
   return Status::unavailable(message);
+}
+
+// Of opening. A file that RocksDB's list of them names is missing as damaged ones are; for what may
+// not be read it has no code, only the machine's words.
+Status cannot_open(const rocksdb::Status& status, const std::string& dir) {
+  const std::string what = "opening the store in " + dir;
+  const std::string message = what + ": " + status.ToString();
+  if (status.IsPathNotFound()) return Status::corruption(message);
+  if (status.IsNotSupported()) {
+    return Status::version(message + "; use the release that wrote it, or another directory");
+  }
+  if (status.IsMemoryLimit()) return Status::unavailable(message);
+  for (const int error : {EACCES, EPERM}) {
+    if (status.IsIOError() && status.ToString().find(std::strerror(error)) != std::string::npos) {
+      return not_ours(dir, status.ToString());
+    }
+  }
+  const Status other = from_rocksdb(status, what);
+  if (other.code() != StatusCode::kUnavailable) return other;
+  return Status::unavailable(message + "; look after its disk, or choose another directory");
 }
 
 std::string key_text(Table table, const std::string& key) {
@@ -308,13 +329,37 @@ class RocksdbStore final : public Store {
   rocksdb::Status broken_;
 };
 
+// A store that has lost CURRENT, which says what belongs to it, looks like none: RocksDB would make
+// a new one in its place, to which the values beside it mean nothing. Of its files, and of the
+// payload's, which are numbered, none is made before CURRENT is.
+Status check_remains(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(dir + "/CURRENT", error)) return {};
+  for (const std::string& folder : {dir, dir + "/payload"}) {
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      const fs::path suffix = entry->path().extension();
+      if (suffix != ".sst" && suffix != ".log" && suffix != ".extents") continue;
+      const std::string number = entry->path().stem().string();
+      if (number.find_first_not_of("0123456789") != std::string::npos) continue;
+      return Status::corruption("opening the store in " + dir + ": " + entry->path().string() +
+                                " is there, and no CURRENT that says what it belongs to");
+    }
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return not_listed(error.value(), folder);
+    }
+  }
+  return {};
+}
+
 // A newer build may have tables of its own; opened without them they would be lost on its return.
 Status check_families(const rocksdb::DBOptions& options, const std::string& dir) {
   std::vector<std::string> names;
   const rocksdb::Status status = rocksdb::DB::ListColumnFamilies(options, dir, &names);
   if (status.IsPathNotFound() || status.IsNotFound()) return {};  // none yet
   if (status.IsIOError() && !std::filesystem::exists(dir + "/CURRENT")) return {};
-  if (!status.ok()) return from_rocksdb(status, "opening the store in " + dir);
+  if (!status.ok()) return cannot_open(status, dir);
   for (const std::string& name : names) {
     const bool known =
         name == rocksdb::kDefaultColumnFamilyName ||
@@ -331,16 +376,15 @@ Status check_families(const rocksdb::DBOptions& options, const std::string& dir)
 
 Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
                                                   const RocksdbStoreOptions& options) {
-  std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  if (error) return Status::unavailable("data directory " + dir + ": " + error.message());
+  PRECIS_TRY(make_directory(dir));
   PRECIS_ASSIGN(Descriptor lock, lock_store(dir));
+  PRECIS_TRY(check_remains(dir));
   const rocksdb::DBOptions db_opts = db_options(options);
   PRECIS_TRY(check_families(db_opts, dir));
   rocksdb::DB* db = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(), &handles, &db);
-  if (!status.ok()) return from_rocksdb(status, "opening the store in " + dir);
+  if (!status.ok()) return cannot_open(status, dir);
   auto store = std::make_unique<RocksdbStore>(dir, std::move(lock), db, std::move(handles));
   PRECIS_TRY(store->check_format());
   return std::unique_ptr<Store>(std::move(store));

@@ -10,6 +10,16 @@
 
 namespace precis {
 
+// Makes the directory, and those above it, where they are missing. kPermissionDenied where this
+// process may not, kOutOfSpace, or kUnavailable naming the part of the path that is in the way.
+Status make_directory(const std::string& dir);
+
+// kPermissionDenied: this process may not read or write what is in `dir`, as `why` says.
+Status not_ours(const std::string& dir, const std::string& why);
+
+// What of make_directory() an `error` of errno is where `dir` can't be listed.
+Status not_listed(int error, const std::string& dir);
+
 // Held until the descriptor is closed, by the end of the process at the latest. Makes the file that
 // it locks. kUnavailable where the directory is open already, kPermissionDenied where this process
 // may not write to it.

@@ -72,7 +72,8 @@ void BulkStream::receive() {
     const ssize_t got = ::recv(socket_, room.data(), room.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got <= 0) return fail(broken(got == 0 ? "End of file" : std::strerror(errno)));
+    if (got == 0) return fail(Status::unavailable("the peer closed the connection"));
+    if (got < 0) return fail(broken(std::strerror(errno)));
     const auto size = static_cast<std::size_t>(got);
     budget -= std::min(budget, size);
     const bool short_read = size < room.size();

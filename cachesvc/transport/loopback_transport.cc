@@ -104,7 +104,7 @@ class Side : public std::enable_shared_from_this<Side> {
   void send(std::vector<std::byte> message) {
     if (!ended_.ok()) return;
     if (message.size() > limits::kMessageBytesMax) {
-      return fail(Status::invalid("a message of " + std::to_string(message.size()) +
+      return fail(Status::invalid("this side's message of " + std::to_string(message.size()) +
                                   " B exceeds the limit of " +
                                   std::to_string(limits::kMessageBytesMax) + " B"));
     }

@@ -39,16 +39,19 @@ void keep_alive(tcp::socket& socket) {
 
 struct HostPort {
   std::string host, port;
+  std::uint16_t number = 0;  // of the port
 };
 Result<HostPort> split(const std::string& address) {
   const auto colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) {
-    return Status::invalid("address '" + address + "' is not of the form host:port");
+  const bool no_port = colon == std::string::npos || address.ends_with(':') ||
+                       address.ends_with(']');  // whose colons are the host's
+  if (no_port || colon == 0) {
+    return Status::invalid("address '" + address +
+                           "' is not of the form host:port, such as 127.0.0.1:7470 or [::1]:7470");
   }
   HostPort parts{address.substr(0, colon), address.substr(colon + 1)};
-  std::uint16_t port = 0;
   const char* const end = parts.port.data() + parts.port.size();
-  const auto [stop, error] = std::from_chars(parts.port.data(), end, port);
+  const auto [stop, error] = std::from_chars(parts.port.data(), end, parts.number);
   if (error != std::errc() || stop != end) {
     return Status::invalid("address '" + address + "': port '" + parts.port +
                            "' must be a number in [0, 65535]");
@@ -69,6 +72,12 @@ std::string to_string(const tcp::endpoint& endpoint) {
   const std::string host = endpoint.address().to_string();
   const std::string port = std::to_string(endpoint.port());
   return endpoint.address().is_v6() ? "[" + host + "]:" + port : host + ":" + port;
+}
+
+// Who closes a connection has ended it, and made no error.
+std::string how_gone(const error_code& error) {
+  if (error == asio::error::eof) return "closed the connection";
+  return "is gone (" + error.message() + ")";
 }
 
 // Of an address to listen on: who chose it must choose another.
@@ -117,13 +126,13 @@ class SocketState : public std::enable_shared_from_this<SocketState> {
 
   void watch(std::function<void(Status)> gone) {
     on_gone_ = std::move(gone);
-    socket_.async_read_some(asio::buffer(header_bytes_), [self = shared_from_this()](
-                                                             const error_code& error, std::size_t) {
-      if (!self->on_gone_) return;
-      std::exchange(self->on_gone_, nullptr)(
-          error ? Status::unavailable("the peer is gone (" + error.message() + ")")
-                : Status::unavailable("the peer sent bytes after its preface"));
-    });
+    socket_.async_read_some(asio::buffer(header_bytes_),
+                            [self = shared_from_this()](const error_code& error, std::size_t) {
+                              if (!self->on_gone_) return;
+                              std::exchange(self->on_gone_, nullptr)(
+                                  error ? Status::unavailable("the peer " + how_gone(error))
+                                        : Status::invalid("the peer sent bytes after its preface"));
+                            });
   }
 
   // Reads and forgets what the peer still sends, until it closes: closing on unread bytes would
@@ -139,7 +148,7 @@ class SocketState : public std::enable_shared_from_this<SocketState> {
  private:
   void on_header(const error_code& error) {
     if (!on_frame_) return;
-    if (error) return finish_read(to_status(error, "read from " + peer_));
+    if (error) return finish_read(unread(error));
     auto header = preface::parse_header(header_bytes_);
     if (!header.ok()) return finish_read(header.status());
     header_ = *header;
@@ -152,10 +161,15 @@ class SocketState : public std::enable_shared_from_this<SocketState> {
 
   void on_body(const error_code& error) {
     if (!on_frame_) return;
-    if (error) return finish_read(to_status(error, "read from " + peer_));
+    if (error) return finish_read(unread(error));
     Status status = preface::check_body(header_, body_);
     if (!status.ok()) return finish_read(std::move(status));
     finish_read(preface::Frame{header_.kind, std::move(body_)});
+  }
+
+  Status unread(const error_code& error) const {
+    if (error == asio::error::eof) return Status::unavailable(peer_ + " " + how_gone(error));
+    return to_status(error, "read from " + peer_);
   }
 
   void finish_read(Result<preface::Frame> frame) {
@@ -232,8 +246,7 @@ class AsioListener final : public PrefaceListener {
       if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
       if (!error) acceptor.bind(endpoint, error);
       if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
-      return not_to_be_had(error,
-                           "listen on " + to_string(endpoint) + " (choose another with --listen)");
+      return not_to_be_had(error, to_string(endpoint) + " (choose another with --listen)");
     }
 
     void accept() {
@@ -353,7 +366,12 @@ std::unique_ptr<PrefaceConnect> preface_connect(
     std::function<void(Result<std::unique_ptr<PrefaceSocket>>)> done) {
   // Shared by the handle and by the operation under way.
   auto state = std::make_shared<ConnectState>(AsioAccess::context(loop), address, std::move(done));
-  const auto parts = split(address);
+  auto parts = split(address);
+  if (parts.ok() && parts->number == 0) {
+    parts = Status::invalid("address '" + address +
+                            "': nobody listens on port 0; give the port that precisd said when it "
+                            "was ready");
+  }
   if (parts.ok()) {
     state->start(*parts);
   } else {
@@ -363,6 +381,8 @@ std::unique_ptr<PrefaceConnect> preface_connect(
   }
   return std::make_unique<AsioConnect>(std::move(state));
 }
+
+Status check_address(const std::string& address) { return split(address).status(); }
 
 bool is_loopback(const std::string& address) {
   const auto parts = split(address);

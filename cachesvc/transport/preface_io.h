@@ -53,6 +53,10 @@ std::unique_ptr<PrefaceConnect> preface_connect(
     EventLoop& loop, const std::string& address,
     std::function<void(Result<std::unique_ptr<PrefaceSocket>>)> done);
 
+// kInvalidArgument if `address` is not of the form that preface_listen() takes; whether it can be
+// had is not asked.
+Status check_address(const std::string& address);
+
 // "127.0.0.1:7470", "[::1]:0", "localhost:1"; false for what is no address.
 bool is_loopback(const std::string& address);
 

@@ -119,6 +119,9 @@ class Transport {
   struct Acceptor {
     std::function<Greeting(Bytes hello, const std::string& peer)> greet;
     std::function<void(std::unique_ptr<Connection>, Bytes hello)> accepted;
+    // Where set: of a peer that never came to `greet`, or that was welcome and then failed. Who
+    // just goes is not told of.
+    std::function<void(const std::string& peer, const Status& why)> turned_away = nullptr;
   };
   // Returns the bound address.
   virtual Result<std::string> listen(const std::string& address, Acceptor acceptor) = 0;

@@ -86,6 +86,11 @@ void UcxTransport::on_answer(std::uint64_t id, Result<preface::Frame> frame) {
                           attempts_.at(id)->address +
                           " does not answer as a precisd would: " + frame.status().message()));
   }
+  if (frame.status().code() == StatusCode::kUnavailable) {
+    return finish(id, Status::unavailable(attempts_.at(id)->address +
+                                          " did not say welcome: " + frame.status().message() +
+                                          "; it stops, or is no precisd"));
+  }
   if (!frame.ok()) return finish(id, frame.status());
   if (frame->kind == preface::Kind::kRefusal) {
     return finish(id, Connected{nullptr, std::move(frame->body)});

@@ -167,7 +167,8 @@ void UcxLink::send(std::vector<std::byte> message) {
   if (over() || closing_) return;
   const std::size_t size = message.size();
   if (size > limits::kMessageBytesMax) {
-    return end(Status::invalid("a message of " + std::to_string(size) + " B exceeds the limit of " +
+    return end(Status::invalid("this side's message of " + std::to_string(size) +
+                               " B exceeds the limit of " +
                                std::to_string(limits::kMessageBytesMax) + " B"));
   }
   if (unsent_bytes_ += size; unsent_bytes_ > limits::kSendQueueBytesMax) {
@@ -289,8 +290,8 @@ void UcxLink::on_active_message(const Result<AmHeader>& header, const UcxInbound
 
 Status UcxLink::on_message(const AmHeader& header, const UcxInbound& inbound) {
   if (inbound.size_bytes != header.size_bytes || header.size_bytes > limits::kMessageBytesMax) {
-    return Status::invalid("a message of " + std::to_string(inbound.size_bytes) + " B came as " +
-                           std::to_string(header.size_bytes) + " B, the limit is " +
+    return Status::invalid("the other side's message of " + std::to_string(inbound.size_bytes) +
+                           " B came as " + std::to_string(header.size_bytes) + " B, the limit is " +
                            std::to_string(limits::kMessageBytesMax) + " B");
   }
   const std::size_t taken = header.size_bytes + kArrivalBytes;

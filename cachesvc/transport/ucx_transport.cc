@@ -66,6 +66,7 @@ void UcxTransport::welcome(std::unique_ptr<PrefaceSocket> socket) {
   if (guests_.size() + links_.size() >= limits::kConnectionsMax) {
     const Status full = Status::rejected("this service has its " +
                                          std::to_string(limits::kConnectionsMax) + " connections");
+    note_turned_away(*socket, full);
     return send_last(loop_, std::move(socket), preface::Kind::kError, preface::encode_error(full));
   }
   const std::uint64_t id = next_id_++;
@@ -77,9 +78,8 @@ void UcxTransport::welcome(std::unique_ptr<PrefaceSocket> socket) {
 
 std::unique_ptr<EventLoop::Timer> UcxTransport::preface_deadline(std::uint64_t id) {
   return loop_.after(options_.preface_timeout, [this, id] {
-    const Status late = Status::timed_out("no whole preface within " +
-                                          std::to_string(options_.preface_timeout.count()) + " ms");
-    turn_away(id, preface::Kind::kError, preface::encode_error(late));
+    turn_away(id, Status::timed_out("no whole preface within " +
+                                    std::to_string(options_.preface_timeout.count()) + " ms"));
   });
 }
 
@@ -92,9 +92,10 @@ void UcxTransport::on_hello(std::uint64_t id, Result<preface::Frame> frame) {
     PRECIS_ASSIGN(preface::Introduction introduction, preface::decode_introduction(frame->body));
     return admit(id, std::move(introduction));
   };
-  if (const Status status = check(); !status.ok()) {
-    turn_away(id, preface::Kind::kError, preface::encode_error(status));
+  if (frame.status().code() == StatusCode::kUnavailable) {  // who looks whether the port is open
+    return turn_away(id, preface::Kind::kError, preface::encode_error(frame.status()));
   }
+  if (const Status status = check(); !status.ok()) turn_away(id, status);
 }
 
 Status UcxTransport::admit(std::uint64_t id, preface::Introduction introduction) {
@@ -121,9 +122,13 @@ Status UcxTransport::admit(std::uint64_t id, preface::Introduction introduction)
 }
 
 void UcxTransport::on_ready(std::uint64_t id, const Result<preface::Frame>& frame) {
-  if (!frame.ok() || frame->kind != preface::Kind::kReady) {
+  if (frame.status().code() == StatusCode::kUnavailable) {  // who just goes has done no wrong
     guests_.erase(id);
     return;
+  }
+  if (!frame.ok()) return turn_away(id, frame.status());
+  if (frame->kind != preface::Kind::kReady) {
+    return turn_away(id, Status::invalid("a peer that is welcome goes on with being ready"));
   }
   // Nothing of UCX's has run since the frame came: what it made for this peer stands if the peer
   // does.
@@ -133,7 +138,7 @@ void UcxTransport::on_ready(std::uint64_t id, const Result<preface::Frame>& fram
   }
   const std::string peer = guests_.at(id).socket->peer();
   const auto link = take_link(guests_.at(id));
-  if (!link.ok()) return turn_away(id, preface::Kind::kError, preface::encode_error(link.status()));
+  if (!link.ok()) return turn_away(id, link.status());
   auto guest = guests_.extract(id);
   (*link)->watch(std::move(guest.mapped().socket));
   acceptor_.accepted(std::make_unique<UcxConnection>(*link, peer),
@@ -193,6 +198,15 @@ Executor& UcxTransport::copiers() {
 void UcxTransport::turn_away(std::uint64_t id, preface::Kind kind, Bytes body) {
   auto guest = guests_.extract(id);
   send_last(loop_, std::move(guest.mapped().socket), kind, body);
+}
+
+void UcxTransport::turn_away(std::uint64_t id, const Status& why) {
+  note_turned_away(*guests_.at(id).socket, why);
+  turn_away(id, preface::Kind::kError, preface::encode_error(why));
+}
+
+void UcxTransport::note_turned_away(const PrefaceSocket& socket, const Status& why) const {
+  if (acceptor_.turned_away) acceptor_.turned_away(socket.peer(), why);
 }
 
 Result<std::unique_ptr<Transport>> make_ucx_transport(EventLoop& loop, const UcxOptions& options) {

@@ -45,7 +45,8 @@ struct UcxOptions {
   std::chrono::milliseconds preface_timeout{5'000};
 };
 
-// kUnavailable if UCX cannot start, kInvalidArgument if it knows none of options.transports.
+// kUnavailable if UCX cannot start, kInvalidArgument if it does not know one of options.transports,
+// kUnsupported if the machine has none of them.
 // A client's is for one service, under one name: it makes one attempt to connect at a time, and one
 // that failed may hold up the next until the transport's other connections are over.
 // Destroy it on the loop's thread, or when the loop is not running; before the loop.

@@ -119,6 +119,8 @@ class UcxTransport final : public Transport {
   void on_ready(std::uint64_t id, const Result<preface::Frame>& frame);
   Result<std::shared_ptr<UcxLink>> take_link(Guest& guest);
   void turn_away(std::uint64_t id, preface::Kind kind, Bytes body);
+  void turn_away(std::uint64_t id, const Status& why);
+  void note_turned_away(const PrefaceSocket& socket, const Status& why) const;
 
   // Begins the oldest, if none is under way: one at a time, and where the two sides are out of step
   // not before every link is over.

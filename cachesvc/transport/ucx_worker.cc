@@ -6,9 +6,14 @@
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <mutex>
+#include <set>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "cachesvc/transport/preface_io.h"
@@ -73,6 +78,43 @@ constexpr const char* kTransports = "^posix,sysv,cma,knem,xpmem";
 // yet UCX keeps what has come, of each connection's.
 constexpr const char* kEagerBytes = "144k";
 
+// What `print` writes.
+template <typename Print>
+std::string printed(const Print& print) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  FILE* stream = open_memstream(&text, &size);
+  if (stream == nullptr) return {};
+  print(stream);
+  fclose(stream);
+  std::string all(text, size);
+  free(text);
+  return all;
+}
+
+// The transports that UCX finds on the devices of `config`, whose TLS it changes.
+std::string transports_here(ucp_config_t* config) {
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = UCP_FEATURE_AM;
+  ucp_context_h context = nullptr;
+  if (ucp_config_modify(config, "TLS", "all") != UCS_OK ||
+      ucp_init(&params, config, &context) != UCS_OK) {
+    return "none";
+  }
+  std::istringstream lines(printed([&](FILE* to) { ucp_context_print_info(context, to); }));
+  ucp_cleanup(context);
+  std::set<std::string> names;
+  for (std::string line; std::getline(lines, line);) {  // "# resource 1 : md 1 dev 1 ... tcp/lo"
+    if (line.find(" resource ") == std::string::npos) continue;
+    const std::string resource = line.substr(line.rfind(' ') + 1);
+    names.insert(resource.substr(0, resource.find('/')));
+  }
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
 struct ConfigRelease {
   void operator()(ucp_config_t* config) const { ucp_config_release(config); }
 };
@@ -127,8 +169,14 @@ Status UcxWorker::start(const UcxOptions& options) {
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP;
   params.mt_workers_shared = 1;  // register_memory() comes from any thread
-  return to_status(ucp_init(&params, read, &context_),
-                   "start UCX with transports '" + options.transports + "'");
+  const ucs_status_t started = ucp_init(&params, read, &context_);
+  if (started == UCS_ERR_NO_DEVICE && !options.transports.empty()) {
+    const std::string where = options.address.empty() ? "" : " for " + options.address;
+    return Status::unsupported("transports '" + options.transports + "': UCX finds none of them" +
+                               where + ", be it for the word or for want of hardware; it finds " +
+                               transports_here(read));
+  }
+  return to_status(started, "start UCX with transports '" + options.transports + "'");
 }
 
 Status UcxWorker::start_worker() {
@@ -242,15 +290,7 @@ void UcxWorker::close(ucp_ep_h endpoint) {
 }
 
 std::string UcxWorker::describe(ucp_ep_h endpoint) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  FILE* stream = open_memstream(&text, &size);
-  if (stream == nullptr) return {};
-  ucp_ep_print_info(endpoint, stream);
-  fclose(stream);
-  std::string description(text, size);
-  free(text);
-  return description;
+  return printed([&](FILE* to) { ucp_ep_print_info(endpoint, to); });
 }
 
 ucs_status_t UcxWorker::on_active_message(void* self, const void* header, std::size_t header_bytes,

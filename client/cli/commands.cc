@@ -94,12 +94,20 @@ Status list_sessions(Context context) {
 }
 
 Status show_session(Context context, const std::string& name) {
-  PRECIS_ASSIGN(const msg::SessionRow row, context.client.session(name));
+  PRECIS_ASSIGN(const msg::SessionRow row, find_session(context.client, name));
+  context.out += context.json ? json_text(to_json(row)) : session_text(row);
+  return {};
+}
+
+Status pin_session(Context context, const std::string& name, bool pinned) {
+  PRECIS_TRY(find_session(context.client, name).status());
+  PRECIS_ASSIGN(const msg::SessionRow row, context.client.pin_session(name, pinned));
   context.out += context.json ? json_text(to_json(row)) : session_text(row);
   return {};
 }
 
 Status remove_session(Context context, const std::string& name) {
+  PRECIS_TRY(find_session(context.client, name).status());
   PRECIS_TRY(context.client.remove_session(name));
   context.out += context.json ? json_text(Json{{"removed", name}})
                               : fmt::format("removed session {}\n", printable(name));

@@ -38,6 +38,8 @@ Status check_store(Context context, bool repair);
 
 Status list_sessions(Context context);
 Status show_session(Context context, const std::string& name);
+// Whether what its tip stands on is kept from removal.
+Status pin_session(Context context, const std::string& name, bool pinned);
 Status remove_session(Context context, const std::string& name);
 
 // `model`: where given, the registered model it is for, in the place of the one that the file

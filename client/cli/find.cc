@@ -52,18 +52,32 @@ Result<msg::ModelRow> find_model(Client& client, const std::string& text) {
   for (const msg::ModelRow& row : rows) {
     if (row.model.name == text || row.fingerprint.hex().starts_with(text)) found.push_back(row);
   }
-  if (found.empty()) {
-    return Status::not_found("no model is called '" + text +
-                             "' or has a fingerprint that begins so: `precisctl model ls` lists "
-                             "them");
-  }
   if (found.size() == 1) return found.front();
   std::vector<std::string> names;
-  for (const msg::ModelRow& row : found) {
+  for (const msg::ModelRow& row : found.empty() ? rows : found) {
     names.push_back(row.fingerprint.hex() + "  " + row.model.name + "  " + row.model.revision);
   }
-  return Status::invalid("'" + text + "' means " + std::to_string(found.size()) +
-                         " models, give the fingerprint of one:" + list_of(names));
+  if (!found.empty()) {
+    return Status::invalid("'" + text + "' means " + std::to_string(found.size()) +
+                           " models, give the fingerprint of one, or enough of its beginning "
+                           "(`precisctl model ls` lists all):" +
+                           list_of(names));
+  }
+  const std::string none =
+      "no model is called '" + text + "' or has a fingerprint that begins so: ";
+  if (rows.empty()) {
+    return Status::not_found(none + "there are none, a client's register_model() adds one");
+  }
+  return Status::not_found(none + "give the name or the fingerprint of one of " +
+                           std::to_string(rows.size()) +
+                           " (`precisctl model ls` lists all):" + list_of(names));
+}
+
+Result<msg::SessionRow> find_session(Client& client, const std::string& name) {
+  auto row = client.session(name);
+  if (row.status().code() != StatusCode::kNotFound) return row;
+  return Status::not_found("no session is called '" + name +
+                           "': `precisctl session ls` lists them");
 }
 
 Result<Digest> find_profile_model(Client& client, const std::string& model,

@@ -14,6 +14,9 @@ Result<SegmentId> find_segment(Client& client, const std::string& text);
 // A model's name, or its fingerprint or any unambiguous beginning of that.
 Result<msg::ModelRow> find_model(Client& client, const std::string& text);
 
+// A session by its name.
+Result<msg::SessionRow> find_session(Client& client, const std::string& name);
+
 // The model whose profile is called `name`: the one that `model` names, or where that is empty the
 // only one.
 Result<Digest> find_profile_model(Client& client, const std::string& model,

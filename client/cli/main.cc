@@ -3,11 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <limits>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "client/cli/commands.h"
@@ -57,8 +60,9 @@ int exit_code(StatusCode code) {
 std::string advice(StatusCode code) {
   switch (code) {
     case StatusCode::kUnavailable:
-      return "is precisd running? start it with: precisd --data DIR; another address is given by "
-             "--address HOST:PORT or PRECIS_ADDRESS";
+      // Of a host that is not known, a port where nobody listens, and one where somebody else does.
+      return "--address HOST:PORT or PRECIS_ADDRESS says where precisd is; precisd --data DIR "
+             "starts one";
     case StatusCode::kTimedOut:
       return "the service is slow or stuck: try again with a longer --timeout";
     case StatusCode::kPermissionDenied:
@@ -146,6 +150,7 @@ void add_prefix_commands(CLI::App& app, Arguments& a) {
                              [&a](Context c) { return remove_prefix(c, a.name, a.recursive); });
   rm->add_option("id", a.name, "The id or any unambiguous beginning of it")->required();
   rm->add_flag("--recursive", a.recursive, "With every segment that stands on it");
+  rm->footer("A session whose tip is removed stays, without one, and says so: see session ls.");
   CLI::App* trim = add_command(group, "trim", "Keep fewer entries of one, as a put at that budget",
                                a, [&a](Context c) { return trim_prefix(c, a.trim); });
   trim->add_option("id", a.trim.id, "The id or any unambiguous beginning of it")->required();
@@ -166,10 +171,15 @@ void add_session_commands(CLI::App& app, Arguments& a) {
   add_command(group, "ls", "List them", a, list_sessions);
   CLI::App* show = add_command(group, "show", "One of them", a,
                                [&a](Context c) { return show_session(c, a.name); });
-  show->add_option("name", a.name, "The session's name")->required();
+  CLI::App* pin = add_command(group, "pin", "Keep what its tip stands on from removal", a,
+                              [&a](Context c) { return pin_session(c, a.name, true); });
+  CLI::App* unpin = add_command(group, "unpin", "Let it be removed again", a,
+                                [&a](Context c) { return pin_session(c, a.name, false); });
   CLI::App* rm = add_command(group, "rm", "Remove one; its prefix stays", a,
                              [&a](Context c) { return remove_session(c, a.name); });
-  rm->add_option("name", a.name, "The session's name")->required();
+  for (CLI::App* command : {show, pin, unpin, rm}) {
+    command->add_option("name", a.name, "The session's name")->required();
+  }
 }
 
 void add_budget_commands(CLI::App& app, Arguments& a) {
@@ -228,6 +238,23 @@ void add_profile_commands(CLI::App& app, Arguments& a) {
   }
 }
 
+// "5s", "500ms", or seconds without a unit.
+std::uint32_t parse_timeout_ms(const std::string& text) {
+  const char* const last = text.data() + text.size();
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  const std::string_view unit(end, static_cast<std::size_t>(last - end));
+  const double ms = unit == "ms" ? number : number * 1000;
+  const bool known = unit.empty() || unit == "s" || unit == "ms";
+  if (error != std::errc() || !known || !(ms >= 1 && ms <= 3'600'000)) {
+    throw CLI::ValidationError("--timeout", "'" + text +
+                                                "' must be seconds such as 5 or 5s, or "
+                                                "milliseconds such as 500ms, up to an hour (a bare "
+                                                "number is seconds)");
+  }
+  return static_cast<std::uint32_t>(ms);
+}
+
 void add_options(CLI::App& app, Arguments& a) {
   app.add_option("--address", a.address, "HOST:PORT of precisd")
       ->envname("PRECIS_ADDRESS")
@@ -236,9 +263,11 @@ void add_options(CLI::App& app, Arguments& a) {
       ->envname("PRECIS_TENANT");
   app.add_option("--token", a.options.token, "The tenant's token; better set in the environment")
       ->envname("PRECIS_TOKEN");
-  app.add_option("--timeout", a.options.timeout_ms, "Milliseconds to wait for an answer")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 3'600'000));
+  app.add_option_function<std::string>(
+         "--timeout",
+         [&a](const std::string& text) { a.options.timeout_ms = parse_timeout_ms(text); },
+         "Longest wait for an answer: seconds such as 5 or 5s, or 500ms")
+      ->default_str(fmt::format("{}s", a.options.timeout_ms / 1000));
   app.add_flag("--json", a.json, "JSON instead of tables");
 }
 
@@ -272,6 +301,7 @@ int run(const Arguments& args) {
 
 int main(int argc, char** argv) {
   Arguments args;
+  args.options.client_name = "precisctl/" PRECIS_VERSION;
   CLI::App app("Looks into a running precisd and changes what may be changed live.", "precisctl");
   app.footer(kExitCodes);
   app.require_subcommand(1);

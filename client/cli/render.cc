@@ -25,9 +25,19 @@ std::string model_name(const Digest& fingerprint, std::span<const msg::ModelRow>
   return fingerprint.hex().substr(0, kShortId);
 }
 
-std::string keep_text(const std::optional<Budget>& keep) { return keep ? keep->to_string() : "-"; }
+std::string keep_text(const std::optional<Budget>& keep) {
+  if (!keep) return "-";
+  return keep->kind == Budget::Kind::kBytes ? bytes_text(keep->value) : keep->to_string();
+}
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
+
+// Its id, or so many digits of it. A session that has had turns had a tip: it went with a segment
+// that was removed.
+std::string tip_text(const msg::SessionRow& row, std::size_t digits = std::string::npos) {
+  if (!row.tip.is_null()) return row.tip.hex().substr(0, digits);
+  return row.turns > 0 ? "removed" : "none yet";
+}
 
 // "name  value" lines, the names padded to one column.
 class Facts {
@@ -178,7 +188,7 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
   for (const msg::SegmentInfo& row : rows) {
     table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
                fmt::format("{}..{}", row.begin, row.end), recipe_text(row),
-               row.stored_budget().to_string(), bytes_text(row.stored_bytes),
+               keep_text(row.stored_budget()), bytes_text(row.stored_bytes),
                bytes_text(row.original_bytes), count_text(row.hits),
                row.in_memory ? "memory" : "disk", when_text(row.created_unix_ms)});
   }
@@ -194,9 +204,9 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   facts.add("tokens",
             fmt::format("{} [{}, {})", count_text(row.end - row.begin), row.begin, row.end));
   facts.add("recipe", recipe_text(row) + "  " + row.recipe);
-  facts.add("keep", row.budget.to_string());
-  if (row.trimmed) facts.add("trimmed to", row.trimmed->to_string());
-  if (row.parent_read) facts.add("parent read at", row.parent_read->to_string());
+  facts.add("keep", keep_text(row.budget));
+  if (row.trimmed) facts.add("trimmed to", keep_text(row.trimmed));
+  if (row.parent_read) facts.add("parent read at", keep_text(row.parent_read));
   facts.add("entries", count_text(row.entries));
   facts.add("original", bytes_text(row.original_bytes));
   facts.add("stored", fmt::format("{} ({})", bytes_text(row.stored_bytes),
@@ -216,8 +226,8 @@ std::string sessions_text(std::span<const msg::SessionRow> rows) {
   Table table(
       {{"NAME"}, {"TIP"}, {"TOKENS", true}, {"TURNS", true}, {"PINNED"}, {"EXPIRES"}, {"CHANGED"}});
   for (const msg::SessionRow& row : rows) {
-    table.add({row.name, short_id(row.tip), count_text(row.tip_end), std::to_string(row.turns),
-               row.pinned ? "yes" : "no",
+    table.add({row.name, tip_text(row, kShortId), count_text(row.tip_end),
+               std::to_string(row.turns), row.pinned ? "yes" : "no",
                row.expires_unix_ms == 0 ? "never" : when_text(row.expires_unix_ms),
                when_text(row.updated_unix_ms)});
   }
@@ -227,7 +237,7 @@ std::string sessions_text(std::span<const msg::SessionRow> rows) {
 std::string session_text(const msg::SessionRow& row) {
   Facts facts;
   facts.add("name", row.name);
-  facts.add("tip", row.tip.is_null() ? "none yet" : row.tip.hex());
+  facts.add("tip", tip_text(row));
   facts.add("tokens", count_text(row.tip_end));
   facts.add("turns", std::to_string(row.turns));
   facts.add("pinned", row.pinned ? "yes" : "no");

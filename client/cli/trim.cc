@@ -16,6 +16,7 @@ namespace {
 
 struct Done {
   std::vector<std::pair<SegmentId, msg::Trimmed>> trimmed;
+  std::vector<SegmentId> unchanged;  // of the trimmed: that stored no more than they were to keep
   std::vector<std::pair<SegmentId, Status>> left;  // that store less than they were to keep
   msg::Trimmed sum;
 };
@@ -46,6 +47,7 @@ Result<Done> trim_all(Client& client, const std::vector<msg::SegmentInfo>& segme
     } else {
       PRECIS_TRY(trimmed.status());
       done.trimmed.emplace_back(segment.id, *trimmed);
+      if (trimmed->entries == segment.entries) done.unchanged.push_back(segment.id);
       done.sum.entries += trimmed->entries;
       done.sum.stored_bytes += trimmed->stored_bytes;
       done.sum.freed_bytes += trimmed->freed_bytes;
@@ -94,10 +96,15 @@ Status trim_prefix(Context context, const PrefixTrim& how) {
   for (const auto& [id, why] : done.left) {
     context.out += fmt::format("left as it is: {}\n", why.message());
   }
+  for (const SegmentId& id : done.unchanged) {
+    context.out += fmt::format("left as it is: segment {} keeps no more than {} already\n",
+                               id.hex(), how.keep);
+  }
   context.out +=
       fmt::format("{} {}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
-                  counted(done.trimmed.size(), "segment"), bytes_text(done.sum.freed_bytes),
-                  how.dry_run ? "to be freed" : "freed", bytes_text(done.sum.stored_bytes));
+                  counted(done.trimmed.size() - done.unchanged.size(), "segment"),
+                  bytes_text(done.sum.freed_bytes), how.dry_run ? "to be freed" : "freed",
+                  bytes_text(done.sum.stored_bytes));
   return {};
 }
 

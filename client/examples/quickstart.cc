@@ -26,6 +26,8 @@ bool is_address(const std::string& where) { return where.find(':') != std::strin
 precis::Status run(const std::string& where, const precis::ConnectOptions& who) {
   PRECIS_ASSIGN(auto client, is_address(where) ? precis::Client::connect(where, who)
                                                : precis::Client::open(where));
+  std::printf(is_address(where) ? "connected to %s\n" : "opened %s in this process\n",
+              where.c_str());
 
   precis::ModelSpec spec;
   spec.name = "example/two-layers";
@@ -55,7 +57,10 @@ precis::Status run(const std::string& where, const precis::ConnectOptions& who) 
     PRECIS_TRY(put.layer(l, push));
   }
   PRECIS_ASSIGN(const precis::msg::SegmentInfo segment, put.commit(precis::Durability::kWal));
-  std::printf("stored %llu of %llu bytes\n", static_cast<unsigned long long>(segment.stored_bytes),
+  // The same put twice is one segment: the second pushes nothing.
+  std::printf("%s %llu of %llu bytes\n",
+              put.begun().already_stored ? "was stored before:" : "stored",
+              static_cast<unsigned long long>(segment.stored_bytes),
               static_cast<unsigned long long>(segment.original_bytes));
 
   // Get: the longest stored prefix of these tokens, at two thirds of what is stored.
@@ -89,6 +94,9 @@ int main(int argc, char** argv) {
   std::fprintf(stderr, "quickstart: %s\n", status.to_string().c_str());
   if (status.code() == precis::StatusCode::kUnavailable && is_address(argv[1])) {
     std::fprintf(stderr, "to start one: precisd --data cache-dir --listen %s\n", argv[1]);
+  }
+  if (status.code() == precis::StatusCode::kPermissionDenied && is_address(argv[1])) {
+    std::fprintf(stderr, "set PRECIS_TENANT and PRECIS_TOKEN to a tenant of that service\n");
   }
   return 1;
 }

@@ -18,6 +18,7 @@ def run(where: str) -> None:
     tenant, token = os.getenv("PRECIS_TENANT", ""), os.getenv("PRECIS_TOKEN", "")
     remote = ":" in where
     cache = precis.connect(where, tenant=tenant, token=token) if remote else precis.open(where)
+    print(f"connected to {where}" if remote else f"opened {where} in this process")
 
     model = cache.register_model(
         precis.ModelSpec(
@@ -38,7 +39,9 @@ def run(where: str) -> None:
         keys, values = random.standard_normal((2, 2, 1000, 64), dtype=np.float32)
         put.layer(layer, keys, values)
     segment = put.commit(durability="wal")
-    print(f"stored {segment.bytes} of {segment.original_bytes} bytes")
+    # The same put twice is one segment: the second pushes nothing.
+    done = "was stored before:" if put.already_stored else "stored"
+    print(f"{done} {segment.bytes} of {segment.original_bytes} bytes")
 
     # Get: the longest stored prefix of these tokens, at two thirds of what is stored.
     match = cache.lookup(model, tokens)
@@ -56,4 +59,6 @@ except precis.Error as error:
     print(f"quickstart: {error.code}: {error}", file=sys.stderr)
     if isinstance(error, precis.Unavailable) and ":" in sys.argv[1]:
         print(f"to start one: precisd --data cache-dir --listen {sys.argv[1]}", file=sys.stderr)
+    if isinstance(error, precis.PermissionDenied) and ":" in sys.argv[1]:
+        print("set PRECIS_TENANT and PRECIS_TOKEN to a tenant of that service", file=sys.stderr)
     sys.exit(1)

@@ -15,7 +15,7 @@ using std::chrono::steady_clock;
 // Deadlines are met to this.
 constexpr milliseconds kTickMin{1};
 
-constexpr char kClientName[] = "precis-cpp/0.1.0";
+constexpr char kClientName[] = "precis-cpp/" PRECIS_VERSION;
 
 // How often deadlines are looked at: an eighth of the timeout, so that none is late by more.
 milliseconds tick_of(milliseconds timeout) {
@@ -109,13 +109,14 @@ void Channel::run_on_loop(std::function<void()> fn) {
 
 Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms) {
   msg::Hello hello;
-  hello.client = kClientName;
+  hello.client = options.client_name.empty() ? kClientName : options.client_name;
   hello.tenant = options.tenant;
   hello.token = options.token;
   std::vector<std::byte> bytes = encode(hello);
   if (bytes.size() > limits::kHelloBytesMax) {
-    return Status::invalid("tenant and token make a greeting of " + std::to_string(bytes.size()) +
-                           " B, the limit is " + std::to_string(limits::kHelloBytesMax) + " B");
+    return Status::invalid("client_name, tenant and token make a greeting of " +
+                           std::to_string(bytes.size()) + " B, the limit is " +
+                           std::to_string(limits::kHelloBytesMax) + " B");
   }
 
   std::promise<Status> connected;
@@ -226,11 +227,11 @@ void Channel::call_off(const Call& call) {
 
 std::uint64_t Channel::start(msg::Request& request, PendingRequest pending, bool awaited) {
   const auto send = prepare(request, std::move(pending));
-  const auto send_and_rest = [&] {
+  const auto send_now = [&] {
     send();
-    if (pending_.size() == 1) loop_.rest();
+    if (awaited && pending_.size() == 1) loop_.rest();
   };
-  if (!awaited || !loop_.drive(send_and_rest, [] { return true; })) loop_.post(send);
+  if (!loop_.drive(send_now, [] { return true; })) loop_.post(send);
   return request.id;
 }
 
@@ -260,7 +261,7 @@ std::function<void()> Channel::prepare(msg::Request& request, PendingRequest pen
 
 void Channel::tell(msg::RequestBody body) {
   msg::Request request{0, std::move(body)};
-  start(request, PendingRequest{});
+  loop_.post(prepare(request, PendingRequest{}));
 }
 
 void Channel::submit(std::uint64_t id, std::vector<std::byte> message,

@@ -105,9 +105,10 @@ class Channel {
   }
   // `call`'s memory is closed to the server when this returns; its outcome is unknown.
   void call_off(const Call& call);
-  // Sends `request`; `pending`'s sink hears the rest. Returns the request's id. `awaited`: its
-  // caller is about to drive_until() what it brings, so nobody else needs to be woken for it.
-  std::uint64_t start(msg::Request& request, PendingRequest pending, bool awaited = false);
+  // Sends `request`, itself where the loop is free; `pending`'s sink hears the rest. Returns the
+  // request's id. `awaited`: its caller is about to drive_until() all that it brings, so nobody
+  // else needs to be woken for it.
+  std::uint64_t start(msg::Request& request, PendingRequest pending, bool awaited);
   // Waits for what the loop's thread does, by doing it, where the loop is free; else returns at
   // once. Also once it is time to ask whether the wait shall go on.
   void drive_until(const std::function<bool()>& done) {

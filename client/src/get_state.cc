@@ -44,6 +44,7 @@ void GetState::on_layer(msg::LayerServed served) {
   {
     const std::lock_guard lock(mutex_);
     ++checking_;
+    if (layer < layers_.size()) layers_[layer].heard = true;
   }
   if (heard_bytes_ <= kInlineBytesMax) return check(served);
   {
@@ -193,7 +194,7 @@ void GetState::fail(const Status& status) {
   over_.notify_all();
 }
 
-Status GetState::wait_layer(std::uint32_t layer) {
+Status GetState::wait_layer(std::uint32_t layer, const Drive& drive) {
   if (layer >= plan_.model.num_layers) {
     return Status::invalid("layer " + std::to_string(layer) + " of a prefix of " +
                            std::to_string(plan_.model.num_layers));
@@ -204,6 +205,15 @@ Status GetState::wait_layer(std::uint32_t layer) {
     Layer& awaited = layers_[layer];
     const auto there = [&] { return awaited.settled || find_unchecked(layer) != unchecked_.end(); };
     ++awaited.waiting;
+    const auto heard = [&] { return awaited.heard || awaited.settled || reply_.has_value(); };
+    if (!heard()) {
+      lock.unlock();
+      drive([&] {
+        const std::lock_guard looking(mutex_);
+        return heard();
+      });
+      lock.lock();
+    }
     const bool came = Interrupt().wait(settled_, lock, there) || there();
     --awaited.waiting;
     if (!came) {

@@ -33,7 +33,10 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
 
   // Any thread.
   const GetPlan& plan() const { return plan_; }
-  Status wait_layer(std::uint32_t layer);
+  // drive(done) brings what comes, until done() or as long as it can: where this thread hears of
+  // the layer itself, no other one has to wake it. done() comes true by what is brought.
+  using Drive = std::function<void(const std::function<bool()>& done)>;
+  Status wait_layer(std::uint32_t layer, const Drive& drive);
   Status wait();
   bool settled(std::uint32_t layer) const;
   bool finished() const;
@@ -89,6 +92,7 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
 
   // Guarded by mutex_. A layer is settled once and stays so.
   struct Layer {
+    bool heard = false;  // of it, by the loop: what is left is for threads
     bool settled = false;
     Status status;
     std::vector<HeadEntries> heads;

@@ -101,12 +101,14 @@ bool Prefix::Impl::handed_out(std::uint32_t layer) {
   return layer < handed_.size() && handed_[layer];
 }
 
+Status Prefix::Impl::Attempt::wait_layer(std::uint32_t layer) const {
+  return state->wait_layer(layer, [&](const auto& done) { channel->drive_until(done); });
+}
+
 Status Prefix::Impl::wait_layer(std::uint32_t layer) {
   while (!handed_out(layer)) {
     AttemptPtr attempt = newest();
-    GetState& state = *attempt->state;
-    if (state.small()) attempt->channel->drive_until([&] { return state.settled(layer); });
-    Status status = state.wait_layer(layer);
+    Status status = attempt->wait_layer(layer);
     if (status.ok()) status = wait_handed(*attempt);
     if (status.ok()) {
       PRECIS_TRY(hand_out(attempt, layer, layer + 1).status());
@@ -162,7 +164,7 @@ Status Prefix::Impl::wait_handed(const Attempt& attempt) {
       if (handed_[l] && handed_[l].get() != &attempt) layers.push_back(l);
     }
   }
-  for (const std::uint32_t layer : layers) PRECIS_TRY(attempt.state->wait_layer(layer));
+  for (const std::uint32_t layer : layers) PRECIS_TRY(attempt.wait_layer(layer));
   return {};
 }
 

@@ -45,6 +45,8 @@ struct Prefix::Impl {
     std::shared_ptr<Channel> channel;  // lives as long as any handle on it
     std::shared_ptr<GetState> state;   // after it: its buffer belongs to the channel's pool
     std::uint64_t request = 0;
+
+    Status wait_layer(std::uint32_t layer) const;
   };
   using AttemptPtr = std::shared_ptr<const Attempt>;  // shared with the threads that wait for it
 

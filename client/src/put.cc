@@ -208,7 +208,13 @@ void Put::Impl::call_off_all() {
 void Put::Impl::end(const Status& failed) {
   call_off_all();
   channel->tell(msg::AbortPut{begun.put});
-  ended = Status::invalid("the put has ended with an error: " + failed.message());
+  // After a deadline or an interrupt a commit may be asked again, but not one of a put that is
+  // gone.
+  const bool waited =
+      failed.code() == StatusCode::kTimedOut || failed.code() == StatusCode::kCanceled;
+  ended = Status(
+      waited ? StatusCode::kUnavailable : failed.code(),
+      "the put has ended with an error: " + failed.message() + (waited ? "; put again" : ""));
 }
 
 // ---- commit -------------------------------------------------------------------------------------

@@ -39,7 +39,9 @@ Result<std::unique_ptr<Joiner>> Joiner::make(const Recipe& recipe, const Segment
   }
   if (recipe.needs_profile()) {
     if (profile == nullptr) {
-      return Status::invalid("the recipe takes its budgets from a profile, and none is given");
+      return Status::invalid(
+          "the recipe takes its budgets from a profile, and none is given; "
+          "precis profile build makes one");
     }
     PRECIS_TRY(check_profile_shape(*profile, dims));
   }

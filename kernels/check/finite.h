@@ -24,30 +24,26 @@ PRECIS_INLINE Bits largest_magnitude(const std::byte* data, std::size_t count) {
   return largest;
 }
 
-// A line as elements of two bytes, or four.
-using ShortLanes = std::int16_t __attribute__((vector_size(kLineBytes)));
-using WordLanes = std::int32_t __attribute__((vector_size(kLineBytes)));
-
 // The same of lines on their way: an onlooker of stream_rows.h.
-template <typename Lanes>
+// Elements: Ints or Shorts of Lines.
+template <typename Lines, typename Elements>
 class LargestMagnitude {
-  using Bits = std::remove_cvref_t<decltype(Lanes{}[0])>;
+  using Bits = std::remove_cvref_t<decltype(Elements{}[0])>;
 
  public:
-  PRECIS_INLINE void add(const Line& line) {
-    const Lanes bits = (Lanes)line & std::numeric_limits<Bits>::max();
-    largest_ = bits > largest_ ? bits : largest_;
+  PRECIS_INLINE void add(const Line<Lines>& line) {
+    for (std::size_t i = 0; i < line.kParts; ++i) {
+      const Elements bits = (Elements)line.parts[i] & std::numeric_limits<Bits>::max();
+      largest_[i] = bits > largest_[i] ? bits : largest_[i];
+    }
   }
   PRECIS_INLINE std::int32_t largest() const {
-    Bits largest = 0;
-    for (std::size_t i = 0; i < sizeof(Lanes) / sizeof(Bits); ++i) {
-      largest = std::max<Bits>(largest, largest_[i]);
-    }
-    return largest;
+    return largest_magnitude<Bits>(reinterpret_cast<const std::byte*>(largest_),
+                                   kLineBytes / sizeof(Bits));
   }
 
  private:
-  Lanes largest_ = {};
+  Elements largest_[Line<Lines>::kParts] = {};
 };
 
 // The least magnitude bits of what is not finite.

@@ -52,4 +52,12 @@ std::string_view isa_name(Isa isa) {
   return "unknown";
 }
 
+std::size_t register_bytes() {
+  static const std::size_t bytes = [] {
+    const Isa isa = detect_isa();
+    return isa >= Isa::kAvx512 ? std::size_t{64} : isa == Isa::kAvx2 ? 32 : 16;
+  }();
+  return bytes;
+}
+
 }  // namespace precis::kernels

@@ -2,6 +2,7 @@
 // plain C++ and 16-lane vectors (lanes.h); for_isa<&loop>(isa) is it, compiled for that set.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 namespace precis::kernels {
@@ -12,6 +13,7 @@ enum class Isa { kBaseline, kAvx2, kAvx512, kAmx };
 // they do not exist.
 Isa detect_isa();
 std::string_view isa_name(Isa isa);  // "baseline", "avx2", "avx512", "amx"
+std::size_t register_bytes();        // of this machine's best: 16, 32 or 64
 
 template <auto Loop>
 struct IsaClones;
@@ -35,14 +37,21 @@ auto for_isa([[maybe_unused]] Isa isa) {
   return &IsaClones<Loop>::baseline;
 }
 
-// For loops that only Isa::kAvx512 and Isa::kAmx run.
+// A loop that only machines of this set run.
+template <Isa kIsa, auto Loop>
+auto compiled_for() {
+#if defined(__x86_64__)
+  if constexpr (kIsa >= Isa::kAvx512)
+    return &IsaClones<Loop>::avx512;
+  else if constexpr (kIsa == Isa::kAvx2)
+    return &IsaClones<Loop>::avx2;
+  else
+#endif
+    return &IsaClones<Loop>::baseline;
+}
 template <auto Loop>
 auto for_avx512() {
-#if defined(__x86_64__)
-  return &IsaClones<Loop>::avx512;
-#else
-  return &IsaClones<Loop>::baseline;
-#endif
+  return compiled_for<Isa::kAvx512, Loop>();
 }
 
 }  // namespace precis::kernels

@@ -72,11 +72,20 @@ PRECIS_INLINE void sum_each(const float (*rows)[kLanes], float* sums) {
 }
 
 using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
+using Ints = std::int32_t __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
 
 // Comparisons of Lanes would be taken apart where registers are narrower; sign bits are not.
 PRECIS_INLINE Lanes abs_lanes(Lanes v) {
   return __builtin_bit_cast(Lanes, __builtin_bit_cast(Words, v) & 0x7fffffffu);
 }
+PRECIS_INLINE Lanes where_negative(Lanes sign, Lanes then, Lanes otherwise) {
+  const Words all = (Words)((Ints)sign >> 31);  // bits where it is, none where not
+  return (Lanes)(((Words)then & all) | ((Words)otherwise & ~all));
+}
+// What is no number by arithmetic's doing, which x86 makes negative, is passed over as the `a` of
+// larger() and as the `b` of smaller().
+PRECIS_INLINE Lanes larger(Lanes a, Lanes b) { return where_negative(a - b, b, a); }
+PRECIS_INLINE Lanes smaller(Lanes a, Lanes b) { return where_negative(a - b, a, b); }
 
 // One element by its bits, signed or not, and the element at `src`.
 template <Dtype dtype, typename Bits>

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/common/host_device.h"
+#include "kernels/common/isa.h"
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -14,54 +15,139 @@
 namespace precis::kernels {
 
 inline constexpr std::size_t kLineBytes = 64;
-using Line = std::uint64_t __attribute__((vector_size(kLineBytes)));
 
-PRECIS_INLINE Line load_line(const void* from) {
-  Line line;
-  std::memcpy(&line, from, sizeof line);
-  return line;
-}
-
-// What instruction sets do with a line, each in its own way:
-//   stream(to, line)  stores it, around the caches if that is possible, at a multiple of
-//   kLineBytes;
-//                     other threads may see it only after end_of_stream()
-//   product(line)     the lower half of each word times its upper half
+// The registers of an instruction set, and what it does with one in its own way:
+//   kIsa                 who has them
+//   Words, Ints, Shorts  one of them, as elements of 64, 32 or 16 bits
+//   load(from)           from any address, once: clients may write to rows while they are read, and
+//                        a load that the compiler repeats would hash other bytes than it stores
+//   store(to, words)     to any address
+//   swapped(words)       each two words in each other's place
+//   product(words)       the lower half of each word times its upper half
+//   stream(to, words)    stores it, around the caches if that is possible, at a multiple of its
+//                        size; other threads may see it only after end_of_stream()
 struct PlainLines {
-  PRECIS_INLINE static void stream(std::byte* to, const Line& line) {
+  static constexpr Isa kIsa = Isa::kBaseline;
+  using Words = std::uint64_t __attribute__((vector_size(16)));
+  using Loose = Words __attribute__((aligned(1), may_alias));
+  using Ints = std::int32_t __attribute__((vector_size(16)));
+  using Shorts = std::int16_t __attribute__((vector_size(16)));
+  PRECIS_INLINE static Words load(const void* from) {
+    return *static_cast<const volatile Loose*>(from);
+  }
+  PRECIS_INLINE static void store(void* to, const Words& words) {
+    *static_cast<Loose*>(to) = words;
+  }
+  PRECIS_INLINE static Words swapped(const Words& words) {
+    return __builtin_shufflevector(words, words, 1, 0);
+  }
 #if defined(__x86_64__)
-    __m128i parts[sizeof line / sizeof(__m128i)];
-    std::memcpy(parts, &line, sizeof line);
-    for (const __m128i& part : parts) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to), part);
-      to += sizeof part;
-    }
+  PRECIS_INLINE static Words product(const Words& words) {
+    return (Words)_mm_mul_epu32((__m128i)words, (__m128i)(words >> 32));
+  }
+  PRECIS_INLINE static void stream(std::byte* to, const Words& words) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to), (__m128i)words);
+  }
 #else
-    std::memcpy(to, &line, sizeof line);
+  PRECIS_INLINE static Words product(const Words& words) {
+    return (words & 0xffffffffu) * (words >> 32);
+  }
+  PRECIS_INLINE static void stream(std::byte* to, const Words& words) {
+    std::memcpy(to, &words, sizeof words);
+  }
 #endif
-  }
-  PRECIS_INLINE static Line product(const Line& line) {
-    return (line & 0xffffffffu) * (line >> 32);
-  }
 };
 
 #if defined(__x86_64__) && !defined(__clang__)
-// For for_avx512(). Written out like the instructions of amx.h: a line is one store, and the
-// compiler, which does not see that halves are halves, would multiply whole words at a third of the
-// pace. Clang knows no operands so wide.
-struct WideLines {
-  PRECIS_INLINE static void stream(std::byte* to, const Line& line) {
-    asm volatile("vmovntdq %1, (%0)" ::"r"(to), "v"(line) : "memory");
-  }
-  PRECIS_INLINE static Line product(const Line& line) {
-    Line out;
-    asm("vpmuludq %1, %2, %0" : "=v"(out) : "v"(line), "v"(line >> 32));
+// Written out like the instructions of amx.h: intrinsics are for functions of their own set alone,
+// and the compiler, which does not see that halves are halves, would multiply whole words at a
+// third of the pace. Clang knows no operands so wide.
+using Words32 = std::uint64_t __attribute__((vector_size(32)));
+using Words64 = std::uint64_t __attribute__((vector_size(64)));
+template <typename Words>
+struct AvxRegisters {
+  PRECIS_INLINE static Words load(const void* from) {
+    Words out;
+    asm("vmovups %1, %0" : "=v"(out) : "m"(*static_cast<const std::byte(*)[sizeof out]>(from)));
     return out;
   }
+  PRECIS_INLINE static void store(void* to, const Words& words) {
+    asm("vmovups %1, %0" : "=m"(*static_cast<std::byte(*)[sizeof words]>(to)) : "v"(words));
+  }
+  PRECIS_INLINE static Words swapped(const Words& words) {
+    Words out;
+    asm("vpshufd $0x4e, %1, %0" : "=v"(out) : "v"(words));
+    return out;
+  }
+  PRECIS_INLINE static Words product(const Words& words) {
+    Words out;
+    asm("vpmuludq %1, %2, %0" : "=v"(out) : "v"(words), "v"(words >> 32));
+    return out;
+  }
+  PRECIS_INLINE static void stream(std::byte* to, const Words& words) {
+    asm volatile("vmovntdq %1, (%0)" ::"r"(to), "v"(words) : "memory");
+  }
+};
+struct HalfLines : AvxRegisters<Words32> {
+  static constexpr Isa kIsa = Isa::kAvx2;
+  using Words = Words32;
+  using Ints = std::int32_t __attribute__((vector_size(32)));
+  using Shorts = std::int16_t __attribute__((vector_size(32)));
+};
+struct WideLines : AvxRegisters<Words64> {
+  static constexpr Isa kIsa = Isa::kAvx512;
+  using Words = Words64;
+  using Ints = std::int32_t __attribute__((vector_size(64)));
+  using Shorts = std::int16_t __attribute__((vector_size(64)));
 };
 #else
-using WideLines = PlainLines;
+struct HalfLines : PlainLines {
+  static constexpr Isa kIsa = Isa::kAvx2;
+};
+struct WideLines : PlainLines {
+  static constexpr Isa kIsa = Isa::kAvx512;
+};
 #endif
+
+// choose(Lines()) with the registers of a machine of this set.
+template <typename Choose>
+auto with_lines(Isa isa, Choose choose) {
+  if (isa >= Isa::kAvx512) return choose(WideLines());
+  if (isa == Isa::kAvx2) return choose(HalfLines());
+  return choose(PlainLines());
+}
+
+// As many registers as a line takes. (A wider one that the compiler makes up of several is kept in
+// memory between any two operations.)
+template <typename Lines>
+struct Line {
+  static constexpr std::size_t kParts = kLineBytes / sizeof(typename Lines::Words);
+  typename Lines::Words parts[kParts];
+};
+
+template <typename Lines>
+PRECIS_INLINE Line<Lines> load_line(const void* from) {
+  Line<Lines> line;
+  for (std::size_t i = 0; i < line.kParts; ++i) {
+    line.parts[i] = Lines::load(static_cast<const std::byte*>(from) + i * sizeof line.parts[i]);
+  }
+  return line;
+}
+
+template <typename Lines>
+PRECIS_INLINE void store_line(void* to, const Line<Lines>& line) {
+  for (std::size_t i = 0; i < line.kParts; ++i) {
+    Lines::store(static_cast<std::byte*>(to) + i * sizeof line.parts[i], line.parts[i]);
+  }
+}
+
+template <typename Lines>
+PRECIS_INLINE void stream_line(std::byte* to, const Line<Lines>& line) {
+  for (const auto& part : line.parts) {
+    Lines::stream(to, part);
+    to += sizeof part;
+  }
+}
 
 PRECIS_INLINE void end_of_stream() {
 #if defined(__x86_64__)

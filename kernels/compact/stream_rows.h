@@ -14,7 +14,7 @@ inline bool are_lines(std::size_t row_bytes, const std::byte* out) {
   return row_bytes % kLineBytes == 0 && reinterpret_cast<std::uintptr_t>(out) % kLineBytes == 0;
 }
 
-// Lines: PlainLines or WideLines. Where kRowBytes is not 0 it is the rows' size, which the compiler
+// Lines: of lines.h. Where kRowBytes is not 0 it is the rows' size, which the compiler
 // can lay out.
 template <typename Lines, std::size_t kRowBytes, typename Onlooker>
 PRECIS_INLINE void stream_rows_of(const HeadsView& view, std::uint32_t head,
@@ -33,8 +33,8 @@ PRECIS_INLINE void stream_rows_of(const HeadsView& view, std::uint32_t head,
     }
     const std::byte* row = rows + kept[k] * row_bytes;
     for (std::size_t at = 0; at < row_bytes; at += kLineBytes, to += kLineBytes) {
-      const Line line = load_line(row + at);
-      Lines::stream(to, line);
+      const auto line = load_line<Lines>(row + at);
+      stream_line(to, line);
       onlooker.add(line);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "kernels/check/check.h"
 #include "kernels/check/finite.h"
@@ -51,14 +52,16 @@ struct HeadTask {
 
 // Onlookers of rows on their way: nobody looks for values that are not finite, or somebody does.
 struct Unwatched {
-  PRECIS_INLINE void add(const Line&) const {}
+  template <typename Lines>
+  PRECIS_INLINE void add(const Line<Lines>&) const {}
   PRECIS_INLINE std::int32_t largest() const { return 0; }
 };
 template <typename First, typename Second>
 struct Both {
   First& first;
   Second& second;
-  PRECIS_INLINE void add(const Line& line) {
+  template <typename Lines>
+  PRECIS_INLINE void add(const Line<Lines>& line) {
     first.add(line);
     second.add(line);
   }
@@ -97,7 +100,7 @@ PRECIS_INLINE BlockSeen hashed_loop(const HeadTask& task, std::size_t first) {
                             task.out.scores + first};
   for (const void* section : sections) {
     const auto* bytes = static_cast<const std::byte*>(section);
-    for (std::size_t i = 0; i < kWordLines; ++i) hash.add(load_line(bytes + i * kLineBytes));
+    for (std::size_t i = 0; i < kWordLines; ++i) hash.add(load_line<Lines>(bytes + i * kLineBytes));
   }
   Watch watch;
   Both<decltype(hash), Watch> both{hash, watch};
@@ -112,20 +115,20 @@ struct BlockLoops {
   bool watched;
 };
 
-template <typename Watch>
-BlockLoops block_loops(Isa isa, bool watched) {
-  const auto finite = for_isa<&any_not_finite>(isa);
-  if (isa >= Isa::kAvx512) {
-    return {for_avx512<&unhashed_loop<WideLines, Watch>>(),
-            for_avx512<&hashed_loop<WideLines, Watch>>(), finite, watched};
-  }
-  return {for_isa<&unhashed_loop<PlainLines, Watch>>(isa),
-          for_isa<&hashed_loop<PlainLines, Watch>>(isa), finite, watched};
+template <typename Lines, typename Watch>
+BlockLoops block_loops(Isa isa) {
+  return {compiled_for<Lines::kIsa, &unhashed_loop<Lines, Watch>>(),
+          compiled_for<Lines::kIsa, &hashed_loop<Lines, Watch>>(), for_isa<&any_not_finite>(isa),
+          !std::is_same_v<Watch, Unwatched>};
 }
 BlockLoops block_loops(Isa isa, Dtype dtype, Rows rows) {
-  if (rows == Rows::kChecked) return block_loops<Unwatched>(isa, false);
-  if (dtype == Dtype::kF32) return block_loops<LargestMagnitude<WordLanes>>(isa, true);
-  return block_loops<LargestMagnitude<ShortLanes>>(isa, true);
+  return with_lines(isa, [&]<typename Lines>(Lines) {
+    if (rows == Rows::kChecked) return block_loops<Lines, Unwatched>(isa);
+    if (dtype == Dtype::kF32) {
+      return block_loops<Lines, LargestMagnitude<Lines, typename Lines::Ints>>(isa);
+    }
+    return block_loops<Lines, LargestMagnitude<Lines, typename Lines::Shorts>>(isa);
+  });
 }
 
 // A block of entries of which all but the rows is written. False where one that is not finite was

@@ -89,7 +89,7 @@ PRECIS_INLINE void add_lines(xxh3::StripeHash<Lines>& hash, const void* section,
   const auto* bytes = static_cast<const std::byte*>(section);
   for (std::size_t i = 0; i < lines; ++i, bytes += kLineBytes) {
     __builtin_prefetch(bytes + kAhead, 0, 2);
-    hash.add(load_line(bytes));
+    hash.add(load_line<Lines>(bytes));
   }
 }
 
@@ -113,9 +113,9 @@ PRECIS_INLINE xxh3::Hash128 lines_loop(const RecordView& record, std::uint32_t f
 
 using LinesLoop = xxh3::Hash128 (*)(const RecordView&, std::uint32_t, std::uint32_t);
 LinesLoop lines_loop_here() {
-  const Isa isa = detect_isa();
-  return isa >= Isa::kAvx512 ? for_avx512<&lines_loop<WideLines>>()
-                             : for_isa<&lines_loop<PlainLines>>(isa);
+  return with_lines(detect_isa(), []<typename Lines>(Lines) -> LinesLoop {
+    return compiled_for<Lines::kIsa, &lines_loop<Lines>>();
+  });
 }
 
 Checksum hash_entries(const RecordView& record, std::uint32_t first, std::uint32_t last) {

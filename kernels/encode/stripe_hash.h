@@ -16,8 +16,9 @@ struct Secret {
   Secret() {
     for (std::size_t i = 0; i < kWords; ++i) words[i] = secret_word(i);
   }
-  PRECIS_INLINE Line piece(std::size_t byte) const {
-    return load_line(reinterpret_cast<const std::byte*>(words) + byte);
+  template <typename Lines>
+  PRECIS_INLINE Line<Lines> piece(std::size_t byte) const {
+    return load_line<Lines>(reinterpret_cast<const std::byte*>(words) + byte);
   }
 };
 inline const Secret& secret_in_memory() {
@@ -33,31 +34,38 @@ class StripeHash {
       : secret_(secret_in_memory()),
         size_(stripes * kStripeBytes),
         left_(stripes),
-        scramble_(secret_.piece(16 * sizeof(std::uint64_t))) {
-    for (std::size_t i = 0; i < kSums; ++i) sums_[i] = first_sum(i);
+        scramble_(secret_.piece<Lines>(16 * sizeof(std::uint64_t))) {
+    std::uint64_t first[kSums];
+    for (std::size_t i = 0; i < kSums; ++i) first[i] = first_sum(i);
+    sums_ = load_line<Lines>(first);
   }
 
-  PRECIS_INLINE void add(const Line& stripe) {
+  PRECIS_INLINE void add(const Line<Lines>& stripe) {
     --left_;
-    const Line keyed = stripe ^ secret_.piece(left_ == 0 ? kLastStripeKey : stripe_key(of_block_));
-    sums_ +=
-        __builtin_shufflevector(stripe, stripe, 1, 0, 3, 2, 5, 4, 7, 6) + Lines::product(keyed);
+    const auto key = secret_.piece<Lines>(left_ == 0 ? kLastStripeKey : stripe_key(of_block_));
+    for (std::size_t i = 0; i < stripe.kParts; ++i) {
+      sums_.parts[i] +=
+          Lines::swapped(stripe.parts[i]) + Lines::product(stripe.parts[i] ^ key.parts[i]);
+    }
     if (++of_block_ < kBlockBytes / kStripeBytes || left_ == 0) return;
-    sums_ = (sums_ ^ sums_ >> 47 ^ scramble_) * kPrime32_1;
+    for (std::size_t i = 0; i < stripe.kParts; ++i) {
+      auto& sums = sums_.parts[i];
+      sums = (sums ^ sums >> 47 ^ scramble_.parts[i]) * kPrime32_1;
+    }
     of_block_ = 0;
   }
 
   // Once all have been added.
   PRECIS_INLINE Hash128 finished() const {
     std::uint64_t sums[kSums];
-    std::memcpy(sums, &sums_, sizeof sums);
+    store_line(sums, sums_);
     return xxh3::finished(sums, size_);
   }
 
  private:
   const Secret& secret_;
   std::size_t size_, left_, of_block_ = 0;
-  Line scramble_, sums_ = {};
+  Line<Lines> scramble_, sums_;
 };
 
 }  // namespace precis::kernels::xxh3

@@ -109,8 +109,7 @@ struct FindLargest {
       const Lanes a = load_lanes(logits + r * kBlockTokens) * scale;
       const Lanes b = load_lanes(logits + r * kBlockTokens + kLanes) * scale;
       float* best = largest + (row - first_row + r) * kLanes;
-      const Lanes before = load_lanes(best), of_both = a > b ? a : b;
-      store_lanes(best, of_both > before ? of_both : before);
+      store_lanes(best, larger(b, larger(a, load_lanes(best))));
     }
   }
 };

@@ -49,7 +49,7 @@ PRECIS_INLINE Lanes exp2_lanes(Lanes x) {
   p = p * r + 6.9314694e-1f;
   p = p * r + 1.0000001f;
   const Words bits = (Words)p + ((Words)shifted << 23);
-  return x > -126.0f ? (Lanes)bits : Lanes{};
+  return where_negative(x + 126.0f, Lanes{}, (Lanes)bits);
 }
 
 // By vectors, [row][token]: keys are widened to f32 and turned, so that tokens lie along the lanes.
@@ -77,11 +77,9 @@ class VectorProducts {
     }
     for (std::size_t i = 0; i < amx::kPieces; ++i) piece(i);
   }
-  // Large where the result is past an f32.
+  // Large where the result is past an f32, or no number.
   PRECIS_INLINE static Lanes exp2(Lanes x) { return exp2_lanes(at_most(126.0f, x)); }
-  PRECIS_INLINE static Lanes at_most(float limit, Lanes x) {
-    return x < limit ? x : Lanes{} + limit;
-  }
+  PRECIS_INLINE static Lanes at_most(float limit, Lanes x) { return smaller(Lanes{} + limit, x); }
 
  private:
   const HeadTask& task_;

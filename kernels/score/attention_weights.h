@@ -23,7 +23,7 @@ struct PlusSquare {
   PRECIS_INLINE Lanes operator()(Lanes sum, Lanes x) const { return sum + x * x; }
 };
 struct Larger {
-  PRECIS_INLINE Lanes operator()(Lanes sum, Lanes x) const { return x > sum ? x : sum; }
+  PRECIS_INLINE Lanes operator()(Lanes sum, Lanes x) const { return larger(x, sum); }
 };
 
 // Weights reduced over rows, per query head of the group.

@@ -3,15 +3,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <vector>
 
+#include "kernels/common/isa.h"
 #include "kernels/common/lanes.h"
 
 namespace precis::kernels {
 
-inline constexpr std::size_t kTileTokens =
-    2 * kLanes;  // 4 x 2 accumulators fit every register file
+inline constexpr std::size_t kTileTokens = 2 * kLanes;
 inline constexpr std::size_t kTileRows = 4;
 
 constexpr std::size_t whole_tiles(std::size_t count, std::size_t tile) {
@@ -30,22 +31,55 @@ PRECIS_INLINE void load_tile(Dtype dtype, const std::byte* rows, std::size_t cou
   }
 }
 
-// products[r][t] = rows[r] . token t, for kTileRows rows of `dim`.
-PRECIS_INLINE void tile_products(const float* rows, const float* tile, std::size_t dim,
-                                 float (*products)[kTileTokens]) {
-  Lanes sum[kTileRows][2] = {};
-  for (std::size_t c = 0; c < dim; ++c) {
-    const Lanes low = load_lanes(tile + c * kTileTokens);
-    const Lanes high = load_lanes(tile + c * kTileTokens + kLanes);
+// Floats of one register.
+template <std::size_t kBytes>
+struct Register;
+template <>
+struct Register<16> {
+  using Floats = float __attribute__((vector_size(16)));
+};
+template <>
+struct Register<32> {
+  using Floats = float __attribute__((vector_size(32)));
+};
+template <>
+struct Register<64> {
+  using Floats = Lanes;
+};
+
+// tile_products() in registers of so many bytes: as many tokens at a time as two of them hold, for
+// 4 x 2 sums fit every register file.
+template <std::size_t kBytes>
+PRECIS_INLINE void tile_products_in(const float* rows, const float* tile, std::size_t dim,
+                                    float (*products)[kTileTokens]) {
+  using Floats = typename Register<kBytes>::Floats;
+  constexpr std::size_t kWidth = kBytes / sizeof(float);
+  for (std::size_t t = 0; t < kTileTokens; t += 2 * kWidth) {
+    Floats sum[kTileRows][2] = {};
+    for (std::size_t c = 0; c < dim; ++c) {
+      Floats low, high;
+      std::memcpy(&low, tile + c * kTileTokens + t, kBytes);
+      std::memcpy(&high, tile + c * kTileTokens + t + kWidth, kBytes);
+      for (std::size_t r = 0; r < kTileRows; ++r) {
+        const float x = rows[r * dim + c];
+        sum[r][0] += x * low;
+        sum[r][1] += x * high;
+      }
+    }
     for (std::size_t r = 0; r < kTileRows; ++r) {
-      const float x = rows[r * dim + c];
-      sum[r][0] += x * low;
-      sum[r][1] += x * high;
+      std::memcpy(products[r] + t, &sum[r][0], kBytes);
+      std::memcpy(products[r] + t + kWidth, &sum[r][1], kBytes);
     }
   }
-  for (std::size_t r = 0; r < kTileRows; ++r) {
-    store_lanes(products[r], sum[r][0]);
-    store_lanes(products[r] + kLanes, sum[r][1]);
+}
+
+// products[r][t] = rows[r] . token t, for kTileRows rows of `dim`. The same whatever the registers.
+PRECIS_INLINE void tile_products(const float* rows, const float* tile, std::size_t dim,
+                                 float (*products)[kTileTokens]) {
+  switch (register_bytes()) {
+    case 64: return tile_products_in<64>(rows, tile, dim, products);
+    case 32: return tile_products_in<32>(rows, tile, dim, products);
+    default: return tile_products_in<16>(rows, tile, dim, products);
   }
 }
 

@@ -49,10 +49,15 @@ Result<Statement> read_call(std::string_view text) {
   return statement;
 }
 
+// Those that count as kvpress does are there to be compared with it, and stand behind the others.
 Status unknown_preset(std::string_view name) {
-  std::string all;
-  for (const std::string& preset : preset_names()) all += (all.empty() ? "" : ", ") + preset;
-  return Status::invalid("preset " + in_quotes(name) + " is unknown, choose " + all);
+  std::string choices, kvpress;
+  for (const Recipe& known : preset_recipes()) {
+    std::string& list = known.count_rule == CountRule::kKvpressDouble ? kvpress : choices;
+    list += (list.empty() ? "" : ", ") + known.preset;
+  }
+  return Status::invalid("preset " + in_quotes(name) + " is unknown, choose " + choices +
+                         "; to compare with kvpress: " + kvpress);
 }
 
 Status unknown_parameter(const Recipe& recipe, std::string_view name) {

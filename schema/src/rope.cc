@@ -1,9 +1,14 @@
 #include "precis/rope.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <string>
+#include <string_view>
+
+#include "recipe_fields.h"
 
 namespace precis {
 namespace {
@@ -72,7 +77,68 @@ std::vector<double> frequencies_of(const ModelSpec& model, const Json* rope) {
   return frequencies;
 }
 
+// Transformers' kinds. Of those that rope_frequencies() does not turn back nothing is needed.
+constexpr std::string_view kKinds[] = {"default", "dynamic",      "linear", "llama3", "longrope",
+                                       "mrope",   "proportional", "su",     "yarn"};
+
+Status invalid(const std::string& why) { return Status::invalid("model: rope_scaling: " + why); }
+
+Status check_positive(const Json& rope, const std::string& kind, const char* field, bool needed) {
+  const Json* const found = member(rope, field);
+  if (found == nullptr || found->is_null()) {
+    return needed ? invalid(std::string(field) + " is missing, rope_type '" + kind + "' needs it")
+                  : Status();
+  }
+  if (found->is_number() && found->get<double>() > 0) return {};
+  return invalid(std::string(field) + " is " +
+                 (found->is_number() ? found->dump() : found->type_name()) +
+                 ", must be a number above 0");
+}
+
+// One set of parameters.
+Status check_kind(const Json& rope) {
+  const char* const field = rope.contains("rope_type") ? "rope_type" : "type";
+  const Json* const type = member(rope, field);
+  std::string kind = "default";
+  if (type != nullptr && !type->is_null()) {
+    if (!type->is_string()) {
+      return invalid(std::string(field) + " is " + type->type_name() + ", must be a string");
+    }
+    kind = type->get<std::string>();
+  }
+  if (std::ranges::find(kKinds, kind) == std::end(kKinds)) {
+    std::string known;
+    for (const std::string_view one : kKinds) {
+      known += (known.empty() ? "" : ", ") + std::string(one);
+    }
+    return invalid(std::string(field) + " " + in_quotes(kind) + " is unknown, choose one of " +
+                   known);
+  }
+  const bool llama = kind == "llama3";
+  PRECIS_TRY(check_positive(rope, kind, "factor", llama || kind == "linear"));
+  if (!llama) return {};
+  for (const char* one :
+       {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    PRECIS_TRY(check_positive(rope, kind, one, /*needed=*/true));
+  }
+  return {};
+}
+
 }  // namespace
+
+Status check_rope_scaling(const ModelSpec& model) {
+  if (model.rope_scaling.empty()) return {};
+  const Json rope = Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
+  if (!rope.is_object()) return invalid(in_quotes(model.rope_scaling) + " is no JSON object");
+  const Json* const kinds = member(rope, "layer_types");
+  if (kinds == nullptr || !kinds->is_array()) return check_kind(rope);
+  for (const Json& name : *kinds) {
+    const Json* const one =
+        name.is_string() ? member(rope, name.get_ref<const std::string&>()) : nullptr;
+    if (one != nullptr && one->is_object()) PRECIS_TRY(check_kind(*one));
+  }
+  return {};
+}
 
 std::vector<std::vector<double>> rope_frequencies(const ModelSpec& model) {
   const Json rope = model.rope_scaling.empty()

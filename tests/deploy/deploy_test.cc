@@ -46,10 +46,11 @@ Config expected() {
 }
 
 TEST_CASE("the example configuration loads and holds the defaults", "[deploy]") {
-  const auto example = Config::load(kExample);
+  auto example = Config::load(kExample);
   INFO(example.status().to_string());
   REQUIRE(example.ok());
   REQUIRE(example->validate().ok());
+  example->said_at.clear();
   CHECK(*example == expected());
 }
 
@@ -64,6 +65,7 @@ TEST_CASE("the example configuration has every key, with its default", "[deploy]
     auto alone = Config::parse(lines.at(key), kExample);
     REQUIRE(alone.ok());
     alone->data_dir = expected().data_dir;
+    alone->said_at.clear();
     CHECK(*alone == expected());
   }
 }

@@ -89,6 +89,7 @@ bool run_rope(Bytes input) {
   model.num_layers = 3;
   model.head_dim = 8;
   model.rope_scaling = as_text(input);
+  (void)check_rope_scaling(model);
   const auto layers = rope_frequencies(model);
   PRECIS_CHECK(layers.size() == model.num_layers);
   bool turned = false;

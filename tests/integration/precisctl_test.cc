@@ -131,6 +131,11 @@ TEST_CASE_METHOD(PrecisctlFixture, "a prefix is trimmed, one segment or all of t
   CHECK(did["segments"][1]["entries"] == client->segment(tip.id).value().entries);
   CHECK(ctl_json({"prefix", "show", tip.id.hex()})["trimmed"]["value"] == 0.2);
   CHECK(ctl_json(whole)["freed_bytes"] == 0);
+  const Ran again = ctl(whole);
+  CHECK(again.exit_code == kOk);
+  CHECK(again.out.find("segment " + tip.id.hex() + " keeps no more than 0.2 already\n") !=
+        std::string::npos);
+  CHECK(again.out.find("trimmed 0 segments: 0 B freed") != std::string::npos);
 
   // One alone; and of a whole prefix what stores less is left.
   CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "10 entries"}).exit_code == kOk);
@@ -152,7 +157,20 @@ TEST_CASE_METHOD(PrecisctlFixture, "sessions are listed, shown and removed", "[i
   REQUIRE(client->advance_session("chat", segment.id).ok());
   CHECK(ctl_json({"session", "ls"})["sessions"].size() == 1);
   CHECK(ctl_json({"session", "show", "chat"})["tip"] == segment.id.hex());
-  CHECK(ctl({"session", "show", "nobody"}).exit_code == kNotFound);
+  for (const char* verb : {"show", "pin", "unpin", "rm"}) {
+    const Ran nobody = ctl({"session", verb, "nobody"});
+    CHECK(nobody.exit_code == kNotFound);
+    CHECK(nobody.err.find("`precisctl session ls` lists them") != std::string::npos);
+  }
+  CHECK(ctl_json({"session", "pin", "chat"})["pinned"] == true);
+  CHECK(ctl({"prefix", "rm", segment.id.hex()}).exit_code == kUsage);
+  CHECK(ctl_json({"session", "unpin", "chat"})["pinned"] == false);
+
+  // That had a tip, and that never had one.
+  CHECK(ctl({"prefix", "rm", segment.id.hex()}).exit_code == kOk);
+  CHECK(ctl({"session", "ls"}).out.find("chat  removed") != std::string::npos);
+  REQUIRE(client->open_session("new", {}).ok());
+  CHECK(ctl({"session", "show", "new"}).out.find("none yet") != std::string::npos);
   CHECK(ctl({"session", "rm", "chat"}).exit_code == kOk);
   CHECK(ctl({"session", "rm", "chat"}).exit_code == kNotFound);
 }
@@ -189,6 +207,9 @@ TEST_CASE_METHOD(PrecisctlFixture, "budgets are shown, set and unset", "[integra
   CHECK(client->begin_put(model, random_tokens(random, 200)).value().begun().entries == 64u * 8);
   ctl_json({"budget", "set", "--model", "test/tiny", "--unset"});
   CHECK(ctl_json({"budget", "show"})["models"].empty());
+  CHECK(ctl_json({"budget", "set", "--keep", "64 MiB"})["effective"]["keep"]["value"] ==
+        (64 << 20));
+  CHECK(ctl({"budget", "show"}).out.find("64.0 MiB") != std::string::npos);
   const json after = ctl_json({"budget", "set", "--unset"})["effective"];
   CHECK(after["keep"] == before["keep"]);
   CHECK(after["recipe"] == before["recipe"]);
@@ -328,6 +349,16 @@ TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers",
   const Ran alone = run({PRECISCTL_PATH, "--address", "127.0.0.1:1", "status"});
   CHECK(alone.exit_code == kUnreachable);
   CHECK(alone.err.find("precisd --data DIR") != std::string::npos);
+  const auto timed = [](const std::string& timeout) {
+    return run({PRECISCTL_PATH, "--address", "127.0.0.1:1", "--timeout", timeout, "status"});
+  };
+  for (const char* taken : {"5", "5s", "500ms", "0.5"}) {
+    CHECK(timed(taken).exit_code == kUnreachable);
+  }
+  for (const char* refused : {"s", "0", "5m", "5 s", "3601", "nan"}) {
+    CHECK(timed(refused).exit_code == kUsage);
+  }
+  CHECK(timed("5m").err.find("'5m' must be seconds such as 5 or 5s") != std::string::npos);
   const Ran as_json = run({PRECISCTL_PATH, "--address", "127.0.0.1:1", "--json", "status"});
   CHECK(as_json.exit_code == kUnreachable);
   CHECK(json::parse(as_json.err)["error"]["code"] == "unavailable");

@@ -1,11 +1,17 @@
 // precisd as who starts it meets it: what it says of its command line, and in its log.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <fstream>
 #include <optional>
 #include <sstream>
 
+#include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
 
 namespace {
@@ -17,8 +23,9 @@ using Catch::Matchers::Contains;
 // A precisd that is ready, with its log in a file.
 class Logged {
  public:
-  Logged(const TempDir& dir, std::vector<std::string> flags) : log_(dir.path("log")) {
-    flags.insert(flags.end(), {"--log-level", "info"});
+  Logged(const TempDir& dir, std::vector<std::string> flags, const std::string& level = "info")
+      : log_(dir.path("log")) {
+    flags.insert(flags.end(), {"--log-level", level});
     std::vector<std::string> command{"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", log_};
     for (std::string& word : precisd_command(dir.path("data"), flags)) {
       command.push_back(std::move(word));
@@ -32,6 +39,9 @@ class Logged {
   std::string log() {
     process_->signal(SIGTERM);
     REQUIRE(process_->wait() == 0);
+    return log_so_far();
+  }
+  std::string log_so_far() const {
     std::ostringstream text;
     text << std::ifstream(log_).rdbuf();
     return text.str();
@@ -48,10 +58,11 @@ std::string write_config(const TempDir& dir, const std::string& text) {
   return dir.path("precisd.toml");
 }
 
-TEST_CASE("the log says from where clients come, and whom it refused", "[integration]") {
+TEST_CASE("the log says who comes and from where, and whom it refused", "[integration]") {
   const TempDir dir;
   Logged service(
-      dir, {"--config", write_config(dir, "[[tenant]]\nname = \"red\"\ntoken = \"secret\"\n")});
+      dir, {"--config", write_config(dir, "[[tenant]]\nname = \"red\"\ntoken = \"secret\"\n")},
+      "debug");
   ConnectOptions options;
   options.tenant = "red";
   options.token = "guess";
@@ -59,6 +70,11 @@ TEST_CASE("the log says from where clients come, and whom it refused", "[integra
         StatusCode::kPermissionDenied);
   options.token = "secret";
   CHECK(Client::connect(service.address(), options).status() == Status());
+  options.client_name = "engine/7";
+  CHECK(Client::connect(service.address(), options).status() == Status());
+  CHECK(run({PRECISCTL_PATH, "--address", service.address(), "--tenant", "red", "--token", "secret",
+             "status"})
+            .exit_code == 0);
 
   const std::string log = service.log();
   const auto line = [&](const std::string& event) {
@@ -69,7 +85,110 @@ TEST_CASE("the log says from where clients come, and whom it refused", "[integra
   for (const char* event : {"client refused", "client connected", "client left"}) {
     CHECK_THAT(line(event), Contains("from=127.0.0.1:"));
   }
+  CHECK_THAT(log, Contains("client=precis-cpp/") && Contains("client=engine/7") &&
+                      Contains("client=precisctl/"));
+  CHECK_THAT(line("client left"), !Contains("End of file"));
   CHECK_THAT(log, !Contains("whoever"));
+}
+
+// Says to the service what no client says, and goes.
+void speak_nonsense(const std::string& address) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
+  REQUIRE(::connect(socket, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+  const std::string nonsense(64, 'x');
+  CHECK(::send(socket, nonsense.data(), nonsense.size(), MSG_NOSIGNAL) == 64);
+  char answer;
+  CHECK(::recv(socket, &answer, 1, 0) == 1);  // it has been refused
+  ::close(socket);
+}
+
+TEST_CASE("of many who are refused the log has some, and how many more", "[integration]") {
+  const TempDir dir;
+  Logged service(dir, {});
+  std::size_t said = 0;
+  const auto began = std::chrono::steady_clock::now();
+  while (service.log_so_far().find("more clients refused") == std::string::npos) {
+    REQUIRE(std::chrono::steady_clock::now() - began < std::chrono::minutes(1));
+    for (int i = 0; i < 50; ++i) speak_nonsense(service.address());
+    said += 50;
+  }
+  const std::string log = service.log();
+  std::size_t told = 0;
+  for (auto at = log.find("W client refused"); at != std::string::npos;
+       at = log.find("W client refused", at + 1)) {
+    ++told;
+  }
+  CHECK(told >= 10);
+  CHECK(told < said);
+}
+
+TEST_CASE("what an operator changes is in the log, that he looked is not", "[integration]") {
+  const TempDir dir;
+  Logged service(dir, {});
+  {
+    const auto client = Client::connect(service.address(), {}).value();
+    CHECK(client->status().ok());
+    msg::SetBudget change;
+    change.keep = Budget::ratio(0.2).value();
+    CHECK(client->set_budget(change).ok());
+    const Model model = client->register_model(tiny_model()).value();
+    std::mt19937 random{20251124};
+    const auto path = random_tokens(random, 100);
+    const auto stored =
+        put_all(*client, model, path, random_kv(random, model.spec, 0, 100), PutOptions());
+    REQUIRE(stored.ok());
+    CHECK(client->remove_segment(stored->id, false).ok());
+    CHECK(client->open_session("chat", {}).ok());
+    CHECK(client->remove_session("chat").ok());
+    CHECK_FALSE(client->remove_session("chat").ok());
+    // Whoever looks at the log with a terminal shall not see what a client forged.
+    CHECK_FALSE(client->open_session("a\r\x1b[2Jforged", {}).ok());
+  }
+  const std::string log = service.log();
+  CHECK_THAT(log, Contains("budget set from=127.0.0.1:") && Contains("tenant=default") &&
+                      Contains("change=\"keep 0.2\""));
+  CHECK_THAT(log, Contains("prefix removed") && Contains("change=\"1 segment, "));
+  CHECK_THAT(log, !Contains("\x1b[2J") && !Contains("\r"));
+  const std::size_t removed = log.find("session removed");
+  REQUIRE(removed != std::string::npos);
+  CHECK(log.find("session removed", removed + 1) == std::string::npos);
+  const std::size_t refused = log.find("request refused client=precis-cpp/");
+  REQUIRE(refused != std::string::npos);
+  CHECK_THAT(log.substr(refused, log.find('\n', refused) - refused),
+             Contains("from=127.0.0.1:") && Contains("tenant=default") &&
+                 Contains("request=RemoveSession") && Contains("status=") && Contains("chat"));
+  CHECK_THAT(log, !Contains("client connected") && !Contains("client left"));
+}
+
+TEST_CASE("a put that there is no room for is in the log, one that is wrong is for debugging",
+          "[integration]") {
+  const TempDir dir;
+  Logged service(dir, {}, "debug");
+  {
+    const auto client = Client::connect(service.address(), {}).value();
+    ModelSpec vast = tiny_model();
+    vast.num_layers = vast.num_q_heads = vast.num_kv_heads = 1024;
+    const Model model = client->register_model(vast).value();
+    PutOptions options;
+    options.recipe = "pyramidkv";
+    const std::vector<TokenId> path(4095, 7);
+    options.keep = Budget::ratio_ppm(1'000'000);
+    CHECK(client->begin_put(model, path, options).status().code() == StatusCode::kOutOfSpace);
+    options.recipe = "no_such_recipe";
+    CHECK_FALSE(client->begin_put(model, path, options).ok());
+  }
+  const std::string log = service.log();
+  for (const char* event : {"I request refused client=", "D request failed client="}) {
+    const std::size_t begin = log.find(event);
+    REQUIRE(begin != std::string::npos);
+    CHECK_THAT(log.substr(begin, log.find('\n', begin) - begin),
+               Contains("from=127.0.0.1:") && Contains("tenant=default") &&
+                   Contains("request=BeginPut") && Contains("status="));
+  }
 }
 
 TEST_CASE("that strangers may come in is said at the start", "[integration]") {
@@ -94,13 +213,37 @@ TEST_CASE("what precisd can't be started with is said in a line that names it", 
     return ran.err;
   };
   CHECK_THAT(said({"extra"}, 2), Contains("precisd: 'extra' is no option of precisd"));
-  CHECK_THAT(said({"--threads", "many"}, 2), Contains("precisd: ") && Contains("--threads"));
-  CHECK_THAT(said({"--listen", "127.0.0.1:port"}, 1),
-             Contains("listen: ") && Contains("port 'port'"));
-  CHECK_THAT(said({"--transports", "bogus"}, 1), Contains("transports 'bogus'"));
+  for (const char* threads : {"many", "4096", "1.5"}) {
+    CHECK_THAT(said({"--threads", threads}, 2),
+               Contains("precisd: --threads is '" + std::string(threads) +
+                        "', must be a whole number in [0, 1024]"));
+  }
+  CHECK_THAT(said({"--listen", "127.0.0.1:port"}, 2),
+             Contains("precisd: listen: address") && Contains("port 'port'"));
+  CHECK_THAT(said({"--transports", "bogus"}, 2), Contains("'bogus': UCX finds none of them") &&
+                                                     Contains("it finds") && Contains("tcp"));
+  const std::string config =
+      write_config(dir, "listen = \"127.0.0.1:port\"\ntransports = \"bogus\"\n");
+  CHECK_THAT(said({"--config", config, "--listen", "127.0.0.1:0"}, 2),
+             Contains("precisd: " + config + ":2: transports 'bogus'"));
+  // Without the --listen that said() gives, which stands over the file.
+  CHECK_THAT(run({PRECISD_PATH, "--data", dir.path("data"), "--config", config}).err,
+             Contains("precisd: " + config + ":1: listen: address '127.0.0.1:port'"));
+  CHECK_THAT(said({"--memory", "abc"}, 2), Contains("precisd: --memory is 'abc', must be a size"));
+
+  std::ofstream(dir.path("file")) << "in the way";
+  CHECK_THAT(run(precisd_command(dir.path("file/data"), {})).err,
+             Contains(dir.path("file") + " is no directory"));
+  std::filesystem::create_directory(dir.path("broken"));
+  std::ofstream(dir.path("broken/CURRENT")) << "MANIFEST-000005\n";
+  CHECK_THAT(run(precisd_command(dir.path("broken"), {})).err,
+             Contains(dir.path("broken") + " is damaged: put a copy of it back"));
 
   const ServiceProcess holder(dir);
   CHECK_THAT(said({}, 1), Contains("is in use") && !Contains("LOCK"));
+  const Ran taken = run(precisd_command(dir.path("other"), {"--listen", holder.address()}));
+  CHECK(taken.exit_code == 1);
+  CHECK_THAT(taken.err, Contains("precisd: listen: " + holder.address() + " (choose another"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ import torch
 from kv import put_all, random_layers, same_entries, toy_spec
 
 import precis
+from precis.demo.service import Precisd, find_precisd
 
 
 def test_what_is_put_is_found_and_got(cache, model):
@@ -384,6 +385,13 @@ def test_everything_survives_a_restart(tmp_path):
         assert same_entries(prefix, precis.compress(spec, layers, keep=0.3))
 
 
+def test_a_folder_may_be_named_as_an_address_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run:12").mkdir()
+    with precis.open("run:12") as cache:
+        assert cache.status()
+
+
 def test_a_folder_serves_one_process(tmp_path):
     with precis.open(tmp_path / "cache"), pytest.raises(precis.Unavailable):
         precis.open(tmp_path / "cache")
@@ -401,3 +409,10 @@ def test_where_nobody_listens_the_service_is_unavailable():
         precis.connect("127.0.0.1:1", timeout=2)
     with pytest.raises(ConnectionError):
         precis.connect("127.0.0.1:1", timeout=2)
+
+
+def test_the_log_of_the_service_names_python_and_its_version(tmp_path):
+    with Precisd(find_precisd(), tmp_path / "data", "--log-level", "debug") as service:
+        precis.connect(service.address).close()
+        service.stop()
+        assert f"client=precis-python/{precis.__version__} " in service.log_end()

@@ -29,6 +29,8 @@ def still_serving(cache, model):
         ({"head_dim": 5000}, "head_dim"),
         ({"block_tokens": 0}, "block_tokens"),
         ({"name": ""}, "name"),
+        ({"rope_scaling": '{"rope_type":"yarm"}'}, "rope_scaling: rope_type 'yarm' is unknown"),
+        ({"rope_scaling": '{"rope_type":"linear"}'}, "rope_scaling: factor is missing"),
     ],
 )
 def test_a_model_that_cannot_be_is_refused(cache, change, field):
@@ -62,6 +64,7 @@ def test_a_put_that_cannot_be_is_refused(cache, model, options, field):
         (lambda c, m, p: precis.connect("127.0.0.1:1", timeout=1e10), "timeout: .* 49 days"),
         (lambda c, m, p: precis.connect("127.0.0.1:1", retry="no"), "retry: must be bool"),
         (lambda c, m, p: precis.open(7), r"directory: must be str \| os.PathLike"),
+        (lambda c, m, p: precis.open("127.0.0.1:7470"), r"is an address, for connect\(\)"),
         (lambda c, m, p: precis.open("nowhere", threads=-1), "threads is -1"),
         (lambda c, m, p: precis.open("nowhere", memory_bytes="4 GiB"), "memory_bytes: '4 GiB'"),
         (lambda c, m, p: c.register_model("toy"), "spec: must be ModelSpec, is 'toy'"),
@@ -117,7 +120,8 @@ def test_a_put_needs_tokens_a_known_model_and_a_parent_that_exists(cache, model)
 @pytest.mark.parametrize(
     ("shape", "dtype", "field"),
     [
-        ((1, 40, 16), np.float32, "only 40 of"),  # a piece: of one head
+        ((1, 40, 16), np.float32, r"layer 0 \(tokens of 1 of 2 .* head 1 got 0 of 40\)"),
+        ((2, 30, 16), np.float32, r"layer 0 \(tokens of 2 of 2 .* head 0 got 30 of 40\)"),
         ((3, 40, 16), np.float32, "head"),
         ((2, 41, 16), np.float32, "token"),
         ((2, 40, 8), np.float32, "head_dim"),

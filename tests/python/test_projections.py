@@ -133,7 +133,7 @@ def test_the_service_budgets_by_a_profile_as_compress_does(cache, request, tmp_p
     spec = toy_spec(name=request.node.nodeid[-200:])
     layers, profile = random_layers(spec, len(TOKENS)), toy_profile(spec)
     model = cache.register_model(spec)
-    with pytest.raises(precis.NotFound, match="has no profile over"):
+    with pytest.raises(precis.NotFound, match=r"has no profile over the scores of lukv\(keydiff\)"):
         cache.begin_put(model, TOKENS, recipe="lukv(keydiff)", keep=0.5)
     file = tmp_path / "toy.json"
     file.write_text(json.dumps(profile))

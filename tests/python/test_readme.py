@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from precis.demo.service import Precisd, find_precisd
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -45,18 +47,36 @@ NATIVE = pytest.param(
 )
 
 
+def run(quickstart: list[str], where: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The quickstart, started in `folder`."""
+    command = [*quickstart, where]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
 @pytest.mark.parametrize("quickstart", [PYTHON, NATIVE])
 def test_the_quickstart_runs_and_without_a_service_says_what_to_start(quickstart, tmp_path):
-    def run(where: str) -> subprocess.CompletedProcess[str]:
-        command = [*quickstart, where]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-
-    stored = run("cache-dir")
-    assert stored.returncode == 0 and "stored " in stored.stdout, stored.stderr
-    alone = run("127.0.0.1:1")
+    stored = run(quickstart, "cache-dir", tmp_path)
+    assert stored.returncode == 0, stored.stderr
+    assert stored.stdout.splitlines()[0] == "opened cache-dir in this process"
+    assert stored.stdout.splitlines()[1].startswith("stored ")
+    again = run(quickstart, "cache-dir", tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.splitlines()[1].startswith("was stored before: ")
+    alone = run(quickstart, "127.0.0.1:1", tmp_path)
     assert alone.returncode == 1
     assert alone.stderr.splitlines()[-2:] == [
         "quickstart: unavailable: connect to 127.0.0.1:1: Connection refused",
         "to start one: precisd --data cache-dir --listen 127.0.0.1:1",
     ]
     assert "Traceback" not in alone.stderr
+
+
+@pytest.mark.parametrize("quickstart", [PYTHON, NATIVE])
+def test_a_refused_quickstart_names_what_it_reads_its_tenant_from(quickstart, tmp_path):
+    config = tmp_path / "precisd.toml"
+    config.write_text('[[tenant]]\nname = "red"\ntoken = "secret"\n')
+    with Precisd(find_precisd(), tmp_path / "data", "--config", str(config)) as service:
+        refused = run(quickstart, service.address, tmp_path)
+    assert refused.returncode == 1
+    assert "permission_denied" in refused.stderr
+    assert "set PRECIS_TENANT and PRECIS_TOKEN" in refused.stderr.splitlines()[-1]

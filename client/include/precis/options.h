@@ -31,6 +31,7 @@ struct ConnectOptions {
   // fork_session, set_budget, remove_*, and puts of which a layer was taken in, which must be put
   // again.
   bool retry = true;
+  std::string client_name;  // name and version, for the service's log; empty: this library's
 };
 
 struct OpenOptions {

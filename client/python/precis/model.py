@@ -19,7 +19,8 @@ class ModelSpec:
         num_layers, num_q_heads, num_kv_heads, head_dim: the shape of its KV cache.
         dtype: "bf16", "f16" or "f32", of K, V and queries as they are pushed and kept.
         revision: free text; other weights are another model.
-        rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none).
+        rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none). A
+            service refuses a rope_type that Transformers does not have, and a factor not above 0.
         block_tokens: tokens in one block of a path's digest.
     """
 

@@ -141,6 +141,8 @@ class Put:
 
         Raises:
             InvalidArgument: layers are missing (the message names them), or what compression found.
+            Error: of the class of what ended the put before. Unavailable where that was a deadline
+                or an interrupt while a layer was waited for: put again.
         """
         segment = Segment.from_core(self._core.commit(durability))
         self._done = True

@@ -32,7 +32,7 @@ class Session:
 
     @property
     def tip(self) -> str | None:
-        """The id of the last turn's segment; None before the first turn."""
+        """The id of the last turn's segment; None before the first, and once it is removed."""
         return self._row.tip or None
 
     @property

@@ -338,7 +338,8 @@ void bind_client(nb::module_& module) {
   module.def("connect",
              [](const std::string& address, const std::string& tenant, const std::string& token,
                 std::uint32_t timeout_ms, std::uint32_t deadline_ms, bool retry) {
-               const ConnectOptions options{tenant, token, timeout_ms, deadline_ms, retry};
+               const ConnectOptions options{tenant,      token, timeout_ms,
+                                            deadline_ms, retry, "precis-python/" PRECIS_VERSION};
                return held(answer([&] { return Client::connect(address, options); }));
              });
   module.def("open", [](const std::string& directory, std::uint64_t memory_bytes, unsigned threads,

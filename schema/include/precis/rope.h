@@ -15,4 +15,9 @@ namespace precis {
 // Empty where a layer has none, or where it says something else: then keys cannot be turned back.
 std::vector<std::vector<double>> rope_frequencies(const ModelSpec& model);
 
+// kInvalidArgument where rope_scaling is no JSON object, or says a kind that nobody knows or a
+// parameter that the kind cannot be worked out from. Kinds that are only passed on (yarn, say) are
+// fine: their keys are taken as they are.
+Status check_rope_scaling(const ModelSpec& model);
+
 }  // namespace precis

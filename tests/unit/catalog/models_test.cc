@@ -45,6 +45,18 @@ TEST_CASE("an invalid spec is refused and not kept", "[unit][catalog]") {
   CHECK(f.catalog->models(f.tenant).size() == 1);
 }
 
+TEST_CASE("a spec whose RoPE scaling nobody knows is refused and not kept", "[unit][catalog]") {
+  CatalogFixture f;
+  ModelSpec other = f.model;
+  other.rope_scaling = R"({"factor":4.0,"rope_type":"yarm"})";
+  const Status refused = f.catalog->register_model(f.tenant, other).status();
+  CHECK(refused.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(refused.message(), Catch::Contains("rope_type 'yarm'"));
+  CHECK(f.catalog->models(f.tenant).size() == 1);
+  other.rope_scaling = R"({"factor":4.0,"rope_type":"yarn"})";
+  CHECK(f.catalog->register_model(f.tenant, other).ok());
+}
+
 TEST_CASE("a model that the store refuses is not registered", "[unit][catalog]") {
   CatalogFixture f;
   ModelSpec other = f.model;

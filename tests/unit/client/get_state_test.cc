@@ -89,6 +89,36 @@ TEST_CASE("who waits for a whole get checks what the verifying thread does not c
   CHECK(f.state->counts().total() == Served::kTokens);
 }
 
+TEST_CASE("who waits for a layer brings it and checks it, and no other thread is woken",
+          "[client]") {
+  Served f;
+  while (f.verifier.queued() > 0)
+    std::this_thread::yield();  // it is held by the first it was given
+  int drives = 0;
+  const auto bring = [&](const auto& done) {
+    ++drives;
+    CHECK(!done());
+    f.serve(0);
+    CHECK(done());
+  };
+  CHECK(f.state->wait_layer(0, bring).ok());
+  CHECK(f.state->wait_layer(0, bring).ok());  // it is there
+  CHECK(drives == 1);
+  CHECK(f.state->settled(0));
+  CHECK(f.verifier.queued() == 0);
+}
+
+TEST_CASE("who waits for a layer that another thread checks does not wait in the loop",
+          "[client]") {
+  Served f;
+  f.serve(0);
+  f.serve(1);
+  // Heard of, and left to the thread that is held: whoever drives would wake for nothing.
+  const auto never = [](const auto&) { FAIL("nothing more is to be brought"); };
+  CHECK(f.state->wait_layer(1, never).ok());
+  CHECK(f.state->wait_layer(0, never).ok());
+}
+
 TEST_CASE("who checks one layer after the other heeds an interruption between them", "[client]") {
   on_wait([] { return interrupted.load(); });
   bool between = false;

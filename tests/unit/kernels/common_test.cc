@@ -1,12 +1,18 @@
 // What all stages stand on: element arithmetic, the order of scores, the thread pool.
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <thread>
+#include <vector>
 
 #include "kernels/common/element_op.h"
+#include "kernels/common/isa.h"
+#include "kernels/common/lanes.h"
 #include "kernels/common/thread_pool.h"
+#include "kernels/score/tile.h"
 #include "kernels/select/select_op.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
@@ -52,6 +58,77 @@ TEST_CASE("log_f32 is within three units in the last place of the larger of its 
     REQUIRE(std::fabs(log_f32(x) - expected) <= 3 * unit);
   }
   CHECK(log_f32(1.0f) == 0.0f);
+}
+
+PRECIS_INLINE void larger_and_smaller(const float* a, const float* b, float* out) {
+  store_lanes(out, larger(load_lanes(a), load_lanes(b)));
+  store_lanes(out + kLanes, smaller(load_lanes(a), load_lanes(b)));
+}
+
+TEST_CASE("the larger and the smaller of lanes are as of numbers, whatever compares them",
+          "[kernels][common]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {-kInfinity, -3e38f, -126.0f, -1e-40f, 0.0f,
+                                     1e-40f,     0.5f,   126.0f,  3.3e38f, kInfinity};
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > detect_isa()) continue;
+    const auto choose = for_isa<&larger_and_smaller>(isa);
+    for (const float x : values) {
+      for (const float y : values) {
+        const std::vector<float> a(kLanes, x), b(kLanes, y);
+        std::vector<float> out(2 * kLanes);
+        choose(a.data(), b.data(), out.data());
+        CAPTURE(isa_name(isa), x, y);
+        for (std::size_t lane = 0; lane < kLanes; ++lane) {
+          CHECK(out[lane] == std::max(x, y));
+          CHECK(out[kLanes + lane] == std::min(x, y));
+        }
+      }
+      // As a product of numbers past an f32 leaves it.
+      const std::vector<float> none(kLanes, std::copysign(NAN, -1.0f)), b(kLanes, x);
+      std::vector<float> out(2 * kLanes);
+      choose(none.data(), b.data(), out.data());
+      CHECK(out.front() == x);
+      choose(b.data(), none.data(), out.data());
+      CHECK(out[kLanes] == x);
+    }
+  }
+}
+
+template <std::size_t kBytes>
+PRECIS_INLINE void products_in(const float* rows, const float* tile, std::size_t dim,
+                               float (*products)[kTileTokens]) {
+  tile_products_in<kBytes>(rows, tile, dim, products);
+}
+
+TEST_CASE("products of a tile are the same in the registers of every machine",
+          "[kernels][common]") {
+  constexpr std::size_t kDim = 20;
+  std::vector<float> rows(kTileRows * kDim), tile(kDim * kTileTokens);
+  // Small integers, whose sums are exact in every order.
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 7) - 3.0f;
+  for (std::size_t i = 0; i < tile.size(); ++i) tile[i] = static_cast<float>(i % 11) - 5.0f;
+  const auto check = [&](auto multiply) {
+    float products[kTileRows][kTileTokens];
+    multiply(rows.data(), tile.data(), kDim, products);
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      for (std::size_t t = 0; t < kTileTokens; ++t) {
+        float expected = 0;
+        for (std::size_t c = 0; c < kDim; ++c) {
+          expected += rows[r * kDim + c] * tile[c * kTileTokens + t];
+        }
+        CAPTURE(r, t);
+        REQUIRE(products[r][t] == expected);
+      }
+    }
+  };
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > detect_isa()) continue;
+    CAPTURE(isa_name(isa));
+    check(for_isa<&products_in<16>>(isa));
+    check(for_isa<&products_in<32>>(isa));
+    check(for_isa<&products_in<64>>(isa));
+  }
 }
 
 TEST_CASE("score_rank orders every pair as D1 does", "[kernels][select]") {

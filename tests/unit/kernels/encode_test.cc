@@ -1,6 +1,11 @@
 // Stages compact and encode: what stands in the records, byte for byte.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 
 #include "kernels/common/thread_pool.h"
@@ -188,6 +193,80 @@ TEST_CASE("encode finds what is not finite in rows that nobody has checked, kept
                                          std::to_string(token)));
           std::memcpy(const_cast<std::byte*>(view.row(head, token)) + at, good,
                       dtype_size_bytes(dtype));
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+// Memory that another process writes to all the while, as clients may to what is read in place.
+class RestlessBytes {
+ public:
+  explicit RestlessBytes(std::size_t size) : size_(size) {
+    void* const memory =
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    data_ = static_cast<std::byte*>(memory);
+    writer_ = ::fork();
+    if (writer_ == 0) {
+      for (std::uint64_t noise = 1;; noise = noise * 6364136223846793005u + 1442695040888963407u) {
+        static_cast<volatile std::byte*>(data_)[(noise >> 20) % size_] =
+            static_cast<std::byte>(noise >> 60);
+      }
+    }
+    REQUIRE(writer_ > 0);
+  }
+  ~RestlessBytes() {
+    ::kill(writer_, SIGKILL);
+    ::waitpid(writer_, nullptr, 0);
+    ::munmap(data_, size_);
+  }
+  RestlessBytes(const RestlessBytes&) = delete;
+  RestlessBytes& operator=(const RestlessBytes&) = delete;
+  const std::byte* data() const { return data_; }
+
+ private:
+  std::size_t size_;
+  std::byte* data_;
+  pid_t writer_;
+};
+
+}  // namespace
+
+TEST_CASE("rows that change while they are encoded are hashed as they were stored",
+          "[kernels][encode]") {
+  const std::uint64_t seed = test_seed();
+  INFO("PRECIS_TEST_SEED=" << seed);
+  Rng rng(seed);
+  constexpr std::uint32_t kTokens = 320;
+  const RestlessBytes rows(2 * 2 * kTokens * 128 * sizeof(float));
+  ThreadPool pool(2);
+  for (const std::uint32_t head_dim : {24u, 32u, 64u, 128u}) {
+    LayerShape shape;
+    shape.num_tokens = kTokens;
+    shape.head_dim = head_dim;
+    shape.external = true;
+    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    CAPTURE(shape.text());
+    OwnedLayer layer = make_layer(shape, rng);
+    Recipe recipe;
+    recipe.scorer = Scorer::kExternal;
+    const Compressed c = compress(CpuStages(1), recipe, layer.input, pick(rng, 2 * 64, 2 * 320));
+    LayerInput& input = layer.input;
+    input.keys = HeadsView::packed(rows.data(), 2, kTokens, head_dim, shape.dtype);
+    input.values =
+        HeadsView::packed(rows.data() + input.keys.size_bytes(), 2, kTokens, head_dim, shape.dtype);
+    AlignedBytes out(c.records.bytes().size());
+    for (const Isa isa : isas()) {
+      CAPTURE(isa_name(isa));
+      for (const Rows checked : {Rows::kChecked, Rows::kUnchecked}) {
+        for (int round = 0; round < 50; ++round) {
+          REQUIRE(encode_cpu({pool, isa}, input, c.scores, c.orders, c.counts, c.seats,
+                             SegmentId{{1, 2, 3}}, out.mutable_bytes(), checked)
+                      .ok());
+          open_all(out);
         }
       }
     }

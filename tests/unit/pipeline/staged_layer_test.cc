@@ -167,6 +167,18 @@ TEST_CASE("a layer waits for the observations that its recipe needs", "[unit][pi
   CHECK(observed.missing() == "queries of only 0 of 2 KV heads");
 }
 
+TEST_CASE("what is missing is told by heads and tokens", "[unit][pipeline]") {
+  const Source source;
+  StagedLayer layer(source.model, recipe, 1, kTokens);
+  CHECK(layer.missing() == "tokens of 2 of 2 KV heads: head 0 got 0 of 6");
+  REQUIRE(layer.claim(source.piece(0, 2, 0, 4)) == Status());
+  CHECK(layer.missing() == "tokens of 2 of 2 KV heads: head 0 got 4 of 6");
+  REQUIRE(layer.claim(source.piece(0, 1, 4, 2)) == Status());
+  CHECK(layer.missing() == "tokens of 1 of 2 KV heads: head 1 got 4 of 6");
+  REQUIRE(layer.claim(source.piece(1, 1, 4, 2)) == Status());
+  CHECK(layer.missing() == "tokens are still on their way");
+}
+
 TEST_CASE("a whole contiguous layer is pulled in one run per tensor", "[unit][pipeline]") {
   const Source source;
   StagedLayer layer(source.model, recipe, 1, kTokens);

@@ -158,8 +158,9 @@ TEST_CASE("alpha is kept in parts per million and written as the shortest decima
 
 TEST_CASE("names that are not known are refused with the choices", "[unit][schema]") {
   CHECK_THAT(refusal("snapvk"),
-             Contains("preset 'snapvk' is unknown, choose ada_keydiff, ada_kvpress, "
-                      "ada_pyramidkv, ada_snapkv, cake"));
+             Contains("preset 'snapvk' is unknown, choose ada_keydiff, ada_pyramidkv, ada_snapkv, "
+                      "cake") &&
+                 Contains("vatp; to compare with kvpress: ada_kvpress, critical_ada_kvpress, "));
   CHECK_THAT(refusal("keydiff(widow=3)"),
              Contains("parameter 'widow' is unknown, choose from count_rule, heads, layers"));
   CHECK_THAT(refusal("keydiff(window=3)"),

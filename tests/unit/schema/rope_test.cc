@@ -82,6 +82,40 @@ TEST_CASE("what is not understood has no frequencies", "[unit][schema]") {
   }
 }
 
+TEST_CASE("scaling of a kind that nobody knows, or without its factor, is refused by name",
+          "[unit][schema]") {
+  using Catch::Matchers::Contains;
+  for (const char* sound :
+       {"", "{}", R"({"rope_type":"default"})", R"({"rope_type":null})",
+        R"({"type":"linear","factor":2})", R"({"rope_type":"yarn","factor":4})",
+        R"({"rope_type":"longrope","long_factor":[1]})", R"({"rope_layers":[1,0]})",
+        R"({"partial_rotary_factor":0.5})", R"({"type":"mrope","mrope_section":[1]})",
+        R"({"layer_types":["a","b"],"a":{"rope_type":"default"},"b":null})"}) {
+    CAPTURE(sound);
+    CHECK(check_rope_scaling(model(sound)) == Status());
+  }
+  const auto refused = [](const std::string& scaling) {
+    const Status status = check_rope_scaling(model(scaling));
+    CHECK(status.code() == StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  CHECK_THAT(refused(R"({"rope_type":"yarm","factor":4})"),
+             Contains("rope_scaling: rope_type 'yarm' is unknown, choose one of default, "));
+  CHECK_THAT(refused(R"({"type":7})"), Contains("type is number, must be a string"));
+  CHECK_THAT(refused(R"({"rope_type":"linear"})"), Contains("factor is missing"));
+  CHECK_THAT(refused(R"({"rope_type":"linear","factor":0})"), Contains("factor is 0, must be"));
+  CHECK_THAT(refused(R"({"rope_type":"yarn","factor":-4.0})"), Contains("factor is -4.0, must be"));
+  CHECK_THAT(refused(R"({"rope_type":"linear","factor":"2"})"), Contains("factor is string"));
+  CHECK_THAT(refused(R"({"rope_type":"llama3","factor":8})"),
+             Contains("low_freq_factor is missing, rope_type 'llama3' needs it"));
+  CHECK_THAT(refused(R"({"layer_types":["a"],"a":{"rope_type":"b"}})"), Contains("'b' is unknown"));
+  CHECK_THAT(refused("[]"), Contains("'[]' is no JSON object"));
+  CHECK_THAT(refused("yarn"), Contains("'yarn' is no JSON object"));
+  const std::string deep(limits::kRopeScalingBytesMax / 2 - 16, '[');
+  CHECK_THAT(refused(R"({"rope_type":)" + deep + std::string(deep.size(), ']') + "}"),
+             Contains("rope_type is array"));
+}
+
 TEST_CASE("scaling that a client nested as deep as a model may be long is read", "[unit][schema]") {
   const std::string deep(limits::kRopeScalingBytesMax / 2 - 16, '[');
   const std::string nested = deep + std::string(deep.size(), ']');

@@ -5,7 +5,19 @@
 #include <memory>
 #include <vector>
 
+#include "precis/limits.h"
+
 namespace precis {
+
+TEST_CASE("a reply that is too large is the service's, and says to ask for less",
+          "[unit][server]") {
+  CHECK(check_reply_size(limits::kMessageBytesMax) == Status());
+  const Status refused = check_reply_size(limits::kMessageBytesMax + 1);
+  CHECK(refused.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(refused.message(), Catch::Contains("the service's reply is ") &&
+                                    Catch::Contains("134217729 B") &&
+                                    Catch::Contains("ask for less"));
+}
 
 TEST_CASE("past its limit a quota is spent, names it, and says when to come back",
           "[unit][server]") {

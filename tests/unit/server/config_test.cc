@@ -82,9 +82,15 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
   CHECK_THAT(problem("compute_threads = true"), Catch::Contains("must be a whole number"));
   CHECK_THAT(problem("default_keep = true"), Catch::Contains("must be a number, without quotes"));
   CHECK_THAT(problem("memory_bytes = true"), Catch::Contains("a number of bytes"));
-  CHECK_THAT(problem("memory_bytes = \"4 parsecs\""), Catch::Contains("4GiB"));
+  CHECK_THAT(problem("\nmemory_bytes = \"4 parsecs\""),
+             Catch::Contains(":2: memory_bytes is '4 parsecs', must be a size such as 512MiB"));
+  CHECK_THAT(problem("max_message_bytes = -1"),
+             Catch::Contains(":1: max_message_bytes is '-1', must be a size such as"));
   CHECK_THAT(problem("tenant = 3"), Catch::Contains("[[tenant]]"));
   CHECK_THAT(problem("[[tenant]]\nnmae = \"x\""), Catch::Contains("nmae"));
+  CHECK_THAT(problem("\n\n[[tenant]]\ntoken = \"x\""), Catch::Contains(":3: name is missing"));
+  CHECK_THAT(problem("\ntenant = 3"), Catch::Contains(":2: tenant must be written as [[tenant]]"));
+  CHECK_THAT(problem("\ntenant = [3]"), Catch::Contains(":2: every [[tenant]] must be a table"));
   CHECK_THAT(problem("data_dir = "), Catch::Contains(":1:"));
 }
 
@@ -106,9 +112,40 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
   config.tenants = {{"a", "", ""}, {"a", "", ""}};
   const std::string problems = config.validate().message();
   for (const char* part : {"data_dir", "nowhere", "no_such_recipe", "1.5", "loud", "pigeons",
-                           "memory_bytes", "'a' is there twice"}) {
+                           "memory_bytes is 5B, must be at least 16MiB", "'a' is there twice"}) {
     CHECK_THAT(problems, Catch::Contains(part));
   }
+  config.memory_bytes = 1ull << 60;
+  CHECK_THAT(config.validate().message(), Catch::Contains("more than this machine's"));
+}
+
+TEST_CASE("validation tells the line of what the file has set, and of nothing else",
+          "[unit][server]") {
+  auto config = Config::parse(R"(listen = "nowhere"
+default_keep = 1.5
+max_puts = 0
+[[tenant]]
+name = "a"
+[[tenant]]
+name = ""
+[[tenant]]
+name = "a"
+)",
+                              "here.toml");
+  REQUIRE(config.ok());
+  const auto has = [&](const std::string& line) {
+    INFO(line);
+    const std::string problems = "\n" + config->validate().message();
+    return problems.find("\n" + line) != std::string::npos;
+  };
+  CHECK(has("here.toml:1: listen is 'nowhere'"));
+  CHECK(has("here.toml:2: default_keep: "));
+  CHECK(has("here.toml:3: max_puts is 0"));
+  CHECK(has("here.toml:6: tenant name '' must have 1 to"));
+  CHECK(has("here.toml:8: tenant 'a' is there twice"));
+  CHECK(has("data_dir is not set"));
+  config->said_at.erase("listen");  // as if a flag had set it
+  CHECK(has("listen is 'nowhere'"));
 }
 
 TEST_CASE("the default recipe is for models without a profile, the other for those that have one",
@@ -129,6 +166,7 @@ TEST_CASE("sizes are read with and without units", "[unit][server]") {
   CHECK(*parse_bytes("1000") == 1000);
   CHECK(*parse_bytes("3KiB") == 3072);
   CHECK(*parse_bytes("2 MiB") == 2u << 20);
+  CHECK(*parse_bytes("1TiB") == 1ull << 40);
   for (const char* text :
        {"", "MiB", "-1", "1.5GiB", "1TB", "99999999999999999999", "99999999999GiB"}) {
     CAPTURE(text);

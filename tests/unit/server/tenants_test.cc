@@ -32,6 +32,13 @@ TEST_CASE("a tenant is admitted with its own token only", "[unit][server]") {
     CHECK(refused.status().code() == StatusCode::kPermissionDenied);
   }
   CHECK(tenants.admit({}).status().code() == StatusCode::kPermissionDenied);
+  CHECK_THAT(tenants.admit(hello("red", "guess")).status().message(),
+             Catch::Contains("with this token"));
+  // Of a tenant that is not there it is said in the same words.
+  for (const char* name : {"red", "green"}) {
+    CHECK_THAT(tenants.admit(hello(name)).status().message(),
+               Catch::Contains("without a token") && Catch::Contains("PRECIS_TOKEN"));
+  }
 }
 
 TEST_CASE("another protocol version is refused before the token is looked at", "[unit][server]") {

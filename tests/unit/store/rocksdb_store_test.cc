@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tests/unit/store/faulty_disk.h"
 #include "tests/unit/store/test_dir.h"
@@ -71,7 +72,21 @@ TEST_CASE("a directory that cannot be made is kUnavailable and named", "[unit][s
   std::ofstream(dir.path() + "/file") << "not a directory";
   const auto store = open_rocksdb_store(dir.path() + "/file/store");
   CHECK(store.status().code() == StatusCode::kUnavailable);
-  CHECK(store.status().message().find(dir.path()) != std::string::npos);
+  CHECK_THAT(store.status().message(), Catch::Contains(dir.path() + "/file/store") &&
+                                           Catch::Contains(dir.path() + "/file is no directory"));
+}
+
+TEST_CASE("a store that lacks one of its files is kCorruption", "[unit][store]") {
+  const TestDir dir;
+  open_store(dir.path()).reset();
+  for (const auto& file : std::filesystem::directory_iterator(dir.path())) {
+    const bool list = file.path().filename().string().starts_with("MANIFEST");
+    if (list) std::filesystem::remove(file.path());
+  }
+  const auto store = open_rocksdb_store(dir.path());
+  INFO(store.status().to_string());
+  CHECK(store.status().code() == StatusCode::kCorruption);
+  CHECK_THAT(store.status().message(), Catch::Contains(dir.path()));
 }
 
 TEST_CASE("a store that is open is refused to a second opener, however he spells its path",
@@ -244,4 +259,41 @@ TEST_CASE("a flush that fails for want of space is reported by harden, which wor
     CHECK(store->harden().ok());
   }
   CHECK(*open_store(dir.path(), options)->get(Table::kModels, "key") == value);
+}
+
+TEST_CASE("a new store is made beside files of somebody else's", "[unit][store]") {
+  const TestDir dir;
+  std::ofstream(dir.path() + "/precisd.log") << "started";
+  std::filesystem::create_directory(dir.path() + "/payload");
+  CHECK(open_rocksdb_store(dir.path()).status().ok());
+  CHECK(std::filesystem::exists(dir.path() + "/precisd.log"));
+}
+
+TEST_CASE("a store that has lost CURRENT is refused each time, and left as it is",
+          "[unit][store]") {
+  const TestDir dir;
+  const bool with_tables = GENERATE(true, false);
+  if (with_tables) {
+    const auto store = open_store(dir.path());
+    REQUIRE(put(*store, Table::kModels, "key", noise(1, 10'000)).ok());
+    REQUIRE(store->harden().ok());
+  } else {
+    std::filesystem::create_directories(dir.path() + "/payload");
+    std::ofstream(dir.path() + "/payload/0000000009.extents") << "values";
+  }
+  std::filesystem::remove(dir.path() + "/CURRENT");
+  const auto names = [&] {
+    std::set<std::string> all;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(dir.path())) {
+      if (file.path().filename() != "store.lock") all.insert(file.path().string());
+    }
+    return all;
+  };
+  const auto before = names();
+  for (int start = 0; start < 2; ++start) {
+    const Status refused = open_rocksdb_store(dir.path()).status();
+    CHECK(refused.code() == StatusCode::kCorruption);
+    CHECK_THAT(refused.message(), Catch::Contains("no CURRENT"));
+    CHECK(names() == before);
+  }
 }

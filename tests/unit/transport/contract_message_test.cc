@@ -129,7 +129,9 @@ TEST_CASE("a larger message ends the connection with a reason", "[transport]") {
   CAPTURE(wire_name(wire));
   Pair pair(wire);
   pair.at_client.send(std::vector<std::byte>(limits::kMessageBytesMax + 1));
-  CHECK(pair.at_client.inbox().wait_closed().code() == StatusCode::kInvalidArgument);
+  const Status own = pair.at_client.inbox().wait_closed();
+  CHECK(own.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(own.message(), Catch::Contains("this side's message of "));
   CHECK_FALSE(pair.at_server.inbox().wait_closed().ok());
   CHECK(pair.at_server.inbox().message_count() == 0);
 }

@@ -172,15 +172,17 @@ TEST_CASE("who is welcome and never ready is told that it is too late", "[transp
   check_still_serving(pair);
 }
 
-TEST_CASE("who is welcome and says anything but ready, or goes, is forgotten", "[transport]") {
+TEST_CASE("who is welcome and says anything but ready is told so, who goes is forgotten",
+          "[transport]") {
   Pair pair(Wire::kTcpMessages);
   {
     Stranger stranger(pair.address);
     stranger.send(hello_frame(10));
     stranger.send(hello_frame(10));
     const auto frames = stranger.hear_frames();
-    REQUIRE(frames.size() == 1);
+    REQUIRE(frames.size() == 2);
     CHECK(frames[0].kind == preface::Kind::kWelcome);
+    CHECK(Stranger::error_of(frames[1]).code() == StatusCode::kInvalidArgument);
   }
   Stranger(pair.address).send(hello_frame(10));
   check_still_serving(pair);
@@ -201,12 +203,40 @@ TEST_CASE("a server that never answers times the client out", "[transport]") {
   ::close(listener);
 }
 
+TEST_CASE("who is turned away is told of once, who just goes is not", "[transport]") {
+  std::vector<std::string> told;
+  Party server(Wire::kTcpMessages);
+  const std::string address = listen(
+      server, Wire::kTcpMessages,
+      {.greet =
+           [](Bytes, const std::string&) {
+             return Transport::Greeting{{}, false};
+           },
+       .accepted = [](std::unique_ptr<Connection>, Bytes) {},
+       .turned_away = [&](const std::string& peer,
+                          const Status& why) { told.push_back(peer + " " + why.to_string()); }});
+  {
+    Stranger stranger(address);
+    stranger.finish();
+    CHECK_FALSE(stranger.hear_error().ok());
+  }
+  Stranger stranger(address);
+  stranger.send(std::vector<std::byte>(preface::kHeaderBytes, std::byte{'x'}));
+  CHECK(stranger.hear_error().code() == StatusCode::kCorruption);
+  const auto all = server.thread.on_loop([&] { return told; });
+  REQUIRE(all.size() == 1);
+  CHECK_THAT(all[0], Catch::Contains("127.0.0.1:") && Catch::Contains("corruption"));
+}
+
 TEST_CASE("an address that is none is invalid", "[transport]") {
   Party client(Wire::kTcpMessages);
-  for (const char* address : {"", "here", ":7470", "127.0.0.1:", "127.0.0.1:port"}) {
+  for (const char* address :
+       {"", "here", ":7470", "127.0.0.1:", "127.0.0.1:port", "127.0.0.1:0", "[::1]:0"}) {
     CAPTURE(address);
     CHECK(connect(client, address).status().code() == StatusCode::kInvalidArgument);
   }
+  CHECK_THAT(connect(client, "[::1]").status().message(),
+             Catch::Contains("'[::1]' is not of the form host:port, such as"));
 }
 
 TEST_CASE("a host that nobody knows cannot be reached, and cannot be listened on", "[transport]") {

@@ -1,0 +1,73 @@
+#include "cachesvc/server/request_name.h"
+
+#include <array>
+#include <type_traits>
+#include <variant>
+
+namespace precis {
+namespace {
+
+constexpr std::size_t kRequests = std::variant_size_v<msg::RequestBody>;
+
+template <typename T, std::size_t kAt = 0>
+constexpr std::size_t index_of() {
+  if constexpr (std::is_same_v<std::variant_alternative_t<kAt, msg::RequestBody>, T>) {
+    return kAt;
+  } else {
+    return index_of<T, kAt + 1>();
+  }
+}
+
+constexpr std::array<RequestName, kRequests> make_names() {
+  constexpr bool kAdministrative = true;
+  std::array<RequestName, kRequests> names{};
+  names[index_of<msg::RegisterModel>()] = {"RegisterModel"};
+  names[index_of<msg::ListModels>()] = {"ListModels"};
+  names[index_of<msg::BeginPut>()] = {"BeginPut"};
+  names[index_of<msg::PushLayer>()] = {"PushLayer"};
+  names[index_of<msg::CommitPut>()] = {"CommitPut"};
+  names[index_of<msg::AbortPut>()] = {"AbortPut"};
+  names[index_of<msg::Lookup>()] = {"Lookup"};
+  names[index_of<msg::Get>()] = {"Get"};
+  names[index_of<msg::Cancel>()] = {"Cancel"};
+  names[index_of<msg::OpenSession>()] = {"OpenSession"};
+  names[index_of<msg::AdvanceSession>()] = {"AdvanceSession"};
+  names[index_of<msg::PinSession>()] = {"PinSession", kAdministrative};
+  names[index_of<msg::ForkSession>()] = {"ForkSession"};
+  names[index_of<msg::ShowSession>()] = {"ShowSession"};
+  names[index_of<msg::ListSessions>()] = {"ListSessions"};
+  names[index_of<msg::RemoveSession>()] = {"RemoveSession", kAdministrative};
+  names[index_of<msg::ListPrefixes>()] = {"ListPrefixes"};
+  names[index_of<msg::ShowPrefix>()] = {"ShowPrefix"};
+  names[index_of<msg::RemovePrefix>()] = {"RemovePrefix", kAdministrative};
+  names[index_of<msg::ShowBudget>()] = {"ShowBudget"};
+  names[index_of<msg::SetBudget>()] = {"SetBudget", kAdministrative};
+  names[index_of<msg::GetStats>()] = {"GetStats"};
+  names[index_of<msg::GetStatus>()] = {"GetStatus"};
+  names[index_of<msg::PushProjection>()] = {"PushProjection"};
+  names[index_of<msg::AddProfile>()] = {"AddProfile", kAdministrative};
+  names[index_of<msg::ListProfiles>()] = {"ListProfiles"};
+  names[index_of<msg::ShowProfile>()] = {"ShowProfile"};
+  names[index_of<msg::RemoveProfile>()] = {"RemoveProfile", kAdministrative};
+  names[index_of<msg::CheckPrefix>()] = {"CheckPrefix"};
+  names[index_of<msg::TrimPrefix>()] = {"TrimPrefix", kAdministrative};
+  return names;
+}
+
+constexpr std::array<RequestName, kRequests> kNames = make_names();
+
+constexpr bool all_named() {
+  for (const RequestName& each : kNames) {
+    if (each.name.empty()) return false;
+  }
+  return true;
+}
+static_assert(all_named());
+
+}  // namespace
+
+RequestName request_name(std::size_t index) {
+  return index < kNames.size() ? kNames[index] : RequestName{"unknown"};
+}
+
+}  // namespace precis

@@ -1,0 +1,31 @@
+// What the log has of requests: how they are called, and how many of those refused.
+#include "cachesvc/server/told.h"
+
+#include <catch2/catch.hpp>
+
+#include "cachesvc/server/request_name.h"
+
+namespace precis {
+
+TEST_CASE("of what happens often some is told, and how much more there was", "[unit][server]") {
+  ToldSome refused;
+  CHECK(refused.more() == 0);
+  for (unsigned i = 0; i < ToldSome::kMax; ++i) CHECK(refused.tell());
+  for (unsigned i = 0; i < 7; ++i) CHECK_FALSE(refused.tell());
+  CHECK(refused.more() == 7);
+  CHECK(refused.tell());
+  CHECK(refused.more() == 0);
+}
+
+TEST_CASE("a request is called what its struct is, and known for an operator's", "[unit][server]") {
+  const auto of = [](const msg::RequestBody& body) { return request_name(body.index()); };
+  CHECK(of(msg::RegisterModel{}).name == "RegisterModel");
+  CHECK(of(msg::TrimPrefix{}).name == "TrimPrefix");
+  CHECK(of(msg::RemoveSession{}).administrative);
+  CHECK(of(msg::SetBudget{}).administrative);
+  CHECK_FALSE(of(msg::BeginPut{}).administrative);
+  CHECK_FALSE(of(msg::ShowBudget{}).administrative);
+  CHECK(request_name(std::variant_npos).name == "unknown");
+}
+
+}  // namespace precis
