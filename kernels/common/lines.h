@@ -29,14 +29,16 @@ inline constexpr std::size_t kLineBytes = 64;
 struct PlainLines {
   static constexpr Isa kIsa = Isa::kBaseline;
   using Words = std::uint64_t __attribute__((vector_size(16)));
-  using Loose = Words __attribute__((aligned(1), may_alias));
+  struct [[gnu::packed, gnu::may_alias]] Loose {
+    Words words;
+  };
   using Ints = std::int32_t __attribute__((vector_size(16)));
   using Shorts = std::int16_t __attribute__((vector_size(16)));
   PRECIS_INLINE static Words load(const void* from) {
-    return *static_cast<const volatile Loose*>(from);
+    return static_cast<const volatile Loose*>(from)->words;
   }
   PRECIS_INLINE static void store(void* to, const Words& words) {
-    *static_cast<Loose*>(to) = words;
+    static_cast<Loose*>(to)->words = words;
   }
   PRECIS_INLINE static Words swapped(const Words& words) {
     return __builtin_shufflevector(words, words, 1, 0);

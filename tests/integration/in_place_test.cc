@@ -5,6 +5,7 @@
 #include <cstring>
 #include <future>
 #include <limits>
+#include <memory>
 
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
@@ -94,6 +95,7 @@ TEST_CASE_METHOD(InPlaceFixture, "memory that is written to while it is read in 
     const MutableBytes bytes = allocated.bytes();
     while (!over) bytes[noise() % (bytes.size() / 2) * 2] = static_cast<std::byte>(noise());
   });
+  const std::shared_ptr<void> ends(nullptr, [&](void*) { over = true; });  // before it is awaited
   for (int round = 0; round < 40; ++round) {
     const char* const recipes[] = {"streaming_llm", "lagkv", "keydiff", "ada_keydiff"};
     const auto path = random_tokens(random, kTokens);

@@ -1,5 +1,6 @@
 // Stages compact and encode: what stands in the records, byte for byte.
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -209,8 +210,11 @@ class RestlessBytes {
         ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(memory != MAP_FAILED);
     data_ = static_cast<std::byte*>(memory);
+    const pid_t parent = ::getpid();
     writer_ = ::fork();
     if (writer_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed destroys nothing
+      if (::getppid() != parent) ::_exit(1);
       for (std::uint64_t noise = 1;; noise = noise * 6364136223846793005u + 1442695040888963407u) {
         static_cast<volatile std::byte*>(data_)[(noise >> 20) % size_] =
             static_cast<std::byte>(noise >> 60);
