@@ -137,6 +137,10 @@ Status Service::Impl::open_store() {
                 open_disk_store(config.data_dir,
                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms)}));
+  if (const std::uint64_t missing = store->stats().missing_bytes; missing > 0) {
+    log.warn("payload files are gone or short; precisctl fsck says what was in them",
+             {{"missing_bytes", missing}});
+  }
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
   return {};
 }

@@ -76,6 +76,7 @@ Result<std::unique_ptr<ExtentFiles>> ExtentFiles::open(std::unique_ptr<Folder> f
 }
 
 Status ExtentFiles::load(std::span<const Extent> live) {
+  std::map<std::uint32_t, std::uint64_t> sizes;  // of the files that there are
   for (const Extent& extent : live) {
     Entry& entry = files_[extent.file];
     entry.live += whole_blocks(extent.size);
@@ -88,12 +89,19 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     PRECIS_ASSIGN(std::unique_ptr<File> file, folder_->open(name));
     PRECIS_TRY(check_header(*file, name));
     PRECIS_ASSIGN(const std::uint64_t size, file->size());
+    sizes[*number] = size;
     // Also of files without a value that counts: begun and never referred to, or emptied.
     Entry& entry = files_[*number];
     entry.file = std::move(file);
     entry.size = std::max(entry.size, size);
     // What an earlier process wrote may be in the machine's memory alone.
     entry.dirty = true;
+  }
+  for (const Extent& extent : live) {
+    const auto size = sizes.find(extent.file);
+    const bool there = size != sizes.end() && extent.offset <= size->second &&
+                       extent.size <= size->second - extent.offset;
+    if (!there) missing_bytes_ += whole_blocks(extent.size);
   }
   for (const auto& [number, entry] : files_) next_ = std::max(next_, number + 1);
   return {};
@@ -277,6 +285,7 @@ void ExtentFiles::set_aside(std::uint32_t number) {
 ExtentFiles::Stats ExtentFiles::stats() const {
   std::lock_guard lock(mutex_);
   Stats stats;
+  stats.missing_bytes = missing_bytes_;
   for (const auto& [number, entry] : files_) {
     stats.live_bytes += entry.live;
     stats.file_bytes += entry.file ? entry.size : 0;

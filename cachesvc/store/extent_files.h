@@ -27,7 +27,8 @@ struct Extent {
 // Thread-safe.
 class ExtentFiles {
  public:
-  // `live`: every value that counts. Files that are missing show when they are read. A file is
+  // `live`: every value that counts. Of files that are missing or short nothing is read yet:
+  // stats() says how much they had, and who reads a value is told. A file is
   // closed when the next append would make it longer than `file_bytes`.
   // kVersionMismatch where a newer build wrote one of them.
   static Result<std::unique_ptr<ExtentFiles>> open(std::unique_ptr<Folder> folder,
@@ -76,6 +77,7 @@ class ExtentFiles {
     std::uint64_t live_bytes = 0;  // of values that count
     std::uint64_t file_bytes = 0;  // of all files
     std::uint64_t files = 0;
+    std::uint64_t missing_bytes = 0;  // of values that no file had when these were opened
   };
   Stats stats() const;
 
@@ -98,7 +100,8 @@ class ExtentFiles {
 
   const std::unique_ptr<Folder> folder_;
   const std::uint64_t file_bytes_;
-  std::mutex syncs_;  // one at a time; before mutex_
+  std::uint64_t missing_bytes_ = 0;  // constant once loaded
+  std::mutex syncs_;                 // one at a time; before mutex_
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::map<std::uint32_t, Entry> files_;

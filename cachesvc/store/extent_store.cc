@@ -126,6 +126,7 @@ class ExtentStore final : public Store {
     const ExtentFiles::Stats files = files_->stats();
     stats.disk_bytes += files.file_bytes;
     stats.payload_bytes = files.live_bytes;
+    stats.missing_bytes = files.missing_bytes;
     return stats;
   }
 

@@ -63,6 +63,8 @@ struct StoreBatch {
 struct StoreStats {
   std::uint64_t disk_bytes = 0;     // files of the store
   std::uint64_t payload_bytes = 0;  // live payload, as far as the store knows before it tidies up
+  // Of payload_bytes: what files that are gone or short had, when the store was opened.
+  std::uint64_t missing_bytes = 0;
 };
 
 // Thread-safe; calls block and belong on the storage executor.

@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -189,6 +190,22 @@ TEST_CASE("a put that there is no room for is in the log, one that is wrong is f
                Contains("from=127.0.0.1:") && Contains("tenant=default") &&
                    Contains("request=BeginPut") && Contains("status="));
   }
+}
+
+TEST_CASE("that payload files are gone is said at the start", "[integration]") {
+  const TempDir dir;
+  {
+    Logged service(dir, {});
+    const auto client = Client::connect(service.address(), {}).value();
+    const Model model = client->register_model(tiny_model()).value();
+    std::mt19937 random{20261124};
+    const auto path = random_tokens(random, 100);
+    REQUIRE(
+        put_all(*client, model, path, random_kv(random, model.spec, 0, 100), PutOptions()).ok());
+  }
+  CHECK_THAT(Logged(dir, {}).log(), !Contains("missing_bytes"));
+  std::filesystem::remove_all(dir.path("data/payload"));
+  CHECK_THAT(Logged(dir, {}).log(), Contains("W payload files are gone") && Contains("fsck"));
 }
 
 TEST_CASE("that strangers may come in is said at the start", "[integration]") {

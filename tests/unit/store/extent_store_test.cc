@@ -338,15 +338,18 @@ TEST_CASE("a payload file that is short or missing is kCorruption to who reads i
     REQUIRE(put(*store, "a", noise(1, 10'000)).ok());
     REQUIRE(put(*store, "b", noise(2, 10'000)).ok());
   }
+  CHECK(machine.open()->stats().missing_bytes == 0);
   machine.drive.cut_file(machine.drive.names().front(), 4096 + 3 * 4096 + 5000);
   {
     const auto store = machine.open();
     CHECK(*store->get(Table::kPayload, "a") == noise(1, 10'000));
     CHECK(store->get(Table::kPayload, "b").status().code() == StatusCode::kCorruption);
+    CHECK(store->stats().missing_bytes == 3 * 4096);
   }
   REQUIRE(machine.drive.folder()->remove(machine.drive.names().front()).ok());
   const auto store = machine.open();
   CHECK(store->get(Table::kPayload, "a").status().code() == StatusCode::kCorruption);
+  CHECK(store->stats().missing_bytes == 6 * 4096);
   REQUIRE(put(*store, "a", noise(3, 10)).ok());
   CHECK(*store->get(Table::kPayload, "a") == noise(3, 10));
 }
