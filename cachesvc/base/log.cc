@@ -3,6 +3,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "precis/printable.h"
+
 namespace precis {
 namespace {
 
@@ -18,19 +20,20 @@ spdlog::level::level_enum to_spdlog(Log::Level level) {
   return spdlog::level::off;
 }
 
-// Values with spaces or quotes are quoted, so that a line splits into its fields again.
+// Values with spaces or quotes are quoted, so that a line splits into its fields again. Values
+// are what others said, so whatever would act on a terminal is escaped.
 void append_value(std::string& line, const std::string& value) {
   const bool plain = !value.empty() && value.find_first_of(" \"=\n") == std::string::npos;
   if (plain) {
-    line += value;
+    line += printable(value);
     return;
   }
-  line += '"';
+  std::string quoted = "\"";
   for (char c : value) {
-    if (c == '"' || c == '\\') line += '\\';
-    line += c == '\n' ? ' ' : c;
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c == '\n' ? ' ' : c;
   }
-  line += '"';
+  line += printable(quoted) + '"';
 }
 
 }  // namespace
@@ -58,6 +61,8 @@ Log::Log(Level level)
 }
 
 Log::~Log() = default;
+
+void Log::set_level(Level level) { impl_->logger.set_level(to_spdlog(level)); }
 
 void Log::write(Level level, std::string_view event, Fields fields) {
   const auto to = to_spdlog(level);

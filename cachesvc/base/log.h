@@ -30,9 +30,10 @@ class Log {
   };
   using Fields = std::initializer_list<Field>;
 
-  // Writes to stderr.
+  // Writes to stderr. Every value is escaped for a terminal (precis/printable.h).
   explicit Log(Level level);
   ~Log();
+  void set_level(Level level);  // any thread, also while others log
 
   // `event` is a short phrase that does not vary; what varies is in the fields.
   void trace(std::string_view event, Fields fields = {}) { write(Level::kTrace, event, fields); }

@@ -12,6 +12,9 @@
 #include "client/cli/render.h"
 #include "client/cli/table.h"
 #include "precis/keep.h"
+#include "precis/limits.h"
+#include "precis/printable.h"
+#include "precis/read_file.h"
 
 namespace precis::cli {
 namespace {
@@ -21,6 +24,13 @@ Result<std::optional<Digest>> model_scope(Client& client, const std::string& mod
   if (model.empty()) return std::optional<Digest>();
   PRECIS_ASSIGN(const msg::ModelRow row, find_model(client, model));
   return std::optional(row.fingerprint);
+}
+
+// kInvalidArgument for whatever is wrong with it: kNotFound would be the service's answer.
+Result<std::string> read_named(const std::string& file) {
+  auto text = read_file(file, limits::kProfileBytesMax);
+  if (!text.ok()) return Status::invalid(text.status().message());
+  return text;
 }
 
 // Of those models for which something else is in force than for all others: nobody would look for
@@ -148,7 +158,7 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
 }
 
 Status add_profile(Context context, const std::string& file, const std::string& model) {
-  PRECIS_ASSIGN(std::string json, read_file(file));
+  PRECIS_ASSIGN(std::string json, read_named(file));
   PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
   if (scope) {
     Json profile = parse_json(json);

@@ -7,8 +7,6 @@
 
 namespace precis::cli {
 
-// A whole file; kInvalidArgument if it cannot be read.
-Result<std::string> read_file(const std::string& path);
 // Through a file beside it, so that a failure leaves what was there.
 Status write_file(const std::string& path, const std::string& text);
 

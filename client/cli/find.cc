@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "precis/limits.h"
+#include "precis/printable.h"
 
 namespace precis::cli {
 namespace {
@@ -17,7 +18,8 @@ Status check_hex(const char* what, const std::string& text) {
 
 std::string list_of(const std::vector<std::string>& names) {
   std::string list;
-  for (std::size_t i = 0; i < names.size() && i < kCandidatesShown; ++i) list += "\n  " + names[i];
+  for (std::size_t i = 0; i < names.size() && i < kCandidatesShown; ++i)
+    list += "\n  " + printable(names[i]);
   if (names.size() > kCandidatesShown) list += "\n  ...";
   return list;
 }

@@ -10,6 +10,7 @@
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
 #include "precis/limits.h"
+#include "precis/printable.h"
 
 namespace precis::cli {
 namespace {
@@ -113,13 +114,14 @@ Json to_json(const Found& found, const msg::Removed& removed) {
 std::string to_text(const Found& found, const msg::Removed& removed) {
   std::string text =
       fmt::format("{}, {}: whole\n", counted(found.segments, "segment"), bytes_text(found.bytes));
-  for (const Damaged& each : found.damaged) text += fmt::format("damaged: {}\n", each.damage);
+  for (const Damaged& each : found.damaged)
+    text += fmt::format("damaged: {}\n", printable(each.damage));
   if (found.fallen_segments > 0) {
     text += fmt::format("{}, {}: whole, but standing on what is damaged\n",
                         counted(found.fallen_segments, "segment"), bytes_text(found.fallen_bytes));
   }
   for (const Damaged& each : found.unread) {
-    text += fmt::format("not read: {}: {}\n", each.segment.id.hex(), each.damage);
+    text += fmt::format("not read: {}: {}\n", each.segment.id.hex(), printable(each.damage));
   }
   if (!found.all) text += fmt::format("only the newest {} segments\n", limits::kListRowsMax);
   if (removed.segments > 0) {

@@ -1,6 +1,7 @@
 #include "client/cli/json.h"
 
 #include "client/cli/render.h"
+#include "precis/printable.h"
 
 namespace precis::cli {
 namespace {
@@ -28,7 +29,9 @@ Json plan_json(const Plan& plan) {
 }  // namespace
 
 std::string json_text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  // The library leaves DEL, C1 and bidirectional controls as they are. They stand within strings
+  // alone, where \uXXXX is JSON.
+  return printable_lines(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 Json parse_json(const std::string& text) {

@@ -15,7 +15,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/json.h"
-#include "client/cli/table.h"
+#include "precis/printable.h"
 
 namespace {
 
@@ -91,7 +91,7 @@ void print_error(const Status& status, bool json) {
     (void)write_text(stderr, precis::cli::json_text(Json{{"error", error}}));
     return;
   }
-  std::string text = fmt::format("precisctl: {}\n", status.message());
+  std::string text = fmt::format("precisctl: {}\n", precis::printable_lines(status.message()));
   if (!hint.empty()) text += fmt::format("  {}\n", hint);
   (void)write_text(stderr, text);
 }
@@ -292,7 +292,9 @@ std::string misuse(const CLI::App& app, const CLI::ParseError& error) {
 
 int run(const Arguments& args) {
   std::string out;
-  auto client = precis::Client::connect(args.address, args.options);
+  precis::ConnectOptions options = args.options;
+  if (args.repair) options.client_name += " fsck --repair";  // to tell its removals in an audit log
+  auto client = precis::Client::connect(args.address, options);
   Status status = client.ok() ? args.run(Context{**client, out, args.json}) : client.status();
   return finish(std::move(status), out, args.json);
 }

@@ -6,6 +6,7 @@
 
 #include "client/cli/json.h"
 #include "client/cli/table.h"
+#include "precis/printable.h"
 #include "precis/recipe.h"
 
 namespace precis::cli {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "precis/printable.h"
 #include "precis/status.h"
 
 namespace precis::cli {
@@ -46,14 +47,6 @@ std::string Table::text() const {
   write_row([&](std::size_t c) -> const std::string& { return columns_[c].name; });
   for (const auto& row : rows_) {
     write_row([&](std::size_t c) -> const std::string& { return row[c]; });
-  }
-  return out;
-}
-
-std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
   return out;
 }

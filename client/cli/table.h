@@ -25,9 +25,6 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Names come from whoever wrote them: control characters must not reach a terminal.
-std::string printable(std::string_view text);
-
 std::string bytes_text(std::uint64_t bytes);  // "1.25 MiB"
 std::string count_text(std::uint64_t count);  // "1 234 567" with thin groups of three
 std::string counted(std::uint64_t count, std::string_view noun);  // "1 segment", "2 segments"

@@ -10,6 +10,7 @@
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
 #include "precis/keep.h"
+#include "precis/printable.h"
 
 namespace precis::cli {
 namespace {
@@ -94,7 +95,7 @@ Status trim_prefix(Context context, const PrefixTrim& how) {
     return {};
   }
   for (const auto& [id, why] : done.left) {
-    context.out += fmt::format("left as it is: {}\n", why.message());
+    context.out += fmt::format("left as it is: {}\n", printable(why.message()));
   }
   for (const SegmentId& id : done.unchanged) {
     context.out += fmt::format("left as it is: segment {} keeps no more than {} already\n",

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
 
-from . import _core
+from . import _core, files
 from .arguments import names_arguments
 from .arrays import count_in, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
@@ -410,6 +409,6 @@ def _for_model(profile: str, model: Model) -> str:
 
 def _read_text(path: str | os.PathLike[str]) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return files.read_text(path, files.PROFILE_BYTES_MAX)
+    except (OSError, ValueError) as error:
         raise InvalidArgument(f"profile: {error}") from None

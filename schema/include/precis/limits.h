@@ -38,6 +38,14 @@ inline constexpr std::size_t kCredentialBytesMax = 8192;  // Hello.token
 inline constexpr std::size_t kRegionKeyBytesMax = 4096;   // a transport's access key
 static_assert(kMessageBytesMax >= std::size_t{kPathTokensMax} * 4 + (32u << 20));
 
+// Files that a person names; a profile has kProfileBytesMax.
+inline constexpr std::size_t kConfigBytesMax = 1u << 20;
+inline constexpr std::size_t kTextFileBytesMax = 64u << 20;  // a document to measure recipes on
+
+// The audit log: lines that wait to be written, and bytes of one value in a line.
+inline constexpr std::size_t kAuditLinesMax = 8192;
+inline constexpr std::size_t kAuditValueBytesMax = 1024;
+
 // Service. What is configured of overload stands in cachesvc/base/config.h.
 inline constexpr std::uint32_t kConnectionsMax = 1024;
 inline constexpr std::uint32_t kPutsPerConnectionMax = 64;

@@ -1,7 +1,6 @@
 // What precisctl makes of words, and of numbers.
 #include <catch2/catch.hpp>
 
-#include "client/cli/files.h"
 #include "client/cli/json.h"
 #include "client/cli/render.h"
 #include "client/cli/table.h"
@@ -11,20 +10,53 @@ namespace {
 using namespace precis;
 using namespace precis::cli;
 
-TEST_CASE("a folder is no file to be read", "[client]") {
-  const auto text = read_file("/tmp");
-  REQUIRE(text.status().code() == StatusCode::kInvalidArgument);
-  CHECK(text.status().message().find("Is a directory") != std::string::npos);
-}
-
 TEST_CASE("columns stand straight and control characters reach no terminal", "[client]") {
   Table table({{"NAME"}, {"N", true}});
   table.add({"caf\xc3\xa9", "1"});
   table.add({"a\x1b[2J\nb", "1000"});
   CHECK(table.text() ==
-        "NAME        N\n"
-        "caf\xc3\xa9        1\n"
-        "a?[2J?b  1000\n");
+        "NAME                  N\n"
+        "caf\xc3\xa9                  1\n"
+        "a\\u001b[2J\\u000ab  1000\n");
+}
+
+TEST_CASE("what others named reaches no terminal as it is, in whatever form it is shown",
+          "[client]") {
+  const std::string evil = "a\x1b]0;owned\x07\xe2\x80\xae\xc2\x9b\x9b";
+  const auto harmless = [](const std::string& text) {
+    INFO(text);
+    for (const char* bad : {"\x1b", "\x07", "\xe2\x80\xae", "\xc2\x9b", "a\x9b", "\x7f"}) {
+      CHECK(text.find(bad) == std::string::npos);
+    }
+  };
+  msg::ModelRow model;
+  model.model.name = model.model.revision = evil;
+  msg::SegmentInfo segment;
+  segment.model = model.fingerprint;
+  segment.adapter = segment.recipe = segment.preset = evil;
+  msg::SessionRow session;
+  session.name = evil;
+  msg::ProfileRow profile;
+  profile.name = profile.kind = profile.scorer = profile.text_digest = evil;
+  msg::BudgetRow budget;
+  budget.scope = budget.recipe = evil;
+  msg::ServerStatus status;
+  status.server = status.tenant = status.data_dir = status.transport = status.device = evil;
+  const msg::Stats stats{{{evil, 1.0, evil}}};
+  harmless(models_text({&model, 1}));
+  harmless(segments_text({&segment, 1}, {&model, 1}));
+  harmless(segment_text(segment, {&model, 1}));
+  harmless(sessions_text({&session, 1}));
+  harmless(session_text(session));
+  harmless(profiles_text({&profile, 1}, {&model, 1}));
+  harmless(profile_text(profile, {&model, 1}));
+  harmless(budgets_text({{budget}, budget}, {}));
+  harmless(status_text(status));
+  harmless(stats_text(stats));
+  const Json json{{"a", evil + "\x7f"}};
+  harmless(json_text(json));
+  // A program that reads it has the name as it is, but for the byte that is no UTF-8.
+  CHECK(Json::parse(json_text(json))["a"] == evil.substr(0, evil.size() - 1) + "\xef\xbf\xbd\x7f");
 }
 
 TEST_CASE("numbers have units a person reads", "[client]") {

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import precis
+from precis import files
 from precis.extras import hint
 from precis.profile import shipped
 
@@ -149,7 +150,7 @@ def _profiles(parser: argparse.ArgumentParser, paths: list[str]) -> dict[str, st
     for path in paths:
         try:
             known = path in shipped.names()
-            text = shipped.text(path) if known else Path(path).read_text(encoding="utf-8")
+            text = shipped.text(path) if known else files.read_text(path, files.PROFILE_BYTES_MAX)
             profiles[str(json.loads(text)["name"])] = text
         except (OSError, ValueError, KeyError, TypeError) as error:
             parser.error(f"--profile {path}: no profile ({error})")

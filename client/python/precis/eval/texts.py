@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from precis import files
+
 from .needles import Dialogue, Document, Encode, make_document, split_sentences
 
 _LICENCES = Path("/usr/share/common-licenses")
@@ -57,10 +59,7 @@ def own_texts(paths: list[Path]) -> list[Text]:
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text ({error.reason} at {error.start})") from None
+    return files.read_text(path, files.TEXT_FILE_BYTES_MAX)
 
 
 def draw_document(

@@ -14,6 +14,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import precis
+from precis import files
 from precis.eval.__main__ import Meter
 from precis.eval.cuts import Recipe
 from precis.extras import hint
@@ -82,7 +83,9 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
 
     if options.questions and options.worth == "scores":
         parser.error("--questions are asked for the oracle; leave out --worth scores")
-    questions = options.questions.read_text(encoding="utf-8") if options.questions else ""
+    questions = ""
+    if options.questions:
+        questions = files.read_text(options.questions, files.TEXT_FILE_BYTES_MAX)
     return Settings(
         name=options.name or recipe.profile or options.out.stem,
         recipe=recipe,
