@@ -1,11 +1,11 @@
 #include "cachesvc/base/config.h"
 
+#include <sys/stat.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <fstream>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +16,7 @@
 #include "cachesvc/base/machine_memory.h"
 #include "precis/device_choice.h"
 #include "precis/limits.h"
+#include "precis/read_file.h"
 #include "precis/recipe.h"
 #include "precis/types.h"
 
@@ -150,6 +151,7 @@ Status read_tenants(const toml::table& root, const std::string& where, Config& c
     reader.require("name");
     reader.read("name", tenant.name);
     reader.read("token", tenant.token);
+    reader.read("token_file", tenant.token_file);
     reader.read("salt", tenant.salt);
     PRECIS_TRY(reader.finish());
     config.said_at[tenant_key(config.tenants.size())] = place(where, item);
@@ -158,18 +160,69 @@ Status read_tenants(const toml::table& root, const std::string& where, Config& c
   return {};
 }
 
+bool is_readable_by_all(const std::string& path) {
+  struct stat file {};
+  return ::stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && (file.st_mode & S_IROTH) != 0;
+}
+
+struct Token {
+  std::string path, text;
+};
+
+// As Config::read_tokens() says.
+Result<Token> read_token(const TenantConfig& tenant, const std::string& credentials_dir,
+                         const std::string& beside) {
+  constexpr std::string_view kVariables[] = {"$CREDENTIALS_DIRECTORY", "${CREDENTIALS_DIRECTORY}"};
+  if (!tenant.token.empty()) {
+    return Status::invalid("token is given as well; keep one of the two");
+  }
+  std::filesystem::path path = tenant.token_file;
+  bool of_credentials = path.is_relative() && !credentials_dir.empty();
+  for (const std::string_view variable : kVariables) {
+    if (!tenant.token_file.starts_with(variable)) continue;
+    if (credentials_dir.empty()) {
+      return Status::invalid("is '" + tenant.token_file +
+                             "', and CREDENTIALS_DIRECTORY is not set: systemd sets it where the "
+                             "unit has LoadCredential; else give the path of a file");
+    }
+    path = std::filesystem::path(tenant.token_file.substr(variable.size())).relative_path();
+    of_credentials = true;
+  }
+  path = std::filesystem::path(of_credentials ? credentials_dir : beside) /
+         path;  // an absolute path stays
+  PRECIS_ASSIGN(std::string text, read_file(path.string(), limits::kCredentialBytesMax));
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  if (text.empty()) return Status::invalid(path.string() + " is empty, must hold the token");
+  return Token{path.string(), std::move(text)};
+}
+
 }  // namespace
 
 Result<Config> Config::load(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string toml;
-  for (std::array<char, 4096> part; file.read(part.data(), part.size()), file.gcount() > 0;) {
-    toml.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  const auto toml = read_file(path, limits::kConfigBytesMax);
+  PRECIS_TRY(toml.status().with_context("config file"));
+  PRECIS_ASSIGN(Config config, parse(*toml, path));
+  const bool has_token = std::ranges::any_of(
+      config.tenants, [](const TenantConfig& tenant) { return !tenant.token.empty(); });
+  if (has_token && is_readable_by_all(path)) config.exposed_files.push_back(path);
+  return config;
+}
+
+Status Config::read_tokens(const std::string& credentials_dir, const std::string& beside) {
+  std::string problems;
+  for (std::size_t t = 0; t < tenants.size(); ++t) {
+    TenantConfig& tenant = tenants[t];
+    if (tenant.token_file.empty()) continue;
+    const auto token = read_token(tenant, credentials_dir, beside);
+    if (!token.ok()) {
+      problems += (problems.empty() ? "" : "\n") + origin(tenant_key(t)) + "tenant '" +
+                  tenant.name + "': token_file: " + token.status().message();
+      continue;
+    }
+    tenant.token = token->text;
+    if (is_readable_by_all(token->path)) exposed_files.push_back(token->path);
   }
-  if (!file.is_open() || file.bad()) {
-    return Status::not_found("config file " + path + " cannot be read");
-  }
-  return parse(toml, path);
+  return problems.empty() ? Status() : Status::invalid(problems);
 }
 
 Result<Config> Config::parse(std::string_view toml, const std::string& where) {
@@ -188,6 +241,7 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   reader.read("compute_threads", config.compute_threads);
   reader.read("device", config.device);
   reader.read("log_level", config.log_level);
+  reader.read("audit_log", config.audit_log);
   reader.read("transports", config.transports);
   reader.read("bulk", config.bulk);
   reader.read("memory_wait_ms", config.memory_wait_ms);

@@ -21,8 +21,9 @@ inline constexpr std::uint32_t kComputeThreadsMax = 1024;
 // Who may connect, under what name.
 struct TenantConfig {
   std::string name;
-  std::string token;  // empty: none is asked for
-  std::string salt;   // of the tenant's paths; another salt is another cache
+  std::string token;            // empty: none is asked for
+  std::string salt;             // of the tenant's paths; another salt is another cache
+  std::string token_file = {};  // has the token; empty: it stands above (Config::read_tokens())
   bool operator==(const TenantConfig&) const = default;
 };
 
@@ -33,6 +34,7 @@ struct Config {
   std::uint32_t compute_threads = 0;  // 0: every core
   std::string device = "auto";        // where layers are compressed, as DeviceChoice::parse()
   std::string log_level = "info";
+  std::string audit_log;      // a file, or "stderr" (audit.h); empty: none is kept
   std::string transports;     // as UCX_TLS, e.g. "tcp"; empty: the best there are
   std::string bulk = "auto";  // how bulk bytes move, one of kBulkNames (UcxOptions::BulkMode)
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory
@@ -56,11 +58,19 @@ struct Config {
   // "FILE:LINE" of what a file has set, by key; of the first [[tenant]], by "tenant 0". Who sets
   // one over the file erases it here.
   std::map<std::string, std::string, std::less<>> said_at;
+  // Files that hold a token and that every user of this machine may read: worth a warning.
+  std::vector<std::string> exposed_files;
 
-  // Reads `path` over the defaults. kNotFound, or as parse().
+  // Reads `path` over the defaults. kNotFound, kInvalidArgument past limits::kConfigBytesMax, or as
+  // parse().
   static Result<Config> load(const std::string& path);
   // `toml` over the defaults. kInvalidArgument naming `where` it is from, line, key and choices.
   static Result<Config> parse(std::string_view toml, const std::string& where);
+  // Fills in the token of every tenant that has a token_file, without the line ends behind it. A
+  // relative path, and one that begins with $CREDENTIALS_DIRECTORY, is of the folder
+  // `credentials_dir`, where systemd puts credentials; where that is empty a relative path is of
+  // the folder `beside`. kInvalidArgument naming every tenant whose file can't be used.
+  Status read_tokens(const std::string& credentials_dir, const std::string& beside);
   // Every problem at once, one a line.
   Status validate() const;
   // What a message about `key` begins with: "FILE:LINE: ", or nothing where no file has set it.

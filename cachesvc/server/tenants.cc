@@ -22,6 +22,23 @@ Tenants::Tenants(const std::vector<TenantConfig>& tenants) : tenants_(tenants) {
   if (tenants_.empty()) tenants_.push_back({std::string(kDefaultTenant), "", ""});
 }
 
+std::vector<std::string> Tenants::names() const {
+  std::vector<std::string> names;
+  for (const TenantConfig& tenant : tenants_) names.push_back(tenant.name);
+  return names;
+}
+
+const TenantConfig* Tenants::find(std::string_view name) const {
+  const auto found = std::ranges::find(tenants_, name, &TenantConfig::name);
+  return found == tenants_.end() ? nullptr : &*found;
+}
+
+bool Tenants::has_same(const Tenants& other, std::string_view name) const {
+  const TenantConfig *here = find(name), *there = other.find(name);
+  return here != nullptr && there != nullptr && here->token == there->token &&
+         here->salt == there->salt;
+}
+
 Result<Tenant> Tenants::admit(const msg::Hello& hello) const {
   if (hello.protocol_version != kProtocolVersion) {
     return Status::version("the client speaks protocol version " +

@@ -19,7 +19,12 @@ class Tenants {
   // wrong token (the message does not say which) or none, in that order.
   Result<Tenant> admit(const msg::Hello& hello) const;
 
+  std::vector<std::string> names() const;
+  // True if a tenant of this name is here as it is in `other`: with the same token and salt.
+  bool has_same(const Tenants& other, std::string_view name) const;
+
  private:
+  const TenantConfig* find(std::string_view name) const;
   std::vector<TenantConfig> tenants_;
 };
 

@@ -39,6 +39,7 @@ memory_bytes = "2GiB"
 compute_threads = 3
 device = "cuda:1"
 log_level = "debug"
+audit_log = "stderr"
 transports = "tcp"
 bulk = "messages"
 memory_wait_ms = 5
@@ -57,6 +58,7 @@ salt = "s"
   CHECK(config->compute_threads == 3);
   CHECK(config->device == "cuda:1");
   CHECK(config->log_level == "debug");
+  CHECK(config->audit_log == "stderr");
   CHECK(config->transports == "tcp");
   CHECK(config->bulk == "messages");
   CHECK(config->memory_wait_ms == 5);
@@ -96,7 +98,38 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
 
 TEST_CASE("a file that is not there, or none, is said to be so", "[unit][server]") {
   CHECK(Config::load("no/such/file.toml").status().code() == StatusCode::kNotFound);
-  CHECK(Config::load("/").status().code() == StatusCode::kNotFound);
+  CHECK_THAT(Config::load("/").status().message(),
+             Catch::Contains("config file: cannot read /: Is a directory"));
+  CHECK_THAT(Config::load("/dev/zero").status().message(),
+             Catch::Contains("/dev/zero has more than 1048576 bytes"));
+}
+
+TEST_CASE("a token is read from a file, and what is wrong with one is named", "[unit][server]") {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("precis-token-" + std::to_string(::getpid()));
+  const std::string folder = path.parent_path().string(), name = path.filename().string();
+  const auto with = [&](const std::string& file, const std::string& credentials,
+                        const std::string& beside, const std::string& token = "") {
+    Config config = valid();
+    config.tenants = {{"red", token, "", file}};
+    const Status status = config.read_tokens(credentials, beside);
+    return status.ok() ? config.tenants[0].token : status.message();
+  };
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  write("secret\n");
+  CHECK(with(path.string(), "", "") == "secret");
+  CHECK(with(path.string(), "/nowhere", "/nowhere") == "secret");  // absolute
+  CHECK(with(name, folder, "/nowhere") == "secret");
+  CHECK(with(name, "", folder) == "secret");
+  CHECK(with("$CREDENTIALS_DIRECTORY/" + name, folder, "") == "secret");
+  CHECK(with("${CREDENTIALS_DIRECTORY}/" + name, folder, "") == "secret");
+  CHECK_THAT(with(name, "/nowhere", folder), Catch::Contains("cannot read /nowhere/" + name));
+  CHECK_THAT(with("$CREDENTIALS_DIRECTORY/x", "", ""), Catch::Contains("is not set"));
+  CHECK_THAT(with(path.string(), "", "", "both"), Catch::Contains("keep one of the two"));
+  CHECK_THAT(with("/dev/zero", "", ""), Catch::Contains("more than 8192 bytes"));
+  write("\n");
+  CHECK_THAT(with(path.string(), "", ""), Catch::Contains("is empty, must hold the token"));
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("validation tells every problem at once", "[unit][server]") {

@@ -41,6 +41,19 @@ TEST_CASE("a tenant is admitted with its own token only", "[unit][server]") {
   }
 }
 
+TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]") {
+  const Tenants before({{"red", "secret", "pepper"}});
+  const auto same_in = [&](const std::vector<TenantConfig>& tenants) {
+    return Tenants(tenants).has_same(before, "red");
+  };
+  CHECK(same_in({{"blue", "x", ""}, {"red", "secret", "pepper", "a file"}}));
+  CHECK_FALSE(same_in({{"red", "other", "pepper"}}));
+  CHECK_FALSE(same_in({{"red", "secret", "salt"}}));
+  CHECK_FALSE(same_in({{"blue", "x", ""}}));
+  CHECK_FALSE(same_in({}));  // the default tenant alone
+  CHECK(before.names() == std::vector<std::string>{"red"});
+}
+
 TEST_CASE("another protocol version is refused before the token is looked at", "[unit][server]") {
   const Tenants tenants({{"red", "secret", ""}});
   msg::Hello foreign = hello("red");

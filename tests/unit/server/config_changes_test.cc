@@ -1,0 +1,99 @@
+#include "cachesvc/base/config_changes.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <sstream>
+
+namespace precis {
+namespace {
+
+// Another value than the default, of every key; a new key wants one here, and a place among those
+// that a running service takes up or among those that it names.
+const std::map<std::string, std::string> kOtherValues = {
+    {"data_dir", "'elsewhere'"},
+    {"listen", "'127.0.0.1:1'"},
+    {"memory_bytes", "'64MiB'"},
+    {"memory_wait_ms", "1"},
+    {"device", "'cpu'"},
+    {"compute_threads", "3"},
+    {"transports", "'tcp'"},
+    {"bulk", "'stream'"},
+    {"tidy_after_ms", "1"},
+    {"log_level", "'debug'"},
+    {"audit_log", "'stderr'"},
+    {"max_requests", "5"},
+    {"max_message_bytes", "'300MiB'"},
+    {"max_puts", "5"},
+    {"silent_client_ms", "5"},
+    {"default_recipe", "'knorm'"},
+    {"default_recipe_with_profile", "''"},
+    {"default_keep", "0.5"},
+};
+
+// Every key that precisd knows, from what it says of one that it does not.
+std::vector<std::string> known_keys() {
+  const std::string said = Config::parse("no_such_key = 0", "here").status().message();
+  std::istringstream list(said.substr(said.find("choose from ") + 12));
+  std::vector<std::string> keys;
+  for (std::string key; std::getline(list, key, ',');) {
+    keys.push_back(key.substr(key.find_first_not_of(' ')));
+  }
+  return keys;
+}
+
+std::vector<std::string> keys_of(const std::vector<SettingChange>& changes) {
+  std::vector<std::string> keys;
+  for (const SettingChange& change : changes) keys.push_back(change.key);
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("every key that differs is taken up or named", "[unit][server]") {
+  const Config running;
+  for (const std::string& key : known_keys()) {
+    if (key == "tenant") continue;
+    CAPTURE(key);
+    REQUIRE(kOtherValues.contains(key));
+    const Config next = Config::parse(key + " = " + kOtherValues.at(key), "here").value();
+    const ConfigChanges changes = changes_between(running, next);
+    REQUIRE(changes.live.size() + changes.restart.size() == 1);
+    const bool live = !changes.live.empty();
+    CHECK((live ? changes.live : changes.restart).front().key == key);
+    // A setting that is called live is live, and no other is.
+    const ConfigChanges left = changes_between(with_live_settings(running, next), next);
+    CHECK(left.live.empty());
+    CHECK(left.restart.empty() == live);
+  }
+}
+
+TEST_CASE("limits, the level of the log and tenants are taken up by a running service",
+          "[unit][server]") {
+  Config next;
+  next.max_requests = next.max_puts = next.silent_client_ms = next.memory_wait_ms = 7;
+  next.log_level = "debug";
+  next.audit_log = "stderr";
+  next.tenants = {{"red", "t", ""}};
+  CHECK(changes_between({}, next).restart.empty());
+  CHECK(keys_of(changes_between({}, next).live) ==
+        std::vector<std::string>{"memory_wait_ms", "log_level", "audit_log", "max_requests",
+                                 "max_puts", "silent_client_ms", "tenant red"});
+}
+
+TEST_CASE("what changed of a tenant is told, and no secret", "[unit][server]") {
+  Config running, next;
+  running.tenants = {{"same", "t0", ""}, {"gone", "secret1", ""}, {"red", "secret2", "salt2"}};
+  next.tenants = {{"same", "t0", ""}, {"red", "secret3", "salt3"}, {"new", "", ""}};
+  const auto live = changes_between(running, next).live;
+  CHECK(keys_of(live) == std::vector<std::string>{"tenant gone", "tenant new", "tenant red"});
+  CHECK(live[0].to == "not there");
+  CHECK(live[1].from == "not there");
+  CHECK(live[2].to == "with a token, with a salt, the token is another, the salt is another");
+  for (const SettingChange& change : live) {
+    CHECK((change.from + change.to).find("secret") == std::string::npos);
+    CHECK((change.from + change.to).find("salt3") == std::string::npos);
+  }
+}
+
+}  // namespace precis
