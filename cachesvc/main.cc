@@ -1,19 +1,26 @@
-// precisd: settings from flags and a file, one Service over UCX, until SIGINT or SIGTERM.
+// precisd: settings from flags and a file, one Service over UCX, until SIGINT or SIGTERM. SIGHUP
+// has it read its settings again.
 
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <iostream>
 
+#include "cachesvc/base/notify.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/transport/preface_io.h"
 #include "cachesvc/transport/ucx_transport.h"
+#include "precis/printable.h"
 
 namespace {
 
@@ -29,6 +36,7 @@ constexpr int kExitUsage = 2;
 // Flags stand over the file: each is applied only if it was given.
 struct Flags {
   std::string config_file, data_dir, listen, memory, device, log_level, transports, bulk, threads;
+  bool check = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -47,6 +55,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--bulk", flags.bulk,
                  "How bulk bytes move: auto, host-copy, stream or messages [auto]");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
+  app.add_flag("--check", flags.check,
+               "Say what is wrong with the settings, and start nothing: exit code 0 or 2");
   app.set_version_flag("--version", precis::server_name());
 }
 
@@ -59,6 +69,12 @@ Result<std::uint32_t> parse_threads(const std::string& text) {
                          std::to_string(precis::kComputeThreadsMax) + "], where 0 is every core");
 }
 
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// As it stands in the file and the flags at this moment; read again at SIGHUP.
 Result<Config> settle(const CLI::App& app, const Flags& flags) {
   Config config;
   if (!flags.config_file.empty()) {
@@ -84,6 +100,8 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
     if (!bytes.ok()) return Status::invalid("--memory " + bytes.status().message());
     config.memory_bytes = *bytes;
   }
+  const auto folder = std::filesystem::path(flags.config_file).parent_path();
+  PRECIS_TRY(config.read_tokens(environment("CREDENTIALS_DIRECTORY"), folder.string()));
   PRECIS_TRY(config.validate());
   const Status address = precis::check_address(config.listen);
   if (!address.ok()) {
@@ -122,12 +140,14 @@ Status check_transports(const Config& config) {
                   : Status();
 }
 
-// Blocks the stopping signals for every thread to come; they arrive at the returned descriptor.
-int stopping_signals() {
+// Blocks the signals that are meant for us, for every thread to come; they arrive at the returned
+// descriptor. A blocked SIGHUP reaches no handler that a library installs for it.
+int own_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 }
@@ -150,8 +170,38 @@ Status misuse(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int fail(const Status& status, int exit_code) {
-  std::cerr << "precisd: " << status.message() << "\n";
+  std::cerr << "precisd: " << precis::printable_lines(status.message()) << "\n";
   return exit_code;
+}
+
+int approve(const Config& config) {
+  for (const std::string& file : config.exposed_files) {
+    std::cerr << "precisd: " << precis::printable(file)
+              << " holds a token and can be read by every user of this machine: chmod o-r\n";
+  }
+  std::cout << "precisd: the configuration is valid\n";
+  return 0;
+}
+
+// Serves until it is told to stop. `read` is how its settings are read again.
+int serve(Service& service, int signals, const std::function<Result<Config>()>& read) {
+  const precis::Notifier systemd(environment("NOTIFY_SOCKET"));
+  const auto watch = service.loop().watch_readable(signals, [&] {
+    signalfd_siginfo info;
+    if (::read(signals, &info, sizeof info) != sizeof info) return;
+    if (info.ssi_signo != SIGHUP) {
+      systemd.stopping();
+      return service.stop();
+    }
+    systemd.reloading();
+    service.reload(read, [&] { systemd.ready(); });
+  });
+  // Programs that start precisd wait for this line; everything else goes to stderr.
+  std::printf("precisd ready address=%s\n", service.address().c_str());
+  std::fflush(stdout);
+  systemd.ready();
+  service.run();
+  return 0;
 }
 
 }  // namespace
@@ -166,26 +216,19 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() != 0) return fail(misuse(app, error), kExitUsage);
     return app.exit(error);  // the help, or the version
   }
+  ::umask(S_IRWXG | S_IRWXO);  // what is stored is no other user's to read
+  const int signals = own_signals();
   const auto config = settle(app, flags);
   if (!config.ok()) return fail(config.status(), kExitUsage);
-
-  raise_descriptor_limit();
-  const int signals = stopping_signals();
   const Status transports = check_transports(*config);
   if (!transports.ok()) return fail(transports, kExitUsage);
+  if (flags.check) return approve(*config);
+
+  raise_descriptor_limit();
   auto service = Service::create(*config, [&](EventLoop& loop) {
     return precis::make_ucx_transport(loop, ucx_options(*config));
   });
   if (!service.ok()) return fail(service.status(), kExitFailed);
 
-  Service& running = **service;
-  const auto watch = running.loop().watch_readable(signals, [&] {
-    signalfd_siginfo info;
-    if (read(signals, &info, sizeof info) == sizeof info) running.stop();
-  });
-  // Programs that start precisd wait for this line; everything else goes to stderr.
-  std::printf("precisd ready address=%s\n", running.address().c_str());
-  std::fflush(stdout);
-  running.run();
-  return 0;
+  return serve(**service, signals, [&] { return settle(app, flags); });
 }

@@ -27,6 +27,8 @@ class FairLine {
   FairLine& operator=(const FairLine&) = delete;
 
   std::size_t size() const { return size_; }
+  // For those who come from now on.
+  void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
   // Calls what `take` returns once it returns something, or `give_up` after the wait, at stop(), or
   // at drop_unwanted() once it is `unwanted`.
   using Unwanted = std::function<bool()>;
@@ -53,7 +55,7 @@ class FairLine {
   void leave(const Waiter* waiter);
 
   EventLoop& loop_;
-  const std::chrono::milliseconds wait_;
+  std::chrono::milliseconds wait_;
   std::deque<Lane> lanes_;  // the first one's first is next
   std::size_t size_ = 0;
 };

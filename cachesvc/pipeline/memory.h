@@ -62,6 +62,11 @@ class Memory {
   // Nobody waits any more: the service is stopping.
   void stop();
   std::size_t waiting() const { return waiting_.load(); }
+  // How long those who come from now on wait. Loop thread only.
+  void set_wait(std::chrono::milliseconds wait) {
+    wait_ = wait;
+    line_.set_wait(wait);
+  }
 
  private:
   using Answer = Result<Pieces>;

@@ -38,13 +38,18 @@ class PutRoom {
   Task<Result<std::unique_ptr<Place>>> enter(std::size_t bytes, FairLine::Owner owner);
   void stop();
   std::size_t waiting() const { return line_.size(); }
+  // How long those who come from now on wait. Loop thread only.
+  void set_wait(std::chrono::milliseconds wait) {
+    wait_ = wait;
+    line_.set_wait(wait);
+  }
 
  private:
   bool fits(std::size_t bytes) const { return taken_ == 0 || taken_ + bytes <= size_bytes_; }
 
   EventLoop& loop_;
   const std::size_t size_bytes_;
-  const std::chrono::milliseconds wait_;
+  std::chrono::milliseconds wait_;
   FairLine line_;
   std::size_t taken_ = 0;
   bool stopped_ = false;

@@ -61,12 +61,14 @@ class Quota {
   static Result<Hold> take(Part& part, std::uint64_t amount);
 
   std::uint64_t used() const { return used_; }
+  // A connection that has more by then keeps it.
+  void set_limit(std::uint64_t limit) { limit_ = limit; }
 
  private:
   Status check(const Part& part, std::uint64_t amount) const;
 
   const std::string what_, setting_;
-  const std::uint64_t limit_;
+  std::uint64_t limit_;
   const std::uint32_t retry_after_ms_;
   std::uint64_t used_ = 0;
   std::uint64_t parts_ = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cachesvc/base/counted.h"
+#include "precis/block_digest.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -48,12 +49,22 @@ std::string change_text(const msg::SetBudget& request) {
   return text;
 }
 
+// The digest of the profile of that model and name; none if there is none.
+std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,
+                                     const std::string& name) {
+  for (const msg::ProfileRow& row : rows) {
+    if (row.model == model && row.name == name) return row.digest.hex();
+  }
+  return {};
+}
+
 }  // namespace
 
-Handlers::Handlers(const Parts& parts, Tenant tenant, Connection& connection,
+Handlers::Handlers(const Parts& parts, Tenant tenant, std::string client, Connection& connection,
                    std::function<void(msg::LayerServed)> served)
     : parts_(parts),
       tenant_(std::move(tenant)),
+      client_(std::move(client)),
       connection_(connection),
       served_(std::move(served)),
       put_part_(parts.admission.puts) {}
@@ -84,10 +95,30 @@ msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
   return info;
 }
 
-void Handlers::note_change(std::string_view event, std::string_view of, const std::string& change) {
-  parts_.log.info(
-      event,
-      {{"from", connection_.peer()}, {"tenant", tenant_.name}, {"of", of}, {"change", change}});
+void Handlers::note(Change change) {
+  if (!change.event.empty()) {
+    parts_.log.info(change.event, {{"from", connection_.peer()},
+                                   {"tenant", tenant_.name},
+                                   {"of", change.of},
+                                   {"change", change.text},
+                                   {"was", change.was.value_or("")}});
+  }
+  parts_.audit.write(
+      {tenant_.name, client_, connection_.peer()},
+      {change.request, std::move(change.of), std::move(change.was), std::move(change.is)});
+}
+
+std::string Handlers::budget_text(const msg::BudgetScope& scope) const {
+  const auto budgets = parts_.catalog.budgets(tenant_.name, scope, parts_.configured);
+  const msg::BudgetRow& own = budgets.layers.back();  // the narrowest: the scope's own
+  return "recipe " + (own.recipe.empty() ? "unset" : own.recipe) + ", keep " +
+         (own.keep ? own.keep->to_string() : "unset");
+}
+
+std::optional<std::string> Handlers::tip_of(const std::string& session) const {
+  const auto row = parts_.catalog.session(tenant_.name, session);
+  if (!row.ok()) return {};
+  return row->tip.is_null() ? "no tip" : row->tip.hex();
 }
 
 Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
@@ -120,8 +151,18 @@ std::size_t Handlers::give_up_silent_puts(std::chrono::steady_clock::duration si
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RegisterModel request) {
   PRECIS_CO_TRY(request.model.validate());
-  co_return answer(
-      co_await stored([&] { return parts_.catalog.register_model(tenant_.name, request.model); }));
+  const bool known = parts_.catalog.model(tenant_.name, model_fingerprint(request.model)).ok();
+  PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
+                     return parts_.catalog.register_model(tenant_.name, request.model);
+                   }));
+  if (!known) {
+    note({.request = "RegisterModel",
+          .event = "model registered",
+          .of = row.fingerprint.hex(),
+          .text = row.model.name,
+          .is = row.model.name});
+  }
+  co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListModels) {
@@ -133,10 +174,12 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushProjection request) 
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AddProfile request) {
+  const auto before = parts_.catalog.profiles(tenant_.name, std::nullopt);
   PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
                      return parts_.catalog.add_profile(tenant_.name, request.json);
                    }));
-  note_change("profile added", row.name, row.kind + " for model " + row.model.hex());
+  note({"AddProfile", "profile added", row.name, row.kind + " for model " + row.model.hex(),
+        digest_of(before, row.model, row.name), row.digest.hex()});
   co_return msg::ReplyBody(std::move(row));
 }
 
@@ -153,9 +196,11 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowProfile request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveProfile request) {
+  const auto was =
+      digest_of(parts_.catalog.profiles(tenant_.name, request.model), request.model, request.name);
   PRECIS_CO_TRY(co_await stored(
       [&] { return parts_.catalog.remove_profile(tenant_.name, request.model, request.name); }));
-  note_change("profile removed", request.name, "of model " + request.model.hex());
+  note({"RemoveProfile", "profile removed", request.name, "of model " + request.model.hex(), was});
   co_return answer(Status());
 }
 
@@ -255,27 +300,41 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Cancel request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::OpenSession request) {
   PRECIS_CO_TRY(check_name("session name", request.name));
-  co_return answer(
-      co_await stored([&] { return parts_.catalog.open_session(tenant_.name, request); }));
+  const bool known = tip_of(request.name).has_value();
+  PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
+                     return parts_.catalog.open_session(tenant_.name, request);
+                   }));
+  if (!known) note({.request = "OpenSession", .of = row.name, .is = "made"});
+  co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AdvanceSession request) {
-  co_return answer(
-      co_await stored([&] { return parts_.catalog.advance_session(tenant_.name, request); }));
+  const auto was = tip_of(request.name);
+  PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
+                     return parts_.catalog.advance_session(tenant_.name, request);
+                   }));
+  note({.request = "AdvanceSession", .of = row.name, .was = was, .is = row.tip.hex()});
+  co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PinSession request) {
+  const auto before = parts_.catalog.session(tenant_.name, request.name);
   PRECIS_CO_ASSIGN(
       auto row, co_await stored([&] { return parts_.catalog.pin_session(tenant_.name, request); }));
-  note_change(row.pinned ? "session pinned" : "session unpinned", row.name,
-              row.pinned ? "its tip stays" : "its tip may go");
+  note({"PinSession", row.pinned ? "session pinned" : "session unpinned", row.name,
+        row.pinned ? "its tip stays" : "its tip may go",
+        before.ok() && before->pinned ? "pinned" : "not pinned",
+        row.pinned ? "pinned" : "not pinned"});
   co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ForkSession request) {
   PRECIS_CO_TRY(check_name("new session name", request.new_name));
-  co_return answer(
-      co_await stored([&] { return parts_.catalog.fork_session(tenant_.name, request); }));
+  PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
+                     return parts_.catalog.fork_session(tenant_.name, request);
+                   }));
+  note({.request = "ForkSession", .of = row.name, .is = "made of " + request.name});
+  co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowSession request) {
@@ -287,9 +346,10 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListSessions) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveSession request) {
+  const auto was = tip_of(request.name);
   PRECIS_CO_TRY(
       co_await stored([&] { return parts_.catalog.remove_session(tenant_.name, request.name); }));
-  note_change("session removed", request.name, "what was stored stays");
+  note({"RemoveSession", "session removed", request.name, "what was stored stays", was});
   co_return answer(Status());
 }
 
@@ -315,9 +375,9 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemovePrefix request) {
   for (const SegmentId& id : gone) parts_.hot_tier.erase(id);
   parts_.memory.retry();
   if (removed.ok()) {
-    note_change(
-        "prefix removed", request.segment.hex(),
-        counted(removed->segments, "segment") + ", " + std::to_string(removed->bytes) + " B less");
+    const std::string gone_text =
+        counted(removed->segments, "segment") + ", " + std::to_string(removed->bytes) + " B";
+    note({"RemovePrefix", "prefix removed", request.segment.hex(), gone_text + " less", gone_text});
   }
   co_return answer(std::move(removed));
 }
@@ -327,11 +387,17 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CheckPrefix request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::TrimPrefix request) {
+  const auto before = parts_.catalog.info(tenant_.name, request.segment, /*with_plan=*/false);
   auto trimmed = co_await parts_.trim_path.run(tenant_, request);
   if (trimmed.ok() && trimmed->freed_bytes > 0 && !request.dry_run) {
-    note_change("prefix trimmed", request.segment.hex(),
-                "keep " + request.budget.to_string() + ", " + std::to_string(trimmed->freed_bytes) +
-                    " B less");
+    const auto size_text = [](std::uint64_t entries, std::uint64_t bytes) {
+      return std::to_string(entries) + " entries, " + std::to_string(bytes) + " B";
+    };
+    note({"TrimPrefix", "prefix trimmed", request.segment.hex(),
+          "keep " + request.budget.to_string() + ", " + std::to_string(trimmed->freed_bytes) +
+              " B less",
+          before.ok() ? size_text(before->entries, before->stored_bytes) : "",
+          size_text(trimmed->entries, trimmed->stored_bytes)});
   }
   co_return answer(std::move(trimmed));
 }
@@ -347,8 +413,10 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::SetBudget request) {
   if (request.scope.model) {
     PRECIS_CO_TRY(parts_.catalog.model(tenant_.name, *request.scope.model).status());
   }
+  const std::string was = budget_text(request.scope);
   PRECIS_CO_TRY(co_await stored([&] { return parts_.catalog.set_budget(tenant_.name, request); }));
-  note_change("budget set", scope_text(request.scope), change_text(request));
+  note({"SetBudget", "budget set", scope_text(request.scope), change_text(request), was,
+        budget_text(request.scope)});
   co_return msg::ReplyBody(parts_.catalog.budgets(tenant_.name, request.scope, parts_.configured));
 }
 

@@ -18,6 +18,7 @@
 #include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/trim.h"
 #include "cachesvc/server/admission.h"
+#include "cachesvc/server/audit.h"
 #include "cachesvc/server/told.h"
 
 namespace precis {
@@ -40,6 +41,7 @@ class Handlers {
     Admission& admission;
     Metrics& metrics;
     Log& log;
+    Audit& audit;
     ToldSome& refused;  // of requests, those in the log
     BudgetDefaults configured;
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
@@ -49,7 +51,8 @@ class Handlers {
   };
   using Answer = Result<msg::ReplyBody>;
 
-  Handlers(const Parts& parts, Tenant tenant, Connection& connection,
+  // `client`: what it calls itself.
+  Handlers(const Parts& parts, Tenant tenant, std::string client, Connection& connection,
            std::function<void(msg::LayerServed)> served);
   ~Handlers();  // drops the puts under way
 
@@ -99,8 +102,19 @@ class Handlers {
 
   // Says of a segment whether every layer of it is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
-  // A line in the log for what was set or taken away: of what, and what it is now.
-  void note_change(std::string_view event, std::string_view of, const std::string& change);
+  // A change that a request made, for the log and the audit log.
+  struct Change {
+    std::string_view request;     // its name
+    std::string_view event = {};  // a line in the log of this name; none where it is empty
+    std::string of = {};
+    std::string text = {};  // in the log
+    std::optional<std::string> was = {}, is = {};
+  };
+  void note(Change change);
+  // The recipe and keep that are set for a scope itself.
+  std::string budget_text(const msg::BudgetScope& scope) const;
+  // The tip of a session; none where there is no such session.
+  std::optional<std::string> tip_of(const std::string& session) const;
   Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
   // Runs a catalog call that waits for the store on the storage executor.
   template <typename Fn>
@@ -110,6 +124,7 @@ class Handlers {
 
   const Parts& parts_;
   Tenant tenant_;
+  std::string client_;
   Connection& connection_;
   bool gone_ = false;
   std::function<void(msg::LayerServed)> served_;

@@ -6,6 +6,30 @@
 #include "precis/limits.h"
 
 namespace precis {
+namespace {
+
+// True if a request that ended so was refused. not_found is an answer; a request that overload
+// turned away is counted and tried again by itself; one that broke off was not refused.
+bool is_refusal(StatusCode code) {
+  switch (code) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kPermissionDenied:
+    case StatusCode::kOutOfSpace:
+    case StatusCode::kVersionMismatch:
+    case StatusCode::kUnsupported:
+    case StatusCode::kCorruption:
+    case StatusCode::kInternal: return true;
+    case StatusCode::kOk:
+    case StatusCode::kNotFound:
+    case StatusCode::kRejected:
+    case StatusCode::kTimedOut:
+    case StatusCode::kUnavailable:
+    case StatusCode::kCanceled: return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string client,
            std::unique_ptr<Connection> connection)
@@ -16,7 +40,7 @@ Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string cl
       connection_(std::move(connection)),
       request_part_(parts.admission.requests),
       byte_part_(parts.admission.message_bytes),
-      handlers_(parts, std::move(tenant), *connection_, [this](msg::LayerServed served) {
+      handlers_(parts, std::move(tenant), client_, *connection_, [this](msg::LayerServed served) {
         if (open_) connection_->send(encode(msg::ServerMessage(std::move(served))));
       }) {
   ++parts_.metrics.connections;
@@ -38,9 +62,9 @@ void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
                       [this](const Status& why) { on_closed(why); }});
 }
 
-void Peer::close() {
+void Peer::close(const std::string& why) {
   if (open_) connection_->close();
-  on_closed(Status::unavailable("the service is stopping"));
+  on_closed(Status::unavailable(why));
 }
 
 void Peer::on_closed(const Status& why) {
@@ -59,7 +83,10 @@ void Peer::on_closed(const Status& why) {
       break;
     case StatusCode::kInvalidArgument:
     case StatusCode::kCorruption:
-    case StatusCode::kVersionMismatch: log_.warn("client broke the protocol", fields); break;
+    case StatusCode::kVersionMismatch:
+      log_.warn("client broke the protocol", fields);
+      parts_.audit.write(who(), {.what = "Connection", .outcome = why});
+      break;
     default: log_.warn("client lost", fields);
   }
   handlers_.cancel();
@@ -112,13 +139,7 @@ void Peer::on_message(const std::vector<std::byte>& message) {
     // Messages are framed by the transport, so the next one can be understood all the same. Where
     // not even the id can be read, the reply carries id 0. The log has the first alone, lest it
     // be filled.
-    if (!std::exchange(not_understood_, true)) {
-      log_.warn("request not understood", {{"client", client_},
-                                           {"from", connection_->peer()},
-                                           {"tenant", tenant_name_},
-                                           {"bytes", message.size()},
-                                           {"status", request.status().message()}});
-    }
+    note_not_understood(message.size(), request.status());
     return reply(request_id(message).value_or(0), request.status(), {"unknown"});
   }
   auto admitted = admit(*request, message.size());
@@ -137,6 +158,15 @@ Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitt
   reply(request.id, std::move(answer), name);
 }
 
+void Peer::note_not_understood(std::size_t size_bytes, const Status& why) {
+  if (std::exchange(not_understood_, true)) return;
+  log_.warn("request not understood", {{"client", client_},
+                                       {"from", connection_->peer()},
+                                       {"tenant", tenant_name_},
+                                       {"bytes", size_bytes},
+                                       {"status", why.message()}});
+}
+
 // What an operator asked for or has to see to is told; the rest is between the client and its user.
 void Peer::note_failed(RequestName request, const Status& why) {
   const Log::Fields fields = {{"client", client_},
@@ -144,6 +174,9 @@ void Peer::note_failed(RequestName request, const Status& why) {
                               {"tenant", tenant_name_},
                               {"request", request.name},
                               {"status", why.to_string()}};
+  if (request.administrative || is_refusal(why.code())) {
+    parts_.audit.write(who(), {.what = request.name, .outcome = why});
+  }
   const bool matters = request.administrative || why.code() == StatusCode::kOutOfSpace;
   if (matters && parts_.refused.tell()) return log_.info("request refused", fields);
   log_.debug("request failed", fields);

@@ -27,10 +27,13 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   // `closed` is called once, when the connection has ended.
   void start(std::function<void(const std::shared_ptr<Peer>&)> closed);
-  void close();
+  void close(const std::string& why);
   // Closes the connection of a client that harms the others, saying why in the log.
   void shed(const std::string& why);
 
+  const std::string& tenant() const { return tenant_name_; }
+  // The client, for the audit log.
+  AuditWho who() const { return {tenant_name_, client_, connection_->peer()}; }
   std::size_t unsent_bytes() const { return open_ ? connection_->unsent_bytes() : 0; }
   // While others wait for memory: gives up what its client does not use. `silence`: how long it may
   // have moved nothing.
@@ -47,6 +50,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
   void reply(std::uint64_t id, Handlers::Answer answer, RequestName request);
   void note_failed(RequestName request, const Status& why);
+  void note_not_understood(std::size_t size_bytes, const Status& why);
 
   const Handlers::Parts& parts_;
   Log& log_;

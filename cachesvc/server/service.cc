@@ -5,12 +5,14 @@
 #include <unordered_set>
 #include <utility>
 
+#include "cachesvc/server/device.h"
+#include "cachesvc/server/openness.h"
 #include "cachesvc/server/peer.h"
+#include "cachesvc/server/reload.h"
 #include "cachesvc/server/tenants.h"
 #include "cachesvc/server/told.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/store/extent_store.h"
-#include "precis/device_choice.h"
 #include "precis/limits.h"
 #include "precis/record_format.h"
 
@@ -49,6 +51,7 @@ struct Service::Impl {
   explicit Impl(const Config& c, Log::Level level)
       : config(c),
         log(level),
+        audit(log, metrics),
         tenants(c.tenants),
         admission({c.max_requests, c.max_message_bytes, c.max_puts}) {}
 
@@ -57,6 +60,7 @@ struct Service::Impl {
   Log log;
   SystemClock clock;
   Metrics metrics;
+  Audit audit;
   Tenants tenants;
   Admission admission;
   ToldSome strangers, requests;  // those refused
@@ -82,6 +86,7 @@ struct Service::Impl {
   std::unique_ptr<ColdReads> cold_reads;
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
+  std::unique_ptr<Reloader> reloader;
   std::unique_ptr<Handlers::Parts> parts;
   std::unordered_set<std::shared_ptr<Peer>> peers;
   std::vector<std::weak_ptr<Peer>> leaving;  // closed, with requests still to end
@@ -92,13 +97,12 @@ struct Service::Impl {
 
   Status open();
   Status open_store();
-  Status choose_device();
   void wire();
   Status listen();
   void warn_of_strangers();
   Transport::Greeting greet(Bytes bytes, const std::string& from);
   void accept(std::unique_ptr<Connection> connection, Bytes bytes);
-  void note_refused(const std::string& from, const Status& why);
+  void note_refused(const AuditWho& who, const Status& why);
   void watch_pressure();
   Status may_send(std::size_t size_bytes);
   void begin_stop();
@@ -114,6 +118,8 @@ Result<std::unique_ptr<Service>> Service::create(const Config& config,
   PRECIS_TRY(config.validate());
   PRECIS_ASSIGN(const Log::Level level, Log::parse_level(config.log_level));
   auto impl = std::make_unique<Impl>(config, level);
+  PRECIS_ASSIGN(Audit::Sink sink, Audit::Sink::open(config.audit_log));
+  impl->audit.use(std::move(sink));
   PRECIS_TRY(impl->open());
   PRECIS_ASSIGN(impl->transport, make_transport(impl->loop));
   PRECIS_ASSIGN(impl->registration, impl->transport->register_memory(impl->arena->memory()));
@@ -129,10 +135,13 @@ Status Service::Impl::open() {
   std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
   hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
   PRECIS_TRY(with_next_step(open_store(), config.data_dir));
-  return choose_device();
+  PRECIS_ASSIGN(backend, choose_backend(config, arena->memory(), log));
+  compute = std::make_unique<Executor>("compute", backend->compressors());
+  return {};
 }
 
 Status Service::Impl::open_store() {
+  close_data_dir(log, config.data_dir);
   PRECIS_ASSIGN(store,
                 open_disk_store(config.data_dir,
                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
@@ -142,37 +151,6 @@ Status Service::Impl::open_store() {
              {{"missing_bytes", missing}});
   }
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
-  return {};
-}
-
-// A GPU where there is one and nobody said otherwise.
-Status Service::Impl::choose_device() {
-  PRECIS_ASSIGN(const DeviceChoice choice, DeviceChoice::parse(config.device));
-  const unsigned threads = config.resolved_compute_threads();
-  Status no_gpu;
-  if (choice.kind != DeviceChoice::Kind::kCpu) {
-    auto cuda = kernels::make_cuda_backend(choice.ordinal, threads, [this](const Status& why) {
-      const bool one = why.code() == StatusCode::kOutOfSpace;
-      log.warn(one ? "a layer that the GPU has no room for is compressed on the CPU"
-                   : "the GPU failed, compressing on the CPU until the next start",
-               {{"status", why.to_string()}});
-    });
-    no_gpu = cuda.status();
-    if (cuda.ok()) backend = std::move(cuda).value();
-  }
-  if (backend == nullptr) {
-    if (choice.kind == DeviceChoice::Kind::kCuda) {
-      return no_gpu.with_context("device " + config.device + " (auto falls back to the CPU)");
-    }
-    backend = kernels::make_cpu_backend(threads);
-    if (!no_gpu.ok()) log.info("compressing on the CPU", {{"no_gpu", no_gpu.to_string()}});
-  }
-  compute = std::make_unique<Executor>("compute", backend->compressors());
-  const Status pinned = backend->expect_memory(arena->memory());
-  if (!pinned.ok()) {
-    log.warn("memory is not pinned, copies to the GPU will be slow",
-             {{"status", pinned.to_string()}});
-  }
   return {};
 }
 
@@ -199,10 +177,33 @@ void Service::Impl::wire() {
                                                       *hot_tier, rate, metrics, clock});
   trim_path = std::make_unique<TrimPath>(
       TrimPath::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
+  reloader = std::make_unique<Reloader>(
+      Reloader::Parts{loop, storage, config, log, tenants, admission, *memory, *put_room, audit,
+                      [this](const std::string& tenant, const std::string& why) {
+                        const auto all = peers;  // closing takes each out of the set
+                        for (const auto& peer : all) {
+                          if (peer->tenant() == tenant) peer->close(why);
+                        }
+                      }});
   parts = std::make_unique<Handlers::Parts>(
-      Handlers::Parts{loop, storage, *catalog, *hot_tier, *projections, *put_path, *get_path,
-                      *cold_reads, *trim_path, *lookup, *memory, admission, metrics, log, requests,
-                      configured, [this](const std::string& tenant) { return status(tenant); },
+      Handlers::Parts{loop,
+                      storage,
+                      *catalog,
+                      *hot_tier,
+                      *projections,
+                      *put_path,
+                      *get_path,
+                      *cold_reads,
+                      *trim_path,
+                      *lookup,
+                      *memory,
+                      admission,
+                      metrics,
+                      log,
+                      audit,
+                      requests,
+                      configured,
+                      [this](const std::string& tenant) { return status(tenant); },
                       [this](const std::string& tenant) { return stats(tenant); },
                       [this](std::size_t size_bytes) { return may_send(size_bytes); }});
 }
@@ -216,7 +217,7 @@ Status Service::Impl::listen() {
        [this](std::unique_ptr<Connection> connection, Bytes hello) {
          accept(std::move(connection), hello);
        },
-       [this](const std::string& from, const Status& why) { note_refused(from, why); }});
+       [this](const std::string& from, const Status& why) { note_refused({.from = from}, why); }});
   if (!bound.ok()) return bound.status().with_context("listen");
   address = std::move(bound).value();
   const Catalog::Totals totals = catalog->totals();
@@ -231,6 +232,7 @@ Status Service::Impl::listen() {
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
   warn_of_strangers();
+  warn_of_exposed_tokens(log, config);
   return {};
 }
 
@@ -258,21 +260,31 @@ Transport::Greeting Service::Impl::greet(Bytes bytes, const std::string& from) {
                                   " connections, the most there may be; retry later",
                               limits::kRetryAfterRequestsMs);
   }
-  if (!status.ok()) note_refused(from, status);
+  if (!status.ok()) {
+    note_refused(hello.ok() ? AuditWho{hello->tenant, hello->client, from} : AuditWho{.from = from},
+                 status);
+  }
   const bool accepted = status.ok();
   return {encode(msg::HelloReply{std::move(status), kProtocolVersion, server_name()}), accepted};
 }
 
 // Once for a connection, whatever it said, and not for each of many.
-void Service::Impl::note_refused(const std::string& from, const Status& why) {
+void Service::Impl::note_refused(const AuditWho& who, const Status& why) {
   ++metrics.connections_refused;
+  audit.write(who, {.what = "Connect", .outcome = why});
   if (!strangers.tell()) return;
-  log.warn("client refused", {{"from", from}, {"status", why.to_string()}});
+  log.warn("client refused", {{"from", who.from}, {"status", why.to_string()}});
 }
 
 void Service::Impl::accept(std::unique_ptr<Connection> connection, Bytes bytes) {
   auto hello = decode_hello(bytes);  // greet() has seen both
   auto tenant = tenants.admit(*hello);
+  if (!tenant.ok()) {  // the configuration was reloaded in between
+    note_refused({hello->tenant, hello->client, connection->peer()}, tenant.status());
+    connection->close();
+    const std::shared_ptr<Connection> closed = std::move(connection);
+    return loop.post([closed] {});  // not destroyed inside a callback of its own
+  }
   auto peer = std::make_shared<Peer>(*parts, log, *tenant, hello->client, std::move(connection));
   peers.insert(peer);
   peer->start([this](const std::shared_ptr<Peer>& closed) {
@@ -339,6 +351,12 @@ void Service::stop() {
   impl_->loop.post([impl = impl_.get()] { impl->begin_stop(); });
 }
 
+void Service::reload(std::function<Result<Config>()> read, std::function<void()> done) {
+  impl_->loop.post([impl = impl_.get(), read = std::move(read), done = std::move(done)] {
+    impl->reloader->reload(read, done);
+  });
+}
+
 void Service::Impl::begin_stop() {
   if (std::exchange(stopping, true)) return;
   log.info("stopping", {{"connections", peers.size()}});
@@ -346,7 +364,7 @@ void Service::Impl::begin_stop() {
   memory->stop();
   put_room->stop();
   const auto open = peers;  // closing takes each out of the set
-  for (const auto& peer : open) peer->close();
+  for (const auto& peer : open) peer->close("the service is stopping");
   finish_stop();
 }
 
@@ -354,7 +372,7 @@ void Service::Impl::begin_stop() {
 // end.
 void Service::Impl::finish_stop() {
   std::erase_if(leaving, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
-  if (leaving.empty() && put_path->idle()) {
+  if (leaving.empty() && put_path->idle() && !reloader->busy()) {
     log.info("stopped");
     return loop.stop();
   }

@@ -31,6 +31,12 @@ class Service {
   void run();
   void stop();  // any thread, also a signal handler's
 
+  // Any thread while it runs: reads the configuration anew by `read`, on a thread beside the loop,
+  // takes up what a running service can of it (config_changes.h) and names the rest in the log.
+  // If `read` fails, or the configuration is not valid, nothing changes and the log says why. Calls
+  // `done` on the loop when it is over.
+  void reload(std::function<Result<Config>()> read, std::function<void()> done);
+
  private:
   struct Impl;
   explicit Service(std::unique_ptr<Impl> impl);

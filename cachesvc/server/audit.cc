@@ -1,0 +1,155 @@
+#include "cachesvc/server/audit.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "precis/limits.h"
+#include "precis/printable.h"
+
+namespace precis {
+namespace {
+
+std::uint64_t now_unix_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+// "2026-11-25T00:00:00.123Z"
+std::string time_text(std::uint64_t unix_ms) {
+  const auto seconds = static_cast<time_t>(unix_ms / 1000);
+  tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 96> text;
+  std::snprintf(text.data(), text.size(), "%04d-%02d-%02dT%02d:%02d:%02d.%03uZ", utc.tm_year + 1900,
+                utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                static_cast<unsigned>(unix_ms % 1000));
+  return text.data();
+}
+
+std::string cut(std::string_view text) {
+  if (text.size() <= limits::kAuditValueBytesMax) return std::string(text);
+  return std::string(text.substr(0, limits::kAuditValueBytesMax)) + "...";
+}
+
+void append_field(std::string& line, const char* key, const std::optional<std::string>& value) {
+  line += (line.empty() ? "{\"" : ", \"") + std::string(key) + "\": ";
+  line += value ? json_string(cut(*value)) : "null";
+}
+
+std::optional<std::string> unless_empty(const std::string& text) {
+  if (text.empty()) return {};
+  return text;
+}
+
+}  // namespace
+
+std::string audit_line(const AuditWho& who, const AuditEvent& event, std::uint64_t unix_ms) {
+  std::string line;
+  append_field(line, "time", time_text(unix_ms));
+  append_field(line, "tenant", unless_empty(who.tenant));
+  append_field(line, "client", unless_empty(who.client));
+  append_field(line, "from", unless_empty(who.from));
+  append_field(line, "what", std::string(event.what));
+  append_field(line, "of", unless_empty(event.of));
+  append_field(line, "old", event.old_value);
+  append_field(line, "new", event.new_value);
+  append_field(line, "outcome", std::string(status_code_name(event.outcome.code())));
+  append_field(line, "why", unless_empty(event.outcome.message()));
+  return line + "}";
+}
+
+Result<Audit::Sink> Audit::Sink::open(const std::string& path) {
+  Sink sink;
+  sink.path_ = path;
+  if (path == "stderr") sink.fd_ = STDERR_FILENO;
+  if (path.empty() || sink.fd_ >= 0) return sink;
+  // Not blocking: opening a pipe would wait for its reader.
+  Descriptor file(::open(path.c_str(),
+                         O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600));
+  if (!file) {
+    return Status::invalid("audit_log " + path +
+                           " can't be opened: " + std::generic_category().message(errno));
+  }
+  struct stat what {};
+  if (::fstat(file.get(), &what) != 0 || !S_ISREG(what.st_mode)) {
+    return Status::invalid("audit_log " + path +
+                           " is no file: give the path of one, or \"stderr\"");
+  }
+  sink.fd_ = file.get();
+  sink.owned_ = std::make_shared<Descriptor>(std::move(file));
+  return sink;
+}
+
+Audit::Audit(Log& log, Metrics& metrics) : log_(log), metrics_(metrics) {}
+
+Audit::~Audit() = default;  // the thread ends first, having written what waits
+
+void Audit::use(Sink sink) {
+  on_ = sink.fd_ >= 0;
+  thread_.post([this, sink = std::move(sink)] {
+    sink_ = sink;
+    torn_ = failed_ = false;
+  });
+}
+
+void Audit::write(const AuditWho& who, const AuditEvent& event) {
+  if (!on_) return;
+  if (waiting_.fetch_add(1) >= limits::kAuditLinesMax) {
+    --waiting_;
+    ++lost_;
+    ++metrics_.audit_lost;
+    return;
+  }
+  thread_.post([this, line = audit_line(who, event, now_unix_ms())] {
+    write_out(line);
+    --waiting_;
+  });
+}
+
+void Audit::write_out(const std::string& line) {
+  if (sink_.fd_ < 0) return;  // it was turned off meanwhile
+  if (lost_ > 0) tell_lost();
+  if (append(line + "\n")) return;
+  ++lost_;
+  ++metrics_.audit_lost;
+}
+
+// So that a gap shows where it is.
+void Audit::tell_lost() {
+  const std::uint64_t lost = lost_.exchange(0);
+  const AuditEvent gap{
+      .what = "Lost", .of = std::to_string(lost) + " lines", .outcome = Status::rejected("")};
+  if (!append(audit_line({}, gap, now_unix_ms()) + "\n")) lost_ += lost;
+}
+
+bool Audit::append(std::string text) {
+  if (torn_) text.insert(text.begin(), '\n');
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t written = ::write(sink_.fd_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      torn_ = torn_ || rest.size() < text.size();
+      if (!std::exchange(failed_, true)) {
+        log_.error("the audit log can't be written to, its lines are lost and counted",
+                   {{"path", sink_.path_}, {"why", std::generic_category().message(errno)}});
+      }
+      return false;
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  torn_ = failed_ = false;
+  return true;
+}
+
+}  // namespace precis

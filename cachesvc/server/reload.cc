@@ -1,0 +1,91 @@
+#include "cachesvc/server/reload.h"
+
+#include <chrono>
+#include <utility>
+
+#include "cachesvc/base/config_changes.h"
+#include "cachesvc/server/openness.h"
+
+namespace precis {
+namespace {
+
+const AuditWho kOperator{.from = "SIGHUP"};
+
+}  // namespace
+
+void Reloader::reload(Read read, std::function<void()> done) {
+  if (busy_) {
+    // It reads what is there by then, so the latest stands for those before it.
+    waiting_ = [this, read = std::move(read), done = std::move(done)] { reload(read, done); };
+    return;
+  }
+  busy_ = true;
+  spawn(run(std::move(read), std::move(done)));
+}
+
+Result<Reloader::Next> Reloader::prepare(const Read& read) {
+  PRECIS_ASSIGN(Config config, read());
+  PRECIS_TRY(config.validate());
+  PRECIS_ASSIGN(const Log::Level level, Log::parse_level(config.log_level));
+  PRECIS_ASSIGN(Audit::Sink audit, Audit::Sink::open(config.audit_log));
+  return Next{std::move(config), level, std::move(audit)};
+}
+
+Task<void> Reloader::run(Read read, std::function<void()> done) {
+  auto next = co_await run_on(parts_.storage, parts_.loop, [&] { return prepare(read); });
+  if (next.ok()) {
+    take_up(std::move(next).value());
+  } else {
+    refuse(next.status());
+  }
+  busy_ = false;
+  done();
+  if (const auto waiting = std::exchange(waiting_, nullptr)) waiting();
+}
+
+void Reloader::refuse(const Status& why) {
+  parts_.log.error("configuration not reloaded, the one before stays in force",
+                   {{"status", why.to_string()}});
+  parts_.audit.write(kOperator, {.what = "Reload", .outcome = why});
+}
+
+void Reloader::take_up(Next next) {
+  const Config before = parts_.config;
+  const ConfigChanges changes = changes_between(before, next.config);
+  parts_.config = with_live_settings(before, next.config);
+  const Config& now = parts_.config;
+  parts_.tenants = Tenants(now.tenants);
+  parts_.admission.requests.set_limit(now.max_requests);
+  parts_.admission.puts.set_limit(now.max_puts);
+  parts_.memory.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
+  parts_.put_room.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
+  parts_.audit.use(std::move(next.audit));  // opened anew where the path is the same, too
+  // The changes are logged at the more detailed of the two levels.
+  if (next.level < *Log::parse_level(before.log_level)) parts_.log.set_level(next.level);
+  for (const SettingChange& change : changes.live) {
+    parts_.log.info("setting changed",
+                    {{"key", change.key}, {"was", change.from}, {"is", change.to}});
+    parts_.audit.write(kOperator, {"Reload", change.key, change.from, change.to});
+  }
+  for (const SettingChange& change : changes.restart) {
+    parts_.log.warn("setting differs and waits for a restart",
+                    {{"key", change.key}, {"is", change.from}, {"file", change.to}});
+  }
+  if (changes.live.empty()) parts_.audit.write(kOperator, {.what = "Reload"});
+  parts_.log.info("configuration reloaded",
+                  {{"changed", changes.live.size()}, {"wait_for_restart", changes.restart.size()}});
+  warn_of_exposed_tokens(parts_.log, now);
+  parts_.log.set_level(next.level);
+  end_changed_tenants(before);
+}
+
+// A client that came with a token that counts no more connects again, and is asked for the new one.
+void Reloader::end_changed_tenants(const Config& before) {
+  const Tenants was(before.tenants);
+  for (const std::string& name : was.names()) {
+    if (parts_.tenants.has_same(was, name)) continue;
+    parts_.end_tenant(name, "the configuration of its tenant has changed");
+  }
+}
+
+}  // namespace precis

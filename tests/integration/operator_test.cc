@@ -1,0 +1,326 @@
+// precisd in an operator's hands: its settings read again, checked, its files closed to others.
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/integration/operated_service.h"
+#include "tests/integration/random_kv.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace precis;
+using namespace precis::testing;
+using Catch::Matchers::Contains;
+
+constexpr char kRed[] = "[[tenant]]\nname = \"red\"\ntoken = \"first\"\n";
+
+ConnectOptions as(const std::string& tenant, const std::string& token) {
+  ConnectOptions options;
+  options.tenant = tenant;
+  options.token = token;
+  return options;
+}
+
+std::string level(const std::string& name) { return "log_level = \"" + name + "\"\n"; }
+
+// ---- SIGHUP -------------------------------------------------------------------------------------
+
+TEST_CASE("SIGHUP has a running service take up tenants, limits and the level of its log",
+          "[integration]") {
+  const TempDir dir;
+  OperatedService service(dir, level("warn") + kRed);
+  const auto connect = [&](const std::string& tenant, const std::string& token) {
+    return Client::connect(service.address(), as(tenant, token)).status().code();
+  };
+  CHECK(connect("blue", "second") == StatusCode::kPermissionDenied);
+  const auto red = Client::connect(service.address(), as("red", "first")).value();
+  const Model model = red->register_model(tiny_model()).value();
+  CHECK_THAT(service.log(), !Contains("model registered"));  // no line below the level
+
+  service.write_config(level("info") + "max_puts = 1\nsilent_client_ms = 999\n" + kRed +
+                       "[[tenant]]\nname = \"blue\"\ntoken = \"second\"\n");
+  service.reload();
+  CHECK(connect("blue", "second") == StatusCode::kOk);
+  CHECK_THAT(service.log(), Contains("setting changed key=max_puts was=1024 is=1") &&
+                                Contains("setting changed key=\"tenant blue\"") &&
+                                Contains("setting changed key=log_level was=warn is=info") &&
+                                Contains("configuration reloaded changed=4 wait_for_restart=0"));
+  // A client that was there stays, and meets the new limit.
+  CHECK(red->status().ok());
+  ConnectOptions patient = as("red", "first");
+  patient.timeout_ms = 200;
+  const auto other = Client::connect(service.address(), patient).value();
+  const auto first = red->begin_put(model, std::vector<TokenId>(100, 1));
+  REQUIRE(first.ok());
+  const Status second = other->begin_put(model, std::vector<TokenId>(100, 2)).status();
+  CHECK_THAT(second.message(), Contains("the most there may be are 1 (max_puts)"));
+}
+
+TEST_CASE("a tenant that is taken out or has another token is let in no more, nor stays in",
+          "[integration]") {
+  const TempDir dir;
+  OperatedService service(dir, level("info") + kRed + "[[tenant]]\nname = \"blue\"\n");
+  ConnectOptions options = as("red", "first");
+  options.timeout_ms = 2000;
+  const auto red = Client::connect(service.address(), options).value();
+  const auto blue = Client::connect(service.address(), as("blue", "")).value();
+  CHECK(red->status().ok());
+  service.write_config(level("info") + "[[tenant]]\nname = \"red\"\ntoken = \"zebra\"\n" +
+                       "[[tenant]]\nname = \"blue\"\n");
+  service.reload();
+  CHECK(red->status().status().code() == StatusCode::kPermissionDenied);
+  CHECK(blue->status().ok());
+  CHECK(Client::connect(service.address(), as("red", "zebra")).ok());
+  CHECK_THAT(service.log(), !Contains("first") && !Contains("zebra"));
+}
+
+TEST_CASE("a wrong configuration changes nothing at SIGHUP, and the log says what is wrong",
+          "[integration]") {
+  const TempDir dir;
+  OperatedService service(dir, level("info") + kRed);
+  const std::string bad = GENERATE(
+      std::string("max_puts = 0\n[[tenant]]\nname = \"blue\"\n"), std::string("max_putz = 1\n"),
+      std::string("max_puts = \n"), std::string("audit_log = \"no/such/folder/audit\"\n"),
+      std::string("[[tenant]]\nname = \"blue\"\ntoken_file = \"no-such-file\"\n"));
+  CAPTURE(bad);
+  service.write_config(bad);
+  service.reload();
+  CHECK(Client::connect(service.address(), as("red", "first")).ok());
+  CHECK_FALSE(Client::connect(service.address(), as("blue", "")).ok());
+  CHECK_THAT(service.log(),
+             Contains("E configuration not reloaded, the one before stays in force status=") &&
+                 !Contains("configuration reloaded") && !Contains("setting changed"));
+  fs::remove(dir.path("precisd.toml"));
+  service.reload();
+  CHECK_THAT(service.log(), Contains("cannot read " + dir.path("precisd.toml")));
+  CHECK(Client::connect(service.address(), as("red", "first")).ok());
+}
+
+TEST_CASE(
+    "what waits for a restart is named when it differs at SIGHUP, and flags stand over the file",
+    "[integration]") {
+  const TempDir dir;
+  OperatedService service(dir, level("info"));
+  service.write_config(level("info") + "data_dir = \"elsewhere\"\ndefault_keep = 0.5\n" +
+                       "max_message_bytes = \"512MiB\"\n");
+  service.reload();
+  const std::string log = service.log();
+  for (const char* key : {"default_keep", "max_message_bytes"}) {
+    CHECK_THAT(log, Contains("W setting differs and waits for a restart key=" + std::string(key)));
+  }
+  CHECK_THAT(log, !Contains("key=data_dir") && Contains("changed=0 wait_for_restart=2"));
+}
+
+TEST_CASE("SIGHUP switches on no library's debug log", "[integration]") {
+  const TempDir dir;
+  OperatedService service(dir, level("info"));
+  const auto client = Client::connect(service.address()).value();
+  for (int i = 0; i < 3; ++i) {
+    service.reload();
+    CHECK(client->status().ok());
+  }
+  service.stop();
+  CHECK(service.printed().empty());  // UCX logs to the standard output
+  CHECK_THAT(service.log(), !Contains("UCX") && !Contains("DEBUG"));
+}
+
+TEST_CASE("systemd is told when the service is ready, reloads and stops", "[integration]") {
+  const TempDir dir;
+  // It has said READY=1 once this returns.
+  OperatedService service(dir, "");
+  service.write_config("max_puts = 5\n");
+  const auto told = service.reload();
+  REQUIRE(told.size() == 2);
+  CHECK_THAT(told[0], Catch::Matchers::StartsWith("RELOADING=1\nMONOTONIC_USEC="));
+  CHECK(told[1] == "READY=1");
+  CHECK(service.stop() == std::vector<std::string>{"STOPPING=1"});
+}
+
+// ---- the configuration --------------------------------------------------------------------------
+
+TEST_CASE("--check says what is wrong with the configuration, and starts nothing",
+          "[integration]") {
+  const TempDir dir;
+  const auto check = [&](const std::string& config, std::vector<std::string> flags = {}) {
+    std::ofstream(dir.path("c.toml")) << config;
+    flags.insert(flags.begin(), {PRECISD_PATH, "--check", "--config", dir.path("c.toml")});
+    return run(flags);
+  };
+  const std::string data = "data_dir = \"" + dir.path("data") + "\"\n";
+  const Ran good = check(data);
+  CHECK(good.exit_code == 0);
+  CHECK(good.out == "precisd: the configuration is valid\n");
+  CHECK_FALSE(fs::exists(dir.path("data")));
+  const Ran bad = check("listen = \"nowhere\"\nmax_puts = 0\n");
+  CHECK(bad.exit_code == 2);
+  CHECK_THAT(bad.err, Contains("c.toml:1: listen is 'nowhere'") &&
+                          Contains("c.toml:2: max_puts is 0") && Contains("data_dir is not set"));
+  CHECK(check("liste = 1\n").exit_code == 2);
+  CHECK(check(data, {"--threads", "many"}).exit_code == 2);
+  CHECK(run({PRECISD_PATH, "--check", "--config", dir.path("none.toml")}).exit_code == 2);
+  // No service could start here: the address and the data are another's.
+  const ServiceProcess holder(dir);
+  CHECK(check(data, {"--listen", holder.address()}).exit_code == 0);
+}
+
+TEST_CASE("a configuration that never ends is refused", "[integration]") {
+  const Ran ran = run({PRECISD_PATH, "--data", "data", "--config", "/dev/zero"});
+  CHECK(ran.exit_code == 2);
+  CHECK_THAT(ran.err, Contains("config file: /dev/zero has more than 1048576 bytes"));
+}
+
+TEST_CASE("a tenant's token may stand in a file, which systemd may have put there",
+          "[integration]") {
+  const TempDir dir;
+  fs::create_directory(dir.path("credentials"));
+  std::ofstream(dir.path("credentials/red.token")) << "of systemd\n";
+  std::ofstream(dir.path("beside.token")) << "of a file\r\n";
+  const auto tenant = [](const std::string& name, const std::string& file) {
+    return "[[tenant]]\nname = \"" + name + "\"\ntoken_file = \"" + file + "\"\n";
+  };
+  const auto opens = [&](const OperatedService& service, const std::string& name,
+                         const std::string& token) {
+    return Client::connect(service.address(), as(name, token)).ok();
+  };
+  {
+    OperatedService service(
+        dir, tenant("blue", "beside.token") + tenant("gold", dir.path("credentials/red.token")));
+    CHECK(opens(service, "blue", "of a file"));
+    CHECK(opens(service, "gold", "of systemd"));
+    CHECK_FALSE(opens(service, "blue", ""));
+    // A token that was replaced holds from the next SIGHUP on.
+    std::ofstream(dir.path("beside.token")) << "anew";
+    service.reload();
+    CHECK(opens(service, "blue", "anew"));
+    CHECK_FALSE(opens(service, "blue", "of a file"));
+  }
+  std::ofstream(dir.path("systemd.toml"))
+      << tenant("red", "red.token") + tenant("gold", "$CREDENTIALS_DIRECTORY/red.token") +
+             tenant("grey", "${CREDENTIALS_DIRECTORY}/red.token");
+  const std::vector<std::string> check{PRECISD_PATH, "--check",  "--data",
+                                       "data",       "--config", dir.path("systemd.toml")};
+  std::vector<std::string> with{"/usr/bin/env", "CREDENTIALS_DIRECTORY=" + dir.path("credentials")};
+  with.insert(with.end(), check.begin(), check.end());
+  CHECK(run(with).exit_code == 0);
+  const Ran without = run(check);
+  CHECK(without.exit_code == 2);
+  CHECK_THAT(without.err, Contains("systemd.toml:1: tenant 'red': token_file: cannot read") &&
+                              Contains("tenant 'gold': token_file: is '$CREDENTIALS_DIRECTORY/") &&
+                              Contains("CREDENTIALS_DIRECTORY is not set"));
+}
+
+// ---- what others of the machine can read --------------------------------------------------------
+
+TEST_CASE("what is stored is the service's own user's to read alone", "[integration]") {
+  const TempDir dir;
+  {
+    OperatedService service(dir, "");
+    const auto client = Client::connect(service.address()).value();
+    const Model model = client->register_model(tiny_model()).value();
+    std::mt19937 random{20261125};
+    const auto path = random_tokens(random, 100);
+    REQUIRE(put_all(*client, model, path, random_kv(random, model.spec, 0, 100), PutOptions(),
+                    Durability::kFsync)
+                .ok());
+    service.stop();
+    CHECK_THAT(service.log(), !Contains("closed to other users"));
+  }
+  std::size_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(dir.path("data"))) {
+    CAPTURE(entry.path().string());
+    CHECK((entry.status().permissions() & fs::perms(077)) == fs::perms::none);
+    files += entry.is_regular_file() ? 1 : 0;
+  }
+  CHECK(files > 3);  // rows, RocksDB's LOG, payload
+  CHECK(fs::status(dir.path("data")).permissions() == fs::perms(0700));
+}
+
+TEST_CASE("a data directory that others may enter is closed to them at the start, and that is said",
+          "[integration]") {
+  const TempDir dir;
+  fs::create_directory(dir.path("data"));
+  fs::permissions(dir.path("data"), fs::perms(0755));
+  OperatedService service(dir, level("info"));
+  CHECK(fs::status(dir.path("data")).permissions() == fs::perms(0700));
+  CHECK_THAT(service.log(), Contains("data directory closed to other users data_dir=") &&
+                                Contains(dir.path("data")));
+}
+
+TEST_CASE("that tokens can be read by every user is said at the start", "[integration]") {
+  const TempDir dir;
+  std::ofstream(dir.path("token")) << "secret";
+  const auto log = [&](const std::string& config, fs::perms of_config, fs::perms of_token) {
+    std::ofstream(dir.path("precisd.toml")) << config;
+    fs::permissions(dir.path("precisd.toml"), of_config);
+    fs::permissions(dir.path("token"), of_token);
+    fs::remove(dir.path("log"));
+    fs::remove(dir.path("notify"));
+    OperatedService(dir, config).stop();
+    return content_of(dir.path("log"));
+  };
+  const std::string warning =
+      "W a file with tokens can be read by every user of this machine file=";
+  const std::string by_file = "[[tenant]]\nname = \"red\"\ntoken_file = \"token\"\n";
+  const fs::perms open{0644}, closed{0600};
+  CHECK_THAT(log(kRed, open, closed), Contains(warning + dir.path("precisd.toml")));
+  CHECK_THAT(log(kRed, closed, closed), !Contains(warning));
+  CHECK_THAT(log(by_file, open, closed), !Contains(warning));
+  CHECK_THAT(log(by_file, open, open), Contains(warning + dir.path("token")));
+  CHECK_THAT(log("", open, open), !Contains(warning));
+}
+
+// ---- what others say ----------------------------------------------------------------------------
+
+TEST_CASE("what a client says of itself acts on nobody's terminal", "[integration]") {
+  const TempDir dir;
+  const std::string evil = "a\x1b]0;owned\x07\xe2\x80\xae\xc2\x9bz";
+  OperatedService service(dir, level("debug"));
+  ConnectOptions options = as(evil, evil);
+  options.client_name = evil;
+  CHECK_FALSE(Client::connect(service.address(), options).ok());
+  options.tenant.clear();
+  options.client_name =
+      "owned\xc2\x9b\xe2\x80\xae"
+      "engine";  // that may pass
+  {
+    const auto client = Client::connect(service.address(), options).value();
+    ModelSpec spec = tiny_model();
+    spec.name = "evil\xc2\x9b[2J\xe2\x80\xae";
+    CHECK(client->register_model(spec).ok());
+    static_cast<void>(client->open_session("s\xc2\x9b[2J\xe2\x80\xae", {}));
+    CHECK_FALSE(client->remove_session("none\x1b[2J\xe2\x80\xae").ok());
+  }
+  std::string all;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"model", "ls"},
+        {"session", "ls"},
+        {"session", "show", "none\x1b[2J\xe2\x80\xae"},
+        {"budget", "set", "--model", "nobody\x1b[2J\xe2\x80\xae", "--keep", "0.5"},
+        {"model", "ls", "--json"},
+        {"session", "rm", "none\x1b[2J\xe2\x80\xae", "--json"}}) {
+    const Ran ran = service.ctl(words);
+    all += ran.out + ran.err;
+  }
+  CHECK_THAT(all, Contains("evil\\u009b[2J\\u202e") && Contains("nobody\\u001b[2J\\u202e"));
+  service.stop();
+  const std::string log = service.log();
+  CHECK_THAT(log, Contains("owned"));
+  all += log;
+  for (const char* bad : {"\x1b", "\x07", "\xe2\x80\xae", "\xc2\x9b"}) {
+    CHECK(all.find(bad) == std::string::npos);
+  }
+}
+
+TEST_CASE("a profile that never ends is refused", "[integration]") {
+  const TempDir dir;
+  const ServiceProcess service(dir);
+  const Ran ran =
+      run({PRECISCTL_PATH, "--address", service.address(), "profile", "add", "/dev/zero"});
+  CHECK(ran.exit_code == 2);
+  CHECK_THAT(ran.err, Contains("/dev/zero has more than 8388608 bytes"));
+}
+
+}  // namespace
