@@ -183,6 +183,18 @@ int approve(const Config& config) {
   return 0;
 }
 
+// The settings again, at SIGHUP. A pipe would be empty the second time, and an empty file is valid:
+// it has no tenants, and lets in everybody.
+Result<Config> settle_again(const CLI::App& app, const Flags& flags) {
+  std::error_code unknown;
+  if (!flags.config_file.empty() && std::filesystem::exists(flags.config_file, unknown) &&
+      !std::filesystem::is_regular_file(flags.config_file, unknown)) {
+    return Status::invalid("--config " + flags.config_file +
+                           " is no regular file, so it can't be read again; restart instead");
+  }
+  return settle(app, flags);
+}
+
 // Serves until it is told to stop. `read` is how its settings are read again.
 int serve(Service& service, int signals, const std::function<Result<Config>()>& read) {
   const precis::Notifier systemd(environment("NOTIFY_SOCKET"));
@@ -230,5 +242,5 @@ int main(int argc, char** argv) {
   });
   if (!service.ok()) return fail(service.status(), kExitFailed);
 
-  return serve(**service, signals, [&] { return settle(app, flags); });
+  return serve(**service, signals, [&] { return settle_again(app, flags); });
 }

@@ -353,7 +353,10 @@ void Service::stop() {
 
 void Service::reload(std::function<Result<Config>()> read, std::function<void()> done) {
   impl_->loop.post([impl = impl_.get(), read = std::move(read), done = std::move(done)] {
-    impl->reloader->reload(read, done);
+    impl->reloader->reload(read, [impl, done] {
+      impl->warn_of_strangers();
+      done();
+    });
   });
 }
 

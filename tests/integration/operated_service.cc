@@ -43,12 +43,13 @@ OperatedService::OperatedService(const TempDir& dir, const std::string& config,
                                    dir.path("notify"),
                                    dir.path("log"),
                                    PRECISD_PATH};
-  for (const char* word : {"--memory", "256MiB", "--config"}) command.emplace_back(word);
-  command.push_back(dir.path("precisd.toml"));
-  if (std::ranges::find(flags, "--listen") == flags.end()) {
-    command.insert(command.end(), {"--listen", "127.0.0.1:0"});
-  }
-  command.insert(command.end(), {"--data", dir.path("data")});
+  const auto unless_given = [&](const char* flag, const std::string& value) {
+    if (std::ranges::find(flags, flag) != flags.end()) return;
+    command.insert(command.end(), {flag, value});
+  };
+  unless_given("--config", dir.path("precisd.toml"));
+  unless_given("--listen", "127.0.0.1:0");
+  command.insert(command.end(), {"--memory", "256MiB", "--data", dir.path("data")});
   command.insert(command.end(), flags.begin(), flags.end());
   process_.emplace(command);
   const auto line = process_->read_line();

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tests/integration/operated_service.h"
 #include "tests/integration/random_kv.h"
@@ -112,6 +113,29 @@ TEST_CASE(
     CHECK_THAT(log, Contains("W setting differs and waits for a restart key=" + std::string(key)));
   }
   CHECK_THAT(log, !Contains("key=data_dir") && Contains("changed=0 wait_for_restart=2"));
+}
+
+TEST_CASE("a configuration that came by a pipe is not read again, where it would be empty",
+          "[integration]") {
+  const TempDir dir;
+  REQUIRE(::mkfifo(dir.path("pipe").c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(dir.path("pipe")) << level("info") << kRed; });
+  OperatedService service(dir, "", {"--config", dir.path("pipe")});
+  writer.join();
+  service.reload();
+  CHECK_THAT(service.log(), Contains("E configuration not reloaded") &&
+                                Contains("is no regular file, so it can't be read again"));
+  CHECK(Client::connect(service.address(), as("red", "first")).ok());
+  CHECK_FALSE(Client::connect(service.address()).ok());
+}
+
+TEST_CASE("a reload that opens the service to strangers says so", "[integration]") {
+  const TempDir dir;
+  OperatedService service(dir, kRed, {"--listen", "0.0.0.0:0"});
+  CHECK_THAT(service.log(), !Contains("whoever"));
+  service.write_config("");
+  service.reload();
+  CHECK_THAT(service.log(), Contains("whoever reaches the address may read, write and remove"));
 }
 
 TEST_CASE("SIGHUP switches on no library's debug log", "[integration]") {
