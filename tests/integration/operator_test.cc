@@ -51,12 +51,11 @@ TEST_CASE("SIGHUP has a running service take up tenants, limits and the level of
                                 Contains("configuration reloaded changed=4 wait_for_restart=0"));
   // A client that was there stays, and meets the new limit.
   CHECK(red->status().ok());
-  ConnectOptions patient = as("red", "first");
-  patient.timeout_ms = 200;
-  const auto other = Client::connect(service.address(), patient).value();
+  const auto other = Client::connect(service.address(), as("red", "first")).value();
   const auto first = red->begin_put(model, std::vector<TokenId>(100, 1));
   REQUIRE(first.ok());
-  const Status second = other->begin_put(model, std::vector<TokenId>(100, 2)).status();
+  const Status second =
+      other->with_deadline(1000)->begin_put(model, std::vector<TokenId>(100, 2)).status();
   CHECK_THAT(second.message(), Contains("the most there may be are 1 (max_puts)"));
 }
 
@@ -64,9 +63,7 @@ TEST_CASE("a tenant that is taken out or has another token is let in no more, no
           "[integration]") {
   const TempDir dir;
   OperatedService service(dir, level("info") + kRed + "[[tenant]]\nname = \"blue\"\n");
-  ConnectOptions options = as("red", "first");
-  options.timeout_ms = 2000;
-  const auto red = Client::connect(service.address(), options).value();
+  const auto red = Client::connect(service.address(), as("red", "first")).value();
   const auto blue = Client::connect(service.address(), as("blue", "")).value();
   CHECK(red->status().ok());
   service.write_config(level("info") + "[[tenant]]\nname = \"red\"\ntoken = \"zebra\"\n" +
