@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from precis import files
+
 FORMAT = 1
 
 
@@ -187,7 +189,7 @@ class Results:
             ValueError: it is not such a file.
         """
         try:
-            found = json.loads(path.read_text())
+            found = json.loads(files.read_text(path, files.TEXT_FILE_BYTES_MAX))
             if found["format"] != FORMAT:
                 raise ValueError(f"format {found['format']}, this is {FORMAT}")
             names = ("model", "settings", "prefill_seconds", "original_bytes", "notes")
