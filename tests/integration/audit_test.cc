@@ -203,6 +203,19 @@ TEST_CASE_METHOD(AuditFixture, "the audit log is the owner's alone, and is rotat
   CHECK(only(lines_of(path + ".1"), "SetBudget")["new"] == "recipe unset, keep 0.2");
 }
 
+TEST_CASE("a repair by fsck is told from other removals by the name of its client",
+          "[integration]") {
+  const TempDir dir;
+  OperatedService service(dir, "log_level = \"debug\"\n");
+  REQUIRE(service.ctl({"fsck", "--repair"}).exit_code == 0);
+  REQUIRE(service.ctl({"fsck"}).exit_code == 0);
+  service.stop();
+  const std::string log = service.log();
+  const std::size_t repair = log.find(" fsck --repair\" from=");
+  REQUIRE(repair != std::string::npos);
+  CHECK_THAT(log.substr(repair), Contains("client connected client=precisctl/"));  // the second
+}
+
 TEST_CASE("no audit log is kept where none is asked for, and one may go to stderr",
           "[integration]") {
   const TempDir dir;

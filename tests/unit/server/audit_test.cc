@@ -1,5 +1,6 @@
 #include "cachesvc/server/audit.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include "precis/limits.h"
@@ -131,6 +133,45 @@ TEST_CASE("what can't be an audit log is named", "[unit][server]") {
   CHECK_THAT(said("/dev/null"), Catch::Contains("/dev/null is no file"));
   REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
   CHECK_THAT(said(folder.path("pipe")), Catch::Contains("can't be opened"));
+}
+
+TEST_CASE("lines that come faster than they are written are lost past a bound, and counted",
+          "[unit][server]") {
+  Log log(Log::Level::kOff);
+  Metrics metrics;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+  const std::string filling(4096, '.');
+  while (::write(ends[1], filling.data(), filling.size()) > 0) continue;
+  REQUIRE(::fcntl(ends[1], F_SETFL, 0) == 0);
+  REQUIRE(::fcntl(ends[0], F_SETFL, 0) == 0);
+  const int before = ::dup(STDERR_FILENO);
+  ::dup2(ends[1], STDERR_FILENO);  // on which nothing can be written now
+  std::string text;
+  std::thread reader;
+  {
+    Audit audit(log, metrics);
+    audit.use(Audit::Sink::open("stderr").value());
+    for (std::size_t i = 0; i < limits::kAuditLinesMax + 10; ++i) audit.write({}, {.what = "One"});
+    CHECK(metrics.audit_lost == 10);
+    reader = std::thread([&] {
+      char part[4096];
+      for (ssize_t n; (n = ::read(ends[0], part, sizeof part)) > 0;) {
+        text.append(part, static_cast<std::size_t>(n));
+      }
+    });
+  }
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  ::close(ends[1]);
+  reader.join();
+  ::close(ends[0]);
+  std::size_t lines = 0;
+  for (auto at = text.find("\"One\""); at != std::string::npos; at = text.find("\"One\"", at + 1)) {
+    ++lines;
+  }
+  CHECK(lines == limits::kAuditLinesMax);
+  CHECK(contains(text, R"("what": "Lost", "of": "10 lines")"));
 }
 
 TEST_CASE("lines that can't be written are counted, and the log says where they are missing",
