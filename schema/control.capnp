@@ -93,6 +93,8 @@ struct Request {
     removeProfile @28 :RemoveProfile;
     checkPrefix @29 :CheckPrefix;
     trimPrefix @30 :TrimPrefix;
+    ping @31 :Ping;
+    findPrefix @32 :FindPrefix;
   }
 }
 
@@ -110,7 +112,10 @@ struct RegisterModel {  # -> ModelRow
   model @0 :Types.ModelSpec;
 }
 
-struct ListModels {}  # -> Models
+struct ListModels {  # -> Models, a page of them
+  after @0 :Data;
+  # `next` of the page before; empty: the first page.
+}
 
 struct PushProjection {  # -> Done, when it is stored and the memory may be reused
   # One layer's output projection, for recipes that weigh values by what they write. A layer has one
@@ -265,16 +270,28 @@ struct ShowSession {  # -> SessionRow
   name @0 :Text;
 }
 
-struct ListSessions {}  # -> Sessions
+struct ListSessions {  # -> Sessions, a page of them, by name
+  after @0 :Data;
+  # As ListModels'.
+}
 
 struct RemoveSession {  # -> Done
   name @0 :Text;
 }
 
-struct ListPrefixes {  # -> Segments
+struct ListPrefixes {  # -> Segments, a page of them, the newest first
   model @0 :Data;
   # Absent: of every model.
   limit @1 :UInt32;
+  # Rows of the page at most.
+  after @2 :Data;
+  # As ListModels'.
+}
+
+struct FindPrefix {  # -> SegmentInfo without its plan
+  idBeginning @0 :Text;
+  # Lower-case hexadecimal digits. notFound where no segment's id begins so, invalidArgument with
+  # some of them where several do.
 }
 
 struct ShowPrefix {  # -> SegmentInfo with its plan
@@ -319,6 +336,9 @@ struct SetBudget {  # -> Budgets
 struct GetStats {}  # -> Stats
 
 struct GetStatus {}  # -> ServerStatus
+
+struct Ping {}  # -> Done
+# A sign of life. It costs the service next to nothing, whatever it stores.
 
 # ---- replies -----------------------------------------------------------------------------------
 
@@ -398,6 +418,8 @@ struct ModelRow {
 
 struct Models {
   rows @0 :List(ModelRow);
+  next @1 :Data;
+  # Where the next page begins, for `after`; opaque. Empty: this is the last page.
 }
 
 struct ProfileRow {
@@ -464,6 +486,8 @@ struct SegmentInfo {
 
 struct Segments {
   rows @0 :List(SegmentInfo);
+  next @1 :Data;
+  # As Models'. A page may have no row and still not be the last one.
 }
 
 struct Match {
@@ -486,6 +510,8 @@ struct GetDone {
 
 struct Sessions {
   rows @0 :List(Types.SessionRow);
+  next @1 :Data;
+  # As Models'.
 }
 
 struct Removed {

@@ -153,6 +153,7 @@ Status read_tenants(const toml::table& root, const std::string& where, Config& c
     reader.read("token", tenant.token);
     reader.read("token_file", tenant.token_file);
     reader.read("salt", tenant.salt);
+    reader.read("weight", tenant.weight);
     PRECIS_TRY(reader.finish());
     config.said_at[tenant_key(config.tenants.size())] = place(where, item);
     config.tenants.push_back(std::move(tenant));
@@ -320,6 +321,9 @@ Status Config::validate() const {
                 std::to_string(limits::kNameBytesMax) + " bytes");
     require(names.insert(tenant.name).second, tenant_key(t),
             "tenant '" + tenant.name + "' is there twice");
+    require(tenant.weight >= 1 && tenant.weight <= limits::kTenantWeightMax, tenant_key(t),
+            "tenant '" + tenant.name + "' has weight " + std::to_string(tenant.weight) +
+                ", must be in [1, " + std::to_string(limits::kTenantWeightMax) + "]");
   }
   return problems.empty() ? Status() : Status::invalid(problems);
 }

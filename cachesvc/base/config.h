@@ -23,6 +23,7 @@ struct TenantConfig {
   std::string name;
   std::string token;            // empty: none is asked for
   std::string salt;             // of the tenant's paths; another salt is another cache
+  std::uint32_t weight = 1;     // a tenant of weight 2 has twice the share of one of weight 1
   std::string token_file = {};  // has the token; empty: it stands above (Config::read_tokens())
   bool operator==(const TenantConfig&) const = default;
 };

@@ -40,11 +40,12 @@ std::vector<Setting> settings(const Config& c) {
   };
 }
 
-// "token set, salt unset", or that it is not there: enough to see what changed, and no secret.
+// "with a token, weight 2", or that it is not there: enough to see what changed, and no secret.
 std::string tenant_text(const TenantConfig* tenant) {
   if (tenant == nullptr) return "not there";
   return std::string(tenant->token.empty() ? "no token" : "with a token") +
-         (tenant->salt.empty() ? "" : ", with a salt");
+         (tenant->salt.empty() ? "" : ", with a salt") +
+         (tenant->weight == 1 ? "" : ", weight " + std::to_string(tenant->weight));
 }
 
 std::vector<SettingChange> tenant_changes(const Config& running, const Config& next) {

@@ -271,12 +271,12 @@ Catalog::Totals CatalogImpl::totals(std::string_view tenant) const {
   Totals totals;
   const auto [first, last] = models_of(tenant);
   totals.models = static_cast<std::uint64_t>(std::distance(first, last));
-  for (const auto& [id, node] : tree_.nodes()) {
-    if (node.row->tenant != tenant) continue;
-    ++totals.segments;
-    totals.stored_bytes += node.row->stored_bytes;
-    totals.original_bytes += node.row->original_bytes;
-    totals.quarantined_segments += node.in_service ? 0 : 1;
+  if (const TenantSegments* const segments = tree_.of_tenant(tenant)) {
+    const TenantSegments::Totals& sums = segments->totals();
+    totals.segments = sums.segments;
+    totals.stored_bytes = sums.stored_bytes;
+    totals.original_bytes = sums.original_bytes;
+    totals.quarantined_segments = sums.segments - sums.in_service;
   }
   totals.sessions = sessions_.count(tenant, clock_.unix_ms());
   totals.quarantined_rows = bad_rows_.size();

@@ -36,6 +36,9 @@ class Catalog {
   virtual Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) = 0;
   virtual Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const = 0;
   virtual std::vector<msg::ModelRow> models(std::string_view tenant) const = 0;
+  // A page of them, by fingerprint. kInvalidArgument: no page ended at `after`, as below.
+  virtual Result<msg::Models> models_page(std::string_view tenant,
+                                          const msg::ListModels&) const = 0;
 
   // ---- output projections, one per layer of a model, for good
   using Projection = std::shared_ptr<const StoredProjection>;
@@ -127,6 +130,13 @@ class Catalog {
   virtual std::vector<msg::SegmentInfo> segments(std::string_view tenant,
                                                  std::optional<Digest> model,
                                                  std::uint32_t limit) const = 0;
+  // A page of the same. Work: a bounded number of rows, however many are stored.
+  virtual Result<msg::Segments> segments_page(std::string_view tenant,
+                                              const msg::ListPrefixes&) const = 0;
+  // The one whose id begins with these digits, without its plan. kNotFound where there is none,
+  // kInvalidArgument naming some where there are several.
+  virtual Result<msg::SegmentInfo> find_segment(std::string_view tenant,
+                                                std::string_view id_beginning) const = 0;
   virtual Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                         bool with_plan) const = 0;
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
@@ -148,6 +158,8 @@ class Catalog {
   virtual Status remove_session(std::string_view tenant, std::string_view name) = 0;
   virtual Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const = 0;
   virtual std::vector<msg::SessionRow> sessions(std::string_view tenant) const = 0;
+  virtual Result<msg::Sessions> sessions_page(std::string_view tenant,
+                                              const msg::ListSessions&) const = 0;  // by name
 
   // ---- budgets
   virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
@@ -163,6 +175,7 @@ class Catalog {
     std::uint64_t quarantined_segments =
         0;  // out of service, those that stand on bad ones included
   };
+  // Work: the tenant's models, whatever else is stored.
   // Of one tenant; `quarantined_rows` is of all, as a row that cannot be read is nobody's.
   virtual Totals totals(std::string_view tenant) const = 0;
   virtual Totals totals() const = 0;

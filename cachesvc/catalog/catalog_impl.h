@@ -50,6 +50,8 @@ class CatalogImpl final : public Catalog {
   Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   std::vector<msg::ModelRow> models(std::string_view tenant) const override;
+  Result<msg::Models> models_page(std::string_view tenant,
+                                  const msg::ListModels& request) const override;
   Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
   Result<Projection> projection(std::string_view tenant, const Digest& model,
                                 std::uint32_t layer) const override;
@@ -94,6 +96,11 @@ class CatalogImpl final : public Catalog {
                                          std::uint32_t limit) const override;
   Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                 bool with_plan) const override;
+  // ---- catalog_lists.cc
+  Result<msg::Segments> segments_page(std::string_view tenant,
+                                      const msg::ListPrefixes& request) const override;
+  Result<msg::SegmentInfo> find_segment(std::string_view tenant,
+                                        std::string_view id_beginning) const override;
   void count_hit(const SegmentId& id) override;
   bool quarantine(const SegmentRow& row) override;
 
@@ -106,6 +113,8 @@ class CatalogImpl final : public Catalog {
   Status remove_session(std::string_view tenant, std::string_view name) override;
   Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const override;
   std::vector<msg::SessionRow> sessions(std::string_view tenant) const override;
+  Result<msg::Sessions> sessions_page(std::string_view tenant,
+                                      const msg::ListSessions& request) const override;
   msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
                        const BudgetDefaults& configured) const override;
   Status set_budget(std::string_view tenant, const msg::SetBudget&) override;
@@ -162,6 +171,7 @@ class CatalogImpl final : public Catalog {
   Result<const SegmentNode*> find_segment(std::string_view tenant, const SegmentId& id) const;
   Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;
   msg::SegmentInfo describe(const SegmentNode& node, bool with_plan) const;
+  static msg::ModelRow describe(const Digest& fingerprint, const Model& model);
   static std::vector<Row> chain_of(const SegmentNode* tip);
   // Whether a crash could take the segment away, because it was committed at kMemory.
   bool is_volatile(const SegmentNode& node) const;

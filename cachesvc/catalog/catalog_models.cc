@@ -65,13 +65,17 @@ Result<ModelSpec> CatalogImpl::model(std::string_view tenant, const Digest& fing
   return model->spec;
 }
 
+msg::ModelRow CatalogImpl::describe(const Digest& fingerprint, const Model& model) {
+  return {model.spec, fingerprint, model.segments,
+          static_cast<std::uint32_t>(model.projections.size())};
+}
+
 std::vector<msg::ModelRow> CatalogImpl::models(std::string_view tenant) const {
   std::shared_lock lock(state_);
   std::vector<msg::ModelRow> rows;
   const auto [first, last] = models_of(tenant);
   for (auto model = first; model != last; ++model) {
-    rows.push_back({model->second.spec, model->first.second, model->second.segments,
-                    static_cast<std::uint32_t>(model->second.projections.size())});
+    rows.push_back(describe(model->first.second, model->second));
   }
   return rows;
 }

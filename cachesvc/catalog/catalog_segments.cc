@@ -4,7 +4,6 @@
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
-#include "precis/limits.h"
 
 namespace precis {
 
@@ -206,21 +205,13 @@ std::vector<msg::SegmentInfo> CatalogImpl::segments(std::string_view tenant,
                                                     std::optional<Digest> model,
                                                     std::uint32_t limit) const {
   std::shared_lock lock(state_);
-  std::vector<const SegmentNode*> found;
-  for (const auto& [id, node] : tree_.nodes()) {
-    if (node.row->tenant == tenant && (!model || node.row->model == *model)) found.push_back(&node);
-  }
-  const std::size_t count = std::min<std::size_t>({found.size(), limit, limits::kListRowsMax});
-  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count), found.end(),
-                    [](const SegmentNode* a, const SegmentNode* b) {
-                      const SegmentRow &x = *a->row, &y = *b->row;
-                      if (x.created_unix_ms != y.created_unix_ms) {
-                        return x.created_unix_ms > y.created_unix_ms;
-                      }
-                      return x.id < y.id;
-                    });
   std::vector<msg::SegmentInfo> infos;
-  for (std::size_t i = 0; i < count; ++i) infos.push_back(describe(*found[i], /*with_plan=*/false));
+  const TenantSegments* const all = tree_.of_tenant(tenant);
+  if (!all) return infos;
+  for (const auto& [age, node] : all->by_age()) {
+    if (infos.size() == limit) break;
+    if (!model || node->row->model == *model) infos.push_back(describe(*node, false));
+  }
   return infos;
 }
 

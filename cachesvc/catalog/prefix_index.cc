@@ -96,8 +96,8 @@ const SegmentNode* PrefixIndex::best_behind(const Boundary& boundary, std::span<
   return best == candidates->end() ? nullptr : best->segment;
 }
 
-std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path) const {
-  // Boundaries 1..present are here, those behind are not.
+// Boundaries 1 to this one are here, those behind are not.
+std::size_t PrefixIndex::last_present(const TokenPath& path) const {
   std::size_t present = 0;
   for (std::size_t absent = path.blocks.size() + 1; absent - present > 1;) {
     const std::size_t middle = present + (absent - present) / 2;
@@ -107,6 +107,11 @@ std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path) co
       absent = middle;
     }
   }
+  return present;
+}
+
+std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path) const {
+  const std::size_t present = last_present(path);
   const Boundary* const boundary = find(path, present);
   if (!boundary) return std::nullopt;  // Nothing is stored under this root.
   const std::size_t position = present * path.block_tokens;
@@ -125,7 +130,8 @@ std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path) co
 const SegmentNode* PrefixIndex::last_whole(const TokenPath& path) const {
   if (path.tokens.empty()) return nullptr;
   const std::size_t last = path.tokens.size() - 1;  // the last position where a parent may end
-  for (std::size_t block = last / path.block_tokens + 1; block-- > 0;) {
+  for (std::size_t block = std::min(last / path.block_tokens, last_present(path)) + 1;
+       block-- > 0;) {
     const Boundary* const boundary = find(path, block);
     if (!boundary) continue;
     const std::size_t position = block * path.block_tokens;

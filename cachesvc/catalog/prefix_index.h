@@ -51,6 +51,7 @@ class PrefixIndex {
   };
 
   const Boundary* find(const TokenPath& path, std::size_t block) const;
+  std::size_t last_present(const TokenPath& path) const;
   template <typename Change>  // (Candidates&, Candidate)
   void change(const SegmentNode& segment, const Change& apply);
   static const Candidates* longest_tail(const Boundary& boundary, std::span<const TokenId> rest);

@@ -58,8 +58,7 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   quarantine(id);  // What stands in the index must not change.
   SegmentNode& node = nodes_[id];
   if (known) {
-    stored_bytes_ -= node.row->stored_bytes;
-    original_bytes_ -= node.row->original_bytes;
+    forget(node);
   } else if (!row->parent.is_null()) {
     children_[row->parent].push_back(id);
   }
@@ -67,6 +66,7 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   original_bytes_ += row->original_bytes;
   node.hits = row->hits;
   node.row = std::move(row);
+  tenants_[node.row->tenant].take_in(node);
   node.quarantined = false;
   node.durability = durability;
   node.commit = commit;
@@ -85,13 +85,25 @@ void SegmentTree::erase(const SegmentId& id) {
   const auto at = nodes_.find(id);
   if (at == nodes_.end()) return;
   const SegmentRow& row = *at->second.row;
-  stored_bytes_ -= row.stored_bytes;
-  original_bytes_ -= row.original_bytes;
+  forget(at->second);
   if (const auto siblings = children_.find(row.parent); siblings != children_.end()) {
     std::erase(siblings->second, id);
     if (siblings->second.empty()) children_.erase(siblings);
   }
   nodes_.erase(at);
+}
+
+void SegmentTree::forget(const SegmentNode& node) {
+  stored_bytes_ -= node.row->stored_bytes;
+  original_bytes_ -= node.row->original_bytes;
+  const auto tenant = tenants_.find(node.row->tenant);
+  tenant->second.take_out(node);
+  if (tenant->second.totals().segments == 0) tenants_.erase(tenant);
+}
+
+const TenantSegments* SegmentTree::of_tenant(std::string_view tenant) const {
+  const auto at = tenants_.find(tenant);
+  return at == tenants_.end() ? nullptr : &at->second;
 }
 
 void SegmentTree::model_added(const Digest& model) {
@@ -149,6 +161,7 @@ void SegmentTree::enter_service(SegmentNode& node) {
   }
   node.in_service = true;
   ++in_service_;
+  tenants_.at(row.tenant).entered_service();
   index_.insert(node);
 }
 
@@ -157,6 +170,7 @@ void SegmentTree::leave_service(SegmentNode& node) {
   node.in_service = false;
   node.parent = nullptr;
   --in_service_;
+  tenants_.find(node.row->tenant)->second.left_service();
 }
 
 // Brings `id` and what stands on it in line with may_serve(), parents first.

@@ -4,13 +4,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "cachesvc/catalog/prefix_index.h"
 #include "cachesvc/catalog/segment_node.h"
+#include "cachesvc/catalog/tenant_segments.h"
 #include "precis/catalog_row.h"
 
 namespace precis {
@@ -42,6 +45,8 @@ class SegmentTree {
   // `id` and all that stand on it, each after its parent.
   std::vector<SegmentId> subtree(const SegmentId& id) const;
 
+  // Null for a tenant without segments.
+  const TenantSegments* of_tenant(std::string_view tenant) const;
   const PrefixIndex& index() const { return index_; }
   const std::unordered_map<SegmentId, SegmentNode>& nodes() const { return nodes_; }
   std::uint64_t in_service() const { return in_service_; }
@@ -50,6 +55,7 @@ class SegmentTree {
 
  private:
   void refresh(const SegmentId& id);
+  void forget(const SegmentNode& node);  // in what is added up
   bool may_serve(const SegmentNode& node) const;
   void enter_service(SegmentNode& node);
   void leave_service(SegmentNode& node);
@@ -58,6 +64,7 @@ class SegmentTree {
   const FindModel find_model_;
   std::unordered_map<SegmentId, SegmentNode> nodes_;
   std::unordered_map<SegmentId, std::vector<SegmentId>> children_;  // by parent
+  std::map<std::string, TenantSegments, std::less<>> tenants_;
   PrefixIndex index_;
   std::uint64_t in_service_ = 0, stored_bytes_ = 0, original_bytes_ = 0;
 };

@@ -88,6 +88,16 @@ std::vector<msg::SessionRow> Sessions::all(std::string_view tenant, std::uint64_
   return rows;
 }
 
+std::vector<msg::SessionRow> Sessions::page(std::string_view tenant, std::string_view after,
+                                            std::size_t limit, std::uint64_t now_ms) const {
+  std::vector<msg::SessionRow> rows;
+  for (auto row = rows_.upper_bound({std::string(tenant), std::string(after)});
+       row != rows_.end() && row->first.tenant == tenant && rows.size() < limit; ++row) {
+    if (!has_expired(row->second, now_ms)) rows.push_back(row->second);
+  }
+  return rows;
+}
+
 std::uint64_t Sessions::count(std::string_view tenant, std::uint64_t now_ms) const {
   const auto rows = counts_.find(tenant);
   if (rows == counts_.end()) return 0;

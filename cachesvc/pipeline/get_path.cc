@@ -30,6 +30,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
                                         std::function<void(msg::LayerServed)> served) {
   PRECIS_CO_ASSIGN(Prefix prefix, resolve(tenant, request));
   const GaugeHold open(parts_.metrics.gets_open, 1);
+  const Owner owner = tenant.owner(&to);
   const std::uint64_t began_ns = parts_.clock.monotonic_ns();
   std::uint64_t offset = 0;
   InFlight pushes(kLayersInFlight);
@@ -38,7 +39,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
 
   for (std::uint32_t layer = 0; layer < prefix.model.num_layers;) {
     co_await pushes.enter();
-    Status stop = co_await begin(prefix, layer, to, begun);
+    Status stop = co_await begin(prefix, layer, owner, begun);
     if (!stop.ok()) {
       pushes.leave(stop);
       break;
@@ -125,7 +126,7 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
 
 // Who waits for memory holds none, but of earlier layers, which go as they are sent: so gets never
 // wait for each other for ever. What is read ahead takes what nobody uses, in the order of layers.
-Task<Status> GetPath::begin(Prefix& prefix, std::uint32_t layer, const Connection& to,
+Task<Status> GetPath::begin(Prefix& prefix, std::uint32_t layer, const Owner& owner,
                             std::deque<Started<Result<Leases>>>& begun) {
   for (auto next = static_cast<std::uint32_t>(layer + begun.size());
        next < prefix.model.num_layers && next <= layer + kLayersAhead; ++next) {
@@ -150,7 +151,7 @@ Task<Status> GetPath::begin(Prefix& prefix, std::uint32_t layer, const Connectio
       room = parts_.memory.try_acquire(room_of([&](std::size_t link) { return !leases[link]; }));
       if (!room.ok()) {
         leases.clear();
-        room = co_await parts_.memory.acquire(room_of([](std::size_t) { return true; }), &to);
+        room = co_await parts_.memory.acquire(room_of([](std::size_t) { return true; }), owner);
         PRECIS_CO_TRY(room.status());
         leases = find_hot(prefix, next);  // others read, too
         for (std::size_t link = leases.size(); link-- > 0;) {

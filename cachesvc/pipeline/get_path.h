@@ -57,7 +57,7 @@ class GetPath {
   Result<Prefix> resolve(const Tenant& tenant, const msg::Get& request) const;
   using Leases = std::vector<HotTier::Lease>;  // of one layer, of every link
   // Adds to `begun`, the first of which is `layer`: that, and what can be read ahead now.
-  Task<Status> begin(Prefix& prefix, std::uint32_t layer, const Connection& to,
+  Task<Status> begin(Prefix& prefix, std::uint32_t layer, const Owner& owner,
                      std::deque<Started<Result<Leases>>>& begun);
   // Null where a link's is cold.
   Leases find_hot(const Prefix& prefix, std::uint32_t layer) const;

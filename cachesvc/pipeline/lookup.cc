@@ -22,11 +22,21 @@ std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
 
 }  // namespace
 
-Result<msg::Match> Lookup::run(std::string_view tenant, std::string_view salt,
-                               const msg::Lookup& request) const {
-  PRECIS_ASSIGN(const ModelSpec model, catalog_.model(tenant, request.model));
-  const Digest root = path_root(tenant, salt, request.model, request.adapter);
-  const auto links = catalog_.match(tenant, paths_.hash(root, request.tokens, model.block_tokens));
+Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request,
+                                     const void* from) const {
+  PRECIS_CO_ASSIGN(const ModelSpec model, catalog_.model(tenant.name, request.model));
+  const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
+  co_return co_await paths_.with(tenant.owner(from), root, std::move(request.tokens),
+                                 model.block_tokens, [&](const TokenPath& path) {
+                                   auto found = match(tenant.name, model, path);
+                                   while (!found) found = match(tenant.name, model, path);
+                                   return Result<msg::Match>(std::move(*found));
+                                 });
+}
+
+std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec& model,
+                                        const TokenPath& path) const {
+  const auto links = catalog_.match(tenant, path);
   msg::Match match;
   match.plan = {model.num_layers, model.num_kv_heads, {}};
   match.plan.counts.resize(std::size_t{model.num_layers} * model.num_kv_heads);
@@ -37,14 +47,15 @@ Result<msg::Match> Lookup::run(std::string_view tenant, std::string_view salt,
   for (const Catalog::Link& link : links) {
     auto found = catalog_.info(tenant, link.row->id, /*with_plan=*/false);
     // Removed, trimmed or put anew since it was matched: what is there now is another match.
-    if (!found.ok() || found->entries != link.row->plan.total()) return run(tenant, salt, request);
+    if (!found.ok() || found->entries != link.row->plan.total()) return std::nullopt;
     msg::SegmentInfo info = std::move(found).value();
     for (std::size_t i = 0; i < match.plan.counts.size(); ++i) {
       match.plan.counts[i] += link.row->plan.counts[i];
     }
     info.in_memory = true;
+    const std::vector<bool> hot = hot_tier_.present(info.id, model.num_layers, link.row);
     for (std::uint32_t l = 0; l < model.num_layers; ++l) {
-      if (hot_tier_.contains(info.id, l, link.row)) continue;
+      if (hot[l]) continue;
       info.in_memory = false;
       cold_bytes += link.row->layer_bytes[l];
     }

@@ -39,12 +39,11 @@ Memory::Answer Memory::try_free(const std::vector<Want>& wants) {
   return at_once(wants, /*evicting=*/false);
 }
 
-Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, FairLine::Owner owner) {
-  return acquire([wants = std::move(wants)] { return wants; }, owner);
+Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, Owner owner) {
+  return acquire([wants = std::move(wants)] { return wants; }, std::move(owner));
 }
 
-Task<Memory::Answer> Memory::acquire(Wants wants, FairLine::Owner owner,
-                                     FairLine::Unwanted unwanted) {
+Task<Memory::Answer> Memory::acquire(Wants wants, Owner owner, FairLine::Unwanted unwanted) {
   Answer now = try_acquire(wants());
   if (now.ok() || now.status().code() != StatusCode::kOutOfSpace) co_return now;
   if (stopped_) co_return Status::unavailable("the service is stopping");

@@ -1,7 +1,7 @@
 // Arena space for the paths. Takes what is free, then what the hot tier gives up, then waits its
-// turn, in a line that is fair between connections: this is where a full service slows its clients
-// down, because what has no memory is not pulled. Loop thread only, but for the destruction of a
-// Piece.
+// turn, in a line that is fair between tenants and their connections: this is where a full service
+// slows its clients down, because what has no memory is not pulled. Loop thread only, but for the
+// destruction of a Piece.
 #pragma once
 
 #include <atomic>
@@ -37,8 +37,8 @@ class Memory {
   using Wants = std::function<std::vector<Want>()>;
   // kCanceled at drop_unwanted() once it is `unwanted`.
   Task<Result<Pieces>> acquire(
-      Wants wants, FairLine::Owner owner, FairLine::Unwanted unwanted = [] { return false; });
-  Task<Result<Pieces>> acquire(std::vector<Want> wants, FairLine::Owner owner = nullptr);
+      Wants wants, Owner owner, FairLine::Unwanted unwanted = [] { return false; });
+  Task<Result<Pieces>> acquire(std::vector<Want> wants, Owner owner = {});
   // Told in a turn of its own when somebody's turn to take memory was in vain: the first time, and
   // then where some came free since the last. What is free may lie in pieces. Replaced by the next.
   void on_in_vain(std::function<void()> told) { in_vain_ = std::move(told); }

@@ -42,15 +42,31 @@ const Digest& PathDigests::digest_of(const Digest& before, std::span<const Token
 
 TokenPath PathDigests::hash(const Digest& root, std::span<const TokenId> tokens,
                             std::uint32_t block_tokens) {
-  if (block_tokens > kTokensMax) return hash_path(root, tokens, block_tokens);
   TokenPath path{root, tokens, block_tokens, {}};
-  path.blocks.reserve(tokens.size() / block_tokens);
-  const Digest* before = &root;
-  for (; tokens.size() >= block_tokens; tokens = tokens.subspan(block_tokens)) {
-    path.blocks.push_back(digest_of(*before, tokens.first(block_tokens)));
-    before = &path.blocks.back();
+  while (!extend(path, tokens.size(), tokens.size())) {
   }
   return path;
+}
+
+bool PathDigests::extend(TokenPath& path, std::size_t tokens_max, std::size_t hashed_max) {
+  const std::size_t block_tokens = path.block_tokens;
+  const std::size_t all = path.tokens.size() / block_tokens;
+  const std::size_t end =
+      std::min(all, path.blocks.size() + std::max<std::size_t>(1, tokens_max / block_tokens));
+  path.blocks.reserve(all);
+  const std::uint64_t hashed_before = hashed_;
+  while (path.blocks.size() < end) {
+    const Digest& before = path.blocks.empty() ? path.root : path.blocks.back();
+    const auto block = path.tokens.subspan(path.blocks.size() * block_tokens, block_tokens);
+    if (block_tokens > kTokensMax) {
+      path.blocks.push_back(block_digest(before, block));
+      ++hashed_;
+    } else {
+      path.blocks.push_back(digest_of(before, block));
+    }
+    if ((hashed_ - hashed_before) * block_tokens >= hashed_max) break;
+  }
+  return path.blocks.size() == all;
 }
 
 }  // namespace precis

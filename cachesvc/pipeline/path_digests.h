@@ -12,12 +12,15 @@
 
 namespace precis {
 
-// The loop's. Takes 5 MiB: of blocks that fall on the same place the last one is kept.
+// One thread's. Takes 5 MiB: of blocks that fall on the same place the last one is kept.
 class PathDigests {
  public:
   PathDigests();
   // As precis::hash_path().
   TokenPath hash(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
+  // Hashes on from where `path.blocks` ends: at most `tokens_max` tokens, and at most `hashed_max`
+  // of blocks that are not remembered, but a block at least. Returns whether the path is hashed.
+  bool extend(TokenPath& path, std::size_t tokens_max, std::size_t hashed_max);
   // Blocks that were not remembered.
   std::uint64_t hashed() const { return hashed_; }
 

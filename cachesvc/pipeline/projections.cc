@@ -81,7 +81,8 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
                        {}};
 
   std::vector<Memory::Want> wants(1, Memory::Want{row.weights_bytes, Arena::End::kHigh});
-  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), &from));
+  PRECIS_CO_ASSIGN(auto pieces,
+                   co_await parts_.memory.acquire(std::move(wants), tenant.owner(&from)));
   const MutableBytes weights = pieces.front()->bytes();
   const Status pulled = co_await completion<Status>([&](Completion done) {
     from.pull(request.weights, 0, weights, parts_.registration, std::move(done));

@@ -42,7 +42,8 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
   if (now.empty()) co_return Status();
   auto memory = parts_.memory.try_acquire(now);
   if (memory.status().code() == StatusCode::kOutOfSpace) {
-    memory = co_await parts_.memory.acquire(wants, &from, [&put] { return !put.failure.ok(); });
+    memory = co_await parts_.memory.acquire(wants, Owner{put.row.tenant, put.weight, &from},
+                                            [&put] { return !put.failure.ok(); });
   }
   if (!memory.ok()) layer.projection = nullptr;
   if (!memory.ok()) co_return memory.status().with_context(where);

@@ -30,20 +30,24 @@ PutPath::~PutPath() {
 Task<Result<std::shared_ptr<PutPath::Put>>> PutPath::begin(const Tenant& tenant,
                                                            msg::BeginPut request,
                                                            const Connection& from) {
-  const Digest name = request.writers > 1 ? joint_name(tenant, request) : Digest{};
-  if (auto other = request.writers > 1 ? find_joint(name) : nullptr) {
+  const std::uint32_t asked_writers = request.writers;
+  PRECIS_CO_ASSIGN(const Planned planned, co_await plan(tenant, std::move(request), from));
+  // What others may have begun meanwhile is joined, as it was when they began it.
+  if (auto other = asked_writers > 1 ? find_joint(planned.joint_name) : nullptr) {
     PRECIS_CO_TRY(co_await other->joint->join());
     co_return other;
   }
-  PRECIS_CO_ASSIGN(auto begun, plan(tenant, request));
+  PRECIS_CO_TRY(planned.status);
+  const std::shared_ptr<Put>& begun = planned.put;
   Put& put = *begun;
+  put.count = std::make_unique<PutCount>(parts_.metrics);
   // Of what is stored already nothing is written together.
-  const std::uint32_t writers = put.already_stored ? 1 : request.writers;
+  const std::uint32_t writers = put.already_stored ? 1 : asked_writers;
   put.joint = std::make_shared<JointPut>(parts_.loop, writers);
-  put.joint_name = name;
+  put.joint_name = planned.joint_name;
   std::erase_if(open_, [](const auto& each) { return each.expired(); });
   open_.push_back(begun);
-  auto room = co_await find_room(put, from);
+  auto room = co_await find_room(put, tenant, from);
   put.failure = room.status();
   put.joint->begun(room.status());
   PRECIS_CO_ASSIGN(put.room, std::move(room));
@@ -52,10 +56,11 @@ Task<Result<std::shared_ptr<PutPath::Put>>> PutPath::begin(const Tenant& tenant,
 }
 
 // What every writer of a put asks for alike. What follows from it, the parent say, may be another
-// for who comes later, so who joins takes it as it was.
-Digest PutPath::joint_name(const Tenant& tenant, const msg::BeginPut& request) {
-  std::vector<std::byte> bytes = encode(msg::Request{0, request});
-  const Bytes name = std::as_bytes(std::span(tenant.name));
+// for who comes later, so who joins takes it as it was. The tip names tenant, model and tokens.
+Digest PutPath::joint_name(const msg::BeginPut& without_tokens, const Digest& tip,
+                           std::size_t end) {
+  std::vector<std::byte> bytes = encode(msg::Request{end, without_tokens});
+  const Bytes name = std::as_bytes(std::span(tip.bytes));
   bytes.insert(bytes.end(), name.begin(), name.end());
   return sha256(bytes);
 }

@@ -20,7 +20,7 @@
 #include "cachesvc/pipeline/gate.h"
 #include "cachesvc/pipeline/joint_put.h"
 #include "cachesvc/pipeline/memory.h"
-#include "cachesvc/pipeline/path_digests.h"
+#include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/projections.h"
 #include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/pipeline/staged_layer.h"
@@ -44,7 +44,7 @@ class PutPath {
     std::size_t arena_bytes;
     kernels::Backend& backend;
     Catalog& catalog;
-    PathDigests& paths;
+    PathHasher& paths;
     HotTier& hot_tier;
     Projections& projections;
     PutRoom& room;
@@ -86,16 +86,23 @@ class PutPath {
                                         Durability durability);
 
  private:
-  static Digest joint_name(const Tenant& tenant, const msg::BeginPut& request);
+  static Digest joint_name(const msg::BeginPut& without_tokens, const Digest& tip, std::size_t end);
   std::shared_ptr<Put> find_joint(const Digest& name) const;
   // put_plan.cc: what the put is of.
-  Result<std::shared_ptr<Put>> plan(const Tenant& tenant, const msg::BeginPut& request);
+  struct Planned {
+    std::shared_ptr<Put> put;
+    Digest joint_name;  // of one that several write
+    Status status;      // why the put can't be as it is asked for
+  };
+  Task<Result<Planned>> plan(const Tenant& tenant, msg::BeginPut request, const Connection& from);
   Status settle(const Tenant& tenant, const msg::BeginPut& request, Put& put);
   Status equip(const Tenant& tenant, const Digest& model, Put& put);
-  Status place(const Tenant& tenant, const msg::BeginPut& request, Put& put);
+  // Any thread, of a put that nobody else knows yet.
+  Status place(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path, Put& put);
   Status no_room(const Put& put, const std::string& bytes) const;
   Task<Status> deal(Put& put);
-  Task<Result<std::unique_ptr<PutRoom::Place>>> find_room(Put& put, const Connection& from);
+  Task<Result<std::unique_ptr<PutRoom::Place>>> find_room(Put& put, const Tenant& tenant,
+                                                          const Connection& from);
   // Compresses a whole layer from where it is; false where that can't be.
   Task<bool> compress_in_place(std::shared_ptr<Put> put, const msg::PushLayer& piece,
                                Connection& from);

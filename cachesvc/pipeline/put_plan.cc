@@ -25,15 +25,30 @@ std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
 
 }  // namespace
 
-Result<std::shared_ptr<PutPath::Put>> PutPath::plan(const Tenant& tenant,
-                                                    const msg::BeginPut& request) {
+Task<Result<PutPath::Planned>> PutPath::plan(const Tenant& tenant, msg::BeginPut request,
+                                             const Connection& from) {
   auto put = std::make_shared<Put>();
-  PRECIS_ASSIGN(put->model, parts_.catalog.model(tenant.name, request.model));
-  PRECIS_TRY(settle(tenant, request, *put));
-  PRECIS_TRY(place(tenant, request, *put));
+  PRECIS_CO_ASSIGN(put->model, parts_.catalog.model(tenant.name, request.model));
+  if (request.tokens.empty()) {
+    co_return Status::invalid("tokens is empty; a put needs at least one");
+  }
+  const Status settled = settle(tenant, request, *put);
+  put->weight = tenant.weight;
   put->layers.resize(put->model.num_layers);
-  put->count = std::make_unique<PutCount>(parts_.metrics);
-  return put;
+  const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
+  std::vector<TokenId> tokens = std::exchange(request.tokens, {});
+  co_return co_await parts_.paths.with(tenant.owner(&from), root, std::move(tokens),
+                                       put->model.block_tokens, [&](const TokenPath& path) {
+                                         Planned planned{put, {}, settled};
+                                         if (request.writers > 1) {
+                                           planned.joint_name =
+                                               joint_name(request, path.tip(path.tokens.size()),
+                                                          path.tokens.size());
+                                         }
+                                         if (settled.ok())
+                                           planned.status = place(tenant, request, path, *put);
+                                         return Result<Planned>(std::move(planned));
+                                       });
 }
 
 // Recipe and budget: the request's, else the narrowest scope's that says something.
@@ -69,11 +84,10 @@ Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
 }
 
 // Where the segment lies on its path, on what it stands, and what it is called.
-Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& put) {
+Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path,
+                      Put& put) {
   const ModelSpec& model = put.model;
-  if (request.tokens.empty()) return Status::invalid("tokens is empty; a put needs at least one");
-  const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
-  const TokenPath path = parts_.paths.hash(root, request.tokens, model.block_tokens);
+  const std::span<const TokenId> tokens = path.tokens;
   std::vector<Catalog::Row> chain;
   if (request.parent_kind == msg::BeginPut::ParentKind::kAuto) {
     chain = parts_.catalog.parents(tenant.name, path);
@@ -88,15 +102,14 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
                            " stand on each other; put the whole path as one segment");
   }
   row.begin = chain.empty() ? 0 : chain.back()->end;
-  row.end = static_cast<std::uint32_t>(request.tokens.size());
+  row.end = static_cast<std::uint32_t>(tokens.size());
   if (row.begin >= row.end) {
     return Status::invalid("parent " + request.parent.hex() + " ends at token " +
                            std::to_string(row.begin) + ", the path has only " +
                            std::to_string(row.end) + "; a put needs tokens past its parent's end");
   }
-  const std::span<const TokenId> tokens(request.tokens);
   const Digest tip_at_begin = path.tip(row.begin);
-  if (!chain.empty() && (chain.back()->tip != tip_at_begin || chain.back()->root != root)) {
+  if (!chain.empty() && (chain.back()->tip != tip_at_begin || chain.back()->root != path.root)) {
     return Status::invalid("parent " + request.parent.hex() + " does not hold tokens " +
                            tokens_text(0, row.begin) + " of this path");
   }
@@ -105,7 +118,7 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, Put& p
   row.tenant = tenant.name;
   row.model = request.model;
   row.adapter = request.adapter;
-  row.root = root;
+  row.root = path.root;
   row.tip = path.tip(row.end);
   row.blocks.assign(path.blocks.begin() + row.begin / model.block_tokens, path.blocks.end());
   row.tail.assign(tokens.end() - row.end % model.block_tokens, tokens.end());
@@ -149,13 +162,14 @@ Task<Status> PutPath::deal(Put& put) {
   co_return co_await run_on(parts_.compute, parts_.loop, make);
 }
 
-Task<Result<std::unique_ptr<PutRoom::Place>>> PutPath::find_room(Put& put, const Connection& from) {
+Task<Result<std::unique_ptr<PutRoom::Place>>> PutPath::find_room(Put& put, const Tenant& tenant,
+                                                                 const Connection& from) {
   std::size_t staged_bytes = 0;
   if (!put.already_stored) {
     PRECIS_CO_TRY(co_await deal(put));
     staged_bytes = put.staged_bytes_max();
   }
-  co_return co_await parts_.room.enter(staged_bytes, &from);
+  co_return co_await parts_.room.enter(staged_bytes, tenant.owner(&from));
 }
 
 }  // namespace precis

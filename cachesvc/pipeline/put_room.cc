@@ -12,8 +12,7 @@ PutRoom::Place::~Place() {
   if (room_.line_.size() > 0) room_.loop_.post([&room = room_] { room.line_.serve(); });
 }
 
-Task<Result<std::unique_ptr<PutRoom::Place>>> PutRoom::enter(std::size_t bytes,
-                                                             FairLine::Owner owner) {
+Task<Result<std::unique_ptr<PutRoom::Place>>> PutRoom::enter(std::size_t bytes, Owner owner) {
   using Answer = Result<std::unique_ptr<Place>>;
   if (bytes == 0 || (line_.size() == 0 && fits(bytes))) {
     co_return std::make_unique<Place>(*this, bytes);

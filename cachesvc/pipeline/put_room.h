@@ -33,9 +33,9 @@ class PutRoom {
     const std::size_t bytes_;
   };
 
-  // Waits its turn, fair between owners. kRejected once it has waited in vain, kUnavailable once
-  // stop() was called.
-  Task<Result<std::unique_ptr<Place>>> enter(std::size_t bytes, FairLine::Owner owner);
+  // Waits its turn, fair between tenants and their connections. kRejected once it has waited in
+  // vain, kUnavailable once stop() was called.
+  Task<Result<std::unique_ptr<Place>>> enter(std::size_t bytes, Owner owner);
   void stop();
   std::size_t waiting() const { return line_.size(); }
   // How long those who come from now on wait. Loop thread only.

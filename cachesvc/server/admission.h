@@ -1,14 +1,23 @@
 // Who may have how much of what all connections share: requests being answered, the bytes of their
 // messages, puts under way. What is past a limit is kRejected, naming it, and told when to come
-// back. Past half of a limit only those are let in that have less than their share, so that one
-// greedy connection never keeps the others out. Loop thread only.
+// back.
+//
+// Shares are the tenants' first, by their weight, and then their connections'. Past half of a limit
+// only tenants are let in that have less than their share of the other half; and past half of what
+// a tenant may have only those of its connections that have less than their share of the rest. So
+// neither a tenant with many connections nor one greedy connection keeps the others out. Loop
+// thread only.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "cachesvc/base/config.h"
+#include "cachesvc/pipeline/fair_queue.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -26,17 +35,29 @@ class Quota {
         limit_(limit),
         retry_after_ms_(retry_after_ms) {}
 
-  // One connection's part of it.
+  struct Tenant {
+    std::uint32_t weight = 1;
+    std::uint64_t used = 0;
+    std::uint64_t connections = 0;
+    bool expected = false;  // it has its share also while it is not connected
+  };
+  // Keeps a share for this tenant, whether it is connected or not.
+  void expect(const std::string& tenant, std::uint32_t weight);
+  // Keeps shares for these alone: another one has its share while it is connected.
+  void expect_only(const std::vector<TenantConfig>& tenants);
+
+  // One connection's part of it, which is a part of its tenant's.
   class Part {
    public:
-    explicit Part(Quota& quota) : quota_(quota) { ++quota_.parts_; }
-    ~Part() { --quota_.parts_; }
+    explicit Part(Quota& quota, const Owner& owner = {});
+    ~Part();
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
 
    private:
     friend class Quota;
     Quota& quota_;
+    const std::map<std::string, Tenant>::iterator tenant_;
     std::uint64_t used_ = 0;
   };
 
@@ -66,12 +87,17 @@ class Quota {
 
  private:
   Status check(const Part& part, std::uint64_t amount) const;
+  Status over(const std::string& who, std::uint64_t used, std::uint64_t share) const;
+  std::map<std::string, Tenant>::iterator meet(const std::string& tenant, std::uint32_t weight);
+  // What the tenant may have at most, beside what the others have.
+  std::uint64_t allowance(const Tenant& tenant) const;
 
   const std::string what_, setting_;
   std::uint64_t limit_;
   const std::uint32_t retry_after_ms_;
   std::uint64_t used_ = 0;
-  std::uint64_t parts_ = 0;
+  std::map<std::string, Tenant> tenants_;  // those expected, and those with connections
+  std::uint64_t weights_ = 0;              // theirs, added up
 };
 
 // What the connections of one service share.
@@ -81,7 +107,11 @@ struct Admission {
     std::uint64_t message_bytes;
     std::uint32_t puts;
   };
-  explicit Admission(const Limits& limits);
+  // `tenants`: those that are configured.
+  Admission(const Limits& limits, const std::vector<TenantConfig>& tenants);
+  // Takes up tenants that were configured anew. A weight counts at once for the connections there
+  // are.
+  void set_tenants(const std::vector<TenantConfig>& tenants);
   Quota requests, message_bytes, puts;
 };
 

@@ -1,6 +1,7 @@
 #include "cachesvc/server/handlers.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -67,7 +68,7 @@ Handlers::Handlers(const Parts& parts, Tenant tenant, std::string client, Connec
       client_(std::move(client)),
       connection_(connection),
       served_(std::move(served)),
-      put_part_(parts.admission.puts) {}
+      put_part_(parts.admission.puts, tenant_.owner(&connection_)) {}
 
 Handlers::~Handlers() {
   for (auto& [id, open] : puts_) static_cast<void>(parts_.put_path.abort(*open.put));
@@ -88,10 +89,11 @@ void Handlers::cancel() {
 
 msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
   const auto row = parts_.catalog.segment(tenant_.name, info.id);
-  info.in_memory = row.ok();
-  for (std::uint32_t l = 0; info.in_memory && l < (*row)->layer_bytes.size(); ++l) {
-    info.in_memory = parts_.hot_tier.contains(info.id, l, *row);
-  }
+  info.in_memory = false;
+  if (!row.ok()) return info;
+  const auto layers = static_cast<std::uint32_t>((*row)->layer_bytes.size());
+  const std::vector<bool> hot = parts_.hot_tier.present(info.id, layers, *row);
+  info.in_memory = std::ranges::all_of(hot, std::identity());
   return info;
 }
 
@@ -165,8 +167,9 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RegisterModel request) {
   co_return msg::ReplyBody(std::move(row));
 }
 
-Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListModels) {
-  co_return msg::ReplyBody(msg::Models{parts_.catalog.models(tenant_.name)});
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListModels request) {
+  co_return answer(
+      co_await listed([&] { return parts_.catalog.models_page(tenant_.name, request); }));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushProjection request) {
@@ -263,9 +266,10 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {
 // ---- lookups and gets ---------------------------------------------------------------------------
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Lookup request) {
-  auto match = parts_.lookup.run(tenant_.name, tenant_.salt, request);
+  const std::size_t tokens = request.tokens.size();
+  auto match = co_await parts_.lookup.run(tenant_, std::move(request), &connection_);
   ++parts_.metrics.lookups;
-  parts_.metrics.lookup_tokens += static_cast<std::int64_t>(request.tokens.size());
+  parts_.metrics.lookup_tokens += static_cast<std::int64_t>(tokens);
   if (match.ok() && match->matched_tokens > 0) {
     ++parts_.metrics.lookup_hits;
     parts_.metrics.lookup_hit_tokens += match->matched_tokens;
@@ -341,8 +345,9 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowSession request) {
   co_return answer(parts_.catalog.session(tenant_.name, request.name));
 }
 
-Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListSessions) {
-  co_return msg::ReplyBody(msg::Sessions{parts_.catalog.sessions(tenant_.name)});
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListSessions request) {
+  co_return answer(
+      co_await listed([&] { return parts_.catalog.sessions_page(tenant_.name, request); }));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveSession request) {
@@ -356,9 +361,16 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemoveSession request) {
 // ---- operations ---------------------------------------------------------------------------------
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListPrefixes request) {
-  msg::Segments segments{parts_.catalog.segments(tenant_.name, request.model, request.limit)};
-  for (msg::SegmentInfo& row : segments.rows) row = with_tier(std::move(row));
-  co_return msg::ReplyBody(std::move(segments));
+  co_return answer(co_await listed([&]() -> Result<msg::Segments> {
+    PRECIS_ASSIGN(msg::Segments page, parts_.catalog.segments_page(tenant_.name, request));
+    for (msg::SegmentInfo& row : page.rows) row = with_tier(std::move(row));
+    return page;
+  }));
+}
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::FindPrefix request) {
+  PRECIS_CO_ASSIGN(auto info, parts_.catalog.find_segment(tenant_.name, request.id_beginning));
+  co_return msg::ReplyBody(with_tier(std::move(info)));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ShowPrefix request) {
@@ -423,6 +435,8 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::SetBudget request) {
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::GetStats) {
   co_return msg::ReplyBody(co_await parts_.server_stats(tenant_.name));
 }
+
+Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Ping) { co_return answer(Status()); }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::GetStatus) {
   msg::ServerStatus status = parts_.server_status(tenant_.name);

@@ -7,14 +7,17 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/get_path.h"
 #include "cachesvc/pipeline/lookup.h"
+#include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/trim.h"
 #include "cachesvc/server/admission.h"
@@ -37,6 +40,7 @@ class Handlers {
     ColdReads& cold_reads;
     TrimPath& trim_path;
     Lookup& lookup;
+    PathHasher& paths;
     Memory& memory;
     Admission& admission;
     Metrics& metrics;
@@ -99,6 +103,8 @@ class Handlers {
   Task<Answer> on(std::uint64_t id, msg::ListProfiles request);
   Task<Answer> on(std::uint64_t id, msg::ShowProfile request);
   Task<Answer> on(std::uint64_t id, msg::RemoveProfile request);
+  Task<Answer> on(std::uint64_t id, msg::Ping request);
+  Task<Answer> on(std::uint64_t id, msg::FindPrefix request);
 
   // Says of a segment whether every layer of it is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
@@ -120,6 +126,17 @@ class Handlers {
   template <typename Fn>
   auto stored(Fn fn) {
     return run_on(parts_.storage, parts_.loop, std::move(fn));
+  }
+
+  // Runs what reads many rows beside the loop, when it is this connection's turn.
+  template <typename Fn>
+  Task<std::invoke_result_t<Fn&>> listed(Fn fn) {
+    std::optional<std::invoke_result_t<Fn&>> result;
+    co_await in_turns(parts_.paths.turns(), parts_.loop, tenant_.owner(&connection_), [&] {
+      result.emplace(fn());
+      return false;
+    });
+    co_return std::move(*result);
   }
 
   const Parts& parts_;

@@ -1,5 +1,6 @@
 #include "cachesvc/server/peer.h"
 
+#include <optional>
 #include <utility>
 
 #include "cachesvc/base/executor.h"
@@ -38,8 +39,9 @@ Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string cl
       client_(std::move(client)),
       tenant_name_(tenant.name),
       connection_(std::move(connection)),
-      request_part_(parts.admission.requests),
-      byte_part_(parts.admission.message_bytes),
+      owner_(tenant.owner(connection_.get())),
+      request_part_(parts.admission.requests, owner_),
+      byte_part_(parts.admission.message_bytes, owner_),
       handlers_(parts, std::move(tenant), client_, *connection_, [this](msg::LayerServed served) {
         if (open_) connection_->send(encode(msg::ServerMessage(std::move(served))));
       }) {
@@ -58,7 +60,7 @@ void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
                                   {"tenant", tenant_name_},
                                   {"transport", connection_->description()}});
   // The connection is this object's own, and calls nothing back once destroyed.
-  connection_->start({[this](std::vector<std::byte> message) { on_message(message); },
+  connection_->start({[this](std::vector<std::byte> message) { on_message(std::move(message)); },
                       [this](const Status& why) { on_closed(why); }});
 }
 
@@ -115,11 +117,9 @@ void Peer::give_way(std::chrono::steady_clock::duration silence) {
   }
 }
 
-Result<Peer::Admitted> Peer::admit(const msg::Request& request, std::size_t size_bytes) {
+Result<Peer::Admitted> Peer::admit(bool ends, std::size_t size_bytes) {
   // What ends something is always welcome, or a connection that has all it may could not let go of
   // any of it. Only so much of it, for it is answered like the rest.
-  const bool ends = std::holds_alternative<msg::AbortPut>(request.body) ||
-                    std::holds_alternative<msg::Cancel>(request.body);
   if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax * (ends ? 2 : 1)) {
     return Status::rejected("this connection has " + std::to_string(in_flight_) +
                                 " requests unanswered, the most there may be",
@@ -132,22 +132,70 @@ Result<Peer::Admitted> Peer::admit(const msg::Request& request, std::size_t size
   return admitted;
 }
 
-void Peer::on_message(const std::vector<std::byte>& message) {
+void Peer::on_message(std::vector<std::byte> message) {
   ask_for_way();
+  if (message.size() > kSmallRequestBytes) {
+    auto admitted = admit(/*ends=*/false, message.size());
+    if (!admitted.ok()) {
+      return reply(request_id(message).value_or(0), admitted.status(), {"unknown"});
+    }
+    ++in_flight_;
+    return spawn(take_long(shared_from_this(), std::move(message), std::move(admitted).value()));
+  }
   auto request = decode_request(message);
   if (!request.ok()) {
-    // Messages are framed by the transport, so the next one can be understood all the same. Where
-    // not even the id can be read, the reply carries id 0. The log has the first alone, lest it
-    // be filled.
-    note_not_understood(message.size(), request.status());
-    return reply(request_id(message).value_or(0), request.status(), {"unknown"});
+    return not_understood(request_id(message).value_or(0), message.size(), request.status());
   }
-  auto admitted = admit(*request, message.size());
+  const bool ends = std::holds_alternative<msg::AbortPut>(request->body) ||
+                    std::holds_alternative<msg::Cancel>(request->body);
+  auto admitted = admit(ends, message.size());
   if (!admitted.ok()) {
     return reply(request->id, admitted.status(), request_name(request->body.index()));
   }
   ++in_flight_;
   spawn(answer(shared_from_this(), std::move(request).value(), std::move(admitted).value()));
+}
+
+// To decode a path of 16M tokens is to copy 64 MiB, and to free the message takes its time, too.
+Task<void> Peer::take_long(std::shared_ptr<Peer> self, std::vector<std::byte> message,
+                           Admitted admitted) {
+  const std::size_t size_bytes = message.size();
+  std::uint64_t id = 0;
+  std::optional<Result<msg::Request>> request;
+  const double pieces = static_cast<double>(size_bytes) /
+                        static_cast<double>(PathHasher::kPieceTokens * sizeof(TokenId));
+  co_await in_turns(
+      parts_.paths.turns(), parts_.loop, owner_,
+      [&] {
+        request.emplace(decode_request(message));
+        if (!request->ok()) id = request_id(message).value_or(0);
+        std::vector<std::byte>().swap(message);
+        return false;
+      },
+      pieces);
+  if (!open_) {
+    --in_flight_;
+    co_return;
+  }
+  if (!request->ok()) {
+    --in_flight_;
+    not_understood(id, size_bytes, request->status());
+    co_return;
+  }
+  co_await answer(std::move(self), std::move(*request).value(), std::move(admitted));
+}
+
+// Messages are framed by the transport, so the next one can be understood all the same. Where not
+// even the id can be read, the reply carries id 0. The log has the first alone, lest it be filled.
+void Peer::not_understood(std::uint64_t id, std::size_t size_bytes, const Status& why) {
+  if (!std::exchange(told_not_understood_, true)) {
+    log_.warn("request not understood", {{"client", client_},
+                                         {"from", connection_->peer()},
+                                         {"tenant", tenant_name_},
+                                         {"bytes", size_bytes},
+                                         {"status", why.message()}});
+  }
+  reply(id, why, {"unknown"});
 }
 
 Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted) {
@@ -156,15 +204,6 @@ Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitt
   Handlers::Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
   --self->in_flight_;
   reply(request.id, std::move(answer), name);
-}
-
-void Peer::note_not_understood(std::size_t size_bytes, const Status& why) {
-  if (std::exchange(not_understood_, true)) return;
-  log_.warn("request not understood", {{"client", client_},
-                                       {"from", connection_->peer()},
-                                       {"tenant", tenant_name_},
-                                       {"bytes", size_bytes},
-                                       {"status", why.message()}});
 }
 
 // What an operator asked for or has to see to is told; the rest is between the client and its user.

@@ -18,6 +18,8 @@ namespace precis {
 
 // An answer up to this size is sent in any case.
 inline constexpr std::size_t kSmallAnswerBytes = 64u << 10;
+// A request up to this size is decoded on the loop: about what a path has that is hashed there.
+inline constexpr std::size_t kSmallRequestBytes = 256u << 10;
 
 class Peer : public std::enable_shared_from_this<Peer> {
  public:
@@ -40,28 +42,33 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void give_way(std::chrono::steady_clock::duration silence);
 
  private:
-  void on_message(const std::vector<std::byte>& message);
-  void on_closed(const Status& why);
   // What a request holds until it is answered.
   struct Admitted {
     Quota::Hold request, bytes;
   };
-  Result<Admitted> admit(const msg::Request& request, std::size_t size_bytes);
+  void on_message(std::vector<std::byte> message);
+  // A message that takes long to decode: not on the loop.
+  Task<void> take_long(std::shared_ptr<Peer> self, std::vector<std::byte> message,
+                       Admitted admitted);
+  void not_understood(std::uint64_t id, std::size_t size_bytes, const Status& why);
+  void on_closed(const Status& why);
+  // `ends`: it ends something that the connection has.
+  Result<Admitted> admit(bool ends, std::size_t size_bytes);
   Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
   void reply(std::uint64_t id, Handlers::Answer answer, RequestName request);
   void note_failed(RequestName request, const Status& why);
-  void note_not_understood(std::size_t size_bytes, const Status& why);
 
   const Handlers::Parts& parts_;
   Log& log_;
   std::string client_;
   std::string tenant_name_;
   std::unique_ptr<Connection> connection_;
+  const Owner owner_;  // this connection
   Quota::Part request_part_, byte_part_;
   Handlers handlers_;  // its puts' memory goes before the connection that fills it
   std::function<void(const std::shared_ptr<Peer>&)> closed_;
   bool open_ = true;
-  bool not_understood_ = false;  // a request of its was, and is in the log
+  bool told_not_understood_ = false;  // a request of its was, and is in the log
   std::uint32_t in_flight_ = 0;
 };
 

@@ -55,6 +55,7 @@ void Reloader::take_up(Next next) {
   parts_.config = with_live_settings(before, next.config);
   const Config& now = parts_.config;
   parts_.tenants = Tenants(now.tenants);
+  parts_.admission.set_tenants(now.tenants);
   parts_.admission.requests.set_limit(now.max_requests);
   parts_.admission.puts.set_limit(now.max_puts);
   parts_.memory.set_wait(std::chrono::milliseconds(now.memory_wait_ms));

@@ -51,6 +51,8 @@ constexpr std::array<RequestName, kRequests> make_names() {
   names[index_of<msg::RemoveProfile>()] = {"RemoveProfile", kAdministrative};
   names[index_of<msg::CheckPrefix>()] = {"CheckPrefix"};
   names[index_of<msg::TrimPrefix>()] = {"TrimPrefix", kAdministrative};
+  names[index_of<msg::Ping>()] = {"Ping"};
+  names[index_of<msg::FindPrefix>()] = {"FindPrefix"};
   return names;
 }
 

@@ -53,7 +53,7 @@ struct Service::Impl {
         log(level),
         audit(log, metrics),
         tenants(c.tenants),
-        admission({c.max_requests, c.max_message_bytes, c.max_puts}) {}
+        admission({c.max_requests, c.max_message_bytes, c.max_puts}, c.tenants) {}
 
   // In the order of dependency; destroyed from the last to the first.
   Config config;
@@ -73,7 +73,7 @@ struct Service::Impl {
   std::unique_ptr<Catalog> catalog;
   std::unique_ptr<kernels::Backend> backend;
   RestoreRate rate;
-  PathDigests paths;
+  PathHasher paths{loop};
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Registration> registration;
   std::unique_ptr<PutRoom> put_room;
@@ -196,6 +196,7 @@ void Service::Impl::wire() {
                       *cold_reads,
                       *trim_path,
                       *lookup,
+                      paths,
                       *memory,
                       admission,
                       metrics,
@@ -407,8 +408,7 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   const std::size_t waiting = memory->waiting() + put_room->waiting();
   const std::uint64_t request_bytes = admission.message_bytes.used();
   msg::Stats stats{metrics.rows()};
-  const Catalog::Totals totals =
-      co_await run_on(storage, loop, [&] { return catalog->totals(tenant); });
+  const Catalog::Totals totals = catalog->totals(tenant);
   const HotTierStats hot = hot_tier->stats();
   const StoreStats disk = co_await run_on(storage, loop, [&] { return store->stats(); });
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
@@ -420,6 +420,8 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
       "Arena bytes held by puts under way and reads in progress");
   add("precis_waiting_requests", waiting, "Requests that wait for memory");
   add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
+  add("precis_turns_total", paths.turns().pieces(),
+      "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
   add("precis_hot_bytes", hot.bytes, "Bytes of the hot tier");
   add("precis_hot_layers", hot.entries, "Layers in the hot tier");
   add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the hot tier");

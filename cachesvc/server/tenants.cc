@@ -19,7 +19,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 }  // namespace
 
 Tenants::Tenants(const std::vector<TenantConfig>& tenants) : tenants_(tenants) {
-  if (tenants_.empty()) tenants_.push_back({std::string(kDefaultTenant), "", ""});
+  if (tenants_.empty()) tenants_.push_back({std::string(kDefaultTenant), "", "", 1});
 }
 
 std::vector<std::string> Tenants::names() const {
@@ -49,7 +49,7 @@ Result<Tenant> Tenants::admit(const msg::Hello& hello) const {
   for (const TenantConfig& tenant : tenants_) {
     if (tenant.name == name &&
         (tenant.token.empty() || equal_in_constant_time(tenant.token, hello.token))) {
-      return Tenant{tenant.name, tenant.salt};
+      return Tenant{tenant.name, tenant.salt, tenant.weight};
     }
   }
   if (hello.token.empty()) {

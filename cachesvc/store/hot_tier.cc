@@ -36,6 +36,18 @@ bool HotTier::contains(const SegmentId& segment, std::uint32_t layer, const Of& 
   return entry != entries_.end() && entry->second.of == of;
 }
 
+std::vector<bool> HotTier::present(const SegmentId& segment, std::uint32_t layers,
+                                   const Of& of) const {
+  std::vector<bool> present(layers);
+  std::lock_guard lock(mutex_);
+  for (auto entry = entries_.lower_bound({segment, 0});
+       entry != entries_.end() && entry->first.segment == segment && entry->first.layer < layers;
+       ++entry) {
+    present[entry->first.layer] = entry->second.of == of;
+  }
+  return present;
+}
+
 HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer, Of of,
                                std::shared_ptr<Arena::Buffer> buffer) {
   const HotKey key{segment, layer};

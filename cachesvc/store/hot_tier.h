@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "cachesvc/base/arena.h"
 #include "cachesvc/store/eviction_policy.h"
@@ -59,6 +60,9 @@ class HotTier {
   Lease find(const SegmentId& segment, std::uint32_t layer, const Of& of);
   // The same without a lease, without counting and without renewing the entry.
   bool contains(const SegmentId& segment, std::uint32_t layer, const Of& of) const;
+
+  // The same of each of a segment's layers [layers].
+  std::vector<bool> present(const SegmentId& segment, std::uint32_t layers, const Of& of) const;
 
   // Takes the layer in, in the place of another row's, evicting what must go for it, and returns a
   // lease on it; if the layer is here already, a lease on that one, and `buffer` is freed: erase()

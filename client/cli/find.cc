@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "precis/limits.h"
 #include "precis/printable.h"
 
 namespace precis::cli {
@@ -29,23 +28,8 @@ std::string list_of(const std::vector<std::string>& names) {
 Result<SegmentId> find_segment(Client& client, const std::string& text) {
   PRECIS_TRY(check_hex("prefix id", text));
   if (text.size() >= kSegmentIdDigits) return parse_segment_id(text);
-  PRECIS_ASSIGN(const auto rows, client.segments({}, limits::kListRowsMax));
-  std::vector<std::string> names;
-  SegmentId found;
-  for (const msg::SegmentInfo& row : rows) {
-    if (!row.id.hex().starts_with(text)) continue;
-    found = row.id;
-    names.push_back(row.id.hex());
-  }
-  if (names.empty()) {
-    return Status::not_found("no prefix id begins with '" + text +
-                             "': `precisctl prefix ls` lists them");
-  }
-  if (names.size() > 1) {
-    return Status::invalid(std::to_string(names.size()) + " prefix ids begin with '" + text +
-                           "', give more digits of one:" + list_of(names));
-  }
-  return found;
+  PRECIS_ASSIGN(const msg::SegmentInfo found, client.find_segment(text));
+  return found.id;
 }
 
 Result<msg::ModelRow> find_model(Client& client, const std::string& text) {

@@ -2,6 +2,8 @@
 // while the service goes on.
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -9,7 +11,6 @@
 #include "client/cli/json.h"
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
-#include "precis/limits.h"
 #include "precis/printable.h"
 
 namespace precis::cli {
@@ -26,7 +27,6 @@ struct Found {
   std::uint64_t fallen_segments = 0, fallen_bytes = 0;
   std::vector<Damaged> damaged;
   std::vector<Damaged> unread;  // that could not be read for now, and why
-  bool all = true;              // the listing was not cut off
 };
 
 // What is damaged and what stands on it.
@@ -44,13 +44,12 @@ std::set<SegmentId> all_on_damaged(const std::vector<msg::SegmentInfo>& rows,
 }
 
 Result<Found> check_all(Client& client) {
-  PRECIS_ASSIGN(const auto rows, client.segments({}, limits::kListRowsMax));
+  PRECIS_ASSIGN(const auto rows, client.segments({}, std::numeric_limits<std::uint32_t>::max()));
   std::uint64_t total = 0, done = 0;
   for (const msg::SegmentInfo& row : rows) total += row.stored_bytes;
   Progress progress("checking", total);
   Found found;
   std::vector<msg::SegmentInfo> whole;
-  found.all = rows.size() < limits::kListRowsMax;
   for (const msg::SegmentInfo& row : rows) {
     const auto checked = client.check_segment(row.id);
     done += row.stored_bytes;
@@ -107,7 +106,7 @@ Json to_json(const Found& found, const msg::Removed& removed) {
           {"on_damaged_segments", found.fallen_segments},
           {"on_damaged_bytes", found.fallen_bytes},
           {"unread", list_of(found.unread, "why")},
-          {"all", found.all},
+          {"all", true},
           {"removed", precis::cli::to_json(removed)}};
 }
 
@@ -123,7 +122,6 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
   for (const Damaged& each : found.unread) {
     text += fmt::format("not read: {}: {}\n", each.segment.id.hex(), printable(each.damage));
   }
-  if (!found.all) text += fmt::format("only the newest {} segments\n", limits::kListRowsMax);
   if (removed.segments > 0) {
     text += fmt::format("removed {}, {}: what was damaged and what stood on it\n",
                         counted(removed.segments, "segment"), bytes_text(removed.bytes));

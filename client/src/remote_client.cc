@@ -1,6 +1,8 @@
 #include "client/src/remote_client.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -99,8 +101,7 @@ Status RemoteClient::push_projection(Retry& retry, const Model& model, std::uint
 }
 
 Result<std::vector<msg::ModelRow>> RemoteClient::models() {
-  PRECIS_ASSIGN(msg::Models models, call<msg::Models>(msg::ListModels{}));
-  return std::move(models.rows);
+  return all_rows<msg::Models>(msg::ListModels{});
 }
 
 Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
@@ -187,8 +188,7 @@ Result<msg::SessionRow> RemoteClient::session(const std::string& name) {
   return call<msg::SessionRow>(msg::ShowSession{name});
 }
 Result<std::vector<msg::SessionRow>> RemoteClient::sessions() {
-  PRECIS_ASSIGN(msg::Sessions sessions, call<msg::Sessions>(msg::ListSessions{}));
-  return std::move(sessions.rows);
+  return all_rows<msg::Sessions>(msg::ListSessions{});
 }
 Status RemoteClient::remove_session(const std::string& name) {
   return call<msg::Done>(msg::RemoveSession{name}, Patience::kOneTimeout, Link::Repeat::kUnsafe)
@@ -197,8 +197,20 @@ Status RemoteClient::remove_session(const std::string& name) {
 
 Result<std::vector<msg::SegmentInfo>> RemoteClient::segments(std::optional<Digest> model,
                                                              std::uint32_t limit) {
-  PRECIS_ASSIGN(msg::Segments found, call<msg::Segments>(msg::ListPrefixes{model, limit}));
-  return std::move(found.rows);
+  std::vector<msg::SegmentInfo> rows;
+  msg::ListPrefixes request{model};
+  while (rows.size() < limit) {
+    const std::size_t wanted = limit - rows.size();
+    request.limit = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, request.limit));
+    PRECIS_ASSIGN(msg::Segments page, call<msg::Segments>(request));
+    std::ranges::move(page.rows, std::back_inserter(rows));
+    if (page.next.empty()) break;
+    request.after = std::move(page.next);
+  }
+  return rows;
+}
+Result<msg::SegmentInfo> RemoteClient::find_segment(const std::string& id_beginning) {
+  return call<msg::SegmentInfo>(msg::FindPrefix{id_beginning});
 }
 Result<msg::SegmentInfo> RemoteClient::segment(const SegmentId& id) {
   return call<msg::SegmentInfo>(msg::ShowPrefix{id});

@@ -1,6 +1,8 @@
 // The Client over a channel: each call is one request.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +51,7 @@ class RemoteClient final : public Client {
   Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model,
                                                  std::uint32_t limit) override;
   Result<msg::SegmentInfo> segment(const SegmentId& id) override;
+  Result<msg::SegmentInfo> find_segment(const std::string& id_beginning) override;
   Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) override;
   Result<msg::Checked> check_segment(const SegmentId& id) override;
   Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep, Durability durability,
@@ -59,6 +62,17 @@ class RemoteClient final : public Client {
   Result<msg::ServerStatus> status() override;
 
  private:
+  // All pages of a list.
+  template <typename Page, typename Request>
+  auto all_rows(Request request) -> Result<decltype(Page::rows)> {
+    decltype(Page::rows) rows;
+    for (;;) {
+      PRECIS_ASSIGN(Page page, call<Page>(request));
+      std::ranges::move(page.rows, std::back_inserter(rows));
+      if (page.next.empty()) return rows;
+      request.after = std::move(page.next);
+    }
+  }
   Status push_projection(Retry& retry, const Model& model, std::uint32_t layer,
                          const HeadsView& weights);
 

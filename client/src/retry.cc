@@ -17,14 +17,38 @@ constexpr milliseconds kBackoffMin{10}, kBackoffMax{1000};
 constexpr std::uint32_t kDoublingsMax = 10;
 
 // In the order of RequestBody.
-constexpr std::array kNames{"register_model", "models",       "begin_put",       "layer",
-                            "commit",         "abort",        "lookup",          "get",
-                            "cancel",         "open_session", "advance_session", "pin_session",
-                            "fork_session",   "session",      "sessions",        "remove_session",
-                            "segments",       "segment",      "remove_segment",  "budgets",
-                            "set_budget",     "stats",        "status",          "o_proj",
-                            "add_profile",    "profiles",     "profile",         "remove_profile",
-                            "check_segment",  "trim_segment"};
+constexpr std::array kNames{"register_model",
+                            "models",
+                            "begin_put",
+                            "layer",
+                            "commit",
+                            "abort",
+                            "lookup",
+                            "get",
+                            "cancel",
+                            "open_session",
+                            "advance_session",
+                            "pin_session",
+                            "fork_session",
+                            "session",
+                            "sessions",
+                            "remove_session",
+                            "segments",
+                            "segment",
+                            "remove_segment",
+                            "budgets",
+                            "set_budget",
+                            "stats",
+                            "status",
+                            "o_proj",
+                            "add_profile",
+                            "profiles",
+                            "profile",
+                            "remove_profile",
+                            "check_segment",
+                            "trim_segment",
+                            "ping",
+                            "find_segment"};
 static_assert(kNames.size() == std::variant_size_v<msg::RequestBody>);
 
 Retry::Time deadline_of(const CallOptions& options) {

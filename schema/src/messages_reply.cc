@@ -194,7 +194,7 @@ static void write(Budgets::Builder out, const msg::Budgets& in) {
   write(out.initEffective(), in.effective);
 }
 static Status read(Budgets::Reader in, msg::Budgets& out) {
-  PRECIS_TRY(read_list("layers", in.getLayers(), limits::kListRowsMax, out.layers));
+  PRECIS_TRY(read_list("layers", in.getLayers(), limits::kListPageRowsMax, out.layers));
   return read(in.getEffective(), out.effective).with_context("effective");
 }
 
@@ -249,16 +249,26 @@ void write_rows(Builder out, const Rows& in) {
 }
 template <typename Reader, typename Rows>
 Status read_rows(Reader in, Rows& out) {
-  return read_list("rows", in.getRows(), limits::kListRowsMax, out.rows);
+  return read_list("rows", in.getRows(), limits::kListPageRowsMax, out.rows);
 }
-static void write(Models::Builder out, const msg::Models& in) { write_rows(out, in); }
-static Status read(Models::Reader in, msg::Models& out) { return read_rows(in, out); }
+template <typename Builder, typename Rows>
+void write_page(Builder out, const Rows& in) {
+  write_rows(out, in);
+  out.setNext(as_data(in.next));
+}
+template <typename Reader, typename Rows>
+Status read_page(Reader in, Rows& out) {
+  PRECIS_TRY(read_cursor("next", in.getNext(), out.next));
+  return read_rows(in, out);
+}
+static void write(Models::Builder out, const msg::Models& in) { write_page(out, in); }
+static Status read(Models::Reader in, msg::Models& out) { return read_page(in, out); }
 static void write(Profiles::Builder out, const msg::Profiles& in) { write_rows(out, in); }
 static Status read(Profiles::Reader in, msg::Profiles& out) { return read_rows(in, out); }
-static void write(Segments::Builder out, const msg::Segments& in) { write_rows(out, in); }
-static Status read(Segments::Reader in, msg::Segments& out) { return read_rows(in, out); }
-static void write(Sessions::Builder out, const msg::Sessions& in) { write_rows(out, in); }
-static Status read(Sessions::Reader in, msg::Sessions& out) { return read_rows(in, out); }
+static void write(Segments::Builder out, const msg::Segments& in) { write_page(out, in); }
+static Status read(Segments::Reader in, msg::Segments& out) { return read_page(in, out); }
+static void write(Sessions::Builder out, const msg::Sessions& in) { write_page(out, in); }
+static Status read(Sessions::Reader in, msg::Sessions& out) { return read_page(in, out); }
 static void write(Stats::Builder out, const msg::Stats& in) { write_rows(out, in); }
 static Status read(Stats::Reader in, msg::Stats& out) { return read_rows(in, out); }
 static void write(Done::Builder, const msg::Done&) {}

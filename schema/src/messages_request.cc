@@ -206,6 +206,13 @@ static Status read(ShowSession::Reader in, msg::ShowSession& out) {
   return read_name("name", in.getName(), out.name);
 }
 
+static void write(ListSessions::Builder out, const msg::ListSessions& in) {
+  out.setAfter(as_data(in.after));
+}
+static Status read(ListSessions::Reader in, msg::ListSessions& out) {
+  return read_cursor("after", in.getAfter(), out.after);
+}
+
 static void write(RemoveSession::Builder out, const msg::RemoveSession& in) {
   out.setName(as_text(in.name));
 }
@@ -217,10 +224,12 @@ static Status read(RemoveSession::Reader in, msg::RemoveSession& out) {
 static void write(ListPrefixes::Builder out, const msg::ListPrefixes& in) {
   if (in.model) out.setModel(as_data(*in.model));
   out.setLimit(in.limit);
+  out.setAfter(as_data(in.after));
 }
 static Status read(ListPrefixes::Reader in, msg::ListPrefixes& out) {
   out.limit = in.getLimit();
-  PRECIS_TRY(check_max("limit", out.limit, limits::kListRowsMax));
+  PRECIS_TRY(check_max("limit", out.limit, limits::kListPageRowsMax));
+  PRECIS_TRY(read_cursor("after", in.getAfter(), out.after));
   if (!in.hasModel()) return {};
   return read_digest("model", in.getModel(), out.model.emplace());
 }
@@ -230,6 +239,13 @@ static void write(ShowPrefix::Builder out, const msg::ShowPrefix& in) {
 }
 static Status read(ShowPrefix::Reader in, msg::ShowPrefix& out) {
   return read_segment_id("segment", in.getSegment(), out.segment);
+}
+
+static void write(FindPrefix::Builder out, const msg::FindPrefix& in) {
+  out.setIdBeginning(as_text(in.id_beginning));
+}
+static Status read(FindPrefix::Reader in, msg::FindPrefix& out) {
+  return read_name("id_beginning", in.getIdBeginning(), out.id_beginning);
 }
 
 static void write(RemovePrefix::Builder out, const msg::RemovePrefix& in) {
@@ -286,8 +302,8 @@ static void write(GetStats::Builder, const msg::GetStats&) {}
 static Status read(GetStats::Reader, msg::GetStats&) { return {}; }
 static void write(GetStatus::Builder, const msg::GetStatus&) {}
 static Status read(GetStatus::Reader, msg::GetStatus&) { return {}; }
-static void write(ListSessions::Builder, const msg::ListSessions&) {}
-static Status read(ListSessions::Reader, msg::ListSessions&) { return {}; }
+static void write(Ping::Builder, const msg::Ping&) {}
+static Status read(Ping::Reader, msg::Ping&) { return {}; }
 
 // ---- which of them ------------------------------------------------------------------------------
 // One overload per kind, so that a kind that is added and not written does not compile.
@@ -323,6 +339,8 @@ struct RequestWriter {
   void operator()(const msg::RemoveProfile& in) { write(out.initRemoveProfile(), in); }
   void operator()(const msg::CheckPrefix& in) { write(out.initCheckPrefix(), in); }
   void operator()(const msg::TrimPrefix& in) { write(out.initTrimPrefix(), in); }
+  void operator()(const msg::Ping& in) { write(out.initPing(), in); }
+  void operator()(const msg::FindPrefix& in) { write(out.initFindPrefix(), in); }
 };
 
 static Status read_body(Request::Reader in, msg::RequestBody& out) {
@@ -366,6 +384,8 @@ static Status read_body(Request::Reader in, msg::RequestBody& out) {
       return read(in.getRemoveProfile(), out.emplace<msg::RemoveProfile>());
     case Request::CHECK_PREFIX: return read(in.getCheckPrefix(), out.emplace<msg::CheckPrefix>());
     case Request::TRIM_PREFIX: return read(in.getTrimPrefix(), out.emplace<msg::TrimPrefix>());
+    case Request::PING: return read(in.getPing(), out.emplace<msg::Ping>());
+    case Request::FIND_PREFIX: return read(in.getFindPrefix(), out.emplace<msg::FindPrefix>());
   }
   return field_error("kind", "is " + std::to_string(in.which()) + ", unknown to protocol version " +
                                  std::to_string(kProtocolVersion));

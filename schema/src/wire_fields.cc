@@ -57,6 +57,12 @@ Status read_text(std::string_view field, capnp::Text::Reader in, std::size_t byt
   return {};
 }
 
+Status read_cursor(std::string_view field, capnp::Data::Reader in, std::string& out) {
+  PRECIS_TRY(check_max(std::string(field) + " length", in.size(), limits::kCursorBytesMax));
+  out.assign(reinterpret_cast<const char*>(in.begin()), in.size());
+  return {};
+}
+
 Status read_name(std::string_view field, capnp::Text::Reader in, std::string& out) {
   PRECIS_TRY(read_text(field, in, limits::kNameBytesMax, out));
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };

@@ -29,6 +29,7 @@ inline capnp::Data::Reader as_data(const SegmentId& id) {
   return {id.bytes.data(), id.bytes.size()};
 }
 inline capnp::Data::Reader as_data(std::string_view s) { return as_data(s.data(), s.size()); }
+inline capnp::Data::Reader as_data(const std::string& s) { return as_data(s.data(), s.size()); }
 template <typename T>
 capnp::Data::Reader as_data(const std::vector<T>& values) {
   return as_data(values.data(), values.size() * sizeof(T));
@@ -43,6 +44,9 @@ Status read_text(std::string_view field, capnp::Text::Reader in, std::size_t byt
 Status read_name(std::string_view field, capnp::Text::Reader in, std::string& out);
 Status read_digest(std::string_view field, capnp::Data::Reader in, Digest& out);
 Status read_segment_id(std::string_view field, capnp::Data::Reader in, SegmentId& out);
+
+// Bytes that the service made and gets back: at most kCursorBytesMax.
+Status read_cursor(std::string_view field, capnp::Data::Reader in, std::string& out);
 
 Status field_error(std::string_view field, std::string_view why);
 Status check_max(std::string_view field, std::uint64_t value, std::uint64_t max);

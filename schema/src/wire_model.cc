@@ -33,8 +33,10 @@ Status read(RegisterModel::Reader in, msg::RegisterModel& out) {
   return read(in.getModel(), out.model);
 }
 
-void write(ListModels::Builder, const msg::ListModels&) {}
-Status read(ListModels::Reader, msg::ListModels&) { return {}; }
+void write(ListModels::Builder out, const msg::ListModels& in) { out.setAfter(as_data(in.after)); }
+Status read(ListModels::Reader in, msg::ListModels& out) {
+  return read_cursor("after", in.getAfter(), out.after);
+}
 
 void write(ModelRow::Builder out, const msg::ModelRow& in) {
   write(out.initModel(), in.model);

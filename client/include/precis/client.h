@@ -191,9 +191,14 @@ class Client {
   virtual Result<std::vector<msg::SessionRow>> sessions() = 0;
   virtual Status remove_session(const std::string& name) = 0;
 
+  // The newest first, at most `limit` of them, read a page at a time: what is stored or removed
+  // meanwhile may be told or not.
   virtual Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model = {},
                                                          std::uint32_t limit = 1000) = 0;
   virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
+  // The one whose id begins with these hexadecimal digits, without its plan. kNotFound where there
+  // is none, kInvalidArgument naming some where there are several.
+  virtual Result<msg::SegmentInfo> find_segment(const std::string& id_beginning) = 0;
   virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
   // Reads all of a segment from the store and says what is wrong with it, if anything is.
   virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;

@@ -56,9 +56,14 @@ inline constexpr std::uint32_t kGetsPerConnectionMax = 64;
 // requests and puts; of memory, which comes free when somebody's whole layer is compressed.
 inline constexpr std::uint32_t kRetryAfterRequestsMs = 50;
 inline constexpr std::uint32_t kRetryAfterMemoryMs = 500;
-inline constexpr std::uint32_t kListRowsMax = 100000;
-inline constexpr std::size_t kModelsPerTenantMax =
-    1024;  // with kRopeScalingBytesMax, in one message
+// Lists are told in pages: rows of one, and of models, which may have kRopeScalingBytesMax each.
+inline constexpr std::uint32_t kListPageRowsMax = 1000;
+inline constexpr std::uint32_t kModelPageRowsMax = 64;
+inline constexpr std::size_t kCursorBytesMax = 512;  // where the next page begins
+// Rows that are looked at for one page: where few of them are asked for, it has fewer than it may.
+inline constexpr std::uint32_t kListPageScanMax = 20000;
+inline constexpr std::uint32_t kTenantWeightMax = 1000;
+inline constexpr std::size_t kModelsPerTenantMax = 1024;
 inline constexpr std::size_t kSessionsPerTenantMax = 100000;
 
 }  // namespace precis::limits

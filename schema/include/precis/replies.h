@@ -24,6 +24,8 @@ struct ModelRow {
 };
 struct Models {
   std::vector<ModelRow> rows;
+  // Of this and other lists: where the next page begins, for `after`. Empty: this is the last page.
+  std::string next{};
   bool operator==(const Models&) const = default;
 };
 struct ProfileRow {
@@ -76,6 +78,7 @@ struct SegmentInfo {
 };
 struct Segments {
   std::vector<SegmentInfo> rows;
+  std::string next{};  // a page may have no row and still not be the last one
   bool operator==(const Segments&) const = default;
 };
 struct MatchLink {
@@ -108,6 +111,7 @@ struct SessionRow {
 };
 struct Sessions {
   std::vector<SessionRow> rows;
+  std::string next{};
   bool operator==(const Sessions&) const = default;
 };
 struct Removed {

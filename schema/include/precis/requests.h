@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "precis/limits.h"
 #include "precis/remote_region.h"
 #include "precis/types.h"
 
@@ -20,7 +21,10 @@ struct RegisterModel {
   ModelSpec model;
   bool operator==(const RegisterModel&) const = default;
 };
+// A page of them. `after` of this and other lists: `next` of the page before, which is opaque;
+// empty for the first page.
 struct ListModels {
+  std::string after{};
   bool operator==(const ListModels&) const = default;
 };
 // One layer's output projection, [num_q_heads, head_dim, width] packed: what recipes need that
@@ -147,7 +151,8 @@ struct ShowSession {
   std::string name;
   bool operator==(const ShowSession&) const = default;
 };
-struct ListSessions {
+struct ListSessions {  // a page of them
+  std::string after{};
   bool operator==(const ListSessions&) const = default;
 };
 struct RemoveSession {
@@ -156,14 +161,20 @@ struct RemoveSession {
 };
 
 // ---- operations --------------------------------------------------------------------------------
-struct ListPrefixes {
+struct ListPrefixes {  // a page of them
   std::optional<Digest> model;
-  std::uint32_t limit = 1000;
+  std::uint32_t limit = limits::kListPageRowsMax;  // rows of the page at most
+  std::string after{};
   bool operator==(const ListPrefixes&) const = default;
 };
 struct ShowPrefix {
   SegmentId segment;
   bool operator==(const ShowPrefix&) const = default;
+};
+// The one segment whose id begins with these lower-case hexadecimal digits.
+struct FindPrefix {
+  std::string id_beginning;
+  bool operator==(const FindPrefix&) const = default;
 };
 struct RemovePrefix {
   SegmentId segment;
@@ -203,13 +214,17 @@ struct GetStats {
 struct GetStatus {
   bool operator==(const GetStatus&) const = default;
 };
+// A sign of life: costs the service next to nothing, whatever it stores.
+struct Ping {
+  bool operator==(const Ping&) const = default;
+};
 
 using RequestBody =
     std::variant<RegisterModel, ListModels, BeginPut, PushLayer, CommitPut, AbortPut, Lookup, Get,
                  Cancel, OpenSession, AdvanceSession, PinSession, ForkSession, ShowSession,
                  ListSessions, RemoveSession, ListPrefixes, ShowPrefix, RemovePrefix, ShowBudget,
                  SetBudget, GetStats, GetStatus, PushProjection, AddProfile, ListProfiles,
-                 ShowProfile, RemoveProfile, CheckPrefix, TrimPrefix>;
+                 ShowProfile, RemoveProfile, CheckPrefix, TrimPrefix, Ping, FindPrefix>;
 struct Request {
   std::uint64_t id = 0;
   RequestBody body;

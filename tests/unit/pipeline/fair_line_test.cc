@@ -20,7 +20,7 @@ struct Line {
 
   void wait(int owner, char name, int amount = 1) {
     line.add(
-        &kOwners[owner],
+        Owner{owner == 2 ? "other" : "tenant", 1, &kOwners[owner]},
         [this, name, amount]() -> std::function<void()> {
           if (amount > left) return nullptr;
           left -= amount;
@@ -32,7 +32,8 @@ struct Line {
 
 }  // namespace
 
-TEST_CASE("a line is served owner by owner, each in order", "[unit][pipeline]") {
+TEST_CASE("a line is served tenant by tenant, then connection by connection, each in order",
+          "[unit][pipeline]") {
   Line l;
   for (const char name : {'a', 'b', 'c', 'd'}) l.wait(0, name);
   l.wait(1, 'x');
@@ -40,10 +41,10 @@ TEST_CASE("a line is served owner by owner, each in order", "[unit][pipeline]") 
   l.wait(1, 'z');
   l.left = 4;
   l.line.serve();
-  CHECK(l.served == "axyb");
+  CHECK(l.served == "ayxb");
   l.left = 3;
   l.line.serve();
-  CHECK(l.served == "axybzcd");
+  CHECK(l.served == "ayxbzcd");
   CHECK(l.line.size() == 0);
 }
 
@@ -74,7 +75,7 @@ struct Room {
   explicit Room(std::chrono::milliseconds wait) : room(loop, 100, wait) {}
   using Answer = Result<std::unique_ptr<PutRoom::Place>>;
   Task<void> enter(std::size_t bytes, std::optional<Answer>& answer, bool then_stop = false) {
-    answer.emplace(co_await room.enter(bytes, this));
+    answer.emplace(co_await room.enter(bytes, Owner{"", 1, this}));
     if (then_stop) loop.stop();
   }
   EventLoop loop;

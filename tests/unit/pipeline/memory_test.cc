@@ -81,7 +81,7 @@ TEST_CASE("who wants no memory any more leaves the line, and lets the next one i
   bool wanted = true;
   const auto waits = [&]() -> Task<void> {
     const Memory::Wants wants = [] { return std::vector<Memory::Want>(1, Memory::Want{kHalf}); };
-    unwanted.emplace(co_await f.memory.acquire(wants, nullptr, [&] { return !wanted; }));
+    unwanted.emplace(co_await f.memory.acquire(wants, {}, [&] { return !wanted; }));
   };
   spawn(waits());
   spawn(f.acquire(64, small));
@@ -104,7 +104,7 @@ TEST_CASE("what is waited for is asked for as it is wanted when it comes free",
   std::vector<Memory::Want> wants{{64}};
   std::optional<Fixture::Answer> answer;
   const auto waits = [&]() -> Task<void> {
-    answer.emplace(co_await f.memory.acquire([&] { return wants; }, nullptr));
+    answer.emplace(co_await f.memory.acquire([&] { return wants; }, {}));
   };
   spawn(waits());
   wants.push_back({128});

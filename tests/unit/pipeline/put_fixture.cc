@@ -247,7 +247,7 @@ std::optional<Pieces>& PutFixture::want(std::size_t size_bytes) {
 
 Task<void> PutFixture::had(std::size_t size_bytes, std::optional<Pieces>& answer) {
   const std::vector<Memory::Want> wanted(1, Memory::Want{size_bytes});
-  answer.emplace(co_await memory.acquire(wanted, &wants));
+  answer.emplace(co_await memory.acquire(wanted, Owner{"", 1, &wants}));
 }
 
 void PutFixture::check_taken_in(std::size_t count) {

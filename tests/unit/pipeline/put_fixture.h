@@ -142,7 +142,7 @@ class PutFixture {
   PutRoom room;
   Executor compute, storage{"storage", 1}, reads{"reads", 1};
   NoRegistration registration;
-  PathDigests paths;
+  PathHasher paths{loop};
   Metrics metrics;
   Log log{Log::Level::kOff};
   const std::unique_ptr<kernels::Backend> backend;

@@ -156,7 +156,8 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   get.budget.kind = static_cast<Budget::Kind>(5);
   CHECK_THAT(refusal(get), Contains("budget: kind is 5, maximum 4"));
   CHECK_THAT(refusal(msg::CommitPut{1, static_cast<Durability>(3)}), Contains("durability is 3"));
-  CHECK_THAT(refusal(msg::ListPrefixes{{}, limits::kListRowsMax + 1}), Contains("limit is 100001"));
+  CHECK_THAT(refusal(msg::ListPrefixes{{}, limits::kListPageRowsMax + 1}),
+             Contains("limit is 1001"));
 }
 
 TEST_CASE("names and texts that are not what they must be are refused by name", "[unit][schema]") {

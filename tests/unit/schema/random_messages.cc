@@ -84,7 +84,7 @@ struct Filler {
 
   // ---- requests
   void operator()(msg::RegisterModel& x) { (*this)(x.model); }
-  void operator()(msg::ListModels&) {}
+  void operator()(msg::ListModels& x) { (*this)(x.after); }
   void operator()(msg::BeginPut& x) {
     all(x.model, x.adapter, x.tokens, x.parent, x.recipe, x.budget, x.parent_read);
     x.parent_kind = static_cast<msg::BeginPut::ParentKind>(r.number(2));
@@ -119,13 +119,14 @@ struct Filler {
   void operator()(msg::PinSession& x) { all(x.name, x.pinned); }
   void operator()(msg::ForkSession& x) { all(x.name, x.new_name); }
   void operator()(msg::ShowSession& x) { (*this)(x.name); }
-  void operator()(msg::ListSessions&) {}
+  void operator()(msg::ListSessions& x) { (*this)(x.after); }
   void operator()(msg::RemoveSession& x) { (*this)(x.name); }
   void operator()(msg::ListPrefixes& x) {
-    (*this)(x.model);
-    x.limit = up_to(limits::kListRowsMax);
+    all(x.model, x.after);
+    x.limit = up_to(limits::kListPageRowsMax);
   }
   void operator()(msg::ShowPrefix& x) { (*this)(x.segment); }
+  void operator()(msg::FindPrefix& x) { (*this)(x.id_beginning); }
   void operator()(msg::RemovePrefix& x) { all(x.segment, x.recursive); }
   void operator()(msg::CheckPrefix& x) { (*this)(x.segment); }
   void operator()(msg::TrimPrefix& x) {
@@ -136,6 +137,7 @@ struct Filler {
   void operator()(msg::SetBudget& x) { all(x.scope.model, x.recipe, x.keep); }
   void operator()(msg::GetStats&) {}
   void operator()(msg::GetStatus&) {}
+  void operator()(msg::Ping&) {}
   void operator()(msg::PushProjection& x) {
     all(x.model, x.dtype, x.weights);
     x.layer = up_to(limits::kLayersMax - 1);

@@ -70,4 +70,102 @@ TEST_CASE("what is alone is let in at any size", "[unit][server]") {
   CHECK_FALSE(Quota::take(one, 1).ok());
 }
 
+namespace {
+
+// Takes one at a time until it is refused. Returns how many it had.
+int fill(Quota::Part& part, std::vector<Quota::Hold>& holds) {
+  int count = 0;
+  for (; count < 1000; ++count) {
+    auto hold = Quota::take(part, 1);
+    if (!hold.ok()) break;
+    holds.push_back(std::move(*hold));
+  }
+  return count;
+}
+
+using Parts = std::vector<std::unique_ptr<Quota::Part>>;
+
+int fill(const Parts& parts, std::vector<Quota::Hold>& holds) {
+  int count = 0;
+  for (const auto& part : parts) count += fill(*part, holds);
+  return count;
+}
+
+Parts connections(Quota& quota, const Owner& owner, int count) {
+  Parts parts;
+  for (int i = 0; i < count; ++i) parts.push_back(std::make_unique<Quota::Part>(quota, owner));
+  return parts;
+}
+
+}  // namespace
+
+TEST_CASE("a tenant with a hundred connections leaves the others their share", "[unit][server]") {
+  Quota quota("things", "max_things", 200, 7);
+  quota.expect("many", 1);
+  quota.expect("one", 1);
+  const Parts many = connections(quota, {"many"}, 100);
+  Quota::Part one(quota, {"one"});
+  std::vector<Quota::Hold> holds;  // go before their parts
+  CHECK(fill(many, holds) == 100);
+  const Status refused = Quota::take(*many.front(), 1).status();
+  CHECK(refused.code() == StatusCode::kRejected);
+  CHECK_THAT(refused.message(), Catch::Contains("tenant 'many' has 100 of 100 things") &&
+                                    Catch::Contains("max_things"));
+  // Who comes now finds what its tenant has a share of, although the others were there first.
+  CHECK(fill(one, holds) == 50);
+  holds.clear();
+  CHECK(quota.used() == 0);
+}
+
+TEST_CASE("a tenant's share is by its weight", "[unit][server]") {
+  Quota quota("things", "max_things", 160, 7);
+  quota.expect("flood", 1);
+  quota.expect("heavy", 2);
+  quota.expect("light", 1);
+  Quota::Part flood(quota, {"flood"}), heavy(quota, {"heavy", 2}), light(quota, {"light"});
+  std::vector<Quota::Hold> holds;
+  CHECK(fill(flood, holds) == 80);
+  CHECK(fill(heavy, holds) == 40);
+  CHECK(fill(light, holds) == 20);
+}
+
+TEST_CASE("weights that are configured anew count at once, and tenants that are gone no more",
+          "[unit][server]") {
+  Quota quota("things", "max_things", 160, 7);
+  quota.expect_only({{"flood", "", ""}, {"heavy", "", ""}, {"gone", "", "", 5}});
+  Quota::Part flood(quota, {"flood"}), heavy(quota, {"heavy"});
+  quota.expect_only({{"flood", "", ""}, {"heavy", "", "", 2}, {"light", "", ""}});
+  Quota::Part light(quota, {"light"});
+  std::vector<Quota::Hold> holds;
+  CHECK(fill(flood, holds) == 80);
+  CHECK(fill(heavy, holds) == 40);
+  CHECK(fill(light, holds) == 20);
+}
+
+TEST_CASE("of a tenant's share a greedy connection leaves a part to the tenant's others",
+          "[unit][server]") {
+  Quota quota("things", "max_things", 400, 7);
+  quota.expect("other", 1);
+  Quota::Part greedy(quota, {"tenant"});
+  const Parts modest = connections(quota, {"tenant"}, 4);
+  std::vector<Quota::Hold> holds;
+  CHECK(fill(greedy, holds) == 100);
+  for (const auto& part : modest) CHECK(fill(*part, holds) == 20);
+}
+
+TEST_CASE("a tenant that nobody expects has a share while it is connected", "[unit][server]") {
+  Quota quota("things", "max_things", 100, 7);
+  Quota::Part stays(quota, {"stays"});
+  const Parts more = connections(quota, {"stays"}, 9);
+  std::vector<Quota::Hold> holds;
+  {
+    Quota::Part comes(quota, {"comes"});
+    CHECK(fill(more, holds) + fill(stays, holds) <= 50);
+    CHECK(fill(comes, holds) == 25);
+    holds.clear();
+  }
+  CHECK(fill(stays, holds) == 50);
+  CHECK(fill(more, holds) == 45);
+}
+
 }  // namespace precis

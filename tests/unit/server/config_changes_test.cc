@@ -84,11 +84,12 @@ TEST_CASE("limits, the level of the log and tenants are taken up by a running se
 TEST_CASE("what changed of a tenant is told, and no secret", "[unit][server]") {
   Config running, next;
   running.tenants = {{"same", "t0", ""}, {"gone", "secret1", ""}, {"red", "secret2", "salt2"}};
-  next.tenants = {{"same", "t0", ""}, {"red", "secret3", "salt3"}, {"new", "", ""}};
+  next.tenants = {{"same", "t0", ""}, {"red", "secret3", "salt3"}, {"new", "", "", 7}};
   const auto live = changes_between(running, next).live;
   CHECK(keys_of(live) == std::vector<std::string>{"tenant gone", "tenant new", "tenant red"});
   CHECK(live[0].to == "not there");
   CHECK(live[1].from == "not there");
+  CHECK(live[1].to == "no token, weight 7");
   CHECK(live[2].to == "with a token, with a salt, the token is another, the salt is another");
   for (const SettingChange& change : live) {
     CHECK((change.from + change.to).find("secret") == std::string::npos);

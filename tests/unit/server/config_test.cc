@@ -105,13 +105,13 @@ TEST_CASE("a file that is not there, or none, is said to be so", "[unit][server]
 }
 
 TEST_CASE("a token is read from a file, and what is wrong with one is named", "[unit][server]") {
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("precis-token-" + std::to_string(::getpid()));
+  const auto path =
+      std::filesystem::temp_directory_path() / ("precis-token-" + std::to_string(::getpid()));
   const std::string folder = path.parent_path().string(), name = path.filename().string();
   const auto with = [&](const std::string& file, const std::string& credentials,
                         const std::string& beside, const std::string& token = "") {
     Config config = valid();
-    config.tenants = {{"red", token, "", file}};
+    config.tenants = {{"red", token, "", 1, file}};
     const Status status = config.read_tokens(credentials, beside);
     return status.ok() ? config.tenants[0].token : status.message();
   };
@@ -189,6 +189,21 @@ TEST_CASE("the default recipe is for models without a profile, the other for tho
   config = valid();
   config.default_recipe_with_profile = config.default_recipe;
   CHECK_THAT(config.validate().message(), Catch::Contains("default_recipe_with_profile"));
+}
+
+TEST_CASE("a tenant's weight is one where nothing is said, and bounded", "[unit][server]") {
+  const auto config = Config::parse(
+      "[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"b\"\nweight = 3\n", "here.toml");
+  REQUIRE(config.ok());
+  CHECK(config->tenants[0].weight == 1);
+  CHECK(config->tenants[1].weight == 3);
+  for (const std::uint32_t weight : {0u, 1001u}) {
+    Config bad = *config;
+    bad.tenants[1].weight = weight;
+    CHECK_THAT(bad.validate().message(),
+               Catch::Contains("here.toml:3: tenant 'b' has weight " + std::to_string(weight) +
+                               ", must be in [1, 1000]"));
+  }
 }
 
 TEST_CASE("a share may be written as a whole number", "[unit][server]") {

@@ -46,7 +46,7 @@ TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]")
   const auto same_in = [&](const std::vector<TenantConfig>& tenants) {
     return Tenants(tenants).has_same(before, "red");
   };
-  CHECK(same_in({{"blue", "x", ""}, {"red", "secret", "pepper", "a file"}}));
+  CHECK(same_in({{"blue", "x", ""}, {"red", "secret", "pepper", 2, "a file"}}));
   CHECK_FALSE(same_in({{"red", "other", "pepper"}}));
   CHECK_FALSE(same_in({{"red", "secret", "salt"}}));
   CHECK_FALSE(same_in({{"blue", "x", ""}}));

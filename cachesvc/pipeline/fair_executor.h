@@ -1,0 +1,85 @@
+// Threads for work in pieces: whoever has more to do waits for the next turn after every piece, in
+// a queue that is fair between tenants and then between connections (fair_queue.h).
+#pragma once
+
+#include <atomic>
+#include <coroutine>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/executor.h"
+#include "cachesvc/pipeline/fair_queue.h"
+
+namespace precis {
+
+class FairExecutor {
+ public:
+  FairExecutor(std::string name, unsigned threads) : executor_(std::move(name), threads) {}
+  FairExecutor(const FairExecutor&) = delete;
+  FairExecutor& operator=(const FairExecutor&) = delete;
+
+  // Any thread. Calls `piece` on one of the threads, a turn each, until it returns false: nothing
+  // is left to do. `cost`: how many ordinary pieces one is as long as.
+  using Piece = std::function<bool()>;
+  void post(Owner owner, Piece piece, double cost = 1);
+  // Any thread. Pieces done or begun so far.
+  std::uint64_t pieces() const { return pieces_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Job {
+    Owner owner;
+    Piece piece;
+    double cost;
+  };
+  void add(Job job);
+  void run_one();
+
+  std::atomic<std::uint64_t> pieces_{0};
+  std::mutex mutex_;
+  FairQueue<Job> queue_;  // guarded by mutex_
+  Executor executor_;     // last: it runs what was posted before the rest goes
+};
+
+// co_await in_turns(executor, loop, owner, piece): `piece` as for post(), goes on on the loop's
+// thread once nothing is left to do.
+template <typename Piece>
+class InTurns {
+ public:
+  InTurns(FairExecutor& executor, EventLoop& loop, Owner owner, Piece piece, double cost)
+      : executor_(executor),
+        loop_(loop),
+        owner_(std::move(owner)),
+        piece_(std::move(piece)),
+        cost_(cost) {}
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> awaiting) {
+    executor_.post(
+        std::move(owner_),
+        [this, awaiting] {
+          if (piece_()) return true;
+          loop_.post([awaiting] { awaiting.resume(); });
+          return false;
+        },
+        cost_);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  FairExecutor& executor_;
+  EventLoop& loop_;
+  Owner owner_;
+  Piece piece_;
+  double cost_;
+};
+template <typename Piece>
+InTurns<Piece> in_turns(FairExecutor& executor, EventLoop& loop, Owner owner, Piece piece,
+                        double cost = 1) {
+  return {executor, loop, std::move(owner), std::move(piece), cost};
+}
+
+}  // namespace precis

@@ -1,0 +1,59 @@
+// Hashes token paths where it holds nobody up: what is short, or remembered, on the loop; the rest
+// on a thread beside it, in pieces that are fair between tenants.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/task.h"
+#include "cachesvc/pipeline/fair_executor.h"
+#include "cachesvc/pipeline/path_digests.h"
+
+namespace precis {
+
+class PathHasher {
+ public:
+  // Tokens of one piece: about a millisecond.
+  static constexpr std::size_t kPieceTokens = 64u << 10;
+  // The loop hashes no more than takes a thread to wake up.
+  static constexpr std::size_t kHereTokensMax = 64u << 10;
+  static constexpr std::size_t kHereHashedMax = 8u << 10;  // tokens that were not remembered
+
+  explicit PathHasher(EventLoop& loop) : loop_(loop) {}
+
+  // Loop thread. Hashes the path and calls `use` with it, on the loop or on the thread beside it:
+  // `use` may touch only what is thread-safe or the caller's own. The tokens are freed where `use`
+  // was called, as giving back many takes long, too. Returns what `use` returns.
+  template <typename Use>
+  Task<std::invoke_result_t<Use&, const TokenPath&>> with(Owner owner, Digest root,
+                                                          std::vector<TokenId> tokens,
+                                                          std::uint32_t block_tokens, Use use) {
+    TokenPath path{root, tokens, block_tokens, {}};
+    const bool is_short = tokens.size() <= kHereTokensMax;
+    if (is_short && here_.extend(path, kHereTokensMax, kHereHashedMax)) co_return use(path);
+    std::optional<std::invoke_result_t<Use&, const TokenPath&>> result;
+    co_await in_turns(turns_, loop_, std::move(owner), [&] {
+      if (!there_.extend(path, kPieceTokens, kPieceTokens)) return true;
+      result.emplace(use(path));
+      path = {};
+      std::vector<TokenId>().swap(tokens);
+      return false;
+    });
+    co_return std::move(*result);
+  }
+
+  // For what else is too long for the loop. Any thread.
+  FairExecutor& turns() { return turns_; }
+
+ private:
+  EventLoop& loop_;
+  PathDigests here_;   // the loop's
+  PathDigests there_;  // of the one thread of turns_
+  FairExecutor turns_{"paths", 1};
+};
+
+}  // namespace precis

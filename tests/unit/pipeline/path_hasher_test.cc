@@ -1,0 +1,101 @@
+// Long paths are hashed beside the loop, in pieces that take turns; short ones at once.
+#include "cachesvc/pipeline/path_hasher.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <future>
+#include <random>
+
+namespace precis {
+namespace {
+
+constexpr std::uint32_t kBlockTokens = 64;
+constexpr std::size_t kPieces = 12;
+constexpr std::size_t kLong = kPieces * PathHasher::kPieceTokens;
+
+std::vector<TokenId> random_path(std::uint32_t seed, std::size_t size) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> path(size);
+  for (TokenId& token : path) token = random();
+  return path;
+}
+
+struct Hashing {
+  EventLoop loop;
+  PathHasher hasher{loop};
+  const Digest root = path_root("t", "", Digest{}, "");
+
+  Task<void> hash(std::vector<TokenId> tokens, std::optional<std::vector<Digest>>& blocks,
+                  bool then_stop = false) {
+    blocks.emplace(co_await hasher.with(Owner{"t"}, root, std::move(tokens), kBlockTokens,
+                                        [](const TokenPath& path) { return path.blocks; }));
+    if (then_stop) loop.stop();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a short path is hashed at once, a long one in pieces beside the loop",
+          "[unit][pipeline]") {
+  Hashing h;
+  const auto long_path = random_path(1, kLong + 7), short_path = random_path(2, 1000);
+  std::optional<std::vector<Digest>> of_long, of_short;
+  spawn(h.hash(long_path, of_long, /*then_stop=*/true));
+  spawn(h.hash(short_path, of_short));
+  CHECK_FALSE(of_long);  // which the loop has yet to be told of
+  REQUIRE(of_short);
+  CHECK(*of_short == block_digests(h.root, short_path, kBlockTokens));
+  h.loop.run();
+  REQUIRE(of_long);
+  CHECK(*of_long == block_digests(h.root, long_path, kBlockTokens));
+  CHECK(h.hasher.turns().pieces() == kPieces);
+}
+
+TEST_CASE("the loop hashes of a path no more than takes a thread to wake up, and learns it",
+          "[unit][pipeline]") {
+  Hashing h;
+  const auto path = random_path(3, PathHasher::kHereTokensMax);
+  std::size_t rounds = 0;
+  for (; rounds < 100; ++rounds) {
+    const std::uint64_t pieces = h.hasher.turns().pieces();
+    std::optional<std::vector<Digest>> blocks;
+    spawn(h.hash(path, blocks, /*then_stop=*/true));
+    const bool at_once = blocks.has_value();
+    h.loop.run();
+    REQUIRE(blocks);
+    REQUIRE(*blocks == block_digests(h.root, path, kBlockTokens));
+    CHECK((h.hasher.turns().pieces() == pieces) == at_once);
+    if (at_once) break;
+  }
+  CHECK(rounds >= PathHasher::kHereTokensMax / PathHasher::kHereHashedMax - 1);
+  CHECK(rounds < 100);
+}
+
+TEST_CASE("pieces of a tenant's long paths wait for another tenant's", "[unit][pipeline]") {
+  std::string order;  // of the one thread alone
+  FairExecutor executor("pieces", 1);
+  const int connections[101] = {};
+  std::promise<void> all_posted, all_done;
+  executor.post({"gate", 1, nullptr}, [&] {
+    all_posted.get_future().wait();
+    return false;
+  });
+  int left = 101;
+  const auto job = [&](char name) {
+    return [&, name, pieces = 0]() mutable {
+      order += name;
+      if (++pieces < 10) return true;
+      if (--left == 0) all_done.set_value();
+      return false;
+    };
+  };
+  for (int i = 0; i < 100; ++i) executor.post({"many", 1, &connections[i]}, job('m'));
+  executor.post({"one", 1, &connections[100]}, job('o'));
+  all_posted.set_value();
+  all_done.get_future().wait();
+  CHECK(order.size() == 1010);
+  // The one's ten pieces are among the first twenty, not among the first thousand.
+  CHECK(std::ranges::count(order.substr(0, 21), 'o') == 10);
+}
+
+}  // namespace precis
