@@ -19,26 +19,12 @@
 #include <vector>
 
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/catalog/change.h"
 #include "cachesvc/catalog/commit_queue.h"
 #include "cachesvc/catalog/segment_tree.h"
 #include "cachesvc/catalog/sessions.h"
 
 namespace precis {
-
-// A batch that owns the bytes of its rows; payload is borrowed.
-class Change {
- public:
-  void put(Table table, std::string key, std::vector<std::byte> value);
-  void put_borrowed(Table table, std::string key, Bytes value,
-                    std::shared_ptr<StagedValue> staged = nullptr);
-  void erase(Table table, std::string key);
-  bool puts(Table table, const std::string& key) const;
-  const StoreBatch& batch() const { return batch_; }
-
- private:
-  StoreBatch batch_;
-  std::deque<std::vector<std::byte>> values_;  // a deque: what stands in it does not move
-};
 
 class CatalogImpl final : public Catalog {
  public:
