@@ -41,6 +41,11 @@ bool Change::puts(Table table, const std::string& key) const {
   });
 }
 
+void Change::is_of(const SegmentId& segment, const SegmentId& rests_on) {
+  if (!segment.is_null()) batch_.name = segment_key(segment);
+  if (!rests_on.is_null()) batch_.rests_on = segment_key(rests_on);
+}
+
 Status CatalogImpl::write(Change change, Durability durability) {
   std::vector<SegmentId> hits_saved;
   add_hits(change, hits_saved);

@@ -104,6 +104,10 @@ class Catalog {
   // segments it stands on are at least as durable when it returns. kNotFound if the parent has gone
   // meanwhile, kInvalidArgument if the row does not fit its model, its parent or its payload.
   // One that was trimmed gets back what it lost.
+  // At kMemory nothing is promised: where more is committed so than may wait for the disk, the
+  // oldest segments that wait are gone, with what stands on them, and sessions whose tip was one
+  // have as tip what is left below it. dropped_segments() counts them. What was committed at kWal
+  // or kFsync, or is stood on by what was, never goes so.
   virtual Status commit(const SegmentRow& row, std::span<const Layer> layers,
                         Durability durability) = 0;
   // [blocking] Puts `to`, fewer entries of the same put, in the place of `from`, row and payload in
@@ -179,6 +183,8 @@ class Catalog {
   // Of one tenant; `quarantined_rows` is of all, as a row that cannot be read is nobody's.
   virtual Totals totals(std::string_view tenant) const = 0;
   virtual Totals totals() const = 0;
+  // How many segments committed at kMemory gave way, since opening (commit()).
+  virtual std::uint64_t dropped_segments() const = 0;
 };
 
 }  // namespace precis

@@ -1,12 +1,25 @@
 // Commits and trims: what is checked, what is written, what follows from it in memory. Commits that
 // wait for a sync together are one batch of the store (commit_queue.h).
 #include <algorithm>
+#include <cstring>
 
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/limits.h"
 
 namespace precis {
+namespace {
+
+// What is left of a session's chain once those segments are gone.
+const SegmentNode* tip_without(const SegmentNode* tip, const std::set<SegmentId>& gone) {
+  const SegmentNode* left = tip;
+  for (const SegmentNode* node = tip; node; node = node->parent) {
+    if (gone.contains(node->row->id)) left = node->parent;
+  }
+  return left;
+}
+
+}  // namespace
 
 // ---- durability ---------------------------------------------------------------------------------
 
@@ -100,7 +113,11 @@ Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
     // Fresh bytes heal a segment whose old ones were bad.
     if (is_marked(row.id)) change.erase(Table::kMeta, quarantine_key(row.id));
   }
-  PRECIS_TRY(write(std::move(change), durability));
+  // At kMemory a commit is alone in its batch, and no other gives way.
+  if (commits.size() == 1) change.is_of(commits[0]->row.id, commits[0]->row.parent);
+  const Status written = write(std::move(change), durability);
+  forget_dropped();
+  PRECIS_TRY(written);
 
   std::unique_lock lock(state_);
   for (const Commit* const commit : commits) {
@@ -125,6 +142,61 @@ Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
   Commit* const alone = &commit;
   PRECIS_TRY(store_segments({&alone, 1}));
   return true;
+}
+
+// ---- what gives way
+// ------------------------------------------------------------------------------
+
+void CatalogImpl::forget_dropped() {
+  std::set<SegmentId> gone;
+  std::set<std::string> tenants;
+  for (const std::string& name : store_.take_dropped()) {
+    SegmentId id;
+    PRECIS_CHECK(name.size() == id.bytes.size());
+    std::memcpy(id.bytes.data(), name.data(), name.size());
+    const SegmentNode* const node = tree_.find(id);
+    if (!node) continue;
+    tenants.insert(node->row->tenant);
+    for (const SegmentId& each : tree_.subtree(id)) gone.insert(each);
+  }
+  if (gone.empty()) return;
+  std::vector<std::pair<std::string, msg::SessionRow>> moved;
+  for (const std::string& tenant : tenants) {
+    sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& present) {
+      if (!gone.contains(present.tip)) return;
+      const SegmentNode* const tip = tip_without(tree_.find(present.tip), gone);
+      msg::SessionRow& session = moved.emplace_back(tenant, present).second;
+      session.tip = tip ? tip->row->id : SegmentId();
+      session.tip_end = tip ? tip->row->end : 0;
+      session.updated_unix_ms = clock_.unix_ms();
+    });
+  }
+  {
+    std::unique_lock lock(state_);
+    for (auto& [tenant, session] : moved) sessions_.put(tenant, session);
+    erase_dropped(gone);
+  }
+  dropped_segments_ += gone.size();
+  // The rows of those sessions gave way too; a row that is not written says an earlier tip. At
+  // kMemory, for a commit at kMemory must not wait for the disk.
+  for (const auto& [tenant, session] : moved) {
+    Change change;
+    change.put(Table::kSessions, session_key(tenant, session.name),
+               encode(StoredSession{tenant, session}));
+    change.is_of({}, session.tip);
+    (void)write(std::move(change), Durability::kMemory);
+  }
+}
+
+// With both locks held.
+void CatalogImpl::erase_dropped(const std::set<SegmentId>& gone) {
+  for (const SegmentId& id : gone) {
+    const SegmentRow& row = *tree_.find(id)->row;
+    const auto model = models_.find({row.tenant, row.model});
+    if (model != models_.end()) --model->second.segments;
+    marks_to_save_.erase(id);
+    tree_.erase(id);
+  }
 }
 
 // ---- commits together ---------------------------------------------------------------------------

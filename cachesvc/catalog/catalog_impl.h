@@ -9,6 +9,7 @@
 // may write.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -56,6 +57,7 @@ class CatalogImpl final : public Catalog {
                                     const Recipe& recipe) const override;
 
   // ---- catalog.cc
+  std::uint64_t dropped_segments() const override { return dropped_segments_; }
   Totals totals(std::string_view tenant) const override;
   Totals totals() const override;
 
@@ -139,6 +141,8 @@ class CatalogImpl final : public Catalog {
   void save_hits_later(const SegmentNode& node, const SegmentId& id);
   void save_all_hits();
   Status save_session(std::string_view tenant, const msg::SessionRow& row);
+  void forget_dropped();  // segments that gave way in the store, and what stands on them
+  void erase_dropped(const std::set<SegmentId>& gone);
 
   // With changes_ or state_ held.
   const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
@@ -194,6 +198,7 @@ class CatalogImpl final : public Catalog {
   std::uint64_t hardened_ = 0;         // commits up to this one survive a crash
   std::set<SegmentId> marks_;          // quarantine marks in the store
   std::set<SegmentId> marks_to_save_;  // those the store refused
+  std::atomic<std::uint64_t> dropped_segments_ = 0;
 
   mutable std::shared_mutex state_;
   // Written under both locks.

@@ -22,6 +22,7 @@ Status CatalogImpl::save_session(std::string_view tenant, const msg::SessionRow&
   Change change;
   change.put(Table::kSessions, session_key(tenant, row.name),
              encode(StoredSession{std::string(tenant), row}));
+  change.is_of({}, row.tip);
   PRECIS_TRY(
       write(std::move(change), chain_is_volatile(tip) ? Durability::kMemory : Durability::kWal));
   std::unique_lock lock(state_);

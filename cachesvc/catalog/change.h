@@ -18,6 +18,7 @@ class Change {
                     std::shared_ptr<StagedValue> staged = nullptr);
   void erase(Table table, std::string key);
   bool puts(Table table, const std::string& key) const;
+  void is_of(const SegmentId& segment, const SegmentId& rests_on);  // null: nothing
   const StoreBatch& batch() const { return batch_; }
 
  private:

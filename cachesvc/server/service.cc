@@ -92,6 +92,7 @@ struct Service::Impl {
   std::vector<std::weak_ptr<Peer>> leaving;  // closed, with requests still to end
   std::string address;
   std::uint64_t started_ns = 0;
+  std::uint64_t dropped_told = 0;
   bool stopping = false;
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
@@ -104,6 +105,7 @@ struct Service::Impl {
   void accept(std::unique_ptr<Connection> connection, Bytes bytes);
   void note_refused(const AuditWho& who, const Status& why);
   void watch_pressure();
+  void tell_dropped();
   Status may_send(std::size_t size_bytes);
   void begin_stop();
   void finish_stop();
@@ -314,8 +316,17 @@ void Service::Impl::watch_pressure() {
         peer->give_way(std::chrono::milliseconds(config.silent_client_ms));
       }
     }
+    tell_dropped();
     watch_pressure();
   });
+}
+
+// Once a second at most, however many there are.
+void Service::Impl::tell_dropped() {
+  const std::uint64_t dropped = catalog->dropped_segments();
+  if (dropped == dropped_told) return;
+  log.warn("segments committed at memory gave way to newer ones: the disk is slower than puts come",
+           {{"count", dropped - std::exchange(dropped_told, dropped)}});
 }
 
 // Answers that nobody reads are bounded over all connections: large ones are not sent then, and who
@@ -433,6 +444,8 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   add("precis_quarantined_segments", totals.quarantined_segments,
       "Segments out of service, damaged");
   add("precis_quarantined_rows", totals.quarantined_rows, "Catalog rows out of service, damaged");
+  add("precis_dropped_segments_total", catalog->dropped_segments(),
+      "Segments committed at memory that gave way before they were written");
   add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
   add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
   co_return stats;

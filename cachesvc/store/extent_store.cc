@@ -121,6 +121,8 @@ class ExtentStore final : public Store {
     return {};
   }
 
+  std::vector<std::string> take_dropped() override { return behind_.take_dropped(); }
+
   StoreStats stats() override {
     StoreStats stats = rows_->stats();
     const ExtentFiles::Stats files = files_->stats();
@@ -149,6 +151,8 @@ class ExtentStore final : public Store {
       change.payload.size_bytes += put.value.size();
     }
     change.rows.deletes = batch.deletes;
+    change.rows.name = batch.name;
+    change.rows.rests_on = batch.rests_on;
     return staged;
   }
 

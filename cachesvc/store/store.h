@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "precis/status.h"
@@ -58,6 +61,10 @@ struct StoreBatch {
   };
   std::vector<Put> puts;
   std::vector<Delete> deletes;
+  // For batches that may give way (write()): what this one stores, and what it means nothing
+  // without. Names are the caller's; empty ones name nothing.
+  std::string name = {};
+  std::string rests_on = {};
 };
 
 struct StoreStats {
@@ -81,7 +88,9 @@ class Store {
   // kOutOfSpace when the disk is full, kUnavailable when it fails; nothing is changed then. After a
   // crash every write at kWal or better is there in its order, but a write at kMemory before it may
   // be missing: harden() first if the one rests on the other. A write at kMemory all of whose
-  // payload was staged need not wait for it: it is read from memory until it is written.
+  // payload was staged need not wait for it: it is read from memory until it is written. Where too
+  // much waits so, the oldest such batches whose payload is not written give way, with those that
+  // rest on them: they are gone, and take_dropped() says so.
   virtual Status write(const StoreBatch& batch, Durability durability) = 0;
   // When it returns OK, all that was written before survives a crash of the machine.
   virtual Status harden() = 0;
@@ -93,6 +102,8 @@ class Store {
   virtual Status scan(Table table,
                       const std::function<Status(std::string_view key, Bytes value)>& row) = 0;
   virtual StoreStats stats() = 0;
+  // Names of batches that gave way since it was last asked.
+  virtual std::vector<std::string> take_dropped() { return {}; }
 };
 
 }  // namespace precis

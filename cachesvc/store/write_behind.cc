@@ -24,8 +24,8 @@ bool WriteBehind::leave(const std::shared_ptr<Change>& change) {
   std::unique_lock ordered(order_);
   std::lock_guard lock(mutex_);
   if (!change->rows.deletes.empty() || failed || (over && backlog_.empty())) return false;
-  if (bytes_ + payload.size_bytes > bytes_max_) return false;
-  if (!first_failure().ok()) return false;
+  if (!first_failure().ok() || !make_room_for(*change)) return false;
+  keep_what_is_replaced(*change);
   for (StoreBatch::Put& put : change->rows.puts) {
     put.value = change->row_values.emplace_back(put.value.begin(), put.value.end());
   }
@@ -41,6 +41,8 @@ void WriteBehind::settle(const std::shared_ptr<Change>& change) {
   Status status;
   {
     std::lock_guard lock(mutex_);
+    if (change->dropped) return;
+    change->settling = true;
     status = first_failure(change);
   }
   for (const auto& value : change->payload.values) {
@@ -49,6 +51,7 @@ void WriteBehind::settle(const std::shared_ptr<Change>& change) {
   if (status.ok()) status = apply_(*change);
   if (!status.ok()) failed_();
   std::lock_guard lock(mutex_);
+  change->settling = false;
   change->failed = std::move(status);
   if (!change->failed.ok()) return;
   index_.forget(change->payload);

@@ -1,7 +1,8 @@
 // Changes that are acknowledged in memory while their payload is on its way to a file. Each is
 // applied behind its payload, on the writer's thread, and read from memory until then. They may
 // stand on one another: so behind one that failed none is applied, and who needs them stored has
-// them tried again, in their order.
+// them tried again, in their order. They promise nothing beyond the process: where more comes than
+// may wait, the oldest give way (write_behind_room.cc).
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 #include <vector>
 
 #include "cachesvc/store/extent_index.h"
@@ -28,7 +30,11 @@ class WriteBehind {
     // What `rows` borrow once the batch is gone; a deque: what stands in it does not move.
     std::deque<std::vector<std::byte>> row_values;
     PayloadBatch payload;
-    Status failed;  // of a change that was left for later
+    // Of a change that was left for later, guarded by its mutex:
+    Status failed;
+    bool settling = false;  // the writer's thread has it
+    bool kept = false;      // it changes what is stored or waits already, and so can't give way
+    bool dropped = false;   // it gave way
   };
 
   // All of these outlive it, but `writer`, which ends before it does: it runs what is left.
@@ -38,9 +44,10 @@ class WriteBehind {
               std::function<Status(const Change&)> apply, std::function<void()> failed);
 
   // Whether the change, of staged payload, is left for later: shared with the writer's thread then.
-  // False where there is nothing to wait for, or too much is waiting, or something failed: then the
-  // disk's state is for who writes to know. Nor are deletes left for later, which reading would
-  // miss.
+  // Where too much waits, the oldest changes give way whose payload is not written, with those that
+  // rest on them. False where there is nothing to wait for, or not enough gives way, or something
+  // failed: then the disk's state is for who writes to know. Nor are deletes left for later, which
+  // reading would miss.
   bool leave(const std::shared_ptr<Change>& change);
 
   // While it is held nothing is left for later. Not held where something waits.
@@ -56,9 +63,17 @@ class WriteBehind {
   void catch_up_with(Table table);
   // What failed before and is changed anew is not written any more. While caught up.
   void supersede(const Change& newer);
+  // Names of changes that gave way since it was last asked.
+  std::vector<std::string> take_dropped();
 
  private:
+  using Changes = std::vector<std::shared_ptr<Change>>;
   void settle(const std::shared_ptr<Change>& change);
+  // These with mutex_ held.
+  bool make_room_for(const Change& change);
+  void keep_what_is_replaced(Change& change);
+  Changes resting_on(const std::shared_ptr<Change>& change) const;
+  void drop(const std::shared_ptr<Change>& change);
   // With mutex_ held. Of those before `end`, or of all.
   Status first_failure(const std::shared_ptr<Change>& end = nullptr) const;
   std::vector<std::shared_ptr<Change>> backlog() const;
@@ -74,6 +89,7 @@ class WriteBehind {
   // Guarded by mutex_.
   std::vector<std::shared_ptr<Change>> backlog_;  // left for later, in order
   std::uint64_t bytes_ = 0;                       // of their payload
+  std::vector<std::string> dropped_;
 };
 
 }  // namespace precis

@@ -137,6 +137,7 @@ class Put:
     def commit(self, durability: str = "wal") -> Segment:
         """Makes the segment visible, at once and as durable as asked: "memory", "wal" or "fsync".
 
+        At "memory" nothing is promised: the segment may give way to newer ones unwritten.
         After TimedOut or an interrupt it may be asked again, for what came of it.
 
         Raises:

@@ -77,13 +77,16 @@ struct SlowDisk {
   // At the root, of layers that the disk takes notice of.
   NewSegment segment(TokenId first) const {
     NewSegment made = f.segment(tokens(6, first));
+    give_layers(made);
+    return made;
+  }
+  static void give_layers(NewSegment& made) {
     made.row.stored_bytes = 0;
     for (std::size_t l = 0; l < made.layers.size(); ++l) {
-      made.layers[l] = noise(first + l, kLayerBytes);
+      made.layers[l] = noise(made.path.back() + l, kLayerBytes);
       made.row.layer_bytes[l] = kLayerBytes;
       made.row.stored_bytes += kLayerBytes;
     }
-    return made;
   }
   // As a put does it: staged, then named.
   Status commit(const NewSegment& segment, Durability durability) {
@@ -136,34 +139,29 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   CHECK(disk.is_read(first));
   CHECK(disk.is_read(second));
 
-  // What is past it waits, and so does what is asked to be on the disk.
-  const int begun = disk.counted->begun;
-  auto past =
-      std::async(std::launch::async, [&] { return disk.commit(third, Durability::kMemory); });
-  while (disk.counted->begun == begun) std::this_thread::yield();
+  // What is past it takes the place of the oldest, and what is asked to be on the disk waits.
+  REQUIRE(disk.commit(third, Durability::kMemory).ok());
   auto to_disk =
-      std::async(std::launch::async, [&] { return disk.commit(synced, Durability::kFsync); });
+      std::async(std::launch::async, [&] { return disk.commit(synced, Durability::kWal); });
   for (int turn = 0; turn < 1000; ++turn) {  // Who would not wait has every chance to be done.
     std::this_thread::yield();
     // Look-ups and what is hot do not wait behind them: else this would never end.
     REQUIRE(disk.is_found(stored));
-    REQUIRE(disk.is_found(first));
+    REQUIRE(disk.is_found(third));
+    REQUIRE_FALSE(disk.is_found(first));
     const HotTier::Lease lease = hot.find(row->id, 0, row);
     REQUIRE(lease);
     REQUIRE(std::ranges::equal(lease->bytes(), stored.layers[0]));
     disk.catalog->count_hit(row->id);
-    REQUIRE_FALSE(disk.is_found(third));
     REQUIRE_FALSE(disk.is_found(synced));
   }
   CHECK(disk.is_read(second));
-  CHECK_FALSE(is_over(past));
   CHECK_FALSE(is_over(to_disk));
 
   disk.hold(false);
-  CHECK(past.get().ok());
   CHECK(to_disk.get().ok());
   const auto all_read = [&] {
-    for (const auto* each : {&stored, &first, &second, &third, &synced}) {
+    for (const auto* each : {&stored, &second, &third, &synced}) {
       if (!disk.is_found(*each) || !disk.is_read(*each)) return false;
     }
     return true;
@@ -173,4 +171,73 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   disk.store.reset();
   disk.open();
   CHECK(all_read());
+}
+
+TEST_CASE("commits at memory go on past what may wait for the disk, and the oldest are forgotten",
+          "[unit][catalog]") {
+  SlowDisk disk;
+  const NewSegment durable = disk.segment(1000);
+  REQUIRE(disk.commit(durable, Durability::kFsync).ok());
+  disk.hold(true);
+  std::vector<NewSegment> made;
+  for (TokenId first = 2000; first < 2020; ++first) {  // on this thread: none of them waits
+    made.push_back(disk.segment(first * 10));
+    REQUIRE(disk.commit(made.back(), Durability::kMemory).ok());
+  }
+  // Two have room.
+  CHECK(disk.catalog->dropped_segments() == made.size() - 2);
+  CHECK(disk.catalog->totals().segments == 3);
+  CHECK(disk.catalog->models(disk.f.tenant)[0].segments == 3);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    CHECK(disk.is_found(made[i]) == (i + 2 >= made.size()));
+  }
+  const Status gone = disk.catalog->segment(disk.f.tenant, made[0].row.id).status();
+  CHECK(gone.code() == StatusCode::kNotFound);
+  // What stands on one that is gone is told so.
+  NewSegment child = disk.segment(2000 * 10);
+  child.row.id.bytes[0] ^= 1;
+  child.row.parent = made[0].row.id;
+  CHECK(disk.commit(child, Durability::kMemory).code() == StatusCode::kNotFound);
+  disk.hold(false);
+  // And what is gone can be put again.
+  REQUIRE(disk.commit(made[0], Durability::kFsync).ok());
+  CHECK(disk.is_read(made[0]));
+  disk.catalog.reset();
+  disk.store.reset();
+  disk.open();
+  CHECK(disk.is_read(durable));
+  CHECK(disk.is_read(made[0]));
+  CHECK(disk.is_read(made.back()));
+  CHECK_FALSE(disk.is_found(made[1]));
+  CHECK(disk.catalog->totals().quarantined_segments == 0);
+}
+
+TEST_CASE("a session whose tip gives way goes back to what is left below it", "[unit][catalog]") {
+  SlowDisk disk;
+  const NewSegment root = disk.segment(1000);
+  NewSegment child = disk.f.segment(tokens(12, 1000), &root);
+  disk.give_layers(child);
+  REQUIRE(disk.commit(root, Durability::kFsync).ok());
+  msg::OpenSession open;
+  open.name = "talk";
+  REQUIRE(disk.catalog->open_session(disk.f.tenant, open).ok());
+  disk.hold(true);
+  REQUIRE(disk.commit(child, Durability::kMemory).ok());
+  msg::AdvanceSession advance;
+  advance.name = "talk";
+  advance.tip = child.row.id;
+  REQUIRE(disk.catalog->advance_session(disk.f.tenant, advance).ok());
+  const auto tip = [&] { return disk.catalog->session(disk.f.tenant, "talk").value().tip; };
+  CHECK(tip() == child.row.id);
+  for (TokenId first = 5000; first < 5030; first += 10) {
+    REQUIRE(disk.commit(disk.segment(first), Durability::kMemory).ok());
+  }
+  CHECK(disk.catalog->segment(disk.f.tenant, child.row.id).status().code() ==
+        StatusCode::kNotFound);
+  CHECK(tip() == root.row.id);
+  disk.hold(false);
+  disk.catalog.reset();
+  disk.store.reset();
+  disk.open();
+  CHECK(tip() == root.row.id);
 }

@@ -27,6 +27,7 @@ class ForwardingStore : public Store {
     return store_.scan(table, row);
   }
   StoreStats stats() override { return store_.stats(); }
+  std::vector<std::string> take_dropped() override { return store_.take_dropped(); }
 
  private:
   Store& store_;
