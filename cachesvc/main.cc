@@ -16,6 +16,7 @@
 #include <iostream>
 
 #include "cachesvc/base/notify.h"
+#include "cachesvc/server/accept_loss.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/transport/preface_io.h"
@@ -37,6 +38,7 @@ constexpr int kExitUsage = 2;
 struct Flags {
   std::string config_file, data_dir, listen, memory, device, log_level, transports, bulk, threads;
   bool check = false;
+  std::uint64_t accept_loss = 0;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -57,6 +59,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
   app.add_flag("--check", flags.check,
                "Say what is wrong with the settings, and start nothing: exit code 0 or 2");
+  app.add_option("--accept-loss", flags.accept_loss,
+                 "Give up so many missing changes, which precisctl fsck names, for good; then end");
   app.set_version_flag("--version", precis::server_name());
 }
 
@@ -235,6 +239,12 @@ int main(int argc, char** argv) {
   const Status transports = check_transports(*config);
   if (!transports.ok()) return fail(transports, kExitUsage);
   if (flags.check) return approve(*config);
+  if (app.count("--accept-loss") > 0) {
+    const auto given_up = precis::accept_loss(config->data_dir, flags.accept_loss);
+    if (!given_up.ok()) return fail(given_up.status(), kExitFailed);
+    std::printf("%s\n", given_up->c_str());
+    return 0;
+  }
 
   raise_descriptor_limit();
   auto service = Service::create(*config, [&](EventLoop& loop) {

@@ -152,6 +152,14 @@ Status Service::Impl::open_store() {
     log.warn("payload files are gone or short; precisctl fsck says what was in them",
              {{"missing_bytes", missing}});
   }
+  if (const auto doubt = store->doubt()) {
+    log.warn(
+        "changes that were acknowledged are missing, or may be: what is left is served, and no "
+        "payload is deleted until the loss is accepted (precisctl fsck says how)",
+        {{"lost_changes", doubt->lost_changes},
+         {"record_lost", doubt->record_lost},
+         {"kept_payload_bytes", store->stats().unclaimed_bytes}});
+  }
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
   return {};
 }
@@ -422,6 +430,7 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   const Catalog::Totals totals = catalog->totals(tenant);
   const HotTierStats hot = hot_tier->stats();
   const StoreStats disk = co_await run_on(storage, loop, [&] { return store->stats(); });
+  const auto doubt = co_await run_on(storage, loop, [&] { return store->doubt(); });
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
@@ -446,6 +455,11 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   add("precis_quarantined_rows", totals.quarantined_rows, "Catalog rows out of service, damaged");
   add("precis_dropped_segments_total", catalog->dropped_segments(),
       "Segments committed at memory that gave way before they were written");
+  add("precis_doubtful_recovery", doubt ? 1 : 0,
+      "1 while acknowledged changes are or may be missing and nobody has accepted that");
+  add("precis_lost_changes", doubt ? doubt->lost_changes : 0,
+      "Changes acknowledged and missing since a doubtful recovery");
+  add("precis_unclaimed_bytes", disk.unclaimed_bytes, "Payload file bytes that no row means");
   add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
   add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
   co_return stats;

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "cachesvc/store/extent_files.h"
 #include "cachesvc/store/extent_index.h"
 #include "cachesvc/store/extent_row.h"
+#include "cachesvc/store/numbered_rows.h"
 #include "cachesvc/store/payload_writer.h"
 #include "cachesvc/store/rocksdb_store.h"
 #include "cachesvc/store/write_behind.h"
@@ -32,6 +34,7 @@ class ExtentStore final : public Store {
       : options_(options),
         rows_(std::move(rows)),
         files_(std::move(files)),
+        doubtful_(rows_->doubt().has_value()),
         index_(*files_, std::move(extents)),
         behind_(
             index_, writer_, options.write_behind_bytes,
@@ -123,12 +126,22 @@ class ExtentStore final : public Store {
 
   std::vector<std::string> take_dropped() override { return behind_.take_dropped(); }
 
+  std::optional<RecoveryDoubt> doubt() override { return rows_->doubt(); }
+
+  Status accept_loss() override {
+    PRECIS_TRY(rows_->accept_loss());
+    doubtful_ = false;
+    wake_tidier(/*failed=*/false);
+    return {};
+  }
+
   StoreStats stats() override {
     StoreStats stats = rows_->stats();
     const ExtentFiles::Stats files = files_->stats();
     stats.disk_bytes += files.file_bytes;
     stats.payload_bytes = files.live_bytes;
     stats.missing_bytes = files.missing_bytes;
+    stats.unclaimed_bytes = files.file_bytes - std::min(files.file_bytes, files.live_bytes);
     return stats;
   }
 
@@ -223,6 +236,7 @@ class ExtentStore final : public Store {
 
   // Empties the sparsest file, then removes what is empty. False once nothing is left to do.
   bool tidy(const std::stop_token& stop) {
+    if (doubtful_) return false;  // what no row means may be of rows that are lost
     const auto number = files_->sparsest(options_.live_share);
     // A move that fails leaves an empty file, too, and helps nobody; what was empty before makes
     // room for it.
@@ -294,6 +308,7 @@ class ExtentStore final : public Store {
   const ExtentStoreOptions options_;
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<ExtentFiles> files_;
+  std::atomic<bool> doubtful_;  // rows_->doubt(), for the tidier
   std::mutex writes_;  // one batch of rows at a time, and their place in the index with them
   // These before the index: a value that goes with it frees its extent, and says so.
   std::mutex tidy_mutex_;
@@ -333,6 +348,7 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
 Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
                                                const ExtentStoreOptions& options) {
   PRECIS_ASSIGN(std::unique_ptr<Store> rows, open_rocksdb_store(dir));
+  PRECIS_ASSIGN(rows, number_rows(std::move(rows), dir + "/acknowledged"));
   PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(dir + "/payload"));
   return open_extent_store(std::move(rows), std::move(folder), options);
 }

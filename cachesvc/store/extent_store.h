@@ -31,7 +31,8 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
                                                  std::unique_ptr<Folder> folder,
                                                  const ExtentStoreOptions& options = {});
 
-// RocksDB in `dir`, payload files in `dir`/payload.
+// RocksDB in `dir`, payload files in `dir`/payload, and in `dir`/acknowledged what says whether any
+// change that was acknowledged is missing (numbered_rows.h).
 Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
                                                const ExtentStoreOptions& options = {});
 

@@ -72,6 +72,17 @@ struct StoreStats {
   std::uint64_t payload_bytes = 0;  // live payload, as far as the store knows before it tidies up
   // Of payload_bytes: what files that are gone or short had, when the store was opened.
   std::uint64_t missing_bytes = 0;
+  // In payload files beside what rows mean. After a doubtful recovery this may be of lost rows.
+  std::uint64_t unclaimed_bytes = 0;
+};
+
+// Opening found less than was acknowledged. What is left is served, and no payload is deleted until
+// accept_loss().
+struct RecoveryDoubt {
+  std::uint64_t lost_changes = 0;   // acknowledged, and not there; 0 where that is not known
+  std::uint64_t since_unix_ms = 0;  // found for the first time
+  bool record_lost = false;         // the file that says what was acknowledged is lost, or damaged
+  bool operator==(const RecoveryDoubt&) const = default;
 };
 
 // Thread-safe; calls block and belong on the storage executor.
@@ -104,6 +115,10 @@ class Store {
   virtual StoreStats stats() = 0;
   // Names of batches that gave way since it was last asked.
   virtual std::vector<std::string> take_dropped() { return {}; }
+  // None: nothing that was acknowledged is known to be missing.
+  virtual std::optional<RecoveryDoubt> doubt() { return std::nullopt; }
+  // Gives up what is missing: payload that no row means may be deleted from now on.
+  virtual Status accept_loss() { return {}; }
 };
 
 }  // namespace precis

@@ -9,6 +9,7 @@
 #include "client/cli/files.h"
 #include "client/cli/find.h"
 #include "client/cli/json.h"
+#include "client/cli/recovery.h"
 #include "client/cli/render.h"
 #include "client/cli/table.h"
 #include "precis/keep.h"
@@ -51,7 +52,15 @@ Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all)
 
 Status show_status(Context context) {
   PRECIS_ASSIGN(const msg::ServerStatus status, context.client.status());
-  context.out += context.json ? json_text(to_json(status)) : status_text(status);
+  PRECIS_ASSIGN(const Recovery recovery, find_recovery(context.client));
+  if (context.json) {
+    Json json = to_json(status);
+    json["recovery"] = to_json(recovery);
+    context.out += json_text(json);
+    return {};
+  }
+  context.out += status_text(status);
+  if (recovery.doubtful) context.out += "WARNING: " + recovery_text(recovery) + "\n";
   return {};
 }
 

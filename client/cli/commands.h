@@ -33,7 +33,8 @@ struct PrefixTrim {
 Status trim_prefix(Context context, const PrefixTrim& how);
 
 // Reads the records of every segment and says which are damaged; `repair` removes those, with what
-// stands on them. kCorruption where damage is left, else kTimedOut where some could not be read.
+// stands on them. kCorruption where damage is left or changes that were acknowledged are missing,
+// else kTimedOut where some could not be read.
 Status check_store(Context context, bool repair);
 
 Status list_sessions(Context context);

@@ -10,6 +10,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/json.h"
 #include "client/cli/progress.h"
+#include "client/cli/recovery.h"
 #include "client/cli/table.h"
 #include "precis/printable.h"
 
@@ -27,6 +28,7 @@ struct Found {
   std::uint64_t fallen_segments = 0, fallen_bytes = 0;
   std::vector<Damaged> damaged;
   std::vector<Damaged> unread;  // that could not be read for now, and why
+  Recovery recovery;
 };
 
 // What is damaged and what stands on it.
@@ -49,6 +51,7 @@ Result<Found> check_all(Client& client) {
   for (const msg::SegmentInfo& row : rows) total += row.stored_bytes;
   Progress progress("checking", total);
   Found found;
+  PRECIS_ASSIGN(found.recovery, find_recovery(client));
   std::vector<msg::SegmentInfo> whole;
   for (const msg::SegmentInfo& row : rows) {
     const auto checked = client.check_segment(row.id);
@@ -107,6 +110,7 @@ Json to_json(const Found& found, const msg::Removed& removed) {
           {"on_damaged_bytes", found.fallen_bytes},
           {"unread", list_of(found.unread, "why")},
           {"all", true},
+          {"recovery", precis::cli::to_json(found.recovery)},
           {"removed", precis::cli::to_json(removed)}};
 }
 
@@ -121,6 +125,9 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
   }
   for (const Damaged& each : found.unread) {
     text += fmt::format("not read: {}: {}\n", each.segment.id.hex(), printable(each.damage));
+  }
+  if (found.recovery.doubtful) {
+    text += fmt::format("missing: {}\n", recovery_text(found.recovery));
   }
   if (removed.segments > 0) {
     text += fmt::format("removed {}, {}: what was damaged and what stood on it\n",
@@ -145,6 +152,10 @@ Status verdict(const Found& found, bool repaired) {
         found.damaged.size() == 1 ? "1 is" : fmt::format("{} are", found.damaged.size()),
         found.fallen_segments == 1 ? "1 stands" : fmt::format("{} stand", found.fallen_segments),
         unread.empty() ? "" : "; ", unread));
+  }
+  if (found.recovery.doubtful) {
+    const std::string missing = recovery_text(found.recovery);
+    return Status::corruption(unread.empty() ? missing : missing + "; " + unread);
   }
   return unread.empty() ? Status() : Status::timed_out(unread);
 }

@@ -18,8 +18,12 @@ struct Segments {
   std::vector<Health> segments;
   std::set<std::size_t> children = {};  // each of the segment before it
   std::set<std::size_t> removed = {};
+  msg::Stats stats = {};
 
   void operator()(FakeServer& server, const msg::Request& request) {
+    if (std::holds_alternative<msg::GetStats>(request.body)) {
+      return server.reply(request.id, stats);
+    }
     if (std::holds_alternative<msg::ListPrefixes>(request.body)) {
       msg::Segments list;
       for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -68,6 +72,22 @@ TEST_CASE("fsck reports damage even where other segments could not be read", "[c
   CHECK(report["damaged"].size() == 1);
   CHECK(report["unread"].size() == 1);
   CHECK(service.removed.empty());
+}
+
+TEST_CASE("fsck is not content where acknowledged changes are missing", "[client]") {
+  Segments service{{Health::kWhole}};
+  CHECK(fsck(service).status == Status());
+  service.stats.rows = {{"precis_doubtful_recovery", 1, ""},
+                        {"precis_lost_changes", 9, ""},
+                        {"precis_unclaimed_bytes", 4096, ""}};
+  const Outcome found = fsck(service);
+  CHECK(found.status.code() == StatusCode::kCorruption);
+  CHECK_THAT(found.status.message(), Catch::Contains("9 changes") &&
+                                         Catch::Contains("--accept-loss 9") &&
+                                         Catch::Contains("4.00 KiB"));
+  CHECK_THAT(found.out, Catch::Contains("missing: 9 changes"));
+  const auto report = cli::parse_json(fsck(service, /*repair=*/false, /*json=*/true).out);
+  CHECK(report["recovery"]["lost_changes"] == 9);
 }
 
 TEST_CASE("fsck counts what stands on damage apart from what can be read", "[client]") {

@@ -28,6 +28,8 @@ class ForwardingStore : public Store {
   }
   StoreStats stats() override { return store_.stats(); }
   std::vector<std::string> take_dropped() override { return store_.take_dropped(); }
+  std::optional<RecoveryDoubt> doubt() override { return store_.doubt(); }
+  Status accept_loss() override { return store_.accept_loss(); }
 
  private:
   Store& store_;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "cachesvc/store/numbered_rows.h"
 #include "cachesvc/store/rocksdb_store.h"
 #include "tests/unit/store/forgetful_disk.h"
 #include "tests/unit/store/store_machine.h"
@@ -20,12 +21,17 @@ struct WholeMachine {
   TestDir dir;  // RocksDB's own files are in `rows`
   ForgetfulDisk rows;
   FaultyDrive drive;
+  int life = 0;  // of the machine
 
   std::unique_ptr<Store> open() {
     auto opened = open_rocksdb_store(dir.path(), {rows.env()});
     INFO(opened.status().to_string());
     REQUIRE(opened.ok());
-    auto store = open_extent_store(std::move(opened).value(), drive.folder(),
+    auto numbered = number_rows(std::move(opened).value(), dir.path() + "/acknowledged",
+                                {std::to_string(life++)});
+    INFO(numbered.status().to_string());
+    REQUIRE(numbered.ok());
+    auto store = open_extent_store(std::move(numbered).value(), drive.folder(),
                                    {kFileBytes, 0.5, kWriteBehindBytes, kTidyAtOnce});
     INFO(store.status().to_string());
     REQUIRE(store.ok());
@@ -92,7 +98,9 @@ class Lives {
       for (int i = 0; i < 120; ++i) change(*store);
       machine_.lose_power(rng_);
     }
-    look(*machine_.open());
+    const auto store = machine_.open();
+    REQUIRE_FALSE(store->doubt());  // what a crash takes is no damage
+    look(*store);
   }
 
  private:

@@ -1,0 +1,142 @@
+#include "cachesvc/store/numbered_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+namespace precis {
+namespace {
+
+// In the table that RocksDB's list of files comes to last: where the end of that list is lost, the
+// number is lost before rows of other tables are.
+constexpr Table kNumberTable = Table::kProfiles;
+constexpr std::string_view kNumberKey = "store.change";
+
+using Number = std::array<std::byte, 8>;
+
+Result<std::uint64_t> stored_number(Store& rows) {
+  const auto row = rows.get(kNumberTable, std::string(kNumberKey));
+  if (row.status().code() == StatusCode::kNotFound) return std::uint64_t{0};
+  PRECIS_TRY(row.status());
+  std::uint64_t number = 0;
+  if (row->size() != sizeof number) {
+    return Status::corruption("the row with the number of the last change has " +
+                              std::to_string(row->size()) + " B, not 8");
+  }
+  std::memcpy(&number, row->data(), sizeof number);
+  return number;
+}
+
+std::uint64_t unix_ms() {
+  using namespace std::chrono;
+  const auto since = system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(duration_cast<milliseconds>(since).count());
+}
+
+// What is known of the rows' recovery, those of earlier starts included.
+std::optional<RecoveryDoubt> judge(const AckRecord::Before& before, std::uint64_t found) {
+  const bool record_lost = before.is_damaged || (before.is_new && found > 0);
+  const std::uint64_t lost = before.expected > found ? before.expected - found : 0;
+  if (lost == 0 && !record_lost) return before.doubt;
+  RecoveryDoubt doubt = before.doubt.value_or(RecoveryDoubt{0, unix_ms(), false});
+  doubt.lost_changes += lost;
+  doubt.record_lost = doubt.record_lost || record_lost;
+  return doubt;
+}
+
+class NumberedRows final : public Store {
+ public:
+  // `found`: the last change that the rows hold; `last`: the last number that was given.
+  NumberedRows(std::unique_ptr<Store> rows, std::unique_ptr<AckRecord> record, std::uint64_t found,
+               std::uint64_t last, const std::optional<RecoveryDoubt>& doubt)
+      : rows_(std::move(rows)),
+        record_(std::move(record)),
+        last_(last),
+        doubt_(doubt),
+        written_(found) {}
+
+  std::shared_ptr<StagedValue> stage(SharedBytes value) override {
+    return rows_->stage(std::move(value));
+  }
+
+  Status write(const StoreBatch& batch, Durability durability) override {
+    // What a crash may take is not counted: its number could be there without it, or be missed.
+    if (durability == Durability::kMemory) return rows_->write(batch, durability);
+    const std::lock_guard lock(writes_);
+    // A number whose write failed is not used again: the write may be there all the same.
+    const std::uint64_t number = ++last_;
+    Number value;
+    std::memcpy(value.data(), &number, sizeof number);
+    StoreBatch numbered = batch;
+    numbered.puts.push_back({kNumberTable, std::string(kNumberKey), value});
+    PRECIS_TRY(rows_->write(numbered, durability));
+    record_->note(number, durability == Durability::kFsync);
+    written_ = number;
+    return {};
+  }
+
+  Status harden() override {
+    const std::uint64_t before = written_;
+    PRECIS_TRY(rows_->harden());
+    record_->note(before, true);
+    return {};
+  }
+
+  Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
+    return rows_->get(table, key);
+  }
+  Status read_into(Table table, const std::string& key, MutableBytes into) override {
+    return rows_->read_into(table, key, into);
+  }
+  Status scan(Table table,
+              const std::function<Status(std::string_view key, Bytes value)>& row) override {
+    if (table != kNumberTable) return rows_->scan(table, row);
+    return rows_->scan(table, [&](std::string_view key, Bytes value) {
+      return key == kNumberKey ? Status() : row(key, value);
+    });
+  }
+  StoreStats stats() override { return rows_->stats(); }
+  std::vector<std::string> take_dropped() override { return rows_->take_dropped(); }
+
+  std::optional<RecoveryDoubt> doubt() override {
+    const std::lock_guard lock(writes_);
+    return doubt_;
+  }
+
+  Status accept_loss() override {
+    const std::lock_guard lock(writes_);
+    PRECIS_TRY(record_->save(written_, std::nullopt));
+    doubt_.reset();
+    return {};
+  }
+
+ private:
+  const std::unique_ptr<Store> rows_;
+  const std::unique_ptr<AckRecord> record_;
+  std::mutex writes_;
+  // Guarded by writes_.
+  std::uint64_t last_;
+  std::optional<RecoveryDoubt> doubt_;
+  std::atomic<std::uint64_t> written_;  // the last change that the rows hold; written under writes_
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> number_rows(std::unique_ptr<Store> rows,
+                                           const std::string& record_path,
+                                           const AckRecordOptions& options) {
+  PRECIS_ASSIGN(std::unique_ptr<AckRecord> record, AckRecord::open(record_path, options));
+  PRECIS_ASSIGN(const std::uint64_t found, stored_number(*rows));
+  const std::optional<RecoveryDoubt> doubt = judge(record->before(), found);
+  // Numbers that were given before are not given again, though their changes are gone.
+  const std::uint64_t last = std::max(found, record->before().last);
+  PRECIS_TRY(record->save(found, doubt));
+  return std::unique_ptr<Store>(
+      std::make_unique<NumberedRows>(std::move(rows), std::move(record), found, last, doubt));
+}
+
+}  // namespace precis

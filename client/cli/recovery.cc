@@ -1,0 +1,42 @@
+#include "client/cli/recovery.h"
+
+#include <fmt/format.h>
+
+#include "client/cli/table.h"
+
+namespace precis::cli {
+
+Result<Recovery> find_recovery(Client& client) {
+  PRECIS_ASSIGN(const msg::Stats stats, client.stats());
+  Recovery recovery;
+  for (const msg::Stat& row : stats.rows) {
+    const auto value = static_cast<std::uint64_t>(row.value);
+    if (row.name == "precis_doubtful_recovery") recovery.doubtful = value != 0;
+    if (row.name == "precis_lost_changes") recovery.lost_changes = value;
+    if (row.name == "precis_unclaimed_bytes") recovery.kept_bytes = value;
+  }
+  return recovery;
+}
+
+std::string recovery_text(const Recovery& recovery) {
+  const std::string lost =
+      recovery.lost_changes > 0
+          ? fmt::format("{} that the service had acknowledged {} missing",
+                        counted(recovery.lost_changes, "change"),
+                        recovery.lost_changes == 1 ? "is" : "are")
+          : std::string(
+                "the file that says what was acknowledged is lost, so changes may be missing");
+  return fmt::format(
+      "{} since its store was recovered; {} of payload that nothing names are kept. Put a copy of "
+      "the data directory back, or stop the service and give the loss up for good with precisd "
+      "--data DIR --accept-loss {}",
+      lost, bytes_text(recovery.kept_bytes), recovery.lost_changes);
+}
+
+Json to_json(const Recovery& recovery) {
+  return {{"doubtful", recovery.doubtful},
+          {"lost_changes", recovery.lost_changes},
+          {"kept_bytes", recovery.kept_bytes}};
+}
+
+}  // namespace precis::cli

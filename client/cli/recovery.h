@@ -1,0 +1,23 @@
+// What a service says of how its store was recovered at its start.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "client/cli/json.h"
+#include "precis/client.h"
+
+namespace precis::cli {
+
+struct Recovery {
+  bool doubtful = false;  // acknowledged changes are missing, or may be, and nobody accepted that
+  std::uint64_t lost_changes = 0;  // 0 where that is not known
+  std::uint64_t kept_bytes = 0;    // of payload that no row means, kept meanwhile
+};
+
+Result<Recovery> find_recovery(Client& client);
+// What is missing, and how to accept it; for one that is doubtful.
+std::string recovery_text(const Recovery& recovery);
+Json to_json(const Recovery& recovery);
+
+}  // namespace precis::cli

@@ -1,0 +1,144 @@
+// A log that is damaged while the service is stopped: what is lost is said everywhere, payload is
+// kept, and an operator can give it up.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "tests/integration/options.h"
+#include "tests/integration/random_kv.h"
+#include "tests/integration/service_process.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+fs::path newest_log(const TempDir& dir) {
+  fs::path found;
+  for (const auto& file : fs::directory_iterator(dir.path("data"))) {
+    if (file.path().extension() == ".log" && file.path() > found) found = file.path();
+  }
+  REQUIRE_FALSE(found.empty());
+  return found;
+}
+
+std::map<std::string, std::uint64_t> payload(const TempDir& dir) {
+  std::map<std::string, std::uint64_t> sizes;
+  for (const auto& file : fs::directory_iterator(dir.path("data/payload"))) {
+    sizes[file.path().filename().string()] = file.file_size();
+  }
+  return sizes;
+}
+
+// A precisd whose log is kept in a file.
+struct Service {
+  explicit Service(const TempDir& dir) : log_path(dir.path("log")) {
+    // Tidied at once, so that what is not kept would be gone.
+    std::ofstream(dir.path("precisd.toml")) << "tidy_after_ms = 0\n";
+    std::vector<std::string> command{"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", log_path};
+    for (std::string& word : precisd_command(
+             dir.path("data"), {"--config", dir.path("precisd.toml"), "--log-level", "warn"})) {
+      command.push_back(std::move(word));
+    }
+    process.emplace(command);
+    const std::string line = process->read_line().value();
+    address = line.substr(line.find('=') + 1);
+  }
+  std::string log() const {
+    std::ostringstream text;
+    text << std::ifstream(log_path).rdbuf();
+    return text.str();
+  }
+  void kill() {
+    process->signal(SIGKILL);
+    REQUIRE(process->wait() == -SIGKILL);
+  }
+  const std::string log_path;
+  std::string address;
+  std::optional<Process> process;
+};
+
+TEST_CASE("acknowledged changes that the log has lost are said in the log, by status and by fsck",
+          "[integration]") {
+  const TempDir dir;
+  std::mt19937 random(28);
+  constexpr int kSegments = 12;
+  {
+    Service service(dir);
+    const auto client = Client::connect(service.address, {}).value();
+    const Model model = client->register_model(tiny_model()).value();
+    for (int i = 0; i < kSegments; ++i) {
+      const auto path = random_tokens(random, 100);
+      REQUIRE(put_all(*client, model, path, random_kv(random, model.spec, 0, 100), PutOptions(),
+                      Durability::kFsync)
+                  .ok());
+    }
+    service.kill();
+  }
+  const fs::path log = newest_log(dir);
+  if (GENERATE(true, false)) {
+    std::fstream file(log, std::ios::in | std::ios::out | std::ios::binary);
+    const auto at = static_cast<std::streamoff>(fs::file_size(log) / 3);
+    file.seekg(at);
+    const char byte = static_cast<char>(file.get() ^ 4);
+    file.seekp(at);
+    file.put(byte);
+  } else {
+    fs::remove(log);
+  }
+  const auto before = payload(dir);
+
+  std::uint64_t lost = 0;
+  for (int start = 0; start < 2; ++start) {
+    Service service(dir);
+    CHECK_THAT(service.log(), Contains("changes that were acknowledged are missing"));
+    const auto client = Client::connect(service.address, {}).value();
+    CHECK(stat(*client, "precis_doubtful_recovery") == 1);
+    lost = static_cast<std::uint64_t>(stat(*client, "precis_lost_changes"));
+    CHECK(lost > 0);
+    CHECK(client->segments().value().size() < kSegments);
+    const std::string said = std::to_string(lost) + " change";
+    const Ran status = run({PRECISCTL_PATH, "--address", service.address, "status"});
+    CHECK(status.exit_code == 0);
+    CHECK_THAT(status.out, Contains("WARNING: " + said));
+    const Ran fsck = run({PRECISCTL_PATH, "--address", service.address, "fsck"});
+    CHECK(fsck.exit_code != 0);
+    CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)));
+    // It serves and takes more.
+    const Model model = client->register_model(tiny_model()).value();
+    const auto path = random_tokens(random, 100);
+    REQUIRE(put_all(*client, model, path, random_kv(random, model.spec, 0, 100), PutOptions(),
+                    Durability::kFsync)
+                .ok());
+    for (const auto& [name, size] : before) CHECK(payload(dir)[name] == size);
+    const Ran in_use = run({PRECISD_PATH, "--data", dir.path("data"), "--accept-loss", "1"});
+    CHECK_THAT(in_use.err, Contains("is in use"));
+    service.kill();
+  }
+
+  const auto accept = [&](std::uint64_t changes) {
+    return run(
+        {PRECISD_PATH, "--data", dir.path("data"), "--accept-loss", std::to_string(changes)});
+  };
+  const Ran other = accept(lost + 1);
+  CHECK(other.exit_code != 0);
+  CHECK_THAT(other.err, Contains("--accept-loss " + std::to_string(lost)));
+  const Ran accepted = accept(lost);
+  CHECK(accepted.exit_code == 0);
+  CHECK_THAT(accepted.out, Contains("gave up " + std::to_string(lost)));
+  CHECK_THAT(accept(lost).err, Contains("nothing is missing"));
+  Service service(dir);
+  CHECK_THAT(service.log(), !Contains("acknowledged are missing"));
+  const auto client = Client::connect(service.address, {}).value();
+  CHECK(stat(*client, "precis_doubtful_recovery") == 0);
+  CHECK(run({PRECISCTL_PATH, "--address", service.address, "fsck"}).exit_code == 0);
+}
+
+}  // namespace

@@ -1,0 +1,317 @@
+// What was acknowledged and is gone is noticed when a store opens, whatever was damaged; what a
+// crash takes is not called damage.
+#include "cachesvc/store/numbered_rows.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "cachesvc/store/rocksdb_store.h"
+#include "tests/unit/store/store_machine.h"
+
+using namespace precis;
+using namespace precis::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kValues = 12;
+constexpr Table kRowTables[] = {Table::kSegments, Table::kSessions, Table::kModels,
+                                Table::kBudgets,  Table::kMeta,     Table::kProjections,
+                                Table::kProfiles};
+
+Value value_of(int i) { return noise(static_cast<std::uint64_t>(i), 3000); }
+
+void put_with_rows(Store& store, int i, Durability durability) {
+  const std::string key = std::to_string(i);
+  const Value value = value_of(i);
+  StoreBatch batch{{{Table::kPayload, key, value}}, {}};
+  for (const Table table : kRowTables) batch.puts.push_back({table, key, value});
+  REQUIRE(store.write(batch, durability).ok());
+}
+
+// RocksDB and payload files in a folder, as a service has them.
+struct Disk {
+  TestDir dir;
+  std::string boot = "first";
+
+  std::string path(const std::string& name = {}) const { return dir.path() + "/store/" + name; }
+  Result<std::unique_ptr<Store>> try_open() const {
+    PRECIS_ASSIGN(std::unique_ptr<Store> rows, open_rocksdb_store(dir.path() + "/store"));
+    PRECIS_ASSIGN(rows, number_rows(std::move(rows), path("acknowledged"), {boot}));
+    PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(path("payload")));
+    // A file for each few values, which is removed at once when no row means them.
+    return open_extent_store(std::move(rows), std::move(folder),
+                             {16 << 10, 0.5, kWriteBehindBytes, kTidyAtOnce});
+  }
+  std::unique_ptr<Store> open() const {
+    auto store = try_open();
+    INFO(store.status().to_string());
+    REQUIRE(store.ok());
+    return std::move(store).value();
+  }
+  // What a kill leaves: closing writes nothing that was written through the log.
+  void fill(Durability durability = Durability::kFsync) const {
+    const auto store = open();
+    for (int i = 0; i < kValues; ++i) {
+      put_with_rows(*store, i, durability);
+    }
+  }
+  fs::path newest(const std::string& ending) const {
+    fs::path found;
+    for (const auto& file : fs::directory_iterator(path())) {
+      const bool is_one = file.path().extension() == ending && file.file_size() > 0;
+      if (is_one && file.path() > found) found = file.path();
+    }
+    REQUIRE_FALSE(found.empty());
+    return found;
+  }
+  std::map<std::string, std::uint64_t> payload() const {
+    std::map<std::string, std::uint64_t> sizes;
+    for (const auto& file : fs::directory_iterator(path("payload"))) {
+      sizes[file.path().filename().string()] = file.file_size();
+    }
+    return sizes;
+  }
+  void save_copy() const {
+    fs::remove_all(dir.path() + "/copy");
+    fs::copy(path(), dir.path() + "/copy", fs::copy_options::recursive);
+  }
+  void restore_copy() const {
+    fs::remove_all(path());
+    fs::copy(dir.path() + "/copy", path(), fs::copy_options::recursive);
+  }
+};
+
+// That are there with all of their rows.
+int values_left(Store& store) {
+  int left = 0;
+  for (int i = 0; i < kValues; ++i) {
+    const auto value = store.get(Table::kPayload, std::to_string(i));
+    if (!value.ok()) continue;
+    REQUIRE(*value == value_of(i));
+    const bool whole = std::ranges::all_of(
+        kRowTables, [&](Table table) { return store.get(table, std::to_string(i)).ok(); });
+    left += whole ? 1 : 0;
+  }
+  return left;
+}
+
+// Whoever tidies has every chance to.
+void let_tidy() {
+  for (int turn = 0; turn < 500; ++turn) std::this_thread::yield();
+}
+
+// Opened after damage: all is there, or the loss is told and no payload is deleted. Returns whether
+// something is lost.
+bool is_told(const Disk& disk) {
+  const auto before = disk.payload();
+  const auto store = disk.open();
+  const int left = values_left(*store);
+  const std::optional<RecoveryDoubt> doubt = store->doubt();
+  if (left == kValues) {
+    CHECK_FALSE(doubt);
+    return false;
+  }
+  REQUIRE(doubt);
+  CHECK(doubt->lost_changes >= static_cast<std::uint64_t>(kValues - left));
+  CHECK_FALSE(doubt->record_lost);
+  CHECK(store->stats().unclaimed_bytes >= static_cast<std::uint64_t>(kValues - left) * 4096);
+  REQUIRE(put(*store, "more", value_of(99), Durability::kFsync).ok());  // it goes on
+  let_tidy();
+  for (const auto& [name, size] : before) REQUIRE(disk.payload()[name] == size);
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("a flipped bit in the newest log loses nothing in silence, and no payload",
+          "[unit][store]") {
+  Disk disk;
+  disk.fill(GENERATE(Durability::kFsync, Durability::kWal));
+  disk.save_copy();
+  const std::uint64_t size = fs::file_size(disk.newest(".log"));
+  int lost = 0;
+  constexpr std::uint64_t kPlaces = 40;
+  for (std::uint64_t i = 0; i < kPlaces; ++i) {
+    const std::uint64_t at = i * size / kPlaces;
+    CAPTURE(at, size);
+    disk.restore_copy();
+    flip_bit(disk.newest(".log"), at, static_cast<unsigned>(i % 8));
+    lost += is_told(disk) ? 1 : 0;
+  }
+  CHECK(lost > 30);  // the log is of acknowledged changes nearly throughout
+}
+
+TEST_CASE("a log that is gone, empty or cut loses nothing in silence, and no payload",
+          "[unit][store]") {
+  Disk disk;
+  disk.fill();
+  const fs::path log = disk.newest(".log");
+  const int how = GENERATE(0, 1, 2);
+  if (how == 0) fs::remove(log);
+  if (how == 1) fs::resize_file(log, 0);
+  if (how == 2) fs::resize_file(log, fs::file_size(log) / 2);
+  CHECK(is_told(disk));
+}
+
+TEST_CASE("a table that is gone is refused, and no payload goes", "[unit][store]") {
+  Disk disk;
+  disk.fill();
+  disk.open().reset();  // which makes tables of the log
+  const auto before = disk.payload();
+  fs::remove(disk.newest(".sst"));
+  for (int start = 0; start < 2; ++start) {
+    CHECK(disk.try_open().status().code() == StatusCode::kCorruption);
+    CHECK(disk.payload() == before);
+  }
+}
+
+TEST_CASE("a list of tables that is cut is refused, or its loss is told, and no payload goes",
+          "[unit][store]") {
+  Disk disk;
+  disk.fill();
+  disk.open().reset();
+  disk.save_copy();
+  int opened = 0;
+  constexpr unsigned kCuts = 60;
+  for (unsigned i = 0; i < kCuts; ++i) {
+    CAPTURE(i);
+    disk.restore_copy();
+    fs::path list;
+    for (const auto& file : fs::directory_iterator(disk.path())) {
+      if (file.path().filename().string().starts_with("MANIFEST")) list = file.path();
+    }
+    fs::resize_file(list, fs::file_size(list) * i / kCuts);
+    const auto before = disk.payload();
+    const auto store = disk.try_open();
+    if (store.ok()) {
+      ++opened;
+      if (values_left(**store) < kValues) REQUIRE((*store)->doubt());
+      let_tidy();
+    }
+    for (const auto& [name, size] : before) REQUIRE(disk.payload()[name] == size);
+  }
+  CHECK(opened > 0);
+}
+
+TEST_CASE("a torn tail behind what was acknowledged is no damage", "[unit][store]") {
+  Disk disk;
+  std::uint64_t acknowledged = 0;
+  {
+    const auto store = disk.open();
+    for (int i = 0; i < kValues; ++i) {
+      put_with_rows(*store, i, Durability::kFsync);
+    }
+    acknowledged = fs::file_size(disk.newest(".log"));
+    fs::copy_file(disk.path("acknowledged"), disk.dir.path() + "/record");
+    REQUIRE(put(*store, "tail", value_of(50), Durability::kWal).ok());
+  }
+  disk.save_copy();
+  const std::uint64_t size = fs::file_size(disk.newest(".log"));
+  REQUIRE(size > acknowledged);
+  // The death of the process takes a change that is not noted, that of the machine also one at wal.
+  const bool power = GENERATE(true, false);
+  if (power) disk.boot = "second";
+  for (std::uint64_t at = acknowledged; at <= size; ++at) {
+    CAPTURE(at, size, power);
+    disk.restore_copy();
+    fs::resize_file(disk.newest(".log"), at);
+    if (!power) {
+      fs::copy_file(disk.dir.path() + "/record", disk.path("acknowledged"),
+                    fs::copy_options::overwrite_existing);
+    }
+    const auto store = disk.open();
+    REQUIRE_FALSE(store->doubt());
+    REQUIRE(values_left(*store) == kValues);
+  }
+}
+
+TEST_CASE("what was acknowledged at wal may go with the power, and with nothing else",
+          "[unit][store]") {
+  Disk disk;
+  disk.fill(Durability::kWal);
+  disk.boot = GENERATE("first", "second");
+  fs::resize_file(disk.newest(".log"), fs::file_size(disk.newest(".log")) / 2);
+  CHECK(disk.open()->doubt().has_value() == (disk.boot == "first"));
+}
+
+TEST_CASE("a doubt stays until it is accepted, then what was kept for it is freed",
+          "[unit][store]") {
+  Disk disk;
+  disk.fill();
+  fs::remove(disk.newest(".log"));
+  RecoveryDoubt doubt;
+  for (int start = 0; start < 3; ++start) {
+    const auto store = disk.open();
+    REQUIRE(store->doubt());
+    if (start == 0) doubt = *store->doubt();
+    CHECK(*store->doubt() == doubt);
+    REQUIRE(put(*store, "new", value_of(start), Durability::kFsync).ok());
+  }
+  {
+    const auto store = disk.open();
+    REQUIRE(store->accept_loss().ok());
+    CHECK_FALSE(store->doubt());
+    // Waits until what no row means is gone; of a store that keeps it there would be no end.
+    while (store->stats().unclaimed_bytes > 64 << 10) std::this_thread::yield();
+  }
+  CHECK_FALSE(disk.open()->doubt());
+}
+
+TEST_CASE("losses that follow one another add up", "[unit][store]") {
+  Disk disk;
+  disk.fill();
+  fs::remove(disk.newest(".log"));
+  const std::uint64_t first = disk.open()->doubt().value().lost_changes;
+  disk.fill();
+  fs::remove(disk.newest(".log"));
+  CHECK(disk.open()->doubt().value().lost_changes >= first + kValues);
+}
+
+TEST_CASE("a record that is gone or damaged is told, and no payload goes", "[unit][store]") {
+  Disk disk;
+  disk.fill();
+  if (GENERATE(true, false)) {
+    fs::remove(disk.path("acknowledged"));
+  } else {
+    std::ofstream(disk.path("acknowledged")) << std::string(8192, 'x');
+  }
+  for (int start = 0; start < 2; ++start) {
+    const auto store = disk.open();
+    CHECK(values_left(*store) == kValues);
+    REQUIRE(store->doubt());
+    CHECK(store->doubt()->record_lost);
+  }
+  REQUIRE(disk.open()->accept_loss().ok());
+  CHECK_FALSE(disk.open()->doubt());
+}
+
+TEST_CASE("a bit that flips in the record raises no false alarm, or says that it is damaged",
+          "[unit][store]") {
+  Disk disk;
+  disk.fill();
+  disk.save_copy();
+  for (std::uint64_t at = 0; at < 8192; at += 53) {
+    disk.restore_copy();
+    flip_bit(disk.path("acknowledged"), at, static_cast<unsigned>(at % 8));
+    const auto store = disk.open();
+    REQUIRE(values_left(*store) == kValues);
+    REQUIRE((!store->doubt() || store->doubt()->record_lost));
+  }
+}
+
+TEST_CASE("a store of an earlier release gets a record, and no doubt", "[unit][store]") {
+  Disk disk;
+  {
+    auto rows = open_rocksdb_store(disk.dir.path() + "/store");
+    REQUIRE(rows.ok());
+    REQUIRE((*rows)->write({{{Table::kModels, "old", value_of(1)}}, {}}, Durability::kFsync).ok());
+  }
+  CHECK_FALSE(disk.open()->doubt());
+  disk.fill();
+  fs::remove(disk.newest(".log"));
+  CHECK(disk.open()->doubt());
+}
