@@ -164,8 +164,9 @@ Status Run::check_space(std::uint64_t segments, std::uint64_t payload_bytes) {
     return lost(std::to_string(rows.size()) + " segments are listed, " + std::to_string(segments) +
                 " were found");
   }
-  for (const char* name : {"precis_quarantined_segments", "precis_quarantined_rows",
-                           "precis_corrupt_layers_total", "precis_staged_bytes"}) {
+  for (const char* name :
+       {"precis_quarantined_segments", "precis_quarantined_rows", "precis_corrupt_layers_total",
+        "precis_staged_bytes", "precis_doubtful_recovery"}) {
     if (const double value = stat(*client_, name); value != 0) {
       return lost(std::string(name) + " is " + std::to_string(value));
     }
