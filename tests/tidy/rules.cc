@@ -408,12 +408,26 @@ std::set<std::string> test_names(const std::string& content) {
   return names;
 }
 
+// Names of pytest's tests, which are its functions'.
+std::set<std::string> python_test_names(const std::string& content) {
+  constexpr std::string_view kBegin = "\ndef ";
+  std::set<std::string> names;
+  for (auto at = content.find("\ndef test_"); at != std::string::npos;
+       at = content.find("\ndef test_", at + 1)) {
+    const std::size_t begin = at + kBegin.size();
+    names.insert(content.substr(begin, content.find('(', begin) - begin));
+  }
+  return names;
+}
+
 }  // namespace
 
 Findings check_promises(const Tree& tree) {
   std::set<std::string> names;
   for (const auto& [path, content] : tree) {
-    if (begins(path, "tests/") && extension(path) == ".cc") names.merge(test_names(content));
+    if (!begins(path, "tests/")) continue;
+    if (extension(path) == ".cc") names.merge(test_names(content));
+    if (extension(path) == ".py") names.merge(python_test_names(content));
   }
   Findings findings;
   const auto page = tree.find("docs/promises.md");
@@ -423,8 +437,9 @@ Findings check_promises(const Tree& tree) {
       const auto close = line.find('`', at + 1);
       if (close == std::string::npos) return;
       const std::string quoted = line.substr(at + 1, close - at - 1);
-      // Of four words or more it is a test's name, else a command or a value.
-      const bool is_name = std::count(quoted.begin(), quoted.end(), ' ') >= 3;
+      // Of four words or more, or as pytest's are, it is a test's name, else a command or a value.
+      const bool is_name =
+          std::count(quoted.begin(), quoted.end(), ' ') >= 3 || begins(quoted, "test_");
       if (is_name && !names.contains(quoted)) {
         findings.push_back(finding(page->first, number, "no test is called '" + quoted + "'"));
       }

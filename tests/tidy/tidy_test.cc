@@ -228,6 +228,15 @@ TEST_CASE("a promise that no test holds is found", "[tidy]") {
       Findings{"docs/promises.md:2: no test is called 'what is lost is there'"});
 }
 
+TEST_CASE("a promise may name one of pytest's tests, which must be there", "[tidy]") {
+  const std::string test = "import x\n\n\ndef test_what_is_put(cache):\n    pass\n";
+  REQUIRE(check_promises(
+              {{"docs/promises.md", "held by `test_what_is_put`\n"}, {"tests/python/a.py", test}})
+              .empty());
+  REQUIRE(check_promises({{"docs/promises.md", "\n`test_what`\n"}, {"tests/python/a.py", test}}) ==
+          Findings{"docs/promises.md:2: no test is called 'test_what'"});
+}
+
 TEST_CASE("a link to a file that is not there is found", "[tidy]") {
   REQUIRE(check_links(
               {{"docs/a.md", "[b](../src/b.h#l1) [c](https://example.org/x)\n"}, {"src/b.h", ""}})

@@ -24,7 +24,7 @@ class Put:
                 put.layer(i, keys, values)
             segment = put.commit()
 
-    One thread at a time.
+    Any thread may call it; calls of several take turns.
     """
 
     def __init__(self, core: Any, model: Model) -> None:

@@ -18,6 +18,7 @@
 #include "bindings.h"
 #include "convert.h"
 #include "errors.h"
+#include "gil.h"
 #include "precis/block_digest.h"
 #include "precis/joiner.h"
 #include "precis/kernels.h"

@@ -11,6 +11,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "errors.h"
+#include "gil.h"
 #include "precis/profile.h"
 #include "precis/profile_solver.h"
 

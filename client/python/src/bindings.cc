@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "errors.h"
+#include "gil.h"
 #include "precis/recipe.h"
 #include "waits.h"
 
@@ -22,6 +23,7 @@ NB_MODULE(_core, module) {
   python::bind_profile(module);
   python::bind_waits(module);
   python::notice_signals();
+  python::wait_for_calls_at_exit();
   module.def("as_bfloat16", &python::as_bfloat16);
   module.def("preset_names", &precis::preset_names);
   module.def("canonical_recipe", [](std::string_view text) {

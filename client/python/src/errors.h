@@ -25,11 +25,4 @@ T unwrap(Result<T> result) {
   return std::move(result).value();
 }
 
-// Runs `call` while other Python threads go on; for everything that waits or computes.
-template <typename Call>
-auto without_gil(Call&& call) {
-  nb::gil_scoped_release released;
-  return call();
-}
-
 }  // namespace precis::python

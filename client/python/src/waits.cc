@@ -2,7 +2,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
+
 #include "bindings.h"
+#include "gil.h"
 #include "precis/interrupt.h"
 
 namespace precis::python {
@@ -14,20 +17,27 @@ namespace {
 // Of the Waits that this thread has adopted, if any.
 thread_local std::shared_ptr<const std::atomic<bool>> adopted;
 
+std::atomic<unsigned long> main_thread{0};
+
 }  // namespace
 
 void Waits::adopt() const { adopted = ended_; }
 
+bool is_interrupted() {
+  // A call of another thread will not come back to Python.
+  const bool is_main = PyThread_get_thread_ident() == main_thread.load();
+  if (interpreter_ends()) return !is_main;
+  if (adopted && adopted->load()) return true;
+  // Others do not wait for the interpreter: it may be about to end.
+  if (!is_main) return false;
+  const nb::gil_scoped_acquire held;
+  return PyErr_CheckSignals() != 0;
+}
+
 void notice_signals() {
   const nb::object main = nb::module_::import_("threading").attr("main_thread")();
-  const auto main_thread = nb::cast<unsigned long>(main.attr("ident"));
-  on_wait([main_thread] {
-    if (adopted && adopted->load()) return true;
-    // Others do not wait for the interpreter: it may be about to end.
-    if (PyThread_get_thread_ident() != main_thread) return false;
-    const nb::gil_scoped_acquire held;
-    return PyErr_CheckSignals() != 0;
-  });
+  main_thread.store(nb::cast<unsigned long>(main.attr("ident")));
+  on_wait(is_interrupted);
 }
 
 void bind_waits(nb::module_& module) {

@@ -20,6 +20,10 @@ class Waits {
   std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);
 };
 
+// Whether this thread's call that waits is to end; asked without the GIL. A handler's exception is
+// left set.
+bool is_interrupted();
+
 // Ctrl-C and other signals end calls that wait, in Python's main thread, which they come to; and
 // every thread heeds the Waits that it has adopted.
 void notice_signals();

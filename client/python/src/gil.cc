@@ -1,0 +1,59 @@
+#include "gil.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace precis::python {
+namespace {
+
+// A thread that waits asks every 100 ms whether it is to end (interrupt.h).
+constexpr std::chrono::seconds kExitWaitMax{2};
+constexpr std::chrono::milliseconds kExitWaitStep{1};
+
+// Threads between letting go of the GIL and having it back, or stopping.
+std::atomic<int> in_calls{0};
+
+[[noreturn]] void stop_here() {
+  in_calls.fetch_sub(1);
+  for (;;) pause();  // until the process ends
+}
+
+}  // namespace
+
+bool interpreter_ends() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+WithoutGil::WithoutGil() : state_(PyEval_SaveThread()) { in_calls.fetch_add(1); }
+
+WithoutGil::~WithoutGil() {
+  // CPython lets the one thread that shuts it down take the GIL, and pthread_exit()s all others:
+  // in C++ an unwinding that must not leave this function.
+  try {
+    PyEval_RestoreThread(state_);
+  } catch (...) {
+    stop_here();
+  }
+  in_calls.fetch_sub(1);
+}
+
+void wait_for_calls_at_exit() {
+  // The threads of the parent's calls are not there in a forked child.
+  pthread_atfork(nullptr, nullptr, [] { in_calls.store(0); });
+  Py_AtExit([] {
+    const auto end = std::chrono::steady_clock::now() + kExitWaitMax;
+    while (in_calls.load() > 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(kExitWaitStep);
+    }
+  });
+}
+
+}  // namespace precis::python

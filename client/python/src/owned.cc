@@ -1,0 +1,29 @@
+#include "owned.h"
+
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+namespace precis::python {
+namespace {
+
+// Registered in the child, hence run before all that was registered in the parent.
+void end_without_destructors() {
+  on_exit(
+      [](int status, void*) {
+        std::fflush(nullptr);
+        _exit(status);
+      },
+      nullptr);
+}
+
+}  // namespace
+
+void expect_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, end_without_destructors); });
+}
+
+}  // namespace precis::python
