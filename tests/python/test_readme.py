@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import precis
 from precis.demo.service import Precisd, find_precisd
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +39,25 @@ def test_the_program_of_the_readme_runs(program, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_the_lines_for_transformers_run(tmp_path, tiny_llama, capsys):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    text = (ROOT / "client/python/README.md").read_text()
+    (lines,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    given = {
+        "torch": torch,
+        "tokenizer": tokenizer,
+        "hf_model": AutoModelForCausalLM.from_pretrained(tiny_llama).eval(),
+        "tokens": tokenizer("the holder may copy the code " * 12).input_ids,
+        "question_tokens": tokenizer("What may the holder copy?").input_ids,
+    }
+    with precis.open(tmp_path / "cache") as cache:
+        exec(lines, given | {"cache": cache})
+    assert capsys.readouterr().out.strip()
 
 
 PYTHON = [sys.executable, str(ROOT / "client/examples/quickstart.py")]

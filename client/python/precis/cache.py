@@ -272,7 +272,8 @@ class Cache:
         A path that ends inside a segment matches it up to the last whole block of
         `ModelSpec.block_tokens` tokens.
         """
-        return Match.from_core(self.core.lookup(model.core, tokens_in(tokens)))
+        path = tokens_in(tokens)
+        return Match.from_core(self.core.lookup(model.core, path), path)
 
     def get(
         self,

@@ -102,6 +102,7 @@ class Match:
         predicted_seconds: how long that should take, from the measured rate of the tier it is in.
         plan: stored entries per (layer, KV head), uint32 [num_layers, num_kv_heads].
         links: its segments, from the root on.
+        tokens: those that matched, uint32 [matched_tokens].
     """
 
     matched_tokens: int
@@ -110,18 +111,22 @@ class Match:
     plan: np.ndarray = field(repr=False)
     links: tuple[MatchLink, ...] = field(repr=False)
     core: Any = field(repr=False)
+    tokens: np.ndarray = field(repr=False)
 
     def __bool__(self) -> bool:
         return self.matched_tokens > 0
 
     @classmethod
-    def from_core(cls, match: Any) -> Match:
-        """As the extension module answered it."""
+    def from_core(cls, match: Any, path: np.ndarray) -> Match:
+        """As the extension module answered it, when asked for `path`."""
         links = tuple(
             MatchLink(Segment.from_core(link.segment), link.matched_end) for link in match.links
         )
         return cls(
-            links=links, core=match, **_same(match, "matched_tokens bytes predicted_seconds plan")
+            links=links,
+            core=match,
+            tokens=path[: match.matched_tokens].copy(),
+            **_same(match, "matched_tokens bytes predicted_seconds plan"),
         )
 
 

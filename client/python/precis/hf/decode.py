@@ -58,9 +58,24 @@ def generate(
 ) -> Iterator[int]:
     """Continues `tokens` greedily, yielding each new token as soon as it is known.
 
-    `stop`: tokens that end the text and are not yielded; by default the model's end-of-text. The
-    cache grows by `tokens` and by every yielded token but the last.
+    Args:
+        tokens: what follows the tokens that `cache` holds. None of them continues what it holds:
+            its last token is run again, over the cache without it.
+        stop: tokens that end the text and are not yielded; by default the model's end-of-text.
+
+    The cache grows by `tokens` and by every yielded token but the last.
+
+    Raises:
+        ValueError: no tokens, and `cache` is empty or does not know its last token.
     """
+    tokens = token_list(tokens)
+    if not tokens:
+        if not isinstance(cache, RaggedCache):
+            raise ValueError(
+                f"tokens: none, and {type(cache).__name__} does not know its last one: crop it by "
+                "one and give that token"
+            )
+        tokens = [cache.take_back()]
     if stop is None:
         eos = hf_model.generation_config.eos_token_id
         stop = eos if isinstance(eos, list) else [] if eos is None else [eos]

@@ -59,7 +59,8 @@ def prefill(
         tokens: the whole path from its root, as in begin_put. Those that `past` holds are not read
             again.
         put: begun on the same tokens; it must begin where `past` ends. Commit it afterwards.
-        past: a cache over a restored prefix, for the second turn. It grows.
+        past: a cache over a restored prefix, for the second turn. It grows. Where it holds all of
+            `tokens` and there is no put, the last one is read again, over the cache without it.
         queries: observation queries to push, the last of the segment; by default what the put's
             recipe observes.
         lse: push the queries' exact log-sum-exp over the segment as well.
@@ -73,6 +74,8 @@ def prefill(
     """
     tokens = token_list(tokens)
     cache = RaggedCache(hf_model) if past is None else past
+    if put is None and cache.get_seq_length() == len(tokens) > 0:
+        cache.crop(len(tokens) - 1)
     begin = cache.get_seq_length()
     if begin >= len(tokens):
         raise ValueError(f"nothing to read: {len(tokens)} tokens, and the cache holds {begin}")
@@ -151,10 +154,11 @@ def _stands_on(past: RaggedCache) -> tuple[Segment | None, Keep | None]:
     """The segment at whose end `past` stands, and the budget at which it was read."""
     if past.prefix is None:
         return None, None
-    last = past.prefix.match.links[-1]
-    if last.matched_end != last.segment.end:
+    end = past.prefix_tokens
+    link = next(link for link in past.prefix.match.links if end <= link.matched_end)
+    if end != link.segment.end:
         raise ValueError(
-            f"a segment cannot stand on tokens [{last.segment.begin}, {last.matched_end}) of "
-            f"segment {last.segment.id}, which ends at {last.segment.end}"
+            f"a segment cannot stand on tokens [{link.segment.begin}, {end}) of "
+            f"segment {link.segment.id}, which ends at {link.segment.end}"
         )
-    return last.segment, past.prefix.keep
+    return link.segment, past.prefix.keep

@@ -2,300 +2,26 @@
 
 A :class:`RaggedCache` is what a restored prefix kept, exactly as it lies in the prefix's memory,
 and a dense tail of the tokens computed since. It is an ordinary Transformers cache for the model;
-the attention over it is a function registered with Transformers as ``"precis_ragged"``. Evicted
-entries do not exist: there is no mask over a full cache anywhere. RoPE is in the keys already, and
-positions go on from the length of the original sequence. In a layer of a sliding window a query
-sees, of what was kept, what lies in its window; the positions of the entries say which.
+the attention over it is a function registered with Transformers as ``"precis_ragged"``, which a
+model takes for as long as it is called with such a cache.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from transformers import AttentionInterface, Cache
-from transformers.cache_utils import CacheLayerMixin
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers import AttentionInterface, Cache, GenerationMixin
 
-from .spec import attention_windows, head_dim, text_config
+from .ragged_layer import Observer, Prefix, RaggedLayer, Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ATTENTION_NAME = "precis_ragged"
-
-# Scores held at once for one KV head of one block of queries: 16 Mi floats are 64 MiB.
-_BLOCK_SCORES = 1 << 24
-_TAIL_TOKENS_MIN = 64
-
-
-class Entries(Protocol):
-    """What one head kept: arrays that DLPack understands, [count, head_dim], and [count]."""
-
-    positions: Any  # in the original sequence; asked for where the layer has a sliding window
-    keys: Any
-    values: Any
-
-
-class Layer(Protocol):
-    heads: Sequence[Entries]
-
-
-class Prefix(Protocol):
-    """What a RaggedCache needs of a prefix; :class:`precis.Prefix` is one."""
-
-    matched_tokens: int
-    layers: Sequence[Layer]
-
-
-class Kept(NamedTuple):
-    """What one head kept, where attention can use it; positions only under a sliding window."""
-
-    keys: torch.Tensor
-    values: torch.Tensor
-    positions: torch.Tensor | None
-
-
-# Called with (layer, keys, values, queries) of the new tokens, post-RoPE, as [heads, n, head_dim].
-# Queries are scaled such that the model's scores are q.k/sqrt(head_dim), whatever the model does.
-Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], None]
-
-
-class _Source:
-    """What the layers of one cache share. Not the cache itself: a cycle would outlive its use."""
-
-    def __init__(self, hf_model: PreTrainedModel, prefix: Prefix | None) -> None:
-        config = text_config(hf_model)
-        self.windows = attention_windows(config)
-        self.prefix_tokens = 0 if prefix is None else int(prefix.matched_tokens)
-        self.observer: Observer | None = None
-        self.num_layers = config.num_hidden_layers
-        self._prefix = prefix
-        self._heads, self._head_dim = config.num_key_value_heads, head_dim(config)
-        self._dtype, self._device = hf_model.dtype, hf_model.device
-        if prefix is not None and len(prefix.layers) != self.num_layers:
-            raise ValueError(
-                f"the prefix has {len(prefix.layers)} layers, the model {self.num_layers}"
-            )
-
-    def load_layer(self, index: int) -> list[Kept]:
-        """The kept keys and values of one layer, where attention can use them."""
-        if self._prefix is None:
-            none = torch.empty(0, self._head_dim, dtype=self._dtype, device=self._device)
-            return [Kept(none, none, None)] * self._heads
-        heads = self._prefix.layers[index].heads
-        if len(heads) != self._heads:
-            raise ValueError(
-                f"layer {index} of the prefix has {len(heads)} KV heads, the model {self._heads}"
-            )
-        return [self._load_head(entries, self.windows[index]) for entries in heads]
-
-    def _load_head(self, entries: Entries, window: int | None) -> Kept:
-        keys, values = self._tensor(entries.keys), self._tensor(entries.values)
-        if window is None:
-            return Kept(keys, values, None)
-        positions = torch.as_tensor(
-            np.asarray(entries.positions).astype(np.int64), device=self._device
-        )
-        # The rest is out of sight for every token to come.
-        near = positions > self.prefix_tokens - window
-        if not near.all():
-            keys, values, positions = keys[near], values[near], positions[near]
-        return Kept(keys, values, positions)
-
-    def _tensor(self, rows: Any) -> torch.Tensor:
-        tensor = rows if isinstance(rows, torch.Tensor) else torch.from_dlpack(rows)
-        if tensor.ndim != 2 or tensor.shape[1] != self._head_dim:
-            raise ValueError(
-                f"kept rows have shape {tuple(tensor.shape)}, the model [count, {self._head_dim}]"
-            )
-        return tensor.to(device=self._device, dtype=self._dtype)
-
-
-class RaggedLayer(CacheLayerMixin):
-    """One layer: per KV head the kept entries, and a tail that all heads share."""
-
-    is_sliding = False
-
-    def __init__(self, source: _Source, index: int) -> None:
-        super().__init__()
-        self._source = source
-        self._index = index
-        self._window = source.windows[index]
-        self._kept: list[Kept] | None = None
-        self._tail = 0  # tokens in the tail; keys and values have room for more
-
-    # ---- what Transformers calls ----------------------------------------------------------------
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.dtype, self.device = key_states.dtype, key_states.device
-        self.is_initialized = True
-
-    def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        cache_kwargs: dict[str, Any] | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Appends to the tail and returns the tail, which carries this layer to the attention."""
-        if self._tail and key_states.shape[0] != self.keys.shape[0]:
-            raise ValueError(
-                f"the batch is {key_states.shape[0]}, the ragged cache holds {self.keys.shape[0]} "
-                "continuations of its prefix"
-            )
-        self.lazy_initialization(key_states, value_states)
-        begin, end = self._tail, self._tail + key_states.shape[2]
-        self._reserve(end, key_states)
-        self.keys[:, :, begin:end] = key_states
-        self.values[:, :, begin:end] = value_states
-        self._tail = end
-        keys, values = self.keys[:, :, :end], self.values[:, :, :end]
-        keys.precis_layer = self
-        return keys, values
-
-    def get_seq_length(self) -> int:
-        """The length of the original sequence, evicted tokens included: positions go on from it."""
-        return self._source.prefix_tokens + self._tail
-
-    def get_mask_sizes(self, cache_position: torch.Tensor) -> tuple[int, int]:
-        return self.get_seq_length() + cache_position.shape[0], 0
-
-    def get_max_cache_shape(self) -> int:
-        return -1
-
-    def crop(self, max_length: int) -> None:
-        """Forgets the tail's tokens from position `max_length` on (or the last -`max_length`)."""
-        length = max_length if max_length >= 0 else self.get_seq_length() + max_length
-        tail = length - self._source.prefix_tokens
-        if tail < 0:
-            raise ValueError(
-                f"cannot crop to {length} tokens, into the prefix of {self._source.prefix_tokens}"
-            )
-        self._tail = min(self._tail, tail)
-
-    def reset(self) -> None:
-        self._tail = 0
-
-    # ---- the attention --------------------------------------------------------------------------
-
-    def attend(
-        self, module: torch.nn.Module, query: torch.Tensor, scaling: float, window: int | None
-    ) -> torch.Tensor:
-        """Softmax attention of query [batch, num_q_heads, n, head_dim], the tail's last n tokens.
-
-        Every query sees the kept entries and its own tail up to itself, both as far as `window`,
-        the model's own, reaches. Returns the output as Transformers wants it, [batch, n,
-        num_q_heads, head_dim].
-        """
-        if window != self._window:
-            raise ValueError(
-                f"layer {self._index}: the model asks for a sliding window of {window}, its "
-                f"configuration says {self._window}"
-            )
-        batch, _, count, _ = query.shape
-        if self._source.observer is not None:
-            if batch != 1:
-                raise ValueError(f"one sequence can be observed; the batch is {batch}")
-            factor = scaling * query.shape[-1] ** 0.5
-            scaled = query[0] if abs(factor - 1) < 1e-6 else query[0] * factor
-            self._source.observer(self._index, *self.last(count), scaled)
-        plain = window is None or count <= window
-        if count == self._tail and plain and not any(len(kept.keys) for kept in self.kept()):
-            keys, values = self.keys[:, :, :count], self.values[:, :, :count]
-            return sdpa_attention_forward(module, query, keys, values, None, scaling=scaling)[0]
-        out = []
-        for first, block in self._blocks(query):
-            heads = self._scores(block, first, scaling, window)
-            parts = [self._mix(scores, query.dtype, *values) for scores, *values in heads]
-            out.append(torch.stack(parts, dim=1).view(block.shape))
-        return torch.cat(out, dim=2).transpose(1, 2)
-
-    def log_sum_exp(self, queries: torch.Tensor) -> torch.Tensor:
-        """Natural log-sum-exp of q.k/sqrt(d) over the kept entries and the tail up to each query.
-
-        Args:
-            queries: [num_q_heads, n, head_dim] of the tail's last n tokens, as an observer is
-                shown them. What a sliding window hides is counted.
-        """
-        scaling = queries.shape[-1] ** -0.5
-        blocks = []
-        for first, block in self._blocks(queries[None]):
-            heads = self._scores(block, first, scaling, None)
-            sums = torch.stack([scores[0].logsumexp(dim=1) for scores, *_ in heads])
-            blocks.append(sums.view(block.shape[1:3]))
-        return torch.cat(blocks, dim=1)
-
-    def last(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values [num_kv_heads, count, head_dim] of the tail's last tokens."""
-        begin = self._tail - count
-        return self.keys[0, :, begin : self._tail], self.values[0, :, begin : self._tail]
-
-    def kept(self) -> list[Kept]:
-        """What each KV head kept, [count, head_dim]; waits for the layer to arrive."""
-        if self._kept is None:
-            self._kept = self._source.load_layer(self._index)
-        return self._kept
-
-    def _blocks(self, query: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """The tail's last tokens' queries in blocks, each with the tail index of its first."""
-        batch, num_q_heads, count, _ = query.shape
-        widest = max(len(kept.keys) for kept in self.kept()) + self._tail
-        block = max(1, _BLOCK_SCORES // (batch * num_q_heads // self.keys.shape[1] * widest))
-        for i in range(0, count, block):
-            yield self._tail - count + i, query[:, :, i : i + block]
-
-    def _scores(
-        self, query: torch.Tensor, first: int, scaling: float, window: int | None
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Of each KV head: f32 scores [batch, group * n, kept + tail], and the values of both.
-
-        `query`: [batch, num_q_heads, n, head_dim], of tail index `first` and on. -inf: it does not
-        see it.
-        """
-        batch, num_q_heads, count, dim = query.shape
-        begin = 0 if window is None else max(0, first - window + 1)
-        tail = slice(begin, first + count)
-        heads = self.keys.shape[1]
-        rows = query.reshape(batch, heads, num_q_heads // heads * count, dim)
-        near = (rows @ self.keys[:, :, tail].transpose(2, 3)).float()
-        places = torch.arange(first, first + count, device=query.device)[:, None]
-        if count > 1:  # one query sees all of the tail that is its own window
-            index = torch.arange(begin, first + count, device=query.device)
-            hidden = index > places
-            if window is not None:
-                hidden |= index <= places - window
-            near.view(batch, num_q_heads, *hidden.shape).masked_fill_(hidden, -torch.inf)
-        for head, kept in enumerate(self.kept()):
-            far = (rows[:, head] @ kept.keys.T).float()
-            if window is not None and kept.positions is not None:
-                gone = kept.positions <= places + (self._source.prefix_tokens - window)
-                far.view(batch, num_q_heads // heads, *gone.shape).masked_fill_(gone, -torch.inf)
-            scores = torch.cat([far, near[:, head]], dim=2).mul_(scaling)
-            yield scores, kept.values, self.values[:, head, tail]
-
-    @staticmethod
-    def _mix(
-        scores: torch.Tensor, dtype: torch.dtype, kept: torch.Tensor, tail: torch.Tensor
-    ) -> torch.Tensor:
-        weights = torch.softmax(scores, dim=2).to(dtype)
-        return weights[..., : len(kept)] @ kept + weights[..., len(kept) :] @ tail
-
-    def _reserve(self, tokens: int, like: torch.Tensor) -> None:
-        """Makes room for `tokens` in the tail; doubles, so that each row is copied O(1) times."""
-        fits = self.keys is not None and self.keys.shape[0] == like.shape[0]
-        capacity = self.keys.shape[2] if fits else 0
-        if tokens <= capacity:
-            return
-        room = max(tokens, 2 * capacity, _TAIL_TOKENS_MIN)
-        shape = (*like.shape[:2], room, like.shape[3])
-        keys, values = like.new_empty(shape), like.new_empty(shape)
-        if self._tail:
-            keys[:, :, : self._tail] = self.keys[:, :, : self._tail]
-            values[:, :, : self._tail] = self.values[:, :, : self._tail]
-        self.keys, self.values = keys, values
 
 
 class RaggedCache(Cache):
@@ -306,6 +32,10 @@ class RaggedCache(Cache):
         ragged = precis.hf.RaggedCache(hf_model, cache.get(match, keep=0.2))
         for token in precis.hf.generate(hf_model, question_ids, ragged): ...
 
+    ``hf_model.generate(prompt_ids, past_key_values=ragged)`` takes the whole prompt, with the
+    tokens that the prefix stands for. A prompt that the cache holds whole is continued: its last
+    token is run again, over the cache without it.
+
     A layer of the prefix is waited for when attention first reaches it, so decoding starts while
     later layers still travel. Kept entries are used where they lie; they are copied only where the
     model's dtype or device is another one. The prefix is never written to, so that several caches
@@ -313,15 +43,81 @@ class RaggedCache(Cache):
     """
 
     def __init__(self, hf_model: PreTrainedModel, prefix: Prefix | None = None) -> None:
-        self._source = _Source(hf_model, prefix)
+        self._source = Source(hf_model, prefix)
         self.prefix = prefix
+        # Token ids that were fed, each call's with the position of its first; None: not known.
+        self._fed: list[tuple[int, torch.Tensor | None]] = []
         layers = [RaggedLayer(self._source, i) for i in range(self._source.num_layers)]
         super().__init__(layers=layers)
+        _attend_over_ragged(hf_model)
 
     @property
     def prefix_tokens(self) -> int:
-        """The length of the original sequence that the prefix stands for."""
+        """The length of the original sequence that the prefix stands for, or was cropped to."""
         return self._source.prefix_tokens
+
+    def crop(self, max_length: int) -> None:
+        """Forgets what stands at position `max_length` and after it (or the last -`max_length`).
+
+        That may reach into the prefix: the entries that it kept of those positions are seen no
+        more by this cache, all others as before. Another cache over the same prefix sees them.
+
+        Raises:
+            ValueError: the cache holds fewer than -`max_length` tokens.
+        """
+        held = self.get_seq_length()
+        length = max_length if max_length >= 0 else held + max_length
+        if length < 0:
+            raise ValueError(f"cannot crop {-max_length} tokens off a cache of {held}")
+        into_prefix = length < self._source.prefix_tokens
+        self._source.prefix_tokens = min(self._source.prefix_tokens, length)
+        for layer in self.layers:
+            layer.keep_tail(length - self._source.prefix_tokens)
+            if into_prefix:
+                layer.load_anew()
+        self._fed = [(begin, ids) for begin, ids in self._fed if begin < length]
+
+    def take_back(self) -> int:
+        """Crops the last token off and returns its id, to be fed again.
+
+        Raises:
+            ValueError: the cache is empty, or does not know the token.
+        """
+        length = self.get_seq_length()
+        token = self._last_token(length)
+        self.crop(length - 1)
+        return token
+
+    def _last_token(self, length: int) -> int:
+        if length == 0:
+            raise ValueError("no tokens are given and the cache holds none")
+        begin, ids = self._fed[-1] if self._fed else (0, None)
+        if ids is None and length <= self.prefix_tokens:
+            ids = getattr(getattr(self.prefix, "match", None), "tokens", None)
+            ids = None if ids is None else torch.as_tensor(ids.astype("int64"))[None]
+        if ids is None:
+            raise ValueError(
+                "the id of the cache's last token is not known: crop(-1) and feed that token"
+            )
+        if ids.shape[0] != 1:
+            raise ValueError(f"one sequence is needed; the cache holds {ids.shape[0]}")
+        return int(ids[0, length - 1 - begin])
+
+    def leave_a_token(self, prompt_tokens: int) -> None:
+        """Makes room for the last token of a whole prompt, where the cache holds all of it.
+
+        Raises:
+            ValueError: the cache holds more than that.
+        """
+        held = self.get_seq_length()
+        if held > prompt_tokens:
+            raise ValueError(
+                f"the prompt has {prompt_tokens} tokens, the cache holds {held}: generate() of "
+                "Transformers takes the whole prompt, with the tokens that the cache holds; "
+                "precis.hf.generate() takes those that follow"
+            )
+        if held == prompt_tokens > 0:
+            self.crop(held - 1)
 
     @contextlib.contextmanager
     def observed(self, observer: Observer) -> Iterator[None]:
@@ -331,6 +127,21 @@ class RaggedCache(Cache):
             yield
         finally:
             self._source.observer = None
+
+    def _begin_call(self, mask: Any, ids: Any) -> None:
+        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and not bool(mask.all()):
+            raise ValueError(
+                "attention_mask hides tokens (padding, say); all of a RaggedCache's are seen: "
+                "give sequences of one length"
+            )
+        self._fed.append((self.get_seq_length(), ids.clone() if torch.is_tensor(ids) else None))
+        self._source.attended = True
+
+    def _end_call(self) -> None:
+        self._source.attended = False
+
+
+# ---- how a model comes to attend over it --------------------------------------------------------
 
 
 def _ragged_attention(
@@ -359,17 +170,98 @@ def _ragged_attention(
 
 AttentionInterface.register(ATTENTION_NAME, _ragged_attention)
 
+# On a decoder with our hooks: the attention that it had before the call under way; None between
+# calls.
+_BEFORE = "_precis_attention_before"
+
+
+def _attend_over_ragged(hf_model: PreTrainedModel) -> torch.nn.Module:
+    """Has the model's decoder attend over each RaggedCache that it is called with; once is enough.
+
+    Returns the decoder.
+    """
+    decoder = hf_model.get_decoder()
+    if not hasattr(decoder, _BEFORE):
+        setattr(decoder, _BEFORE, None)
+        decoder.register_forward_pre_hook(_before_forward, with_kwargs=True)
+        decoder.register_forward_hook(_after_forward, with_kwargs=True, always_call=True)
+    return decoder
+
+
+def _ragged_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RaggedCache | None:
+    given = (*args, *kwargs.values())
+    return next((value for value in given if isinstance(value, RaggedCache)), None)
+
+
+def _before_forward(
+    decoder: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    _restore(decoder)
+    if (cache := _ragged_among(args, kwargs)) is None:
+        return
+    ids = kwargs.get("input_ids", args[0] if args else None)
+    cache._begin_call(kwargs.get("attention_mask"), ids)
+    setattr(decoder, _BEFORE, decoder.config._attn_implementation)
+    decoder.config._attn_implementation = ATTENTION_NAME
+
+
+def _after_forward(
+    decoder: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], _output: Any
+) -> None:
+    _restore(decoder)
+    if (cache := _ragged_among(args, kwargs)) is not None:
+        cache._end_call()
+
+
+def _restore(decoder: torch.nn.Module) -> None:
+    """Gives the decoder the attention back that it had before a call.
+
+    Also before the next one: PyTorch calls no hook after a call that Ctrl-C has ended.
+    """
+    before = getattr(decoder, _BEFORE)
+    if before is not None:
+        decoder.config._attn_implementation = before
+        setattr(decoder, _BEFORE, None)
+
 
 @contextlib.contextmanager
 def ragged_attention(hf_model: PreTrainedModel) -> Iterator[None]:
-    """Lets `hf_model` attend over a :class:`RaggedCache` within the block.
+    """Lets `hf_model` attend over a :class:`RaggedCache` within the block, and over no other cache.
 
-    Only a call of the model itself needs it; the functions of precis.hf do it themselves. It is a
-    setting of the model, so that one model should not serve two kinds of cache from two threads.
+    A model for which a RaggedCache was made needs it no more: it takes this attention by itself
+    when it is called with one. It is a setting of the model while a call lasts, so that one model
+    should not serve two kinds of cache from two threads.
     """
+    _restore(_attend_over_ragged(hf_model))
     before = hf_model.config._attn_implementation
     hf_model.config._attn_implementation = ATTENTION_NAME
     try:
         yield
     finally:
         hf_model.config._attn_implementation = before
+
+
+def _continue_whole_prompts() -> None:
+    """Has generate() of Transformers continue a prompt that a RaggedCache holds whole.
+
+    It would feed the tokens that the cache does not hold, which are none, and fail; to take the
+    last token back is left to the cache ("TODO" in prepare_inputs_for_generation), and this is the
+    first place that knows both. Without it, in another version of Transformers, the same is
+    ``cache.crop(-1)`` before the call.
+    """
+    original = getattr(GenerationMixin, "_get_initial_cache_position", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def initial(self: Any, seq_length: int, device: Any, model_kwargs: dict[str, Any]) -> Any:
+        cache = model_kwargs.get("past_key_values")
+        if isinstance(cache, RaggedCache) and model_kwargs.get("cache_position") is None:
+            embeds = model_kwargs.get("inputs_embeds")
+            cache.leave_a_token(seq_length if embeds is None else embeds.shape[1])
+        return original(self, seq_length, device, model_kwargs)
+
+    GenerationMixin._get_initial_cache_position = initial
+
+
+_continue_whole_prompts()
