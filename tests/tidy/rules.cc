@@ -408,14 +408,12 @@ std::set<std::string> test_names(const std::string& content) {
   return names;
 }
 
-// Names of pytest's tests, which are its functions'.
+// Names of pytest's tests.
 std::set<std::string> python_test_names(const std::string& content) {
-  constexpr std::string_view kBegin = "\ndef ";
+  static const std::regex test("\ndef (test_\\w+)");
   std::set<std::string> names;
-  for (auto at = content.find("\ndef test_"); at != std::string::npos;
-       at = content.find("\ndef test_", at + 1)) {
-    const std::size_t begin = at + kBegin.size();
-    names.insert(content.substr(begin, content.find('(', begin) - begin));
+  for (std::sregex_iterator at(content.begin(), content.end(), test), end; at != end; ++at) {
+    names.insert((*at)[1]);
   }
   return names;
 }
