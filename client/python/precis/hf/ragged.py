@@ -244,10 +244,10 @@ def ragged_attention(hf_model: PreTrainedModel) -> Iterator[None]:
 def _continue_whole_prompts() -> None:
     """Has generate() of Transformers continue a prompt that a RaggedCache holds whole.
 
-    It would feed the tokens that the cache does not hold, which are none, and fail; to take the
-    last token back is left to the cache ("TODO" in prepare_inputs_for_generation), and this is the
-    first place that knows both. Without it, in another version of Transformers, the same is
-    ``cache.crop(-1)`` before the call.
+    It would feed the tokens that the cache does not hold, which are none, and fail: it leaves it to
+    the cache to take the last one back. This is the first place that knows the prompt's length and
+    the cache. In a version of Transformers without it the same is ``cache.crop(-1)`` before the
+    call.
     """
     original = getattr(GenerationMixin, "_get_initial_cache_position", None)
     if original is None:
