@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from . import _core
 from .arguments import refuse_wrong
 from .arrays import count_in
+
+DtypeName: TypeAlias = Literal["bf16", "f16", "f32", "bfloat16", "float16", "float32"]
+
+_SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
+
+
+def dtype_name(dtype: str) -> str:
+    """A dtype's name as the store has it: "f32" for "float32", as NumPy and PyTorch name it."""
+    return _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
 
 
 @dataclass(frozen=True)
@@ -17,7 +26,8 @@ class ModelSpec:
     Attributes:
         name: for example "HuggingFaceTB/SmolLM2-135M-Instruct".
         num_layers, num_q_heads, num_kv_heads, head_dim: the shape of its KV cache.
-        dtype: "bf16", "f16" or "f32", of K, V and queries as they are pushed and kept.
+        dtype: "bf16", "f16" or "f32", of K, V and queries as they are pushed and kept; the names
+            that NumPy and PyTorch have for them are taken, too.
         revision: free text; other weights are another model.
         rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none). A
             service refuses a rope_type that Transformers does not have, and a factor not above 0.
@@ -29,11 +39,14 @@ class ModelSpec:
     num_q_heads: int
     num_kv_heads: int
     head_dim: int
-    dtype: str = "bf16"
+    dtype: DtypeName = "bf16"
     revision: str = ""
     rope_theta: float = 10000.0
     rope_scaling: str = ""
     block_tokens: int = 64
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
 
     def to_core(self) -> Any:
         """As the extension module takes it."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..model import ModelSpec
+from ..model import DtypeName, ModelSpec, dtype_name
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -71,11 +73,27 @@ def _rope(config: PretrainedConfig) -> tuple[float, str]:
     return 10000.0 if theta is None else float(theta), text
 
 
+def model_name(hf_model: PreTrainedModel) -> str:
+    """The repository of the hub that a model comes from; of any other its architecture.
+
+    Never a path of this machine: the same weights have one name wherever they lie, and the store
+    shows names to other tenants' operators.
+    """
+    config = hf_model.config
+    source = config.name_or_path or text_config(hf_model).name_or_path or ""
+    if snapshot := re.search(r"(?:^|[/\\])models--([^/\\]+)[/\\]snapshots[/\\]", source):
+        return snapshot[1].replace("--", "/", 1)
+    of_hub = getattr(config, "_commit_hash", None) and re.fullmatch(r"[\w.-]+/[\w.-]+", source)
+    if of_hub and not os.path.exists(source):
+        return source
+    return (config.architectures or [type(hf_model).__name__])[0]
+
+
 def model_spec(
     hf_model: PreTrainedModel,
     name: str | None = None,
     revision: str | None = None,
-    dtype: str | None = None,
+    dtype: DtypeName | None = None,
     block_tokens: int = 64,
 ) -> ModelSpec:
     """Describes a Transformers model to the store.
@@ -83,13 +101,16 @@ def model_spec(
     Args:
         hf_model: a decoder of grouped-query attention with RoPE, over everything before or over a
             sliding window.
-        name: defaults to the name or path it was loaded from.
-        revision: of the weights; other weights of the same name need another revision.
+        name: by default as model_name() has it.
+        revision: of the weights; other weights of the same name need another revision. By default
+            a digest of the weights themselves, which reads all of them once: call model_spec()
+            again after they were changed.
         dtype: "bf16", "f16" or "f32", of K, V and queries in the store; the model's by default.
         block_tokens: tokens in one block of the path's digest.
 
     Raises:
-        ValueError: the model is of a kind that precis.hf cannot serve.
+        ValueError: the model is of a kind that precis.hf cannot serve, or its weights cannot be
+            read and `revision` does not stand in for them.
     """
     config = text_config(hf_model)
     attention_windows(config)
@@ -97,10 +118,16 @@ def model_spec(
         if hf_model.dtype not in DTYPE_NAMES:
             raise ValueError(f"dtype: the model is {hf_model.dtype}; name one of bf16, f16, f32")
         dtype = DTYPE_NAMES[hf_model.dtype]
+    if dtype_name(dtype) not in TORCH_DTYPES:
+        raise ValueError(f"dtype: {dtype!r} is none that the store keeps: bf16, f16 or f32")
     theta, scaling = _rope(config)
+    if not revision:
+        from .weights import weights_revision
+
+        revision = weights_revision(hf_model)
     return ModelSpec(
-        name=name or config.name_or_path or hf_model.config.name_or_path or config.model_type,
-        revision=revision or getattr(config, "_commit_hash", None) or "",
+        name=name or model_name(hf_model),
+        revision=revision,
         num_layers=config.num_hidden_layers,
         num_q_heads=config.num_attention_heads,
         num_kv_heads=config.num_key_value_heads,

@@ -1,0 +1,139 @@
+"""What a model's safetensors files say of its parameters, remembered beside each file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .weight_marks import mark_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_VERSION = 1
+_SUFFIX = ".precis-weights"
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def file_marks(hf_model: PreTrainedModel, names: Iterable[str]) -> dict[str, str]:
+    """The marks of those of the named parameters that the files have which the model is of.
+
+    A file is read once: its marks are kept beside it, or in the user's cache folder where that
+    cannot be written, and count for as long as it is the same file of the same size and times.
+    """
+    marks: dict[str, str] = {}
+    for file in files_of(hf_model):
+        marks |= _marks_of(file)
+    return {name: marks[name] for name in names if name in marks}
+
+
+def files_of(hf_model: PreTrainedModel) -> list[Path]:
+    """The safetensors files that the model was loaded from; empty where they are not found."""
+    source = hf_model.config.name_or_path
+    if not source:
+        return []
+    index = _found(hf_model, source, _INDEX)
+    names = [_SINGLE]
+    if index is not None:
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            return []
+    files = [_found(hf_model, source, name) for name in names]
+    return [] if None in files else files
+
+
+def _found(hf_model: PreTrainedModel, source: str, name: str) -> Path | None:
+    if os.path.isdir(source):
+        path = Path(source, name)
+        return path if path.is_file() else None
+    from huggingface_hub import try_to_load_from_cache
+
+    revision = getattr(hf_model.config, "_commit_hash", None)
+    with contextlib.suppress(ValueError, OSError):  # no name of a repository, say
+        path = try_to_load_from_cache(source, name, revision=revision)
+        if isinstance(path, str):
+            return Path(path)
+    return None
+
+
+def _marks_of(file: Path) -> dict[str, str]:
+    file = file.resolve()  # of a hub's cache, the blob that its link is of
+    state = _state(file)
+    for place in _places(file):
+        marks = _remembered(place, state)
+        if marks is not None:
+            return marks
+    marks = dict(_read(file))
+    if _state(file) == state:
+        for place in _places(file):
+            if _remember(place, state, marks):
+                break
+    return marks
+
+
+def _read(file: Path) -> Iterator[tuple[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118  # It is no dict.
+                yield name, mark_of(tensors.get_tensor(name))
+    except SafetensorError as error:
+        raise ValueError(f"revision: {file.name}: {error}") from None
+
+
+def _state(file: Path) -> list[int]:
+    """What changes with the file: a copy in its place has another inode, and a write another ctime.
+
+    Size and mtime alone can be those of another file, as mtime is for anybody to set.
+    """
+    found = file.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _places(file: Path) -> Iterator[Path]:
+    yield file.with_name(f".{file.name}{_SUFFIX}")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    key = hashlib.sha256(os.fsencode(file)).hexdigest()[:32]
+    yield Path(home, "precis", f"{key}{_SUFFIX}")
+
+
+def _seal(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _remembered(place: Path, state: list[int]) -> dict[str, str] | None:
+    """None where there is nothing, or it is of another file, or torn."""
+    try:
+        record = json.loads(place.read_text())
+        content = {"version": _VERSION, "state": state, "marks": record["marks"]}
+        return content["marks"] if record["seal"] == _seal(content) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remember(place: Path, state: list[int], marks: dict[str, str]) -> bool:
+    """Whole or not at all, whoever else writes it. False where it cannot be written."""
+    content = {"version": _VERSION, "state": state, "marks": marks}
+    text = json.dumps(content | {"seal": _seal(content)})
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=f"{place.name}.")
+    except OSError:
+        return False
+    try:
+        with os.fdopen(handle, "w") as out:
+            out.write(text)
+        os.replace(temporary, place)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""Which weights a model has: a digest by which other weights are another model to the store.
+
+It is of the weights as they are in memory, all bytes of them: what was merged, tuned or replaced
+after loading counts, and no file has to be believed. Files speak only for parameters that memory
+does not show whole: those that are offloaded, and those of which each rank has a part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .spec import text_config
+from .weight_files import file_marks
+from .weight_marks import mark_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# Of a configuration what changes K and V, but for the shape and RoPE, which stand in the spec.
+_NUMERIC = (
+    "attention_bias",
+    "attention_multiplier",
+    "attn_logit_softcapping",
+    "embedding_multiplier",
+    "hidden_act",
+    "hidden_activation",
+    "layer_norm_eps",
+    "layer_types",
+    "norm_topk_prob",
+    "num_experts_per_tok",
+    "query_pre_attn_scalar",
+    "residual_multiplier",
+    "rms_norm_eps",
+    "sliding_window",
+    "use_sliding_window",
+)
+
+# What the layers of adapters (PEFT) say of how they are applied.
+_ADAPTER = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
+
+
+def weights_revision(hf_model: PreTrainedModel) -> str:
+    """ "weights-" and 32 hex digits, the same for the same weights wherever they were loaded from.
+
+    The dtype in which they are loaded counts, and adapters with how they are applied.
+
+    Raises:
+        ValueError: a parameter is neither whole in memory nor in the files of the model.
+    """
+    digest = hashlib.sha256()
+    for line in (*sorted(_weight_lines(hf_model)), *_setting_lines(hf_model)):
+        digest.update(line.encode() + b"\n")
+    return f"weights-{digest.hexdigest()[:32]}"
+
+
+def _weight_lines(hf_model: PreTrainedModel) -> Iterator[str]:
+    absent = {}
+    for name, tensor in _tensors(hf_model):
+        if _is_whole(tensor):
+            try:
+                yield f"{name} {tensor.dtype} {mark_of(tensor)}"
+            except (RuntimeError, NotImplementedError, TypeError) as error:
+                raise ValueError(
+                    f"revision: {name} is a {type(tensor).__name__} whose bytes cannot be read "
+                    f"({error}); name the revision of the weights"
+                ) from error
+        else:
+            absent[name] = tensor.dtype
+    if not absent:
+        return
+    marks = file_marks(hf_model, absent)
+    tied = getattr(hf_model, "all_tied_weights_keys", None) or {}  # {name: of what}
+    for name, dtype in absent.items():
+        if name not in marks and name in tied:
+            continue  # moved apart from what it is tied to, which has a line
+        if name not in marks:
+            raise ValueError(
+                f"revision: {name} and {len(absent) - 1} more parameters are not whole in this "
+                "process's memory, and the model's safetensors files are not at hand or have no "
+                "such name; name the revision of the weights"
+            )
+        yield f"{name} {dtype} {marks[name]}"
+
+
+def _tensors(hf_model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and what of the buffers is kept with them; tied ones once."""
+    yield from hf_model.named_parameters()
+    for prefix, module in hf_model.named_modules():
+        for name, buffer in module.named_buffers(prefix, recurse=False):
+            if name.rpartition(".")[2] not in module._non_persistent_buffers_set:
+                yield name, buffer
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not tensor.is_meta and not hasattr(tensor, "full_tensor")  # as a DTensor has
+
+
+def _setting_lines(hf_model: PreTrainedModel) -> Iterable[str]:
+    config = text_config(hf_model)
+    for name in _NUMERIC:
+        if (value := getattr(config, name, None)) is not None:
+            yield f"{name} {_text(value)}"
+    for name, module in hf_model.named_modules():
+        if hasattr(module, "active_adapters") and hasattr(module, "scaling"):
+            for setting in _ADAPTER:
+                yield f"{name} {setting} {_text(getattr(module, setting, None))}"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
