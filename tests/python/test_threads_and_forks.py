@@ -126,12 +126,19 @@ def test_a_signal_handler_within_a_call_of_a_put_cannot_make_another(cache, mode
     assert caught and "this thread is in a call of it already" in caught[0]
 
 
-@pytest.mark.parametrize("call", ["lookup", "commit", "compress"])
+@pytest.mark.parametrize("call", ["lookup", "commit", "compress", "push"])
 def test_a_program_ends_over_a_daemon_thread_in_a_call(call, where):
     # Several rounds: what the end of the interpreter meets is another instant each time.
-    for _ in range(4):
+    for _ in range(3):
         done = run(
             """
+            class InPython:  # an array whose library is written in Python
+                def __init__(self, rows):
+                    self.rows, self.shape = rows, rows.shape
+                def __dlpack__(self, **options):
+                    return [self.rows.__dlpack__(**options) for _ in range(50)][-1]
+                def __dlpack_device__(self):
+                    return self.rows.__dlpack_device__()
             cache = opened(sys.argv[1])
             model = cache.register_model(spec)
             whole = rows(64)
@@ -146,6 +153,14 @@ def test_a_program_ends_over_a_daemon_thread_in_a_call(call, where):
                     put.layer(layer, whole[layer][0][:1], whole[layer][1][:1])
                 started.set()
                 put.commit()
+            def push():
+                tokens = [threading.get_native_id(), *range(63)]
+                put = cache.begin_put(model, tokens, recipe="knorm", keep=0.5)
+                for layer in (0, 1, 2, 3):
+                    try:
+                        put.layer(layer, *map(InPython, whole[layer % 3]), wait=layer == 1)
+                    except precis.InvalidArgument:
+                        started.set()
             def compress():
                 precis.compress(spec, list(whole), recipe="knorm", keep=0.5)
                 started.set()

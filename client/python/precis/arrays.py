@@ -59,6 +59,18 @@ def heads_in(array: Any, field: str) -> Any:
     return array if _rows_follow(array.shape, strides) else np.ascontiguousarray(array)
 
 
+def exported(array: Any) -> Any:
+    """The array as the extension module takes it in the call itself.
+
+    It would ask for the DLPack capsule, which for most libraries runs Python code. Beneath C++ that
+    must not be: where the interpreter ends meanwhile, it ends such a thread in a way that C++
+    cannot pass on.
+    """
+    if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
+        return array
+    return array.__dlpack__()
+
+
 def rows_in_place(array: Any, field: str) -> Any:
     """K or V rows that are written where they lie, as the extension module takes them."""
     if _is_torch(array):

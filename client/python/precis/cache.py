@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _core, files
 from .arguments import names_arguments
-from .arrays import count_in, rows_in_place, tokens_in
+from .arrays import count_in, exported, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
 from .model import Model, ModelSpec
@@ -177,7 +177,7 @@ class Cache:
                 other than those that the model was registered with before.
         """
         layers = [] if o_proj is None else projections_in(o_proj, spec)
-        core = self.core.register_model(spec.to_core(), layers)
+        core = self.core.register_model(spec.to_core(), [exported(layer) for layer in layers])
         core.adapter = adapter
         return Model(ModelSpec.from_core(core.spec), core.fingerprint, adapter, core)
 
@@ -300,7 +300,7 @@ class Cache:
         """
         pair = to_pair(ALL if keep is None else keep)
         arrays = [] if out is None else _out_arrays(out)
-        core = self.core.get(match.core, pair, arrays)
+        core = self.core.get(match.core, pair, [tuple(map(exported, rows)) for rows in arrays])
         return Prefix(core, match, from_pair(pair), arrays)
 
     # ---- sessions -------------------------------------------------------------------------------

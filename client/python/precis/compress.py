@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _core
 from .arguments import names_arguments
-from .arrays import count_in, floats_in, heads_in, rows_out, statistics_in
+from .arrays import count_in, exported, floats_in, heads_in, rows_out, statistics_in
 from .budget import Keep, to_pair
 from .errors import InvalidArgument
 from .model import Model, ModelSpec
@@ -125,12 +125,12 @@ def _layer_in(layer: Any, o_proj: Any, index: int) -> Any:
         queries = heads_in(queries, where + "queries")
     observed = None if queries is None else tuple(queries.shape[:2])
     return _core.LayerArrays(
-        keys,
-        heads_in(parts["values"], where + "values"),
-        queries,
+        exported(keys),
+        exported(heads_in(parts["values"], where + "values")),
+        exported(queries),
         floats_in(parts.get("lse"), where + "lse", observed),
         floats_in(parts.get("scores"), where + "scores", tuple(keys.shape[:2])),
         statistics_in(parts.get("query_mean"), where + "query_mean", 2),
         statistics_in(parts.get("query_covariance"), where + "query_covariance", 3),
-        None if o_proj is None else heads_in(o_proj, where + "o_proj"),
+        None if o_proj is None else exported(heads_in(o_proj, where + "o_proj")),
     )

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from .arguments import names_arguments
-from .arrays import count_in, floats_in, heads_in, statistics_in
+from .arrays import count_in, exported, floats_in, heads_in, statistics_in
 from .errors import Error
 from .model import Model
 from .rows import Segment
@@ -118,9 +118,9 @@ class Put:
         queries = None if queries is None else heads_in(queries, "queries")
         self._core.layer(
             index,
-            keys,
-            heads_in(values, "values"),
-            queries,
+            exported(keys),
+            exported(heads_in(values, "values")),
+            exported(queries),
             floats_in(lse, "lse", None if queries is None else tuple(queries.shape[:2])),
             floats_in(scores, "scores", tuple(keys.shape[:2])),
             statistics_in(query_mean, "query_mean", 2),

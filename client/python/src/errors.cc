@@ -1,18 +1,31 @@
 #include "errors.h"
 
-#include <string_view>
+#include <string>
+
+#include "gil.h"
 
 namespace precis::python {
+namespace {
+
+// precis.errors.error_of(code, message, retry_after_ms), as a new reference; null where it raised.
+PyObject* error_of(const char* code, PyObject* message, unsigned retry_after_ms) {
+  static PyObject* const make =
+      nb::object(nb::module_::import_("precis.errors").attr("error_of")).release().ptr();
+  return outliving_interpreter(
+      [&] { return PyObject_CallFunction(make, "sOI", code, message, retry_after_ms); });
+}
+
+}  // namespace
 
 void raise(const Status& status) {
   if (PyErr_Occurred() != nullptr) throw nb::python_error();  // what interrupted the call
-  const std::string_view name = status_code_name(status.code());
-  const nb::str code(name.data(), name.size());
-  const nb::object error_of = nb::module_::import_("precis.errors").attr("error_of");
+  const std::string code(status_code_name(status.code()));
   // A message may quote bytes that came from outside: it need not be UTF-8.
   const nb::object message = nb::steal(PyUnicode_DecodeUTF8(
       status.message().data(), static_cast<Py_ssize_t>(status.message().size()), "replace"));
-  const nb::object error = error_of(code, message, status.retry_after_ms());
+  const nb::object error =
+      nb::steal(error_of(code.c_str(), message.ptr(), status.retry_after_ms()));
+  if (!error.is_valid()) throw nb::python_error();
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

@@ -14,13 +14,8 @@ namespace {
 constexpr std::chrono::seconds kExitWaitMax{2};
 constexpr std::chrono::milliseconds kExitWaitStep{1};
 
-// Threads between letting go of the GIL and having it back, or stopping.
+// Threads that have let go of the GIL and not asked for it back yet.
 std::atomic<int> in_calls{0};
-
-[[noreturn]] void stop_here() {
-  in_calls.fetch_sub(1);
-  for (;;) pause();  // until the process ends
-}
 
 }  // namespace
 
@@ -32,17 +27,15 @@ bool interpreter_ends() {
 #endif
 }
 
+void stop_thread() {
+  for (;;) pause();
+}
+
 WithoutGil::WithoutGil() : state_(PyEval_SaveThread()) { in_calls.fetch_add(1); }
 
 WithoutGil::~WithoutGil() {
-  // CPython lets the one thread that shuts it down take the GIL, and pthread_exit()s all others:
-  // in C++ an unwinding that must not leave this function.
-  try {
-    PyEval_RestoreThread(state_);
-  } catch (...) {
-    stop_here();
-  }
   in_calls.fetch_sub(1);
+  outliving_interpreter([this] { PyEval_RestoreThread(state_); });
 }
 
 void wait_for_calls_at_exit() {

@@ -3,15 +3,32 @@
 #pragma once
 
 #include <Python.h>
+#include <cxxabi.h>
+
+#include <utility>
 
 namespace precis::python {
 
 // Whether the interpreter is shutting down. Needs no GIL.
 bool interpreter_ends();
 
+// Stops this thread for good; other threads, and the process's end, go on without it.
+[[noreturn]] void stop_thread();
+
+// Runs `call`, beneath which Python code runs or the GIL is taken. CPython ends a thread that would
+// take the GIL of an interpreter that shuts down by unwinding its stack, which C++ answers by
+// ending the process: the thread stops here instead. `call` has no objects to destroy.
+template <typename Call>
+auto outliving_interpreter(Call&& call) {
+  try {
+    return std::forward<Call>(call)();
+  } catch (abi::__forced_unwind&) {
+    stop_thread();
+  }
+}
+
 // While one lives, its thread does not hold the GIL. In a thread other than the one that shuts the
 // interpreter down the destructor does not return once that has begun: the thread stops there.
-// CPython would end it by unwinding its stack, which C++ answers by ending the process.
 class WithoutGil {
  public:
   WithoutGil();
