@@ -14,6 +14,27 @@ namespace {
 // As many as the CPU compresses at a time. A third that is next brought nothing.
 constexpr std::size_t kInPlaceMax = 2;
 
+// "layer 3 (tokens 5 to 9), layers 5-29": those that were not pushed whole; empty if none.
+std::string missing_layers(const PutPath::Put& put) {
+  const auto& layers = put.layers;
+  std::string missing;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    if (layers[l].compressed) continue;
+    const std::size_t first = l;
+    if (!layers[l].staged) {
+      const auto is_absent = [&](std::size_t at) {
+        return at < layers.size() && !layers[at].compressed && !layers[at].staged;
+      };
+      while (is_absent(l + 1)) ++l;
+    }
+    if (!missing.empty()) missing += ", ";
+    missing += (l > first ? "layers " : "layer ") + std::to_string(first);
+    if (l > first) missing += "-" + std::to_string(l);
+    if (layers[l].staged) missing += " (" + layers[l].staged->missing() + ")";
+  }
+  return missing;
+}
+
 }  // namespace
 
 PutPath::PutPath(Parts parts)
@@ -336,14 +357,7 @@ Task<Status> PutPath::harden(const Put& put, Durability durability) {
 
 Task<Status> PutPath::store(Put& put, Durability durability) {
   SegmentRow& row = put.row;
-  std::string missing;
-  for (std::size_t l = 0; l < put.layers.size(); ++l) {
-    const Put::Layer& layer = put.layers[l];
-    if (layer.compressed) continue;
-    missing += (missing.empty() ? "layer " : ", layer ") + std::to_string(l) +
-               (layer.staged ? " (" + layer.staged->missing() + ")" : "");
-  }
-  if (!missing.empty()) {
+  if (const std::string missing = missing_layers(put); !missing.empty()) {
     co_return Status::invalid("not everything was pushed: " + missing +
                               " to come; push the rest, then commit");
   }

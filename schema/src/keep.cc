@@ -36,19 +36,21 @@ Result<Budget> parse_keep(const std::string& text, const std::string& field) {
   if (text.starts_with("quality ")) return parse_quality(text.substr(8), field);
   const Status wrong = Status::invalid(
       field + " '" + text +
-      "' is not understood: give a ratio in (0, 1] such as 0.3, entries per head such as "
-      "'128 entries', bytes of a segment such as '64 MiB', or 'quality 0.95 up to 0.5'");
+      "' is not understood: give a ratio in (0, 1] such as 0.3 or '30%', entries per "
+      "head such as '128 entries', bytes of a segment such as '64 MiB', or 'quality 0.95 up to "
+      "0.5'");
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || !(number > 0)) return wrong;
   std::string unit(end, text.data() + text.size());
   unit.erase(0, unit.find_first_not_of(' '));
-  if (unit.empty()) {
-    auto ratio = Budget::ratio(number);
+  if (unit.empty() || unit == "%") {
+    auto ratio = Budget::ratio(unit.empty() ? number : number / 100);
     return ratio.ok() ? ratio : wrong;
   }
   static const std::pair<const char*, double> kUnits[] = {
-      {"entries", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}};
+      {"entries", 1},  {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20},
+      {"GiB", 0x1p30}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9}};
   for (const auto& [name, scale] : kUnits) {
     if (unit != name) continue;
     const double value = std::round(number * scale);

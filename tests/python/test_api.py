@@ -100,6 +100,8 @@ def test_a_budget_of_no_known_kind_is_refused_by_name(cache, model):
         ("0.3", precis.ratio(0.3)),
         ("128 entries", precis.entries(128)),
         ("64 MiB", precis.bytes_(64 << 20)),
+        ("64 MB", precis.bytes_(64_000_000)),
+        ("30%", precis.ratio(0.3)),
         ("quality 0.9 up to 0.5", precis.quality(0.9, cap=0.5)),
     ],
 )
@@ -108,7 +110,7 @@ def test_a_budget_may_be_said_as_precisctl_takes_it(cache, model, text, budget):
         assert said.segment == cache.begin_put(model, range(40), "knorm", keep=budget).segment
 
 
-@pytest.mark.parametrize("keep", ["64 MB", "128 entires", "", "1.5", "all"])
+@pytest.mark.parametrize("keep", ["64 mb", "128 entires", "", "1.5", "all"])
 def test_text_that_is_no_budget_is_refused_saying_what_is(cache, model, keep):
     with pytest.raises(precis.InvalidArgument, match=f"'{keep}' .* '128 entries', .* '64 MiB'"):
         cache.begin_put(model, range(40), keep=keep)
@@ -416,3 +418,17 @@ def test_the_log_of_the_service_names_python_and_its_version(tmp_path):
         precis.connect(service.address).close()
         service.stop()
         assert f"client=precis-python/{precis.__version__} " in service.log_end()
+
+
+def test_a_commit_that_misses_layers_names_them_by_their_ranges(cache, request):
+    spec = toy_spec(name=request.node.nodeid[-200:], num_layers=12)
+    model = cache.register_model(spec)
+    layers = random_layers(spec, 64)
+    put = cache.begin_put(model, range(64), recipe="knorm", keep=0.5)
+    put.layer(0, *layers[0])
+    put.layer(4, *(rows[:, :16] for rows in layers[4]))
+    put.layer(10, *layers[10])
+    with pytest.raises(
+        precis.InvalidArgument, match=r"layers 1-3, layer 4 \(.*\), layers 5-9, layer 11"
+    ):
+        put.commit()

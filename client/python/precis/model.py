@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from . import _core
 from .arguments import refuse_wrong
 from .arrays import count_in
-
-DtypeName: TypeAlias = Literal["bf16", "f16", "f32", "bfloat16", "float16", "float32"]
 
 _SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 
@@ -39,7 +37,7 @@ class ModelSpec:
     num_q_heads: int
     num_kv_heads: int
     head_dim: int
-    dtype: DtypeName = "bf16"
+    dtype: Literal["bf16", "f16", "f32", "bfloat16", "float16", "float32"] = "bf16"
     revision: str = ""
     rope_theta: float = 10000.0
     rope_scaling: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from .arguments import names_arguments
 from .arrays import count_in, exported, floats_in, heads_in, statistics_in
@@ -134,7 +134,7 @@ class Put:
         """Waits until the service holds the bytes of all layers pushed with ``wait=False``."""
         self._core.wait()
 
-    def commit(self, durability: str = "wal") -> Segment:
+    def commit(self, durability: Literal["memory", "wal", "fsync"] = "wal") -> Segment:
         """Makes the segment visible, at once and as durable as asked: "memory", "wal" or "fsync".
 
         At "memory" nothing is promised: the segment may give way to newer ones unwritten.

@@ -124,6 +124,10 @@ TEST_CASE("a keep is a ratio, entries per head or bytes", "[unit][schema]") {
   CHECK(parse_keep("1.5KiB").value() == Budget::bytes(1536));
   CHECK(parse_keep("64 MiB").value() == Budget::bytes(std::uint64_t{64} << 20));
   CHECK(parse_keep("2 GiB").value() == Budget::bytes(std::uint64_t{2} << 30));
+  CHECK(parse_keep("64 MB").value() == Budget::bytes(64'000'000));
+  CHECK(parse_keep("1.5 GB").value() == Budget::bytes(1'500'000'000));
+  CHECK(parse_keep("30%").value() == Budget::ratio_ppm(300'000));
+  CHECK(parse_keep("0.5 %").value() == Budget::ratio_ppm(5'000));
   // What Budget::to_string() says can be said back.
   for (const Budget& budget : {Budget::ratio_ppm(250'000), Budget::entries(7), Budget::bytes(9),
                                Budget::quality(0.95, 0.5).value()}) {
@@ -134,7 +138,7 @@ TEST_CASE("a keep is a ratio, entries per head or bytes", "[unit][schema]") {
 TEST_CASE("a keep that means nothing is refused, saying what would", "[unit][schema]") {
   const std::string text =
       GENERATE(as<std::string>{}, "", "0", "-0.5", "1.01", "nan", "inf", "0 B", "0.3 entries",
-               "1.5 entries", "many", "3 apples", "1e300 GiB", "64 MiBs");
+               "1.5 entries", "many", "3 apples", "1e300 GiB", "64 MiBs", "101%", "0%", "64 mb");
   CAPTURE(text);
   const auto keep = parse_keep(text);
   REQUIRE(keep.status().code() == StatusCode::kInvalidArgument);

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -127,7 +127,7 @@ def store(
     recipe: str | None = None,
     keep: Keep | None = None,
     past: RaggedCache | None = None,
-    durability: str = "wal",
+    durability: Literal["memory", "wal", "fsync"] = "wal",
     repeat: Tokens = (),
 ) -> tuple[Segment, Prefilled]:
     """Prefills `tokens` and stores their KV: begin_put, prefill and commit in one call.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from ..model import DtypeName, ModelSpec, dtype_name
+from ..model import ModelSpec, dtype_name
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -93,7 +93,7 @@ def model_spec(
     hf_model: PreTrainedModel,
     name: str | None = None,
     revision: str | None = None,
-    dtype: DtypeName | None = None,
+    dtype: Literal["bf16", "f16", "f32", "bfloat16", "float16", "float32"] | None = None,
     block_tokens: int = 64,
 ) -> ModelSpec:
     """Describes a Transformers model to the store.
