@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from precis.hf.ragged_layer import Kept
+
 if TYPE_CHECKING:
     from precis.hf import RaggedCache
 
@@ -55,7 +57,7 @@ class Probe:
         positions = torch.arange(self._num_tokens, device=queries[0].device)
         self._whole = []
         for layer, (keys, values) in enumerate(rows):
-            kept = [(k, v, positions) for k, v in zip(keys, values, strict=True)]
+            kept = [Kept(k, v, positions) for k, v in zip(keys, values, strict=True)]
             self._whole.append(self._written(layer, kept))
 
     @torch.no_grad()
@@ -69,19 +71,19 @@ class Probe:
         return Perturbation(torch.stack(layers).numpy(), torch.stack(heads).numpy())
 
     @torch.no_grad()
-    def _written(self, layer: int, kept: Sequence[tuple]) -> torch.Tensor:
+    def _written(self, layer: int, kept: Sequence[Kept]) -> torch.Tensor:
         """What each query head adds to the residual stream, [num_q_heads, m, hidden]."""
         queries, window = self._queries[layer], self._windows[layer]
         num_q_heads, count, dim = queries.shape
         rows = queries.float().view(len(kept), -1, count, dim)
         out = []
-        for asked, (keys, values, positions) in zip(rows, kept, strict=True):
-            scores = asked @ keys.float().T * dim**-0.5
+        for asked, head in zip(rows, kept, strict=True):
+            scores = asked @ head.keys.float().T * dim**-0.5
             if window is not None:
                 places = torch.arange(count, device=scores.device)[:, None] + self._num_tokens
-                scores.masked_fill_(positions <= places - window, -torch.inf)
+                scores.masked_fill_(head.positions <= places - window, -torch.inf)
             weights = torch.softmax(scores, dim=-1).nan_to_num()  # nothing in sight: nothing read
-            out.append(weights @ values.float())
+            out.append(weights @ head.values.float())
         return torch.stack(out).view(num_q_heads, count, dim) @ self._projections[layer]
 
 
