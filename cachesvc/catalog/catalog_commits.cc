@@ -105,6 +105,7 @@ Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
   for (const Commit* const commit : commits) {
     const SegmentRow& row = commit->row;
     durability = std::max(durability, commit->durability);
+    if (commit->makes_room) change.makes_room();
     change.put(Table::kSegments, segment_key(row.id), encode(row));
     for (std::uint32_t l = 0; l < commit->layers.size(); ++l) {
       change.put_borrowed(Table::kPayload, payload_key(row.id, l), commit->layers[l].records,
@@ -137,7 +138,7 @@ Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
   if (!present || !present->in_service || *present->row != from) return false;
   SegmentRow row = to;
   row.hits = present->hits;
-  Commit commit{row, layers, durability};
+  Commit commit{row, layers, durability, /*makes_room=*/true};
   PRECIS_TRY(check_commit(commit));
   Commit* const alone = &commit;
   PRECIS_TRY(store_segments({&alone, 1}));

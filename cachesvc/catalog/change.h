@@ -19,6 +19,7 @@ class Change {
   void erase(Table table, std::string key);
   bool puts(Table table, const std::string& key) const;
   void is_of(const SegmentId& segment, const SegmentId& rests_on);  // null: nothing
+  void makes_room() { batch_.makes_room = true; }                   // as StoreBatch has it
   const StoreBatch& batch() const { return batch_; }
 
  private:

@@ -16,6 +16,7 @@ struct Commit {
   const SegmentRow& row;
   std::span<const Catalog::Layer> layers;
   Durability durability;
+  bool makes_room = false;  // a trim
   Status status = {};
   bool done = false;  // guarded by the queue
 };

@@ -6,71 +6,17 @@
 #include <cstring>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "cachesvc/store/extent_header.h"
 
 namespace precis {
-namespace {
-
-constexpr std::string_view kSuffix = ".extents";
-constexpr std::uint32_t kFormat = 1;
-constexpr std::array<char, 8> kMagic = {'p', 'r', 'e', 'c', 'i', 's', 'x', 't'};
-
-std::string name_of(std::uint32_t number) {
-  std::string digits = std::to_string(number);
-  return std::string(10 - digits.size(), '0') + digits + std::string(kSuffix);
-}
-
-std::optional<std::uint32_t> number_of(std::string_view name) {
-  std::uint32_t number = 0;
-  const char* const last = name.data() + name.size();
-  const auto [end, error] = std::from_chars(name.data(), last, number);
-  if (error != std::errc() ||
-      std::string_view(end, static_cast<std::size_t>(last - end)) != kSuffix)
-    return std::nullopt;
-  return name_of(number) == name ? std::optional(number) : std::nullopt;
-}
-
-// Magic, format and number, their XXH3-64, and zeros to the end of the block.
-struct Header {
-  std::array<char, 8> magic = kMagic;
-  std::uint32_t format = kFormat;
-  std::uint32_t number = 0;
-  std::uint64_t checksum = 0;
-  std::uint64_t expected() const { return XXH3_64bits(this, offsetof(Header, checksum)); }
-};
-static_assert(sizeof(Header) == 24);
-
-Status write_header(File& file, std::uint32_t number) {
-  Header header;
-  header.number = number;
-  header.checksum = header.expected();
-  std::array<std::byte, kFileBlockBytes> block{};
-  std::memcpy(block.data(), &header, sizeof header);
-  const Bytes value = block;
-  return file.write_at(0, {&value, 1});
-}
-
-// Only what a newer build wrote is refused. A header that does not read well says nothing of the
-// values behind it, which are checked by whoever reads them.
-Status check_header(File& file, const std::string& name) {
-  Header header;
-  if (!file.read_at(0, {reinterpret_cast<std::byte*>(&header), sizeof header}).ok()) return {};
-  if (header.magic != kMagic || header.checksum != header.expected()) return {};
-  if (header.format <= kFormat) return {};
-  return Status::version("payload file " + name + " has format " + std::to_string(header.format) +
-                         ", this build reads up to " + std::to_string(kFormat) +
-                         ": use the newer build that wrote it");
-}
-
-}  // namespace
 
 // ---- opening
 
 Result<std::unique_ptr<ExtentFiles>> ExtentFiles::open(std::unique_ptr<Folder> folder,
                                                        std::span<const Extent> live,
-                                                       std::uint64_t file_bytes) {
-  std::unique_ptr<ExtentFiles> files(new ExtentFiles(std::move(folder), file_bytes));
+                                                       std::uint64_t file_bytes,
+                                                       SpaceGuard* guard) {
+  std::unique_ptr<ExtentFiles> files(new ExtentFiles(std::move(folder), file_bytes, guard));
   PRECIS_TRY(files->load(live));
   return files;
 }
@@ -82,17 +28,18 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     entry.live += whole_blocks(extent.size);
     entry.size = std::max(entry.size, extent.offset + whole_blocks(extent.size));
   }
-  PRECIS_ASSIGN(const std::vector<std::string> names, folder_->names());
+  PRECIS_ASSIGN(const std::vector<std::string> names, pool_.folder().names());
   for (const std::string& name : names) {
-    const std::optional<std::uint32_t> number = number_of(name);
+    const std::optional<std::uint32_t> number = extent_file_number(name);
     if (!number) continue;
-    PRECIS_ASSIGN(std::unique_ptr<File> file, folder_->open(name));
-    PRECIS_TRY(check_header(*file, name));
+    auto handle = pool_.known(name);
+    PRECIS_ASSIGN(const std::shared_ptr<File> file, handle->use());
+    PRECIS_TRY(check_extent_header(*file, name));
     PRECIS_ASSIGN(const std::uint64_t size, file->size());
     sizes[*number] = size;
     // Also of files without a value that counts: begun and never referred to, or emptied.
     Entry& entry = files_[*number];
-    entry.file = std::move(file);
+    entry.file = std::move(handle);
     entry.size = std::max(entry.size, size);
     // What an earlier process wrote may be in the machine's memory alone.
     entry.dirty = true;
@@ -102,9 +49,32 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     const bool there = size != sizes.end() && extent.offset <= size->second &&
                        extent.size <= size->second - extent.offset;
     if (!there) missing_bytes_ += whole_blocks(extent.size);
+    if (!there) files_.at(extent.file).sound = false;
   }
+  find_dead(live);
   for (const auto& [number, entry] : files_) next_ = std::max(next_, number + 1);
   return {};
+}
+
+// Finds the bytes between the values of each file. Rows may rot: in a file where they contradict
+// each other no byte is known to be dead.
+void ExtentFiles::find_dead(std::span<const Extent> live) {
+  std::vector<Extent> sorted(live.begin(), live.end());
+  std::ranges::sort(sorted, {}, [](const Extent& e) { return std::pair(e.file, e.offset); });
+  std::map<std::uint32_t, std::uint64_t> ends;
+  for (const Extent& extent : sorted) {
+    Entry& entry = files_.at(extent.file);
+    std::uint64_t& end = ends.try_emplace(extent.file, kFileBlockBytes).first->second;
+    if (extent.offset < end || extent.offset % kFileBlockBytes != 0) entry.sound = false;
+    if (!entry.sound) continue;
+    if (extent.offset > end) entry.dead.emplace(end, extent.offset - end);
+    end = extent.offset + whole_blocks(extent.size);
+  }
+  for (auto& [number, entry] : files_) {
+    const std::uint64_t end = ends.try_emplace(number, kFileBlockBytes).first->second;
+    if (entry.size > end) entry.dead.emplace(end, entry.size - end);
+    if (!entry.sound) entry.dead.clear();
+  }
 }
 
 // ---- appending
@@ -120,27 +90,33 @@ Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_
   }
   while (files_.contains(next_)) ++next_;  // a row that rots may mean the last number there is
   const std::uint32_t number = next_;
-  PRECIS_ASSIGN(std::unique_ptr<File> file, folder_->create(name_of(number)));
+  PRECIS_ASSIGN(auto handle, pool_.create(extent_file_name(number)));
   ++next_;
-  if (const Status status = write_header(*file, number); !status.ok()) {
-    (void)folder_->remove(name_of(number));
+  PRECIS_ASSIGN(const std::shared_ptr<File> file, handle->use());
+  if (const Status status = write_extent_header(*file, number); !status.ok()) {
+    (void)pool_.folder().remove(extent_file_name(number));
     return status;
   }
   open_ = number;
   Entry entry;
-  entry.file = std::move(file);
+  entry.file = std::move(handle);
   entry.size = kFileBlockBytes;
   return files_.emplace(number, std::move(entry)).first;
 }
 
-Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values) {
+Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, WriteUse use) {
   if (values.empty()) return std::vector<Extent>();
   std::uint64_t size = 0;
   for (const Bytes& value : values) size += whole_blocks(value.size());
+  if (guard_) {
+    PRECIS_TRY(guard_->admit(use, size + kFileBlockBytes));  // a file's header with them
+  }
   std::vector<Extent> extents;
-  std::shared_ptr<File> file;
+  std::shared_ptr<FilePool::Handle> file;
+  bool many_dirty = false;
   {
     std::lock_guard lock(mutex_);
+    PRECIS_TRY(deleted_);
     PRECIS_ASSIGN(const auto entry, file_with_room(size));
     for (const Bytes& value : values) {
       extents.push_back({entry->first, entry->second.size, value.size()});
@@ -149,23 +125,44 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values) {
     entry->second.live += size;
     entry->second.dirty = true;
     file = entry->second.file;
+    many_dirty = entry->second.size == kFileBlockBytes + size && have_many_dirty();
   }
-  if (const Status status = file->write_at(extents.front().offset, values); !status.ok()) {
+  file->hold(true);
+  if (const Status status = write(file, extents.front().offset, values); !status.ok()) {
     for (const Extent& extent : extents) free(extent);
     return status;
   }
-  std::lock_guard lock(mutex_);
-  files_.at(extents.front().file).dirty = true;  // a sync may have come between
+  {
+    std::lock_guard lock(mutex_);
+    files_.at(extents.front().file).dirty = true;  // a sync may have come between
+  }
+  file->hold(true);
+  // Files with unsynced bytes stay open, so their number is limited. A failure is remembered.
+  if (many_dirty) (void)sync();
   return extents;
+}
+
+bool ExtentFiles::have_many_dirty() const {
+  const auto dirty = std::ranges::count_if(files_, [](const auto& e) { return e.second.dirty; });
+  return static_cast<std::size_t>(dirty) > limits::kOpenPayloadFilesMax / 2;
+}
+
+Status ExtentFiles::write(const std::shared_ptr<FilePool::Handle>& file, std::uint64_t offset,
+                          std::span<const Bytes> values) {
+  PRECIS_ASSIGN(const std::shared_ptr<File> opened, file->use());
+  const Status status = opened->write_at(offset, values);
+  if (status.code() == StatusCode::kUnavailable) (void)check();
+  return status;
 }
 
 Status ExtentFiles::sync() {
   std::lock_guard syncing(syncs_);
-  std::vector<std::pair<std::uint32_t, std::shared_ptr<File>>> dirty;
+  std::vector<std::pair<std::uint32_t, std::shared_ptr<FilePool::Handle>>> dirty;
   std::vector<std::uint32_t> nameless;
   Status result;
   {
     std::lock_guard lock(mutex_);
+    PRECIS_TRY(deleted_);
     for (auto& [number, entry] : files_) {
       if (entry.lost && entry.live > 0) result = *entry.lost;
       if (entry.lost) continue;
@@ -173,23 +170,58 @@ Status ExtentFiles::sync() {
       if (entry.file && !entry.named) nameless.push_back(number);
     }
   }
+  // False where the file has been removed meanwhile.
   const auto settle = [this](std::uint32_t number, const Status& status) {
     std::lock_guard lock(mutex_);
     const auto entry = files_.find(number);
-    if (entry == files_.end()) return;
+    if (entry == files_.end()) return false;
     if (!status.ok()) entry->second.lost = status;
     entry->second.named = entry->second.named || status.ok();
+    if (!entry->second.dirty) entry->second.file->hold(false);
+    return true;
   };
-  for (const auto& [number, file] : dirty) {
-    const Status status = file->sync();
-    if (status.ok()) continue;
-    result = status;
-    settle(number, status);
+  for (const auto& [number, handle] : dirty) {
+    const auto file = handle->use();
+    const Status status = file.ok() ? (*file)->sync() : file.status();
+    if (status.ok()) {
+      std::lock_guard lock(mutex_);
+      const auto entry = files_.find(number);
+      if (entry != files_.end() && !entry->second.dirty) handle->hold(false);
+      continue;
+    }
+    if (settle(number, status)) result = status;
   }
   if (nameless.empty()) return result;
-  const Status status = folder_->sync();
+  const Status status = pool_.folder().sync();
   for (const std::uint32_t number : nameless) settle(number, status);
   return status.ok() ? result : status;
+}
+
+Status ExtentFiles::check() {
+  std::vector<std::uint32_t> known;
+  {
+    std::lock_guard lock(mutex_);
+    PRECIS_TRY(deleted_);
+    for (const auto& [number, entry] : files_) {
+      if (entry.file) known.push_back(number);
+    }
+  }
+  Status status = pool_.folder().linked();
+  std::set<std::string> names;
+  if (status.ok()) {
+    const auto all = pool_.folder().names();
+    if (!all.ok()) return {};  // says nothing of any file
+    names.insert(all->begin(), all->end());
+  }
+  std::lock_guard lock(mutex_);
+  for (const std::uint32_t number : known) {
+    if (!status.ok() || names.contains(extent_file_name(number)) || !files_.contains(number))
+      continue;
+    status = Status::unavailable("payload file " + extent_file_name(number) +
+                                 " was deleted under the running service: what was in it is lost; "
+                                 "put it back, or restart the service to serve what is left");
+  }
+  return deleted_ = status;
 }
 
 // ---- reading
@@ -197,23 +229,40 @@ Status ExtentFiles::sync() {
 ExtentFiles::Pin ExtentFiles::pin(const Extent& extent) const {
   std::lock_guard lock(mutex_);
   const auto entry = files_.find(extent.file);
-  return {entry == files_.end() ? nullptr : entry->second.file, extent};
+  if (entry == files_.end()) return {nullptr, extent, nullptr};
+  const std::pair place(extent.file, extent.offset);
+  {
+    std::lock_guard pinning(pins_.mutex);
+    pins_.offsets.insert(place);
+  }
+  Pin::Pinned pinned(this, [this, place](const void*) {
+    std::lock_guard unpinning(pins_.mutex);
+    pins_.offsets.erase(pins_.offsets.find(place));
+  });
+  return {entry->second.file, extent, std::move(pinned)};
 }
 
-Status ExtentFiles::Pin::missing() const {
-  return Status::corruption("payload file " + name_of(extent_.file) + " is missing");
+Result<std::shared_ptr<File>> ExtentFiles::Pin::file() const {
+  const auto missing = [this] {
+    return Status::corruption("payload file " + extent_file_name(extent_.file) + " is missing");
+  };
+  if (!file_) return missing();
+  auto file = file_->use();
+  if (file.status().code() == StatusCode::kNotFound) return missing();
+  return file;
 }
 
 Status ExtentFiles::Pin::read(MutableBytes into) const {
   PRECIS_CHECK(into.size() == extent_.size);
-  return file_ ? file_->read_at(extent_.offset, into) : missing();
+  PRECIS_ASSIGN(const std::shared_ptr<File> opened, file());
+  return opened->read_at(extent_.offset, into);
 }
 
 Result<FileBlocks> ExtentFiles::Pin::read() const {
-  if (!file_) return missing();
-  PRECIS_ASSIGN(const std::uint64_t size, file_->size());
+  PRECIS_ASSIGN(const std::shared_ptr<File> opened, file());
+  PRECIS_ASSIGN(const std::uint64_t size, opened->size());
   if (extent_.offset > size || extent_.size > size - extent_.offset) {
-    return Status::corruption("payload file " + name_of(extent_.file) + " of " +
+    return Status::corruption("payload file " + extent_file_name(extent_.file) + " of " +
                               std::to_string(size) + " B has no bytes [" +
                               std::to_string(extent_.offset) + ", +" +
                               std::to_string(extent_.size) + ")");
@@ -232,6 +281,66 @@ void ExtentFiles::free(const Extent& extent) {
   const std::uint64_t size = whole_blocks(extent.size);
   PRECIS_CHECK(entry->second.live >= size);
   entry->second.live -= size;
+  if (entry->second.sound) bury(entry->second, extent.offset, size);
+}
+
+// Neighbours become one.
+void ExtentFiles::bury(Entry& entry, std::uint64_t offset, std::uint64_t size) {
+  auto next = entry.dead.lower_bound(offset);
+  if (next != entry.dead.end() && next->first == offset + size) {
+    size += next->second;
+    next = entry.dead.erase(next);
+  }
+  if (next != entry.dead.begin()) {
+    auto& [before, length] = *std::prev(next);
+    if (before + length == offset) {
+      length += size;
+      return;
+    }
+  }
+  entry.dead.emplace_hint(next, offset, size);
+}
+
+std::vector<ExtentFiles::Hole> ExtentFiles::holes() const {
+  std::vector<Hole> holes;
+  std::lock_guard lock(mutex_);
+  std::lock_guard pinning(pins_.mutex);
+  for (const auto& [number, entry] : files_) {
+    if (!entry.file || entry.live == 0) continue;  // one without values goes as a whole
+    for (const auto& [offset, size] : entry.dead) {
+      const auto pinned = pins_.offsets.lower_bound({number, offset});
+      const bool read = pinned != pins_.offsets.end() && *pinned < std::pair(number, offset + size);
+      if (!read) holes.push_back({number, offset, size});
+    }
+  }
+  return holes;
+}
+
+Status ExtentFiles::punch(std::span<const Hole> holes) {
+  for (const Hole& hole : holes) {
+    std::shared_ptr<FilePool::Handle> handle;
+    {
+      std::lock_guard lock(mutex_);
+      const auto entry = files_.find(hole.file);
+      if (entry != files_.end()) handle = entry->second.file;
+    }
+    if (!handle) continue;
+    PRECIS_ASSIGN(const std::shared_ptr<File> file, handle->use());
+    PRECIS_TRY(file->punch(hole.offset, hole.size));
+    std::lock_guard lock(mutex_);
+    const auto entry = files_.find(hole.file);
+    if (entry == files_.end()) continue;
+    entry->second.punched += hole.size;
+    // Bytes beside it that were freed meanwhile were merged with it; they stay dead.
+    const auto dead = --entry->second.dead.upper_bound(hole.offset);
+    const std::uint64_t begin = dead->first, end = dead->first + dead->second;
+    entry->second.dead.erase(dead);
+    if (begin < hole.offset) entry->second.dead.emplace(begin, hole.offset - begin);
+    if (hole.offset + hole.size < end) {
+      entry->second.dead.emplace(hole.offset + hole.size, end - hole.offset - hole.size);
+    }
+  }
+  return {};
 }
 
 std::vector<std::uint32_t> ExtentFiles::empty_files() {
@@ -249,15 +358,20 @@ std::vector<std::uint32_t> ExtentFiles::empty_files() {
 Status ExtentFiles::remove(std::span<const std::uint32_t> empty) {
   Status result;
   for (const std::uint32_t number : empty) {
-    bool there = false;
+    std::shared_ptr<FilePool::Handle> handle;
     {
       std::lock_guard lock(mutex_);
       const auto entry = files_.find(number);
       PRECIS_CHECK(entry != files_.end() && entry->second.live == 0 && number != open_);
-      there = entry->second.file != nullptr;
+      handle = std::move(entry->second.file);
       files_.erase(entry);
     }
-    const Status removed = there ? folder_->remove(name_of(number)) : Status();
+    if (!handle) continue;
+    if (handle.use_count() > 1) {  // readers have it too, and could not open it again
+      handle->hold(true);
+      (void)handle->use();
+    }
+    const Status removed = pool_.folder().remove(extent_file_name(number));
     if (!removed.ok() && removed.code() != StatusCode::kNotFound) result = removed;
   }
   return result;
@@ -270,7 +384,7 @@ std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
   for (const auto& [number, entry] : files_) {
     if (number == open_ || !entry.file || entry.lost || entry.aside) continue;
     const double share = static_cast<double>(entry.live) / static_cast<double>(entry.size);
-    if (share >= least) continue;
+    if (share >= least || entry.size - entry.live < entry.size / 16 + kFileBlockBytes) continue;
     least = share;
     found = number;
   }
@@ -288,7 +402,7 @@ ExtentFiles::Stats ExtentFiles::stats() const {
   stats.missing_bytes = missing_bytes_;
   for (const auto& [number, entry] : files_) {
     stats.live_bytes += entry.live;
-    stats.file_bytes += entry.file ? entry.size : 0;
+    stats.file_bytes += entry.file ? entry.size - entry.punched : 0;
     ++stats.files;
   }
   return stats;

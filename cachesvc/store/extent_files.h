@@ -10,10 +10,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "cachesvc/store/file_pool.h"
 #include "cachesvc/store/files.h"
+#include "cachesvc/store/space_guard.h"
+#include "precis/limits.h"
 
 namespace precis {
 
@@ -29,20 +34,24 @@ class ExtentFiles {
  public:
   // `live`: every value that counts. Of files that are missing or short nothing is read yet:
   // stats() says how much they had, and who reads a value is told. A file is
-  // closed when the next append would make it longer than `file_bytes`.
+  // closed when the next append would make it longer than `file_bytes`. `guard`, if any, outlives
+  // these and is asked before anything is written.
   // kVersionMismatch where a newer build wrote one of them.
   static Result<std::unique_ptr<ExtentFiles>> open(std::unique_ptr<Folder> folder,
                                                    std::span<const Extent> live,
-                                                   std::uint64_t file_bytes);
+                                                   std::uint64_t file_bytes,
+                                                   SpaceGuard* guard = nullptr);
+  std::uint64_t file_bytes() const { return file_bytes_; }
 
   // Writes the values and counts them as live. Nothing is kept after an error.
-  Result<std::vector<Extent>> append(std::span<const Bytes> values);
+  Result<std::vector<Extent>> append(std::span<const Bytes> values,
+                                     WriteUse use = WriteUse::kPayload);
   // Once it returns OK everything appended before survives a crash of the machine. A file that
   // failed to, or whose name did, is asked no more: its values may be lost, and so it goes on
   // failing while it has any.
   Status sync();
 
-  // A value that stays readable while this lives, freed or not.
+  // A value that stays readable while this lives, freed or not. Not for longer than these.
   class Pin {
    public:
     // As many bytes as the value has. kCorruption where its file is missing or short.
@@ -53,11 +62,14 @@ class ExtentFiles {
 
    private:
     friend class ExtentFiles;
-    Pin(std::shared_ptr<File> file, const Extent& extent)
-        : file_(std::move(file)), extent_(extent) {}
-    Status missing() const;
-    std::shared_ptr<File> file_;  // null where it is missing
+    // While one exists, no byte of its value is punched out.
+    using Pinned = std::shared_ptr<const void>;
+    Pin(std::shared_ptr<FilePool::Handle> file, const Extent& extent, Pinned pinned)
+        : file_(std::move(file)), extent_(extent), pinned_(std::move(pinned)) {}
+    Result<std::shared_ptr<File>> file() const;
+    std::shared_ptr<FilePool::Handle> file_;  // null where it is missing
     Extent extent_;
+    Pinned pinned_;
   };
   Pin pin(const Extent& extent) const;
 
@@ -68,14 +80,29 @@ class ExtentFiles {
   std::vector<std::uint32_t> empty_files();
   Status remove(std::span<const std::uint32_t> empty);
 
-  // The closed file of whose bytes the most count no more, if less than `live_share` of them do;
-  // not one that is set aside, for it holds what cannot be read.
+  // The closed file of whose bytes the most count no more, if less than `live_share` of them do,
+  // and a sixteenth at least is to be had; not one that is set aside, for it holds what cannot be
+  // read.
   std::optional<std::uint32_t> sparsest(double live_share) const;
   void set_aside(std::uint32_t number);
 
+  // A range of a file that holds no value and that no reader pins. Its room can be given back
+  // once no crash can bring back a row that refers to it.
+  struct Hole {
+    std::uint32_t file = 0;
+    std::uint64_t offset = 0, size = 0;  // B
+  };
+  std::vector<Hole> holes() const;
+  // kUnsupported where the file system has no such call.
+  Status punch(std::span<const Hole> holes);
+
+  // [blocking] Checks whether somebody else has deleted files or their folder. If so it returns
+  // kUnavailable, and so does every later append and sync.
+  Status check();
+
   struct Stats {
     std::uint64_t live_bytes = 0;  // of values that count
-    std::uint64_t file_bytes = 0;  // of all files
+    std::uint64_t file_bytes = 0;  // of all files, less what was punched out
     std::uint64_t files = 0;
     std::uint64_t missing_bytes = 0;  // of values that no file had when these were opened
   };
@@ -83,23 +110,42 @@ class ExtentFiles {
 
  private:
   struct Entry {
-    std::shared_ptr<File> file;  // null where it is missing
-    std::uint64_t size = 0;      // end of what was appended, by whatever process
-    std::uint64_t live = 0;      // of values, rounded up to blocks
-    bool dirty = false;          // perhaps appended to since the last sync
-    bool named = false;          // the folder was synced since it was made
+    std::shared_ptr<FilePool::Handle> file;       // null where it is missing
+    std::uint64_t size = 0;                       // end of what was appended, by whatever process
+    std::uint64_t live = 0;                       // of values, rounded up to blocks
+    std::uint64_t punched = 0;                    // of holes
+    std::map<std::uint64_t, std::uint64_t> dead;  // bytes that no value has, by offset; no holes
+    bool sound = true;                            // no value overlaps another, or the file's end
+    bool dirty = false;                           // perhaps appended to since the last sync
+    bool named = false;                           // the folder was synced since it was made
     bool aside = false;
     std::optional<Status> lost;  // why its values may not survive
   };
 
-  ExtentFiles(std::unique_ptr<Folder> folder, std::uint64_t file_bytes)
-      : folder_(std::move(folder)), file_bytes_(file_bytes) {}
+  // Offsets of what is being read, by file.
+  struct Pins {
+    std::mutex mutex;                                                // after mutex_
+    std::multiset<std::pair<std::uint32_t, std::uint64_t>> offsets;  // guarded by mutex
+  };
+
+  ExtentFiles(std::unique_ptr<Folder> folder, std::uint64_t file_bytes, SpaceGuard* guard)
+      : pool_(std::move(folder), limits::kOpenPayloadFilesMax),
+        file_bytes_(file_bytes),
+        guard_(guard) {}
   Status load(std::span<const Extent> live);
+  void find_dead(std::span<const Extent> live);
+  // With mutex_ held, these two.
+  bool have_many_dirty() const;
+  void bury(Entry& entry, std::uint64_t offset, std::uint64_t size);
+  Status write(const std::shared_ptr<FilePool::Handle>& file, std::uint64_t offset,
+               std::span<const Bytes> values);
   // With mutex_ held. The open file, with room for `size` more bytes.
   Result<std::map<std::uint32_t, Entry>::iterator> file_with_room(std::uint64_t size);
 
-  const std::unique_ptr<Folder> folder_;
+  mutable Pins pins_;
+  FilePool pool_;
   const std::uint64_t file_bytes_;
+  SpaceGuard* const guard_;          // may be null
   std::uint64_t missing_bytes_ = 0;  // constant once loaded
   std::mutex syncs_;                 // one at a time; before mutex_
   mutable std::mutex mutex_;
@@ -107,6 +153,7 @@ class ExtentFiles {
   std::map<std::uint32_t, Entry> files_;
   std::optional<std::uint32_t> open_;  // appended to
   std::uint32_t next_ = 1;
+  Status deleted_;  // by somebody else, while these were open
 };
 
 }  // namespace precis

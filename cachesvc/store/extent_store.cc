@@ -30,8 +30,10 @@ namespace {
 class ExtentStore final : public Store {
  public:
   ExtentStore(std::unique_ptr<Store> rows, ExtentIndex::Map extents,
-              std::unique_ptr<ExtentFiles> files, const ExtentStoreOptions& options)
+              std::shared_ptr<SpaceGuard> guard, std::unique_ptr<ExtentFiles> files,
+              const ExtentStoreOptions& options)
       : options_(options),
+        guard_(std::move(guard)),
         rows_(std::move(rows)),
         files_(std::move(files)),
         doubtful_(rows_->doubt().has_value()),
@@ -145,6 +147,20 @@ class ExtentStore final : public Store {
     return stats;
   }
 
+  StoreHealth health() override {
+    StoreHealth health = rows_->health();
+    if (const Status files = files_->check(); health.files.ok()) health.files = files;
+    if (!guard_) return health;
+    if (const auto room = guard_->room(); room.ok()) {
+      health.free_bytes = room->free_bytes;
+      health.total_bytes = room->total_bytes;
+      health.low = room->low;
+      health.reserve_bytes = room->reserve_bytes;
+    }
+    health.min_free_bytes = guard_->budget().min_free_bytes;
+    return health;
+  }
+
  private:
   using Value = PayloadWriter::Value;
   using Change = WriteBehind::Change;
@@ -152,6 +168,8 @@ class ExtentStore final : public Store {
   // Whether all payload was staged; what was not is on its way now, from memory that is borrowed.
   bool take_apart(const StoreBatch& batch, Change& change) {
     bool staged = true;
+    const WriteUse use = batch.makes_room ? WriteUse::kMakeRoom : WriteUse::kPayload;
+    change.rows.makes_room = batch.makes_room;
     for (const StoreBatch::Put& put : batch.puts) {
       if (put.table != Table::kPayload) {
         change.rows.puts.push_back(put);
@@ -160,7 +178,7 @@ class ExtentStore final : public Store {
       staged = staged && put.staged;
       change.payload.keys.push_back(put.key);
       change.payload.values.push_back(put.staged ? std::static_pointer_cast<Value>(put.staged)
-                                                 : writer_.add({put.value, nullptr}));
+                                                 : writer_.add({put.value, nullptr}, use));
       change.payload.size_bytes += put.value.size();
     }
     change.rows.deletes = batch.deletes;
@@ -189,7 +207,7 @@ class ExtentStore final : public Store {
       if (status.ok()) gone = index_.replace(change.payload, deleted);
     }
     for (const Extent& extent : gone) files_->free(extent);
-    if (!gone.empty() || !status.ok()) wake_tidier(!status.ok());
+    if (!gone.empty() || !status.ok()) wake_tidier(!status.ok() || is_tight());
     if (status.ok() && !change.payload.keys.empty()) there_is_room();
     return status;
   }
@@ -234,10 +252,43 @@ class ExtentStore final : public Store {
 
   using KeyedExtents = std::vector<std::pair<std::string, Extent>>;
 
-  // Empties the sparsest file, then removes what is empty. False once nothing is left to do.
+  bool is_tight() const { return guard_ && guard_->tight(); }
+
+  // False once nothing is left to do.
   bool tidy(const std::stop_token& stop) {
-    if (doubtful_) return false;  // what no row means may be of rows that are lost
-    const auto number = files_->sparsest(options_.live_share);
+    if (guard_) (void)guard_->room();  // as of now
+    const bool more = !doubtful_ && give_back(stop);
+    if (guard_) guard_->restore_reserve();
+    return more;
+  }
+
+  // Gives back room that dead bytes take. Not after a doubtful recovery: what no row means may be
+  // of rows that are lost. False once nothing is left to do.
+  bool give_back(const std::stop_token& stop) {
+    const bool tight = is_tight();
+    const bool more = tight && punches_ && punch();
+    if (tight && punches_) return more;
+    // Without holes values are moved; where room is short also out of files that are nearly full.
+    return empty_sparsest(tight ? kTightLiveShare : options_.live_share, stop);
+  }
+
+  // Gives back the room of dead bytes where they lie, which needs no room itself. True if the file
+  // system cannot, so that values must be moved.
+  bool punch() {
+    const std::vector<std::uint32_t> empty = files_->empty_files();
+    const std::vector<ExtentFiles::Hole> holes = files_->holes();
+    if (empty.empty() && holes.empty()) return false;
+    // As before a file is removed: no crash may bring back a row that refers to these bytes.
+    (void)files_->sync();
+    if (!rows_->harden().ok()) return false;
+    (void)files_->remove(empty);
+    punches_ = files_->punch(holes).code() != StatusCode::kUnsupported;
+    return !punches_;
+  }
+
+  // Empties the sparsest file, then removes what is empty.
+  bool empty_sparsest(double live_share, const std::stop_token& stop) {
+    const auto number = files_->sparsest(live_share);
     // A move that fails leaves an empty file, too, and helps nobody; what was empty before makes
     // room for it.
     const bool makes_room = !files_->empty_files().empty();
@@ -282,7 +333,7 @@ class ExtentStore final : public Store {
     }
     std::vector<Bytes> values;
     for (const FileBlocks& value : bytes) values.push_back(value.bytes());
-    PRECIS_ASSIGN(const std::vector<Extent> places, files_->append(values));
+    PRECIS_ASSIGN(const std::vector<Extent> places, files_->append(values, WriteUse::kMakeRoom));
     Status status = files_->sync();
     for (std::size_t i = 0; i < places.size(); ++i) {
       Status written = status;
@@ -300,12 +351,16 @@ class ExtentStore final : public Store {
   Status write_moved(const std::string& key, const Extent& from, const Extent& to) {
     if (!index_.is_at(key, from)) return Status::not_found(key);
     const ExtentRow row = encode_extent(to);
-    PRECIS_TRY(rows_->write({{{Table::kPayload, key, row}}, {}}, Durability::kWal));
+    PRECIS_TRY(rows_->write({{{Table::kPayload, key, row}}, {}, true}, Durability::kWal));
     index_.move(key, to);
     return {};
   }
 
+  // The live_share where room is short, on a file system that punches no holes.
+  static constexpr double kTightLiveShare = 0.95;
+
   const ExtentStoreOptions options_;
+  const std::shared_ptr<SpaceGuard> guard_;  // may be null; before those who ask it
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<ExtentFiles> files_;
   std::atomic<bool> doubtful_;  // rows_->doubt(), for the tidier
@@ -315,6 +370,7 @@ class ExtentStore final : public Store {
   std::condition_variable_any tidy_wanted_;
   // Guarded by tidy_mutex_. Files may be sparse already, and the disk full.
   bool untidy_ = true, failing_ = true;
+  bool punches_ = true;  // used by the tidier alone: the file system is not known to refuse it
   ExtentIndex index_;
   WriteBehind behind_;
   PayloadWriter writer_;
@@ -325,7 +381,8 @@ class ExtentStore final : public Store {
 
 Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
                                                  std::unique_ptr<Folder> folder,
-                                                 const ExtentStoreOptions& options) {
+                                                 const ExtentStoreOptions& options,
+                                                 std::shared_ptr<SpaceGuard> guard) {
   ExtentIndex::Map extents;
   std::vector<Extent> live;
   PRECIS_TRY(rows->scan(Table::kPayload, [&](std::string_view key, Bytes value) -> Status {
@@ -337,20 +394,26 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
     return {};
   }));
   PRECIS_ASSIGN(std::unique_ptr<ExtentFiles> files,
-                ExtentFiles::open(std::move(folder), live, options.file_bytes));
+                ExtentFiles::open(std::move(folder), live, options.file_bytes, guard.get()));
   // What an earlier process left in the machine's memory counts as durable from here on.
   PRECIS_TRY(files->sync());
   PRECIS_TRY(rows->harden());
-  return std::unique_ptr<Store>(std::make_unique<ExtentStore>(std::move(rows), std::move(extents),
-                                                              std::move(files), options));
+  return std::unique_ptr<Store>(std::make_unique<ExtentStore>(
+      std::move(rows), std::move(extents), std::move(guard), std::move(files), options));
 }
 
 Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
                                                const ExtentStoreOptions& options) {
-  PRECIS_ASSIGN(std::unique_ptr<Store> rows, open_rocksdb_store(dir));
+  PRECIS_ASSIGN(std::unique_ptr<Folder> top, open_posix_folder(dir));
+  PRECIS_ASSIGN(std::unique_ptr<SpaceGuard> opened,
+                SpaceGuard::open(std::move(top), dir, options.min_free_bytes));
+  const std::shared_ptr<SpaceGuard> guard = std::move(opened);
+  PRECIS_ASSIGN(std::unique_ptr<Store> rows, open_rocksdb_store(dir, {.guard = guard}));
   PRECIS_ASSIGN(rows, number_rows(std::move(rows), dir + "/acknowledged"));
   PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(dir + "/payload"));
-  return open_extent_store(std::move(rows), std::move(folder), options);
+  ExtentStoreOptions fitting = options;
+  fitting.file_bytes = std::min(options.file_bytes, guard->budget().file_bytes);
+  return open_extent_store(std::move(rows), std::move(folder), fitting, guard);
 }
 
 }  // namespace precis

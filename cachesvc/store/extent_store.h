@@ -9,7 +9,9 @@
 #include <string>
 
 #include "cachesvc/store/files.h"
+#include "cachesvc/store/space_guard.h"
 #include "cachesvc/store/store.h"
+#include "precis/limits.h"
 
 namespace precis {
 
@@ -23,16 +25,24 @@ struct ExtentStoreOptions {
   // searched with it: moving and syncing is felt by who gets beside it. At once after
   // opening, and where something failed, for want of space perhaps, until payload is written again.
   std::chrono::milliseconds tidy_after{1000};
+  // Payload that would leave less free on the disk is refused; 0: the mark that DiskBudget sets.
+  std::uint64_t min_free_bytes = 0;
 };
 
+// Descriptors that a store on disk has open at most.
+inline constexpr std::uint32_t kStoreDescriptorsMax =
+    limits::kOpenPayloadFilesMax + limits::kOpenTableFilesMax + limits::kOpenOtherFilesMax;
+
 // Takes kPayload's values into files of `folder`; all else, and where they lie, into `rows`, which
-// nobody else may write to.
+// nobody else may write to. `guard`, if any, is asked before payload is written.
 Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
                                                  std::unique_ptr<Folder> folder,
-                                                 const ExtentStoreOptions& options = {});
+                                                 const ExtentStoreOptions& options = {},
+                                                 std::shared_ptr<SpaceGuard> guard = nullptr);
 
 // RocksDB in `dir`, payload files in `dir`/payload, and in `dir`/acknowledged what says whether any
-// change that was acknowledged is missing (numbered_rows.h).
+// change that was acknowledged is missing (numbered_rows.h). Payload files are smaller than
+// options.file_bytes on a small disk. Opens on a full disk, too.
 Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
                                                const ExtentStoreOptions& options = {});
 

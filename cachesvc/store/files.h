@@ -1,5 +1,8 @@
 // The file seam: a folder of files as append-only payload needs one. What a crash of the machine
 // may take from them is what their test double takes (tests/unit/store/faulty_folder.h).
+//
+// A file or folder that somebody else deletes while it is open is noticed: writing and syncing it
+// fail with kUnavailable, since nothing finds it after a restart.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +33,18 @@ class File {
   // was written since the last success may be lost, whatever a later call says.
   virtual Status sync() = 0;
   virtual Result<std::uint64_t> size() = 0;
+  // Gives the bytes' room back to the disk: whole blocks, that read as zeros from then on. The size
+  // stays. Needs no room itself. kUnsupported where the file system cannot do it.
+  virtual Status punch(std::uint64_t offset, std::uint64_t size) = 0;
+  // Takes the room of `size` bytes from the disk, without writing them where that can be.
+  // kOutOfSpace where there is less.
+  virtual Status take_room(std::uint64_t size) = 0;
+};
+
+// The file system that a folder lies on.
+struct DiskRoom {
+  std::uint64_t free_bytes = 0;   // that this process may write
+  std::uint64_t total_bytes = 0;  // free or not
 };
 
 class Folder {
@@ -44,6 +59,9 @@ class Folder {
   virtual Result<std::vector<std::string>> names() = 0;
   // Which names there are survives a crash of the machine.
   virtual Status sync() = 0;
+  virtual Result<DiskRoom> room() = 0;
+  // kUnavailable where the folder itself was deleted.
+  virtual Status linked() = 0;
 };
 
 inline constexpr std::size_t kFileBlockBytes = 4096;  // a multiple of what any disk reads at once

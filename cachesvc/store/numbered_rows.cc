@@ -100,6 +100,7 @@ class NumberedRows final : public Store {
     });
   }
   StoreStats stats() override { return rows_->stats(); }
+  StoreHealth health() override { return rows_->health(); }
   std::vector<std::string> take_dropped() override { return rows_->take_dropped(); }
 
   std::optional<RecoveryDoubt> doubt() override {

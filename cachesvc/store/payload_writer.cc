@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <future>
 #include <utility>
 #include <vector>
@@ -75,9 +76,9 @@ PayloadWriter::PayloadWriter(ExtentFiles& files, std::function<void()> freed)
 
 PayloadWriter::~PayloadWriter() = default;
 
-std::shared_ptr<PayloadWriter::Value> PayloadWriter::add(SharedBytes value) {
+std::shared_ptr<PayloadWriter::Value> PayloadWriter::add(SharedBytes value, WriteUse use) {
   // Shared by who named it, by readers meanwhile, and by the writer while it writes.
-  auto added = std::make_shared<Value>(files_, freed_, std::move(value));
+  auto added = std::make_shared<Value>(files_, freed_, std::move(value), use);
   push({added, nullptr});
   return added;
 }
@@ -105,13 +106,15 @@ void PayloadWriter::push(Item item) {
 
 void PayloadWriter::run(const std::stop_token& stop) {
   ::pthread_setname_np(::pthread_self(), "payload-writer");
+  const std::uint64_t batch_bytes = std::min(kBatchBytes, files_.file_bytes());
   std::unique_lock lock(mutex_);
   while (wanted_.wait(lock, stop, [this] { return !queue_.empty(); })) {
     std::vector<std::shared_ptr<Value>> values;
     std::vector<Bytes> bytes;
     std::uint64_t size_bytes = 0;
-    while (!queue_.empty() && !queue_.front().fn && size_bytes < kBatchBytes) {
+    while (!queue_.empty() && !queue_.front().fn && size_bytes < batch_bytes) {
       if (auto value = queue_.front().value.lock()) {
+        if (!values.empty() && value->use_ != values.front()->use_) break;
         size_bytes += value->size_bytes();
         bytes.push_back(value->bytes());
         values.push_back(std::move(value));
@@ -125,7 +128,8 @@ void PayloadWriter::run(const std::stop_token& stop) {
     }
     lock.unlock();
     if (fn) fn();
-    const auto written = files_.append(bytes);
+    const auto written =
+        files_.append(bytes, values.empty() ? WriteUse::kPayload : values.front()->use_);
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i]->end(written.ok() ? Result<Extent>((*written)[i]) : written.status());
     }

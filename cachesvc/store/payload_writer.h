@@ -30,7 +30,7 @@ class PayloadWriter {
   PayloadWriter& operator=(const PayloadWriter&) = delete;
 
   // A value without handles by its turn is not written.
-  std::shared_ptr<Value> add(SharedBytes value);
+  std::shared_ptr<Value> add(SharedBytes value, WriteUse use = WriteUse::kPayload);
   // Once more, one that failed.
   void add_again(const std::shared_ptr<Value>& value);
   // Runs on the writer's thread when all that was added before is written or has failed.
@@ -56,8 +56,9 @@ class PayloadWriter {
 
 class PayloadWriter::Value final : public StagedValue {
  public:
-  Value(ExtentFiles& files, std::shared_ptr<const std::function<void()>> freed, SharedBytes value)
-      : files_(files), freed_(std::move(freed)), value_(std::move(value)) {}
+  Value(ExtentFiles& files, std::shared_ptr<const std::function<void()>> freed, SharedBytes value,
+        WriteUse use)
+      : files_(files), freed_(std::move(freed)), use_(use), value_(std::move(value)) {}
   ~Value() override;
   Value(const Value&) = delete;
   Value& operator=(const Value&) = delete;
@@ -81,6 +82,7 @@ class PayloadWriter::Value final : public StagedValue {
 
   ExtentFiles& files_;
   const std::shared_ptr<const std::function<void()>> freed_;
+  const WriteUse use_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   // Guarded by mutex_, but that the writer alone changes `value_`.

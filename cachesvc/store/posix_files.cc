@@ -2,10 +2,12 @@
 // is hot itself, and a second copy would cost the processor's time and drive out others'.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -79,14 +81,28 @@ class Blocks {
   std::size_t copied_ = 0;
 };
 
+// The error for a file or folder that is open and has no name any more.
+Status deleted(const std::string& path) {
+  return Status::unavailable(path +
+                             " was deleted under the running service: what is stored there is lost "
+                             "with it; put the data directory back and restart the service");
+}
+
+Status check_linked(int fd, const std::string& path) {
+  struct stat told {};
+  if (::fstat(fd, &told) != 0) return from_errno(errno, "looking at " + path);
+  return told.st_nlink == 0 ? deleted(path) : Status();
+}
+
 class PosixFile final : public File {
  public:
-  // `around`: opened for going around the cache; none where the file system has no such thing.
-  PosixFile(std::string path, Descriptor file, Descriptor around)
-      : path_(std::move(path)), file_(std::move(file)), around_(std::move(around)) {}
+  // `around`: opened for going around the cache.
+  PosixFile(std::string path, Descriptor file, bool around)
+      : path_(std::move(path)), file_(std::move(file)), around_(around) {}
 
   Status write_at(std::uint64_t offset, std::span<const Bytes> values) override {
     static const std::byte kNothing{};
+    PRECIS_TRY(check_linked(file_.get(), path_));
     Blocks blocks;
     for (Bytes value : values) {
       if (value.empty()) value = {&kNothing, 1};  // for its block
@@ -100,13 +116,14 @@ class PosixFile final : public File {
   }
 
   Status read_at(std::uint64_t offset, MutableBytes into) override {
-    const bool aligned =
-        on_a_block(offset) && on_a_block(reinterpret_cast<std::uintptr_t>(into.data()));
-    if (around_ && aligned && !into.empty()) return read_around(offset, into);
-    return read_through(offset, into);
+    if (!around_ || into.empty()) return read_through(offset, into);
+    const bool aligned = on_a_block(reinterpret_cast<std::uintptr_t>(into.data()));
+    if (on_a_block(offset) && aligned) return read_around(offset, into);
+    return read_beside(offset, into);
   }
 
   Status sync() override {
+    PRECIS_TRY(check_linked(file_.get(), path_));
     return ::fdatasync(file_.get()) == 0 ? Status() : from_errno(errno, "syncing " + path_);
   }
 
@@ -116,19 +133,55 @@ class PosixFile final : public File {
     return static_cast<std::uint64_t>(told.st_size);
   }
 
+  Status punch(std::uint64_t offset, std::uint64_t size) override {
+    constexpr int kHow = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    if (::fallocate(file_.get(), kHow, static_cast<off_t>(offset), static_cast<off_t>(size)) == 0) {
+      return {};
+    }
+    if (errno == EOPNOTSUPP || errno == ENOSYS) {
+      return Status::unsupported("the file system of " + path_ + " punches no holes");
+    }
+    return from_errno(errno, "punching a hole into " + path_);
+  }
+
+  Status take_room(std::uint64_t size) override {
+    if (::fallocate(file_.get(), 0, 0, static_cast<off_t>(size)) == 0) return {};
+    if (errno != EOPNOTSUPP && errno != ENOSYS) return from_errno(errno, "reserving " + path_);
+    // Not zeros, which a file system may keep no room for.
+    const FileBlocks noise(kNoiseBytes);
+    std::uint64_t state = 0x9e3779b97f4a7c15;
+    for (std::byte& byte : noise.bytes()) {
+      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+      byte = static_cast<std::byte>(state);
+    }
+    for (std::uint64_t offset = 0; offset < size; offset += kNoiseBytes) {
+      const Bytes value = noise.bytes().first(std::min<std::uint64_t>(kNoiseBytes, size - offset));
+      PRECIS_TRY(write_at(offset, {&value, 1}));
+    }
+    return sync();
+  }
+
  private:
+  static constexpr std::size_t kNoiseBytes = std::size_t{1} << 20;
+
+  // The disk's blocks are larger than ours: use the cache from now on.
+  bool give_up_around() {
+    const int flags = ::fcntl(file_.get(), F_GETFL);
+    if (flags < 0 || ::fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) != 0) return false;
+    around_ = false;
+    return true;
+  }
+
   // Empties `blocks` to `offset`, which is then behind them.
   Status write(std::uint64_t& offset, Blocks& blocks) {
     std::vector<iovec>& pieces = blocks.pieces();
-    int file = around_ ? around_.get() : file_.get();
     for (std::size_t first = 0; first < pieces.size();) {
-      const ssize_t done = ::pwritev(file, &pieces[first], static_cast<int>(pieces.size() - first),
-                                     static_cast<off_t>(offset));
+      const bool around = around_;
+      const ssize_t done =
+          ::pwritev(file_.get(), &pieces[first], static_cast<int>(pieces.size() - first),
+                    static_cast<off_t>(offset));
       if (done < 0 && errno == EINTR) continue;
-      if (done < 0 && errno == EINVAL && file != file_.get()) {  // larger blocks than ours
-        file = file_.get();
-        continue;
-      }
+      if (done < 0 && errno == EINVAL && around && give_up_around()) continue;
       if (done < 0) return from_errno(errno, "writing " + path_);
       if (done == 0) return Status::unavailable("writing " + path_ + ": nothing was taken");
       offset += static_cast<std::uint64_t>(done);
@@ -164,17 +217,42 @@ class PosixFile final : public File {
     iovec pieces[] = {{into.data(), whole}, {last, rest == 0 ? 0 : kFileBlockBytes}};
     ssize_t done;
     do {
-      done = ::preadv(around_.get(), pieces + (whole == 0 ? 1 : 0), whole == 0 || rest == 0 ? 1 : 2,
+      done = ::preadv(file_.get(), pieces + (whole == 0 ? 1 : 0), whole == 0 || rest == 0 ? 1 : 2,
                       static_cast<off_t>(offset));
     } while (done < 0 && errno == EINTR);
-    if (done == -1 && errno == EINVAL)
-      return read_through(offset, into);  // larger blocks than ours
+    if (done == -1 && errno == EINVAL && give_up_around()) return read_through(offset, into);
     if (done < 0) return from_errno(errno, "reading " + path_);
     const auto got = static_cast<std::size_t>(done);
     // One call reads at most 2 GiB; it may also be cut short for reasons of its own.
-    if (got < whole) return read_through(offset + got, into.subspan(got));
+    if (got < whole) {
+      if (got == 0) return ends_at(offset);
+      const std::size_t blocks = got / kFileBlockBytes * kFileBlockBytes;
+      return read_beside(offset + blocks, into.subspan(blocks));
+    }
     if (got - whole < rest) return ends_at(offset + got);
     std::memcpy(into.data() + whole, last, rest);
+    return {};
+  }
+
+  // Reads through memory that begins on a block, because `into` or `offset` does not.
+  Status read_beside(std::uint64_t offset, MutableBytes into) {
+    const FileBlocks beside(std::min(kBesideBytes, whole_blocks(into.size()) + kFileBlockBytes));
+    while (!into.empty()) {
+      const std::uint64_t skip = offset % kFileBlockBytes;
+      const MutableBytes blocks = beside.bytes().first(
+          std::min<std::uint64_t>(beside.bytes().size(), whole_blocks(skip + into.size())));
+      const ssize_t done =
+          ::pread(file_.get(), blocks.data(), blocks.size(), static_cast<off_t>(offset - skip));
+      if (done < 0 && errno == EINTR) continue;
+      if (done < 0 && errno == EINVAL && around_ && give_up_around()) continue;
+      if (done < 0) return from_errno(errno, "reading " + path_);
+      const auto got = static_cast<std::uint64_t>(done);
+      if (got <= skip) return ends_at(offset - skip + got);
+      const std::size_t size = std::min<std::uint64_t>(got - skip, into.size());
+      std::memcpy(into.data(), blocks.data() + skip, size);
+      offset += size;
+      into = into.subspan(size);
+    }
     return {};
   }
 
@@ -182,8 +260,10 @@ class PosixFile final : public File {
     return Status::corruption("reading " + path_ + ": it ends at byte " + std::to_string(offset));
   }
 
+  static constexpr std::size_t kBesideBytes = std::size_t{1} << 20;
   const std::string path_;
-  const Descriptor file_, around_;
+  const Descriptor file_;
+  std::atomic<bool> around_;
 };
 
 class PosixFolder final : public Folder {
@@ -215,17 +295,28 @@ class PosixFolder final : public Folder {
   }
 
   Status sync() override {
+    PRECIS_TRY(linked());
     return ::fsync(folder_.get()) == 0 ? Status() : from_errno(errno, "syncing " + path_);
   }
+
+  Result<DiskRoom> room() override {
+    struct statvfs told {};
+    if (::fstatvfs(folder_.get(), &told) != 0) return from_errno(errno, "looking at " + path_);
+    return DiskRoom{std::uint64_t{told.f_bavail} * told.f_frsize,
+                    std::uint64_t{told.f_blocks} * told.f_frsize};
+  }
+
+  Status linked() override { return check_linked(folder_.get(), path_); }
 
  private:
   Result<std::unique_ptr<File>> open_file(const std::string& name, int how) {
     const std::string path = path_ + "/" + name;
     Descriptor file(::openat(folder_.get(), name.c_str(), O_RDWR | O_CLOEXEC | how, 0644));
     if (!file) return from_errno(errno, "opening " + path);
-    Descriptor around(::openat(folder_.get(), name.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
-    return std::unique_ptr<File>(
-        std::make_unique<PosixFile>(path, std::move(file), std::move(around)));
+    // Refused where the file system has no such thing.
+    const int flags = ::fcntl(file.get(), F_GETFL);
+    const bool around = flags >= 0 && ::fcntl(file.get(), F_SETFL, flags | O_DIRECT) == 0;
+    return std::unique_ptr<File>(std::make_unique<PosixFile>(path, std::move(file), around));
   }
 
   const std::string path_;
@@ -244,6 +335,7 @@ FileBlocks::FileBlocks(std::size_t size_bytes)
 Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path) {
   PRECIS_TRY(make_directory(path));
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder && errno == EACCES) return not_ours(path, std::strerror(EACCES));
   if (!folder) return from_errno(errno, "opening folder " + path);
   // Its own name, too, is to survive a crash of the machine.
   const Descriptor above(::openat(folder.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));

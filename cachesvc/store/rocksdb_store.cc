@@ -17,7 +17,10 @@
 #include <shared_mutex>
 #include <utility>
 
+#include "cachesvc/store/deleted_files.h"
 #include "cachesvc/store/store_lock.h"
+#include "cachesvc/store/store_remains.h"
+#include "precis/limits.h"
 
 namespace precis {
 namespace {
@@ -34,11 +37,7 @@ constexpr std::uint32_t kFormat = 2;  // 1 held payload in blob files
 constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
 // Per value beside key and value: type, family, two lengths of at most five bytes.
 constexpr std::size_t kBatchOverheadBytes = 16;
-constexpr std::size_t kMemtableBytes = 16u << 20;
-constexpr std::size_t kLogFileBytesMax = 4u
-                                         << 20;  // RocksDB's own information log, in the data dir
-constexpr std::size_t kLogFilesMax = 4;
-constexpr int kOpenFilesMax = 512;  // half of the usual limit of 1024 descriptors
+constexpr std::size_t kLogFilesMax = 4;  // RocksDB's own information logs, in the data dir
 
 // ---- errors
 
@@ -99,34 +98,47 @@ class NoPolling final : public rocksdb::EventListener {
   }
 };
 
+DiskBudget budget_of(const RocksdbStoreOptions& options) {
+  return options.guard ? options.guard->budget() : DiskBudget::of(~std::uint64_t{0});
+}
+
+// With these sizes all that RocksDB writes by itself fits into the reserve (disk_budget.h). RocksDB
+// takes a log's room from the disk when it makes the log.
 rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
+  const DiskBudget budget = budget_of(options);
   rocksdb::DBOptions db;
   if (options.env) db.env = options.env;
   db.create_if_missing = true;
   db.create_missing_column_families = true;
   // A batch without WAL (Durability::kMemory) spans families; only an atomic flush keeps it whole.
   db.atomic_flush = true;
-  db.max_open_files = kOpenFilesMax;
-  db.max_log_file_size = kLogFileBytesMax;
+  db.max_open_files = static_cast<int>(limits::kOpenTableFilesMax);
+  db.db_write_buffer_size = 2 * budget.memtable_bytes;
+  db.max_total_wal_size = 4 * budget.memtable_bytes;
+  db.manifest_preallocation_size = budget.memtable_bytes / 4;
+  db.max_log_file_size = budget.memtable_bytes;
   db.keep_log_file_num = kLogFilesMax;
   db.stats_dump_period_sec = 0;
   db.listeners.push_back(std::make_shared<NoPolling>());
   return db;
 }
 
-rocksdb::ColumnFamilyOptions family_options() {
+rocksdb::ColumnFamilyOptions family_options(const DiskBudget& budget) {
   rocksdb::ColumnFamilyOptions family;
-  family.write_buffer_size = kMemtableBytes;
+  family.write_buffer_size = budget.memtable_bytes;
+  family.target_file_size_base = budget.memtable_bytes;
+  family.max_bytes_for_level_base = budget.level_bytes;
+  family.max_compaction_bytes = budget.level_bytes;
   return family;
 }
 
-std::vector<rocksdb::ColumnFamilyDescriptor> families() {
+std::vector<rocksdb::ColumnFamilyDescriptor> families(const DiskBudget& budget) {
   std::vector<rocksdb::ColumnFamilyDescriptor> all;
   for (std::size_t t = 0; t < kTableCount; ++t) {
-    all.emplace_back(std::string(kFamilyNames[t]), family_options());
+    all.emplace_back(std::string(kFamilyNames[t]), family_options(budget));
   }
   // Holds nothing but the marks of logs.
-  all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options());
+  all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options(budget));
   return all;
 }
 
@@ -134,11 +146,16 @@ std::vector<rocksdb::ColumnFamilyDescriptor> families() {
 
 class RocksdbStore final : public Store {
  public:
-  RocksdbStore(std::string dir, Descriptor lock, rocksdb::DB* db,
+  RocksdbStore(std::string dir, std::shared_ptr<SpaceGuard> guard, Descriptor lock, rocksdb::DB* db,
                std::vector<rocksdb::ColumnFamilyHandle*> handles)
-      : dir_(std::move(dir)), lock_(std::move(lock)), db_(db), handles_(std::move(handles)) {}
+      : dir_(std::move(dir)),
+        guard_(std::move(guard)),
+        lock_(std::move(lock)),
+        db_(db),
+        handles_(std::move(handles)) {}
 
   ~RocksdbStore() override {
+    (void)admit(WriteUse::kMakeRoom, unflushed_bytes_);  // closing flushes
     for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
     db_->Close();  // Flushes what was written without WAL.
   }
@@ -164,7 +181,11 @@ class RocksdbStore final : public Store {
     rocksdb::WriteOptions how;
     how.disableWAL = durability == Durability::kMemory;
     how.sync = durability == Durability::kFsync;
+    PRECIS_TRY(check_linked(/*with_log=*/!how.disableWAL));
+    const bool makes_room = batch.makes_room || !batch.deletes.empty();
+    PRECIS_TRY(admit(makes_room ? WriteUse::kMakeRoom : WriteUse::kRows, size_bytes));
     dirty_ = true;
+    unflushed_bytes_ += size_bytes;
     const rocksdb::Status status =
         attempt_twice(!how.disableWAL, [&] { return db_->Write(how, &changes); });
     dirty_ = true;  // a flush may have come between
@@ -175,10 +196,14 @@ class RocksdbStore final : public Store {
   // Alone: a log that fails while a flush closes it would end the process, too.
   Status harden() override {
     std::unique_lock lock(changes_);
-    if (!dirty_.exchange(false)) return {};
+    if (!dirty_) return {};
+    PRECIS_TRY(check_linked(/*with_log=*/false));
+    PRECIS_TRY(admit(WriteUse::kMakeRoom, unflushed_bytes_));
+    dirty_ = false;
     const auto flush = [&] { return db_->Flush({}, handles_); };
     rocksdb::Status status = attempt(/*logs=*/false, flush);
     if (status.IsIOError() && recover()) status = attempt(false, flush);
+    if (status.ok()) unflushed_bytes_ = 0;
     if (status.ok()) (void)mark_log();
     if (!status.ok()) dirty_ = true;
     return from_rocksdb(status, "flushing the store in " + dir_);
@@ -216,17 +241,9 @@ class RocksdbStore final : public Store {
                         "scanning " + std::string(kFamilyNames[static_cast<std::size_t>(table)]));
   }
 
-  StoreStats stats() override {
-    StoreStats stats;
-    std::error_code error;
-    for (std::filesystem::directory_iterator file(dir_, error), end; !error && file != end;
-         file.increment(error)) {
-      std::error_code gone;  // A file may go while the folder is read; it then counts nothing.
-      const auto size_bytes = file->file_size(gone);
-      if (!gone) stats.disk_bytes += size_bytes;
-    }
-    return stats;
-  }
+  StoreStats stats() override { return {.disk_bytes = bytes_of_files(dir_)}; }
+
+  StoreHealth health() override { return {check_files()}; }
 
   // kVersionMismatch if a newer build wrote the store; marks a new one as ours.
   Status check_format() {
@@ -262,6 +279,50 @@ class RocksdbStore final : public Store {
     return handles_[static_cast<std::size_t>(table)];
   }
 
+  // ---- room and files
+
+  Status admit(WriteUse use, std::uint64_t size_bytes) const {
+    return guard_ ? guard_->admit(use, size_bytes) : Status();
+  }
+
+  // kUnavailable if somebody has deleted the files that a change is written to. RocksDB would go on
+  // writing to a file that no restart finds.
+  Status check_linked(bool with_log) {
+    PRECIS_TRY(deleted_.check());
+    std::unique_ptr<rocksdb::LogFile> log;
+    if (!with_log || !db_->GetCurrentWalFile(&log).IsPathNotFound()) return {};
+    // A flush may have put another in its place.
+    if (!db_->GetCurrentWalFile(&log).IsPathNotFound()) return {};
+    return deleted_.found("RocksDB's log in " + dir_);
+  }
+
+  // The same for all files that a start needs.
+  Status check_files() {
+    PRECIS_TRY(deleted_.check_directory());
+    PRECIS_TRY(check_linked(/*with_log=*/true));
+    std::vector<std::string> missing = missing_tables();
+    if (!missing.empty()) missing = missing_tables();  // not one that a compaction removed
+    if (!missing.empty()) return deleted_.found(dir_ + missing.front());
+    std::error_code error;
+    const bool current = std::filesystem::exists(dir_ + "/CURRENT", error);
+    return current || error ? Status() : deleted_.found(dir_ + "/CURRENT");
+  }
+
+  std::vector<std::string> missing_tables() {
+    std::vector<std::string> missing;
+    std::vector<rocksdb::LiveFileMetaData> tables;
+    db_->GetLiveFilesMetaData(&tables);
+    for (const auto& table : tables) {
+      std::error_code error;
+      if (!std::filesystem::exists(dir_ + table.name, error) && !error) {
+        missing.push_back(table.name);
+      }
+    }
+    return missing;
+  }
+
+  // ---- failures
+
   // With changes_ held. `logs`: whether the change goes through the log.
   template <typename Change>
   rocksdb::Status attempt(bool logs, const Change& change) {
@@ -289,6 +350,7 @@ class RocksdbStore final : public Store {
   // With changes_ held alone. A log that failed must not be written to again, RocksDB ends the
   // process then. Going on begins a new log, but for one that nothing has been written to.
   bool recover() {
+    if (guard_) guard_->release_reserve();
     if (!db_->Resume().ok()) return false;
     if (failed_log_ != 0 && log_number() == failed_log_) {
       broken_ = rocksdb::Status::Aborted(
@@ -317,41 +379,20 @@ class RocksdbStore final : public Store {
   }
 
   const std::string dir_;
-  const Descriptor lock_;  // outlives what it guards
+  const std::shared_ptr<SpaceGuard> guard_;  // may be null
+  const Descriptor lock_;                    // outlives what it guards
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
-  std::atomic<bool> dirty_ = true;  // perhaps written to since the last flush
+  std::atomic<bool> dirty_ = true;                  // perhaps written to since the last flush
+  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since then, at least
   // Held by who changes something, alone by who flushes or recovers from a failure.
   std::shared_mutex changes_;
   std::atomic<bool> refuses_ = false;
   // Written under changes_ by who sees the failure first, and by who recovers.
   std::uint64_t failed_log_ = 0;  // 0: it was no log
   rocksdb::Status broken_;
+  DeletedFiles deleted_{dir_, lock_.get()};
 };
-
-// A store that has lost CURRENT, which says what belongs to it, looks like none: RocksDB would make
-// a new one in its place, to which the values beside it mean nothing. Of its files, and of the
-// payload's, which are numbered, none is made before CURRENT is.
-Status check_remains(const std::string& dir) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (fs::exists(dir + "/CURRENT", error)) return {};
-  for (const std::string& folder : {dir, dir + "/payload"}) {
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-         entry.increment(error)) {
-      const fs::path suffix = entry->path().extension();
-      if (suffix != ".sst" && suffix != ".log" && suffix != ".extents") continue;
-      const std::string number = entry->path().stem().string();
-      if (number.find_first_not_of("0123456789") != std::string::npos) continue;
-      return Status::corruption("opening the store in " + dir + ": " + entry->path().string() +
-                                " is there, and no CURRENT that says what it belongs to");
-    }
-    if (error && error != std::errc::no_such_file_or_directory) {
-      return not_listed(error.value(), folder);
-    }
-  }
-  return {};
-}
 
 // A newer build may have tables of its own; opened without them they would be lost on its return.
 Status check_families(const rocksdb::DBOptions& options, const std::string& dir) {
@@ -379,14 +420,21 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
   PRECIS_TRY(make_directory(dir));
   PRECIS_ASSIGN(Descriptor lock, lock_store(dir));
   PRECIS_TRY(check_remains(dir));
+  // RocksDB would end the process where it finds no room as it opens.
+  const DiskBudget budget = budget_of(options);
+  if (options.guard) {
+    PRECIS_TRY(options.guard->admit(WriteUse::kMakeRoom, bytes_to_open(dir)));
+  }
   const rocksdb::DBOptions db_opts = db_options(options);
   PRECIS_TRY(check_families(db_opts, dir));
   rocksdb::DB* db = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
-  const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(), &handles, &db);
+  const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(budget), &handles, &db);
   if (!status.ok()) return cannot_open(status, dir);
-  auto store = std::make_unique<RocksdbStore>(dir, std::move(lock), db, std::move(handles));
+  auto store =
+      std::make_unique<RocksdbStore>(dir, options.guard, std::move(lock), db, std::move(handles));
   PRECIS_TRY(store->check_format());
+  if (options.guard) options.guard->restore_reserve();
   return std::unique_ptr<Store>(std::move(store));
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "cachesvc/store/space_guard.h"
 #include "cachesvc/store/store.h"
 
 namespace rocksdb {
@@ -14,6 +15,8 @@ namespace precis {
 
 struct RocksdbStoreOptions {
   rocksdb::Env* env = nullptr;  // for tests, e.g. over a faulty file system; none: the machine's
+  // Is asked before anything is written, and says how large files may be; none: the disk is large.
+  std::shared_ptr<SpaceGuard> guard = nullptr;
 };
 
 // Opens or makes the store in `dir`, whose parents are made too.

@@ -61,6 +61,9 @@ struct StoreBatch {
   };
   std::vector<Put> puts;
   std::vector<Delete> deletes;
+  // Less is stored after it, so its payload may use the room that is kept free for such changes.
+  // Rows that come with deletes may use it in any case.
+  bool makes_room = false;
   // For batches that may give way (write()): what this one stores, and what it means nothing
   // without. Names are the caller's; empty ones name nothing.
   std::string name = {};
@@ -83,6 +86,17 @@ struct RecoveryDoubt {
   std::uint64_t since_unix_ms = 0;  // found for the first time
   bool record_lost = false;         // the file that says what was acknowledged is lost, or damaged
   bool operator==(const RecoveryDoubt&) const = default;
+};
+
+struct StoreHealth {
+  // kUnavailable where somebody else has deleted files of the store while it was open; changes
+  // fail then.
+  Status files;
+  // Its disk; 0 where it has none. Payload that would leave less free than `min_free_bytes` is
+  // refused.
+  std::uint64_t free_bytes = 0, total_bytes = 0, min_free_bytes = 0;
+  std::uint64_t reserve_bytes = 0;  // that are kept for rows, beside what is free
+  bool low = false;                 // so little is free that payload is refused
 };
 
 // Thread-safe; calls block and belong on the storage executor.
@@ -119,6 +133,7 @@ class Store {
   virtual std::optional<RecoveryDoubt> doubt() { return std::nullopt; }
   // Gives up what is missing: payload that no row means may be deleted from now on.
   virtual Status accept_loss() { return {}; }
+  virtual StoreHealth health() { return {}; }
 };
 
 }  // namespace precis

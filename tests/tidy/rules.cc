@@ -53,7 +53,7 @@ const std::vector<Foreign> kForeign = {
     {"OpenSSL", {"openssl/"}, {"schema/src/"}},
     {"xxHash",
      {"xxhash.h"},
-     {"schema/src/", "kernels/", "cachesvc/store/ack_record.cc", "cachesvc/store/extent_files.cc",
+     {"schema/src/", "kernels/", "cachesvc/store/ack_record.cc", "cachesvc/store/extent_header.cc",
       "cachesvc/pipeline/path_digests.cc"}},
     {"JSON", {"nlohmann/"}, {"schema/src/", "client/cli/"}},
     {"toml++", {"toml++/", "toml.hpp"}, {"cachesvc/base/"}},

@@ -66,4 +66,14 @@ inline constexpr std::uint32_t kTenantWeightMax = 1000;
 inline constexpr std::size_t kModelsPerTenantMax = 1024;
 inline constexpr std::size_t kSessionsPerTenantMax = 100000;
 
+// The store's disk. A share is one part in so many of the file system.
+inline constexpr std::uint64_t kReserveShare = 16, kPayloadFileShare = 64;
+inline constexpr std::uint64_t kReserveBytesMin = 1u << 20, kReserveBytesMax = 64u << 20;
+inline constexpr std::uint64_t kPayloadFileBytesMin = 1u << 20, kPayloadFileBytesMax = 256u << 20;
+// Files that the store holds open: of payload, of RocksDB's tables, and beside these those that are
+// being read or removed, folders, logs and locks.
+inline constexpr std::uint32_t kOpenPayloadFilesMax = 128;
+inline constexpr std::uint32_t kOpenTableFilesMax = 256;
+inline constexpr std::uint32_t kOpenOtherFilesMax = 64;
+
 }  // namespace precis::limits

@@ -9,7 +9,13 @@ namespace precis::testing {
 class FaultyFile final : public File {
  public:
   FaultyFile(FaultyDrive& drive, std::shared_ptr<FaultyDrive::Inode> inode, std::uint64_t era)
-      : drive_(drive), inode_(std::move(inode)), era_(era) {}
+      : drive_(drive), inode_(std::move(inode)), era_(era) {
+    ++drive_.open_files_;  // with the drive's mutex held
+  }
+  ~FaultyFile() override {
+    std::lock_guard lock(drive_.mutex_);
+    --drive_.open_files_;
+  }
 
   Status write_at(std::uint64_t offset, std::span<const Bytes> values) override {
     for (const Bytes value : values) {
@@ -42,12 +48,31 @@ class FaultyFile final : public File {
     return inode_->bytes.size();
   }
 
+  Status punch(std::uint64_t offset, std::uint64_t size) override {
+    std::lock_guard lock(drive_.mutex_);
+    PRECIS_TRY(drive_.operate(era_));
+    if (!drive_.punches_) return Status::unsupported("faulty drive: no holes");
+    auto& bytes = inode_->bytes;
+    for (std::uint64_t at = offset; at < offset + size; at += kFileBlockBytes) {
+      if (at >= bytes.size()) break;
+      const std::size_t block = std::min<std::uint64_t>(kFileBlockBytes, bytes.size() - at);
+      std::memset(bytes.data() + at, 0, block);
+      inode_->holes.insert(at);
+    }
+    return {};
+  }
+
+  Status take_room(std::uint64_t size) override {
+    const std::vector<std::byte> bytes(size);
+    return write(0, bytes);
+  }
+
  private:
   Status write(std::uint64_t offset, Bytes bytes) {
     std::lock_guard lock(drive_.mutex_);
     const Status status = drive_.operate(era_);
     std::uint64_t used = 0;
-    for (const auto& [name, inode] : drive_.files_) used += inode->bytes.size();
+    for (const auto& [name, inode] : drive_.files_) used += inode->taken();
     auto& file = inode_->bytes;
     // What fails has written a part.
     std::size_t done = status.ok() ? bytes.size() : bytes.size() / 2;
@@ -57,6 +82,8 @@ class FaultyFile final : public File {
     if (done > 0) {
       if (file.size() < offset + done) file.resize(offset + done);
       std::memcpy(file.data() + offset, bytes.data(), done);
+      inode_->holes.erase(inode_->holes.lower_bound(offset / kFileBlockBytes * kFileBlockBytes),
+                          inode_->holes.lower_bound(offset + done));
     }
     if (!status.ok()) return status;
     return done == bytes.size() ? Status() : Status::out_of_space("faulty drive: full");
@@ -110,10 +137,28 @@ class FaultyFolder final : public Folder {
     return {};
   }
 
+  Result<DiskRoom> room() override {
+    std::lock_guard lock(drive_.mutex_);
+    PRECIS_TRY(drive_.operate(era_));
+    std::uint64_t used = 0;
+    for (const auto& [name, inode] : drive_.files_) used += inode->taken();
+    return DiskRoom{drive_.room_ - std::min(drive_.room_, used), drive_.room_};
+  }
+
+  Status linked() override { return {}; }
+
  private:
   FaultyDrive& drive_;
   const std::uint64_t era_;
 };
+
+std::uint64_t FaultyDrive::Inode::taken() const {
+  std::uint64_t taken = bytes.size();
+  for (const std::uint64_t hole : holes) {
+    taken -= std::min<std::uint64_t>(kFileBlockBytes, bytes.size() - hole);
+  }
+  return taken;
+}
 
 std::unique_ptr<Folder> FaultyDrive::folder() {
   std::lock_guard lock(mutex_);
@@ -131,6 +176,11 @@ Status FaultyDrive::operate(std::uint64_t era) {
 void FaultyDrive::set_room(std::uint64_t bytes) {
   std::lock_guard lock(mutex_);
   room_ = bytes;
+}
+
+void FaultyDrive::set_punches(bool punches) {
+  std::lock_guard lock(mutex_);
+  punches_ = punches;
 }
 
 void FaultyDrive::fail_after(std::uint64_t count, Status status) {
@@ -165,6 +215,11 @@ std::uint64_t FaultyDrive::operations() const {
   return operations_;
 }
 
+unsigned FaultyDrive::open_files() const {
+  std::lock_guard lock(mutex_);
+  return open_files_;
+}
+
 void FaultyDrive::flip_bit(const std::string& name, std::uint64_t byte, unsigned bit) {
   std::lock_guard lock(mutex_);
   files_.at(name)->bytes.at(byte) ^= std::byte{1} << bit;
@@ -190,7 +245,7 @@ std::uint64_t FaultyDrive::size(const std::string& name) const {
 std::uint64_t FaultyDrive::bytes() const {
   std::lock_guard lock(mutex_);
   std::uint64_t sum = 0;
-  for (const auto& [name, inode] : files_) sum += inode->bytes.size();
+  for (const auto& [name, inode] : files_) sum += inode->taken();
   return sum;
 }
 
@@ -219,7 +274,8 @@ void FaultyDrive::lose_power(std::mt19937_64& rng) {
       if (kept.size() < at + size) kept.resize(at + size);
       std::memcpy(kept.data() + at, now.data() + at, size);
     }
-    inode = std::make_shared<Inode>(Inode{kept, kept});
+    // Nothing promises the bytes of a hole, so it is as good as filled.
+    inode = std::make_shared<Inode>(Inode{kept, kept, {}});
   }
   files_ = synced_files_ = std::move(left);
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ class FaultyDrive {
 
   // Every byte past this many fails with kOutOfSpace.
   void set_room(std::uint64_t bytes);
+  // Lets holes be punched into files, or not. At first they can.
+  void set_punches(bool punches);
   // The operation after `count` others fails with `status`, and so do all that follow.
   void fail_after(std::uint64_t count, Status status);
   // While held, operations wait.
@@ -32,11 +35,12 @@ class FaultyDrive {
   void hold_syncs(bool held);
   std::uint64_t syncs() const;  // of files that have begun
   std::uint64_t operations() const;
+  unsigned open_files() const;
   void flip_bit(const std::string& name, std::uint64_t byte, unsigned bit);
   void cut_file(const std::string& name, std::uint64_t size);
   std::vector<std::string> names() const;
   std::uint64_t size(const std::string& name) const;
-  std::uint64_t bytes() const;  // of all files
+  std::uint64_t bytes() const;  // of all files, less their holes
 
   // The power goes: folders and files of before fail from now on; what `rng` says is left.
   void lose_power(std::mt19937_64& rng);
@@ -47,6 +51,8 @@ class FaultyDrive {
   struct Inode {
     std::vector<std::byte> bytes;   // as read now
     std::vector<std::byte> synced;  // as of the last sync
+    std::set<std::uint64_t> holes;  // offsets of blocks that take no room
+    std::uint64_t taken() const;
   };
   using Inodes = std::map<std::string, std::shared_ptr<Inode>>;
   // With mutex_ held. Counts an operation of a folder of the `era`.
@@ -57,10 +63,11 @@ class FaultyDrive {
   Inodes files_, synced_files_;
   std::uint64_t era_ = 0;  // how often the power went
   std::uint64_t operations_ = 0;
+  unsigned open_files_ = 0;
   std::optional<std::uint64_t> fails_at_;
   Status failure_;
   std::uint64_t room_ = ~std::uint64_t{0};
-  bool held_ = false, syncs_held_ = false;
+  bool held_ = false, syncs_held_ = false, punches_ = true;
   std::uint64_t syncs_ = 0;
   std::condition_variable_any released_;
 };

@@ -30,6 +30,7 @@ class ForwardingStore : public Store {
   std::vector<std::string> take_dropped() override { return store_.take_dropped(); }
   std::optional<RecoveryDoubt> doubt() override { return store_.doubt(); }
   Status accept_loss() override { return store_.accept_loss(); }
+  StoreHealth health() override { return store_.health(); }
 
  private:
   Store& store_;

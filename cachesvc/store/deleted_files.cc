@@ -1,0 +1,35 @@
+#include "cachesvc/store/deleted_files.h"
+
+#include <sys/stat.h>
+
+namespace precis {
+
+Status DeletedFiles::check() {
+  {
+    const std::lock_guard lock(mutex_);
+    PRECIS_TRY(found_);
+  }
+  struct stat told = {};
+  if (::fstat(lock_, &told) != 0 || told.st_nlink > 0) return {};
+  return found("the data directory " + dir_);
+}
+
+Status DeletedFiles::check_directory() {
+  PRECIS_TRY(check());
+  struct stat opened = {}, named = {};
+  if (::fstat(lock_, &opened) != 0) return {};
+  const std::string name = dir_ + "/store.lock";
+  const bool same = ::stat(name.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+                    opened.st_dev == named.st_dev;
+  return same ? Status() : found(name);
+}
+
+Status DeletedFiles::found(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  found_ = Status::unavailable(what +
+                               " was deleted under the running service: put the data directory "
+                               "back and restart the service");
+  return found_;
+}
+
+}  // namespace precis

@@ -1,0 +1,60 @@
+#include "cachesvc/store/store_remains.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "cachesvc/store/space_guard.h"
+#include "cachesvc/store/store_lock.h"
+
+namespace precis {
+
+// None of a store's files, nor of the payload's, which are numbered, is made before CURRENT is.
+Status check_remains(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(dir + "/CURRENT", error)) return {};
+  for (const std::string& folder : {dir, dir + "/payload"}) {
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      const fs::path suffix = entry->path().extension();
+      if (suffix != ".sst" && suffix != ".log" && suffix != ".extents") continue;
+      const std::string number = entry->path().stem().string();
+      if (number.find_first_not_of("0123456789") != std::string::npos) continue;
+      return Status::corruption("opening the store in " + dir + ": " + entry->path().string() +
+                                " is there, and no CURRENT that says what it belongs to");
+    }
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return not_listed(error.value(), folder);
+    }
+  }
+  return {};
+}
+
+std::uint64_t bytes_to_open(const std::string& dir) {
+  std::uint64_t bytes = 256u << 10;
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(dir, error), end; !error && file != end;
+       file.increment(error)) {
+    const bool list = file->path().filename().string().starts_with("MANIFEST");
+    std::error_code unknown;
+    if (!list && file->path().extension() != ".log") continue;
+    const auto size_bytes = file->file_size(unknown);
+    if (!unknown) bytes += size_bytes;
+  }
+  return bytes;
+}
+
+std::uint64_t bytes_of_files(const std::string& dir) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(dir, error), end; !error && file != end;
+       file.increment(error)) {
+    if (file->path().filename() == kReserveName) continue;
+    std::error_code gone;  // A file may go while the folder is read; it then counts nothing.
+    const auto size_bytes = file->file_size(gone);
+    if (!gone) bytes += size_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace precis

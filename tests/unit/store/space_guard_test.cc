@@ -1,0 +1,199 @@
+// A disk that fills up, by the fault seam: refusals, removals below the mark, and space that comes
+// back.
+#include "cachesvc/store/space_guard.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <optional>
+#include <thread>
+
+#include "cachesvc/store/extent_files.h"
+#include "cachesvc/store/file_pool.h"
+#include "tests/unit/store/store_machine.h"
+
+using namespace precis;
+using namespace precis::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr std::uint64_t kMiB = 1u << 20;
+
+// A store over a drive of 32 MiB: 2 MiB of reserve, a mark of 3 MiB, payload files of 1 MiB.
+struct SmallMachine : Machine {
+  std::shared_ptr<SpaceGuard> guard;
+  SmallMachine() { drive.set_room(32 * kMiB); }
+  std::unique_ptr<Store> open() {
+    guard = SpaceGuard::open(drive.folder(), "/data").value();
+    guard->restore_reserve();
+    auto store = open_extent_store(
+        std::make_unique<ForwardingStore>(rows), drive.folder(),
+        {.file_bytes = guard->budget().file_bytes, .tidy_after = std::chrono::hours(1)}, guard);
+    REQUIRE(store.ok());
+    return std::move(store).value();
+  }
+  std::uint64_t free_bytes() { return guard->room().value().free_bytes; }
+};
+
+// Values of a fifth of a MiB, until one is refused; their number.
+unsigned fill(Store& store, unsigned from = 0) {
+  for (unsigned i = from;; ++i) {
+    const Status status = put(store, std::to_string(i), noise(i, kMiB / 5));
+    if (status.ok()) continue;
+    CHECK(status.code() == StatusCode::kOutOfSpace);
+    return i;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a disk's room is shared out by its size, within limits", "[unit][store]") {
+  const DiskBudget tiny = DiskBudget::of(4 * kMiB), small = DiskBudget::of(320 * kMiB),
+                   large = DiskBudget::of(1024 * 1024 * kMiB);
+  CHECK(tiny.reserve_bytes == kMiB);
+  CHECK(small.reserve_bytes == 20 * kMiB);
+  CHECK(small.file_bytes == 5 * kMiB);
+  CHECK(small.min_free_bytes == 25 * kMiB);
+  CHECK(large.reserve_bytes == 64 * kMiB);
+  CHECK(large.file_bytes == 256 * kMiB);
+  CHECK(DiskBudget::of(320 * kMiB, 100 * kMiB).min_free_bytes == 100 * kMiB);
+  CHECK(DiskBudget::of(320 * kMiB, 1).min_free_bytes == 20 * kMiB);  // for rows
+}
+
+TEST_CASE("payload stops at the mark, with the numbers, and goes on where there is room again",
+          "[unit][store][space]") {
+  SmallMachine machine;
+  machine.drive.set_punches(GENERATE(true, false));
+  const auto store = machine.open();
+  const unsigned full = fill(*store);
+  const Status refused = put(*store, "more", noise(1, kMiB / 5));
+  CHECK_THAT(refused.message(),
+             Contains("/data") && Contains(std::to_string(machine.free_bytes()) + " B free") &&
+                 Contains(std::to_string(3 * kMiB) + " B that are kept free (min_free_bytes)"));
+  CHECK(machine.free_bytes() >= 3 * kMiB);
+  CHECK(store->health().low == false);  // room is there, if not for a value of this size
+  CHECK(store->health().min_free_bytes == 3 * kMiB);
+  // Every second value of each file, so that none becomes empty by itself.
+  for (unsigned i = 0; i < full; i += 2) REQUIRE(erase(*store, std::to_string(i)).ok());
+  const std::uint64_t half = full / 2 * (kMiB / 5);
+  while (machine.free_bytes() < half) std::this_thread::yield();  // by a thread
+  for (unsigned i = 1; i < full; i += 2) {
+    REQUIRE(*store->get(Table::kPayload, std::to_string(i)) == noise(i, kMiB / 5));
+  }
+  CHECK(fill(*store, full) > full + full / 3);
+}
+
+TEST_CASE("what makes room is written below the mark, in the reserve at last",
+          "[unit][store][space]") {
+  SmallMachine machine;
+  const auto store = machine.open();
+  fill(*store);
+  CHECK(store->health().reserve_bytes == 2 * kMiB);
+  machine.drive.set_room(machine.drive.bytes() + kMiB / 2);  // somebody else takes the rest
+  CHECK(store->health().low);
+  CHECK(put(*store, "new", noise(1, 100)).code() == StatusCode::kOutOfSpace);
+  const Value trimmed = noise(7, kMiB / 10);
+  REQUIRE(store->write({{{Table::kPayload, "0", trimmed}}, {}, true}, Durability::kWal) ==
+          Status());
+  CHECK(*store->get(Table::kPayload, "0") == trimmed);
+  for (const char* key : {"1", "2"}) REQUIRE(erase(*store, key).ok());
+  CHECK(put(*store, "new", noise(1, 100)).code() == StatusCode::kOutOfSpace);
+  machine.drive.set_room(32 * kMiB);
+  while (!put(*store, "new", noise(1, 100)).ok()) std::this_thread::yield();  // by a thread
+  CHECK(store->health().reserve_bytes == 2 * kMiB);  // taken again first
+}
+
+TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store][space]") {
+  SmallMachine machine;
+  machine.open().reset();
+  SpaceGuard& guard = *machine.guard;
+  const auto leave_free = [&](std::uint64_t bytes) {
+    machine.drive.set_room(machine.drive.bytes() + bytes);
+  };
+  leave_free(2 * kMiB);
+  CHECK(guard.admit(WriteUse::kPayload, 1).code() == StatusCode::kOutOfSpace);
+  CHECK(guard.admit(WriteUse::kRows, 1) == Status());
+  leave_free(kMiB / 2);
+  CHECK(guard.admit(WriteUse::kRows, 1).code() == StatusCode::kOutOfSpace);
+  CHECK(guard.room().value().reserve_bytes == 2 * kMiB);
+  CHECK(guard.admit(WriteUse::kMakeRoom, 1) == Status());
+  CHECK(guard.room().value().reserve_bytes < 2 * kMiB);  // a part is given up for it
+  CHECK(guard.room().value().free_bytes >= kMiB);
+  Status refused;
+  for (int i = 0; i < 5 && refused.ok(); ++i) {
+    leave_free(0);
+    refused = guard.admit(WriteUse::kMakeRoom, 1);
+  }
+  CHECK(guard.room().value().reserve_bytes == 0);
+  CHECK(refused.code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(refused.message(), Contains("make room on that disk"));
+}
+
+TEST_CASE("what is being read is not punched out", "[unit][store][space]") {
+  FaultyDrive drive;
+  const auto files = ExtentFiles::open(drive.folder(), {}, kMiB).value();
+  const Value kept = noise(1, 10'000), freed = noise(2, 10'000);
+  const std::vector<Bytes> values = {kept, freed};
+  const auto places = files->append(values).value();
+  std::optional<ExtentFiles::Pin> pin = files->pin(places[1]);
+  files->free(places[1]);
+  CHECK(files->holes().empty());
+  const FileBlocks read = pin->read().value();
+  CHECK(std::ranges::equal(read.bytes(), Bytes(freed)));
+  pin.reset();
+  REQUIRE(files->holes().size() == 1);
+  CHECK(files->holes()[0].offset == places[1].offset);
+  const std::uint64_t before = drive.bytes();
+  REQUIRE(files->punch(files->holes()) == Status());
+  CHECK(drive.bytes() == before - 3 * 4096 + (3 * 4096 - 10'000));  // the last block is a part
+  CHECK(files->holes().empty());
+  CHECK(std::ranges::equal(files->pin(places[0]).read().value().bytes(), Bytes(kept)));
+}
+
+TEST_CASE("values that lie over one another are not punched out", "[unit][store][space]") {
+  FaultyDrive drive;
+  std::vector<Extent> places;
+  {
+    const auto files = ExtentFiles::open(drive.folder(), {}, kMiB).value();
+    const Value a = noise(1, 10'000), b = noise(2, 10'000), c = noise(3, 10'000);
+    const std::vector<Bytes> values = {a, b, c};
+    places = files->append(values).value();
+  }
+  const std::vector<Extent> live = {places[0], places[2]};
+  CHECK(ExtentFiles::open(drive.folder(), live, kMiB).value()->holes().size() == 1);
+  // A row that rotted says that a value lies where another one does: whose bytes they are is not
+  // known any more.
+  const std::vector<Extent> rotten = {places[0], {places[0].file, places[0].offset, 30'000}};
+  const auto files = ExtentFiles::open(drive.folder(), rotten, kMiB).value();
+  files->free(rotten[1]);
+  CHECK(files->holes().empty());
+}
+
+TEST_CASE("files are open a bounded number at a time, and all are read", "[unit][store]") {
+  FaultyDrive drive;
+  FilePool pool(drive.folder(), 3);
+  std::vector<std::shared_ptr<FilePool::Handle>> handles;
+  for (unsigned i = 0; i < 10; ++i) {
+    const Value value = noise(i, 100);
+    const Bytes bytes = value;
+    handles.push_back(pool.create(std::to_string(i)).value());
+    REQUIRE(handles.back()->use().value()->write_at(0, {&bytes, 1}).ok());
+    CHECK(drive.open_files() <= 3);
+  }
+  for (unsigned round = 0; round < 3; ++round) {
+    for (unsigned i = 0; i < 10; ++i) {
+      Value read(100);
+      REQUIRE(handles[i]->use().value()->read_at(0, read).ok());
+      CHECK(read == noise(i, 100));
+      CHECK(drive.open_files() <= 3);
+    }
+  }
+  // A held file stays open beside the others, and so does one that is in use.
+  handles[0]->hold(true);
+  const auto used = handles[0]->use().value();
+  for (unsigned i = 1; i < 10; ++i) REQUIRE(handles[i]->use().ok());
+  REQUIRE(drive.folder()->remove("0").ok());
+  CHECK(handles[0]->use().ok());
+  handles.clear();
+  CHECK(drive.open_files() == 1);
+}
