@@ -574,4 +574,7 @@ struct ServerStatus {
   memoryBytes @10 :UInt64;
   memoryLimitBytes @11 :UInt64;
   segmentsOutOfService @12 :UInt64;  # damaged, or standing on what is
+  diskFreeBytes @13 :UInt64;
+  diskMinFreeBytes @14 :UInt64;  # puts that would leave less are refused
+  diskFault @15 :Text;           # why changes fail until an operator acts
 }

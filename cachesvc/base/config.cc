@@ -251,6 +251,7 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   reader.read("max_puts", config.max_puts);
   reader.read("silent_client_ms", config.silent_client_ms);
   reader.read("tidy_after_ms", config.tidy_after_ms);
+  reader.read_bytes("min_free_bytes", config.min_free_bytes);
   reader.read("default_recipe", config.default_recipe);
   reader.read("default_recipe_with_profile", config.default_recipe_with_profile);
   reader.read("default_keep", config.default_keep);

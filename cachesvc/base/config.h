@@ -49,6 +49,8 @@ struct Config {
   // From a removal until a thread moves what lies beside it on the disk, where that gives space
   // back.
   std::uint32_t tidy_after_ms = 1000;
+  // Puts that would leave less free on the disk are refused; 0: by the disk's size (DiskBudget).
+  std::uint64_t min_free_bytes = 0;
   // Defaults of puts that say nothing and find nothing in the catalog.
   std::string default_recipe = "global_kvdiff(min_entries=128)";
   // Of models that have a profile which fits it; empty: default_recipe for them as well.

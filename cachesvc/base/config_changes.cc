@@ -26,7 +26,8 @@ std::vector<Setting> settings(const Config& c) {
       {"compute_threads", number(c.compute_threads), kRestart},
       {"transports", c.transports, kRestart},
       {"bulk", c.bulk, kRestart},
-      {"tidy_after_ms", number(c.tidy_after_ms), kRestart},  // the store was opened with it
+      {"tidy_after_ms", number(c.tidy_after_ms), kRestart},    // the store was opened with it
+      {"min_free_bytes", number(c.min_free_bytes), kRestart},  // it too
       {"log_level", c.log_level, kLive},
       {"audit_log", c.audit_log, kLive},
       {"max_requests", number(c.max_requests), kLive},

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/server/device.h"
+#include "cachesvc/server/disk_watch.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/peer.h"
 #include "cachesvc/server/reload.h"
@@ -70,6 +71,7 @@ struct Service::Impl {
   std::unique_ptr<HotTier> hot_tier;
   std::unique_ptr<Memory> memory;
   std::unique_ptr<Store> store;  // what it has yet to write lies in the arena
+  std::unique_ptr<DiskWatch> disk_watch;
   std::unique_ptr<Catalog> catalog;
   std::unique_ptr<kernels::Backend> backend;
   RestoreRate rate;
@@ -147,7 +149,9 @@ Status Service::Impl::open_store() {
   PRECIS_ASSIGN(store,
                 open_disk_store(config.data_dir,
                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
-                                 .tidy_after = std::chrono::milliseconds(config.tidy_after_ms)}));
+                                 .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
+                                 .min_free_bytes = config.min_free_bytes}));
+  disk_watch = std::make_unique<DiskWatch>(*store, log);
   if (const std::uint64_t missing = store->stats().missing_bytes; missing > 0) {
     log.warn("payload files are gone or short; precisctl fsck says what was in them",
              {{"missing_bytes", missing}});
@@ -240,6 +244,7 @@ Status Service::Impl::listen() {
                        {"memory_bytes", arena->memory().size()},
                        {"device", std::string(backend->name())},
                        {"descriptors_max", descriptors.rlim_cur},
+                       {"store_descriptors", kStoreDescriptorsMax},
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
   warn_of_strangers();
@@ -418,6 +423,12 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   status.stored_bytes = totals.stored_bytes;
   status.memory_bytes = arena->used_bytes();
   status.memory_limit_bytes = arena->memory().size();
+  const StoreHealth disk = disk_watch->health();
+  status.disk_free_bytes = disk.free_bytes;
+  status.disk_min_free_bytes = disk.min_free_bytes;
+  const bool named = config.tenants.empty();  // as the directory's name
+  const std::string fault = named ? disk.files.message() : "files of the store are gone";
+  if (!disk.files.ok()) status.disk_fault = fault;
   return status;
 }
 
@@ -462,6 +473,12 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   add("precis_unclaimed_bytes", disk.unclaimed_bytes, "Payload file bytes that no row means");
   add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
   add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
+  const StoreHealth health = disk_watch->health();
+  add("precis_disk_free_bytes", health.free_bytes, "Bytes free on the store's disk");
+  add("precis_disk_min_free_bytes", health.min_free_bytes,
+      "Bytes free below which puts are refused");
+  add("precis_disk_low", health.low ? 1 : 0, "1 while puts are refused for want of space");
+  add("precis_disk_fault", health.files.ok() ? 0 : 1, "1 while files of the store are gone");
   co_return stats;
 }
 

@@ -156,7 +156,10 @@ Json to_json(const msg::ServerStatus& s) {
           {"sessions", s.sessions},
           {"stored_bytes", s.stored_bytes},
           {"memory_bytes", s.memory_bytes},
-          {"memory_limit_bytes", s.memory_limit_bytes}};
+          {"memory_limit_bytes", s.memory_limit_bytes},
+          {"disk_free_bytes", s.disk_free_bytes},
+          {"disk_min_free_bytes", s.disk_min_free_bytes},
+          {"disk_fault", s.disk_fault}};
 }
 
 Json to_json(const msg::Removed& removed) {

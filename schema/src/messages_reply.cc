@@ -224,6 +224,9 @@ static void write(ServerStatus::Builder out, const msg::ServerStatus& in) {
   out.setMemoryBytes(in.memory_bytes);
   out.setMemoryLimitBytes(in.memory_limit_bytes);
   out.setSegmentsOutOfService(in.segments_out_of_service);
+  out.setDiskFreeBytes(in.disk_free_bytes);
+  out.setDiskMinFreeBytes(in.disk_min_free_bytes);
+  out.setDiskFault(as_text(clean_text(in.disk_fault, limits::kTextBytesMax)));
 }
 static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   PRECIS_TRY(read_name("server", in.getServer(), out.server));
@@ -239,6 +242,9 @@ static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   out.memory_bytes = in.getMemoryBytes();
   out.memory_limit_bytes = in.getMemoryLimitBytes();
   out.segments_out_of_service = in.getSegmentsOutOfService();
+  out.disk_free_bytes = in.getDiskFreeBytes();
+  out.disk_min_free_bytes = in.getDiskMinFreeBytes();
+  PRECIS_TRY(read_text("disk_fault", in.getDiskFault(), limits::kTextBytesMax, out.disk_fault));
   return {};
 }
 

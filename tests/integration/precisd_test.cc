@@ -11,6 +11,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <thread>
 
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
@@ -206,6 +207,46 @@ TEST_CASE("that payload files are gone is said at the start", "[integration]") {
   CHECK_THAT(Logged(dir, {}).log(), !Contains("missing_bytes"));
   std::filesystem::remove_all(dir.path("data/payload"));
   CHECK_THAT(Logged(dir, {}).log(), Contains("W payload files are gone") && Contains("fsck"));
+}
+
+TEST_CASE("files deleted under a running service are said in the log, and commits fail",
+          "[integration]") {
+  namespace fs = std::filesystem;
+  const TempDir dir;
+  Logged service(dir, {});
+  ConnectOptions once;
+  once.retry = false;
+  const auto client = Client::connect(service.address(), once).value();
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random{20261125};
+  const auto put = [&](Durability durability) {
+    const auto path = random_tokens(random, 100);
+    return put_all(*client, model, path, random_kv(random, model.spec, 0, 100), PutOptions(),
+                   durability)
+        .status();
+  };
+  REQUIRE(put(Durability::kFsync) == Status());
+  CHECK(client->status().value().disk_fault.empty());
+  const auto remove_all = [&](const std::string& folder, const std::string& suffix) {
+    std::vector<fs::path> found;
+    for (const auto& file : fs::directory_iterator(dir.path(folder))) {
+      if (file.path().extension() == suffix) found.push_back(file.path());
+    }
+    REQUIRE(!found.empty());
+    for (const fs::path& file : found) fs::remove(file);
+  };
+  SECTION("payload files") { remove_all("data/payload", ".extents"); }
+  SECTION("RocksDB's log") { remove_all("data", ".log"); }
+  SECTION("the folder of payload files") { fs::remove_all(dir.path("data/payload")); }
+  SECTION("the data directory") { fs::remove_all(dir.path("data")); }
+  for (const Durability durability : {Durability::kFsync, Durability::kWal, Durability::kFsync}) {
+    const Status refused = put(durability);
+    CHECK(refused.code() == StatusCode::kUnavailable);
+    CHECK_THAT(refused.message(), Contains("was deleted under the running service"));
+  }
+  // By the service's own looking, every second.
+  while (client->status().value().disk_fault.empty()) std::this_thread::yield();
+  CHECK_THAT(service.log_so_far(), Contains("files of the store were deleted"));
 }
 
 TEST_CASE("that strangers may come in is said at the start", "[integration]") {

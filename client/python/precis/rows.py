@@ -224,6 +224,11 @@ class ServerStatus:
     memory_limit_bytes: int
     segments_out_of_service: int
     """Damaged, or standing on what is."""
+    disk_free_bytes: int
+    disk_min_free_bytes: int
+    """Puts that would leave less free are refused."""
+    disk_fault: str
+    """Why changes fail until an operator acts; empty where nothing is wrong."""
 
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:

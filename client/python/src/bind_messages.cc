@@ -171,7 +171,10 @@ void bind_operations(nb::module_& module) {
       .def_ro("stored_bytes", &Server::stored_bytes)
       .def_ro("memory_bytes", &Server::memory_bytes)
       .def_ro("memory_limit_bytes", &Server::memory_limit_bytes)
-      .def_ro("segments_out_of_service", &Server::segments_out_of_service);
+      .def_ro("segments_out_of_service", &Server::segments_out_of_service)
+      .def_ro("disk_free_bytes", &Server::disk_free_bytes)
+      .def_ro("disk_min_free_bytes", &Server::disk_min_free_bytes)
+      .def_ro("disk_fault", &Server::disk_fault);
 }
 
 }  // namespace

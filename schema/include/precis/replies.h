@@ -164,6 +164,9 @@ struct ServerStatus {
   std::uint64_t segments = 0, sessions = 0, models = 0;
   std::uint64_t stored_bytes = 0, memory_bytes = 0, memory_limit_bytes = 0;
   std::uint64_t segments_out_of_service = 0;  // damaged, or standing on what is
+  // Of the data directory's disk. Puts that would leave less free than the minimum are refused.
+  std::uint64_t disk_free_bytes = 0, disk_min_free_bytes = 0;
+  std::string disk_fault;  // why changes fail until an operator acts; empty: nothing is wrong
   bool operator==(const ServerStatus&) const = default;
 };
 

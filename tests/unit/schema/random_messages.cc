@@ -191,7 +191,7 @@ struct Filler {
   void operator()(msg::ServerStatus& x) {
     all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.uptime_seconds, x.segments);
     all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes,
-        x.segments_out_of_service);
+        x.segments_out_of_service, x.disk_free_bytes, x.disk_min_free_bytes, x.disk_fault);
   }
 
   void operator()(msg::ProfileRow& x) {

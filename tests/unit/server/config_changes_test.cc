@@ -20,6 +20,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"transports", "'tcp'"},
     {"bulk", "'stream'"},
     {"tidy_after_ms", "1"},
+    {"min_free_bytes", "'64MiB'"},
     {"log_level", "'debug'"},
     {"audit_log", "'stderr'"},
     {"max_requests", "5"},

@@ -1,0 +1,58 @@
+#include "cachesvc/server/disk_watch.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+namespace precis {
+namespace {
+
+constexpr std::chrono::seconds kLookEvery{1};
+
+}  // namespace
+
+DiskWatch::DiskWatch(Store& store, Log& log) : store_(store), log_(log) {
+  look();
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    ::pthread_setname_np(::pthread_self(), "disk-watch");
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, stop, kLookEvery, [&] { return stop.stop_requested(); })) {
+      lock.unlock();
+      look();
+      lock.lock();
+    }
+  });
+}
+
+DiskWatch::~DiskWatch() = default;
+
+StoreHealth DiskWatch::health() const {
+  const std::lock_guard lock(mutex_);
+  return health_;
+}
+
+void DiskWatch::look() {
+  StoreHealth now = store_.health();
+  StoreHealth before;
+  {
+    const std::lock_guard lock(mutex_);
+    before = std::exchange(health_, now);
+  }
+  if (!now.files.ok() && before.files.ok()) {
+    log_.error("files of the store were deleted, changes fail from now on",
+               {{"status", now.files.to_string()}});
+  }
+  if (now.low && !before.low) {
+    log_.error("the disk is nearly full: puts are refused, remove or trim prefixes or make room",
+               {{"free_bytes", now.free_bytes},
+                {"min_free_bytes", now.min_free_bytes},
+                {"reserve_bytes", now.reserve_bytes},
+                {"total_bytes", now.total_bytes}});
+  }
+  if (!now.low && before.low) {
+    log_.info("the disk has room again: puts go on", {{"free_bytes", now.free_bytes}});
+  }
+}
+
+}  // namespace precis
