@@ -100,7 +100,7 @@ TEST_CASE("what makes room is written below the mark, in the reserve at last",
   CHECK(put(*store, "new", noise(1, 100)).code() == StatusCode::kOutOfSpace);
   machine.drive.set_room(32 * kMiB);
   while (!put(*store, "new", noise(1, 100)).ok()) std::this_thread::yield();  // by a thread
-  CHECK(store->health().reserve_bytes == 2 * kMiB);  // taken again first
+  CHECK(store->health().reserve_bytes == 2 * kMiB);                           // taken again first
 }
 
 TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store][space]") {
@@ -127,6 +127,38 @@ TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store
   CHECK(guard.room().value().reserve_bytes == 0);
   CHECK(refused.code() == StatusCode::kOutOfSpace);
   CHECK_THAT(refused.message(), Contains("make room on that disk"));
+}
+
+TEST_CASE("no crash brings back a row whose bytes were punched out",
+          "[unit][store][space][power]") {
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    std::mt19937_64 rng(seed);
+    SmallMachine machine;
+    std::vector<unsigned> kept;
+    {
+      const auto store = machine.open();
+      const unsigned full = fill(*store);
+      REQUIRE(store->harden().ok());
+      const std::uint64_t before = machine.free_bytes();
+      for (unsigned i = 0; i < full; ++i) {
+        if (i % 2 == 0) REQUIRE(erase(*store, std::to_string(i)).ok());
+        if (i % 2 != 0) kept.push_back(i);
+      }
+      // By a thread, once it knows that no crash can undo the removals.
+      while (machine.free_bytes() < before + full / 3 * (kMiB / 5)) std::this_thread::yield();
+      machine.lose_power(rng);
+    }
+    CAPTURE(seed);
+    const auto store = machine.open();
+    for (const unsigned i : kept) {
+      REQUIRE(*store->get(Table::kPayload, std::to_string(i)) == noise(i, kMiB / 5));
+    }
+    REQUIRE(store->scan(Table::kPayload, [&](std::string_view key, Bytes value) -> Status {
+      const auto i = static_cast<unsigned>(std::stoul(std::string(key)));
+      CHECK(std::ranges::equal(value, Bytes(noise(i, kMiB / 5))));
+      return {};
+    }) == Status());
+  }
 }
 
 TEST_CASE("what is being read is not punched out", "[unit][store][space]") {
@@ -196,4 +228,24 @@ TEST_CASE("files are open a bounded number at a time, and all are read", "[unit]
   CHECK(handles[0]->use().ok());
   handles.clear();
   CHECK(drive.open_files() == 1);
+}
+
+TEST_CASE("of many payload files a bounded number is open, also while none is synced",
+          "[unit][store]") {
+  FaultyDrive drive;
+  const auto files = ExtentFiles::open(drive.folder(), {}, 2 * kFileBlockBytes).value();
+  std::vector<Extent> places;
+  for (unsigned i = 0; i < 3 * limits::kOpenPayloadFilesMax; ++i) {
+    const Value value = noise(i, 100);
+    const Bytes bytes = value;
+    places.push_back(files->append({&bytes, 1}).value().front());
+    REQUIRE(drive.open_files() <= limits::kOpenPayloadFilesMax);
+  }
+  CHECK(files->stats().files == places.size());  // one each
+  CHECK(drive.syncs() > 0);
+  for (unsigned i = 0; i < places.size(); ++i) {
+    const FileBlocks read = files->pin(places[i]).read().value();
+    REQUIRE(std::ranges::equal(read.bytes(), Bytes(noise(i, 100))));
+  }
+  CHECK(drive.open_files() <= limits::kOpenPayloadFilesMax);
 }
