@@ -98,12 +98,14 @@ void SpaceGuard::release(std::uint64_t size_bytes) {
   if (gone < held_) {
     const auto file = folder_->open(kReserveName);
     if (file.ok() && (*file)->punch(held_ - gone, gone).ok()) {
+      (void)(*file)->sync();  // a journal lends freed blocks only once it has committed that
       held_ -= gone;
       return;
     }
   }
   held_ = 0;
   (void)folder_->remove(kReserveName);  // where there is none, there is none to give up
+  (void)folder_->sync();
 }
 
 // Half of the reserve's size stays free: with less, the next removal would give the reserve up.
