@@ -10,6 +10,7 @@
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/peer.h"
 #include "cachesvc/server/reload.h"
+#include "cachesvc/server/stored_stats.h"
 #include "cachesvc/server/tenants.h"
 #include "cachesvc/server/told.h"
 #include "cachesvc/server/version.h"
@@ -152,18 +153,7 @@ Status Service::Impl::open_store() {
                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
                                  .min_free_bytes = config.min_free_bytes}));
   disk_watch = std::make_unique<DiskWatch>(*store, log);
-  if (const std::uint64_t missing = store->stats().missing_bytes; missing > 0) {
-    log.warn("payload files are gone or short; precisctl fsck says what was in them",
-             {{"missing_bytes", missing}});
-  }
-  if (const auto doubt = store->doubt()) {
-    log.warn(
-        "changes that were acknowledged are missing, or may be: what is left is served, and no "
-        "payload is deleted until the loss is accepted (precisctl fsck says how)",
-        {{"lost_changes", doubt->lost_changes},
-         {"record_lost", doubt->record_lost},
-         {"kept_payload_bytes", store->stats().unclaimed_bytes}});
-  }
+  warn_of_loss(log, *store);
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
   return {};
 }
@@ -426,9 +416,7 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   const StoreHealth disk = disk_watch->health();
   status.disk_free_bytes = disk.free_bytes;
   status.disk_min_free_bytes = disk.min_free_bytes;
-  const bool named = config.tenants.empty();  // as the directory's name
-  const std::string fault = named ? disk.files.message() : "files of the store are gone";
-  if (!disk.files.ok()) status.disk_fault = fault;
+  status.disk_fault = fault_text(disk, /*named=*/config.tenants.empty());
   return status;
 }
 
@@ -453,32 +441,7 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
   add("precis_turns_total", paths.turns().pieces(),
       "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
-  add("precis_hot_bytes", hot.bytes, "Bytes of the hot tier");
-  add("precis_hot_layers", hot.entries, "Layers in the hot tier");
-  add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the hot tier");
-  add("precis_models", totals.models, "Models registered");
-  add("precis_segments", totals.segments, "Segments stored");
-  add("precis_sessions", totals.sessions, "Sessions alive");
-  add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments");
-  add("precis_original_bytes", totals.original_bytes, "K and V bytes that the segments stand for");
-  add("precis_quarantined_segments", totals.quarantined_segments,
-      "Segments out of service, damaged");
-  add("precis_quarantined_rows", totals.quarantined_rows, "Catalog rows out of service, damaged");
-  add("precis_dropped_segments_total", catalog->dropped_segments(),
-      "Segments committed at memory that gave way before they were written");
-  add("precis_doubtful_recovery", doubt ? 1 : 0,
-      "1 while acknowledged changes are or may be missing and nobody has accepted that");
-  add("precis_lost_changes", doubt ? doubt->lost_changes : 0,
-      "Changes acknowledged and missing since a doubtful recovery");
-  add("precis_unclaimed_bytes", disk.unclaimed_bytes, "Payload file bytes that no row means");
-  add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
-  add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
-  const StoreHealth health = disk_watch->health();
-  add("precis_disk_free_bytes", health.free_bytes, "Bytes free on the store's disk");
-  add("precis_disk_min_free_bytes", health.min_free_bytes,
-      "Bytes free below which puts are refused");
-  add("precis_disk_low", health.low ? 1 : 0, "1 while puts are refused for want of space");
-  add("precis_disk_fault", health.files.ok() ? 0 : 1, "1 while files of the store are gone");
+  add_stored(stats, hot, totals, catalog->dropped_segments(), disk, doubt, disk_watch->health());
   co_return stats;
 }
 

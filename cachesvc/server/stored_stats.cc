@@ -1,0 +1,58 @@
+#include "cachesvc/server/stored_stats.h"
+
+namespace precis {
+
+void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Totals& totals,
+                std::uint64_t dropped_segments, const StoreStats& disk,
+                const std::optional<RecoveryDoubt>& doubt, const StoreHealth& health) {
+  const auto add = [&](const char* name, std::uint64_t value, const char* help) {
+    stats.rows.push_back({name, static_cast<double>(value), help});
+  };
+  add("precis_hot_bytes", hot.bytes, "Bytes of the hot tier");
+  add("precis_hot_layers", hot.entries, "Layers in the hot tier");
+  add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the hot tier");
+  add("precis_models", totals.models, "Models registered");
+  add("precis_segments", totals.segments, "Segments stored");
+  add("precis_sessions", totals.sessions, "Sessions alive");
+  add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments");
+  add("precis_original_bytes", totals.original_bytes, "K and V bytes that the segments stand for");
+  add("precis_quarantined_segments", totals.quarantined_segments,
+      "Segments out of service, damaged");
+  add("precis_quarantined_rows", totals.quarantined_rows, "Catalog rows out of service, damaged");
+  add("precis_dropped_segments_total", dropped_segments,
+      "Segments committed at memory that gave way before they were written");
+  add("precis_doubtful_recovery", doubt ? 1 : 0,
+      "1 while acknowledged changes are or may be missing and nobody has accepted that");
+  add("precis_lost_changes", doubt ? doubt->lost_changes : 0,
+      "Changes acknowledged and missing since a doubtful recovery");
+  add("precis_unclaimed_bytes", disk.unclaimed_bytes, "Payload file bytes that no row means");
+  add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
+  add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
+  add("precis_disk_free_bytes", health.free_bytes, "Bytes free on the store's disk");
+  add("precis_disk_min_free_bytes", health.min_free_bytes,
+      "Bytes free below which puts are refused");
+  add("precis_disk_low", health.low ? 1 : 0, "1 while puts are refused for want of space");
+  add("precis_disk_fault", health.files.ok() ? 0 : 1, "1 while files of the store are gone");
+}
+
+std::string fault_text(const StoreHealth& health, bool named) {
+  if (health.files.ok()) return {};
+  return named ? health.files.message() : "files of the store are gone";
+}
+
+void warn_of_loss(Log& log, Store& store) {
+  if (const std::uint64_t missing = store.stats().missing_bytes; missing > 0) {
+    log.warn("payload files are gone or short; precisctl fsck says what was in them",
+             {{"missing_bytes", missing}});
+  }
+  if (const auto doubt = store.doubt()) {
+    log.warn(
+        "changes that were acknowledged are missing, or may be: what is left is served, and no "
+        "payload is deleted until the loss is accepted (precisctl fsck says how)",
+        {{"lost_changes", doubt->lost_changes},
+         {"record_lost", doubt->record_lost},
+         {"kept_payload_bytes", store.stats().unclaimed_bytes}});
+  }
+}
+
+}  // namespace precis
