@@ -1,4 +1,4 @@
-// precisd: settings from flags and a file, one Service over UCX, until SIGINT or SIGTERM. SIGHUP
+// precisd: settings from flags and a file, one Service over sockets, until SIGINT or SIGTERM. SIGHUP
 // has it read its settings again.
 
 #include <signal.h>
@@ -16,11 +16,11 @@
 #include <iostream>
 
 #include "cachesvc/base/notify.h"
+#include "cachesvc/net/address.h"
 #include "cachesvc/server/accept_loss.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
-#include "cachesvc/transport/preface_io.h"
-#include "cachesvc/transport/ucx_transport.h"
+#include "cachesvc/transport/socket_transport.h"
 #include "precis/printable.h"
 
 namespace {
@@ -36,7 +36,7 @@ constexpr int kExitUsage = 2;
 
 // Flags stand over the file: each is applied only if it was given.
 struct Flags {
-  std::string config_file, data_dir, listen, memory, device, log_level, transports, bulk, threads;
+  std::string config_file, data_dir, listen, memory, device, log_level, listen_unix, threads;
   bool check = false;
   std::uint64_t accept_loss = 0;
 };
@@ -53,9 +53,8 @@ void add_flags(CLI::App& app, Flags& flags) {
       "--device", flags.device,
       "Where layers are compressed: auto (a GPU where there is one), cpu or cuda:N [auto]");
   app.add_option("--threads", flags.threads, "Compute threads [every core]")->type_name("UINT");
-  app.add_option("--transports", flags.transports, "as UCX_TLS, e.g. tcp [the best there are]");
-  app.add_option("--bulk", flags.bulk,
-                 "How bulk bytes move: auto, host-copy, stream or messages [auto]");
+  app.add_option("--listen-unix", flags.listen_unix,
+                 "PATH of a Unix socket, auto (precisd.sock in the data folder) or off [auto]");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
   app.add_flag("--check", flags.check,
                "Say what is wrong with the settings, and start nothing: exit code 0 or 2");
@@ -93,8 +92,7 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
   if (given("--data", "data_dir")) config.data_dir = flags.data_dir;
   if (given("--listen", "listen")) config.listen = flags.listen;
   if (given("--device", "device")) config.device = flags.device;
-  if (given("--transports", "transports")) config.transports = flags.transports;
-  if (given("--bulk", "bulk")) config.bulk = flags.bulk;
+  if (given("--listen-unix", "listen_unix")) config.listen_unix = flags.listen_unix;
   if (given("--log-level", "log_level")) config.log_level = flags.log_level;
   if (given("--threads", "compute_threads")) {
     PRECIS_ASSIGN(config.compute_threads, parse_threads(flags.threads));
@@ -107,41 +105,22 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
   const auto folder = std::filesystem::path(flags.config_file).parent_path();
   PRECIS_TRY(config.read_tokens(environment("CREDENTIALS_DIRECTORY"), folder.string()));
   PRECIS_TRY(config.validate());
-  const Status address = precis::check_address(config.listen);
+  const Status address = precis::split_address(config.listen).status();
   if (!address.ok()) {
     return Status::invalid(config.origin("listen") + "listen: " + address.message());
   }
   return config;
 }
 
-// Of a name that Config::validate() has let through.
-precis::UcxOptions::BulkMode bulk_mode(const std::string& name) {
-  using Mode = precis::UcxOptions::BulkMode;
-  if (name == "host-copy") return Mode::kHostCopy;
-  if (name == "stream") return Mode::kStream;
-  return name == "messages" ? Mode::kMessages : Mode::kAuto;
-}
-
-precis::UcxOptions ucx_options(const Config& config) {
-  precis::UcxOptions options;
-  options.transports = config.transports;
-  options.bulk = bulk_mode(config.bulk);
-  options.address = config.listen;
+Result<precis::SocketOptions> socket_options(const Config& config) {
+  precis::SocketOptions options;
+  options.listen_unix = config.resolved_listen_unix();
   options.inbox_bytes_max = config.max_message_bytes;
+  if (!config.tls_cert.empty()) {
+    PRECIS_ASSIGN(options.tls, precis::TlsContext::for_server(
+                                   {config.tls_cert, config.tls_key, config.tls_client_ca}));
+  }
   return options;
-}
-
-// Only UCX knows which transports there are, and it is asked before the store is opened. Once the
-// stopping signals are blocked: it has threads.
-Status check_transports(const Config& config) {
-  if (config.transports.empty()) return {};
-  EventLoop loop;
-  const Status status = precis::make_ucx_transport(loop, ucx_options(config)).status();
-  const bool is_wrong = status.code() == precis::StatusCode::kInvalidArgument ||
-                        status.code() == precis::StatusCode::kUnsupported;
-  // What else fails is not the setting's fault; it shows when the service starts.
-  return is_wrong ? Status(status.code(), config.origin("transports") + status.message())
-                  : Status();
 }
 
 // Blocks the signals that are meant for us, for every thread to come; they arrive at the returned
@@ -236,8 +215,8 @@ int main(int argc, char** argv) {
   const int signals = own_signals();
   const auto config = settle(app, flags);
   if (!config.ok()) return fail(config.status(), kExitUsage);
-  const Status transports = check_transports(*config);
-  if (!transports.ok()) return fail(transports, kExitUsage);
+  const auto options = socket_options(*config);
+  if (!options.ok()) return fail(options.status(), kExitUsage);
   if (flags.check) return approve(*config);
   if (app.count("--accept-loss") > 0) {
     const auto given_up = precis::accept_loss(config->data_dir, flags.accept_loss);
@@ -248,7 +227,8 @@ int main(int argc, char** argv) {
 
   raise_descriptor_limit();
   auto service = Service::create(*config, [&](EventLoop& loop) {
-    return precis::make_ucx_transport(loop, ucx_options(*config));
+    return Result<std::unique_ptr<precis::Transport>>(
+        precis::make_socket_transport(loop, *options));
   });
   if (!service.ok()) return fail(service.status(), kExitFailed);
 

@@ -1,10 +1,7 @@
 # The control protocol, told in order. Conventions (digests, arrays, names): types.capnp.
 #
-# 1. The client sends Hello; the server answers HelloReply. They fix the protocol version and the
-#    tenant for the connection's life. Hello.magic, Hello.protocolVersion and all of HelloReply keep
-#    their place for ever, so that any two versions can refuse each other clearly: a server that
-#    does not speak the client's version reads no further, answers versionMismatch and its own
-#    version, and closes.
+# 1. The two sides meet by frames of their own (precis/greeting.h), which fix the protocol version
+#    and the tenant for the connection's life. Nothing of this file is parsed before that.
 # 2. From then on the client sends Requests, as many at a time as it likes (up to a limit), each
 #    with an id that it does not use again while the request is unanswered. The server answers every
 #    Request with exactly one Reply of the same id, in any order. On failure Reply.code is not ok
@@ -29,34 +26,6 @@
 using Cxx = import "/capnp/c++.capnp";
 using Types = import "types.capnp";
 $Cxx.namespace("precis::wire");
-
-# ---- connect -----------------------------------------------------------------------------------
-
-const helloMagic :UInt32 = 0x4c435250;
-# "PRCL" in little-endian bytes. A peer that speaks something else is told apart from a damaged
-# message.
-
-struct Hello {
-  magic @0 :UInt32;
-  protocolVersion @1 :UInt32;
-  client @2 :Text;
-  # Name and version, for logs.
-  tenant @3 :Text;
-  # Empty: the default tenant.
-  token @4 :Text;
-}
-
-struct HelloReply {
-  magic @0 :UInt32;
-  protocolVersion @1 :UInt32;
-  # Of the server.
-  code @2 :StatusCode;
-  message @3 :Text;
-  server @4 :Text;
-  # Name and version.
-  retryAfterMs @5 :UInt32;
-  # As Reply's.
-}
 
 # ---- requests ----------------------------------------------------------------------------------
 
@@ -101,11 +70,18 @@ struct Request {
 struct RemoteRegion {
   # Client memory that the server may pull from or push into while the request is unanswered.
   id @0 :UInt64;
-  # Unique in the client's connection, so that the server can cache what it makes of `key`.
+  # Unique in the client's connection.
   address @1 :UInt64;
   sizeBytes @2 :UInt64;
   key @3 :Data;
-  # The transport's access key, opaque; empty where the transport needs none.
+  # Address and key for RDMA; 0 and empty without.
+  buffer @4 :UInt64;
+  # The shared memory file that holds the region, from bufferOffset on; 0 for none.
+  bufferOffset @5 :UInt64;
+  slot @6 :UInt32;
+  # Its words in the client's window.
+  space @7 :UInt8;
+  # 0 host memory, 1 device memory.
 }
 
 struct RegisterModel {  # -> ModelRow

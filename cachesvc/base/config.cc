@@ -243,8 +243,10 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   reader.read("device", config.device);
   reader.read("log_level", config.log_level);
   reader.read("audit_log", config.audit_log);
-  reader.read("transports", config.transports);
-  reader.read("bulk", config.bulk);
+  reader.read("listen_unix", config.listen_unix);
+  reader.read("tls_cert", config.tls_cert);
+  reader.read("tls_key", config.tls_key);
+  reader.read("tls_client_ca", config.tls_client_ca);
   reader.read("memory_wait_ms", config.memory_wait_ms);
   reader.read("max_requests", config.max_requests);
   reader.read_bytes("max_message_bytes", config.max_message_bytes);
@@ -297,9 +299,10 @@ Status Config::validate() const {
   const Status device_status = DeviceChoice::parse(device).status();
   require(device_status.ok(), "device", device_status.message());
   require_ok("log_level", Log::parse_level(log_level).status());
-  const auto* const known = std::find(std::begin(kBulkNames), std::end(kBulkNames), bulk);
-  require(known != std::end(kBulkNames), "bulk",
-          "bulk is '" + bulk + "', choose auto, host-copy, stream or messages");
+  require(tls_cert.empty() == tls_key.empty(), tls_cert.empty() ? "tls_key" : "tls_cert",
+          "tls_cert and tls_key belong together: give both or neither");
+  require(tls_client_ca.empty() || !tls_cert.empty(), "tls_client_ca",
+          "tls_client_ca is set without tls_cert and tls_key");
   const auto for_all = parse_recipe(default_recipe);
   require_ok("default_recipe", for_all.status());
   require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",
@@ -327,6 +330,11 @@ Status Config::validate() const {
                 ", must be in [1, " + std::to_string(limits::kTenantWeightMax) + "]");
   }
   return problems.empty() ? Status() : Status::invalid(problems);
+}
+
+std::string Config::resolved_listen_unix() const {
+  if (listen_unix == "off") return "";
+  return listen_unix == "auto" ? data_dir + "/precisd.sock" : listen_unix;
 }
 
 std::uint64_t Config::resolved_memory_bytes() const {

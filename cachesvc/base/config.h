@@ -13,9 +13,6 @@
 
 namespace precis {
 
-// The values of Config::bulk.
-inline constexpr const char* kBulkNames[] = {"auto", "host-copy", "stream", "messages"};
-
 inline constexpr std::uint32_t kComputeThreadsMax = 1024;
 
 // Who may connect, under what name.
@@ -35,9 +32,12 @@ struct Config {
   std::uint32_t compute_threads = 0;  // 0: every core
   std::string device = "auto";        // where layers are compressed, as DeviceChoice::parse()
   std::string log_level = "info";
-  std::string audit_log;      // a file, or "stderr" (audit.h); empty: none is kept
-  std::string transports;     // as UCX_TLS, e.g. "tcp"; empty: the best there are
-  std::string bulk = "auto";  // how bulk bytes move, one of kBulkNames (UcxOptions::BulkMode)
+  std::string audit_log;  // a file, or "stderr" (audit.h); empty: none is kept
+  // The path of a Unix socket, "auto" (precisd.sock in data_dir), or "off".
+  std::string listen_unix = "auto";
+  // PEM files; TCP is TLS 1.3 with the first two, and with the third clients must show a
+  // certificate that it signed.
+  std::string tls_cert, tls_key, tls_client_ca;
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory
   // Overload: what is past these is rejected, and told when to come back. Of all connections.
   std::uint32_t max_requests = 4096;  // being answered at a time
@@ -78,6 +78,7 @@ struct Config {
   Status validate() const;
   // What a message about `key` begins with: "FILE:LINE: ", or nothing where no file has set it.
   std::string origin(std::string_view key) const;
+  std::string resolved_listen_unix() const;  // a path; empty: none
   std::uint64_t resolved_memory_bytes() const;
   std::uint32_t resolved_compute_threads() const;
   bool operator==(const Config&) const = default;

@@ -24,8 +24,10 @@ std::vector<Setting> settings(const Config& c) {
       {"memory_wait_ms", number(c.memory_wait_ms), kLive},
       {"device", c.device, kRestart},
       {"compute_threads", number(c.compute_threads), kRestart},
-      {"transports", c.transports, kRestart},
-      {"bulk", c.bulk, kRestart},
+      {"listen_unix", c.listen_unix, kRestart},
+      {"tls_cert", c.tls_cert, kRestart},
+      {"tls_key", c.tls_key, kRestart},
+      {"tls_client_ca", c.tls_client_ca, kRestart},
       {"tidy_after_ms", number(c.tidy_after_ms), kRestart},    // the store was opened with it
       {"min_free_bytes", number(c.min_free_bytes), kRestart},  // it too
       {"log_level", c.log_level, kLive},

@@ -29,6 +29,7 @@ constexpr int kProgressPerLook = 16;
 constexpr std::chrono::milliseconds kLentTime{5};
 // Of what is posted by what was posted, before the descriptors have their turn.
 constexpr int kInboxTurnsMax = 8;
+constexpr std::size_t kHandlersPerTurn = 64;
 // Turns in which who leaves a loop does what is queued still.
 constexpr int kLastTurnsMax = 8;
 
@@ -117,7 +118,9 @@ struct EventLoop::Impl {
       queued.fetch_sub(static_cast<int>(ran));
       posted += ran;
     }
-    std::size_t handlers = context.poll();
+    // A descriptor that is always ready must not keep what is posted waiting.
+    std::size_t handlers = 0;
+    while (handlers < kHandlersPerTurn && context.poll_one() > 0) ++handlers;
     handlers -= std::min(handlers, std::exchange(wakeups, 0));
     return posted + handlers > 0;
   }
@@ -367,51 +370,60 @@ std::unique_ptr<EventLoop::Timer> EventLoop::after(std::chrono::nanoseconds dela
 
 namespace {
 
-std::unique_ptr<EventLoop::Watch> watch(asio::io_context& context, int fd,
-                                        asio::posix::descriptor_base::wait_type what,
-                                        std::function<void()> fn) {
-  // Shared by the handle and the wait under way, which may outlive it in the context's queue.
-  struct State : std::enable_shared_from_this<State> {
-    State(asio::io_context& context, int fd, asio::posix::descriptor_base::wait_type w,
-          std::function<void()> f)
-        : descriptor(context, fd), what(w), fn(std::move(f)) {}
-    void wait() {
-      descriptor.async_wait(what,
-                            [self = shared_from_this()](const boost::system::error_code& error) {
-                              if (error || !self->alive) return;
-                              self->fn();
-                              if (self->alive) self->wait();
-                            });
-    }
-    asio::posix::stream_descriptor descriptor;
-    const asio::posix::descriptor_base::wait_type what;
-    std::function<void()> fn;
-    bool alive = true;
-  };
-  class StateWatch final : public EventLoop::Watch {
-   public:
-    explicit StateWatch(std::shared_ptr<State> state) : state_(std::move(state)) {}
-    ~StateWatch() override {
-      state_->alive = false;
-      state_->descriptor.release();
-    }
+using asio::posix::descriptor_base;
 
-   private:
-    std::shared_ptr<State> state_;
-  };
-  auto state = std::make_shared<State>(context, fd, what, std::move(fn));
-  state->wait();
-  return std::make_unique<StateWatch>(std::move(state));
-}
+// Shared by the handle and the waits under way, which may outlive it in the context's queue.
+struct WatchState : std::enable_shared_from_this<WatchState> {
+  WatchState(asio::io_context& context, int fd, std::function<void()> r, std::function<void()> w)
+      : descriptor(context, fd), readable(std::move(r)), writable(std::move(w)) {}
+  void await_readable() {
+    descriptor.async_wait(descriptor_base::wait_read,
+                          [self = shared_from_this()](const boost::system::error_code& error) {
+                            if (error || !self->alive) return;
+                            self->readable();
+                            if (self->alive) self->await_readable();
+                          });
+  }
+  void await_writable() {
+    if (std::exchange(awaited, true)) return;
+    descriptor.async_wait(descriptor_base::wait_write,
+                          [self = shared_from_this()](const boost::system::error_code& error) {
+                            self->awaited = false;
+                            if (!error && self->alive) self->writable();
+                          });
+  }
+  asio::posix::stream_descriptor descriptor;
+  std::function<void()> readable, writable;
+  bool alive = true;
+  bool awaited = false;
+};
+
+class StateWatch final : public EventLoop::SocketWatch {
+ public:
+  explicit StateWatch(std::shared_ptr<WatchState> state) : state_(std::move(state)) {}
+  ~StateWatch() override {
+    state_->alive = false;
+    state_->descriptor.release();
+  }
+  void await_writable() override { state_->await_writable(); }
+
+ private:
+  std::shared_ptr<WatchState> state_;
+};
 
 }  // namespace
 
 std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
-  return watch(impl_->context, fd, asio::posix::descriptor_base::wait_read, std::move(fn));
+  return watch_socket(fd, std::move(fn), nullptr);
 }
 
-std::unique_ptr<EventLoop::Watch> EventLoop::watch_writable(int fd, std::function<void()> fn) {
-  return watch(impl_->context, fd, asio::posix::descriptor_base::wait_write, std::move(fn));
+std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
+                                                                std::function<void()> readable,
+                                                                std::function<void()> writable) {
+  auto state =
+      std::make_shared<WatchState>(impl_->context, fd, std::move(readable), std::move(writable));
+  state->await_readable();
+  return std::make_unique<StateWatch>(std::move(state));
 }
 
 std::unique_ptr<EventLoop::Watch> EventLoop::add_poller(Poller poller) {

@@ -52,8 +52,14 @@ class EventLoop {
     virtual ~Watch() = default;
   };
   std::unique_ptr<Watch> watch_readable(int fd, std::function<void()> fn);
-  // The same where it can be written to. A descriptor is watched once.
-  std::unique_ptr<Watch> watch_writable(int fd, std::function<void()> fn);
+  // The same, and once after each await_writable() `writable` when fd can be written to. A
+  // descriptor is watched once.
+  class SocketWatch : public Watch {
+   public:
+    virtual void await_writable() = 0;
+  };
+  std::unique_ptr<SocketWatch> watch_socket(int fd, std::function<void()> readable,
+                                            std::function<void()> writable);
 
   // A source that is polled: `progress` does what work there is and returns how much; `arm`
   // prepares fd for blocking and returns false if work came in meanwhile. The loop spins on

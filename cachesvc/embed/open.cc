@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "cachesvc/embed/loopback.h"
 #include "cachesvc/server/service.h"
-#include "cachesvc/transport/loopback_transport.h"
 #include "client/src/attach.h"
 #include "precis/client.h"
 
@@ -28,8 +28,10 @@ Status check_no_address(const std::string& directory) {
 // A service and its thread; stops with the last handle of the client.
 class EmbeddedService {
  public:
-  explicit EmbeddedService(std::unique_ptr<Service> running)
-      : service(std::move(running)), thread_([this] { service->run(); }) {}
+  EmbeddedService(std::unique_ptr<Service> running, std::shared_ptr<LoopbackNet> net)
+      : service(std::move(running)),
+        transport(make_loopback_client(service->loop(), std::move(net))),
+        thread_([this] { service->run(); }) {}
   ~EmbeddedService() {
     service->stop();
     thread_.join();
@@ -38,6 +40,7 @@ class EmbeddedService {
   EmbeddedService& operator=(const EmbeddedService&) = delete;
 
   const std::unique_ptr<Service> service;
+  const std::unique_ptr<ClientTransport> transport;  // goes before the service's loop
 
  private:
   std::thread thread_;
@@ -55,11 +58,12 @@ Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
   config.memory_bytes = options.memory_bytes;
   config.compute_threads = options.threads;
   config.device = options.device;
-  PRECIS_ASSIGN(auto service, Service::create(config, [](EventLoop& loop) {
-                  return Result<std::unique_ptr<Transport>>(make_loopback_transport(loop));
+  const std::shared_ptr<LoopbackNet> net = make_loopback_net();
+  PRECIS_ASSIGN(auto service, Service::create(config, [&](EventLoop& loop) {
+                  return Result<std::unique_ptr<Transport>>(make_loopback_server(loop, net));
                 }));
-  auto embedded = std::make_shared<EmbeddedService>(std::move(service));
-  return attach(embedded, embedded->service->loop(), embedded->service->transport(),
+  auto embedded = std::make_shared<EmbeddedService>(std::move(service), net);
+  return attach(embedded, embedded->service->loop(), *embedded->transport,
                 embedded->service->address(), {});
 }
 

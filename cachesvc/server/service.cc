@@ -14,6 +14,7 @@
 #include "cachesvc/server/tenants.h"
 #include "cachesvc/server/told.h"
 #include "cachesvc/server/version.h"
+#include "cachesvc/server/wrong_proofs.h"
 #include "cachesvc/store/extent_store.h"
 #include "precis/limits.h"
 #include "precis/record_format.h"
@@ -31,6 +32,16 @@ constexpr std::uint64_t kStagingShare = 4;
 // up, and little enough for the rest to serve while the disk is full.
 constexpr std::uint64_t kWriteBehindShare = 4;
 constexpr std::chrono::seconds kPressureCheck{1};
+
+// The store's descriptors are set apart; of the rest each connection takes two. Where there are
+// few, the two share them.
+std::size_t connections_for(std::size_t descriptors) {
+  const std::size_t half = descriptors / 2;
+  const std::size_t rest =
+      descriptors > 2 * kStoreDescriptorsMax ? descriptors - kStoreDescriptorsMax : half;
+  const std::size_t strangers = std::min<std::size_t>(rest / 2, limits::kStrangersMax);
+  return std::clamp<std::size_t>((rest - strangers) / 2, 1, limits::kConnectionsMax);
+}
 
 // Of a data directory that does not open: what is to be done with it by hand, for fsck is a
 // running service's. What other codes mean here is said where they come from.
@@ -64,6 +75,7 @@ struct Service::Impl {
   Metrics metrics;
   Audit audit;
   Tenants tenants;
+  WrongProofs wrong_proofs{clock};
   Admission admission;
   ToldSome strangers, requests;  // those refused
   EventLoop loop;
@@ -96,6 +108,7 @@ struct Service::Impl {
   std::string address;
   std::uint64_t started_ns = 0;
   std::uint64_t dropped_told = 0;
+  std::size_t connections_max = limits::kConnectionsMax;
   bool stopping = false;
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
@@ -104,8 +117,9 @@ struct Service::Impl {
   void wire();
   Status listen();
   void warn_of_strangers();
-  Transport::Greeting greet(Bytes bytes, const std::string& from);
-  void accept(std::unique_ptr<Connection> connection, Bytes bytes);
+  Transport::Greeting greet(const Transport::Stranger& stranger);
+  Result<std::string> admit(const Transport::Stranger& stranger);
+  void accept(std::unique_ptr<Connection> connection, const Hello& hello);
   void note_refused(const AuditWho& who, const Status& why);
   void watch_pressure();
   void tell_dropped();
@@ -218,8 +232,8 @@ Status Service::Impl::listen() {
   watch_pressure();
   auto bound = transport->listen(
       config.listen,
-      {[this](Bytes hello, const std::string& from) { return greet(hello, from); },
-       [this](std::unique_ptr<Connection> connection, Bytes hello) {
+      {[this](const Transport::Stranger& stranger) { return greet(stranger); },
+       [this](std::unique_ptr<Connection> connection, const Hello& hello) {
          accept(std::move(connection), hello);
        },
        [this](const std::string& from, const Status& why) { note_refused({.from = from}, why); }});
@@ -228,6 +242,7 @@ Status Service::Impl::listen() {
   const Catalog::Totals totals = catalog->totals();
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
+  connections_max = connections_for(descriptors.rlim_cur);
   log.info("serving", {{"version", kVersion},
                        {"address", address},
                        {"data_dir", config.data_dir},
@@ -244,7 +259,11 @@ Status Service::Impl::listen() {
 
 // Who may do what is the configuration's to say; that it says less than it seems to is told.
 void Service::Impl::warn_of_strangers() {
-  if (!transport->is_open_to_hosts(address)) return;
+  if (!transport->is_open_to_hosts()) return;
+  if (!transport->is_encrypted()) {
+    log.warn("K, V and messages travel in the clear, so whoever shares the network reads them",
+             {{"address", address}, {"instead", "set tls_cert and tls_key"}});
+  }
   if (config.tenants.empty()) {
     log.warn("whoever reaches the address may read, write and remove everything",
              {{"address", address}, {"instead", "give each [[tenant]] a token"}});
@@ -258,20 +277,30 @@ void Service::Impl::warn_of_strangers() {
 
 // ---- connections --------------------------------------------------------------------------------
 
-Transport::Greeting Service::Impl::greet(Bytes bytes, const std::string& from) {
-  auto hello = decode_hello(bytes);
-  Status status = hello.ok() ? tenants.admit(*hello).status() : hello.status();
-  if (status.ok() && peers.size() >= limits::kConnectionsMax) {
-    status = Status::rejected("the service has " + std::to_string(peers.size()) +
-                                  " connections, the most there may be; retry later",
-                              limits::kRetryAfterRequestsMs);
+Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
+  auto token = admit(stranger);
+  if (!token.ok()) {
+    note_refused({stranger.hello.tenant, stranger.hello.client, stranger.peer}, token.status());
+    return {token.status(), server_name(), ""};
   }
-  if (!status.ok()) {
-    note_refused(hello.ok() ? AuditWho{hello->tenant, hello->client, from} : AuditWho{.from = from},
-                 status);
+  return {Status(), server_name(), std::move(*token)};
+}
+
+// The token of the stranger's tenant.
+Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
+  const Hello& hello = stranger.hello;
+  PRECIS_TRY(wrong_proofs.may_try(stranger.address, hello.tenant));
+  auto admitted = tenants.admit(hello, stranger.challenge);
+  if (admitted.ok() || admitted.status().code() == StatusCode::kPermissionDenied) {
+    wrong_proofs.note(stranger.address, hello.tenant, admitted.ok());
   }
-  const bool accepted = status.ok();
-  return {encode(msg::HelloReply{std::move(status), kProtocolVersion, server_name()}), accepted};
+  PRECIS_TRY(admitted.status());
+  if (peers.size() >= connections_max) {
+    return Status::rejected("the service has " + std::to_string(peers.size()) +
+                                " connections, the most there may be; retry later",
+                            limits::kRetryAfterRequestsMs);
+  }
+  return admitted->token;
 }
 
 // Once for a connection, whatever it said, and not for each of many.
@@ -282,16 +311,9 @@ void Service::Impl::note_refused(const AuditWho& who, const Status& why) {
   log.warn("client refused", {{"from", who.from}, {"status", why.to_string()}});
 }
 
-void Service::Impl::accept(std::unique_ptr<Connection> connection, Bytes bytes) {
-  auto hello = decode_hello(bytes);  // greet() has seen both
-  auto tenant = tenants.admit(*hello);
-  if (!tenant.ok()) {  // the configuration was reloaded in between
-    note_refused({hello->tenant, hello->client, connection->peer()}, tenant.status());
-    connection->close();
-    const std::shared_ptr<Connection> closed = std::move(connection);
-    return loop.post([closed] {});  // not destroyed inside a callback of its own
-  }
-  auto peer = std::make_shared<Peer>(*parts, log, *tenant, hello->client, std::move(connection));
+void Service::Impl::accept(std::unique_ptr<Connection> connection, const Hello& hello) {
+  auto peer = std::make_shared<Peer>(*parts, log, tenants.named(hello.tenant), hello.client,
+                                     std::move(connection));
   peers.insert(peer);
   peer->start([this](const std::shared_ptr<Peer>& closed) {
     leaving.emplace_back(closed);
@@ -360,7 +382,6 @@ Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Service::~Service() = default;
 const std::string& Service::address() const { return impl_->address; }
 EventLoop& Service::loop() { return impl_->loop; }
-Transport& Service::transport() { return *impl_->transport; }
 void Service::run() { impl_->loop.run(); }
 void Service::stop() {
   impl_->loop.post([impl = impl_.get()] { impl->begin_stop(); });

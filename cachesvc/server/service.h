@@ -1,5 +1,5 @@
 // The whole service of one process: builds every part from a Config, wires them, and nothing is
-// global. precisd runs it over UCX; Client::open() runs it inside a program over the loopback.
+// global. precisd runs it over sockets; Client::open() runs it inside a program over the loopback.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,6 @@ class Service {
 
   const std::string& address() const;  // bound
   EventLoop& loop();
-  Transport& transport();
 
   // Serves until stop(): ends connections, lets what is under way end, then returns.
   void run();

@@ -7,15 +7,6 @@ namespace {
 
 constexpr std::string_view kDefaultTenant = "default";
 
-// Takes as long for a near miss as for a far one.
-bool equal_in_constant_time(std::string_view a, std::string_view b) {
-  std::size_t difference = a.size() ^ b.size();
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  }
-  return difference == 0;
-}
-
 }  // namespace
 
 Tenants::Tenants(const std::vector<TenantConfig>& tenants) : tenants_(tenants) {
@@ -39,26 +30,32 @@ bool Tenants::has_same(const Tenants& other, std::string_view name) const {
          here->salt == there->salt;
 }
 
-Result<Tenant> Tenants::admit(const msg::Hello& hello) const {
+Tenant Tenants::named(const std::string& tenant) const {
+  const std::string_view name = tenant.empty() ? kDefaultTenant : std::string_view(tenant);
+  const auto known = std::ranges::find(tenants_, name, &TenantConfig::name);
+  PRECIS_CHECK(known != tenants_.end());
+  return {known->name, known->salt, known->weight};
+}
+
+Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challenge) const {
   if (hello.protocol_version != kProtocolVersion) {
     return Status::version("the client speaks protocol version " +
                            std::to_string(hello.protocol_version) + ", this service speaks " +
                            std::to_string(kProtocolVersion) + "; use matching releases");
   }
-  const std::string_view name = hello.tenant.empty() ? kDefaultTenant : hello.tenant;
-  for (const TenantConfig& tenant : tenants_) {
-    if (tenant.name == name &&
-        (tenant.token.empty() || equal_in_constant_time(tenant.token, hello.token))) {
-      return Tenant{tenant.name, tenant.salt, tenant.weight};
-    }
-  }
-  if (hello.token.empty()) {
-    return Status::denied("tenant '" + std::string(name) +
-                          "' is not admitted without a token; check the tenant, and give its "
-                          "token: PRECIS_TOKEN, precisctl --token, or the token of connect()");
+  const std::string_view name =
+      hello.tenant.empty() ? kDefaultTenant : std::string_view(hello.tenant);
+  const auto known = std::ranges::find(tenants_, name, &TenantConfig::name);
+  // An unknown tenant takes as long as a wrong token.
+  const std::string token = known == tenants_.end() ? "no such tenant" : known->token;
+  const bool right = equal_in_constant_time(client_proof(token, challenge, hello), hello.proof);
+  if (known != tenants_.end() && (right || token.empty())) {
+    return Admitted{{known->name, known->salt, known->weight}, token};
   }
   return Status::denied("tenant '" + std::string(name) +
-                        "' is not admitted with this token; check tenant and token");
+                        "' is not admitted with this token, or without one; check the tenant, and "
+                        "give its token: PRECIS_TOKEN, precisctl --token, or the token of "
+                        "connect()");
 }
 
 }  // namespace precis

@@ -7,7 +7,7 @@
 
 #include "cachesvc/base/config.h"
 #include "cachesvc/pipeline/tenant.h"
-#include "precis/messages.h"
+#include "precis/greeting.h"
 
 namespace precis {
 
@@ -15,9 +15,15 @@ class Tenants {
  public:
   explicit Tenants(const std::vector<TenantConfig>& tenants);
 
+  struct Admitted {
+    Tenant tenant;
+    std::string token;  // empty: the tenant has none, and the proof was not looked at
+  };
   // kVersionMismatch for another protocol version, kPermissionDenied for an unknown tenant or a
-  // wrong token (the message does not say which) or none, in that order.
-  Result<Tenant> admit(const msg::Hello& hello) const;
+  // wrong proof; the message does not say which.
+  Result<Admitted> admit(const Hello& hello, const Nonce& challenge) const;
+  // The tenant of a Hello that was admitted.
+  Tenant named(const std::string& tenant) const;
 
   std::vector<std::string> names() const;
   // True if a tenant of this name is here as it is in `other`: with the same token and salt.

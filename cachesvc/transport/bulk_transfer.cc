@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cachesvc/base/stream_copy.h"
-#include "cachesvc/transport/region_table.h"
+#include "cachesvc/net/region_table.h"
 
 namespace precis {
 namespace {

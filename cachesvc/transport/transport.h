@@ -1,12 +1,13 @@
-// The transport seam. Two implementations: UCX (ucx_transport.h) and in-process loopback
-// (loopback_transport.h). Control messages travel both ways; bulk bytes move between registered
-// memory, and the server alone moves them: it pulls from and pushes into memory that the client
-// exposed, so no client ever holds a key to server memory, and a full server slows clients down by
-// not pulling.
+// The server's half of the transport. Control messages travel both ways; bulk bytes move between
+// registered memory, and the server alone moves them: it pulls from and pushes into memory that the
+// client exposed. So no client ever holds a key to server memory, and a full server slows clients
+// down by not pulling. The client's half is client/src/transport/client_transport.h; between
+// processes both speak frames.h over sockets, within one process they meet in a loopback
+// (cachesvc/embed/loopback.h).
 //
 // Threads: every call and every callback happens on the transport's EventLoop thread, except
-// register_memory(), allocate_memory() and expose(), which any thread may call. Callbacks never run
-// inside the call that was given them.
+// register_memory(), which any thread may call. Callbacks never run inside the call that was given
+// them.
 #pragma once
 
 #include <chrono>
@@ -18,27 +19,13 @@
 #include <string>
 #include <vector>
 
-#include "precis/messages.h"
+#include "cachesvc/net/registration.h"
+#include "precis/greeting.h"
+#include "precis/remote_region.h"
 #include "precis/status.h"
 #include "precis/view.h"
 
 namespace precis {
-
-// Memory known to the transport, until destroyed. Does not own the bytes, unless the transport made
-// them (allocate_memory()).
-class Registration {
- public:
-  virtual ~Registration() = default;
-  virtual MutableBytes bytes() const = 0;
-};
-
-// Client memory that the server may reach, until destroyed. Destroying it ends the peer's access:
-// operations under way on it fail or finish first.
-class Exposure {
- public:
-  virtual ~Exposure() = default;
-  virtual RemoteRegion region() const = 0;
-};
 
 // Client memory that the server reads where it is, through a mapping of its own. The client can't
 // take it back before this goes, nor make it end, but may write to it all the while: what is read
@@ -51,7 +38,8 @@ class PeerMemory {
 
 using Completion = std::function<void(Status)>;
 
-// Both sides of one client's link. Destroying it closes it; pending completions run with kCanceled.
+// The server's end of one client's connection. Destroying it closes it; pending completions run
+// with kCanceled.
 class Connection {
  public:
   struct Handlers {
@@ -73,27 +61,23 @@ class Connection {
   // Since when pull() and push() have got nowhere; none while nothing is under way.
   virtual std::optional<std::chrono::steady_clock::time_point> stalled_since() const { return {}; }
 
-  // Server side: bytes [offset, offset + into.size()) of the client's region into local registered
+  // Bytes [offset, offset + into.size()) of the client's region into local registered
   // memory. `into` and the registration must live until `done`. Out of the region's bounds is
   // kInvalidArgument; a dead peer is kUnavailable.
   virtual void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
                     const Registration& local, Completion done) = 0;
-  // Server side: the gather list `from`, one range after the other, to `offset` of the client's
+  // The gather list `from`, one range after the other, to `offset` of the client's
   // region.
   virtual void push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
                     std::uint64_t offset, Completion done) = 0;
 
-  // Server side: null where the region can't be read in place, or not any more: then pull() says
+  // Null where the region can't be read in place, or not any more: then pull() says
   // why, or brings it.
   virtual std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion&) { return nullptr; }
 
-  // Client side: `memory`, a part of the registered, becomes reachable to this connection's server.
-  virtual Result<std::unique_ptr<Exposure>> expose(Registration& registration,
-                                                   MutableBytes memory) = 0;
-
-  // "loopback", "shm (one-sided)", "tcp (active messages)": for people and metrics.
+  // "loopback", "tcp (stream)", "tls (stream)", "unix (shared)": for people and metrics.
   virtual std::string description() const = 0;
-  // Who is at the other end, as `greet` was told; on a client, the address that it connected to.
+  // Where the client is, as `greet` was told.
   virtual std::string peer() const = 0;
 };
 
@@ -103,41 +87,32 @@ class Transport {
 
   // Any thread. kOutOfSpace or kUnsupported if the memory cannot be registered.
   virtual Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) = 0;
-  // Any thread. Memory of the transport's own, which peers reach the fastest: at least
-  // `size_bytes`, from a huge page's boundary on, zeros; it goes with its registration. Errors as
-  // above.
-  virtual Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) = 0;
 
-  // Server: accepts connections at `address` ("host:port"; port 0 picks one). `greet` sees a peer's
-  // Hello bytes and where it is ("10.0.0.7:40312", for people), and says what to answer; an
-  // accepted connection is handed to `accepted`. A peer that speaks garbage, another preface
-  // version, too much or too slowly is answered if possible and dropped.
+  // A client that wants in. What it says of itself is proved by hello.proof alone.
+  struct Stranger {
+    const Hello& hello;
+    const Nonce& challenge;
+    const std::string& peer;     // "10.0.0.7:40312", for people
+    const std::string& address;  // what counts as one: "10.0.0.7", or "uid 1000" on this host
+  };
   struct Greeting {
-    std::vector<std::byte> reply;  // HelloReply bytes, sent in either case
-    bool accept = false;
+    Status status;       // not OK: refused, and told why
+    std::string server;  // name and version
+    std::string token;   // of the tenant; empty: it has none
   };
   struct Acceptor {
-    std::function<Greeting(Bytes hello, const std::string& peer)> greet;
-    std::function<void(std::unique_ptr<Connection>, Bytes hello)> accepted;
-    // Where set: of a peer that never came to `greet`, or that was welcome and then failed. Who
-    // just goes is not told of.
+    std::function<Greeting(const Stranger&)> greet;
+    std::function<void(std::unique_ptr<Connection>, const Hello& hello)> accepted;
+    // Where set: a peer was dropped before it came to `greet`. A peer that just goes is not told.
     std::function<void(const std::string& peer, const Status& why)> turned_away = nullptr;
   };
-  // Returns the bound address.
+  // Accepts connections at `address` ("host:port"; port 0 picks one) and returns the bound one.
   virtual Result<std::string> listen(const std::string& address, Acceptor acceptor) = 0;
   virtual void stop_listening() = 0;
-  // Whether others than this host's processes reach `address`, as far as it tells.
-  virtual bool is_open_to_hosts(const std::string& address) const = 0;
-
-  // Client: connects and greets. `done` gets the connection and the peer's HelloReply bytes; a
-  // refusal has no connection but its reply bytes. kUnavailable if nobody answers, kTimedOut past
-  // `timeout_ms`.
-  struct Connected {
-    std::unique_ptr<Connection> connection;
-    std::vector<std::byte> hello_reply;
-  };
-  virtual void connect(const std::string& address, std::vector<std::byte> hello,
-                       std::uint32_t timeout_ms, std::function<void(Result<Connected>)> done) = 0;
+  // How strangers reach it, for the log and `status`: whether other hosts can, and whether what
+  // they say then is encrypted.
+  virtual bool is_open_to_hosts() const = 0;
+  virtual bool is_encrypted() const = 0;
 };
 
 }  // namespace precis

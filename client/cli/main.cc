@@ -256,13 +256,20 @@ std::uint32_t parse_timeout_ms(const std::string& text) {
 }
 
 void add_options(CLI::App& app, Arguments& a) {
-  app.add_option("--address", a.address, "HOST:PORT of precisd")
+  app.add_option("--address", a.address, "HOST:PORT of precisd, or unix:PATH")
       ->envname("PRECIS_ADDRESS")
       ->capture_default_str();
   app.add_option("--tenant", a.options.tenant, "Default: the service's default tenant")
       ->envname("PRECIS_TENANT");
   app.add_option("--token", a.options.token, "The tenant's token; better set in the environment")
       ->envname("PRECIS_TOKEN");
+  app.add_option("--tls-ca", a.options.tls_ca,
+                 "TLS: who signed the service's certificate: a PEM file, or system")
+      ->envname("PRECIS_TLS_CA");
+  app.add_option("--tls-cert", a.options.tls_cert, "Mutual TLS: the own certificate, a PEM file")
+      ->envname("PRECIS_TLS_CERT");
+  app.add_option("--tls-key", a.options.tls_key, "Mutual TLS: its key, a PEM file")
+      ->envname("PRECIS_TLS_KEY");
   app.add_option_function<std::string>(
          "--timeout",
          [&a](const std::string& text) { a.options.timeout_ms = parse_timeout_ms(text); },

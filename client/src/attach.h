@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cachesvc/base/event_loop.h"
-#include "cachesvc/transport/transport.h"
+#include "client/src/transport/client_transport.h"
 #include "precis/client.h"
 
 namespace precis {
@@ -15,7 +15,7 @@ namespace precis {
 // both; it is let go after everything of the client is gone, by the thread that let go of the last
 // handle (Client, Put, Prefix), never by the loop's.
 Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                       Transport& transport, const std::string& address,
+                                       ClientTransport& transport, const std::string& address,
                                        const ConnectOptions& options);
 
 }  // namespace precis

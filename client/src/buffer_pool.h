@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "cachesvc/transport/transport.h"
+#include "client/src/transport/client_transport.h"
 #include "precis/status.h"
 #include "precis/view.h"
 
@@ -19,7 +19,7 @@ class BufferPool {
   static constexpr std::size_t kKeptBuffersMax = 4;
   static constexpr std::size_t kKeptBytesMax = std::size_t{4} << 30;
 
-  explicit BufferPool(Transport& transport) : transport_(transport) {}
+  explicit BufferPool(ClientTransport& transport) : transport_(transport) {}
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
@@ -46,7 +46,7 @@ class BufferPool {
  private:
   void take_back(std::unique_ptr<Registration> memory);
 
-  Transport& transport_;
+  ClientTransport& transport_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Registration>> kept_;  // guarded by mutex_; the longest unused first
 };

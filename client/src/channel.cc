@@ -51,7 +51,7 @@ class OneReply final : public ReplySink {
   std::future<Result<msg::ReplyBody>> future_ = promise_.get_future();
 };
 
-Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& transport,
+Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, ClientTransport& transport,
                  std::shared_ptr<const HostMemory> memory, std::string address,
                  const ConnectOptions& options)
     : keep_alive_(std::move(keep_alive)),
@@ -64,7 +64,7 @@ Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& t
       verifier_(std::make_unique<Executor>("precis-verify", 1)) {}
 
 Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                               Transport& transport,
+                                               ClientTransport& transport,
                                                std::shared_ptr<const HostMemory> memory,
                                                const std::string& address,
                                                const ConnectOptions& options,
@@ -108,37 +108,20 @@ void Channel::run_on_loop(std::function<void()> fn) {
 }
 
 Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms) {
-  msg::Hello hello;
-  hello.client = options.client_name.empty() ? kClientName : options.client_name;
-  hello.tenant = options.tenant;
-  hello.token = options.token;
-  std::vector<std::byte> bytes = encode(hello);
-  if (bytes.size() > limits::kHelloBytesMax) {
-    return Status::invalid("client_name, tenant and token make a greeting of " +
-                           std::to_string(bytes.size()) + " B, the limit is " +
-                           std::to_string(limits::kHelloBytesMax) + " B");
+  const Login login{options.client_name.empty() ? kClientName : options.client_name, options.tenant,
+                    options.token};
+  for (const std::string* name : {&login.client, &login.tenant}) {
+    if (name->size() <= limits::kNameBytesMax) continue;
+    return Status::invalid("client_name or tenant has " + std::to_string(name->size()) +
+                           " B, the limit is " + std::to_string(limits::kNameBytesMax) + " B");
   }
-
   std::promise<Status> connected;
-  auto greeted = [&](Result<Transport::Connected> result) -> Status {
+  auto greeted = [&](Result<ClientTransport::Connected> result) -> Status {
     if (!result.ok()) {
       const bool named = result.status().message().find(address_) != std::string::npos;
       return named ? result.status() : result.status().with_context("connect to " + address_);
     }
-    auto reply = decode_hello_reply(result->hello_reply);
-    if (!reply.ok()) {
-      return Status::version(address_ +
-                             " does not answer as a precisd would: " + reply.status().message());
-    }
-    PRECIS_TRY(reply->status.with_context(address_ + " refused the connection"));
-    if (reply->protocol_version != kProtocolVersion) {
-      return Status::version(address_ + " (" + reply->server + ") speaks protocol version " +
-                             std::to_string(reply->protocol_version) + ", this client speaks " +
-                             std::to_string(kProtocolVersion));
-    }
-    if (!result->connection) {
-      return Status::unavailable(address_ + " said welcome and left no connection");
-    }
+    PRECIS_TRY(result->welcome.status.with_context(address_ + " refused the connection"));
     connection_ = std::move(result->connection);
     connection_->start(
         {.on_message = [this](std::vector<std::byte> message) { on_message(message); },
@@ -146,10 +129,9 @@ Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms)
     return {};
   };
   loop_.post([&] {
-    transport_.connect(address_, std::move(bytes), timeout_ms,
-                       [&](Result<Transport::Connected> result) {
-                         connected.set_value(greeted(std::move(result)));
-                       });
+    transport_.connect(address_, login, timeout_ms, [&](Result<ClientTransport::Connected> result) {
+      connected.set_value(greeted(std::move(result)));
+    });
   });
   return connected.get_future().get();
 }
@@ -402,7 +384,7 @@ void Channel::check_deadlines() {
   for (const std::uint64_t id : late) expire(id);
   if (ask && probe_ == 0) {
     probe_ = next_id_.fetch_add(1);
-    submit(probe_, encode(msg::Request{probe_, msg::GetStatus{}}),
+    submit(probe_, encode(msg::Request{probe_, msg::Ping{}}),
            std::make_shared<PendingRequest>());
   }
 }

@@ -18,7 +18,7 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/executor.h"
-#include "cachesvc/transport/transport.h"
+#include "client/src/transport/client_transport.h"
 #include "client/src/buffer_pool.h"
 #include "client/src/host_memory.h"
 #include "client/src/interrupt.h"
@@ -72,7 +72,7 @@ class Channel {
                                              limits::kPutsPerConnectionMax - 1;
 
   static Result<std::shared_ptr<Channel>> open(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                               Transport& transport,
+                                               ClientTransport& transport,
                                                std::shared_ptr<const HostMemory> memory,
                                                const std::string& address,
                                                const ConnectOptions& options,
@@ -124,7 +124,7 @@ class Channel {
   Executor& verifier() { return *verifier_; }
 
  private:
-  Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, Transport& transport,
+  Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, ClientTransport& transport,
           std::shared_ptr<const HostMemory> memory, std::string address,
           const ConnectOptions& options);
   Status connect(const ConnectOptions& options, std::uint32_t timeout_ms);
@@ -171,7 +171,7 @@ class Channel {
   // Constant after construction.
   std::shared_ptr<void> keep_alive_;  // owns loop and transport; shared with the process around us
   EventLoop& loop_;
-  Transport& transport_;
+  ClientTransport& transport_;
   std::shared_ptr<const HostMemory> memory_;  // of the client, over all its channels
   std::string address_;
   std::chrono::milliseconds timeout_;
@@ -184,7 +184,7 @@ class Channel {
   std::unique_ptr<Executor> verifier_;
 
   // The loop's thread alone, but that the connection is set before the first call.
-  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<ClientConnection> connection_;
   // Shared because a posted function must be copyable; the map is the one owner in effect.
   std::unordered_map<std::uint64_t, std::shared_ptr<PendingRequest>> pending_;
   Status closed_;  // not ok once the link is gone; lost_ says it to other threads

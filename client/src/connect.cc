@@ -1,21 +1,25 @@
-// Client::connect(): a loop, its thread and a UCX transport for one connection.
+// Client::connect(): a loop, its thread and a transport over sockets for one client.
 #include <pthread.h>
 
 #include <thread>
 
-#include "cachesvc/transport/ucx_transport.h"
 #include "client/src/attach.h"
+#include "client/src/transport/socket_client.h"
 
 namespace precis {
 namespace {
 
 class OwnLoop {
  public:
-  static Result<std::shared_ptr<OwnLoop>> start(const std::string& address) {
+  static Result<std::shared_ptr<OwnLoop>> start(const ConnectOptions& options) {
     auto own = std::make_shared<OwnLoop>();  // shared: what attach() keeps alive
-    UcxOptions options;
-    options.address = address;
-    PRECIS_ASSIGN(own->transport_, make_ucx_transport(own->loop_, options));
+    SocketClientOptions sockets;
+    sockets.share_memory = options.share_memory;
+    if (!options.tls_ca.empty()) {
+      PRECIS_ASSIGN(sockets.tls,
+                    TlsContext::for_client({options.tls_cert, options.tls_key, options.tls_ca}));
+    }
+    own->transport_ = make_socket_client(own->loop_, sockets);
     own->thread_ = std::thread([loop = &own->loop_] {
       ::pthread_setname_np(::pthread_self(), "precis-client");
       loop->run_lent();
@@ -32,11 +36,11 @@ class OwnLoop {
   OwnLoop& operator=(const OwnLoop&) = delete;
 
   EventLoop& loop() { return loop_; }
-  Transport& transport() { return *transport_; }
+  ClientTransport& transport() { return *transport_; }
 
  private:
   EventLoop loop_;
-  std::unique_ptr<Transport> transport_;  // goes before the loop, after the loop's thread
+  std::unique_ptr<ClientTransport> transport_;  // goes before the loop, after the loop's thread
   std::thread thread_;
 };
 
@@ -44,9 +48,9 @@ class OwnLoop {
 
 Result<std::shared_ptr<Client>> Client::connect(const std::string& address,
                                                 const ConnectOptions& options) {
-  PRECIS_ASSIGN(auto own, OwnLoop::start(address));
+  PRECIS_ASSIGN(auto own, OwnLoop::start(options));
   EventLoop& loop = own->loop();
-  Transport& transport = own->transport();
+  ClientTransport& transport = own->transport();
   return attach(std::move(own), loop, transport, address, options);
 }
 

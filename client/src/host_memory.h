@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "cachesvc/transport/transport.h"
+#include "client/src/transport/client_transport.h"
 #include "precis/client.h"
 
 namespace precis {
@@ -16,7 +16,7 @@ namespace precis {
 class HostMemory {
  public:
   // `keep_alive` owns the transport: buffers may outlive the client.
-  HostMemory(std::shared_ptr<void> keep_alive, Transport& transport)
+  HostMemory(std::shared_ptr<void> keep_alive, ClientTransport& transport)
       : keep_alive_(std::move(keep_alive)), transport_(transport) {}
 
   // As Client::allocate().
@@ -26,7 +26,7 @@ class HostMemory {
 
  private:
   const std::shared_ptr<void> keep_alive_;  // shared with the buffers
-  Transport& transport_;
+  ClientTransport& transport_;
   mutable std::mutex mutex_;
   // By address of their first byte; guarded by mutex_.
   std::map<const std::byte*, std::weak_ptr<Registration>> buffers_;

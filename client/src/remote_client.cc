@@ -44,7 +44,7 @@ Status check_projections(const ModelSpec& spec, std::span<const HeadsView> o_pro
 }  // namespace
 
 Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                       Transport& transport, const std::string& address,
+                                       ClientTransport& transport, const std::string& address,
                                        const ConnectOptions& options) {
   // Shared by the channels that follow each other.
   const auto memory = std::make_shared<HostMemory>(keep_alive, transport);

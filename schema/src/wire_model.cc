@@ -12,11 +12,20 @@ void write(RemoteRegion::Builder out, const precis::RemoteRegion& in) {
   out.setAddress(in.address);
   out.setSizeBytes(in.size_bytes);
   out.setKey(as_data(in.key));
+  out.setBuffer(in.buffer);
+  out.setBufferOffset(in.buffer_offset);
+  out.setSlot(in.slot);
+  out.setSpace(static_cast<std::uint8_t>(in.space));
 }
 Status read(RemoteRegion::Reader in, precis::RemoteRegion& out) {
   out.id = in.getId();
   out.address = in.getAddress();
   out.size_bytes = in.getSizeBytes();
+  out.buffer = in.getBuffer();
+  out.buffer_offset = in.getBufferOffset();
+  out.slot = in.getSlot();
+  PRECIS_TRY(check_max("space", in.getSpace(), std::uint8_t{1}));
+  out.space = static_cast<MemorySpace>(in.getSpace());
   // Else address + size_bytes wraps and passes for a small range.
   PRECIS_TRY(check_max("size_bytes", out.size_bytes, ~std::uint64_t{0} - out.address));
   const auto key = in.getKey();

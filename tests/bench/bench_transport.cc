@@ -1,20 +1,21 @@
-// precis_bench_transport: pull and push by each means of each transport beside this machine's
-// ceiling; then how well one trial of each, as a connection could make when it begins, would choose
-// between two of them. Server and client are two threads of one process, each with its own
-// transport and loop.
+// precis_bench_transport: pull and push by each means beside this machine's ceiling. Server and
+// client are two threads of one process, each with its own half of a transport and its own loop.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <string>
 #include <thread>
 
 #include "cachesvc/base/event_loop.h"
-#include "cachesvc/transport/loopback_transport.h"
-#include "cachesvc/transport/ucx_transport.h"
+#include "cachesvc/embed/loopback.h"
+#include "cachesvc/transport/socket_transport.h"
+#include "client/src/transport/socket_client.h"
 #include "tests/bench/row.h"
 #include "tests/bench/transport_ceilings.h"
 
@@ -24,13 +25,15 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kPoolBytes = 256u << 20;
-constexpr std::size_t kLoadBytes = 16u << 20;
 
-// A loop with its thread and a transport.
+template <typename Half>
+using Make = std::function<std::unique_ptr<Half>(EventLoop&)>;
+
+// A loop with its thread and a half of a transport.
+template <typename Half>
 class Party {
  public:
-  explicit Party(const std::function<std::unique_ptr<Transport>(EventLoop&)>& make)
-      : transport(make(loop)), thread_([this] { loop.run(); }) {}
+  explicit Party(const Make<Half>& make) : transport(make(loop)), thread_([this] { loop.run(); }) {}
   ~Party() {
     loop.stop();
     thread_.join();
@@ -44,7 +47,7 @@ class Party {
   }
 
   EventLoop loop;
-  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Half> transport;
 
  private:
   std::thread thread_;
@@ -60,27 +63,27 @@ T must(Result<T> result) {
 // Two parties that are connected, and the client's memory open to the server.
 class Pair {
  public:
-  Pair(const std::string& listen_address,
-       const std::function<std::unique_ptr<Transport>(EventLoop&)>& make)
-      : server_(make), client_(make) {
+  Pair(const std::string& listen_address, const Make<Transport>& make_server,
+       const Make<ClientTransport>& make_client)
+      : server_(make_server), client_(make_client) {
+    using Connected = ClientTransport::Connected;
     std::promise<std::unique_ptr<Connection>> accepted;
     const std::string address = server_.wait<std::string>([&](auto done) {
       done(must(server_.transport->listen(
-          listen_address, {.greet =
-                               [](Bytes, const std::string&) {
-                                 return Transport::Greeting{{}, true};
-                               },
-                           .accepted = [&](std::unique_ptr<Connection> c,
-                                           Bytes) { accepted.set_value(std::move(c)); }})));
+          listen_address,
+          {.greet = [](const Transport::Stranger&) { return Transport::Greeting{}; },
+           .accepted = [&](std::unique_ptr<Connection> c,
+                           const Hello&) { accepted.set_value(std::move(c)); }})));
     });
-    connected_ = client_.wait<std::shared_ptr<Transport::Connected>>([&](auto done) {
-      client_.transport->connect(address, {}, 5000, [done](Result<Transport::Connected> result) {
-        done(std::make_shared<Transport::Connected>(must(std::move(result))));
+    connected_ = client_.wait<std::shared_ptr<Connected>>([&](auto done) {
+      client_.transport->connect(address, {}, 5000, [done](Result<Connected> result) {
+        done(std::make_shared<Connected>(must(std::move(result))));
       });
     });
     connection_ = accepted.get_future().get();
     server_memory_ = must(server_.transport->register_memory(server_pool_.all()));
-    client_memory_ = must(client_.transport->register_memory(client_pool_.all()));
+    client_memory_ = must(client_.transport->allocate_memory(kPoolBytes));
+    std::ranges::fill(client_memory_->bytes(), std::byte{1});  // no page of it is the zero page
     exposure_ = must(connected_->connection->expose(*client_memory_, client_memory_->bytes()));
     // What a message follows is known where it arrives.
     server_.wait<int>([&](auto done) {
@@ -125,11 +128,12 @@ class Pair {
   }
 
  private:
-  Party server_, client_;
-  ColdPool server_pool_{kPoolBytes}, client_pool_{kPoolBytes};
+  Party<Transport> server_;
+  Party<ClientTransport> client_;
+  ColdPool server_pool_{kPoolBytes};
   std::unique_ptr<Registration> server_memory_, client_memory_;
   std::unique_ptr<Connection> connection_;
-  std::shared_ptr<Transport::Connected> connected_;
+  std::shared_ptr<ClientTransport::Connected> connected_;
   std::unique_ptr<Exposure> exposure_;
   std::size_t offset_ = 0;  // of the client's memory, of the next
 };
@@ -137,13 +141,14 @@ class Pair {
 struct Lane {
   const char* name;
   std::string address;
-  std::function<std::unique_ptr<Transport>(EventLoop&)> make;
+  Make<Transport> make_server;
+  Make<ClientTransport> make_client;
   std::function<double()> ceiling;  // seconds of one run
   const char* ceiling_name;
 };
 
 void measure(const Lane& lane, std::size_t size, std::size_t runs) {
-  Pair pair(lane.address, lane.make);
+  Pair pair(lane.address, lane.make_server, lane.make_client);
   const std::string description = pair.description();
   for (const bool pull : {true, false}) {
     Samples samples;
@@ -160,58 +165,18 @@ void measure(const Lane& lane, std::size_t size, std::size_t runs) {
   }
 }
 
-// Threads that keep every core busy, as a host does that serves.
-class Load {
- public:
-  Load() {
-    for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i) {
-      threads_.emplace_back([this] {
-        const std::vector<std::byte> from(kLoadBytes, std::byte{1});
-        std::vector<std::byte> to(kLoadBytes);
-        while (!stopping_) std::ranges::copy(from, to.begin());
-      });
-    }
-  }
-  ~Load() { stopping_ = true; }
-
- private:
-  std::atomic<bool> stopping_{false};
-  std::vector<std::jthread> threads_;
-};
-
-// Of single pulls by each of two means: how often the one that is slower in the median of them all
-// was the faster one.
-void try_once(const char* where, const Lane& a, const Lane& b, std::size_t size,
-              std::size_t trials) {
-  Pair first(a.address, a.make), second(b.address, b.make);
-  first.rate(true, size);
-  second.rate(true, size);
-  std::vector<double> of_first, of_second;
-  for (std::size_t i = 0; i < trials; ++i) {
-    of_first.push_back(first.rate(true, size));
-    of_second.push_back(second.rate(true, size));
-  }
-  const double medians[] = {median(of_first), median(of_second)};
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < trials; ++i) {
-    wrong += (of_first[i] > of_second[i]) != (medians[0] > medians[1]);
-  }
-  std::printf("%-5s %s %.2f GB/s, %s %.2f GB/s: of %zu trials of %zu KiB %zu choose the slower\n",
-              where, a.name, medians[0], b.name, medians[1], trials, size >> 10, wrong);
-  std::fflush(stdout);
-}
-
 void run(const std::string& only, std::size_t runs) {
-  const auto loopback = make_loopback_net();
-  using Mode = UcxOptions::BulkMode;
-  const auto ucx = [](std::string transports, Mode bulk) {
-    return [transports, bulk](EventLoop& loop) {
-      UcxOptions options;
-      options.transports = transports;
-      options.bulk = bulk;
-      return must(make_ucx_transport(loop, options));
+  const auto net = make_loopback_net();
+  const std::string folder = std::filesystem::temp_directory_path();
+  const auto server = [](std::string unix_path) {
+    return [unix_path](EventLoop& loop) {
+      SocketOptions options;
+      options.listen_unix = unix_path;
+      return make_socket_transport(loop, options);
     };
   };
+  const auto client = [](EventLoop& loop) { return make_socket_client(loop); };
+  const std::string unix_path = folder + "/precis-bench-" + std::to_string(::getpid()) + ".sock";
   for (const std::size_t size : {std::size_t{64} << 20, std::size_t{1} << 20}) {
     CopyCeiling copies(size, 1);
     const auto sockets = must(SocketCeiling::open(size, 1));
@@ -220,21 +185,14 @@ void run(const std::string& only, std::size_t runs) {
     const std::string port = "127.0.0.1:0";
     const std::vector<Lane> lanes = {
         {"loopback", "loopback:bench",
-         [&](EventLoop& loop) { return make_loopback_transport(loop, loopback); }, copy,
-         "streaming copy"},
-        {"shm", port, ucx("", Mode::kAuto), copy, "streaming copy"},
-        {"tcp", port, ucx("tcp", Mode::kAuto), socket, "raw socket"},
-        {"tcp-messages", port, ucx("tcp", Mode::kMessages), socket, "raw socket"},
-        {"tcp-one-sided", port, ucx("tcp", Mode::kOneSided), socket, "raw socket"},
+         [&](EventLoop& loop) { return make_loopback_server(loop, net); },
+         [&](EventLoop& loop) { return make_loopback_client(loop, net); }, copy, "streaming copy"},
+        {"shm", port, server(unix_path), client, copy, "streaming copy"},
+        {"tcp", port, server(""), client, socket, "raw socket"},
     };
     for (const Lane& lane : lanes) {
       if (only.empty() || only == lane.name) measure(lane, size, runs);
     }
-    if (!only.empty() && only != "trials") continue;
-    const std::size_t trials = 20 * runs;
-    try_once("alone", lanes[2], lanes[3], size, trials);
-    const Load load;
-    try_once("busy", lanes[2], lanes[3], size, trials);
   }
 }
 
@@ -246,7 +204,7 @@ int main(int argc, char** argv) {
   std::string only;
   std::size_t runs = 9;
   app.add_option("means", only, "one of them alone")
-      ->check(CLI::IsMember({"loopback", "shm", "tcp", "tcp-messages", "tcp-one-sided", "trials"}));
+      ->check(CLI::IsMember({"loopback", "shm", "tcp"}));
   app.add_option("runs", runs, "of each figure")->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
   precis::bench::run(only, runs);

@@ -93,10 +93,6 @@ Inputs server_message_seeds(std::uint64_t seed) {
 }
 
 constexpr Target kTargets[] = {
-    {"decode_hello", run_message<decode_hello>,
-     [](std::uint64_t seed) { return Inputs{encode(RandomMessages(seed).hello())}; }},
-    {"decode_hello_reply", run_message<decode_hello_reply>,
-     [](std::uint64_t seed) { return Inputs{encode(RandomMessages(seed).hello_reply())}; }},
     {"decode_request", run_request, request_seeds},
     {"decode_server_message", run_message<decode_server_message>, server_message_seeds},
     {"show_reply", run_show, server_message_seeds},

@@ -32,7 +32,7 @@ std::span<const Target> row_targets();        // rows of the catalog
 std::span<const Target> record_targets();     // head records, and layers as they are served
 std::span<const Target> store_targets();      // payload rows and files
 std::span<const Target> catalog_targets();    // a catalog as it opens
-std::span<const Target> transport_targets();  // what two transports say to each other
+std::span<const Target> transport_targets();  // what two processes say to each other
 std::span<const Target> text_targets();       // what people write
 
 }  // namespace precis::fuzz

@@ -5,7 +5,7 @@
 
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
-#include "cachesvc/transport/preface_io.h"
+#include "cachesvc/net/address.h"
 #include "precis/device_choice.h"
 #include "precis/keep.h"
 #include "precis/profile.h"
@@ -135,7 +135,9 @@ std::string toml_of(const Config& config) {
       "\nmemory_bytes = \"" + std::to_string(config.memory_bytes) +
       " B\"\ncompute_threads = " + std::to_string(config.compute_threads) +
       "\ndevice = " + quoted(config.device) + "\nlog_level = " + quoted(config.log_level) +
-      "\ntransports = " + quoted(config.transports) + "\nbulk = " + quoted(config.bulk) +
+      "\nlisten_unix = " + quoted(config.listen_unix) + "\ntls_cert = " + quoted(config.tls_cert) +
+      "\ntls_key = " + quoted(config.tls_key) +
+      "\ntls_client_ca = " + quoted(config.tls_client_ca) +
       "\nmemory_wait_ms = " + std::to_string(config.memory_wait_ms) +
       "\ndefault_recipe = " + quoted(config.default_recipe) +
       "\ndefault_recipe_with_profile = " + quoted(config.default_recipe_with_profile) +

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "precis/greeting.h"
 #include "precis/limits.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/raw_peer.h"
@@ -188,7 +189,7 @@ TEST_CASE_METHOD(BadInputFixture, "the service refuses what a client without che
                  "[integration]") {
   {
     RawPeer peer;
-    REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+    REQUIRE(peer.connect(service.address()).value().status.ok());
     msg::BeginPut begin;
     begin.model = model.fingerprint;
     begin.tokens = tokens;
@@ -236,7 +237,7 @@ TEST_CASE_METHOD(BadInputFixture, "the service refuses projections that a client
                  "[integration]") {
   {
     RawPeer peer;
-    REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+    REQUIRE(peer.connect(service.address()).value().status.ok());
     constexpr std::uint32_t kWidth = 8;
     const std::size_t bytes =
         std::size_t{model.spec.num_q_heads} * model.spec.head_dim * kWidth * sizeof(float);
@@ -266,7 +267,7 @@ TEST_CASE_METHOD(BadInputFixture, "a region that was never exposed ends the push
                  "[integration]") {
   {
     RawPeer peer;
-    REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+    REQUIRE(peer.connect(service.address()).value().status.ok());
     msg::BeginPut begin;
     begin.model = model.fingerprint;
     begin.tokens = tokens;
@@ -287,32 +288,11 @@ TEST_CASE_METHOD(BadInputFixture, "a region that was never exposed ends the push
   check_still_serving();
 }
 
-TEST_CASE_METHOD(BadInputFixture, "another protocol version is refused, naming both",
-                 "[integration]") {
-  RawPeer peer;
-  msg::Hello hello;
-  hello.protocol_version = 99;
-  const auto reply = peer.connect(service.address(), encode(hello));
-  REQUIRE(reply.ok());
-  INFO(reply->status.to_string());
-  CHECK(reply->status.code() == StatusCode::kVersionMismatch);
-  CHECK(reply->status.message().find("99") != std::string::npos);
-  CHECK(reply->protocol_version == kProtocolVersion);
-  check_still_serving();
-}
-
-TEST_CASE_METHOD(BadInputFixture, "a greeting that is none is refused", "[integration]") {
-  RawPeer peer;
-  const auto reply = peer.connect(service.address(), std::vector<std::byte>(200, std::byte{0xa5}));
-  CHECK((!reply.ok() || !reply->status.ok()));
-  check_still_serving();
-}
-
 TEST_CASE_METHOD(BadInputFixture,
                  "a message that does not decode is answered, and its client goes on",
                  "[integration]") {
   RawPeer peer;
-  REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+  REQUIRE(peer.connect(service.address()).value().status.ok());
   for (const std::size_t size : {0u, 1u, 64u, 5000u}) {
     std::vector<std::byte> message(size);
     for (std::byte& b : message) b = static_cast<std::byte>(random() & 0xff);
@@ -330,7 +310,7 @@ TEST_CASE_METHOD(BadInputFixture, "an oversize message ends its connection alone
                  "[integration]") {
   {
     RawPeer peer;
-    REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+    REQUIRE(peer.connect(service.address()).value().status.ok());
     peer.send(std::vector<std::byte>(limits::kMessageBytesMax + 1));
     CHECK_FALSE(peer.wait_closed().ok());
   }
@@ -339,8 +319,8 @@ TEST_CASE_METHOD(BadInputFixture, "an oversize message ends its connection alone
   check_still_serving();
 }
 
-// Speaks bytes to the port as no transport would, and waits for the end.
-void speak(const std::string& address, const std::vector<std::byte>& bytes) {
+// Speaks bytes to the port as no transport would, and returns what it hears until the end.
+std::vector<std::byte> speak(const std::string& address, const std::vector<std::byte>& bytes) {
   const std::size_t colon = address.rfind(':');
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -350,10 +330,69 @@ void speak(const std::string& address, const std::vector<std::byte>& bytes) {
   PRECIS_CHECK(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
   (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   ::shutdown(fd, SHUT_WR);
-  char answer[4096];
-  while (::recv(fd, answer, sizeof answer, 0) > 0) {
+  std::vector<std::byte> heard;
+  std::byte answer[4096];
+  for (ssize_t got; (got = ::recv(fd, answer, sizeof answer, 0)) > 0;) {
+    heard.insert(heard.end(), answer, answer + got);
   }
   ::close(fd);
+  return heard;
+}
+
+std::vector<std::byte> frame(FrameKind kind, const std::vector<std::byte>& body) {
+  const auto header = encode_frame_header({kind, static_cast<std::uint32_t>(body.size()), 0});
+  std::vector<std::byte> bytes(header.begin(), header.end());
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  return bytes;
+}
+
+// What the service answers a stranger's frame, behind its own challenge.
+Result<Welcome> refusal_of(const std::vector<std::byte>& heard) {
+  constexpr std::size_t kChallenge = FrameHeader::kBytes + 40;
+  REQUIRE(heard.size() > kChallenge + FrameHeader::kBytes);
+  const Bytes answer = Bytes(heard).subspan(kChallenge);
+  const auto header = decode_frame_header(answer.first(FrameHeader::kBytes));
+  REQUIRE(header.ok());
+  CHECK(header->kind == FrameKind::kRefusal);
+  CHECK(header->size_bytes == answer.size() - FrameHeader::kBytes);  // and nothing after it
+  return decode_welcome(answer.subspan(FrameHeader::kBytes));
+}
+
+TEST_CASE_METHOD(BadInputFixture, "another protocol version is refused, naming both",
+                 "[integration]") {
+  Hello hello;
+  hello.protocol_version = 99;
+  const auto reply = refusal_of(speak(service.address(), frame(FrameKind::kHello, encode(hello))));
+  REQUIRE(reply.ok());
+  INFO(reply->status.to_string());
+  CHECK(reply->status.code() == StatusCode::kVersionMismatch);
+  CHECK(reply->status.message().find("99") != std::string::npos);
+  CHECK(reply->protocol_version == kProtocolVersion);
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "a greeting that is none is refused", "[integration]") {
+  const std::vector<std::byte> noise(200, std::byte{0xa5});
+  for (const FrameKind kind : {FrameKind::kHello, FrameKind::kBind}) {
+    const auto reply = refusal_of(speak(service.address(), frame(kind, noise)));
+    REQUIRE(reply.ok());
+    CHECK(reply->status.code() == StatusCode::kInvalidArgument);
+  }
+  check_still_serving();
+}
+
+TEST_CASE_METHOD(BadInputFixture, "nothing is heard of a stranger before its greeting",
+                 "[integration]") {
+  const double connections = stat(*client, "precis_connections_total");
+  const auto models = frame(FrameKind::kMessage, encode(msg::Request{1, msg::ListModels{}}));
+  const auto heard = speak(service.address(), models);
+  CHECK(std::string(reinterpret_cast<const char*>(heard.data()), heard.size())
+            .find(model.spec.name) == std::string::npos);
+  // A size that a stranger may not name: no memory is taken for it.
+  const auto header = encode_frame_header({FrameKind::kHello, 1u << 30, 0});
+  speak(service.address(), {header.begin(), header.end()});
+  CHECK(stat(*client, "precis_connections_total") == connections);
+  check_still_serving();
 }
 
 TEST_CASE_METHOD(BadInputFixture, "random bytes on the port disturb nobody", "[integration]") {

@@ -112,7 +112,7 @@ TEST_CASE("a sign of life is answered without a look at anything stored", "[inte
   const TempDir dir;
   const ServiceProcess service = service_of(dir, "");
   RawPeer peer;
-  REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+  REQUIRE(peer.connect(service.address()).value().status.ok());
   const auto reply = peer.call(msg::Ping{});
   REQUIRE(reply.ok());
   CHECK(reply->status.ok());

@@ -107,7 +107,7 @@ TEST_CASE_METHOD(JointFixture, "a writer that leaves or gives up ends the put fo
   auto other = service.connect();
   if (leaves) {  // without a word
     RawPeer rank;
-    REQUIRE(rank.connect(service.address(), encode(msg::Hello{})).ok());
+    REQUIRE(rank.connect(service.address()).ok());
     msg::BeginPut alike;
     alike.model = model.fingerprint;
     alike.tokens = path;

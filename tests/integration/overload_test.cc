@@ -186,7 +186,7 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
           "[integration]") {
   const TempDir dir;
   const ServiceProcess service =
-      small_service(dir, "silent_client_ms = 100\n", {"--transports", "tcp"});
+      small_service(dir, "silent_client_ms = 100\n", {"--listen-unix", "off"});
   const auto client = service.connect(patient());
   const Model model = client->register_model(tiny_model()).value();
   std::mt19937 random(kSeed);
@@ -197,7 +197,7 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   const msg::SegmentInfo& segment = match.links[0].segment;
 
   RawPeer peer;
-  REQUIRE(peer.connect(service.address(), encode(msg::Hello{})).value().status.ok());
+  REQUIRE(peer.connect(service.address()).value().status.ok());
   msg::Get get;
   get.links.push_back({segment.id, segment.end, segment.entries});
   get.budget = Budget::all();

@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "cachesvc/transport/ucx_transport.h"
+#include "client/src/transport/socket_client.h"
 
 namespace precis::testing {
 
-RawPeer::RawPeer() : transport_(make_ucx_transport(loop_, {}).value()) {
+RawPeer::RawPeer() : transport_(make_socket_client(loop_)) {
   thread_ = std::thread([this] { loop_.run(); });
 }
 
@@ -29,18 +29,17 @@ void RawPeer::on_loop(std::function<void()> fn) {
   done.get_future().wait();
 }
 
-Result<msg::HelloReply> RawPeer::connect(const std::string& address, std::vector<std::byte> hello) {
+Result<Welcome> RawPeer::connect(const std::string& address, const Login& login) {
   constexpr std::uint32_t kTimeoutMs = 10'000;
-  std::promise<Result<std::vector<std::byte>>> greeted;
+  std::promise<Result<Welcome>> greeted;
   on_loop([&] {
-    transport_->connect(address, std::move(hello), kTimeoutMs,
-                        [&](Result<Transport::Connected> result) {
-                          if (!result.ok()) return greeted.set_value(result.status());
-                          connection_ = std::move(result->connection);
-                          greeted.set_value(std::move(result->hello_reply));
-                        });
+    transport_->connect(address, login, kTimeoutMs, [&](Result<ClientTransport::Connected> result) {
+      if (!result.ok()) return greeted.set_value(result.status());
+      connection_ = std::move(result->connection);
+      greeted.set_value(std::move(result->welcome));
+    });
   });
-  PRECIS_ASSIGN(const auto reply, greeted.get_future().get());
+  PRECIS_ASSIGN(auto welcome, greeted.get_future().get());
   on_loop([this] {
     if (!connection_) return;
     const auto on_message = [this](std::vector<std::byte> message) {
@@ -55,7 +54,7 @@ Result<msg::HelloReply> RawPeer::connect(const std::string& address, std::vector
     };
     connection_->start({on_message, on_closed});
   });
-  return decode_hello_reply(reply);
+  return welcome;
 }
 
 void RawPeer::send(std::vector<std::byte> message) {

@@ -1,4 +1,4 @@
-// A client without the client library's manners: says whatever bytes it is given.
+// A client without the client library's manners: once let in, it says whatever bytes it is given.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cachesvc/base/event_loop.h"
-#include "cachesvc/transport/transport.h"
+#include "client/src/transport/client_transport.h"
 #include "precis/messages.h"
 
 namespace precis::testing {
@@ -24,7 +24,7 @@ class RawPeer {
   RawPeer& operator=(const RawPeer&) = delete;
 
   // The service's answer to the greeting; after an OK one, the peer is connected.
-  Result<msg::HelloReply> connect(const std::string& address, std::vector<std::byte> hello);
+  Result<Welcome> connect(const std::string& address, const Login& login = {});
   // Sends and waits for the next reply; an error if the connection ended.
   Result<msg::Reply> call(msg::RequestBody body);
   Result<msg::Reply> receive();
@@ -41,9 +41,9 @@ class RawPeer {
   void on_loop(std::function<void()> fn);
 
   EventLoop loop_;
-  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<ClientTransport> transport_;
   std::thread thread_;
-  std::unique_ptr<Connection> connection_;  // the loop's thread
+  std::unique_ptr<ClientConnection> connection_;  // the loop's thread
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::unique_ptr<Registration>> registrations_;
   std::vector<std::unique_ptr<Exposure>> exposures_;

@@ -23,19 +23,15 @@ PutOptions options_of(const std::string& recipe, const Budget& keep) {
 
 TEST_CASE("every row pushed at keep 1.0 comes back, and a smaller budget is a fresh compression",
           "[integration]") {
-  // Empty: the best there is between two processes of this machine.
-  const std::string transports = GENERATE(std::string(), std::string("tcp"));
+  const bool unix_socket = GENERATE(true, false);
   const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
-  CAPTURE(transports, dtype, kSeed);
+  CAPTURE(unix_socket, dtype, kSeed);
   const TempDir dir;
-  ServiceProcess service(dir, transports.empty()
-                                  ? std::vector<std::string>{}
-                                  : std::vector<std::string>{"--transports", transports});
+  ServiceProcess service(dir, unix_socket ? std::vector<std::string>{}
+                                          : std::vector<std::string>{"--listen-unix", "off"});
   const auto client = service.connect();
-  INFO(client->status().value().transport);
-  if (!transports.empty()) {
-    CHECK(client->status().value().transport == transports + " (stream)");
-  }
+  CHECK(client->status().value().transport ==
+        (unix_socket ? "unix (shared, stream)" : "tcp (stream)"));
   Model model = client->register_model(tiny_model(dtype)).value();
   std::mt19937 random(kSeed);
   constexpr std::uint32_t kTokens = 700;
@@ -70,14 +66,24 @@ TEST_CASE("every row pushed at keep 1.0 comes back, and a smaller budget is a fr
   }
 }
 
-TEST_CASE("bulk bytes move as the service was told", "[integration]") {
-  const auto [bulk, said] = GENERATE(table<std::string, std::string>(
-      {{"stream", "tcp (stream)"}, {"messages", "tcp (active messages)"}}));
-  CAPTURE(bulk);
+TEST_CASE("bulk bytes move as the client and the service allow", "[integration]") {
+  struct Way {
+    bool by_path, share_memory;
+    const char* listen_unix;
+    const char* said;
+  };
+  const Way way =
+      GENERATE(Way{true, true, "auto", "unix (shared, stream)"},
+               Way{false, true, "auto", "unix (shared, stream)"},
+               Way{false, false, "auto", "tcp (stream)"}, Way{false, true, "off", "tcp (stream)"});
+  CAPTURE(way.by_path, way.share_memory, way.listen_unix);
   const TempDir dir;
-  ServiceProcess service(dir, {"--bulk", bulk});
-  const auto client = service.connect();
-  CHECK(client->status().value().transport == said);
+  const ServiceProcess service(dir, {"--listen-unix", way.listen_unix});
+  ConnectOptions options;
+  options.share_memory = way.share_memory;
+  const std::string path = "unix:" + dir.path("data/precisd.sock");
+  const auto client = Client::connect(way.by_path ? path : service.address(), options).value();
+  CHECK(client->status().value().transport == way.said);
   const Model model = client->register_model(tiny_model()).value();
   std::mt19937 random(kSeed);
   const auto tokens = random_tokens(random, 300);

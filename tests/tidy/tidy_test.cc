@@ -168,6 +168,8 @@ TEST_CASE("a foreign header outside its home is found", "[tidy]") {
   };
   REQUIRE(found("cachesvc/transport/ucx_worker.h", "#include <ucp/api/ucp.h>\n") == 0);
   REQUIRE(found("cachesvc/transport/transport.h", "#include <ucp/api/ucp.h>\n") == 1);
+  REQUIRE(found("cachesvc/net/tls.cc", "#include <openssl/ssl.h>\n") == 0);
+  REQUIRE(found("cachesvc/net/socket.cc", "#include <openssl/ssl.h>\n") == 1);
   REQUIRE(found("cachesvc/store/rocksdb_store.cc", "#include <rocksdb/db.h>\n") == 0);
   REQUIRE(found("cachesvc/catalog/catalog.cc", "#include <rocksdb/db.h>\n") == 1);
   REQUIRE(found("cachesvc/base/event_loop.cc", "#include <boost/asio.hpp>\n") == 1);

@@ -67,9 +67,7 @@ Status Chaos::run() {
 Status Chaos::set_up() {
   std::vector<std::string> flags{"--memory", std::to_string(kMemoryBytes), "--log-level",
                                  options_.log_level};
-  if (!options_.transports.empty()) {
-    flags.insert(flags.end(), {"--transports", options_.transports});
-  }
+  if (options_.tcp) flags.insert(flags.end(), {"--listen-unix", "off"});
   PRECIS_ASSIGN(service_, testing::ServiceProcess::start(options_.data_dir, flags));
   client_ = service_->connect();
   PRECIS_ASSIGN(model_, client_->register_model(chaos_model()));
@@ -175,7 +173,7 @@ Status Chaos::end() {
   }
   PRECIS_TRY(check_nothing_left());
   PRECIS_ASSIGN(const msg::ServerStatus status, client_->status());
-  const bool in_place = options_.transports.empty() && status.device.starts_with("cpu");
+  const bool in_place = !options_.tcp && status.device.starts_with("cpu");
   if (in_place && stat(*client_, "precis_in_place_bytes_total") == 0) {
     return Status::internal("no client's memory was read in place");
   }

@@ -102,8 +102,8 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", chaos_options.seconds,
                  "Of killing clients; 0: three rounds of few operations")
       ->capture_default_str();
-  app.add_option("--transports", chaos_options.transports,
-                 "With --clients: as precisd's, e.g. tcp (default: the best there are)");
+  app.add_flag("--tcp", chaos_options.tcp,
+               "With --clients: bytes go over TCP alone (default: memory is shared)");
   app.add_option("--log-level", chaos_options.log_level,
                  "With --clients: as precisd's; its log goes to stderr")
       ->capture_default_str();

@@ -111,7 +111,7 @@ Status Run::round(std::uint32_t seed) {
       workers.emplace_back(
           [&work, s = random()] { read_slots(work, static_cast<std::uint32_t>(s)); });
     }
-    // UCX may abort a process whose peer dies while the two connect: not what is tried here.
+    // It is killed under load, not while they connect.
     connected.wait();
     std::this_thread::sleep_for(load);
     if (const int ended = service_->kill(); ended != -SIGKILL) failure.report(by_itself(ended));

@@ -15,7 +15,13 @@ namespace precis {
 
 struct ConnectOptions {
   std::string tenant;  // empty: the service's default tenant
-  std::string token;
+  std::string token;  // never travels: the client proves that it knows it
+  // TLS: who may sign the service's certificate, a PEM file or "system"; empty: no TLS. For mutual
+  // TLS also the client's own certificate and key, PEM files.
+  std::string tls_ca, tls_cert, tls_key;
+  // Whether a service of the same host may read and write the memory that gets arrive in, and that
+  // Client::allocate() gives, where it lies. It is the faster way; off, all bytes go over sockets.
+  bool share_memory = true;
   // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
   // bytes (begin_put, layer, commit, get, check_segment, trim_segment) take what they take: they
   // time out when the service has been silent this long, and a quiet one is asked for a sign of

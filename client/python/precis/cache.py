@@ -60,11 +60,21 @@ def connect(
     timeout: float = 10.0,
     deadline: float | None = None,
     retry: bool = True,
+    tls_ca: str = "",
+    tls_cert: str = "",
+    tls_key: str = "",
+    share_memory: bool = True,
 ) -> Cache:
-    """Connects to a running precisd at "host:port".
+    """Connects to a running precisd at "host:port" or "unix:PATH".
 
     Args:
-        tenant, token: credentials; by default the service's default tenant.
+        tenant, token: credentials; by default the service's default tenant. The token never
+            travels: both sides prove that they know it.
+        tls_ca: a PEM file, or "system": whose signature the service's certificate must have. By
+            default the connection is not encrypted. tls_cert and tls_key, PEM files, are the
+            client's own, where the service asks for them.
+        share_memory: whether a service of this host may read and write the library's buffers where
+            they lie, which is faster than a socket.
         timeout: seconds, of connecting and of each request; of one that moves or compresses bytes,
             the silence of the service.
         deadline: seconds, of each call as a whole with its retries, and of a get up to its last
@@ -84,6 +94,10 @@ def connect(
             _milliseconds(timeout, "timeout"),
             _deadline_ms(deadline),
             retry,
+            tls_ca,
+            tls_cert,
+            tls_key,
+            share_memory,
         )
     )
 

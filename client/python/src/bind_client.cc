@@ -363,9 +363,20 @@ void bind_client(nb::module_& module) {
   bind_operations(client);
   module.def("connect",
              [](const std::string& address, const std::string& tenant, const std::string& token,
-                std::uint32_t timeout_ms, std::uint32_t deadline_ms, bool retry) {
-               const ConnectOptions options{tenant,      token, timeout_ms,
-                                            deadline_ms, retry, "precis-python/" PRECIS_VERSION};
+                std::uint32_t timeout_ms, std::uint32_t deadline_ms, bool retry,
+                const std::string& tls_ca, const std::string& tls_cert,
+                const std::string& tls_key, bool share_memory) {
+               ConnectOptions options;
+               options.tenant = tenant;
+               options.token = token;
+               options.timeout_ms = timeout_ms;
+               options.deadline_ms = deadline_ms;
+               options.retry = retry;
+               options.tls_ca = tls_ca;
+               options.tls_cert = tls_cert;
+               options.tls_key = tls_key;
+               options.share_memory = share_memory;
+               options.client_name = "precis-python/" PRECIS_VERSION;
                expect_forks();
                return OwnedClient(answer([&] { return Client::connect(address, options); }));
              });

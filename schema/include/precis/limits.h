@@ -31,10 +31,11 @@ inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per
 // Messages. A control message carries at most a path of tokens, its digests and a plan.
 inline constexpr std::size_t kMessageBytesMax = 128u << 20;
 inline constexpr std::size_t kSendQueueBytesMax = 256u << 20;
-inline constexpr std::size_t kHelloBytesMax = 64 * 1024;
+inline constexpr std::size_t kHelloBytesMax = 4096;  // of what a stranger says
+inline constexpr std::size_t kWelcomeBytesMax = 16 * 1024;
 inline constexpr std::size_t kErrorMessageBytesMax = 4096;
 inline constexpr std::size_t kTextBytesMax = 4096;        // free text for people: paths, help
-inline constexpr std::size_t kCredentialBytesMax = 8192;  // Hello.token
+inline constexpr std::size_t kCredentialBytesMax = 8192;  // a tenant's token
 inline constexpr std::size_t kRegionKeyBytesMax = 4096;   // a transport's access key
 static_assert(kMessageBytesMax >= std::size_t{kPathTokensMax} * 4 + (32u << 20));
 
@@ -48,6 +49,20 @@ inline constexpr std::size_t kAuditValueBytesMax = 1024;
 
 // Service. What is configured of overload stands in cachesvc/base/config.h.
 inline constexpr std::uint32_t kConnectionsMax = 1024;
+// Connections that are not admitted yet: in all, and from one address. The oldest of the address
+// that has most makes room for a new one.
+inline constexpr std::uint32_t kStrangersMax = 128;
+inline constexpr std::uint32_t kStrangersPerAddressMax = 64;
+// Wrong proofs: so many of one address and tenant are answered at once, then each doubles a wait.
+inline constexpr std::uint32_t kWrongProofsFree = 4;
+inline constexpr std::uint32_t kWrongProofWaitMs = 1000;
+inline constexpr std::uint32_t kWrongProofWaitMsMax = 60'000;
+inline constexpr std::size_t kWrongProofRowsMax = 4096;  // addresses and tenants remembered
+// What a connection may have shared (frames.h, kShare): memory files, their addresses, and regions
+// in use at a time.
+inline constexpr std::size_t kSharedBuffersMax = 32;
+inline constexpr std::size_t kSharedBytesMax = std::size_t{64} << 30;
+inline constexpr std::uint32_t kSharedSlotsMax = 4096;
 inline constexpr std::uint32_t kPutsPerConnectionMax = 64;
 inline constexpr std::uint32_t kWritersMax = kConnectionsMax;  // of one put
 inline constexpr std::uint32_t kRequestsInFlightPerConnectionMax = 512;

@@ -1,11 +1,10 @@
 // Every message of the protocol as a plain struct, and its bytes. The bytes are Cap'n Proto
 // (schema/control.capnp tells the protocol in order); no Cap'n Proto header is needed to use this.
 //
-// A connection begins with one Hello and one HelloReply, which fix the protocol version, the tenant
-// and nothing else. After that the client sends Requests, each with an id of its own choice, and
-// the server answers every Request with exactly one Reply of the same id; a Get's Reply comes after
-// one LayerServed per layer, and a cancelled request is still answered. Bulk bytes are never in
-// messages: the server pulls and pushes them (cachesvc/transport/transport.h).
+// Once a connection is admitted (greeting.h) the client sends Requests, each with an id of its own
+// choice, and the server answers every Request with exactly one Reply of the same id; a Get's Reply
+// comes after one LayerServed per layer, and a cancelled request is still answered. Bulk bytes are
+// never in messages: the server pulls and pushes them (cachesvc/transport/transport.h).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "precis/frames.h"
 #include "precis/replies.h"
 #include "precis/requests.h"
 #include "precis/types.h"
@@ -20,34 +20,10 @@
 
 namespace precis {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
-
-namespace msg {
-
-struct Hello {
-  std::uint32_t protocol_version = kProtocolVersion;
-  std::string client;  // name and version, for logs
-  std::string tenant;  // empty: "default"
-  std::string token;
-  bool operator==(const Hello&) const = default;
-};
-struct HelloReply {
-  Status status;  // kVersionMismatch and kPermissionDenied end the connection
-  std::uint32_t protocol_version = kProtocolVersion;
-  std::string server;  // name and version
-  bool operator==(const HelloReply&) const = default;
-};
-
-}  // namespace msg
-
 // Encoders cannot fail: limits are the caller's to keep. Decoders take bytes from outside:
 // truncated, oversize, unknown or out-of-range content is kInvalidArgument naming the field.
-std::vector<std::byte> encode(const msg::Hello&);
-std::vector<std::byte> encode(const msg::HelloReply&);
 std::vector<std::byte> encode(const msg::Request&);
 std::vector<std::byte> encode(const msg::ServerMessage&);
-Result<msg::Hello> decode_hello(Bytes);
-Result<msg::HelloReply> decode_hello_reply(Bytes);
 Result<msg::Request> decode_request(Bytes);
 Result<msg::ServerMessage> decode_server_message(Bytes);
 // The id of a Request that decode_request refuses, so that its sender can be told what is wrong

@@ -54,7 +54,7 @@ Result<Ready> start_precisd(const StageOptions& options) {
                                       std::to_string(options.memory_bytes),
                                       "--log-level",
                                       "error"};
-  if (options.transport == "tcp") command.insert(command.end(), {"--transports", "tcp"});
+  if (options.transport == "tcp") command.insert(command.end(), {"--listen-unix", "off"});
   std::optional<OnCore> placed;
   if (options.core) placed.emplace(*options.core);
   Ready ready;
@@ -88,8 +88,8 @@ Result<std::unique_ptr<Stage>> Stage::open(const StageOptions& options, const Mo
   }
   PRECIS_ASSIGN(stage->model_, stage->client().register_model(spec));
   PRECIS_ASSIGN(const msg::ServerStatus status, stage->client().status());
-  if (options.transport == "shm" && status.transport.find("host copy") == std::string::npos) {
-    return Status::unsupported("this machine forbids copies between processes, so bytes go over '" +
+  if (options.transport == "shm" && status.transport.find("shared") == std::string::npos) {
+    return Status::unsupported("no memory can be shared with the service, so bytes go over '" +
                                status.transport + "'");
   }
   return stage;

@@ -1,9 +1,10 @@
 #include "client/src/buffer_pool.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "cachesvc/transport/pages.h"
+#include "cachesvc/net/pages.h"
 #include "precis/status.h"
 
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using namespace precis;
 
 // Counts registrations; nothing connects.
-class CountingTransport final : public Transport {
+class CountingTransport final : public ClientTransport {
  public:
   int made = 0, alive = 0;
   bool refuse = false;
@@ -32,15 +33,10 @@ class CountingTransport final : public Transport {
       CountingTransport& owner_;
       std::unique_ptr<Pages> pages_;
     };
-    PRECIS_ASSIGN(auto pages, Pages::make_private(size_bytes));
+    PRECIS_ASSIGN(auto pages, Pages::make_private(std::max(size_bytes, Pages::kUnitBytes)));
     return std::unique_ptr<Registration>(std::make_unique<Counted>(*this, std::move(pages)));
   }
-  Result<std::string> listen(const std::string&, Acceptor) override {
-    return Status::unsupported("a counter");
-  }
-  void stop_listening() override {}
-  bool is_open_to_hosts(const std::string&) const override { return false; }
-  void connect(const std::string&, std::vector<std::byte>, std::uint32_t,
+  void connect(const std::string&, const Login&, std::uint32_t,
                std::function<void(Result<Connected>)>) override {}
 };
 

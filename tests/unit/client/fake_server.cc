@@ -3,7 +3,6 @@
 #include <future>
 #include <utility>
 
-#include "cachesvc/transport/loopback_transport.h"
 #include "client/src/attach.h"
 
 namespace precis::testing {
@@ -15,14 +14,16 @@ FakeServer::Host::~Host() {
 
 FakeServer::FakeServer(Script script)
     : host_(std::make_shared<Host>()), script_(std::move(script)) {
-  host_->transport = make_loopback_transport(host_->loop);
+  const std::shared_ptr<LoopbackNet> net = make_loopback_net();
+  host_->transport = make_loopback_server(host_->loop, net);
+  host_->client = make_loopback_client(host_->loop, net);
   host_->thread = std::thread([loop = &host_->loop] { loop->run(); });
   on_loop([this] {
     Transport::Acceptor acceptor;
-    acceptor.greet = [this](Bytes, const std::string&) {
-      return Transport::Greeting{raw_greeting.empty() ? encode(greeting) : raw_greeting, accept};
+    acceptor.greet = [this](const Transport::Stranger&) {
+      return Transport::Greeting{refusal, "fake", ""};
     };
-    acceptor.accepted = [this](std::unique_ptr<Connection> connection, Bytes) {
+    acceptor.accepted = [this](std::unique_ptr<Connection> connection, const Hello&) {
       connection_ = std::move(connection);
       connection_->start({.on_message = [this](std::vector<std::byte> m) { on_message(m); },
                           .on_closed = [](Status) {}});
@@ -56,13 +57,13 @@ Result<std::shared_ptr<Client>> FakeServer::connect() {
 }
 
 Result<std::shared_ptr<Client>> FakeServer::connect(const ConnectOptions& options) {
-  return attach(host_, host_->loop, *host_->transport, address_, options);
+  return attach(host_, host_->loop, *host_->client, address_, options);
 }
 
 Link::Dial FakeServer::dial() {
-  const auto memory = std::make_shared<HostMemory>(host_, *host_->transport);
+  const auto memory = std::make_shared<HostMemory>(host_, *host_->client);
   return [host = host_, memory, address = address_](std::uint32_t timeout_ms) {
-    return Channel::open(host, host->loop, *host->transport, memory, address, ConnectOptions{},
+    return Channel::open(host, host->loop, *host->client, memory, address, ConnectOptions{},
                          timeout_ms);
   };
 }
@@ -72,8 +73,8 @@ void FakeServer::on_message(const std::vector<std::byte>& bytes) {
   PRECIS_CHECK(request.ok());
   seen_.push_back(*request);
   if (answer_small) {
-    if (std::holds_alternative<msg::GetStatus>(request->body)) {
-      return reply(request->id, msg::ServerStatus{});
+    if (std::holds_alternative<msg::Ping>(request->body)) {
+      return reply(request->id, msg::Done{});
     }
     if (std::holds_alternative<msg::AbortPut>(request->body)) {
       return reply(request->id, msg::Done{});

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cachesvc/base/event_loop.h"
-#include "cachesvc/transport/transport.h"
+#include "cachesvc/embed/loopback.h"
 #include "client/src/link.h"
 #include "precis/client.h"
 #include "precis/messages.h"
@@ -18,7 +18,7 @@ namespace precis::testing {
 
 class FakeServer {
  public:
-  // Called on the loop's thread with every request but GetStatus, AbortPut and Cancel, which are
+  // Called on the loop's thread with every request but Ping, AbortPut and Cancel, which are
   // answered as a good server would (a canceled get too) unless `answer_small` is false.
   using Script = std::function<void(FakeServer&, msg::Request)>;
 
@@ -27,11 +27,8 @@ class FakeServer {
   FakeServer(const FakeServer&) = delete;
   FakeServer& operator=(const FakeServer&) = delete;
 
-  // What the next peer is told.
-  msg::HelloReply greeting;
-  bool accept = true;
+  Status refusal;  // what the next peer is told; OK: it is let in
   bool answer_small = true;
-  std::vector<std::byte> raw_greeting;  // sent instead, where not empty
 
   Result<std::shared_ptr<Client>> connect(const ConnectOptions& options);
   // A client that tries nothing again.
@@ -59,6 +56,7 @@ class FakeServer {
   struct Host {
     EventLoop loop;
     std::unique_ptr<Transport> transport;
+    std::unique_ptr<ClientTransport> client;
     std::thread thread;
     ~Host();
   };

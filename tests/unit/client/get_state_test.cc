@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "cachesvc/base/executor.h"
-#include "cachesvc/transport/loopback_transport.h"
+#include "cachesvc/embed/loopback.h"
 #include "client/src/interrupt.h"
 #include "tests/unit/client/serving.h"
 #include "tests/unit/client/stored_prefix.h"
@@ -53,7 +53,7 @@ struct Served {
   ModelSpec model = small_model(Dtype::kF32);
   Serving serving;
   EventLoop loop;
-  std::unique_ptr<Transport> transport = make_loopback_transport(loop);
+  std::unique_ptr<ClientTransport> transport = make_loopback_client(loop, make_loopback_net());
   BufferPool buffers{*transport};
   std::promise<void> let_go;
   bool is_free = false;

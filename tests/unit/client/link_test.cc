@@ -141,8 +141,7 @@ TEST_CASE("past its deadline a call says what it waited for", "[client]") {
   }
   SECTION("a service that is gone") {
     server.on_loop([&] {
-      server.accept = false;
-      server.greeting.status = Status::unavailable("it is stopping");
+      server.refusal = Status::unavailable("it is stopping");
       server.drop();
     });
     const Status status = client->with_deadline(50)->models().status();

@@ -26,9 +26,6 @@ class NearPeer : public Connection {
             Completion) override {}
   void push(std::vector<Bytes>, const Registration&, const RemoteRegion&, std::uint64_t,
             Completion) override {}
-  Result<std::unique_ptr<Exposure>> expose(Registration&, MutableBytes) override {
-    return Status::unsupported("no");
-  }
   std::string description() const override { return "near"; }
   std::string peer() const override { return "near"; }
 };

@@ -22,13 +22,9 @@ struct Sample {
 
 std::vector<Sample> samples(std::uint64_t seed) {
   RandomMessages random(seed);
-  const auto hello = [](Bytes b) { return decode_hello(b).status(); };
-  const auto hello_reply = [](Bytes b) { return decode_hello_reply(b).status(); };
   const auto request = [](Bytes b) { return decode_request(b).status(); };
   const auto server = [](Bytes b) { return decode_server_message(b).status(); };
-  std::vector<Sample> all{{"hello", encode(random.hello()), hello},
-                          {"hello reply", encode(random.hello_reply()), hello_reply},
-                          {"layer served", encode(random.layer_served()), server}};
+  std::vector<Sample> all{{"layer served", encode(random.layer_served()), server}};
   for (std::size_t kind = 0; kind < testing::kRequestKinds; ++kind) {
     all.push_back({"request " + std::to_string(kind), encode(random.request(kind)), request});
   }
@@ -88,8 +84,6 @@ TEST_CASE("random bytes are refused", "[unit][schema]") {
   RandomMessages random(14);
   for (int round = 0; round < 2000; ++round) {
     const auto bytes = random.bytes(random.number(256));
-    REQUIRE(decode_hello(bytes).status().code() == StatusCode::kInvalidArgument);
-    REQUIRE(decode_hello_reply(bytes).status().code() == StatusCode::kInvalidArgument);
     // These have no magic: a zero-heavy stream may be a valid empty message, a random one is not.
     REQUIRE(decode_request(bytes).status().code() == StatusCode::kInvalidArgument);
     REQUIRE(decode_server_message(bytes).status().code() == StatusCode::kInvalidArgument);
@@ -97,11 +91,9 @@ TEST_CASE("random bytes are refused", "[unit][schema]") {
 }
 
 TEST_CASE("a message over the maximum size is refused unread", "[unit][schema]") {
-  std::vector<std::byte> hello = encode(msg::Hello{});
-  hello.resize(limits::kHelloBytesMax + 8);
-  REQUIRE_THAT(decode_hello(hello).status().message(), Contains("exceed the maximum of 65536"));
   // A span that is never read needs no memory behind it.
-  const Bytes huge(hello.data(), limits::kMessageBytesMax + 8);
+  const std::vector<std::byte> few(8);
+  const Bytes huge(few.data(), limits::kMessageBytesMax + 8);
   REQUIRE_THAT(decode_request(huge).status().message(), Contains("exceed the maximum"));
   REQUIRE_FALSE(request_id(huge).has_value());
 }
@@ -136,14 +128,18 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   push.dtype = static_cast<Dtype>(9);
   CHECK_THAT(refusal(push), Contains("dtype is 9, maximum 3"));
   push = sound;
-  push.keys = {1, ~std::uint64_t{0} - 10, 11, ""};
+  push.keys.address = ~std::uint64_t{0} - 10;
+  push.keys.size_bytes = 11;
   CHECK_THAT(refusal(push), Contains("keys: size_bytes is 11, maximum 10"));
   push = sound;
   push.head_count = 2;
   push.values_head_stride = 64;
   CHECK_THAT(refusal(push), Contains("values_head_stride is 64, maximum 0"));
   push = sound;
-  push.lse = RemoteRegion{1, 0, 0, std::string(limits::kRegionKeyBytesMax + 1, 'k')};
+  push.keys.space = static_cast<MemorySpace>(2);
+  CHECK_THAT(refusal(push), Contains("keys: space is 2, maximum 1"));
+  push = sound;
+  push.lse.emplace().key = std::string(limits::kRegionKeyBytesMax + 1, 'k');
   CHECK_THAT(refusal(push), Contains("lse: key length is 4097, maximum 4096"));
 
   msg::Lookup lookup;
@@ -175,9 +171,6 @@ TEST_CASE("names and texts that are not what they must be are refused by name", 
   msg::SetBudget set;
   set.recipe = std::string(limits::kRecipeBytesMax + 1, 'r');
   CHECK_THAT(refusal(set), Contains("recipe length is 16385, maximum 16384"));
-  msg::Hello hello;
-  hello.token = std::string(limits::kCredentialBytesMax + 1, 't');
-  CHECK_THAT(decode_hello(encode(hello)).status().message(), Contains("token length is 8193"));
 }
 
 TEST_CASE("a model that makes no sense is refused where it enters", "[unit][schema]") {
@@ -221,16 +214,6 @@ TEST_CASE("replies whose parts do not fit together are refused", "[unit][schema]
   match.links.resize(1);
   match.links[0].matched_end = 1;
   CHECK_THAT(refused(msg::Reply{1, {}, match}), Contains("matched_end is 1, maximum 0"));
-}
-
-TEST_CASE("a peer that does not speak Precis is told so", "[unit][schema]") {
-  std::vector<std::byte> bytes = encode(msg::Hello{});
-  // Stream table (8 bytes), root pointer (8 bytes), then the struct, which begins with the magic.
-  bytes[16] ^= std::byte{1};
-  CHECK_THAT(decode_hello(bytes).status().message(), Contains("does not speak Precis"));
-  const std::string http = "GET / HTTP/1.1\r\nHost: x\r\n\r\n      ";
-  const auto text = std::as_bytes(std::span(http));
-  CHECK(decode_hello(text).status().code() == StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("the id of a request that is refused can still be read", "[unit][schema]") {

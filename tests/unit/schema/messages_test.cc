@@ -39,32 +39,6 @@ TEST_CASE("every kind of server message round-trips with random content", "[unit
   }
 }
 
-TEST_CASE("hello and its reply round-trip with random content", "[unit][schema]") {
-  const auto seed = GENERATE(range<std::uint64_t>(1, 21));
-  CAPTURE(seed);
-  RandomMessages random(seed);
-  const msg::Hello hello = random.hello();
-  REQUIRE(decode_hello(encode(hello)).value() == hello);
-  const msg::HelloReply reply = random.hello_reply();
-  REQUIRE(decode_hello_reply(encode(reply)).value() == reply);
-}
-
-TEST_CASE("a hello of a foreign version is read for its version alone", "[unit][schema]") {
-  msg::Hello hello;
-  hello.protocol_version = kProtocolVersion + 7;
-  hello.client = std::string("names may follow\nother rules there");
-  const auto decoded = decode_hello(encode(hello));
-  REQUIRE(decoded.status() == Status());
-  REQUIRE(decoded->protocol_version == kProtocolVersion + 7);
-  REQUIRE(decoded->client.empty());
-}
-
-TEST_CASE("a hello reply of a foreign version still says why", "[unit][schema]") {
-  const msg::HelloReply reply{Status::version("protocol 8 is not spoken"), kProtocolVersion + 7,
-                              "x"};
-  REQUIRE(decode_hello_reply(encode(reply)).value() == reply);
-}
-
 TEST_CASE("a request with the longest path round-trips", "[unit][schema]") {
   msg::Lookup lookup;
   lookup.tokens.resize(limits::kPathTokensMax);

@@ -29,6 +29,10 @@ struct Filler {
   void operator()(std::array<std::uint8_t, N>& x) {
     for (auto& byte : x) byte = static_cast<std::uint8_t>(r.random_());
   }
+  template <std::size_t N>
+  void operator()(std::array<std::byte, N>& x) {
+    for (auto& byte : x) byte = static_cast<std::byte>(r.random_());
+  }
   void operator()(Digest& x) { (*this)(x.bytes); }
   void operator()(SegmentId& x) {
     if (chance()) (*this)(x.bytes);  // Else null.
@@ -74,7 +78,8 @@ struct Filler {
     for (auto& count : x.counts) (*this)(count);
   }
   void operator()(RemoteRegion& x) {
-    all(x.id, x.address, x.key);
+    all(x.id, x.address, x.key, x.buffer, x.buffer_offset, x.slot);
+    x.space = static_cast<MemorySpace>(r.number(1));
     x.size_bytes = r.number(~x.address);
   }
   void token_range(std::uint32_t& begin, std::uint32_t& end) {
@@ -257,16 +262,30 @@ std::vector<std::byte> RandomMessages::bytes(std::size_t count) {
   return out;
 }
 
-msg::Hello RandomMessages::hello() {
-  msg::Hello hello;
-  Filler{*this}.all(hello.client, hello.tenant, hello.token);
+Challenge RandomMessages::challenge() {
+  Challenge challenge;
+  Filler{*this}.all(challenge.protocol_version, challenge.nonce);
+  return challenge;
+}
+
+Hello RandomMessages::hello() {
+  Hello hello;
+  hello.protocol_version = kProtocolVersion;
+  Filler{*this}.all(hello.client, hello.tenant, hello.nonce, hello.proof);
   return hello;
 }
 
-msg::HelloReply RandomMessages::hello_reply() {
-  msg::HelloReply reply;
-  Filler{*this}.all(reply.status, reply.protocol_version, reply.server);
-  return reply;
+Welcome RandomMessages::welcome() {
+  Welcome welcome;
+  Filler{*this}.all(welcome.status, welcome.protocol_version, welcome.server, welcome.keyed,
+                    welcome.connection, welcome.secret, welcome.proof, welcome.unix_path);
+  return welcome;
+}
+
+Bind RandomMessages::bind() {
+  Bind bind;
+  Filler{*this}.all(bind.connection, bind.proof);
+  return bind;
 }
 
 msg::Request RandomMessages::request(std::size_t kind) {

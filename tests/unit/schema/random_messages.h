@@ -5,6 +5,7 @@
 #include <random>
 
 #include "precis/catalog_row.h"
+#include "precis/greeting.h"
 #include "precis/messages.h"
 
 namespace precis::testing {
@@ -16,8 +17,10 @@ class RandomMessages {
  public:
   explicit RandomMessages(std::uint64_t seed) : random_(seed) {}
 
-  msg::Hello hello();
-  msg::HelloReply hello_reply();
+  Challenge challenge();
+  Hello hello();
+  Welcome welcome();
+  Bind bind();
   msg::Request request(std::size_t kind);      // kind < kRequestKinds
   msg::ServerMessage reply(std::size_t kind);  // kind < kReplyKinds
   msg::ServerMessage layer_served();

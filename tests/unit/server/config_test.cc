@@ -40,8 +40,10 @@ compute_threads = 3
 device = "cuda:1"
 log_level = "debug"
 audit_log = "stderr"
-transports = "tcp"
-bulk = "messages"
+listen_unix = "/run/precis.sock"
+tls_cert = "cert.pem"
+tls_key = "key.pem"
+tls_client_ca = "ca.pem"
 memory_wait_ms = 5
 default_recipe = "snapkv"
 default_keep = 0.25
@@ -59,8 +61,10 @@ salt = "s"
   CHECK(config->device == "cuda:1");
   CHECK(config->log_level == "debug");
   CHECK(config->audit_log == "stderr");
-  CHECK(config->transports == "tcp");
-  CHECK(config->bulk == "messages");
+  CHECK(config->listen_unix == "/run/precis.sock");
+  CHECK(config->tls_cert == "cert.pem");
+  CHECK(config->tls_key == "key.pem");
+  CHECK(config->tls_client_ca == "ca.pem");
   CHECK(config->memory_wait_ms == 5);
   CHECK(config->default_recipe == "snapkv");
   CHECK(config->default_keep == 0.25);
@@ -140,11 +144,12 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
   config.default_recipe = "no_such_recipe";
   config.default_keep = 1.5;
   config.log_level = "loud";
-  config.bulk = "pigeons";
+  config.tls_client_ca = "ca.pem";
   config.memory_bytes = 5;
   config.tenants = {{"a", "", ""}, {"a", "", ""}};
   const std::string problems = config.validate().message();
-  for (const char* part : {"data_dir", "nowhere", "no_such_recipe", "1.5", "loud", "pigeons",
+  for (const char* part : {"data_dir", "nowhere", "no_such_recipe", "1.5", "loud",
+                           "tls_client_ca is set without tls_cert and tls_key",
                            "memory_bytes is 5B, must be at least 16MiB", "'a' is there twice"}) {
     CHECK_THAT(problems, Catch::Contains(part));
   }
@@ -204,6 +209,28 @@ TEST_CASE("a tenant's weight is one where nothing is said, and bounded", "[unit]
                Catch::Contains("here.toml:3: tenant 'b' has weight " + std::to_string(weight) +
                                ", must be in [1, 1000]"));
   }
+}
+
+TEST_CASE("half of what TLS needs is refused, and the half that is missing named",
+          "[unit][server]") {
+  const std::string cert =
+      Config::parse("data_dir = \"d\"\ntls_cert = \"c\"", "here")->validate().message();
+  CHECK_THAT(cert, Catch::Contains("tls_cert and tls_key belong together"));
+  const std::string key =
+      Config::parse("data_dir = \"d\"\ntls_key = \"k\"", "here")->validate().message();
+  CHECK_THAT(key, Catch::Contains("here:2: tls_cert and tls_key belong together"));
+  Config both = valid();
+  both.tls_cert = both.tls_key = "file";
+  CHECK(both.validate() == Status());
+}
+
+TEST_CASE("the Unix socket is in the data folder, at a path, or off", "[unit][server]") {
+  Config config = valid();
+  CHECK(config.resolved_listen_unix() == "data/precisd.sock");
+  config.listen_unix = "/run/precis.sock";
+  CHECK(config.resolved_listen_unix() == "/run/precis.sock");
+  config.listen_unix = "off";
+  CHECK(config.resolved_listen_unix().empty());
 }
 
 TEST_CASE("a share may be written as a whole number", "[unit][server]") {

@@ -5,39 +5,48 @@
 namespace precis {
 namespace {
 
-msg::Hello hello(const std::string& tenant, const std::string& token = "") {
-  msg::Hello greeting;
-  greeting.tenant = tenant;
-  greeting.token = token;
+const Nonce kChallenge = make_nonce();
+
+Hello hello(const std::string& tenant, const std::string& token = "") {
+  Hello greeting{kProtocolVersion, "test/1", tenant, make_nonce(), {}};
+  greeting.proof = client_proof(token, kChallenge, greeting);
   return greeting;
+}
+
+Result<Tenants::Admitted> admit(const Tenants& tenants, const std::string& tenant,
+                                const std::string& token = "") {
+  return tenants.admit(hello(tenant, token), kChallenge);
 }
 
 }  // namespace
 
 TEST_CASE("without configured tenants everybody is the default tenant", "[unit][server]") {
   const Tenants tenants({});
-  const auto tenant = tenants.admit({});
-  REQUIRE(tenant.ok());
-  CHECK(tenant->name == "default");
-  CHECK(tenants.admit(hello("other")).status().code() == StatusCode::kPermissionDenied);
+  for (const char* token : {"", "any"}) {
+    const auto admitted = admit(tenants, "", token);
+    REQUIRE(admitted.ok());
+    CHECK(admitted->tenant.name == "default");
+    CHECK(admitted->token.empty());
+  }
+  CHECK(admit(tenants, "other").status().code() == StatusCode::kPermissionDenied);
 }
 
 TEST_CASE("a tenant is admitted with its own token only", "[unit][server]") {
   const Tenants tenants({{"red", "secret", "pepper"}, {"blue", "other", ""}});
-  const auto red = tenants.admit(hello("red", "secret"));
+  const auto red = admit(tenants, "red", "secret");
   REQUIRE(red.ok());
-  CHECK(red->salt == "pepper");
+  CHECK(red->tenant.salt == "pepper");
+  CHECK(red->token == "secret");
+  CHECK(tenants.named("red").salt == "pepper");
   for (const char* token : {"", "secre", "secrets", "other"}) {
-    const auto refused = tenants.admit(hello("red", token));
-    CHECK(refused.status().code() == StatusCode::kPermissionDenied);
+    CHECK(admit(tenants, "red", token).status().code() == StatusCode::kPermissionDenied);
   }
-  CHECK(tenants.admit({}).status().code() == StatusCode::kPermissionDenied);
-  CHECK_THAT(tenants.admit(hello("red", "guess")).status().message(),
-             Catch::Contains("with this token"));
-  // Of a tenant that is not there it is said in the same words.
+  CHECK(admit(tenants, "").status().code() == StatusCode::kPermissionDenied);
+  // A tenant that is not there is refused in the same words.
   for (const char* name : {"red", "green"}) {
-    CHECK_THAT(tenants.admit(hello(name)).status().message(),
-               Catch::Contains("without a token") && Catch::Contains("PRECIS_TOKEN"));
+    CHECK_THAT(admit(tenants, name, "guess").status().message(),
+               Catch::Contains("'" + std::string(name) + "' is not admitted with this token") &&
+                   Catch::Contains("PRECIS_TOKEN"));
   }
 }
 
@@ -54,13 +63,39 @@ TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]")
   CHECK(before.names() == std::vector<std::string>{"red"});
 }
 
+TEST_CASE("a tenant that is not there is not admitted with any token", "[unit][server]") {
+  const Tenants tenants({{"red", "secret", ""}, {"open", "", ""}});
+  for (const char* token : {"", "secret", "no such tenant"}) {
+    CHECK(admit(tenants, "green", token).status().code() == StatusCode::kPermissionDenied);
+  }
+}
+
+TEST_CASE("a proof admits for the challenge, the nonce, the tenant and the client that it is of",
+          "[unit][server]") {
+  const Tenants tenants({{"red", "secret", ""}, {"blue", "secret", ""}});
+  const Hello right = hello("red", "secret");
+  REQUIRE(tenants.admit(right, kChallenge).ok());
+  CHECK_FALSE(tenants.admit(right, make_nonce()).ok());
+  Hello other = right;
+  other.tenant = "blue";
+  CHECK_FALSE(tenants.admit(other, kChallenge).ok());
+  other = right;
+  other.client = "another";
+  CHECK_FALSE(tenants.admit(other, kChallenge).ok());
+  other = right;
+  other.nonce = make_nonce();
+  CHECK_FALSE(tenants.admit(other, kChallenge).ok());
+}
+
 TEST_CASE("another protocol version is refused before the token is looked at", "[unit][server]") {
   const Tenants tenants({{"red", "secret", ""}});
-  msg::Hello foreign = hello("red");
+  Hello foreign = hello("red");
   foreign.protocol_version = 99;
-  const auto refused = tenants.admit(foreign);
+  const auto refused = tenants.admit(foreign, kChallenge);
   CHECK(refused.status().code() == StatusCode::kVersionMismatch);
-  CHECK_THAT(refused.status().message(), Catch::Contains("99") && Catch::Contains("speaks 1"));
+  CHECK_THAT(
+      refused.status().message(),
+      Catch::Contains("99") && Catch::Contains("speaks " + std::to_string(kProtocolVersion)));
 }
 
 }  // namespace precis

@@ -38,9 +38,12 @@ struct Fixture : HeldQueue {
     return MutableBytes(memory).subspan(offset, size);
   }
   void push(std::vector<MutableBytes> ranges) {
+    RemoteRegion region;
+    region.id = 1;
+    region.size_bytes = 1000;
     auto transfer =
-        BulkTransfer::make(BulkTransfer::Kind::kPush, {1, 0, 1000, {}}, 50, std::move(ranges),
-                           registration, [this](Status s) { results.push_back(std::move(s)); });
+        BulkTransfer::make(BulkTransfer::Kind::kPush, region, 50, std::move(ranges), registration,
+                           [this](Status s) { results.push_back(std::move(s)); });
     REQUIRE(transfer.ok());
     queue.add(std::move(*transfer));
   }

@@ -1,26 +1,30 @@
 // Connecting, step by step, where the other side or the time does not play along.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <random>
 
-#include "cachesvc/transport/preface_io.h"
+#include "cachesvc/net/address.h"
+#include "cachesvc/transport/acceptor.h"
+#include "precis/frames.h"
+#include "precis/limits.h"
 #include "tests/unit/transport/party.h"
 
 namespace precis::test {
 namespace {
 
 TEST_CASE("attempts cut short at any moment do not stand in the way of the next", "[transport]") {
-  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages, Wire::kTcpStream);
+  const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
   CAPTURE(wire_name(wire));
-  Party server(wire), client(wire);
-  std::vector<End> at_server;
+  Server server(wire);
+  Caller client(wire);
+  std::vector<ServerEnd> at_server;
   const std::string address =
-      listen(server, wire,
-             {.greet =
-                  [](Bytes, const std::string&) {
-                    return Transport::Greeting{{}, true};
-                  },
-              .accepted = [&](std::unique_ptr<Connection> connection,
-                              Bytes) { at_server.emplace_back(server, std::move(connection)); }});
+      listen(server, wire, open_door([&](std::unique_ptr<Connection> connection) {
+               at_server.emplace_back(server.thread, std::move(connection));
+             }));
   std::mt19937_64 random(1);
   for (int round = 0; round < 30; ++round) {
     CAPTURE(round);
@@ -29,85 +33,218 @@ TEST_CASE("attempts cut short at any moment do not stand in the way of the next"
     server.thread.loop.post([still] { std::this_thread::sleep_for(still); });
     auto cut = connect(client, address, {}, 1);
     if (!cut.ok()) CHECK(cut.status().code() == StatusCode::kTimedOut);
-    if (cut.ok()) End(client, std::move(cut->connection)).drop();
+    if (cut.ok()) CallerEnd(client.thread, std::move(cut->connection)).drop();
     auto connected = connect(client, address);
     REQUIRE(connected.status().to_string() == "ok");
-    End at_client(client, std::move(connected->connection));
+    CallerEnd at_client(client.thread, std::move(connected->connection));
     at_client.start();
     at_client.send(bytes_of("hello"));
     server.thread.on_loop([] {});
-    End& last = at_server.back();
+    ServerEnd& last = at_server.back();
     last.start();
     CHECK(text_of(last.inbox().wait_messages(1)[0]) == "hello");
   }
 }
 
-// Welcomes everybody as the client itself, so that its UCX always reaches somebody, then says one
-// thing more.
-class Impostor {
+// A plain socket that says bytes to a service, and hears what it answers.
+class Plain {
  public:
-  Impostor(Party& party, preface::Kind kind, std::vector<std::byte> body)
-      : party_(party), kind_(kind), body_(std::move(body)) {
-    party.thread.on_loop([this] {
-      listener_ = preface_listen(party_.thread.loop, "127.0.0.1:0",
-                                 [this](std::unique_ptr<PrefaceSocket> socket) {
-                                   socket_ = std::move(socket);
-                                   socket_->read([this](const Result<preface::Frame>& frame) {
-                                     answer(frame.value());
-                                   });
-                                 })
-                      .value();
-    });
+  explicit Plain(const std::string& address)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(split_address(address).value().number);
+    ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    REQUIRE(::connect(socket_.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
   }
-  ~Impostor() {
-    party_.thread.on_loop([this] {
-      socket_.reset();
-      listener_.reset();
-    });
+  void say(Bytes bytes) {
+    static_cast<void>(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
-  std::string address() const { return listener_->address(); }
+  void say(FrameKind kind, Bytes body) {
+    say(encode_frame_header({kind, static_cast<std::uint32_t>(body.size()), 0}));
+    say(body);
+  }
+  // All that comes until the service closes.
+  std::vector<std::byte> hear_out() {
+    std::vector<std::byte> all;
+    for (;;) {
+      std::array<std::byte, 4096> some;
+      const ssize_t got = ::recv(socket_.get(), some.data(), some.size(), 0);
+      if (got <= 0) return all;
+      all.insert(all.end(), some.begin(), some.begin() + got);
+    }
+  }
+  // The challenge that a service begins with.
+  Challenge challenge() {
+    std::vector<std::byte> frame(FrameHeader::kBytes + encode(Challenge{}).size());
+    REQUIRE(::recv(socket_.get(), frame.data(), frame.size(), MSG_WAITALL) ==
+            static_cast<ssize_t>(frame.size()));
+    return decode_challenge(Bytes(frame).subspan(FrameHeader::kBytes)).value();
+  }
 
  private:
-  void answer(const preface::Frame& hello) {
-    socket_->write(preface::Kind::kWelcome, hello.body);
-    socket_->read([this](const Result<preface::Frame>& frame) {
-      if (frame.ok() && kind_ != preface::Kind::kReady) socket_->write(kind_, body_);
-      if (kind_ == preface::Kind::kReady) socket_.reset();  // nothing more to say
-    });
-  }
-  Party& party_;
-  const preface::Kind kind_;
-  const std::vector<std::byte> body_;
-  std::unique_ptr<PrefaceListener> listener_;
-  std::unique_ptr<PrefaceSocket> socket_;
+  Descriptor socket_;
 };
 
-TEST_CASE("what is no start after a welcome ends the attempt, with its reason", "[transport]") {
-  using preface::Kind;
-  struct Case {
-    Kind kind;
-    std::vector<std::byte> body;
-    StatusCode code;
-  };
-  const std::vector<Case> cases = {
-      {Kind::kError, preface::encode_error(Status::rejected("full")), StatusCode::kRejected},
-      {Kind::kWelcome, {}, StatusCode::kInvalidArgument},
-      {Kind::kStart, bytes_of("1"), StatusCode::kInvalidArgument},
-      {Kind::kStart, {std::byte{1}, std::byte{1}}, StatusCode::kInvalidArgument},
-      {Kind::kReady, {}, StatusCode::kUnavailable},
-  };
-  Pair pair(Wire::kTcpMessages);
-  Party other(Wire::kTcpMessages);
-  for (const Case& one : cases) {
-    CAPTURE(static_cast<int>(one.kind));
-    const Impostor impostor(other, one.kind, one.body);
-    const Status status = connect(pair.client, impostor.address()).status();
-    CAPTURE(status.to_string());
-    CHECK(status.code() == one.code);
+// The refusal behind the challenge.
+Welcome refusal(Bytes heard) {
+  const std::size_t challenge = FrameHeader::kBytes + encode(Challenge{}).size();
+  REQUIRE(heard.size() > challenge + FrameHeader::kBytes);
+  const Bytes rest = heard.subspan(challenge);
+  CHECK(decode_frame_header(rest.first(FrameHeader::kBytes))->kind == FrameKind::kRefusal);
+  return decode_welcome(rest.subspan(FrameHeader::kBytes)).value();
+}
+
+TEST_CASE("what is no greeting is refused or dropped, and disturbs nobody", "[transport]") {
+  Pair pair(Wire::kTcp);
+  std::mt19937_64 random(7);
+  SECTION("garbage") {
+    for (int round = 0; round < 50; ++round) {
+      Plain plain(pair.address);
+      plain.say(random_bytes(random, 16 + random() % 200));
+      plain.hear_out();
+    }
   }
-  auto again = pair.connect_again();
-  again.second.send(bytes_of("still here"));
-  CHECK(text_of(again.first.inbox().wait_messages(1)[0]) == "still here");
+  SECTION("a frame that is larger than a greeting may be") {
+    Plain plain(pair.address);
+    plain.say(encode_frame_header({FrameKind::kHello, limits::kHelloBytesMax + 1, 0}));
+    plain.hear_out();
+  }
+  SECTION("a message before a greeting") {
+    Plain plain(pair.address);
+    plain.say(FrameKind::kMessage, bytes_of("let me in"));
+    CHECK(refusal(plain.hear_out()).status.code() == StatusCode::kInvalidArgument);
+  }
+  SECTION("a hello that does not decode") {
+    Plain plain(pair.address);
+    plain.say(FrameKind::kHello, random_bytes(random, 100));
+    CHECK(refusal(plain.hear_out()).status.code() == StatusCode::kInvalidArgument);
+  }
+  pair.at_client.send(bytes_of("still here"));
+  CHECK(text_of(pair.at_server.inbox().wait_messages(1)[0]) == "still here");
+}
+
+TEST_CASE("a bulk socket is bound by its client alone, and once", "[transport]") {
+  Pair pair(Wire::kTcp);
+  for (const std::uint64_t connection : {std::uint64_t{1}, std::uint64_t{2}, ~std::uint64_t{0}}) {
+    CAPTURE(connection);
+    Plain plain(pair.address);
+    const Nonce nonce = make_nonce();
+    plain.say(FrameKind::kBind, encode(Bind{connection, bind_proof({}, nonce, connection)}));
+    const Status told = refusal(plain.hear_out()).status;
+    CHECK(told == Status::denied("no connection is bound by this"));
+  }
+}
+
+TEST_CASE("silent strangers keep nobody out", "[transport]") {
+  Pair pair(Wire::kTcp);
+  std::vector<std::unique_ptr<Plain>> silent;
+  for (std::uint32_t i = 0; i < limits::kStrangersMax + 200; ++i) {
+    silent.push_back(std::make_unique<Plain>(pair.address));
+    if (i % 50 != 0) continue;
+    auto again = pair.connect_again();
+    again.second.send(bytes_of("hello"));
+    CHECK(text_of(again.first.inbox().wait_messages(1)[0]) == "hello");
+  }
+}
+
+TEST_CASE("a stranger's time is bounded", "[transport]") {
+  SocketOptions options = Server::default_options();
+  options.greeting_timeout = std::chrono::milliseconds(50);
+  Pair pair(Wire::kTcp, options);
+  Plain plain(pair.address);
+  plain.say(encode_frame_header({FrameKind::kHello, 100, 0}));
+  plain.hear_out();  // ends
+}
+
+TEST_CASE("a server of another version is told apart, and so is no server at all", "[transport]") {
+  Caller client(Wire::kTcp);
+  Server other(Wire::kTcp);
+  std::vector<std::byte> says;
+  StatusCode code{};
+  std::tie(says, code) = GENERATE_COPY(table<std::vector<std::byte>, StatusCode>({
+      {encode(Challenge{kProtocolVersion + 1, {}}), StatusCode::kVersionMismatch},
+      {bytes_of("HTTP/1.1 400 Bad Request\r\n\r\n"), StatusCode::kInvalidArgument},
+  }));
+  Descriptor socket;
+  auto listening = other.thread.on_loop([&] {
+    return listen_tcp(other.thread.loop, "127.0.0.1:0",
+                      [&](Descriptor accepted) {
+                        socket = std::move(accepted);
+                        const auto header = encode_frame_header(
+                            {FrameKind::kChallenge, static_cast<std::uint32_t>(says.size()), 0});
+                        ::send(socket.get(), header.data(), header.size(), 0);
+                        ::send(socket.get(), says.data(), says.size(), 0);
+                      })
+        .value();
+  });
+  CHECK(connect(client, listening->address()).status().code() == code);
+  other.thread.on_loop([&] { listening.reset(); });
+}
+
+TEST_CASE("a client trusts no server but one that its authority has signed", "[transport]") {
+  Pair pair(Wire::kTls);
+  SECTION("without TLS it is no greeting") {
+    Caller plain(Wire::kTcp);
+    CHECK_FALSE(connect(plain, pair.address, {}, 2000).ok());
+  }
+  SECTION("another authority") {
+    Caller client(Wire::kTcp);
+    SocketClientOptions options;
+    options.tls = TlsContext::for_client({"", "", "system"}).value();
+    client.thread.on_loop(
+        [&] { client.transport = make_socket_client(client.thread.loop, options); });
+    const Status status = connect(client, pair.address).status();
+    CHECK(status.code() == StatusCode::kUnavailable);
+    CHECK_THAT(status.message(), Catch::Contains("certificate"));
+  }
+  SECTION("with mutual TLS, a client without a certificate") {
+    SocketOptions options = Server::default_options();
+    options.tls = TlsContext::for_server(test_certificate()).value();
+    Server strict(Wire::kTcp, nullptr, options);
+    std::vector<ServerEnd> guests;
+    const std::string address =
+        listen(strict, Wire::kTcp, open_door([&](std::unique_ptr<Connection> connection) {
+                 guests.emplace_back(strict.thread, std::move(connection));
+               }));
+    CHECK_FALSE(connect(pair.client, address).ok());
+    Caller known(Wire::kTcp);
+    SocketClientOptions with;
+    with.tls = TlsContext::for_client(test_certificate()).value();
+    known.thread.on_loop([&] { known.transport = make_socket_client(known.thread.loop, with); });
+    CHECK(connect(known, address).status().to_string() == "ok");
+  }
+}
+
+TEST_CASE("loopback addresses are known as such", "[transport]") {
+  for (const char* address : {"127.0.0.1:7470", "127.9.9.9:1", "[::1]:0", "localhost:1"}) {
+    CHECK(is_loopback(address));
+  }
+  for (const char* address : {"10.0.0.1:7470", "0.0.0.0:1", "[::]:1", "example:1", "", "1"}) {
+    CHECK_FALSE(is_loopback(address));
+  }
+}
+
+TEST_CASE("a socket path longer than the kernel takes works all the same", "[transport]") {
+  const std::string folder = "/tmp/precis-" + std::string(150, 'p') + std::to_string(::getpid());
+  std::filesystem::create_directory(folder);
+  SocketOptions options = Server::default_options();
+  options.listen_unix = folder + "/socket";
+  Server server(Wire::kTcp, nullptr, options);
+  std::promise<std::unique_ptr<Connection>> accepted;
+  const std::string address =
+      listen(server, Wire::kTcp, open_door([&](std::unique_ptr<Connection> connection) {
+               accepted.set_value(std::move(connection));
+             }));
+  Caller client(Wire::kTcp);
+  auto connected = connect(client, "unix:" + options.listen_unix);
+  REQUIRE(connected.status().to_string() == "ok");
+  const CallerEnd at_client(client.thread, std::move(connected->connection));
+  ServerEnd at_server(server.thread, get(accepted.get_future()));
+  CHECK(at_server.description() == "unix (shared, stream)");
+  at_server.drop();
+  server.thread.on_loop([&] { server.transport->stop_listening(); });
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -7,59 +7,87 @@
 namespace precis::test {
 namespace {
 
-TEST_CASE("a connection begins with a hello and its reply", "[transport]") {
+TEST_CASE("a connection begins with a login that the server can prove", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
   CAPTURE(wire_name(wire));
   auto net = make_loopback_net();
-  Party server(wire, net), client(wire, net);
+  Server server(wire, net);
+  Caller client(wire, net);
   std::promise<std::string> greeted, accepted;
-  End at_server;
+  bool proved = false, travelled = true;
+  ServerEnd at_server;
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [&](Bytes hello, const std::string&) {
-                    greeted.set_value(text_of({hello.begin(), hello.end()}));
-                    return Transport::Greeting{bytes_of("come in"), true};
+                  [&](const Transport::Stranger& stranger) {
+                    proved = client_proof("secret", stranger.challenge, stranger.hello) ==
+                             stranger.hello.proof;
+                    const auto said = encode(stranger.hello);
+                    travelled = text_of(said).find("secret") != std::string::npos;
+                    greeted.set_value(stranger.hello.tenant + " " + stranger.hello.client);
+                    return Transport::Greeting{{}, "the server", "secret"};
                   },
               .accepted =
-                  [&](std::unique_ptr<Connection> connection, Bytes hello) {
-                    at_server = End(server, std::move(connection));
-                    accepted.set_value(text_of({hello.begin(), hello.end()}));
+                  [&](std::unique_ptr<Connection> connection, const Hello& hello) {
+                    at_server = ServerEnd(server.thread, std::move(connection));
+                    accepted.set_value(hello.tenant);
                   }});
-  auto connected = connect(client, address, bytes_of("it is me"));
+  auto connected = connect(client, address, {"it is me", "red", "secret"});
   REQUIRE(connected.ok());
-  const End at_client(client, std::move(connected->connection));
-  CHECK(text_of(connected->hello_reply) == "come in");
-  CHECK(get(greeted.get_future()) == "it is me");
-  CHECK(get(accepted.get_future()) == "it is me");
+  CHECK(connected->welcome.status == Status());
+  const CallerEnd at_client(client.thread, std::move(connected->connection));
+  CHECK(connected->welcome.server == "the server");
+  CHECK(get(greeted.get_future()) == "red it is me");
+  CHECK(get(accepted.get_future()) == "red");
+  CHECK(proved);
+  CHECK_FALSE(travelled);
   CHECK_FALSE(at_server.description().empty());
 }
 
-TEST_CASE("a refused peer gets the reply and no connection", "[transport]") {
+TEST_CASE("a refused peer is told why and gets no connection", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
   CAPTURE(wire_name(wire));
   auto net = make_loopback_net();
-  Party server(wire, net), client(wire, net);
+  Server server(wire, net);
+  Caller client(wire, net);
   bool accepted = false;
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [](Bytes, const std::string&) {
-                    return Transport::Greeting{bytes_of("not you"), false};
+                  [](const Transport::Stranger&) {
+                    return Transport::Greeting{Status::rejected("not you", 250), "the server", ""};
                   },
-              .accepted = [&](std::unique_ptr<Connection>, Bytes) { accepted = true; }});
+              .accepted = [&](std::unique_ptr<Connection>, const Hello&) { accepted = true; }});
   auto connected = connect(client, address);
   REQUIRE(connected.ok());
   CHECK(connected->connection == nullptr);
-  CHECK(text_of(connected->hello_reply) == "not you");
+  CHECK(connected->welcome.status == Status::rejected("not you", 250));
   CHECK_FALSE(server.thread.on_loop([&] { return accepted; }));
+}
+
+TEST_CASE("a server that does not know the token is found out", "[transport]") {
+  const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
+  const std::string token = GENERATE("another", "");
+  CAPTURE(wire_name(wire), token);
+  Server server(wire);
+  Caller client(wire);
+  const std::string address =
+      listen(server, wire,
+             {.greet =
+                  [&](const Transport::Stranger&) {
+                    return Transport::Greeting{{}, "an impostor", token};
+                  },
+              .accepted = [](std::unique_ptr<Connection>, const Hello&) {}});
+  CHECK(connect(client, address, {"me", "red", "secret"}).status().code() ==
+        StatusCode::kPermissionDenied);
 }
 
 TEST_CASE("connecting where nobody listens is unavailable", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
   CAPTURE(wire_name(wire));
   auto net = make_loopback_net();
-  Party server(wire, net), client(wire, net);
+  Server server(wire, net);
+  Caller client(wire, net);
   const std::string address = listen(server, wire, {});
   server.thread.on_loop([&] { server.transport->stop_listening(); });
   CHECK(connect(client, address).status().code() == StatusCode::kUnavailable);
@@ -72,7 +100,7 @@ TEST_CASE("messages arrive whole, in order, both ways", "[transport]") {
   Pair pair(wire);
   std::vector<std::vector<std::byte>> sent;
   for (int i = 0; i < 300; ++i) {
-    // Empty, small, and around where UCX changes from eager to rendezvous.
+    // Empty, small, and larger than one call to the kernel reads.
     const std::size_t sizes[] = {0, 1 + random() % 64, random() % 9000, random() % 600'000};
     sent.push_back(random_bytes(random, sizes[random() % 4]));
   }
@@ -88,25 +116,19 @@ TEST_CASE("messages wait for start()", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
   CAPTURE(wire_name(wire));
   auto net = make_loopback_net();
-  Party server(wire, net), client(wire, net);
-  const std::string address =
-      listen(server, wire,
-             {.greet =
-                  [](Bytes, const std::string&) {
-                    return Transport::Greeting{{}, true};
-                  },
-              .accepted =
-                  [&](std::unique_ptr<Connection> connection, Bytes) {
-                    // Shared with the handlers, so that it lives until the peer has closed.
-                    auto held = std::shared_ptr<Connection>(std::move(connection));
-                    held->send(bytes_of("one"));
-                    held->send(bytes_of("two"));
-                    held->start({.on_message = [](std::vector<std::byte>) {},
-                                 .on_closed = [held](Status) {}});
-                  }});
+  Server server(wire, net);
+  Caller client(wire, net);
+  const std::string address = listen(
+      server, wire, open_door([&](std::unique_ptr<Connection> connection) {
+        // Shared with the handlers, so that it lives until the peer has closed.
+        auto held = std::shared_ptr<Connection>(std::move(connection));
+        held->send(bytes_of("one"));
+        held->send(bytes_of("two"));
+        held->start({.on_message = [](std::vector<std::byte>) {}, .on_closed = [held](Status) {}});
+      }));
   auto connected = connect(client, address);
   REQUIRE(connected.ok());
-  End at_client(client, std::move(connected->connection));
+  CallerEnd at_client(client.thread, std::move(connected->connection));
   CHECK(at_client.inbox().message_count() == 0);
   at_client.start();
   const auto messages = at_client.inbox().wait_messages(2);

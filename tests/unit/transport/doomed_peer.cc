@@ -1,41 +1,38 @@
-// A client that its test kills: transport_doomed_peer ADDRESS own|transports. Connects, exposes
+// A client that its test kills: transport_doomed_peer ADDRESS own|transports CA. Connects, exposes
 // 256 MiB of the byte 0x42, its own or the transport's memory, tells the server of the region in
 // its first message, and stays until it is killed.
 #include <sys/mman.h>
 
-#include <cstdio>
 #include <cstring>
 
 #include "cachesvc/base/event_loop.h"
-#include "cachesvc/transport/ucx_transport.h"
+#include "client/src/transport/socket_client.h"
 #include "tests/unit/transport/doomed_region.h"
 
 int main(int argc, char** argv) {
   using namespace precis;
-  if (argc != 3) return 2;
+  if (argc != 4) return 2;
   EventLoop loop;
-  auto transport = make_ucx_transport(loop, {});
-  if (!transport.ok()) {
-    std::fprintf(stderr, "doomed peer: %s\n", transport.status().to_string().c_str());
-    return 3;
-  }
+  SocketClientOptions options;
+  if (argv[3][0] != '\0') options.tls = TlsContext::for_client({"", "", argv[3]}).value();
+  const auto transport = make_socket_client(loop, options);
   Result<std::unique_ptr<Registration>> registration = Status::internal("not yet");
   if (std::strcmp(argv[2], "transports") == 0) {
-    registration = (*transport)->allocate_memory(test::kDoomedBytes);
+    registration = transport->allocate_memory(test::kDoomedBytes);
   } else {
     void* memory = mmap(nullptr, test::kDoomedBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return 4;
     registration =
-        (*transport)->register_memory({static_cast<std::byte*>(memory), test::kDoomedBytes});
+        transport->register_memory({static_cast<std::byte*>(memory), test::kDoomedBytes});
   }
   if (!registration.ok()) return 5;
   std::memset((*registration)->bytes().data(), 0x42, test::kDoomedBytes);
 
-  std::unique_ptr<Connection> connection;
+  std::unique_ptr<ClientConnection> connection;
   std::unique_ptr<Exposure> exposure;
   loop.post([&] {
-    (*transport)->connect(argv[1], {}, 10'000, [&](Result<Transport::Connected> connected) {
+    transport->connect(argv[1], {}, 10'000, [&](Result<ClientTransport::Connected> connected) {
       if (!connected.ok()) return loop.stop();
       connection = std::move(connected->connection);
       connection->start({.on_message = [](std::vector<std::byte>) {},

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "cachesvc/transport/little_endian.h"
-#include "precis/messages.h"
+#include "precis/little_endian.h"
+#include "precis/remote_region.h"
 
 namespace precis::test {
 
@@ -13,9 +13,10 @@ inline constexpr std::size_t kDoomedBytes = 256u << 20;
 inline std::vector<std::byte> encode_doomed_region(const RemoteRegion& region) {
   std::vector<std::byte> bytes;
   put_le(bytes, region.id);
-  put_le(bytes, region.address);
   put_le(bytes, region.size_bytes);
-  put_bytes(bytes, std::as_bytes(std::span(region.key)));
+  put_le(bytes, region.buffer);
+  put_le(bytes, region.buffer_offset);
+  put_le(bytes, region.slot);
   return bytes;
 }
 
@@ -23,9 +24,10 @@ inline RemoteRegion decode_doomed_region(Bytes bytes) {
   LeReader reader(bytes);
   RemoteRegion region;
   region.id = reader.get<std::uint64_t>();
-  region.address = reader.get<std::uint64_t>();
   region.size_bytes = reader.get<std::uint64_t>();
-  region.key.assign(reinterpret_cast<const char*>(reader.rest().data()), reader.rest().size());
+  region.buffer = reader.get<std::uint64_t>();
+  region.buffer_offset = reader.get<std::uint64_t>();
+  region.slot = reader.get<std::uint32_t>();
   return region;
 }
 

@@ -124,7 +124,7 @@ TEST_CASE("a watched descriptor calls whenever it is readable, until the watch g
   CHECK(event.take());  // the descriptor is still ours, and nobody read it
 }
 
-// A source of work behind an eventfd, as UCX is one.
+// A source of work behind an eventfd.
 struct Source {
   EventFd event;
   std::atomic<unsigned> pending{0};

@@ -1,5 +1,5 @@
-// Memory shared between processes, and what a peer may try with it (pages.h, peer_pages.h).
-#include "cachesvc/transport/pages.h"
+// Memory shared between processes, and what a peer may try with it (pages.h, shared_mover.h).
+#include "cachesvc/net/pages.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "cachesvc/transport/peer_pages.h"
+#include "cachesvc/transport/shared_mover.h"
 
 namespace precis {
 namespace {
@@ -34,26 +34,13 @@ int memory_file(std::size_t size, bool filled, int seals) {
 }
 
 StatusCode adopted(int descriptor, std::size_t size = kSize) {
-  const StatusCode code = Pages::adopt(descriptor, size).status().code();
-  if (code != StatusCode::kOk) {
-    CHECK((descriptor < 0 || ::close(descriptor) == 0));  // it stayed the caller's
-  } else {
-    CHECK(::fcntl(descriptor, F_GETFD) < 0);
-  }
-  return code;
-}
-
-std::shared_ptr<HostPeer> myself() {
-  HostWindow window;
-  window.answer({});
-  return HostPeer::prove(static_cast<std::uint32_t>(getpid()), window.challenge_address(), {})
-      .value();
+  return Pages::adopt(Descriptor(descriptor), size).status().code();
 }
 
 TEST_CASE("what one side writes to shared pages the other reads", "[transport]") {
   const auto mine = Pages::make_shared(3 * kSize - 5).value();
   REQUIRE(mine->bytes().size() == 3 * kSize);
-  const auto theirs = Pages::adopt(::dup(mine->descriptor()), 3 * kSize).value();
+  const auto theirs = Pages::adopt(Descriptor(::dup(mine->descriptor())), 3 * kSize).value();
   CHECK(theirs->bytes().data() != mine->bytes().data());
   CHECK(reinterpret_cast<std::uintptr_t>(mine->bytes().data()) % kSize == 0);
   CHECK(std::all_of(theirs->bytes().begin(), theirs->bytes().end(),
@@ -120,7 +107,7 @@ TEST_CASE("a page that is not there is found before it is touched, and none goes
 
   const int file = memory_file(kSize, true, kSeals);
   void* const peers = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  const auto pages = Pages::adopt(::dup(file), kSize).value();
+  const auto pages = Pages::adopt(Descriptor(::dup(file)), kSize).value();
   CHECK(::fallocate(file, kPunch, 0, 4096) != 0);
   CHECK(::madvise(peers, 4096, MADV_REMOVE) != 0);
   CHECK(::ftruncate(file, 0) != 0);
@@ -130,68 +117,44 @@ TEST_CASE("a page that is not there is found before it is touched, and none goes
   ::close(file);
 }
 
-TEST_CASE("a peer's descriptor that is not there, or not such memory, is not mapped",
-          "[transport]") {
-  const auto peer = myself();
-  for (const std::uint32_t descriptor : {9'999u, 0x7fffffffu, 0xffffffffu}) {
-    CHECK(peer->map(descriptor, kSize).status().code() == StatusCode::kUnsupported);
-  }
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  CHECK(peer->map(static_cast<std::uint32_t>(ends[1]), kSize).status().code() ==
-        StatusCode::kInvalidArgument);
-  ::close(ends[1]);
-  char byte;
-  CHECK(::read(ends[0], &byte, 1) == 0);  // returns once the copy, too, is closed
-  ::close(ends[0]);
-  const int file = memory_file(kSize, true, 0);
-  CHECK(peer->map(static_cast<std::uint32_t>(file), kSize).status().code() ==
-        StatusCode::kInvalidArgument);
-  REQUIRE(::fcntl(file, F_ADD_SEALS, kSeals) == 0);
-  CHECK(peer->map(static_cast<std::uint32_t>(file), kSize).ok());
-  ::close(file);
-}
+Descriptor copy_of(const Pages& pages) { return Descriptor(::dup(pages.descriptor())); }
 
-TEST_CASE("a peer's pages are mapped once, and until they are dropped", "[transport]") {
+TEST_CASE("a peer's buffers are mapped until they are removed, each id once", "[transport]") {
   Executor unmapping("test", 1);
   const auto mine = Pages::make_shared(kSize).value();
-  const auto descriptor = static_cast<std::uint32_t>(mine->descriptor());
-  PeerPages mapped(myself(), unmapping);
-  const auto first = mapped.find(1, descriptor, kSize);
+  SharedBuffers buffers(unmapping);
+  REQUIRE(buffers.add(2, kSize, copy_of(*mine)) == Status());
+  const auto first = buffers.find(2);
   REQUIRE(first != nullptr);
-  CHECK(mapped.find(1, descriptor, kSize) == first);
-  CHECK(mapped.find(1, descriptor, 2 * kSize) == nullptr);
-  mapped.drop(1);
-  mapped.drop(2);  // never was
-  // Whoever copies still has them; and a file is mapped to be written to but once.
+  CHECK_FALSE(buffers.add(2, kSize, copy_of(*mine)).ok());
+  CHECK_FALSE(buffers.add(3, 2 * kSize, copy_of(*mine)).ok());
+  CHECK_FALSE(buffers.add(3, kSize, Descriptor()).ok());
+  buffers.remove(2);
+  buffers.remove(9);  // never was
+  CHECK(buffers.find(2) == nullptr);
+  // Whoever copies still has them; and a file is mapped for writing once.
   first->bytes()[0] = std::byte{1};
   CHECK(mine->bytes()[0] == std::byte{1});
-  const auto again = mapped.find(1, descriptor, kSize);
-  REQUIRE(again != nullptr);
-  CHECK(first->is_writable());
-  CHECK_FALSE(again->is_writable());
-  CHECK(again->bytes()[0] == std::byte{1});
+  REQUIRE(buffers.add(2, kSize, copy_of(*mine)) == Status());
+  CHECK_FALSE(buffers.find(2)->is_writable());
 }
 
 TEST_CASE("a peer's mappings are bounded in number and in bytes", "[transport]") {
   Executor unmapping("test", 1);
+  SharedBuffers buffers(unmapping);
   std::vector<std::unique_ptr<Pages>> mine;
-  for (int i = 0; i < 4; ++i) mine.push_back(Pages::make_shared(kSize).value());
-  const auto large = Pages::make_shared(4 * kSize).value();
-  PeerPages mapped(myself(), unmapping, {.count = 3, .bytes = 3 * kSize});
-  const auto find = [&](std::size_t i) {
-    return mapped.find(i, static_cast<std::uint32_t>(mine[i]->descriptor()), kSize);
-  };
-  std::vector<std::weak_ptr<const Pages>> seen;
-  for (std::size_t i = 0; i < 3; ++i) seen.push_back(find(i));
-  CHECK(find(0) == seen[0].lock());  // the longest unused is the second now
-  CHECK(find(3) != nullptr);
-  CHECK(mapped.find(9, static_cast<std::uint32_t>(large->descriptor()), large->bytes().size()) ==
-        nullptr);
-  CHECK(seen[0].lock() != nullptr);
-  CHECK(seen[2].lock() != nullptr);
-  CHECK_FALSE(find(1)->is_writable());  // it gave way, and for good to who writes
-  mapped.clear();
+  for (std::uint64_t id = 2; id < limits::kSharedBuffersMax + 5; ++id) {
+    mine.push_back(Pages::make_shared(4096).value());
+    REQUIRE(buffers.add(id, 4096, copy_of(*mine.back())) == Status());
+    CHECK(buffers.find(2) != nullptr);  // stays, for it was used last
+  }
+  CHECK(buffers.find(3) == nullptr);
+  CHECK(buffers.add(999, limits::kSharedBytesMax + 4096, copy_of(*mine[0])).code() ==
+        StatusCode::kInvalidArgument);
+  CHECK_FALSE(buffers.add(kWindowBuffer, 4096, copy_of(*Pages::make_shared(4096).value())).ok());
+  REQUIRE(buffers.add(kWindowBuffer, kWindowBytes,
+                      copy_of(*Pages::make_shared(kWindowBytes).value())) == Status());
+  CHECK(buffers.window() != nullptr);
 }
 
 }  // namespace

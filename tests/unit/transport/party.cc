@@ -1,22 +1,70 @@
 #include "tests/unit/transport/party.h"
 
-#include <algorithm>
-#include <cstring>
-#include <stdexcept>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
 
-#include "cachesvc/transport/loopback_transport.h"
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
 
 namespace precis::test {
 
 const char* wire_name(Wire wire) {
   switch (wire) {
     case Wire::kLoopback: return "loopback";
-    case Wire::kHostCopy: return "UCX, host copy";
-    case Wire::kTcpMessages: return "UCX tcp, messages";
-    case Wire::kTcpStream: return "UCX tcp, stream";
-    case Wire::kTcpOneSided: return "UCX tcp, one-sided";
+    case Wire::kUnix: return "unix";
+    case Wire::kTcp: return "tcp";
+    case Wire::kTls: return "tls";
   }
   return "";
+}
+
+namespace {
+
+std::string make_folder() {
+  std::string pattern = std::filesystem::temp_directory_path() / "precis-transport-XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  return pattern;
+}
+
+}  // namespace
+
+const TlsFiles& test_certificate() {
+  static const TlsFiles files = [] {
+    EVP_PKEY* const key = ::EVP_EC_gen("P-256");
+    X509* const cert = ::X509_new();
+    ::X509_set_version(cert, 2);
+    ::ASN1_INTEGER_set(::X509_get_serialNumber(cert), 1);
+    ::X509_gmtime_adj(::X509_getm_notBefore(cert), -60);
+    ::X509_gmtime_adj(::X509_getm_notAfter(cert), 3600);
+    ::X509_set_pubkey(cert, key);
+    X509_NAME* const name = ::X509_get_subject_name(cert);
+    ::X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                                 reinterpret_cast<const unsigned char*>("precis test"), -1, -1, 0);
+    ::X509_set_issuer_name(cert, name);
+    for (const auto& [kind, value] : {std::pair(NID_subject_alt_name, "IP:127.0.0.1"),
+                                      std::pair(NID_basic_constraints, "critical,CA:TRUE")}) {
+      X509_EXTENSION* const extension = ::X509V3_EXT_conf_nid(nullptr, nullptr, kind, value);
+      ::X509_add_ext(cert, extension, -1);
+      ::X509_EXTENSION_free(extension);
+    }
+    ::X509_sign(cert, key, ::EVP_sha256());
+    const std::string folder = make_folder();
+    const TlsFiles made{folder + "/cert.pem", folder + "/key.pem", folder + "/cert.pem"};
+    FILE* file = std::fopen(made.cert.c_str(), "w");
+    ::PEM_write_X509(file, cert);
+    std::fclose(file);
+    file = std::fopen(made.key.c_str(), "w");
+    ::PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
+    std::fclose(file);
+    ::X509_free(cert);
+    ::EVP_PKEY_free(key);
+    return made;
+  }();
+  return files;
 }
 
 std::vector<std::byte> random_bytes(std::mt19937_64& random, std::size_t size) {
@@ -37,19 +85,16 @@ std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-Connection::Handlers Inbox::handlers() {
-  return {.on_message =
-              [this](std::vector<std::byte> message) {
-                const std::lock_guard lock(mutex_);
-                messages_.push_back(std::move(message));
-                changed_.notify_all();
-              },
-          .on_closed =
-              [this](Status reason) {
-                const std::lock_guard lock(mutex_);
-                closed_.push_back(std::move(reason));
-                changed_.notify_all();
-              }};
+void Inbox::note(std::vector<std::byte> message) {
+  const std::lock_guard lock(mutex_);
+  messages_.push_back(std::move(message));
+  changed_.notify_all();
+}
+
+void Inbox::note(Status reason) {
+  const std::lock_guard lock(mutex_);
+  closed_.push_back(std::move(reason));
+  changed_.notify_all();
 }
 
 void Inbox::wait(const std::function<bool()>& until) {
@@ -79,117 +124,97 @@ std::size_t Inbox::message_count() {
   return messages_.size();
 }
 
-UcxOptions ucx_options(Wire wire) {
-  using Mode = UcxOptions::BulkMode;
-  UcxOptions options;
-  options.transports = "tcp";
-  options.bulk = wire == Wire::kHostCopy      ? Mode::kHostCopy
-                 : wire == Wire::kTcpOneSided ? Mode::kOneSided
-                 : wire == Wire::kTcpStream   ? Mode::kStream
-                                              : Mode::kMessages;
+SocketOptions Server::default_options() {
+  SocketOptions options;
+  options.greeting_timeout = kPatience;
   return options;
 }
 
-Party::Party(Wire wire, std::shared_ptr<LoopbackNet> net,
-             std::chrono::milliseconds preface_timeout) {
+Server::Server(Wire wire, std::shared_ptr<LoopbackNet> net, SocketOptions options) {
+  if (wire == Wire::kUnix) options.listen_unix = (folder_ = make_folder()) + "/socket";
+  if (wire == Wire::kTls) {
+    TlsFiles files = test_certificate();
+    files.ca.clear();
+    options.tls = TlsContext::for_server(files).value();
+  }
   transport = thread.on_loop([&]() -> std::unique_ptr<Transport> {
-    if (wire == Wire::kLoopback) {
-      return make_loopback_transport(thread.loop, net);
-    }
-    UcxOptions options = ucx_options(wire);
-    options.preface_timeout = preface_timeout;
-    return make_ucx_transport(thread.loop, options).value();
+    if (wire == Wire::kLoopback) return make_loopback_server(thread.loop, net);
+    return make_socket_transport(thread.loop, options);
   });
 }
 
-Party::Party(const UcxOptions& options) {
-  transport = thread.on_loop([&] { return make_ucx_transport(thread.loop, options).value(); });
-}
-
-Party::~Party() {
+Server::~Server() {
   thread.on_loop([this] { transport.reset(); });
+  if (!folder_.empty()) std::filesystem::remove_all(folder_);
 }
 
-std::unique_ptr<Registration> Party::register_memory(MutableBytes memory) {
-  return transport->register_memory(memory).value();
-}
-
-std::string listen(Party& party, Wire wire, Transport::Acceptor acceptor) {
-  return party.thread.on_loop([&] {
-    const char* address = wire == Wire::kLoopback ? "loopback:test" : "127.0.0.1:0";
-    return party.transport->listen(address, std::move(acceptor)).value();
+Caller::Caller(Wire wire, std::shared_ptr<LoopbackNet> net) {
+  SocketClientOptions options;
+  if (wire == Wire::kTls) {
+    options.tls = TlsContext::for_client({"", "", test_certificate().ca}).value();
+  }
+  transport = thread.on_loop([&]() -> std::unique_ptr<ClientTransport> {
+    if (wire == Wire::kLoopback) return make_loopback_client(thread.loop, net);
+    return make_socket_client(thread.loop, options);
   });
 }
 
-Result<Transport::Connected> connect(Party& party, const std::string& address,
-                                     std::vector<std::byte> hello, std::uint32_t timeout_ms) {
-  auto promise = std::make_shared<std::promise<Result<Transport::Connected>>>();
+std::string listen(Server& server, Wire wire, Transport::Acceptor acceptor) {
+  return server.thread.on_loop([&] {
+    const char* address = wire == Wire::kLoopback ? "loopback:test" : "127.0.0.1:0";
+    return server.transport->listen(address, std::move(acceptor)).value();
+  });
+}
+
+Transport::Acceptor open_door(std::function<void(std::unique_ptr<Connection>)> accepted) {
+  return {.greet =
+              [](const Transport::Stranger&) {
+                return Transport::Greeting{{}, "test", ""};
+              },
+          .accepted = [accepted = std::move(accepted)](
+                          std::unique_ptr<Connection> connection,
+                          const Hello&) { accepted(std::move(connection)); }};
+}
+
+Result<ClientTransport::Connected> connect(Caller& caller, const std::string& address,
+                                           const Login& login, std::uint32_t timeout_ms) {
+  auto promise = std::make_shared<std::promise<Result<ClientTransport::Connected>>>();
   auto future = promise->get_future();
-  party.thread.loop.post([&party, address, hello, timeout_ms, promise] {
-    party.transport->connect(address, hello, timeout_ms,
-                             [promise](Result<Transport::Connected> connected) {
-                               promise->set_value(std::move(connected));
-                             });
+  caller.thread.loop.post([&caller, address, login, timeout_ms, promise] {
+    caller.transport->connect(address, login, timeout_ms,
+                              [promise](Result<ClientTransport::Connected> connected) {
+                                promise->set_value(std::move(connected));
+                              });
   });
   return get(std::move(future));
 }
 
-void End::send(std::vector<std::byte> message) {
-  party_->thread.on_loop([&] { connection_->send(std::move(message)); });
-}
-
-std::future<Status> End::start_pull(const RemoteRegion& from, std::uint64_t offset,
-                                    MutableBytes into, const Registration& local) {
+std::future<Status> ServerEnd::start_pull(const RemoteRegion& from, std::uint64_t offset,
+                                          MutableBytes into, const Registration& local) {
   auto promise = std::make_shared<std::promise<Status>>();
-  party_->thread.on_loop([&] {
+  thread_->on_loop([&] {
     connection_->pull(from, offset, into, local,
                       [promise](Status status) { promise->set_value(std::move(status)); });
   });
   return promise->get_future();
 }
 
-std::future<Status> End::start_push(std::vector<Bytes> from, const Registration& local,
-                                    const RemoteRegion& to, std::uint64_t offset) {
+std::future<Status> ServerEnd::start_push(std::vector<Bytes> from, const Registration& local,
+                                          const RemoteRegion& to, std::uint64_t offset) {
   auto promise = std::make_shared<std::promise<Status>>();
-  party_->thread.on_loop([&] {
+  thread_->on_loop([&] {
     connection_->push(std::move(from), local, to, offset,
                       [promise](Status status) { promise->set_value(std::move(status)); });
   });
   return promise->get_future();
 }
 
-std::unique_ptr<Exposure> End::expose(Registration& registration) {
-  return expose(registration, registration.bytes());
-}
-
-std::unique_ptr<Exposure> End::expose(Registration& registration, MutableBytes part) {
-  return connection_->expose(registration, part).value();  // from any thread
-}
-
-void End::close() {
-  party_->thread.on_loop([this] { connection_->close(); });
-}
-
-void End::drop() {
-  if (connection_) party_->thread.on_loop([this] { connection_.reset(); });
-}
-
-std::string End::description() {
-  return party_->thread.on_loop([this] { return connection_->description(); });
-}
-
-Pair::Pair(Wire wire, std::chrono::milliseconds preface_timeout)
-    : net(make_loopback_net()), server(wire, net, preface_timeout), client(wire, net) {
-  address = listen(server, wire,
-                   {.greet =
-                        [](Bytes, const std::string&) {
-                          return Transport::Greeting{bytes_of("welcome"), true};
-                        },
-                    .accepted =
-                        [this](std::unique_ptr<Connection> connection, Bytes) {
-                          const std::lock_guard lock(mutex_);
-                          accepted_.set_value(std::move(connection));
-                        }});
+Pair::Pair(Wire wire, SocketOptions options)
+    : net(make_loopback_net()), server(wire, net, std::move(options)), client(wire, net) {
+  address = listen(server, wire, open_door([this](std::unique_ptr<Connection> connection) {
+                     const std::lock_guard lock(mutex_);
+                     accepted_.set_value(std::move(connection));
+                   }));
   std::tie(at_server, at_client) = connect_again();
 }
 
@@ -199,11 +224,12 @@ std::future<std::unique_ptr<Connection>> Pair::accept_next() {
   return accepted_.get_future();
 }
 
-std::pair<End, End> Pair::connect_again() {
+std::pair<ServerEnd, CallerEnd> Pair::connect_again() {
   auto accepted = accept_next();
-  auto connected = connect(client, address, bytes_of("hello"));
-  std::pair<End, End> ends{End(server, get(std::move(accepted))),
-                           End(client, std::move(connected.value().connection))};
+  auto connected = connect(client, address, {"hello", "", ""});
+  std::pair<ServerEnd, CallerEnd> ends{
+      ServerEnd(server.thread, get(std::move(accepted))),
+      CallerEnd(client.thread, std::move(connected.value().connection))};
   ends.first.start();
   ends.second.start();
   return ends;

@@ -15,24 +15,19 @@
 #include <vector>
 
 #include "cachesvc/base/event_loop.h"
-#include "cachesvc/transport/loopback_transport.h"
-#include "cachesvc/transport/transport.h"
-#include "cachesvc/transport/ucx_transport.h"
+#include "cachesvc/embed/loopback.h"
+#include "cachesvc/transport/socket_transport.h"
+#include "client/src/transport/socket_client.h"
 
 namespace precis::test {
 
 enum class Wire {
   kLoopback,
-  kHostCopy,     // UCX over TCP, the kernel copies bulk bytes between the processes
-  kTcpMessages,  // UCX over TCP, bulk bytes in active messages
-  kTcpStream,    // UCX over TCP, bulk bytes over the preface's connection
-  kTcpOneSided,  // UCX over TCP, which emulates get and put: for their own code only, as an
-                 // emulated put checks no key and lands after its target has closed
+  kUnix,  // control over TCP, the bulk socket over the Unix socket: memory is shared
+  kTcp,   // both over TCP
+  kTls,   // both over TLS
 };
-inline constexpr Wire kWires[] = {Wire::kLoopback, Wire::kHostCopy, Wire::kTcpMessages,
-                                  Wire::kTcpStream};
-inline constexpr Wire kBulkWires[] = {Wire::kLoopback, Wire::kHostCopy, Wire::kTcpMessages,
-                                      Wire::kTcpStream, Wire::kTcpOneSided};
+inline constexpr Wire kWires[] = {Wire::kLoopback, Wire::kUnix, Wire::kTcp, Wire::kTls};
 const char* wire_name(Wire wire);
 
 // Longer than anything takes on the slowest machine; reached only by a test that has failed.
@@ -75,7 +70,11 @@ class LoopThread {
 // What happened at one end of a connection. Handlers write it on the loop, tests read it anywhere.
 class Inbox {
  public:
-  Connection::Handlers handlers();
+  template <typename Handlers>
+  Handlers handlers() {
+    return {.on_message = [this](std::vector<std::byte> message) { note(std::move(message)); },
+            .on_closed = [this](Status reason) { note(std::move(reason)); }};
+  }
   // Waits until that many messages have arrived.
   std::vector<std::vector<std::byte>> wait_messages(std::size_t count);
   Status wait_closed();
@@ -83,6 +82,8 @@ class Inbox {
   std::size_t message_count();
 
  private:
+  void note(std::vector<std::byte> message);
+  void note(Status reason);
   void wait(const std::function<bool()>& until);
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -90,41 +91,86 @@ class Inbox {
   std::vector<Status> closed_;
 };
 
-UcxOptions ucx_options(Wire wire);
+// A certificate that tests trust, for 127.0.0.1; made when first asked for.
+const TlsFiles& test_certificate();
 
-class Party {
- public:
-  explicit Party(const UcxOptions& options);
-  explicit Party(Wire wire, std::shared_ptr<LoopbackNet> net = nullptr,
-                 std::chrono::milliseconds preface_timeout = kPatience);
-  ~Party();
-
-  std::unique_ptr<Registration> register_memory(MutableBytes memory);
-
+// A process in small with one half of the transport.
+template <typename Half>
+struct PartyOf {
+  ~PartyOf() {
+    thread.on_loop([this] { transport.reset(); });
+  }
+  std::unique_ptr<Registration> register_memory(MutableBytes memory) {
+    return transport->register_memory(memory).value();
+  }
   LoopThread thread;
-  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Half> transport;
+};
+
+struct Server : PartyOf<Transport> {
+  explicit Server(Wire wire, std::shared_ptr<LoopbackNet> net = nullptr,
+                  SocketOptions options = default_options());
+  ~Server();
+  static SocketOptions default_options();
+
+ private:
+  std::string folder_;  // of its Unix socket
+};
+struct Caller : PartyOf<ClientTransport> {
+  explicit Caller(Wire wire, std::shared_ptr<LoopbackNet> net = nullptr);
 };
 
 // Listens with `acceptor` on an address that suits the wire.
-std::string listen(Party& party, Wire wire, Transport::Acceptor acceptor);
-Result<Transport::Connected> connect(Party& party, const std::string& address,
-                                     std::vector<std::byte> hello = {},
-                                     std::uint32_t timeout_ms = 30'000);
+std::string listen(Server& server, Wire wire, Transport::Acceptor acceptor);
+// Admits everybody; connections go to `accepted`.
+Transport::Acceptor open_door(std::function<void(std::unique_ptr<Connection>)> accepted);
+Result<ClientTransport::Connected> connect(Caller& caller, const std::string& address,
+                                           const Login& login = {},
+                                           std::uint32_t timeout_ms = 30'000);
 
 // One end of a connection: used and destroyed on its loop.
-class End {
+template <typename Half>
+class EndOf {
  public:
-  End() = default;
-  End(Party& party, std::unique_ptr<Connection> connection)
-      : party_(&party), connection_(std::move(connection)) {}
-  End(End&&) = default;
-  End& operator=(End&&) = default;
-  ~End() { drop(); }
+  EndOf() = default;
+  EndOf(LoopThread& thread, std::unique_ptr<Half> connection)
+      : thread_(&thread), connection_(std::move(connection)) {}
+  EndOf(EndOf&&) = default;
+  EndOf& operator=(EndOf&&) = default;
+  ~EndOf() { drop(); }
 
   void start() {
-    party_->thread.on_loop([this] { connection_->start(inbox_->handlers()); });
+    thread_->on_loop(
+        [this] { connection_->start(inbox_->template handlers<typename Half::Handlers>()); });
   }
-  void send(std::vector<std::byte> message);
+  void send(std::vector<std::byte> message) {
+    thread_->on_loop([&] { connection_->send(std::move(message)); });
+  }
+  void close() {
+    thread_->on_loop([this] { connection_->close(); });
+  }
+  void drop() {
+    if (connection_) thread_->on_loop([this] { connection_.reset(); });
+  }
+  // Hands the connection over; this end is empty then.
+  std::unique_ptr<Half> release() { return std::move(connection_); }
+  void with_connection(const std::function<void(Half&)>& fn) {
+    thread_->on_loop([&] { fn(*connection_); });
+  }
+  std::string description() {
+    return thread_->on_loop([this] { return connection_->description(); });
+  }
+  Inbox& inbox() { return *inbox_; }
+
+ protected:
+  LoopThread* thread_ = nullptr;
+  std::unique_ptr<Half> connection_;
+  std::unique_ptr<Inbox> inbox_ = std::make_unique<Inbox>();
+};
+
+class ServerEnd : public EndOf<Connection> {
+ public:
+  using EndOf::EndOf;
   Status pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
               const Registration& local) {
     return get(start_pull(from, offset, into, local));
@@ -137,38 +183,33 @@ class End {
                                  const Registration& local);
   std::future<Status> start_push(std::vector<Bytes> from, const Registration& local,
                                  const RemoteRegion& to, std::uint64_t offset);
-  std::unique_ptr<Exposure> expose(Registration& registration);
-  std::unique_ptr<Exposure> expose(Registration& registration, MutableBytes part);
-  void close();
-  void drop();
-  // Hands the connection over; this end is empty then.
-  std::unique_ptr<Connection> release() { return std::move(connection_); }
-  void with_connection(const std::function<void(Connection&)>& fn) {
-    party_->thread.on_loop([&] { fn(*connection_); });
-  }
-  std::string description();
-  Inbox& inbox() { return *inbox_; }
+};
 
- private:
-  Party* party_ = nullptr;
-  std::unique_ptr<Connection> connection_;
-  std::unique_ptr<Inbox> inbox_ = std::make_unique<Inbox>();
+class CallerEnd : public EndOf<ClientConnection> {
+ public:
+  using EndOf::EndOf;
+  std::unique_ptr<Exposure> expose(Registration& registration) {
+    return expose(registration, registration.bytes());
+  }
+  std::unique_ptr<Exposure> expose(Registration& registration, MutableBytes part) {
+    return connection_->expose(registration, part).value();  // from any thread
+  }
 };
 
 // Two parties and a connection between them, started on both ends.
 struct Pair {
-  explicit Pair(Wire wire, std::chrono::milliseconds preface_timeout = kPatience);
+  explicit Pair(Wire wire, SocketOptions options = Server::default_options());
   // Another connection of the same two parties.
-  std::pair<End, End> connect_again();
+  std::pair<ServerEnd, CallerEnd> connect_again();
   // The next connection that the server accepts.
   std::future<std::unique_ptr<Connection>> accept_next();
 
   std::shared_ptr<LoopbackNet> net;
-  Party server;
-  Party client;
+  Server server;
+  Caller client;
   std::string address;
-  End at_server;
-  End at_client;
+  ServerEnd at_server;
+  CallerEnd at_client;
 
  private:
   std::mutex mutex_;

@@ -19,9 +19,10 @@ namespace {
 
 class Child {
  public:
-  Child(const std::string& address, const std::string& whose_memory) {
+  Child(const std::string& address, const std::string& whose_memory, Wire wire) {
     std::string program = PRECIS_DOOMED_PEER, a = address, w = whose_memory;
-    char* argv[] = {program.data(), a.data(), w.data(), nullptr};
+    std::string ca = wire == Wire::kTls ? test_certificate().ca : "";
+    char* argv[] = {program.data(), a.data(), w.data(), ca.data(), nullptr};
     REQUIRE(posix_spawn(&pid_, program.c_str(), nullptr, nullptr, argv, environ) == 0);
   }
   ~Child() { kill_now(); }
@@ -43,51 +44,48 @@ class Child {
 }
 
 TEST_CASE("peers that go as they connect, at any moment, disturb nobody", "[transport][death]") {
-  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages, Wire::kTcpStream);
+  const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
   CAPTURE(wire_name(wire));
-  Party server(wire);
-  std::map<std::uint64_t, End> guests;
+  Server server(wire);
+  std::map<std::uint64_t, ServerEnd> guests;
   std::uint64_t came = 0;
-  const std::string address = listen(
-      server, wire,
-      {.greet =
-           [](Bytes, const std::string&) {
-             return Transport::Greeting{{}, true};
-           },
-       .accepted = [&](std::unique_ptr<Connection> connection,
-                       Bytes) { guests.emplace(came++, End(server, std::move(connection))); }});
+  const std::string address =
+      listen(server, wire, open_door([&](std::unique_ptr<Connection> connection) {
+               guests.emplace(came++, ServerEnd(server.thread, std::move(connection)));
+             }));
   std::vector<std::thread> crowd;  // so that both sides often wait for a core in between
   for (unsigned seed = 0; seed < 6; ++seed) {
     crowd.emplace_back([&, seed] {
       std::mt19937_64 random(seed);
       for (int round = 0; round < 20; ++round) {
         std::promise<void> answered;
-        Party hasty(wire);
+        Caller hasty(wire);
         hasty.thread.on_loop([&] {
-          hasty.transport->connect(address, {}, 30'000,
-                                   [&](Result<Transport::Connected>) { answered.set_value(); });
+          hasty.transport->connect(address, {}, 30'000, [&](Result<ClientTransport::Connected>) {
+            answered.set_value();
+          });
         });
-        // Before the end of the preface, or right after it.
+        // Before the end of the greeting, or right after it.
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
         if (round % 2 == 0) get(answered.get_future());
       }
     });
   }
   for (std::thread& one : crowd) one.join();
-  Party patient(wire);
+  Caller patient(wire);
   auto connected = connect(patient, address);
   REQUIRE(connected.ok());
-  const End at_patient(patient, std::move(connected.value().connection));
+  const CallerEnd at_patient(patient.thread, std::move(connected.value().connection));
   CHECK(server.thread.on_loop([&] { return guests.size(); }) >= 61);
   guests.clear();
 }
 
 TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody",
           "[transport][death]") {
-  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages, Wire::kTcpStream);
+  const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
   const int round = GENERATE(range(0, 3));
   const std::string whose = GENERATE("own", "transports");
-  if (whose == "transports" && wire != Wire::kHostCopy) return;  // no different there
+  if (whose == "transports" && wire != Wire::kUnix) return;  // no different there
   CAPTURE(wire_name(wire), round, whose);
   Pair pair(wire);  // the bystanders, on the same server
   std::vector<std::byte> bystanding(1u << 20), memory(kDoomedBytes), pushed(kDoomedBytes);
@@ -97,8 +95,8 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
   auto exposure = pair.at_client.expose(*client_registration);
 
   auto accepted = pair.accept_next();
-  Child child(pair.address, whose);
-  End doomed(pair.server, get(std::move(accepted)));
+  Child child(pair.address, whose, wire);
+  ServerEnd doomed(pair.server.thread, get(std::move(accepted)));
   doomed.start();
   const RemoteRegion region = decode_doomed_region(doomed.inbox().wait_messages(1)[0]);
 
@@ -133,7 +131,7 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
 TEST_CASE("a killed server closes its clients' connections", "[transport][death]") {
   // The other way round is the same: the socket's end is all that either side waits for. What
   // differs is an Exposure that outlives its server.
-  const Wire wire = GENERATE(Wire::kHostCopy, Wire::kTcpMessages, Wire::kTcpStream);
+  const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
   CAPTURE(wire_name(wire));
   auto pair = std::make_unique<Pair>(wire);
   std::vector<std::byte> memory(1000);

@@ -1,0 +1,254 @@
+#include "cachesvc/net/control_stream.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+// One call to the kernel brings most messages whole.
+constexpr std::size_t kReadBytes = 64u << 10;
+// One turn of the loop reads at most this much of one stream, so that others have their turn.
+constexpr std::size_t kTurnBytesMax = 512u << 10;
+constexpr std::size_t kRangesMax = 32;  // given to the kernel in one call
+
+}  // namespace
+
+bool InboxMeter::take(ControlStream& stream, std::size_t size_bytes) {
+  held_[&stream] += size_bytes;
+  bytes_ += size_bytes;
+  while (bytes_ > bytes_max_) {
+    const auto most =
+        std::max_element(held_.begin(), held_.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    ControlStream* const victim = most->first;
+    const std::size_t held = most->second;
+    give_back(*victim);
+    victim->end(Status::rejected("its messages of " + std::to_string(held) +
+                                 " B on the way are the most of those that together exceed " +
+                                 std::to_string(bytes_max_) + " B (max_message_bytes)"));
+    if (victim == &stream) return false;
+  }
+  return true;
+}
+
+void InboxMeter::give_back(ControlStream& stream) {
+  const auto held = held_.find(&stream);
+  if (held == held_.end()) return;
+  bytes_ -= held->second;
+  held_.erase(held);
+}
+
+ControlStream::ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket,
+                             std::size_t body_bytes_max, InboxMeter* meter)
+    : loop_(loop), socket_(std::move(socket)), body_bytes_max_(body_bytes_max), meter_(meter) {}
+
+ControlStream::~ControlStream() {
+  if (meter_ != nullptr) meter_->give_back(*this);
+}
+
+void ControlStream::start(Handlers handlers) {
+  handlers_ = std::make_shared<Handlers>(std::move(handlers));
+  reading_ = true;
+  if (!watch_ && socket_) {
+    watch_ = loop_.watch_socket(
+        socket_->descriptor(), [this] { receive(); }, [this] { flush(); });
+  }
+  // TLS may hold bytes of which the descriptor says nothing; so may a pause.
+  loop_.post([self = shared_from_this()] {
+    self->flush();
+    self->receive();
+  });
+}
+
+void ControlStream::pause() {
+  reading_ = false;
+  watch_.reset();
+}
+
+void ControlStream::close(std::chrono::milliseconds patience) {
+  if (socket_ && !ended_) flush();
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (socket_ && !ended_ && !outgoing_.empty()) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd wait{socket_->descriptor(), POLLOUT, 0};
+    if (left.count() <= 0 || ::poll(&wait, 1, static_cast<int>(left.count())) <= 0) break;
+    flush();
+  }
+  handlers_ = nullptr;
+  reading_ = false;
+  ended_ = true;
+  watch_.reset();
+  if (meter_ != nullptr) meter_->give_back(*this);
+  if (socket_) socket_->shut_down();
+  socket_.reset();
+}
+
+std::unique_ptr<Socket> ControlStream::release() {
+  if (socket_ && !ended_) flush();
+  watch_.reset();
+  handlers_ = nullptr;
+  reading_ = false;
+  ended_ = true;
+  return std::move(socket_);
+}
+
+void ControlStream::end(Status why) {
+  if (std::exchange(ended_, true)) return;
+  reading_ = false;
+  watch_.reset();
+  if (meter_ != nullptr) meter_->give_back(*this);
+  if (socket_) socket_->shut_down();
+  body_ = {};
+  outgoing_.clear();
+  unsent_bytes_ = 0;
+  loop_.post([self = shared_from_this(), why = std::move(why)] {
+    const auto handlers = std::exchange(self->handlers_, nullptr);
+    if (handlers && handlers->on_end) handlers->on_end(why);
+  });
+}
+
+void ControlStream::receive() {
+  const auto self = shared_from_this();  // a handler may let go of the owner's
+  thread_local std::array<std::byte, kReadBytes> scratch;
+  for (std::size_t budget = kTurnBytesMax; budget > 0 && reading_ && socket_ && !ended_;) {
+    // A large body is read to where it belongs; all else through the scratch, several frames at a
+    // time. Nothing is read past a stranger's frame, for its socket may go on as another's.
+    const std::size_t body_left = header_got_ == FrameHeader::kBytes ? body_.size() - body_got_ : 0;
+    MutableBytes into(scratch);
+    const bool direct = body_left >= kReadBytes;
+    if (direct) into = MutableBytes(body_).subspan(body_got_);
+    if (body_bytes_max_ <= limits::kWelcomeBytesMax) {
+      into = MutableBytes(scratch).first(header_got_ < FrameHeader::kBytes
+                                             ? FrameHeader::kBytes - header_got_
+                                             : header_.size_bytes - body_got_);
+    }
+    const Socket::Io io = socket_->read(into);
+    if (io.state == Socket::Io::State::kWait) return;
+    if (io.state == Socket::Io::State::kEnded) return end(io.why);
+    budget -= std::min(budget, io.bytes);
+    Status status;
+    if (direct) {
+      body_got_ += io.bytes;
+      if (body_got_ == header_.size_bytes) {
+        hand_out();
+      } else if (body_got_ == body_.size() && !grow_body(body_got_)) {
+        return;
+      }
+    } else {
+      status = take(into.first(io.bytes));
+    }
+    if (!status.ok()) return end(status);
+    if (!socket_) return;
+    if (io.bytes < into.size() && !socket_->has_buffered()) return;  // that was all for now
+  }
+  if (reading_ && socket_ && !ended_) loop_.post([self] { self->receive(); });
+}
+
+// Takes bytes apart into frames.
+Status ControlStream::take(Bytes bytes) {
+  while (!bytes.empty() && !ended_) {
+    if (header_got_ < FrameHeader::kBytes) {
+      const std::size_t n = std::min(bytes.size(), FrameHeader::kBytes - header_got_);
+      std::copy_n(bytes.begin(), n,
+                  header_bytes_.begin() + static_cast<std::ptrdiff_t>(header_got_));
+      header_got_ += n;
+      bytes = bytes.subspan(n);
+      if (header_got_ < FrameHeader::kBytes) return {};
+      PRECIS_TRY(begin_body());
+    }
+    const std::size_t n = std::min<std::size_t>(bytes.size(), header_.size_bytes - body_got_);
+    if (body_got_ + n > body_.size() && !grow_body(n)) return {};
+    std::copy_n(bytes.begin(), n, body_.begin() + static_cast<std::ptrdiff_t>(body_got_));
+    body_got_ += n;
+    bytes = bytes.subspan(n);
+    if (body_got_ == header_.size_bytes) hand_out();
+    if (body_got_ == body_.size() && body_got_ > 0 && !ended_ && !grow_body(body_got_)) return {};
+  }
+  return {};
+}
+
+Status ControlStream::begin_body() {
+  PRECIS_ASSIGN(header_, decode_frame_header(header_bytes_));
+  body_got_ = 0;
+  body_ = {};
+  if (header_.size_bytes <= body_bytes_max_) return {};
+  return Status::invalid("a frame of " + std::to_string(header_.size_bytes) +
+                         " B exceeds the limit of " + std::to_string(body_bytes_max_) + " B");
+}
+
+// Memory for a body grows with what has arrived of it, not with what its header says, and is
+// counted first. False if the stream ended for want of it.
+bool ControlStream::grow_body(std::size_t arriving) {
+  const std::size_t wanted = std::min<std::size_t>(
+      header_.size_bytes, std::max({body_got_ + arriving, 2 * body_got_, kReadBytes}));
+  if (wanted <= body_.size()) return true;
+  if (meter_ != nullptr && !meter_->take(*this, wanted - body_.size())) return false;
+  body_.resize(wanted);
+  return true;
+}
+
+void ControlStream::hand_out() {
+  header_got_ = 0;
+  body_got_ = 0;
+  if (meter_ != nullptr) meter_->give_back(*this);
+  const auto handlers = handlers_;
+  if (handlers) handlers->on_frame(header_, std::exchange(body_, {}));
+}
+
+void ControlStream::send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) {
+  if (ended_ || !socket_) return;
+  const FrameHeader header{kind, static_cast<std::uint32_t>(body.size()), after_bulk};
+  unsent_bytes_ += FrameHeader::kBytes + body.size();
+  outgoing_.push_back({encode_frame_header(header), std::move(body)});
+  if (unsent_bytes_ > limits::kSendQueueBytesMax) {
+    flush();
+    if (unsent_bytes_ > limits::kSendQueueBytesMax) {
+      return end(Status::rejected("the peer does not read: more than " +
+                                  std::to_string(limits::kSendQueueBytesMax) + " B wait for it"));
+    }
+  }
+  if (std::exchange(flush_posted_, true)) return;
+  loop_.post([self = shared_from_this()] {
+    self->flush_posted_ = false;
+    self->flush();
+  });
+}
+
+void ControlStream::flush() {
+  while (!outgoing_.empty() && socket_ && !ended_) {
+    std::array<Bytes, kRangesMax> ranges;
+    std::size_t count = 0, skip = front_sent_;
+    for (const Outgoing& frame : outgoing_) {
+      if (count + 2 > kRangesMax) break;
+      for (const Bytes part : {Bytes(frame.header), Bytes(frame.body)}) {
+        const std::size_t skipped = std::min(skip, part.size());
+        skip -= skipped;
+        if (part.size() > skipped) ranges[count++] = part.subspan(skipped);
+      }
+    }
+    const Socket::Io io = socket_->write(std::span(ranges).first(count));
+    if (io.state == Socket::Io::State::kEnded) return end(io.why);
+    if (io.state == Socket::Io::State::kWait) {
+      if (watch_) watch_->await_writable();
+      return;
+    }
+    unsent_bytes_ -= io.bytes;
+    front_sent_ += io.bytes;
+    while (!outgoing_.empty()) {
+      const std::size_t size = FrameHeader::kBytes + outgoing_.front().body.size();
+      if (front_sent_ < size) break;
+      front_sent_ -= size;
+      outgoing_.pop_front();
+    }
+  }
+}
+
+}  // namespace precis

@@ -1,0 +1,216 @@
+#include "cachesvc/net/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+namespace precis {
+namespace {
+
+using Io = Socket::Io;
+
+struct FreeContext {
+  void operator()(SSL_CTX* context) const { ::SSL_CTX_free(context); }
+};
+struct FreeSession {
+  void operator()(SSL* session) const { ::SSL_free(session); }
+};
+
+// The first of OpenSSL's queued errors, which it empties.
+std::string last_error() {
+  const unsigned long code = ::ERR_get_error();
+  ::ERR_clear_error();
+  if (code == 0) return "the connection broke";
+  std::array<char, 256> text{};
+  ::ERR_error_string_n(code, text.data(), text.size());
+  const char* const reason = ::ERR_reason_error_string(code);
+  return reason != nullptr ? reason : text.data();
+}
+
+Status wrong_file(const char* key, const std::string& path) {
+  return Status::invalid(std::string(key) + " '" + path + "': " + last_error());
+}
+
+using Context = std::unique_ptr<SSL_CTX, FreeContext>;
+
+Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
+  Context context(::SSL_CTX_new(method));
+  if (context == nullptr) return Status::internal("TLS can't start: " + last_error());
+  ::SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION);
+  ::SSL_CTX_set_mode(context.get(),
+                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  ::SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  ::SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  if (!files.cert.empty() &&
+      ::SSL_CTX_use_certificate_chain_file(context.get(), files.cert.c_str()) != 1) {
+    return wrong_file("tls_cert", files.cert);
+  }
+  if (!files.key.empty() &&
+      ::SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return wrong_file("tls_key", files.key);
+  }
+  if (!files.key.empty() && ::SSL_CTX_check_private_key(context.get()) != 1) {
+    return Status::invalid("tls_key '" + files.key + "' is not the key of tls_cert '" + files.cert +
+                           "'");
+  }
+  return context;
+}
+
+}  // namespace
+
+namespace {
+
+// OpenSSL's own socket BIO raises SIGPIPE where the peer is gone; a library must not.
+int send_quietly(BIO* bio, const char* data, int size) {
+  const int socket = static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
+  const ssize_t sent =
+      ::send(socket, data, static_cast<std::size_t>(size), MSG_DONTWAIT | MSG_NOSIGNAL);
+  ::BIO_clear_retry_flags(bio);
+  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) ::BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+int receive(BIO* bio, char* data, int size) {
+  const int socket = static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
+  const ssize_t got = ::recv(socket, data, static_cast<std::size_t>(size), MSG_DONTWAIT);
+  ::BIO_clear_retry_flags(bio);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) ::BIO_set_retry_read(bio);
+  return static_cast<int>(got);
+}
+long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+const BIO_METHOD* socket_method() {
+  static const BIO_METHOD* const method = [] {
+    BIO_METHOD* const made = ::BIO_meth_new(::BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    ::BIO_meth_set_write(made, &send_quietly);
+    ::BIO_meth_set_read(made, &receive);
+    ::BIO_meth_set_ctrl(made, &control);
+    return made;
+  }();
+  return method;
+}
+
+void attach(SSL* ssl, int socket) {
+  BIO* const bio = ::BIO_new(socket_method());
+  ::BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket)));
+  ::BIO_set_init(bio, 1);
+  ::SSL_set_bio(ssl, bio, bio);
+}
+
+}  // namespace
+
+struct TlsContext::Impl {
+  Context context;
+};
+TlsContext::TlsContext(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TlsContext::~TlsContext() = default;
+
+struct TlsSession::Impl {
+  std::unique_ptr<SSL, FreeSession> ssl;
+  bool attached = false;
+
+  Io result(int returned, std::size_t bytes) {
+    if (returned > 0) return {Io::State::kMoved, bytes, {}};
+    switch (::SSL_get_error(ssl.get(), returned)) {
+      case SSL_ERROR_WANT_READ:
+      case SSL_ERROR_WANT_WRITE: return {Io::State::kWait, 0, {}};
+      case SSL_ERROR_ZERO_RETURN:
+        return {Io::State::kEnded, 0, Status::unavailable("the peer closed the connection")};
+      default: break;
+    }
+    const long verified = ::SSL_get_verify_result(ssl.get());
+    const std::string why =
+        verified == X509_V_OK ? last_error() : ::X509_verify_cert_error_string(verified);
+    ::ERR_clear_error();
+    return {Io::State::kEnded, 0, Status::unavailable("TLS: " + why)};
+  }
+};
+TlsSession::TlsSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TlsSession::~TlsSession() = default;
+
+Result<std::shared_ptr<TlsContext>> TlsContext::for_server(const TlsFiles& files) {
+  if (files.cert.empty() || files.key.empty()) {
+    return Status::invalid("TLS needs both tls_cert and tls_key");
+  }
+  PRECIS_ASSIGN(Context context, make_context(::TLS_server_method(), files));
+  if (!files.ca.empty()) {
+    if (::SSL_CTX_load_verify_locations(context.get(), files.ca.c_str(), nullptr) != 1) {
+      return wrong_file("tls_client_ca", files.ca);
+    }
+    ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  }
+  ::SSL_CTX_set_num_tickets(context.get(), 0);  // connections are few and long
+  return std::shared_ptr<TlsContext>(
+      new TlsContext(std::make_unique<Impl>(Impl{std::move(context)})));
+}
+
+Result<std::shared_ptr<TlsContext>> TlsContext::for_client(const TlsFiles& files) {
+  PRECIS_ASSIGN(Context context, make_context(::TLS_client_method(), files));
+  const int loaded = files.ca == "system" ? ::SSL_CTX_set_default_verify_paths(context.get())
+                                          : ::SSL_CTX_load_verify_locations(
+                                                context.get(), files.ca.c_str(), nullptr);
+  if (loaded != 1) return wrong_file("tls_ca", files.ca);
+  ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  return std::shared_ptr<TlsContext>(
+      new TlsContext(std::make_unique<Impl>(Impl{std::move(context)})));
+}
+
+std::unique_ptr<TlsSession> TlsContext::session(const std::string& host) const {
+  auto impl = std::make_unique<TlsSession::Impl>();
+  impl->ssl.reset(::SSL_new(impl_->context.get()));
+  PRECIS_CHECK(impl->ssl != nullptr);
+  SSL* const ssl = impl->ssl.get();
+  if (host.empty()) {
+    ::SSL_set_accept_state(ssl);
+  } else {
+    ::SSL_set_connect_state(ssl);
+    X509_VERIFY_PARAM* const wanted = ::SSL_get0_param(ssl);
+    if (::X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) != 1) {
+      ::SSL_set1_host(ssl, host.c_str());
+      ::SSL_set_tlsext_host_name(ssl, host.c_str());
+    }
+    ::ERR_clear_error();
+  }
+  return std::make_unique<TlsSession>(std::move(impl));
+}
+
+Io TlsSession::handshake(int socket) {
+  if (!std::exchange(impl_->attached, true)) attach(impl_->ssl.get(), socket);
+  return impl_->result(::SSL_do_handshake(impl_->ssl.get()), 1);
+}
+
+Io TlsSession::read(MutableBytes into) {
+  std::size_t got = 0;
+  const int returned = ::SSL_read_ex(impl_->ssl.get(), into.data(), into.size(), &got);
+  return impl_->result(returned, got);
+}
+
+Io TlsSession::write(std::span<const Bytes> ranges) {
+  std::size_t sent = 0;
+  for (const Bytes range : ranges) {
+    if (range.empty()) continue;
+    std::size_t taken = 0;
+    const int returned = ::SSL_write_ex(impl_->ssl.get(), range.data(), range.size(), &taken);
+    if (returned <= 0) {
+      const Io io = impl_->result(returned, 0);
+      if (sent == 0 || io.state == Io::State::kEnded) return io;
+      break;
+    }
+    sent += taken;
+    if (taken < range.size()) break;
+  }
+  return sent > 0 ? Io{Io::State::kMoved, sent, {}} : Io{Io::State::kWait, 0, {}};
+}
+
+bool TlsSession::has_buffered() const { return ::SSL_pending(impl_->ssl.get()) > 0; }
+
+void TlsSession::say_goodbye() {
+  if (impl_->attached) ::SSL_shutdown(impl_->ssl.get());
+  ::ERR_clear_error();
+}
+
+}  // namespace precis

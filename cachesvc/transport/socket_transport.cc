@@ -1,0 +1,186 @@
+#include "cachesvc/transport/socket_transport.h"
+
+#include <pthread.h>
+
+#include <filesystem>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/base/executor.h"
+#include "cachesvc/net/address.h"
+#include "cachesvc/transport/acceptor.h"
+#include "cachesvc/transport/socket_link.h"
+#include "cachesvc/transport/strangers.h"
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+class PlainRegistration final : public Registration {
+ public:
+  explicit PlainRegistration(MutableBytes bytes) : bytes_(bytes) {}
+  MutableBytes bytes() const override { return bytes_; }
+
+ private:
+  const MutableBytes bytes_;
+};
+
+// A loop with a thread of its own, for bulk sockets.
+class BulkLoop {
+ public:
+  explicit BulkLoop(unsigned index) : thread_([this] { loop.run(); }) {
+    pthread_setname_np(thread_.native_handle(), ("bulk-" + std::to_string(index)).c_str());
+  }
+  ~BulkLoop() {
+    loop.stop();
+    thread_.join();
+  }
+  EventLoop loop;
+
+ private:
+  std::thread thread_;
+};
+
+class SocketTransport final : public Transport {
+ public:
+  SocketTransport(EventLoop& loop, const SocketOptions& options)
+      : loop_(loop),
+        options_(options),
+        copiers_("copies", options.copy_threads),
+        meter_(options.inbox_bytes_max) {
+    for (unsigned i = 0; i < options.bulk_threads; ++i) {
+      bulk_loops_.push_back(std::make_unique<BulkLoop>(i));
+    }
+  }
+
+  ~SocketTransport() override {
+    stop_listening();
+    for (const auto& [number, weak] : std::exchange(links_, {})) {
+      const auto link = weak.lock();
+      if (!link) continue;
+      link->end(Status::canceled("the transport was closed on this side"));
+    }
+    bulk_loops_.clear();
+  }
+
+  Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) override {
+    return std::unique_ptr<Registration>(std::make_unique<PlainRegistration>(memory));
+  }
+
+  Result<std::string> listen(const std::string& address, Acceptor acceptor) override {
+    stop_listening();
+    acceptor_ = std::move(acceptor);
+    strangers_ = std::make_unique<Strangers>(loop_, options_.greeting_timeout, handlers());
+    PRECIS_ASSIGN(tcp_, listen_tcp(loop_, address, [this](Descriptor socket) {
+                    strangers_->add(std::move(socket), options_.tls.get());
+                  }));
+    if (!options_.listen_unix.empty()) {
+      std::error_code failed;
+      const std::string path = std::filesystem::absolute(options_.listen_unix, failed).string();
+      PRECIS_ASSIGN(unix_, listen_unix(loop_, path, [this](Descriptor socket) {
+                      strangers_->add(std::move(socket), nullptr);
+                    }));
+    }
+    return tcp_->address();
+  }
+
+  void stop_listening() override {
+    tcp_.reset();
+    unix_.reset();
+    // A callback of one of them may be under way.
+    if (strangers_) {
+      strangers_->clear();
+      loop_.post([old = std::shared_ptr<Strangers>(std::move(strangers_))] {});
+    }
+  }
+
+  bool is_open_to_hosts() const override { return tcp_ && !is_loopback(tcp_->address()); }
+  bool is_encrypted() const override { return options_.tls != nullptr; }
+
+ private:
+  Strangers::Handlers handlers() {
+    return {.greet = [this](const Strangers::Peer& peer,
+                            const Hello& hello) { return greet(peer, hello); },
+            .admitted =
+                [this](const Strangers::Peer& peer, const Hello& hello, const Welcome& welcome,
+                       std::shared_ptr<ControlStream> control) {
+                  admit(peer, hello, welcome, std::move(control));
+                },
+            .may_bind = [this](const Strangers::Peer& peer,
+                               const Bind& bind) { return may_bind(peer, bind); },
+            .bound =
+                [this](const Bind& bind, std::unique_ptr<Socket> socket) {
+                  const auto link = links_[bind.connection].lock();
+                  EventLoop& bulk = bulk_loops_[next_bulk_loop_++ % bulk_loops_.size()]->loop;
+                  if (link && socket) link->bind(bulk, std::move(socket));
+                },
+            .turned_away =
+                [this](const std::string& peer, const Status& why) {
+                  if (acceptor_.turned_away) acceptor_.turned_away(peer, why);
+                }};
+  }
+
+  Welcome greet(const Strangers::Peer& peer, const Hello& hello) {
+    Greeting greeting = acceptor_.greet({hello, peer.challenge, peer.name.text, peer.name.address});
+    Welcome welcome;
+    welcome.status = std::move(greeting.status);
+    welcome.protocol_version = kProtocolVersion;
+    welcome.server = std::move(greeting.server);
+    if (!welcome.status.ok()) return welcome;
+    welcome.keyed = !greeting.token.empty();
+    welcome.connection = ++last_number_;
+    welcome.secret = make_nonce();
+    // Only a client of this host can reach it.
+    const bool near = peer.socket_kind == "unix" || is_loopback(peer.name.text);
+    if (unix_ && near) welcome.unix_path = unix_->address();
+    welcome.proof = server_proof(greeting.token, peer.challenge, hello, welcome);
+    next_key_ = bind_key(greeting.token, peer.challenge, hello, welcome);
+    return welcome;
+  }
+
+  // Right after greet() of the same peer.
+  void admit(const Strangers::Peer& peer, const Hello& hello, const Welcome& welcome,
+             std::shared_ptr<ControlStream> control) {
+    control->set_meter(&meter_);
+    auto link = std::make_shared<SocketLink>(
+        loop_, std::move(control),
+        SocketLink::Identity{welcome.connection, next_key_, peer.name.text, peer.socket_kind},
+        copiers_);
+    std::erase_if(links_, [](const auto& row) { return row.second.expired(); });
+    links_.emplace(welcome.connection, link);
+    acceptor_.accepted(make_connection(std::move(link)), hello);
+  }
+
+  // One uniform refusal, whatever of it is wrong.
+  Status may_bind(const Strangers::Peer& peer, const Bind& bind) {
+    const auto found = links_.find(bind.connection);
+    const auto link = found == links_.end() ? nullptr : found->second.lock();
+    const Proof wanted =
+        bind_proof(link ? link->identity().bind_key : Proof{}, peer.challenge, bind.connection);
+    if (link && !link->is_bound() && equal_in_constant_time(wanted, bind.proof)) return {};
+    return Status::denied("no connection is bound by this");
+  }
+
+  EventLoop& loop_;
+  const SocketOptions options_;
+  Executor copiers_;
+  InboxMeter meter_;
+  std::vector<std::unique_ptr<BulkLoop>> bulk_loops_;
+  std::size_t next_bulk_loop_ = 0;
+  Acceptor acceptor_;
+  std::unique_ptr<Strangers> strangers_;
+  std::unique_ptr<ListeningSocket> tcp_, unix_;
+  std::unordered_map<std::uint64_t, std::weak_ptr<SocketLink>> links_;
+  std::uint64_t last_number_ = 0;
+  Proof next_key_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_socket_transport(EventLoop& loop, const SocketOptions& options) {
+  return std::make_unique<SocketTransport>(loop, options);
+}
+
+}  // namespace precis

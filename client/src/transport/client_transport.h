@@ -1,0 +1,77 @@
+// The client's half of the transport (the server's: cachesvc/transport/transport.h). The client
+// exposes memory and names it in requests; the server moves the bytes.
+//
+// Threads: every call and every callback happens on the transport's EventLoop thread, except
+// register_memory(), allocate_memory() and expose(), which any thread may call. Callbacks never run
+// inside the call that was given them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cachesvc/net/registration.h"
+#include "precis/greeting.h"
+#include "precis/remote_region.h"
+#include "precis/status.h"
+#include "precis/view.h"
+
+namespace precis {
+
+// Client memory that the server may reach, until destroyed. Destroying it ends the server's access:
+// it waits, within a bound, for what the server is in the middle of.
+class Exposure {
+ public:
+  virtual ~Exposure() = default;
+  virtual RemoteRegion region() const = 0;
+};
+
+// The client's end of a connection. Destroying it closes it.
+class ClientConnection {
+ public:
+  struct Handlers {
+    // A whole control message. Messages arrive in the order they were sent, and after the bytes of
+    // every push that the server completed before it sent them.
+    std::function<void(std::vector<std::byte>)> on_message;
+    // Once, when the server is gone or broke the protocol; no on_message follows.
+    std::function<void(Status)> on_closed;
+  };
+  virtual ~ClientConnection() = default;
+  // Before any message is delivered; they queue until then.
+  virtual void start(Handlers handlers) = 0;
+  // Queues one message of at most limits::kMessageBytesMax. Failures show as on_closed. More than
+  // limits::kSendQueueBytesMax waiting means the server does not read: the connection closes.
+  virtual void send(std::vector<std::byte> message) = 0;
+  virtual void close() = 0;
+  // `memory`, a part of the registered, becomes reachable to this connection's server. Waits for
+  // the server once for each allocated memory, but not on the loop's thread.
+  virtual Result<std::unique_ptr<Exposure>> expose(Registration& registration,
+                                                   MutableBytes memory) = 0;
+  virtual std::string description() const = 0;  // for people: "unix"
+};
+
+class ClientTransport {
+ public:
+  virtual ~ClientTransport() = default;
+
+  // kOutOfSpace or kUnsupported if the memory cannot be registered.
+  virtual Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) = 0;
+  // Memory of the transport's own, which a server of the same host reaches without the client's
+  // help: at least `size_bytes`, from a huge page's boundary on, zeros; it goes with its
+  // registration. Errors as above.
+  virtual Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) = 0;
+
+  struct Connected {
+    std::unique_ptr<ClientConnection> connection;  // null: refused, as welcome.status says
+    Welcome welcome;
+  };
+  // Connects to "host:port" or "unix:PATH" and logs in. kUnavailable if nobody answers,
+  // kVersionMismatch for a server of another version, kPermissionDenied for one that does not know
+  // the login's token, kTimedOut past `timeout_ms`.
+  virtual void connect(const std::string& address, const Login& login, std::uint32_t timeout_ms,
+                       std::function<void(Result<Connected>)> done) = 0;
+};
+
+}  // namespace precis

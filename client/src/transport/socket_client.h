@@ -1,0 +1,22 @@
+// The client's half of the transport over sockets (client_transport.h).
+#pragma once
+
+#include <memory>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/net/tls.h"
+#include "client/src/transport/client_transport.h"
+
+namespace precis {
+
+struct SocketClientOptions {
+  std::shared_ptr<TlsContext> tls;  // null: TCP is not encrypted
+  // Whether memory may be shared with a server of the same host, over its Unix socket.
+  bool share_memory = true;
+};
+
+// Destroy it on the loop's thread, or when the loop is not running; before the loop.
+std::unique_ptr<ClientTransport> make_socket_client(EventLoop& loop,
+                                                    const SocketClientOptions& options = {});
+
+}  // namespace precis
