@@ -91,11 +91,14 @@ Io Socket::read(MutableBytes into, Descriptor& passed) {
     got = ::recvmsg(descriptor(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
   const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len >= CMSG_LEN(sizeof(int))) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    passed = Descriptor(fd);
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+    // The room for one has an end that is aligned, and so is room for two.
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = count; i > 0; --i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + (i - 1) * sizeof fd, sizeof fd);
+      passed = Descriptor(fd);
+    }
   }
   return result(got, /*reading=*/true);
 }

@@ -26,7 +26,8 @@ struct Options {
 
 void tell(const Finding& finding) {
   std::string numbers;
-  for (const auto& [name, number] : finding.numbers) numbers += fmt::format(" {}={:g}", name, number);
+  for (const auto& [name, number] : finding.numbers)
+    numbers += fmt::format(" {}={:g}", name, number);
   fmt::print("{:4}  {:6}  {}:{}\n",
              finding.issue_row == 0 ? "" : fmt::format("({})", finding.issue_row),
              finding.wrong.empty() ? "held" : "BROKEN", finding.name, numbers);

@@ -22,8 +22,8 @@ MemoryFile::MemoryFile(std::size_t size_bytes, const FileShape& shape)
     std::memset(mapped, 0, size_bytes);
   }
   if (shape.punched) {
-    PRECIS_CHECK(::fallocate(descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, size / 2,
-                             4096) == 0);
+    PRECIS_CHECK(
+        ::fallocate(descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, size / 2, 4096) == 0);
   }
   if (shape.sealed) {
     PRECIS_CHECK(::fcntl(descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);

@@ -9,8 +9,8 @@
 namespace precis::hostile {
 namespace {
 
-constexpr std::uint64_t kBatch = 5000;      // sessions between two looks at the service
-constexpr std::uint32_t kFramesMax = 12;    // of most sessions
+constexpr std::uint64_t kBatch = 5000;    // sessions between two looks at the service
+constexpr std::uint32_t kFramesMax = 12;  // of most sessions
 constexpr std::uint8_t kHosts = 200;
 
 // One whole session of every kind of bulk, over both kinds of control socket.

@@ -133,7 +133,8 @@ bool run_session(Talk& talk, const Login& login, const Plan& plan) {
   if (plan.bulk == Plan::Bulk::kShared) ok &= talk.share();
   Session session(talk, plan);
   ok &= done(talk.call(msg::RegisterModel{model_spec()}));
-  if ((plan.parts & 1) != 0 && !talk.is_over()) ok &= session.put() || plan.bulk == Plan::Bulk::kNone;
+  if ((plan.parts & 1) != 0 && !talk.is_over())
+    ok &= session.put() || plan.bulk == Plan::Bulk::kNone;
   if ((plan.parts & 2) != 0 && !talk.is_over()) ok &= session.get();
   if ((plan.parts & 4) != 0 && !talk.is_over()) ok &= session.operate();
   if ((plan.parts & 8) != 0 && !talk.is_over()) ok &= session.sessions();

@@ -69,8 +69,8 @@ bool Talk::bind(bool over_unix) {
   const auto decoded = decode_challenge(challenge->body);
   if (!decoded.ok()) return false;
   const std::uint64_t number = welcome_.connection;
-  say(data_, frame(FrameKind::kBind,
-                   encode(Bind{number, bind_proof(key_, decoded->nonce, number)})));
+  say(data_,
+      frame(FrameKind::kBind, encode(Bind{number, bind_proof(key_, decoded->nonce, number)})));
   const auto answer = data_.read_frame(patience());
   return answer && answer->header.kind == FrameKind::kBound;
 }

@@ -19,9 +19,9 @@ namespace precis::hostile {
 class Talk {
  public:
   struct Options {
-    bool over_unix = false;     // the control socket
-    std::uint8_t host = 1;      // 127.0.0.host
-    Twister* twister = nullptr; // none: as it should be
+    bool over_unix = false;          // the control socket
+    std::uint8_t host = 1;           // 127.0.0.host
+    Twister* twister = nullptr;      // none: as it should be
     Recording* recording = nullptr;  // takes down what is sent
     milliseconds patience{5000};     // for an answer, before the first change
   };

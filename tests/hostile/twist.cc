@@ -54,18 +54,20 @@ void Twister::change(Piece& piece, std::vector<Piece>& pieces, int other) {
 void Twister::flip_bits(Buffer& bytes) {
   for (std::size_t i = 1 + random_() % 8; i > 0 && !bytes.empty(); --i) {
     // Headers as often as bodies, which are longer.
-    const std::size_t range = random_() % 2 == 0 ? std::min<std::size_t>(48, bytes.size()) : bytes.size();
+    const std::size_t range =
+        random_() % 2 == 0 ? std::min<std::size_t>(48, bytes.size()) : bytes.size();
     bytes[random_() % range] ^= std::byte(1u << random_() % 8);
   }
 }
 
 // Lengths, ids, offsets and kinds are numbers of 1 to 8 bytes.
 void Twister::change_number(Buffer& bytes) {
-  constexpr std::array<std::uint64_t, 12> kNumbers{0, 1, 2, 7, 0xff, 0xffff, 4096, 4097,
-                                                   0x7fffffff, 0xffffffff, 1ull << 40, ~0ull};
+  constexpr std::array<std::uint64_t, 12> kNumbers{
+      0, 1, 2, 7, 0xff, 0xffff, 4096, 4097, 0x7fffffff, 0xffffffff, 1ull << 40, ~0ull};
   const std::size_t size = std::size_t{1} << random_() % 4;
   if (bytes.size() < size) return;
-  const std::size_t range = random_() % 2 == 0 ? std::min<std::size_t>(32, bytes.size()) : bytes.size();
+  const std::size_t range =
+      random_() % 2 == 0 ? std::min<std::size_t>(32, bytes.size()) : bytes.size();
   const std::size_t at = std::min(random_() % range / size * size, bytes.size() - size);
   const std::uint64_t number = kNumbers[random_() % kNumbers.size()];
   std::memcpy(bytes.data() + at, &number, size);

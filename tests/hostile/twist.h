@@ -25,7 +25,8 @@ class Twister {
   Twister(std::uint32_t seed, const Recording& recording, std::uint32_t first)
       : random_(seed), recording_(recording), untouched_(first) {}
 
-  // In place of one frame with the descriptors `pass`; `other` is a descriptor that belongs nowhere.
+  // In place of one frame with the descriptors `pass`; `other` is a descriptor that belongs
+  // nowhere.
   std::vector<Piece> twist(Buffer bytes, const std::vector<int>& pass, int other);
   bool has_begun() const { return begun_; }
   bool hangs_up() const { return hangs_up_; }

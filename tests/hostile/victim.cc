@@ -98,11 +98,13 @@ void Victim::check(Finding& finding) {
   finding.count("descriptors_left", static_cast<double>(open));
   finding.count("threads", static_cast<double>(threads));
   finding.count("resident_bytes_at_most", static_cast<double>(peak));
-  finding.expect(open <= base_descriptors_, std::to_string(open) + " descriptors are open, at first " +
+  finding.expect(open <= base_descriptors_, std::to_string(open) +
+                                                " descriptors are open, at first " +
                                                 std::to_string(base_descriptors_) + " were");
   finding.expect(threads <= base_threads_, std::to_string(threads) + " threads run, at first " +
                                                std::to_string(base_threads_) + " did");
-  finding.expect(peak <= kBoundBytes, "it took " + std::to_string(peak) + " B of memory, the bound is " +
+  finding.expect(peak <= kBoundBytes, "it took " + std::to_string(peak) +
+                                          " B of memory, the bound is " +
                                           std::to_string(kBoundBytes) + " B");
 }
 
