@@ -33,7 +33,6 @@ class Talk {
   bool bind(bool over_unix);
   // A Bind of any content on a new socket: what it is answered.
   std::optional<FrameKind> bind_with(const Bind& bind, bool over_unix = false);
-  Proof proof_for(const Nonce& challenge) const;
   std::uint64_t connection() const { return welcome_.connection; }
   const Proof& key() const { return key_; }
   const Welcome& welcome() const { return welcome_; }

@@ -1,0 +1,113 @@
+// Strangers: silent ones, many of them, and such that guess.
+#include <sys/socket.h>
+
+#include <random>
+
+#include "precis/limits.h"
+#include "tests/hostile/attacks.h"
+#include "tests/hostile/talk.h"
+
+namespace precis::hostile {
+
+void stay_silent(Victim& victim, Finding& finding) {
+  std::vector<Wire> silent;
+  for (unsigned i = 0; i < 1300; ++i) silent.push_back(Wire::tcp(victim.target(), 1));
+  for (unsigned i = 0; i < 300; ++i) silent.push_back(Wire::unix_socket(victim.target()));
+  for (unsigned i = 0; i < 300; ++i) {
+    silent.push_back(Wire::tcp(victim.target(), static_cast<std::uint8_t>(7 + i % 100)));
+  }
+  unsigned served = 0;
+  std::string why;
+  for (unsigned i = 0; i < 10; ++i) {
+    const Status honest = victim.serve_honest();
+    served += honest.ok() ? 1 : 0;
+    if (!honest.ok()) why = honest.to_string();
+  }
+  unsigned kept = 0;
+  for (Wire& wire : silent) kept += wire.ends_within(milliseconds(0)) ? 0 : 1;
+  finding.count("silent_connections", static_cast<double>(silent.size()));
+  finding.count("honest_clients_of_10", served);
+  finding.count("silent_connections_kept", kept);
+  finding.expect(served == 10, "beside silent connections an honest client failed: " + why);
+  finding.expect(kept <= limits::kStrangersMax, "more silent connections stay than may");
+}
+
+void connect_and_close(Victim& victim, Finding& finding) {
+  std::uint64_t descriptors = 0;
+  unsigned connected = 0;
+  for (unsigned i = 0; i < 10'000; ++i) {
+    Wire wire = i % 2 == 0 ? Wire::tcp(victim.target(), 1) : Wire::unix_socket(victim.target());
+    connected += wire.is_open() ? 1 : 0;
+    // Some are refused first, and leave without waiting for it.
+    if (i % 5 == 0) wire.send(frame(FrameKind::kMessage, Buffer(8)));
+    if (i % 500 == 0) descriptors = std::max(descriptors, victim.descriptors());
+  }
+  const Status honest = victim.serve_honest();
+  finding.expect(honest.ok(), "after a flood an honest client failed: " + honest.to_string());
+  finding.count("connections", connected);
+  finding.count("descriptors_at_most", static_cast<double>(descriptors));
+  finding.expect(descriptors < 2000, "closed connections keep their descriptors");
+}
+
+// For two seconds as fast as it can, from one address, also by way of made-up tenants.
+void guess_tokens(Victim& victim, Finding& finding) {
+  constexpr std::uint8_t kHost = 250;
+  unsigned looked_at = 0, told_to_wait = 0, tried = 0, other = 0;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (std::chrono::steady_clock::now() < until) {
+    Talk talk(victim.target(), {.host = kHost});
+    const Status status = talk.greet({"hostile", "bob", "guess " + std::to_string(tried)});
+    ++tried;
+    looked_at += status.code() == StatusCode::kPermissionDenied ? 1 : 0;
+    told_to_wait += status.code() == StatusCode::kRejected ? 1 : 0;
+    other += status.ok() ? 1 : 0;
+    if (tried % 2 == 0) continue;
+    Talk made_up(victim.target(), {.host = kHost});
+    other += made_up.greet({"hostile", "tenant " + std::to_string(tried), "guess"}).ok() ? 1 : 0;
+  }
+  finding.count("guesses", tried);
+  finding.count("guesses_looked_at", looked_at);
+  finding.count("told_to_wait", told_to_wait);
+  finding.expect(other == 0, "a wrong token was let in");
+  // Four at once, then after 1 s and, at most, once more.
+  finding.expect(looked_at <= limits::kWrongProofsFree + 2,
+                 std::to_string(looked_at) + " guesses were looked at in 2 s");
+  Talk right(victim.target(), {.host = kHost});
+  finding.expect(right.greet(Victim::login("alice")).ok(),
+                 "the right token of another tenant was refused from the same address");
+  Talk far(victim.target(), {.host = kHost - 1});
+  finding.expect(far.greet(Victim::login("bob")).ok(),
+                 "the right token was refused from another address");
+}
+
+void bind_wrongly(Victim& victim, Finding& finding) {
+  Talk alice(victim.target(), {}), bob(victim.target(), {});
+  finding.expect(alice.greet(Victim::login("alice")).ok() && bob.greet(Victim::login("bob")).ok(),
+                 "a right token was refused");
+  unsigned refused = 0, tried = 0;
+  const auto expect_refused = [&](Talk& talk, const Bind& bind, const std::string& what) {
+    ++tried;
+    for (const bool over_unix : {false, true}) {
+      const auto answer = talk.bind_with(bind, over_unix);
+      finding.expect(answer == FrameKind::kRefusal, "bound, or not answered: " + what);
+      refused += answer == FrameKind::kRefusal ? 1 : 0;
+    }
+  };
+  expect_refused(bob, {alice.connection(), {}}, "without a proof");
+  expect_refused(bob, {alice.connection(), bob.key()}, "with the key of another");
+  expect_refused(bob, {0, {}}, "connection 0");
+  expect_refused(bob, {~0ull, {}}, "a connection that does not exist");
+  // A proof of another challenge, as one who listens has it.
+  Nonce stale{};
+  expect_refused(alice, {alice.connection(), bind_proof(alice.key(), stale, alice.connection())},
+                 "a proof of another challenge");
+  expect_refused(alice, {bob.connection(), bind_proof(alice.key(), stale, bob.connection())},
+                 "another's connection by one's own key");
+  finding.expect(alice.bind(true), "the right proof was refused");
+  finding.expect(!alice.bind(true), "a connection was bound twice");
+  finding.expect(bob.call(msg::GetStatus{}).has_value(), "the attacked connection ended");
+  finding.count("binds_tried", tried);
+  finding.count("binds_refused", refused);
+}
+
+}  // namespace precis::hostile

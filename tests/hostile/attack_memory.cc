@@ -1,0 +1,261 @@
+// Memory that is not the client's: another connection's, stale, out of bounds, or precisd's.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "cachesvc/net/shared_window.h"
+#include "precis/block_digest.h"
+#include "tests/hostile/attacks.h"
+#include "tests/hostile/talk.h"
+
+namespace precis::hostile {
+namespace {
+
+constexpr std::size_t kRows = 16384;  // bytes of K, and of V, that are pushed
+constexpr std::uint32_t kTokens = 64;
+
+ModelSpec model_spec() {
+  ModelSpec spec;
+  spec.name = "hostile/memory";
+  spec.num_layers = 1;
+  spec.num_q_heads = spec.num_kv_heads = 2;
+  spec.head_dim = 32;
+  spec.dtype = Dtype::kF32;
+  spec.block_tokens = 16;
+  return spec;
+}
+
+// A client with a shared buffer and a put of which nothing was pushed.
+struct Pusher {
+  Pusher(const Target& target, std::uint32_t path) : talk(target, {}) {
+    PRECIS_CHECK(talk.greet(Victim::login("open")).ok() && talk.bind(true) && talk.share());
+    talk.call(msg::RegisterModel{model_spec()});
+    msg::BeginPut begin;
+    begin.model = model_fingerprint(model_spec());
+    begin.tokens.assign(kTokens, 90'000 + path);
+    begin.recipe = "global_kvdiff(min_entries=16)";
+    const auto begun = talk.call(begin);
+    const auto* const put = begun ? std::get_if<msg::PutBegun>(&begun->body) : nullptr;
+    PRECIS_CHECK(put != nullptr);
+    id = put->put;
+  }
+  // What pushing K from `keys`, and V from memory that is in order, is answered.
+  std::optional<Status> push(const RemoteRegion& keys) {
+    msg::PushLayer push;
+    push.put = id;
+    push.head_count = 2;
+    push.token_count = kTokens;
+    push.dtype = Dtype::kF32;
+    push.keys = keys;
+    push.values = talk.expose(kRows, kRows, true);
+    push.keys_head_stride = push.values_head_stride = kRows / 2;
+    const auto reply = talk.call(push);
+    if (!reply) return {};
+    return reply->status;
+  }
+  Talk talk;
+  std::uint64_t id = 0;
+};
+
+std::set<std::string> inodes_of_sockets(pid_t pid) {
+  std::set<std::string> inodes;
+  std::error_code gone;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& entry : std::filesystem::directory_iterator(folder, gone)) {
+    const std::string to = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (to.starts_with("socket:[")) inodes.insert(to.substr(8, to.size() - 9));
+  }
+  return inodes;
+}
+
+// Lines of a table in /proc/net that belong to the process.
+std::vector<std::vector<std::string>> sockets_of(pid_t pid, const std::string& table,
+                                                 std::size_t inode_column) {
+  const auto inodes = inodes_of_sockets(pid);
+  std::vector<std::vector<std::string>> rows;
+  std::ifstream file("/proc/net/" + table);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> row{std::istream_iterator<std::string>(words), {}};
+    if (row.size() > inode_column && inodes.contains(row[inode_column])) rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void scan_ports(Victim& victim, Finding& finding) {
+  const std::string listening = "0A";
+  std::vector<std::string> tcp;
+  for (const char* table : {"tcp", "tcp6"}) {
+    for (const auto& row : sockets_of(victim.pid(), table, 9)) {
+      if (row[3] == listening) tcp.push_back(row[1]);
+    }
+  }
+  char wanted[16];
+  std::snprintf(wanted, sizeof wanted, "0100007F:%04X", victim.target().port);
+  finding.count("tcp_ports", static_cast<double>(tcp.size()));
+  finding.expect(tcp == std::vector<std::string>{wanted},
+                 "it listens elsewhere than " + std::string(wanted));
+  for (const char* table : {"udp", "udp6", "raw", "raw6", "packet"}) {
+    const std::size_t column = std::string(table) == "packet" ? 8 : 9;
+    finding.expect(sockets_of(victim.pid(), table, column).empty(),
+                   std::string("it has a socket of /proc/net/") + table);
+  }
+  std::size_t unix_listening = 0;
+  for (const auto& row : sockets_of(victim.pid(), "unix", 6)) {
+    if (row[3] != "00010000") continue;  // __SO_ACCEPTCON
+    ++unix_listening;
+    finding.expect(row.size() > 7 && row[7] == victim.target().unix_path,
+                   "it listens on a Unix socket that is not its own");
+  }
+  finding.count("unix_sockets", static_cast<double>(unix_listening));
+  finding.expect(unix_listening == 1, "it does not listen on one Unix socket");
+}
+
+void reach_foreign_memory(Victim& victim, Finding& finding) {
+  Pusher other(victim.target(), 1), pusher(victim.target(), 2);
+  // Under an id and a slot that the other connection has not.
+  RemoteRegion theirs;
+  for (unsigned i = 0; i < 500; ++i) theirs = other.talk.expose(0, kRows, true);
+  std::set<std::string> texts;
+  unsigned tried = 0;
+  const auto refused = [&](const std::string& what, const RemoteRegion& keys) {
+    const auto status = pusher.push(keys);
+    ++tried;
+    finding.expect(status.has_value() && !status->ok(), "accepted or unanswered: " + what);
+    if (status) texts.insert(status->message());
+  };
+  const RemoteRegion good = pusher.talk.expose(0, kRows, true);
+  auto changed = [&](auto change) {
+    RemoteRegion region = good;
+    change(region);
+    return region;
+  };
+  refused("a region of another connection", theirs);
+  refused("a stale slot", changed([](RemoteRegion& r) { r.slot += 1000; }));
+  refused("another id in its slot", changed([](RemoteRegion& r) { r.id += 1000; }));
+  refused("id 0 in an empty slot", changed([](RemoteRegion& r) { r.id = 0, r.slot = 4000; }));
+  refused("a slot past the window", changed([](RemoteRegion& r) { r.slot = 1u << 20; }));
+  refused("a buffer that is not shared", changed([](RemoteRegion& r) { r.buffer = 77; }));
+  refused("the window as a buffer", changed([](RemoteRegion& r) { r.buffer = kWindowBuffer; }));
+  refused("past the buffer's end",
+          changed([](RemoteRegion& r) { r.buffer_offset = Talk::kBufferBytes - 4; }));
+  refused("an offset that wraps", changed([](RemoteRegion& r) { r.buffer_offset = ~0ull - 4096; }));
+  refused("device memory", changed([](RemoteRegion& r) { r.space = MemorySpace::kDevice; }));
+  refused("an address of precisd", changed([](RemoteRegion& r) {
+            r.buffer = 0;
+            r.address = 0x1000;
+            r.key = std::string(64, 'k');
+          }));
+  // What remains after all of it is in order.
+  finding.count("regions_refused", tried);
+  finding.count("texts", static_cast<double>(texts.size()));
+  for (const std::string& text : texts) {
+    finding.expect(text.find("0x") == std::string::npos && text.find("ddress") == std::string::npos,
+                   "a refusal tells of memory: " + text);
+  }
+  const auto last = pusher.push(good);
+  finding.expect(last.has_value() && last->ok(), "memory that is in order was refused: " +
+                                                     (last ? last->to_string() : "no answer"));
+}
+
+void share_bad_files(Victim& victim, Finding& finding) {
+  Talk talk(victim.target(), {});
+  finding.expect(talk.greet(Victim::login("open")).ok() && talk.bind(true) && talk.share(),
+                 "memory that is in order was refused");
+  std::uint64_t id = 100;
+  const auto refused = [&](const std::string& what, std::uint64_t size,
+                           const std::vector<int>& pass) {
+    finding.expect(!talk.share_file(++id, size, pass), "mapped: " + what);
+    finding.expect(!talk.is_over(), "the connection ended at: " + what);
+  };
+  const std::size_t size = 1u << 20;
+  const MemoryFile good(size), unsealed(size, {.sealed = false}), punched(size, {.punched = true});
+  const MemoryFile sparse(std::size_t{32} << 30, {.filled = false});
+  refused("no file", size, {});
+  refused("a file that is too small", 2 * size, {good.descriptor()});
+  refused("a file that is too large", size / 2, {good.descriptor()});
+  refused("no bytes", 0, {good.descriptor()});
+  refused("more bytes than there are", ~0ull, {good.descriptor()});
+  refused("a file that may shrink", size, {unsealed.descriptor()});
+  refused("a file with a hole", size, {punched.descriptor()});
+  refused("32 GiB without a page", std::size_t{32} << 30, {sparse.descriptor()});
+  for (const char* path : {"/dev/zero", "/dev/null", "/proc/self/maps", "/", "/etc/passwd"}) {
+    const Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+    refused(path, 4096, {file.get()});
+  }
+  int pipe[2];
+  PRECIS_CHECK(::pipe2(pipe, O_CLOEXEC) == 0);
+  const Descriptor in(pipe[0]), out(pipe[1]);
+  refused("a pipe", 4096, {in.get()});
+  refused("its own socket", 4096, {talk.data().descriptor()});
+  // One good file a thousand times, of which few may be kept.
+  unsigned shared = 0;
+  for (unsigned i = 0; i < 1000; ++i) shared += talk.share_file(++id, size, {good.descriptor()});
+  finding.count("files_mapped_in_turn", shared);
+  finding.expect(shared > 0 && !talk.is_over(), "a client that shares many files was dropped");
+}
+
+void pass_stray_descriptors(Victim& victim, Finding& finding) {
+  const MemoryFile file(4096);
+  unsigned sent = 0;
+  for (unsigned i = 0; i < 50; ++i) {
+    Talk talk(victim.target(), {.over_unix = true});
+    if (!talk.greet(Victim::login("open")).ok() || !talk.bind(true)) continue;
+    const std::vector<int> many(200, file.descriptor());
+    // On control frames, one with each byte of a bulk header, with data, and many at once.
+    const Buffer status = frame(FrameKind::kMessage, encode(msg::Request{99, msg::GetStatus{}}));
+    for (const std::byte& b : status) talk.control().send({&b, 1}, {file.descriptor()});
+    const Buffer header = frame({BulkKind::kUnshare, 0, 9, 0, 0});
+    for (const std::byte& b : header) talk.data().send({&b, 1}, many);
+    talk.data().send(frame({BulkKind::kData, 64, 77, 0, 0}, Buffer(64)), many);
+    talk.data().send(frame({BulkKind::kShare, 0, 9, 0, 4096}), many);
+    sent += static_cast<unsigned>(status.size() + 34 * many.size());
+    finding.expect(talk.await(99).has_value(), "a client that passes descriptors was not answered");
+  }
+  finding.count("descriptors_passed", sent);
+}
+
+// One thread shares small and large files under one id in turn while pushes of the large name it.
+void swap_shared_files(Victim& victim, Finding& finding) {
+  const MemoryFile small(4096), large(1u << 20);
+  unsigned pushed = 0;
+  for (std::uint32_t round = 0; round < 4; ++round) {
+    Pusher pusher(victim.target(), 100 + round);
+    std::atomic<bool> over{false};
+    std::thread swapper([&] {
+      // Not through Talk, which another thread uses: the answers are thrown away there.
+      while (!over) {
+        for (const MemoryFile* file : {&small, &large}) {
+          Buffer frames = frame({BulkKind::kUnshare, 0, 5, 0, 0});
+          const std::uint64_t size = file == &small ? 4096 : 1u << 20;
+          const Buffer share = frame({BulkKind::kShare, 0, 5, 0, size});
+          if (!pusher.talk.data().send(frames)) return;
+          if (!pusher.talk.data().send(share, {file->descriptor()})) return;
+        }
+      }
+    });
+    for (unsigned i = 0; i < 200 && !pusher.talk.is_over() && pusher.talk.data().is_open(); ++i) {
+      RemoteRegion keys = pusher.talk.expose(0, kRows, true);
+      keys.buffer = 5;
+      keys.buffer_offset = (1u << 20) - kRows;
+      pusher.push(keys);
+      ++pushed;
+    }
+    over = true;
+    swapper.join();
+  }
+  finding.count("pushes", pushed);
+}
+
+}  // namespace precis::hostile
