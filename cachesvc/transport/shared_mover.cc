@@ -11,6 +11,12 @@ namespace {
 // it.
 constexpr std::size_t kInlineBytesMax = 256u << 10;
 
+bool lies_in(const RemoteRegion& region, const Pages& pages) {
+  const std::uint64_t size = pages.bytes().size();
+  return region.slot < limits::kSharedSlotsMax && region.buffer_offset <= size &&
+         region.size_bytes <= size - region.buffer_offset;
+}
+
 }  // namespace
 
 Status SharedBuffers::add(std::uint64_t id, std::uint64_t size_bytes, Descriptor file) {
@@ -124,9 +130,7 @@ bool SharedMover::supports(MemorySpace local, const RemoteRegion& remote) const 
     return false;
   }
   const auto pages = buffers_->find(remote.buffer);
-  const std::uint64_t size = pages ? pages->bytes().size() : 0;
-  return remote.slot < limits::kSharedSlotsMax && buffers_->window() != nullptr &&
-         remote.buffer_offset <= size && remote.size_bytes <= size - remote.buffer_offset;
+  return buffers_->window() != nullptr && pages && lies_in(remote, *pages);
 }
 
 BulkLimits SharedMover::limits() const {
@@ -138,7 +142,8 @@ BulkLimits SharedMover::limits() const {
 Result<std::unique_ptr<SharedMover::Use>> SharedMover::use(const RemoteRegion& remote) const {
   auto pages = buffers_->find(remote.buffer);
   auto window = buffers_->window();
-  if (!supports(MemorySpace::kHost, remote) || !pages || !window) {
+  // Of the same pages that are used: another buffer may have the id since it was last looked at.
+  if (remote.space != MemorySpace::kHost || !pages || !window || !lies_in(remote, *pages)) {
     return Status::not_found("the region's memory is not shared (any more)");
   }
   SharedSlot& slot = window_slots(window->bytes())[remote.slot];
