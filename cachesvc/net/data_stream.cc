@@ -15,6 +15,8 @@ constexpr std::size_t kCallBytesMax = 512u << 10;
 constexpr std::size_t kInlineBytesMax = 256u << 10;
 constexpr std::size_t kRangesMax = 64;
 constexpr std::size_t kThrowAwayBytes = 64u << 10;
+// What a header counts as in a turn: it costs a call to the kernel, and more where it is answered.
+constexpr std::size_t kHeaderWorth = 16u << 10;
 
 // A peer that asks for more without reading what it gets is dropped.
 constexpr std::size_t kFramesMax = 4096;
@@ -125,6 +127,7 @@ Status DataStream::receive_some(std::size_t& budget, bool& waits) {
                                  : socket_->read(room, passed);
     if (passed) passed_ = std::move(passed);
     if (io.state == Socket::Io::State::kMoved) {
+      budget -= std::min(budget, kHeaderWorth);
       header_got_ += io.bytes;
       if (header_got_ < BulkHeader::kBytes) return {};
       lock.unlock();
