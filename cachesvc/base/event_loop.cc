@@ -29,7 +29,7 @@ constexpr int kProgressPerLook = 16;
 constexpr std::chrono::milliseconds kLentTime{5};
 // Of what is posted by what was posted, before the descriptors have their turn.
 constexpr int kInboxTurnsMax = 8;
-constexpr std::size_t kHandlersPerTurn = 64;
+constexpr std::size_t kHandlersTurnMax = 256;  // then what is posted has its turn
 // Turns in which who leaves a loop does what is queued still.
 constexpr int kLastTurnsMax = 8;
 
@@ -118,9 +118,9 @@ struct EventLoop::Impl {
       queued.fetch_sub(static_cast<int>(ran));
       posted += ran;
     }
-    // A descriptor that is always ready must not keep what is posted waiting.
+    // Not poll(), which does not return while a descriptor is ready again and again.
     std::size_t handlers = 0;
-    while (handlers < kHandlersPerTurn && context.poll_one() > 0) ++handlers;
+    while (handlers < kHandlersTurnMax && context.poll_one() > 0) ++handlers;
     handlers -= std::min(handlers, std::exchange(wakeups, 0));
     return posted + handlers > 0;
   }
@@ -420,8 +420,8 @@ std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::functio
 std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
                                                                 std::function<void()> readable,
                                                                 std::function<void()> writable) {
-  auto state =
-      std::make_shared<WatchState>(impl_->context, fd, std::move(readable), std::move(writable));
+  auto state = std::make_shared<WatchState>(impl_->context, fd, std::move(readable),
+                                            std::move(writable));
   state->await_readable();
   return std::make_unique<StateWatch>(std::move(state));
 }
