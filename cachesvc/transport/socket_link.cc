@@ -34,6 +34,7 @@ void SocketLink::add(std::shared_ptr<Mover> mover) {
 }
 
 void SocketLink::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket) {
+  if (over_) return;  // nobody would close it
   kind_ = socket->is_unix() ? "unix" : socket->is_encrypted() ? "tls" : "tcp";
   const bool is_unix = socket->is_unix();
   data_ = std::make_shared<DataStream>(bulk_loop, std::move(socket));
