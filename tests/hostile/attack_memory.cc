@@ -157,14 +157,15 @@ void reach_foreign_memory(Victim& victim, Finding& finding) {
             r.address = 0x1000;
             r.key = std::string(64, 'k');
           }));
-  // What remains after all of it is in order.
   finding.count("regions_refused", tried);
   finding.count("texts", static_cast<double>(texts.size()));
   for (const std::string& text : texts) {
     finding.expect(text.find("0x") == std::string::npos && text.find("ddress") == std::string::npos,
                    "a refusal tells of memory: " + text);
   }
-  const auto last = pusher.push(good);
+  // Its put has failed.
+  Pusher next(victim.target(), 3);
+  const auto last = next.push(next.talk.expose(0, kRows, true));
   finding.expect(last.has_value() && last->ok(), "memory that is in order was refused: " +
                                                      (last ? last->to_string() : "no answer"));
 }
