@@ -1,7 +1,136 @@
 #include "tests/hostile/neighbour.h"
 
-namespace precis::hostile {
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <random>
+#include <thread>
 
-Finding measure_neighbour(Victim&, double) { return {0, "neighbour", {}, {}}; }
+#include "tests/hostile/session.h"
+#include "tests/integration/random_kv.h"
+
+namespace precis::hostile {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr unsigned kClientsEach = 32;
+constexpr std::uint32_t kTokens = 256;
+
+struct Times {
+  std::mutex mutex;
+  std::vector<double> lookups, puts, gets;  // seconds
+  Status first_error;
+};
+
+double quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+template <typename Call>
+auto timed(Times& times, std::vector<double>& into, const Call& call) {
+  const auto start = Clock::now();
+  auto result = call();
+  const std::lock_guard lock(times.mutex);
+  into.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  return result;
+}
+
+Status work(const std::string& address, std::uint32_t seed, Clock::time_point until, Times& times) {
+  ConnectOptions options;
+  options.tenant = "alice";
+  options.token = Victim::login("alice").token;
+  PRECIS_ASSIGN(auto client, Client::connect(address, options));
+  PRECIS_ASSIGN(const Model model, client->register_model(testing::tiny_model()));
+  std::mt19937 random(seed);
+  PutOptions put;
+  put.recipe = "global_kvdiff(min_entries=16)";
+  while (Clock::now() < until) {
+    const auto tokens = testing::random_tokens(random, kTokens);
+    const auto kv = testing::random_kv(random, testing::tiny_model(), 0, kTokens);
+    PRECIS_ASSIGN(const auto segment, timed(times, times.puts, [&] {
+                    return testing::put_all(*client, model, tokens, kv, put, Durability::kMemory);
+                  }));
+    for (unsigned i = 0; i < 10; ++i) {
+      PRECIS_ASSIGN(const auto match,
+                    timed(times, times.lookups, [&] { return client->lookup(model, tokens); }));
+      PRECIS_TRY(timed(times, times.gets, [&] {
+        auto prefix = client->get(match, Budget::all());
+        return prefix.ok() ? prefix->wait() : prefix.status();
+      }));
+    }
+    PRECIS_TRY(client->remove_segment(segment.id, /*recursive=*/true).status());
+  }
+  return {};
+}
+
+// Whole sessions, changed ones, and requests and headers as fast as they go.
+void be_hostile(const Target& target, std::uint32_t seed, const std::atomic<bool>& over) {
+  const Recording nothing;
+  const Buffer ask = frame(FrameKind::kMessage, encode(msg::Request{1, msg::GetStats{}}));
+  std::mt19937 random(seed);
+  while (!over) {
+    const Plan plan = random_plan(random);
+    Twister twister(static_cast<std::uint32_t>(random()), nothing,
+                    static_cast<std::uint32_t>(random() % 12));
+    Talk talk(target, {.over_unix = plan.control_over_unix,
+                       .host = static_cast<std::uint8_t>(2 + seed),
+                       .twister = seed % 2 == 0 ? &twister : nullptr});
+    run_session(talk, Victim::login("bob"), plan);
+    for (unsigned i = 0; i < 2000 && seed % 4 == 1 && !over; ++i) {
+      if (!talk.control().send(ask, {}, milliseconds(20))) break;
+    }
+  }
+}
+
+Times& measure(Victim& victim, double seconds, Times& times) {
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(seconds));
+  std::vector<std::jthread> clients;
+  for (unsigned i = 0; i < kClientsEach; ++i) {
+    clients.emplace_back([&, i] {
+      const Status status = work(victim.address(), 1000 + i, until, times);
+      const std::lock_guard lock(times.mutex);
+      if (times.first_error.ok()) times.first_error = status;
+    });
+  }
+  clients.clear();
+  return times;
+}
+
+}  // namespace
+
+Finding measure_neighbour(Victim& victim, double seconds) {
+  Finding finding{16, "noisy neighbour", {}, {}};
+  Times alone, beside;
+  measure(victim, seconds, alone);
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> hostile;
+  for (std::uint32_t i = 0; i < kClientsEach; ++i) {
+    hostile.emplace_back([&, i] { be_hostile(victim.target(), i, over); });
+  }
+  measure(victim, seconds, beside);
+  over = true;
+  hostile.clear();
+  const auto compare = [&](const std::string& name, double before, double now) {
+    finding.count(name + "_alone_ms", before * 1e3);
+    finding.count(name + "_beside_ms", now * 1e3);
+    finding.expect(now <= 2 * before, name + " takes more than twice its time alone");
+  };
+  compare("lookup_p99", quantile(alone.lookups, 0.99), quantile(beside.lookups, 0.99));
+  compare("put_median", quantile(alone.puts, 0.5), quantile(beside.puts, 0.5));
+  compare("get_median", quantile(alone.gets, 0.5), quantile(beside.gets, 0.5));
+  finding.count("lookups_alone", static_cast<double>(alone.lookups.size()));
+  finding.count("lookups_beside", static_cast<double>(beside.lookups.size()));
+  for (const Times* times : {&alone, &beside}) {
+    finding.expect(times->first_error.ok(),
+                   "an honest client failed: " + times->first_error.to_string());
+  }
+  victim.check(finding);
+  return finding;
+}
 
 }  // namespace precis::hostile

@@ -5,7 +5,7 @@
 
 namespace precis::hostile {
 
-// Alone and beside 32 hostile clients, half of `seconds` each, over 32 clients of the other tenant.
+// Of 32 clients of one tenant: `seconds` alone, then as long beside 32 hostile ones of another.
 Finding measure_neighbour(Victim& victim, double seconds);
 
 }  // namespace precis::hostile
