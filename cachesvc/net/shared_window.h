@@ -37,7 +37,7 @@ inline Status enter(SharedSlot& slot, std::uint64_t region) {
   slot.active.fetch_add(1);
   if (region != 0 && slot.open.load() == region) return {};
   slot.active.fetch_sub(1);
-  return Status::not_found("region " + std::to_string(region) + " is not exposed (any more)");
+  return Status::not_found("the region is not exposed (any more)");
 }
 inline void leave(SharedSlot& slot) { slot.active.fetch_sub(1); }
 

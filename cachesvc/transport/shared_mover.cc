@@ -144,7 +144,7 @@ Result<std::unique_ptr<SharedMover::Use>> SharedMover::use(const RemoteRegion& r
   auto window = buffers_->window();
   // Of the same pages that are used: another buffer may have the id since it was last looked at.
   if (remote.space != MemorySpace::kHost || !pages || !window || !lies_in(remote, *pages)) {
-    return Status::not_found("the region's memory is not shared (any more)");
+    return Status::not_found("the region is not exposed (any more)");
   }
   SharedSlot& slot = window_slots(window->bytes())[remote.slot];
   PRECIS_TRY(enter(slot, remote.id));
