@@ -27,6 +27,7 @@ void Strangers::add(Descriptor descriptor, const TlsContext* tls) {
   guest->handshake = std::make_unique<Handshake>(
       loop_, std::move(socket), [this, guest](Result<std::unique_ptr<Socket>> shaken) {
         const auto over = std::move(guest->handshake);
+        if (guest->gone) return;
         if (!shaken.ok()) return drop(guest, shaken.status());
         challenge(guest, std::move(*shaken));
       });
@@ -60,6 +61,7 @@ void Strangers::challenge(const std::shared_ptr<Guest>& guest, std::unique_ptr<S
 }
 
 void Strangers::on_frame(const std::shared_ptr<Guest>& guest, FrameKind kind, Bytes body) {
+  if (guest->gone) return;
   guest->control->pause();
   if (kind == FrameKind::kHello) {
     const auto hello = decode_hello(body);
@@ -108,6 +110,7 @@ void Strangers::refuse(const std::shared_ptr<Guest>& guest, const Status& why,
 }
 
 void Strangers::drop(const std::shared_ptr<Guest>& guest, const Status& why) {
+  if (guest->gone) return;
   const bool silent = why.code() == StatusCode::kUnavailable || guest->leaving != nullptr;
   if (handlers_.turned_away && !silent) handlers_.turned_away(guest->peer.name.text, why);
   forget(guest);
@@ -115,6 +118,7 @@ void Strangers::drop(const std::shared_ptr<Guest>& guest, const Status& why) {
 
 void Strangers::forget(const std::shared_ptr<Guest>& guest) {
   const auto kept = guest;  // its parts hold the other references
+  kept->gone = true;
   guests_.remove(kept);
   kept->deadline.reset();
   kept->leaving_watch.reset();

@@ -54,6 +54,7 @@ class Strangers {
     std::unique_ptr<Socket> leaving;  // refused, until it closes or its time is over
     std::unique_ptr<EventLoop::Watch> leaving_watch;
     std::unique_ptr<EventLoop::Timer> deadline;
+    bool gone = false;  // admitted, bound or forgotten; its callbacks may still come
   };
   using Place = std::list<std::shared_ptr<Guest>>::iterator;
   void make_room(const std::string& address);
