@@ -30,7 +30,7 @@ class WrongProofs {
   Row* find(const std::string& key);
 
   const Clock& clock_;
-  std::list<Row> rows_;  // at most limits::kWrongProofRowsMax; the longest untouched first
+  std::list<Row> rows_;  // the longest untouched first; of too many the least wrong goes
 };
 
 }  // namespace precis

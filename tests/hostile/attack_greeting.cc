@@ -82,9 +82,11 @@ void guess_tokens(Victim& victim, Finding& finding) {
     looked_at += status.code() == StatusCode::kPermissionDenied ? 1 : 0;
     told_to_wait += status.code() == StatusCode::kRejected ? 1 : 0;
     other += status.ok() ? 1 : 0;
-    if (tried % 2 == 0) continue;
-    Talk made_up(victim.target(), {.host = kHost});
-    other += made_up.greet({"hostile", "tenant " + std::to_string(tried), "guess"}).ok() ? 1 : 0;
+    for (unsigned i = 0; i < 4; ++i) {
+      Talk made_up(victim.target(), {.host = kHost});
+      const std::string name = "tenant " + std::to_string(tried) + "." + std::to_string(i);
+      other += made_up.greet({"hostile", name, "guess"}).ok() ? 1 : 0;
+    }
   }
   finding.count("guesses", tried);
   finding.count("guesses_looked_at", looked_at);
