@@ -1,5 +1,5 @@
-// precisd: settings from flags and a file, one Service over sockets, until SIGINT or SIGTERM. SIGHUP
-// has it read its settings again.
+// precisd: settings from flags and a file, one Service over sockets, until SIGINT or SIGTERM.
+// SIGHUP has it read its settings again.
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -22,4 +22,22 @@ void warn_of_exposed_tokens(Log& log, const Config& config) {
   }
 }
 
+void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
+                       const std::string& address) {
+  if (!transport.is_open_to_hosts()) return;
+  if (!transport.is_encrypted()) {
+    log.warn("K, V and messages travel in the clear, so whoever shares the network reads them",
+             {{"address", address}, {"instead", "set tls_cert and tls_key"}});
+  }
+  if (config.tenants.empty()) {
+    log.warn("whoever reaches the address may read, write and remove everything",
+             {{"address", address}, {"instead", "give each [[tenant]] a token"}});
+  }
+  for (const TenantConfig& tenant : config.tenants) {
+    if (!tenant.token.empty()) continue;
+    log.warn("a tenant needs no token, so whoever reaches the address may be it",
+             {{"tenant", tenant.name}, {"address", address}});
+  }
+}
+
 }  // namespace precis

@@ -1,10 +1,11 @@
-// Files that other users of the machine could read: closed to them, or warned of, at the start.
+// What others could read or reach: closed to them, or warned of, at the start.
 #pragma once
 
 #include <string>
 
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
+#include "cachesvc/transport/transport.h"
 
 namespace precis {
 
@@ -14,5 +15,10 @@ void close_data_dir(Log& log, const std::string& dir);
 
 // A warning for each file that holds tokens and that everybody may read.
 void warn_of_exposed_tokens(Log& log, const Config& config);
+
+// Where other hosts reach the service: warnings for tenants without a token, and for TCP without
+// TLS. The configuration says who may do what; the log says where that is less than it seems.
+void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
+                       const std::string& address);
 
 }  // namespace precis

@@ -116,7 +116,6 @@ struct Service::Impl {
   Status open_store();
   void wire();
   Status listen();
-  void warn_of_strangers();
   Transport::Greeting greet(const Transport::Stranger& stranger);
   Result<std::string> admit(const Transport::Stranger& stranger);
   void accept(std::unique_ptr<Connection> connection, const Hello& hello);
@@ -252,27 +251,9 @@ Status Service::Impl::listen() {
                        {"store_descriptors", kStoreDescriptorsMax},
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
-  warn_of_strangers();
+  warn_of_strangers(log, config, *transport, address);
   warn_of_exposed_tokens(log, config);
   return {};
-}
-
-// Who may do what is the configuration's to say; that it says less than it seems to is told.
-void Service::Impl::warn_of_strangers() {
-  if (!transport->is_open_to_hosts()) return;
-  if (!transport->is_encrypted()) {
-    log.warn("K, V and messages travel in the clear, so whoever shares the network reads them",
-             {{"address", address}, {"instead", "set tls_cert and tls_key"}});
-  }
-  if (config.tenants.empty()) {
-    log.warn("whoever reaches the address may read, write and remove everything",
-             {{"address", address}, {"instead", "give each [[tenant]] a token"}});
-  }
-  for (const TenantConfig& tenant : config.tenants) {
-    if (!tenant.token.empty()) continue;
-    log.warn("a tenant needs no token, so whoever reaches the address may be it",
-             {{"tenant", tenant.name}, {"address", address}});
-  }
 }
 
 // ---- connections --------------------------------------------------------------------------------
@@ -390,7 +371,7 @@ void Service::stop() {
 void Service::reload(std::function<Result<Config>()> read, std::function<void()> done) {
   impl_->loop.post([impl = impl_.get(), read = std::move(read), done = std::move(done)] {
     impl->reloader->reload(read, [impl, done] {
-      impl->warn_of_strangers();
+      warn_of_strangers(impl->log, impl->config, *impl->transport, impl->address);
       done();
     });
   });

@@ -44,7 +44,9 @@ void WrongProofs::note(const std::string& address, const std::string& tenant, bo
   }
   Row* row = find(key);
   if (row == nullptr) {
-    if (rows_.size() >= limits::kWrongProofRowsMax) rows_.erase(std::ranges::min_element(rows_, {}, &Row::wrong));
+    if (rows_.size() >= limits::kWrongProofRowsMax) {
+      rows_.erase(std::ranges::min_element(rows_, {}, &Row::wrong));
+    }
     row = &rows_.emplace_back(Row{key});
   }
   ++row->wrong;

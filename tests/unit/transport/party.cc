@@ -189,6 +189,16 @@ Result<ClientTransport::Connected> connect(Caller& caller, const std::string& ad
   return get(std::move(future));
 }
 
+Status ServerEnd::pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
+                       const Registration& local) {
+  return get(start_pull(from, offset, into, local));
+}
+
+Status ServerEnd::push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
+                       std::uint64_t offset) {
+  return get(start_push(std::move(from), local, to, offset));
+}
+
 std::future<Status> ServerEnd::start_pull(const RemoteRegion& from, std::uint64_t offset,
                                           MutableBytes into, const Registration& local) {
   auto promise = std::make_shared<std::promise<Status>>();

@@ -172,13 +172,9 @@ class ServerEnd : public EndOf<Connection> {
  public:
   using EndOf::EndOf;
   Status pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
-              const Registration& local) {
-    return get(start_pull(from, offset, into, local));
-  }
+              const Registration& local);
   Status push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
-              std::uint64_t offset) {
-    return get(start_push(std::move(from), local, to, offset));
-  }
+              std::uint64_t offset);
   std::future<Status> start_pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
                                  const Registration& local);
   std::future<Status> start_push(std::vector<Bytes> from, const Registration& local,
