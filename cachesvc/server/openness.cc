@@ -26,7 +26,7 @@ void warn_of_strangers(Log& log, const Config& config, const Transport& transpor
                        const std::string& address) {
   if (!transport.is_open_to_hosts()) return;
   if (!transport.is_encrypted()) {
-    log.warn("K, V and messages travel in the clear, so whoever shares the network reads them",
+    log.warn("K, V and messages travel in the clear: others on the network can read them",
              {{"address", address}, {"instead", "set tls_cert and tls_key"}});
   }
   if (config.tenants.empty()) {

@@ -88,7 +88,13 @@ Status copy_records(const Plan& plan, const std::string& transport, const std::s
     PRECIS_TRY(fill(plan, transport, filling));
     std::filesystem::rename(filling, made);
   }
-  std::filesystem::copy(made, to, std::filesystem::copy_options::recursive);
+  // But not the socket that a killed service leaves behind.
+  std::filesystem::create_directories(to);
+  for (const auto& file : std::filesystem::directory_iterator(made)) {
+    if (file.is_socket()) continue;
+    std::filesystem::copy(file, std::filesystem::path(to) / file.path().filename(),
+                          std::filesystem::copy_options::recursive);
+  }
   return {};
 }
 
