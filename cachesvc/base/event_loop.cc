@@ -30,7 +30,6 @@ constexpr std::chrono::milliseconds kLentTime{5};
 // Of what is posted by what was posted, before the descriptors have their turn.
 constexpr int kInboxTurnsMax = 8;
 constexpr std::size_t kHandlersTurnMax = 256;  // then what is posted has its turn
-// Turns in which who leaves a loop does what is queued still.
 constexpr int kLastTurnsMax = 8;
 
 void relax() {
@@ -110,7 +109,7 @@ struct EventLoop::Impl {
     std::shared_ptr<Source> source_;
   };
 
-  // Runs ready handlers without blocking; true if one of them was work.
+  // Runs ready handlers; true if one of them was work.
   bool run_ready() {
     std::size_t posted = 0;
     for (int turn = 0; turn < kInboxTurnsMax && !inbox.empty(); ++turn) {
@@ -136,9 +135,8 @@ struct EventLoop::Impl {
   }
 
   Clock::duration spin() const {
-    Clock::duration longest{0};
-    for (const auto& source : sources)
-      longest = std::max(longest, Clock::duration(source->poller.spin));
+    Clock::duration longest = own_spin;
+    for (const auto& s : sources) longest = std::max(longest, Clock::duration(s->poller.spin));
     return longest;
   }
 
@@ -310,6 +308,7 @@ struct EventLoop::Impl {
   std::vector<std::shared_ptr<Source>> sources;
   std::size_t wakeups = 0;     // waits on pollers' descriptors that ended: no work in themselves
   std::atomic<int> queued{0};  // posts that have not run
+  Clock::duration own_spin{0};
   bool kicked = false;
   bool resting = false;
   bool quiet = false;  // nothing is expected
@@ -420,8 +419,8 @@ std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::functio
 std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
                                                                 std::function<void()> readable,
                                                                 std::function<void()> writable) {
-  auto state = std::make_shared<WatchState>(impl_->context, fd, std::move(readable),
-                                            std::move(writable));
+  auto state =
+      std::make_shared<WatchState>(impl_->context, fd, std::move(readable), std::move(writable));
   state->await_readable();
   return std::make_unique<StateWatch>(std::move(state));
 }
@@ -434,6 +433,7 @@ std::unique_ptr<EventLoop::Watch> EventLoop::add_poller(Poller poller) {
   return std::make_unique<Impl::PollerWatch>(*impl_, std::move(source));
 }
 
+void EventLoop::spin_for(std::chrono::nanoseconds spin) { impl_->own_spin = spin; }
 void EventLoop::kick() {
   if (on_loop_thread()) {
     impl_->kicked = true;

@@ -72,6 +72,9 @@ class EventLoop {
     std::chrono::nanoseconds spin{20'000};
   };
   std::unique_ptr<Watch> add_poller(Poller poller);
+  // Without a poller: how long the loop looks at its descriptors after the last work before it
+  // blocks, where that has paid lately. As long as a peer on another core takes for its answer.
+  void spin_for(std::chrono::nanoseconds spin);
   // Asks the loop to run the pollers' progress soon (after posting an operation on one).
   void kick();
   // On the loop: nothing more is expected unless somebody here asks for it, so it blocks without

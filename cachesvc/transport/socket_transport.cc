@@ -50,6 +50,7 @@ class SocketTransport final : public Transport {
         options_(options),
         copiers_("copies", options.copy_threads),
         meter_(options.inbox_bytes_max) {
+    loop_.spin_for(options.spin);
     for (unsigned i = 0; i < options.bulk_threads; ++i) {
       bulk_loops_.push_back(std::make_unique<BulkLoop>(i));
     }

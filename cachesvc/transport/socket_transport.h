@@ -21,6 +21,7 @@ struct SocketOptions {
   std::size_t inbox_bytes_max = SIZE_MAX;
   // How long a stranger may take for its greeting.
   std::chrono::milliseconds greeting_timeout{5'000};
+  std::chrono::nanoseconds spin{50'000};  // of the control loop (EventLoop::spin_for)
   unsigned bulk_threads = 2;  // loops that bulk sockets are spread over
   unsigned copy_threads = 2;  // for memory that clients share
 };

@@ -106,7 +106,9 @@ class SocketConnection final : public ClientConnection {
 class SocketClient final : public ClientTransport {
  public:
   SocketClient(EventLoop& loop, const SocketClientOptions& options)
-      : loop_(loop), options_(options) {}
+      : loop_(loop), options_(options) {
+    loop_.spin_for(options.spin);
+  }
   ~SocketClient() override {
     attempts_.clear();
     for (const auto& weak : std::exchange(links_, {})) {

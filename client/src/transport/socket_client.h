@@ -1,6 +1,7 @@
 // The client's half of the transport over sockets (client_transport.h).
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "cachesvc/base/event_loop.h"
@@ -13,6 +14,7 @@ struct SocketClientOptions {
   std::shared_ptr<TlsContext> tls;  // null: TCP is not encrypted
   // Whether memory may be shared with a server of the same host, over its Unix socket.
   bool share_memory = true;
+  std::chrono::nanoseconds spin{50'000};  // of the loop (EventLoop::spin_for)
 };
 
 // Destroy it on the loop's thread, or when the loop is not running; before the loop.
