@@ -44,7 +44,7 @@ struct Foreign {
   std::vector<std::string> homes;
 };
 const std::vector<Foreign> kForeign = {
-    {"UCX", {"ucp/", "uct/", "ucs/", "ucm/"}, {"cachesvc/transport/ucx_"}},
+    {"UCX", {"ucp/", "uct/", "ucs/", "ucm/"}, {"cachesvc/net/rdma/uct"}},
     {"RocksDB", {"rocksdb/"}, {"cachesvc/store/rocksdb_store.cc"}},
     {"Boost", {"boost/"}, {"cachesvc/base/asio.h"}},
     {"Cap'n Proto", {"capnp/", "kj/", "*.capnp.h"}, {"schema/src/"}},

@@ -1,0 +1,261 @@
+#include "cachesvc/net/rdma/uct_device.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cachesvc/net/rdma/rdma_choice.h"
+
+namespace precis {
+namespace {
+
+// Of reliable connections alone: a connection can't be had but with the other side's consent, and
+// gets and puts are the hardware's. `dc` and `ud` take whoever knows their number.
+const std::vector<std::string> kTransports{"rc_mlx5", "rc_verbs"};
+constexpr std::size_t kTransferBytesMax = 4u << 20;
+// Rounds that a device waits for what is under way when it goes.
+constexpr int kCloseRoundsMax = 1'000'000;
+
+struct Components {
+  explicit Components(const Uct& loaded) : uct(loaded) {}
+  ~Components() {
+    if (list != nullptr) uct.uct_release_component_list(list);
+  }
+  Components(const Components&) = delete;
+  Components& operator=(const Components&) = delete;
+  const Uct& uct;
+  uct_component_h* list = nullptr;
+  unsigned count = 0;
+};
+
+// The names of a component's memory domains.
+std::vector<std::string> domains_of(const Uct& uct, uct_component_h component,
+                                    std::string& component_name) {
+  uct_component_attr_t attributes{};
+  attributes.field_mask =
+      UCT_COMPONENT_ATTR_FIELD_NAME | UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
+  if (uct.uct_component_query(component, &attributes) != UCS_OK) return {};
+  component_name = attributes.name;
+  std::vector<uct_md_resource_desc_t> domains(attributes.md_resource_count);
+  attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+  attributes.md_resources = domains.data();
+  if (domains.empty() || uct.uct_component_query(component, &attributes) != UCS_OK) return {};
+  std::vector<std::string> names;
+  for (const auto& domain : domains) names.emplace_back(domain.md_name);
+  return names;
+}
+
+Result<uct_md_h> open_md(const Uct& uct, uct_component_h component, const std::string& name) {
+  uct_md_config_t* config = nullptr;
+  PRECIS_TRY(uct.to_status(uct.uct_md_config_read(component, nullptr, nullptr, &config), name));
+  uct_md_h domain = nullptr;
+  const ucs_status_t opened = uct.uct_md_open(component, name.c_str(), config, &domain);
+  uct.uct_config_release(config);
+  PRECIS_TRY(uct.to_status(opened, "open " + name));
+  return domain;
+}
+
+std::vector<UctDevice::Where> resources_of(const Uct& uct, uct_md_h domain,
+                                           const std::string& component) {
+  uct_tl_resource_desc_t* list = nullptr;
+  unsigned count = 0;
+  if (uct.uct_md_query_tl_resources(domain, &list, &count) != UCS_OK) return {};
+  std::vector<UctDevice::Where> found;
+  for (unsigned i = 0; i < count; ++i) {
+    found.push_back({component, list[i].tl_name, list[i].dev_name});
+  }
+  uct.uct_release_tl_resource_list(list);
+  return found;
+}
+
+}  // namespace
+
+Result<std::vector<UctDevice::Where>> UctDevice::find(const std::string& component,
+                                                      const std::vector<std::string>& transports) {
+  PRECIS_ASSIGN(const Uct* uct, Uct::load());
+  Components all(*uct);
+  PRECIS_TRY(uct->to_status(uct->uct_query_components(&all.list, &all.count), "look for devices"));
+  std::vector<Where> found;
+  for (unsigned c = 0; c < all.count; ++c) {
+    std::string name;
+    const auto domains = domains_of(*uct, all.list[c], name);
+    if (name != component) continue;
+    for (const std::string& domain_name : domains) {
+      const auto domain = open_md(*uct, all.list[c], domain_name);
+      if (!domain.ok()) continue;
+      for (const Where& where : resources_of(*uct, *domain, component)) {
+        if (std::ranges::find(transports, where.transport) != transports.end()) {
+          found.push_back(where);
+        }
+      }
+      uct->uct_md_close(*domain);
+    }
+  }
+  std::ranges::stable_sort(found, {}, [&](const Where& where) {
+    return std::ranges::find(transports, where.transport) - transports.begin();
+  });
+  return found;
+}
+
+Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(EventLoop* loop, const std::string& choice) {
+  const RdmaChoice wanted = parse_rdma(choice);
+  if (!wanted.is_on) return std::unique_ptr<RdmaDevice>();
+  PRECIS_ASSIGN(const auto found, UctDevice::find("ib", kTransports));
+  std::string tried;
+  for (const UctDevice::Where& where : found) {
+    if (!wanted.names(where.device)) continue;
+    auto device = UctDevice::open(loop, where);
+    if (device.ok()) return std::unique_ptr<RdmaDevice>(std::move(*device));
+    tried += (tried.empty() ? "" : "; ") + device.status().message();
+  }
+  std::string there;
+  for (const UctDevice::Where& where : found) there += " " + where.device;
+  return Status::unsupported("rdma is '" + choice + "', and UCX has no device for it" +
+                             (tried.empty() ? "" : " (" + tried + ")") + "; it finds" +
+                             (there.empty() ? " none: is it built with verbs?" : there));
+}
+
+Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open_software(EventLoop* loop) {
+  PRECIS_ASSIGN(const auto found, UctDevice::find("cma", {"cma"}));
+  if (found.empty()) return Status::unsupported("UCX has no cma here");
+  PRECIS_ASSIGN(auto device, UctDevice::open(loop, found.front()));
+  return std::unique_ptr<RdmaDevice>(std::move(device));
+}
+
+Result<std::unique_ptr<UctDevice>> UctDevice::open(EventLoop* loop, const Where& where) {
+  PRECIS_ASSIGN(const Uct* uct, Uct::load());
+  std::unique_ptr<UctDevice> device(new UctDevice(*uct, loop));
+  const Status started = device->start(where);
+  PRECIS_TRY(started.with_context(where.transport + " on " + where.device));
+  return device;
+}
+
+Status UctDevice::start(const Where& where) {
+  PRECIS_TRY(open_domain(where));
+  PRECIS_TRY(open_interface(where));
+  description_ = where.transport + " on " + where.device + ", host" +
+                 (reaches(MemorySpace::kDevice) ? " and device" : "") + " memory (" + uct_.library +
+                 ", built for UCX " + UCT_VERNO_STRING + ")";
+  if (loop_ != nullptr) poll();
+  return {};
+}
+
+Status UctDevice::open_domain(const Where& where) {
+  unsigned count = 0;
+  PRECIS_TRY(uct_.to_status(uct_.uct_query_components(&components_, &count), "look for devices"));
+  for (unsigned c = 0; c < count && domain_ == nullptr; ++c) {
+    std::string name;
+    const auto domains = domains_of(uct_, components_[c], name);
+    if (name != where.component) continue;
+    for (const std::string& domain_name : domains) {
+      auto domain = open_md(uct_, components_[c], domain_name);
+      if (!domain.ok()) continue;
+      const auto here = resources_of(uct_, *domain, name);
+      if (std::ranges::any_of(here, [&](const Where& w) { return w.device == where.device; })) {
+        component_ = components_[c];
+        domain_ = *domain;
+        break;
+      }
+      uct_.uct_md_close(*domain);
+    }
+  }
+  if (domain_ == nullptr) return Status::unavailable("it is gone");
+  return uct_.to_status(uct_.uct_md_query(domain_, &domain_attributes_), "query the device");
+}
+
+Status UctDevice::open_interface(const Where& where) {
+  PRECIS_TRY(uct_.to_status(uct_.ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_),
+                            "start UCX"));
+  PRECIS_TRY(uct_.to_status(uct_.uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &worker_),
+                            "start UCX"));
+  uct_iface_config_t* config = nullptr;
+  PRECIS_TRY(uct_.to_status(
+      uct_.uct_md_iface_config_read(domain_, where.transport.c_str(), nullptr, nullptr, &config),
+      "read UCX's configuration"));
+  // Else it reads nothing that is smaller than a line of its queue. Not every transport has it.
+  uct_.uct_config_modify(config, "IB_TX_INLINE_RESP", "0");
+  uct_iface_params_t params{};
+  params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
+                      UCT_IFACE_PARAM_FIELD_ERR_HANDLER | UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG |
+                      UCT_IFACE_PARAM_FIELD_ERR_HANDLER_FLAGS;
+  params.open_mode = UCT_IFACE_OPEN_MODE_DEVICE;
+  params.mode.device.tl_name = where.transport.c_str();
+  params.mode.device.dev_name = where.device.c_str();
+  // A peer that fails ends its own operations; nothing else of it is needed.
+  params.err_handler = [](void*, uct_ep_h, ucs_status_t) { return UCS_OK; };
+  const ucs_status_t opened = uct_.uct_iface_open(domain_, worker_, &params, config, &interface_);
+  uct_.uct_config_release(config);
+  PRECIS_TRY(uct_.to_status(opened, "open it"));
+  PRECIS_TRY(uct_.to_status(uct_.uct_iface_query(interface_, &attributes_), "query it"));
+  const auto& cap = attributes_.cap;
+  constexpr std::uint64_t kNeeded = UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY;
+  if ((cap.flags & kNeeded) != kNeeded || cap.get.min_zcopy > 1 || cap.put.min_zcopy > 1) {
+    return Status::unsupported("it does not get and put " +
+                               std::to_string(std::max(cap.get.min_zcopy, cap.put.min_zcopy)) +
+                               " B and less");
+  }
+  transfer_bytes_max_ = std::min({cap.get.max_zcopy, cap.put.max_zcopy, kTransferBytesMax});
+  has_events_ = (cap.event_flags & UCT_IFACE_FLAG_EVENT_SEND_COMP) != 0;
+  uct_iface_progress_enable(interface_, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+  return {};
+}
+
+UctDevice::~UctDevice() {
+  poller_.reset();
+  for (int round = 0; interface_ != nullptr && round < kCloseRoundsMax; ++round) {
+    progress();
+    const std::lock_guard lock(mutex_);
+    if (under_way_ == 0 && waiting_.empty() && over_.empty()) break;
+  }
+  destroy_closed();
+  if (interface_ != nullptr) uct_.uct_iface_close(interface_);
+  if (worker_ != nullptr) uct_.uct_worker_destroy(worker_);
+  if (async_ != nullptr) uct_.ucs_async_context_destroy(async_);
+  if (domain_ != nullptr) uct_.uct_md_close(domain_);
+  if (components_ != nullptr) uct_.uct_release_component_list(components_);
+  if (own_event_ >= 0) ::close(own_event_);
+}
+
+bool UctDevice::reaches(MemorySpace space) const {
+  const auto type = space == MemorySpace::kHost ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_CUDA;
+  return (domain_attributes_.cap.reg_mem_types & UCS_BIT(type)) != 0;
+}
+
+Result<std::unique_ptr<RdmaMemory>> UctDevice::register_memory(MutableBytes memory,
+                                                               MemorySpace space) {
+  if (!reaches(space)) {
+    return Status::unsupported(
+        "UCX can't register device memory: it needs a build with CUDA, and "
+        "the driver's peer memory");
+  }
+  const std::lock_guard lock(mutex_);
+  uct_mem_h handle = nullptr;
+  const std::string what = "register " + std::to_string(memory.size()) + " B for RDMA";
+  // Nobody but its own side begins a transfer on a device with a loop. UCX's older versions let the
+  // hardware take it from both sides all the same.
+  const unsigned flags = loop_ != nullptr
+                             ? UCT_MD_MEM_ACCESS_LOCAL_READ | UCT_MD_MEM_ACCESS_LOCAL_WRITE
+                             : UCT_MD_MEM_ACCESS_RMA;
+  PRECIS_TRY(uct_.to_status(
+      uct_.uct_md_mem_reg(domain_, memory.data(), memory.size(), flags, &handle), what));
+  std::string key;  // nobody needs one for the memory of a side that begins all transfers
+  ucs_status_t packed = UCS_OK;
+  if (loop_ == nullptr) {
+    key.assign(1 + domain_attributes_.rkey_packed_size, kKeyMark);
+    packed = uct_.uct_md_mkey_pack(domain_, handle, key.data() + 1);
+  }
+  if (packed != UCS_OK) {
+    uct_.uct_md_mem_dereg(domain_, handle);
+    return uct_.to_status(packed, what);
+  }
+  return std::unique_ptr<RdmaMemory>(std::make_unique<UctMemory>(*this, handle, std::move(key)));
+}
+
+UctMemory::~UctMemory() {
+  const std::lock_guard lock(device_.mutex_);
+  device_.uct_.uct_md_mem_dereg(device_.domain_, handle_);
+}
+
+}  // namespace precis

@@ -1,0 +1,134 @@
+// One device opened with UCT: its memory domain, one interface and the connections on it.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cachesvc/net/rdma/rdma.h"
+#include "cachesvc/net/rdma/uct.h"
+
+namespace precis {
+
+class UctMemory;
+class UctPeer;
+
+// In front of every key, so that none is empty: the kernel's copy has keys of no bytes.
+inline constexpr char kKeyMark = 'K';
+
+// One get or put; what UCX fills must stand still until it is over.
+struct UctOperation {
+  uct_completion_t completion{};  // first: UCX hands back its address
+  std::shared_ptr<UctPeer> peer;  // closed only when none is under way
+  bool is_get = false;
+  uct_iov_t local{};
+  std::uint64_t remote = 0;
+  uct_rkey_bundle_t key{};
+  Status failed;  // before it began
+  RdmaPeer::Done done;
+};
+
+class UctDevice final : public RdmaDevice {
+ public:
+  struct Where {
+    std::string component, transport, device;  // "ib", "rc_mlx5", "mlx5_0:1"
+  };
+  static Result<std::unique_ptr<UctDevice>> open(EventLoop* loop, const Where& where);
+  // What there is of `component`, the best first: "rc_mlx5", then "rc_verbs".
+  static Result<std::vector<Where>> find(const std::string& component,
+                                         const std::vector<std::string>& transports);
+  ~UctDevice() override;
+
+  Result<std::unique_ptr<RdmaMemory>> register_memory(MutableBytes memory,
+                                                      MemorySpace space) override;
+  Result<std::unique_ptr<RdmaPeer>> make_peer() override;
+  bool reaches(MemorySpace space) const override;
+  std::size_t transfer_bytes_max() const override { return transfer_bytes_max_; }
+  const std::string& description() const override { return description_; }
+
+ private:
+  friend class UctMemory;
+  friend class UctPeer;
+  explicit UctDevice(const Uct& uct, EventLoop* loop) : uct_(uct), loop_(loop) {}
+  Status start(const Where& where);
+  Status open_domain(const Where& where);
+  Status open_interface(const Where& where);
+  void poll();
+
+  // The caller holds mutex_.
+  void begin(std::unique_ptr<UctOperation> operation);
+  bool post(UctOperation& operation);  // false: there is no room for now
+  void end(UctOperation* operation, ucs_status_t status);
+  void destroy_closed();
+
+  // The loop's thread.
+  unsigned progress();
+  bool arm();
+  unsigned tell();
+
+  const Uct& uct_;
+  EventLoop* const loop_;
+  uct_component_h component_ = nullptr;
+  uct_component_h* components_ = nullptr;
+  ucs_async_context_t* async_ = nullptr;
+  uct_md_h domain_ = nullptr;
+  uct_md_attr_t domain_attributes_{};
+  uct_worker_h worker_ = nullptr;
+  uct_iface_h interface_ = nullptr;
+  uct_iface_attr_t attributes_{};
+  std::size_t transfer_bytes_max_ = 0;
+  std::string description_;
+  bool has_events_ = false;
+  int own_event_ = -1;  // where the interface has none
+
+  std::mutex mutex_;  // of UCX, which is called by one thread at a time, and of all below
+  std::deque<std::unique_ptr<UctOperation>> waiting_;  // for room
+  std::size_t under_way_ = 0;
+  std::vector<std::unique_ptr<UctOperation>> over_;  // to be told
+  std::vector<std::shared_ptr<UctPeer>> closing_;    // with operations under way
+  std::unique_ptr<EventLoop::Watch> poller_;
+};
+
+class UctMemory final : public RdmaMemory {
+ public:
+  UctMemory(UctDevice& device, uct_mem_h handle, std::string key)
+      : device_(device), handle_(handle), key_(std::move(key)) {}
+  ~UctMemory() override;
+  const std::string& key() const override { return key_; }
+  uct_mem_h handle() const { return handle_; }
+
+ private:
+  UctDevice& device_;
+  const uct_mem_h handle_;
+  const std::string key_;
+};
+
+// Shared by its owner and by what is under way on it.
+class UctPeer : public std::enable_shared_from_this<UctPeer> {
+ public:
+  explicit UctPeer(UctDevice& device) : device_(device) {}
+  Status open();
+  Status connect(const RdmaAddress& peer);
+  void submit(bool is_get, MutableBytes local, const RdmaMemory& memory, RdmaRemote remote,
+              RdmaPeer::Done done);
+  void close();
+  const RdmaAddress& address() const { return address_; }
+
+ private:
+  friend class UctDevice;
+  bool connects_to_endpoint() const {
+    return (device_.attributes_.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_EP) != 0;
+  }
+  Status connect_to_interface(const RdmaAddress& peer);
+
+  UctDevice& device_;
+  RdmaAddress address_;
+  uct_ep_h endpoint_ = nullptr;  // guarded by the device's mutex, as all below
+  std::size_t under_way_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace precis
