@@ -123,6 +123,16 @@ Result<precis::SocketOptions> socket_options(const Config& config) {
   return options;
 }
 
+Result<std::unique_ptr<precis::Transport>> make_transport(EventLoop& loop, const Config& config,
+                                                          precis::SocketOptions options) {
+  auto rdma = precis::RdmaDevice::open(&loop, config.rdma);
+  // A device that was not asked for may fail: then bytes go over sockets.
+  if (!rdma.ok() && config.rdma != "auto") return rdma.status();
+  if (!rdma.ok()) std::cerr << "precisd: " << rdma.status().message() << "\n";
+  if (rdma.ok()) options.rdma = std::move(*rdma);
+  return precis::make_socket_transport(loop, options);
+}
+
 // Blocks the signals that are meant for us, for every thread to come; they arrive at the returned
 // descriptor. A blocked SIGHUP reaches no handler that a library installs for it.
 int own_signals() {
@@ -226,10 +236,8 @@ int main(int argc, char** argv) {
   }
 
   raise_descriptor_limit();
-  auto service = Service::create(*config, [&](EventLoop& loop) {
-    return Result<std::unique_ptr<precis::Transport>>(
-        precis::make_socket_transport(loop, *options));
-  });
+  auto service = Service::create(
+      *config, [&](EventLoop& loop) { return make_transport(loop, *config, *options); });
   if (!service.ok()) return fail(service.status(), kExitFailed);
 
   return serve(**service, signals, [&] { return settle_again(app, flags); });

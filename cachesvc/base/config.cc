@@ -247,6 +247,7 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   reader.read("tls_cert", config.tls_cert);
   reader.read("tls_key", config.tls_key);
   reader.read("tls_client_ca", config.tls_client_ca);
+  reader.read("rdma", config.rdma);
   reader.read("memory_wait_ms", config.memory_wait_ms);
   reader.read("max_requests", config.max_requests);
   reader.read_bytes("max_message_bytes", config.max_message_bytes);
@@ -303,6 +304,8 @@ Status Config::validate() const {
           "tls_cert and tls_key belong together: give both or neither");
   require(tls_client_ca.empty() || !tls_cert.empty(), "tls_client_ca",
           "tls_client_ca is set without tls_cert and tls_key");
+  require(!rdma.empty(), "rdma",
+          "rdma is '', must be auto, off or devices with commas, such as mlx5_0:1");
   const auto for_all = parse_recipe(default_recipe);
   require_ok("default_recipe", for_all.status());
   require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",

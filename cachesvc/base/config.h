@@ -38,6 +38,8 @@ struct Config {
   // PEM files; TCP is TLS 1.3 with the first two, and with the third clients must show a
   // certificate that it signed.
   std::string tls_cert, tls_key, tls_client_ca;
+  // One-sided transfers: "auto" (where the host has a device), "off", or devices with commas.
+  std::string rdma = "auto";
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory
   // Overload: what is past these is rejected, and told when to come back. Of all connections.
   std::uint32_t max_requests = 4096;  // being answered at a time

@@ -28,6 +28,7 @@ std::vector<Setting> settings(const Config& c) {
       {"tls_cert", c.tls_cert, kRestart},
       {"tls_key", c.tls_key, kRestart},
       {"tls_client_ca", c.tls_client_ca, kRestart},
+      {"rdma", c.rdma, kRestart},
       {"tidy_after_ms", number(c.tidy_after_ms), kRestart},    // the store was opened with it
       {"min_free_bytes", number(c.min_free_bytes), kRestart},  // it too
       {"log_level", c.log_level, kLive},

@@ -247,6 +247,7 @@ Status Service::Impl::listen() {
                        {"data_dir", config.data_dir},
                        {"memory_bytes", arena->memory().size()},
                        {"device", std::string(backend->name())},
+                       {"rdma", transport->rdma()},
                        {"descriptors_max", descriptors.rlim_cur},
                        {"store_descriptors", kStoreDescriptorsMax},
                        {"segments", totals.segments},
@@ -388,8 +389,7 @@ void Service::Impl::begin_stop() {
   finish_stop();
 }
 
-// Requests under way hold their peer; the last one gone, and nothing being compressed, the loop may
-// end.
+// Requests under way hold their peer. Without any, and with nothing compressed, the loop may end.
 void Service::Impl::finish_stop() {
   std::erase_if(leaving, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
   if (leaving.empty() && put_path->idle() && !reloader->busy()) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "cachesvc/transport/rdma_mover.h"
 #include "cachesvc/transport/shared_mover.h"
 #include "cachesvc/transport/stream_mover.h"
 #include "precis/limits.h"
@@ -17,20 +18,46 @@ constexpr std::chrono::seconds kEndsApartMax{1};
 }  // namespace
 
 SocketLink::SocketLink(EventLoop& loop, std::shared_ptr<ControlStream> control, Identity identity,
-                       Executor& copiers)
+                       Executor& copiers, std::shared_ptr<RdmaDevice> rdma)
     : loop_(loop),
       control_(std::move(control)),
       identity_(std::move(identity)),
-      copiers_(copiers) {}
+      copiers_(copiers),
+      rdma_(std::move(rdma)) {}
 
 SocketLink::~SocketLink() { shut(Status::canceled("the connection was closed on this side")); }
 
-void SocketLink::add(std::shared_ptr<Mover> mover) {
+void SocketLink::add(std::shared_ptr<Mover> mover, bool fastest) {
   auto queue = std::make_unique<BulkQueue>(
       mover->limits(), [mover = mover.get()](BulkChunk chunk, BulkQueue::Ended ended) {
         mover->post(std::move(chunk), std::move(ended));
       });
-  means_.push_back({std::move(mover), std::move(queue)});
+  means_.insert(fastest ? means_.begin() : means_.end(), {std::move(mover), std::move(queue)});
+}
+
+// The client's offer, then that it is ready: nothing else, and nothing twice.
+Status SocketLink::on_rdma_turn(Bytes body) {
+  PRECIS_ASSIGN(RdmaTurn turn, decode_rdma_turn(body));
+  if (!rdma_ || !data_ || ++rdma_turns_ > 2) {
+    return Status::invalid("the peer joins RDMA, which it was not offered, or does so twice");
+  }
+  if (rdma_turns_ == 2) {
+    if (!rdma_peer_) return Status::invalid("the peer is ready for RDMA that it was refused");
+    auto mover = RdmaMover::make(loop_, *rdma_, std::move(rdma_peer_),
+                                 {turn.window, std::move(turn.window_key)}, data_);
+    if (mover.ok()) add(std::move(*mover), true);
+    return {};
+  }
+  RdmaTurn answer;
+  if (auto peer = rdma_->make_peer(); peer.ok()) {
+    if ((*peer)->connect({turn.device, turn.endpoint}).ok()) {
+      rdma_peer_ = std::move(*peer);
+      answer.device = rdma_peer_->address().device;
+      answer.endpoint = rdma_peer_->address().endpoint;
+    }
+  }
+  control_->send(FrameKind::kRdma, encode(answer));
+  return {};
 }
 
 void SocketLink::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket) {
@@ -98,6 +125,10 @@ void SocketLink::start(Connection::Handlers handlers) {
                        [weak](const FrameHeader& header, std::vector<std::byte> body) {
                          const auto link = weak.lock();
                          if (!link || link->over_) return;
+                         if (header.kind == FrameKind::kRdma) {
+                           const Status status = link->on_rdma_turn(body);
+                           return status.ok() ? void() : link->end(status);
+                         }
                          if (header.kind != FrameKind::kMessage) {
                            return link->end(
                                Status::invalid("the peer sent a frame of kind " +
@@ -144,6 +175,7 @@ void SocketLink::shut(const Status& why) {
     means.queue->fail(why);
     means.mover->cancel(why);
   }
+  rdma_peer_.reset();
   if (control_) control_->close();
 }
 

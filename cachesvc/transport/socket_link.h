@@ -9,6 +9,7 @@
 #include "cachesvc/base/executor.h"
 #include "cachesvc/net/control_stream.h"
 #include "cachesvc/net/data_stream.h"
+#include "cachesvc/net/rdma/rdma.h"
 #include "cachesvc/transport/mover.h"
 
 namespace precis {
@@ -25,7 +26,7 @@ class SocketLink : public std::enable_shared_from_this<SocketLink> {
     std::string socket_kind;
   };
   SocketLink(EventLoop& loop, std::shared_ptr<ControlStream> control, Identity identity,
-             Executor& copiers);
+             Executor& copiers, std::shared_ptr<RdmaDevice> rdma = nullptr);
   ~SocketLink();
 
   const Identity& identity() const { return identity_; }
@@ -52,14 +53,18 @@ class SocketLink : public std::enable_shared_from_this<SocketLink> {
     std::shared_ptr<Mover> mover;  // shared with the bulk loop's handlers
     std::unique_ptr<BulkQueue> queue;
   };
-  void add(std::shared_ptr<Mover> mover);
+  void add(std::shared_ptr<Mover> mover, bool fastest = false);
   void on_bulk_end(const Status& why);
+  Status on_rdma_turn(Bytes body);
   void shut(const Status& why);
 
   EventLoop& loop_;
   std::shared_ptr<ControlStream> control_;
   const Identity identity_;
   Executor& copiers_;
+  const std::shared_ptr<RdmaDevice> rdma_;  // null: none was offered
+  std::unique_ptr<RdmaPeer> rdma_peer_;     // between the client's turns
+  unsigned rdma_turns_ = 0;
   std::shared_ptr<DataStream> data_;
   std::shared_ptr<SharedBuffers> buffers_;  // shared with the bulk loop, which fills it
   std::vector<Means> means_;                // the fastest first

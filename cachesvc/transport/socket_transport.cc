@@ -11,6 +11,7 @@
 #include "cachesvc/base/executor.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/transport/acceptor.h"
+#include "cachesvc/transport/rdma_mover.h"
 #include "cachesvc/transport/socket_link.h"
 #include "cachesvc/transport/strangers.h"
 #include "precis/limits.h"
@@ -48,6 +49,7 @@ class SocketTransport final : public Transport {
   SocketTransport(EventLoop& loop, const SocketOptions& options)
       : loop_(loop),
         options_(options),
+        rdma_(options.rdma),
         copiers_("copies", options.copy_threads),
         meter_(options.inbox_bytes_max) {
     loop_.spin_for(options.spin);
@@ -67,7 +69,14 @@ class SocketTransport final : public Transport {
   }
 
   Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) override {
-    return std::unique_ptr<Registration>(std::make_unique<PlainRegistration>(memory));
+    if (!rdma_) return std::unique_ptr<Registration>(std::make_unique<PlainRegistration>(memory));
+    auto known = rdma_->register_memory(memory, MemorySpace::kHost);
+    if (!known.ok()) {
+      return known.status().with_context(
+          "rdma (raise the limit on locked memory, or set rdma = \"off\")");
+    }
+    return std::unique_ptr<Registration>(
+        std::make_unique<RdmaRegistration>(memory, MemorySpace::kHost, std::move(*known)));
   }
 
   Result<std::string> listen(const std::string& address, Acceptor acceptor) override {
@@ -99,6 +108,7 @@ class SocketTransport final : public Transport {
 
   bool is_open_to_hosts() const override { return tcp_ && !is_loopback(tcp_->address()); }
   bool is_encrypted() const override { return options_.tls != nullptr; }
+  std::string rdma() const override { return rdma_ ? rdma_->description() : "off"; }
 
  private:
   Strangers::Handlers handlers() {
@@ -136,6 +146,8 @@ class SocketTransport final : public Transport {
     // Only a client of this host can reach it.
     const bool near = peer.socket_kind == "unix" || is_loopback(peer.name.text);
     if (unix_ && near) welcome.unix_path = unix_->address();
+    // Only to a client that has proved something: what it sends then reaches UCX and the hardware.
+    welcome.rdma = rdma_ && welcome.keyed;
     welcome.proof = server_proof(greeting.token, peer.challenge, hello, welcome);
     next_key_ = bind_key(greeting.token, peer.challenge, hello, welcome);
     return welcome;
@@ -148,7 +160,7 @@ class SocketTransport final : public Transport {
     auto link = std::make_shared<SocketLink>(
         loop_, std::move(control),
         SocketLink::Identity{welcome.connection, next_key_, peer.name.text, peer.socket_kind},
-        copiers_);
+        copiers_, welcome.rdma ? rdma_ : nullptr);
     std::erase_if(links_, [](const auto& row) { return row.second.expired(); });
     links_.emplace(welcome.connection, link);
     acceptor_.accepted(make_connection(std::move(link)), hello);
@@ -166,6 +178,7 @@ class SocketTransport final : public Transport {
 
   EventLoop& loop_;
   const SocketOptions options_;
+  const std::shared_ptr<RdmaDevice> rdma_;  // shared with the links
   Executor copiers_;
   InboxMeter meter_;
   std::vector<std::unique_ptr<BulkLoop>> bulk_loops_;

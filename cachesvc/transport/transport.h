@@ -113,6 +113,8 @@ class Transport {
   // they say then is encrypted.
   virtual bool is_open_to_hosts() const = 0;
   virtual bool is_encrypted() const = 0;
+  // The RDMA device that clients' memory is reached by, in words, or "off".
+  virtual std::string rdma() const { return "off"; }
 };
 
 }  // namespace precis

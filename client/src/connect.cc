@@ -19,6 +19,10 @@ class OwnLoop {
       PRECIS_ASSIGN(sockets.tls,
                     TlsContext::for_client({options.tls_cert, options.tls_key, options.tls_ca}));
     }
+    auto rdma = RdmaDevice::open(nullptr, options.rdma);
+    // A device that was not asked for may fail: then bytes go over sockets.
+    if (!rdma.ok() && options.rdma != "auto") return rdma.status();
+    if (rdma.ok()) sockets.rdma = std::move(*rdma);
     own->transport_ = make_socket_client(own->loop_, sockets);
     own->thread_ = std::thread([loop = &own->loop_] {
       ::pthread_setname_np(::pthread_self(), "precis-client");

@@ -42,7 +42,7 @@ Result<FrameHeader> decode_frame_header(Bytes bytes) {
     return Status::invalid("the peer does not speak Precis, or another version of it");
   }
   if (kind < static_cast<std::uint16_t>(FrameKind::kChallenge) ||
-      kind > static_cast<std::uint16_t>(FrameKind::kMessage)) {
+      kind > static_cast<std::uint16_t>(FrameKind::kRdma)) {
     return Status::invalid("frame kind " + std::to_string(kind) + " does not exist");
   }
   header.kind = static_cast<FrameKind>(kind);

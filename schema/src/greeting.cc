@@ -109,6 +109,7 @@ Proof server_proof(std::string_view token, const Nonce& challenge, const Hello& 
                    const Welcome& welcome) {
   std::vector<std::byte> connection;
   put_le(connection, welcome.connection);
+  put_le(connection, static_cast<std::uint8_t>(welcome.rdma ? 1 : 0));
   return hmac(token, "precis server",
               {challenge, hello.nonce, connection, welcome.secret, bytes_of(welcome.unix_path)});
 }
@@ -181,6 +182,7 @@ std::vector<std::byte> encode(const Welcome& welcome) {
   put_bytes(out, welcome.secret);
   put_bytes(out, welcome.proof);
   put_text(out, welcome.unix_path);
+  put_le(out, static_cast<std::uint8_t>(welcome.rdma ? 1 : 0));
   return out;
 }
 
@@ -204,6 +206,9 @@ Result<Welcome> decode_welcome(Bytes bytes) {
   in.array(welcome.secret);
   in.array(welcome.proof);
   welcome.unix_path = in.text("unix_path", limits::kTextBytesMax);
+  const auto rdma = in.number<std::uint8_t>();
+  if (rdma > 1) in.wrong("rdma must be 0 or 1");
+  welcome.rdma = rdma == 1;
   PRECIS_TRY(in.finish());
   const auto status = static_cast<StatusCode>(code);
   welcome.status = status == StatusCode::kRejected
@@ -228,6 +233,27 @@ Result<Bind> decode_bind(Bytes bytes) {
   in.array(bind.proof);
   PRECIS_TRY(in.finish());
   return bind;
+}
+
+std::vector<std::byte> encode(const RdmaTurn& turn) {
+  std::vector<std::byte> out;
+  put_le(out, kMagic);
+  put_text(out, turn.device);
+  put_text(out, turn.endpoint);
+  put_le(out, turn.window);
+  put_text(out, turn.window_key);
+  return out;
+}
+Result<RdmaTurn> decode_rdma_turn(Bytes bytes) {
+  Reader in("RDMA turn", bytes);
+  RdmaTurn turn;
+  in.magic();
+  turn.device = in.text("device", limits::kRdmaAddressBytesMax);
+  turn.endpoint = in.text("endpoint", limits::kRdmaAddressBytesMax);
+  turn.window = in.number<std::uint64_t>();
+  turn.window_key = in.text("window_key", limits::kRdmaAddressBytesMax);
+  PRECIS_TRY(in.finish());
+  return turn;
 }
 
 }  // namespace precis

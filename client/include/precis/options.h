@@ -22,6 +22,9 @@ struct ConnectOptions {
   // Whether a service of the same host may read and write the memory that gets arrive in, and that
   // Client::allocate() gives, where it lies. It is the faster way; off, all bytes go over sockets.
   bool share_memory = true;
+  // Whether a service of another host may do the same by RDMA: "auto" (where this host has a device
+  // and the service offers it), "off", or the devices that may be used, with commas: "mlx5_0:1".
+  std::string rdma = "auto";
   // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
   // bytes (begin_put, layer, commit, get, check_segment, trim_segment) take what they take: they
   // time out when the service has been silent this long, and a quiet one is asked for a sign of

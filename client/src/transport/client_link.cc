@@ -18,6 +18,8 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kShareTimeout{2};
 // How long the end of an Exposure waits for a server that neither lets go nor goes.
 constexpr std::chrono::seconds kReleaseTimeout{10};
+// The same of RDMA, which this side can end by itself.
+constexpr std::chrono::seconds kRdmaReleaseTimeout{1};
 constexpr int kReleaseSpins = 2000;
 constexpr std::chrono::microseconds kReleasePause{50};
 // The two sockets of a server that closes or dies end at most this far apart.
@@ -36,7 +38,7 @@ ClientLink::ClientLink(EventLoop& loop, std::shared_ptr<ControlStream> control,
 
 ClientLink::~ClientLink() { shut(); }
 
-void ClientLink::open() {
+void ClientLink::open(std::unique_ptr<ClientRdma> rdma) {
   const std::weak_ptr<ClientLink> weak = weak_from_this();
   data_->start({
       .on_frame = [weak](const BulkHeader& header, Descriptor) -> Status {
@@ -63,11 +65,18 @@ void ClientLink::open() {
             if (const auto link = weak.lock()) link->on_data_end(why);
           },
   });
-  auto window = is_unix_ ? Pages::make_shared(kWindowBytes) : Status::unsupported("no Unix socket");
+  auto window = is_unix_ ? Pages::make_shared(kWindowBytes)
+                : rdma   ? Pages::make_private(kWindowBytes)
+                         : Status::unsupported("no Unix socket");
   if (!window.ok()) return;
   window_ = std::move(*window);
   for (std::uint32_t i = limits::kSharedSlotsMax; i > 0; --i) free_slots_.push_back(i - 1);
-  share(kWindowBuffer, *window_);
+  if (is_unix_) {
+    share(kWindowBuffer, *window_);
+  } else {
+    rdma_ = std::move(rdma);
+    control_->send(FrameKind::kRdma, encode(rdma_->offer()));
+  }
 }
 
 // The control socket says what the server sent before it went, so its end is waited for a while.
@@ -97,6 +106,10 @@ void ClientLink::start(ClientConnection::Handlers handlers) {
 
 void ClientLink::on_control_frame(const FrameHeader& header, std::vector<std::byte> body) {
   if (over_) return;
+  if (header.kind == FrameKind::kRdma) {
+    if (const Status status = on_rdma_turn(body); !status.ok()) end(status);
+    return;
+  }
   if (header.kind != FrameKind::kMessage) {
     return end(Status::invalid("the server sent a frame of kind " +
                                std::to_string(static_cast<int>(header.kind)) +
@@ -104,6 +117,14 @@ void ClientLink::on_control_frame(const FrameHeader& header, std::vector<std::by
   }
   held_.push_back({header.after_bulk, std::move(body)});
   hand_out();
+}
+
+Status ClientLink::on_rdma_turn(Bytes body) {
+  PRECIS_ASSIGN(const RdmaTurn answer, decode_rdma_turn(body));
+  if (!rdma_) return Status::invalid("the server answered an RDMA turn that was not made");
+  auto ready = rdma_->join(answer, window_->bytes());
+  if (ready.ok()) control_->send(FrameKind::kRdma, encode(*ready));
+  return {};  // without it bytes go by the stream
 }
 
 void ClientLink::hand_out() {
@@ -184,6 +205,7 @@ void ClientLink::shut() {
     no_answers_ = true;
     answered_.notify_all();
   }
+  if (rdma_) rdma_->close();
   data_->close();
   control_->close(kCloseTimeout);
 }
@@ -225,9 +247,8 @@ void ClientLink::unshare(std::uint64_t id) {
 SharedSlot* ClientLink::claim_slot(std::uint64_t region, std::uint32_t& index) {
   const std::lock_guard lock(mutex_);
   const auto window = shared_.find(kWindowBuffer);
-  if (free_slots_.empty() || window == shared_.end() || window->second != Shared::kMapped) {
-    return nullptr;
-  }
+  const bool is_mapped = window != shared_.end() && window->second == Shared::kMapped;
+  if (free_slots_.empty() || (!is_mapped && rdma() == nullptr)) return nullptr;
   index = free_slots_.back();
   free_slots_.pop_back();
   SharedSlot& slot = window_slots(window_->bytes())[index];
@@ -243,10 +264,13 @@ bool ClientLink::has_ended() const {
 void ClientLink::release_slot(std::uint32_t index) {
   SharedSlot& slot = window_slots(window_->bytes())[index];
   slot.open.store(0);
-  const auto deadline = steady_clock::now() + kReleaseTimeout;
+  const auto deadline = steady_clock::now() + (rdma_ ? kRdmaReleaseTimeout : kReleaseTimeout);
   for (int spins = 0; slot.active.load() != 0; ++spins) {
     if (spins < kReleaseSpins) continue;
-    if (has_ended() || steady_clock::now() > deadline) return;  // nor is the slot used again
+    if (has_ended() || steady_clock::now() > deadline) {
+      if (rdma_) rdma_->close();  // from here on the hardware lets nobody in
+      return;                     // nor is the slot used again
+    }
     std::this_thread::sleep_for(kReleasePause);
   }
   const std::lock_guard lock(mutex_);

@@ -15,6 +15,7 @@
 #include "cachesvc/net/pages.h"
 #include "cachesvc/net/region_table.h"
 #include "cachesvc/net/shared_window.h"
+#include "client/src/transport/client_rdma.h"
 #include "client/src/transport/client_transport.h"
 
 namespace precis {
@@ -26,7 +27,8 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
 
   // Before anything else: serves the server's transfers, and shares the window where the bulk
   // socket can pass it.
-  void open();
+  // `rdma`, where both sides have it, joins the server's; it may be null.
+  void open(std::unique_ptr<ClientRdma> rdma = nullptr);
   void start(ClientConnection::Handlers handlers);
   void send(std::vector<std::byte> message);
   void close();  // this side's own end: no handler is called any more
@@ -42,11 +44,14 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   // Any thread. Waits until the server has let go of the slot's region.
   void release_slot(std::uint32_t index);
   const std::shared_ptr<RegionTable>& regions() const { return regions_; }
+  // Any thread. Null where the server can't reach memory by RDMA, or not yet.
+  ClientRdma* rdma() const { return rdma_ && rdma_->is_joined() ? rdma_.get() : nullptr; }
 
  private:
   enum class Shared { kAsked, kMapped, kRefused };
   Status on_bulk_frame(const BulkHeader& header);
   void serve_pull(const BulkHeader& header);
+  Status on_rdma_turn(Bytes body);
   void on_control_frame(const FrameHeader& header, std::vector<std::byte> body);
   void hand_out();
   void on_data_end(const Status& why);
@@ -69,7 +74,8 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
   };
   std::deque<Held> held_;  // messages whose bulk bytes are on their way
 
-  std::unique_ptr<Pages> window_;  // null where nothing can be shared
+  std::unique_ptr<Pages> window_;     // null where nothing can be shared
+  std::unique_ptr<ClientRdma> rdma_;  // null where there is none; goes before the window
   std::mutex mutex_;
   std::condition_variable answered_;
   std::unordered_map<std::uint64_t, Shared> shared_;  // guarded by mutex_, as all below

@@ -18,9 +18,13 @@ std::atomic<std::uint64_t> last_buffer_id{kWindowBuffer};
 // Memory that a client moves bytes from and to: the caller's, or pages of the transport's own.
 class ClientMemory final : public Registration {
  public:
-  explicit ClientMemory(MutableBytes bytes) : bytes_(bytes) {}
-  explicit ClientMemory(std::unique_ptr<Pages> pages)
-      : bytes_(pages->bytes()), pages_(std::move(pages)), buffer_(++last_buffer_id) {}
+  ClientMemory(MutableBytes bytes, std::shared_ptr<RdmaDevice> device)
+      : bytes_(bytes), rdma_(std::move(device), bytes) {}
+  ClientMemory(std::unique_ptr<Pages> pages, std::shared_ptr<RdmaDevice> device)
+      : bytes_(pages->bytes()),
+        pages_(std::move(pages)),
+        buffer_(++last_buffer_id),
+        rdma_(std::move(device), bytes_) {}
   ~ClientMemory() override {
     for (const auto& told : told_) {
       if (const auto link = told.lock()) link->unshare(buffer_);
@@ -28,8 +32,14 @@ class ClientMemory final : public Registration {
   }
   MutableBytes bytes() const override { return bytes_; }
 
-  // Where `part` lies in memory that the link's server has mapped: `buffer` 0 if it has not.
+  // Where `part` lies in memory that the link's server has mapped, or reaches by RDMA: `buffer` 0
+  // and `key` empty if it has not.
   void locate(const std::shared_ptr<ClientLink>& link, MutableBytes part, RemoteRegion& region) {
+    if (link->rdma() != nullptr) {
+      region.key = rdma_.key();
+      region.address = reinterpret_cast<std::uintptr_t>(part.data());
+      return;
+    }
     if (!pages_ || !link->share(buffer_, *pages_)) return;
     region.buffer = buffer_;
     region.buffer_offset = static_cast<std::uint64_t>(part.data() - bytes_.data());
@@ -44,6 +54,7 @@ class ClientMemory final : public Registration {
   const MutableBytes bytes_;
   const std::unique_ptr<Pages> pages_;
   const std::uint64_t buffer_ = 0;
+  RdmaRegistered rdma_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<ClientLink>> told_;  // guarded by mutex_
 };
@@ -55,11 +66,12 @@ class SocketExposure final : public Exposure {
     region_.id = link_->regions()->add(part);
     region_.size_bytes = part.size();
     memory.locate(link_, part, region_);
-    if (region_.buffer == 0) return;
+    if (region_.buffer == 0 && region_.key.empty()) return;
     if (link_->claim_slot(region_.id, region_.slot) != nullptr) {
       has_slot_ = true;
     } else {
       region_.buffer = 0;
+      region_.key.clear();
     }
   }
   ~SocketExposure() override {
@@ -119,7 +131,7 @@ class SocketClient final : public ClientTransport {
   }
 
   Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) override {
-    return std::unique_ptr<Registration>(std::make_unique<ClientMemory>(memory));
+    return std::unique_ptr<Registration>(std::make_unique<ClientMemory>(memory, options_.rdma));
   }
 
   Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) override {
@@ -127,7 +139,7 @@ class SocketClient final : public ClientTransport {
                                        : Pages::make_private(size_bytes);
     if (pages.status().code() == StatusCode::kUnsupported) pages = Pages::make_private(size_bytes);
     PRECIS_TRY(pages.status());
-    return std::unique_ptr<Registration>(std::make_unique<ClientMemory>(std::move(*pages)));
+    return std::unique_ptr<Registration>(std::make_unique<ClientMemory>(std::move(*pages), options_.rdma));
   }
 
   void connect(const std::string& address, const Login& login, std::uint32_t timeout_ms,
@@ -150,9 +162,12 @@ class SocketClient final : public ClientTransport {
     Connected result;
     result.welcome = std::move(admitted->welcome);
     if (!result.welcome.status.ok()) return result;
+    const bool is_unix = admitted->data->is_unix();
     auto link = std::make_shared<ClientLink>(loop_, std::move(admitted->control),
                                              std::move(admitted->data));
-    link->open();
+    // On one host memory is shared instead.
+    const bool is_apart = options_.rdma && result.welcome.rdma && !is_unix;
+    link->open(is_apart ? ClientRdma::make(options_.rdma) : nullptr);
     std::erase_if(links_, [](const auto& old) { return old.expired(); });
     links_.push_back(link);
     result.connection = std::make_unique<SocketConnection>(std::move(link));

@@ -7,6 +7,7 @@
 //                                          <-  kWelcome {Welcome}, or
 //                                              kRefusal {Welcome} and the end
 //   kMessage {a Cap'n Proto message}      <->  kMessage
+//   kRdma {RdmaTurn}                      <->  kRdma, where the Welcome says that RDMA is to be had
 //
 //   and on the bulk socket
 //                                          <-  kChallenge {Challenge}
@@ -38,6 +39,7 @@ enum class FrameKind : std::uint16_t {
   kBind = 5,
   kBound = 6,
   kMessage = 7,
+  kRdma = 8,  // {RdmaTurn}: of an admitted client, and of the server in answer
 };
 
 // In front of every control frame: size u32 | kind u16 | magic u16 | after_bulk u64.

@@ -59,6 +59,7 @@ struct Welcome {
   Nonce secret{};
   Proof proof{};          // server_proof()
   std::string unix_path;  // a Unix socket of the same service for Bind; empty: none
+  bool rdma = false;      // the server answers RdmaTurns
   bool operator==(const Welcome&) const = default;
 };
 
@@ -66,6 +67,17 @@ struct Bind {
   std::uint64_t connection = 0;
   Proof proof{};  // bind_proof()
   bool operator==(const Bind&) const = default;
+};
+
+// How an admitted client and its server join RDMA connections (cachesvc/net/rdma/rdma.h). The client
+// names its end and the server answers with its own, empty where it can't; then the client names
+// its window (cachesvc/net/shared_window.h), and transfers may begin. No key to server memory
+// travels. Each part has at most limits::kRdmaAddressBytesMax.
+struct RdmaTurn {
+  std::string device, endpoint;
+  std::uint64_t window = 0;  // its address
+  std::string window_key;    // of the third turn alone
+  bool operator==(const RdmaTurn&) const = default;
 };
 
 // `token` is empty where the tenant has none.
@@ -84,6 +96,7 @@ std::vector<std::byte> encode(const Challenge& challenge);
 std::vector<std::byte> encode(const Hello& hello);
 std::vector<std::byte> encode(const Welcome& welcome);
 std::vector<std::byte> encode(const Bind& bind);
+std::vector<std::byte> encode(const RdmaTurn& turn);
 // Decoders take bytes from outside: kInvalidArgument for what is truncated, too long or no such
 // message. The leading magic and version of Challenge and Hello keep their place for ever; of a
 // Hello in another version nothing else is read, and of a Challenge in another version neither.
@@ -91,5 +104,6 @@ Result<Challenge> decode_challenge(Bytes bytes);
 Result<Hello> decode_hello(Bytes bytes);
 Result<Welcome> decode_welcome(Bytes bytes);
 Result<Bind> decode_bind(Bytes bytes);
+Result<RdmaTurn> decode_rdma_turn(Bytes bytes);
 
 }  // namespace precis

@@ -33,6 +33,7 @@ inline constexpr std::size_t kMessageBytesMax = 128u << 20;
 inline constexpr std::size_t kSendQueueBytesMax = 256u << 20;
 inline constexpr std::size_t kHelloBytesMax = 4096;  // of what a stranger says
 inline constexpr std::size_t kWelcomeBytesMax = 16 * 1024;
+inline constexpr std::size_t kRdmaAddressBytesMax = 512;  // each part of an RdmaTurn
 inline constexpr std::size_t kErrorMessageBytesMax = 4096;
 inline constexpr std::size_t kTextBytesMax = 4096;        // free text for people: paths, help
 inline constexpr std::size_t kCredentialBytesMax = 8192;  // a tenant's token

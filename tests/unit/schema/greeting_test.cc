@@ -229,13 +229,15 @@ TEST_CASE("a server's proof and the key for binding are others for each thing th
   Hello changed = hello;
   changed.nonce = other;
   add("token", challenge, changed, welcome);
-  Welcome secret = welcome, path = welcome, number = welcome;
+  Welcome secret = welcome, path = welcome, number = welcome, rdma = welcome;
   secret.secret = other;
   add("token", challenge, hello, secret);
   path.unix_path = "/run/other.sock";
   add("token", challenge, hello, path, false);
   number.connection = 8;
   add("token", challenge, hello, number, false);
+  rdma.rdma = true;
+  add("token", challenge, hello, rdma, false);
 
   const Proof key = bind_key("token", challenge, hello, welcome);
   CHECK(proofs.insert(bind_proof(key, challenge, 7)).second);

@@ -278,7 +278,8 @@ Hello RandomMessages::hello() {
 Welcome RandomMessages::welcome() {
   Welcome welcome;
   Filler{*this}.all(welcome.status, welcome.protocol_version, welcome.server, welcome.keyed,
-                    welcome.connection, welcome.secret, welcome.proof, welcome.unix_path);
+                    welcome.connection, welcome.secret, welcome.proof, welcome.unix_path,
+                    welcome.rdma);
   return welcome;
 }
 

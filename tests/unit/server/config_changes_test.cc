@@ -21,6 +21,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"tls_cert", "'cert.pem'"},
     {"tls_key", "'key.pem'"},
     {"tls_client_ca", "'ca.pem'"},
+    {"rdma", "'off'"},
     {"tidy_after_ms", "1"},
     {"min_free_bytes", "'64MiB'"},
     {"log_level", "'debug'"},

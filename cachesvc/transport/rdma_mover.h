@@ -1,0 +1,91 @@
+// Moves bulk bytes by RDMA hardware, between memory that both sides have registered. The client's
+// processor has no part in it; the hardware checks the client's keys.
+//
+// A client takes memory back by the words of its window (shared_window.h), which this side reads
+// and writes by RDMA as well: active = 1; is the region open? transfer; active = 0. All of them go
+// over one connection, in order.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/net/data_stream.h"
+#include "cachesvc/net/rdma/rdma.h"
+#include "cachesvc/transport/mover.h"
+
+namespace precis {
+
+// Server memory that transfers may use.
+class RdmaRegistration final : public Registration {
+ public:
+  RdmaRegistration(MutableBytes bytes, MemorySpace space, std::unique_ptr<RdmaMemory> memory)
+      : bytes_(bytes), space_(space), memory_(std::move(memory)) {}
+  MutableBytes bytes() const override { return bytes_; }
+  MemorySpace space() const override { return space_; }
+  const RdmaMemory& memory() const { return *memory_; }
+
+ private:
+  const MutableBytes bytes_;
+  const MemorySpace space_;
+  const std::unique_ptr<RdmaMemory> memory_;
+};
+
+class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMover> {
+ public:
+  struct Window {
+    std::uint64_t address;
+    std::string key;
+  };
+  // `device` outlives it; `peer` is connected. `stream` is kept open until nothing is under way.
+  // kOutOfSpace where its own few words can't be registered.
+  static Result<std::shared_ptr<RdmaMover>> make(EventLoop& control, RdmaDevice& device,
+                                                 std::unique_ptr<RdmaPeer> peer, Window window,
+                                                 std::shared_ptr<DataStream> stream);
+
+  const char* name() const override { return "rdma"; }
+  bool supports(MemorySpace local, const RemoteRegion& remote) const override;
+  BulkLimits limits() const override;
+  void post(BulkChunk chunk, Ended ended) override;
+  void cancel(const Status& why) override;
+
+ private:
+  struct Waiting {
+    BulkChunk chunk;
+    Ended ended;
+  };
+  // One region in use, under its slot: a slot's next region waits for the end of its last.
+  struct Use {
+    enum class State { kEntering, kIn, kLeaving };
+    State state = State::kEntering;
+    std::uint64_t region = 0;
+    std::size_t chunks = 0;  // under way
+    std::vector<Waiting> waiting;
+  };
+  RdmaMover(EventLoop& control, RdmaDevice& device, std::unique_ptr<RdmaPeer> peer, Window window,
+            std::shared_ptr<DataStream> stream);
+  RdmaRemote slot_word(std::uint32_t slot, std::size_t offset) const;
+  Bytes word(std::size_t index) const;
+  void set_active(std::uint32_t slot, bool active, RdmaPeer::Done done);
+  void read_open(std::uint32_t slot, RdmaPeer::Done done);
+  void enter(std::uint32_t slot);
+  void entered(std::uint32_t slot, const Status& status);
+  void start(std::uint32_t slot, Waiting waiting);
+  void leave(std::uint32_t slot);
+  void note(const Status& status);
+
+  EventLoop& control_;
+  RdmaDevice& device_;
+  const Window window_;
+  const std::shared_ptr<DataStream> stream_;  // whose end the client waits for as well
+  std::vector<std::uint64_t> words_;          // kOne, kZero, then what was read, by slot
+  std::unique_ptr<RdmaMemory> words_memory_;
+  const std::unique_ptr<RdmaPeer> peer_;  // goes before the words
+  std::unordered_map<std::uint32_t, Use> uses_;
+  Status canceled_;
+};
+
+}  // namespace precis
