@@ -69,9 +69,9 @@ struct Bind {
   bool operator==(const Bind&) const = default;
 };
 
-// How an admitted client and its server join RDMA connections (cachesvc/net/rdma/rdma.h). The client
-// names its end and the server answers with its own, empty where it can't; then the client names
-// its window (cachesvc/net/shared_window.h), and transfers may begin. No key to server memory
+// How an admitted client and its server join RDMA connections (cachesvc/net/rdma/rdma.h). The
+// client names its end and the server answers with its own, empty where it can't; then the client
+// names its window (cachesvc/net/shared_window.h), and transfers may begin. No key to server memory
 // travels. Each part has at most limits::kRdmaAddressBytesMax.
 struct RdmaTurn {
   std::string device, endpoint;
