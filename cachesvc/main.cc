@@ -125,10 +125,14 @@ Result<precis::SocketOptions> socket_options(const Config& config) {
 
 Result<std::unique_ptr<precis::Transport>> make_transport(EventLoop& loop, const Config& config,
                                                           precis::SocketOptions options) {
-  auto rdma = precis::RdmaDevice::open(&loop, config.rdma);
+  // What goes by RDMA is not encrypted, so beside TLS it is for the operator to name a device.
+  const bool is_off = config.rdma == "auto" && options.tls != nullptr;
+  auto rdma = precis::RdmaDevice::open(&loop, is_off ? "off" : config.rdma);
   // A device that was not asked for may fail: then bytes go over sockets.
   if (!rdma.ok() && config.rdma != "auto") return rdma.status();
-  if (!rdma.ok()) std::cerr << "precisd: " << rdma.status().message() << "\n";
+  if (!rdma.ok()) {
+    std::cerr << "precisd: " << precis::printable_lines(rdma.status().message()) << "\n";
+  }
   if (rdma.ok()) options.rdma = std::move(*rdma);
   return precis::make_socket_transport(loop, options);
 }

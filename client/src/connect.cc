@@ -19,7 +19,9 @@ class OwnLoop {
       PRECIS_ASSIGN(sockets.tls,
                     TlsContext::for_client({options.tls_cert, options.tls_key, options.tls_ca}));
     }
-    auto rdma = RdmaDevice::open(nullptr, options.rdma);
+    // What goes by RDMA is not encrypted, so beside TLS it must be asked for.
+    const bool is_off = options.rdma == "auto" && sockets.tls != nullptr;
+    auto rdma = RdmaDevice::open(nullptr, is_off ? "off" : options.rdma);
     // A device that was not asked for may fail: then bytes go over sockets.
     if (!rdma.ok() && options.rdma != "auto") return rdma.status();
     if (rdma.ok()) sockets.rdma = std::move(*rdma);

@@ -23,7 +23,8 @@ struct ConnectOptions {
   // Client::allocate() gives, where it lies. It is the faster way; off, all bytes go over sockets.
   bool share_memory = true;
   // Whether a service of another host may do the same by RDMA: "auto" (where this host has a device
-  // and the service offers it), "off", or the devices that may be used, with commas: "mlx5_0:1".
+  // and the service offers it; never with TLS, for it is not encrypted), "off", or the devices that
+  // may be used, with commas: "mlx5_0:1".
   std::string rdma = "auto";
   // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
   // bytes (begin_put, layer, commit, get, check_segment, trim_segment) take what they take: they

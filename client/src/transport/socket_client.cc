@@ -139,7 +139,8 @@ class SocketClient final : public ClientTransport {
                                        : Pages::make_private(size_bytes);
     if (pages.status().code() == StatusCode::kUnsupported) pages = Pages::make_private(size_bytes);
     PRECIS_TRY(pages.status());
-    return std::unique_ptr<Registration>(std::make_unique<ClientMemory>(std::move(*pages), options_.rdma));
+    return std::unique_ptr<Registration>(
+        std::make_unique<ClientMemory>(std::move(*pages), options_.rdma));
   }
 
   void connect(const std::string& address, const Login& login, std::uint32_t timeout_ms,
