@@ -267,6 +267,7 @@ void ClientLink::release_slot(std::uint32_t index) {
   const auto deadline = steady_clock::now() + (rdma_ ? kRdmaReleaseTimeout : kReleaseTimeout);
   for (int spins = 0; slot.active.load() != 0; ++spins) {
     if (spins < kReleaseSpins) continue;
+    if (rdma_ && rdma_->is_closed()) return;
     if (has_ended() || steady_clock::now() > deadline) {
       if (rdma_) rdma_->close();  // from here on the hardware lets nobody in
       return;                     // nor is the slot used again

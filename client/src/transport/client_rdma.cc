@@ -23,14 +23,14 @@ Result<RdmaTurn> ClientRdma::join(const RdmaTurn& answer, MutableBytes window) {
   RdmaTurn ready;
   ready.window = reinterpret_cast<std::uintptr_t>(window.data());
   ready.window_key = window_->key();
-  joined_ = !closed_;
+  joined_ = true;
   return ready;
 }
 
 void ClientRdma::close() {
-  closed_ = true;
   joined_ = false;
   peer_->close();
+  closed_ = true;
 }
 
 std::string RdmaRegistered::key() {

@@ -25,6 +25,7 @@ class ClientRdma {
   Result<RdmaTurn> join(const RdmaTurn& answer, MutableBytes window);
   // Any thread.
   bool is_joined() const { return joined_.load(); }
+  bool is_closed() const { return closed_.load(); }  // true once the server reaches nothing
   void close();
 
  private:

@@ -7,6 +7,8 @@
 
 #include "cachesvc/net/rdma/rdma.h"
 #include "cachesvc/net/rdma/rdma_choice.h"
+#include "precis/greeting.h"
+#include "precis/limits.h"
 
 namespace precis {
 namespace {
@@ -67,6 +69,22 @@ TEST_CASE("a device that is named and is not there is an error that says what th
   const auto missing = RdmaDevice::open(nullptr, "no_such_device");
   REQUIRE(missing.status().code() == StatusCode::kUnsupported);
   CHECK_THAT(missing.status().message(), Catch::Contains("no_such_device"));
+}
+
+TEST_CASE("an RDMA turn is read as it was written, and nothing else is") {
+  const RdmaTurn turn{"device", std::string("end\0point", 9), 1u << 20, "key"};
+  const std::vector<std::byte> bytes = encode(turn);
+  const auto read = decode_rdma_turn(bytes);
+  REQUIRE(read.ok());
+  CHECK(*read == turn);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    CHECK_FALSE(decode_rdma_turn(Bytes(bytes).first(size)).ok());
+  }
+  auto longer = bytes;
+  longer.push_back(std::byte{0});
+  CHECK_FALSE(decode_rdma_turn(longer).ok());
+  const RdmaTurn large{std::string(limits::kRdmaAddressBytesMax + 1, 'd'), "", 0, ""};
+  CHECK_FALSE(decode_rdma_turn(encode(large)).ok());
 }
 
 }  // namespace
