@@ -107,6 +107,9 @@ Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(EventLoop* loop, const std:
   for (const UctDevice::Where& where : found) {
     if (!wanted.names(where.device)) continue;
     auto device = UctDevice::open(loop, where);
+    if (device.ok() && !(*device)->checks_keys()) {
+      device = Status::unsupported(where.transport + " on " + where.device + " checks no keys");
+    }
     if (device.ok()) return std::unique_ptr<RdmaDevice>(std::move(*device));
     tried += (tried.empty() ? "" : "; ") + device.status().message();
   }
@@ -220,7 +223,8 @@ UctDevice::~UctDevice() {
 
 bool UctDevice::reaches(MemorySpace space) const {
   const auto type = space == MemorySpace::kHost ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_CUDA;
-  return (domain_attributes_.cap.reg_mem_types & UCS_BIT(type)) != 0;
+  const auto& cap = domain_attributes_.cap;
+  return ((registers() ? cap.reg_mem_types : cap.access_mem_types) & UCS_BIT(type)) != 0;
 }
 
 Result<std::unique_ptr<RdmaMemory>> UctDevice::register_memory(MutableBytes memory,
@@ -238,13 +242,15 @@ Result<std::unique_ptr<RdmaMemory>> UctDevice::register_memory(MutableBytes memo
   const unsigned flags = loop_ != nullptr
                              ? UCT_MD_MEM_ACCESS_LOCAL_READ | UCT_MD_MEM_ACCESS_LOCAL_WRITE
                              : UCT_MD_MEM_ACCESS_RMA;
-  PRECIS_TRY(uct_.to_status(
-      uct_.uct_md_mem_reg(domain_, memory.data(), memory.size(), flags, &handle), what));
+  if (registers()) {
+    PRECIS_TRY(uct_.to_status(
+        uct_.uct_md_mem_reg(domain_, memory.data(), memory.size(), flags, &handle), what));
+  }
   std::string key;  // nobody needs one for the memory of a side that begins all transfers
   ucs_status_t packed = UCS_OK;
   if (loop_ == nullptr) {
     key.assign(1 + domain_attributes_.rkey_packed_size, kKeyMark);
-    packed = uct_.uct_md_mkey_pack(domain_, handle, key.data() + 1);
+    if (key.size() > 1) packed = uct_.uct_md_mkey_pack(domain_, handle, key.data() + 1);
   }
   if (packed != UCS_OK) {
     uct_.uct_md_mem_dereg(domain_, handle);
@@ -255,7 +261,7 @@ Result<std::unique_ptr<RdmaMemory>> UctDevice::register_memory(MutableBytes memo
 
 UctMemory::~UctMemory() {
   const std::lock_guard lock(device_.mutex_);
-  device_.uct_.uct_md_mem_dereg(device_.domain_, handle_);
+  if (handle_ != nullptr) device_.uct_.uct_md_mem_dereg(device_.domain_, handle_);
 }
 
 }  // namespace precis

@@ -27,6 +27,7 @@ struct UctOperation {
   uct_iov_t local{};
   std::uint64_t remote = 0;
   uct_rkey_bundle_t key{};
+  bool has_key = false;
   Status failed;  // before it began
   RdmaPeer::Done done;
 };
@@ -46,12 +47,14 @@ class UctDevice final : public RdmaDevice {
                                                       MemorySpace space) override;
   Result<std::unique_ptr<RdmaPeer>> make_peer() override;
   bool reaches(MemorySpace space) const override;
+  bool checks_keys() const { return (domain_attributes_.cap.flags & UCT_MD_FLAG_NEED_RKEY) != 0; }
   std::size_t transfer_bytes_max() const override { return transfer_bytes_max_; }
   const std::string& description() const override { return description_; }
 
  private:
   friend class UctMemory;
   friend class UctPeer;
+  bool registers() const { return (domain_attributes_.cap.flags & UCT_MD_FLAG_REG) != 0; }
   explicit UctDevice(const Uct& uct, EventLoop* loop) : uct_(uct), loop_(loop) {}
   Status start(const Where& where);
   Status open_domain(const Where& where);

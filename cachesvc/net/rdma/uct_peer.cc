@@ -126,11 +126,12 @@ void UctPeer::submit(bool is_get, MutableBytes local, const RdmaMemory& memory, 
                key.front() != kKeyMark) {
       operation->failed = Status::invalid("a key of " + std::to_string(key.size()) +
                                           " B is none of the peer's device");
-    } else {
+    } else if (key.size() > 1) {
       key.resize(key.size() + kPadding);
       operation->failed = device_.uct_.to_status(
           device_.uct_.uct_rkey_unpack(device_.component_, key.data() + 1, &operation->key),
           "read a key");
+      operation->has_key = operation->failed.ok();
     }
     device_.begin(std::move(operation));
   }
@@ -237,9 +238,7 @@ unsigned UctDevice::tell() {
     const std::lock_guard lock(mutex_);
     over.swap(over_);
     for (const auto& operation : over) {
-      if (operation->key.rkey != 0 || operation->key.handle != nullptr) {
-        uct_.uct_rkey_release(component_, &operation->key);
-      }
+      if (operation->has_key) uct_.uct_rkey_release(component_, &operation->key);
     }
   }
   for (const auto& operation : over) operation->done(std::move(operation->failed));
