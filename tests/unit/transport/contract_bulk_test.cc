@@ -330,6 +330,8 @@ std::size_t shared_mappings() {
 TEST_CASE("a server maps a shared buffer once, until the peer drops it or the link ends",
           "[transport]") {
   Pair pair(Wire::kUnix);
+  auto first = pair.client.transport->allocate_memory(1u << 20).value();
+  const auto exposed = pair.at_client.expose(*first);  // the pair's windows are mapped by now
   const std::size_t alone = shared_mappings();
   for (const bool dropped : {true, false}) {
     auto ends = pair.connect_again();
