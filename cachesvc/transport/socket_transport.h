@@ -22,15 +22,10 @@ struct SocketOptions {
   std::size_t inbox_bytes_max = SIZE_MAX;
   // How long a stranger may take for its greeting.
   std::chrono::milliseconds greeting_timeout{5'000};
-<<<<<<< HEAD
   std::chrono::nanoseconds spin{50'000};  // of the control loop (EventLoop::spin_for)
-  unsigned bulk_threads = 2;  // loops that bulk sockets are spread over
-  unsigned copy_threads = 2;  // for memory that clients share
-=======
-  std::shared_ptr<RdmaDevice> rdma;  // null: no RDMA; of the same loop
-  unsigned bulk_threads = 2;         // loops that bulk sockets are spread over
-  unsigned copy_threads = 2;         // for memory that clients share
->>>>>>> b065e69 (Move bulk bytes by RDMA, set up after admission)
+  std::shared_ptr<RdmaDevice> rdma;       // null: no RDMA; of the same loop
+  unsigned bulk_threads = 2;              // loops that bulk sockets are spread over
+  unsigned copy_threads = 2;              // for memory that clients share
 };
 
 // Destroy it on the loop's thread, or when the loop is not running; before the loop.

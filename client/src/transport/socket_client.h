@@ -15,11 +15,8 @@ struct SocketClientOptions {
   std::shared_ptr<TlsContext> tls;  // null: TCP is not encrypted
   // Whether memory may be shared with a server of the same host, over its Unix socket.
   bool share_memory = true;
-<<<<<<< HEAD
   std::chrono::nanoseconds spin{50'000};  // of the loop (EventLoop::spin_for)
-=======
-  std::shared_ptr<RdmaDevice> rdma;  // null: no RDMA; shared with the memory registered
->>>>>>> b065e69 (Move bulk bytes by RDMA, set up after admission)
+  std::shared_ptr<RdmaDevice> rdma;       // null: no RDMA; shared with the memory registered
 };
 
 // Destroy it on the loop's thread, or when the loop is not running; before the loop.
