@@ -33,6 +33,11 @@ void Strangers::add(Descriptor descriptor, const TlsContext* tls) {
       });
 }
 
+void Strangers::clear() {
+  const auto all = guests_;  // each takes itself out
+  for (const auto& guest : all) forget(guest);
+}
+
 void Strangers::make_room(const std::string& address) {
   std::map<std::string, std::size_t> counts;
   for (const auto& guest : guests_) ++counts[guest->peer.name.address];

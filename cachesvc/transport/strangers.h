@@ -43,7 +43,8 @@ class Strangers {
 
   // `tls` may be null.
   void add(Descriptor descriptor, const TlsContext* tls);
-  void clear() { guests_.clear(); }
+  // Drops all of them; no callback of theirs comes back.
+  void clear();
   std::size_t size() const { return guests_.size(); }
 
  private:
