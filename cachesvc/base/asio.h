@@ -1,6 +1,6 @@
 // The only door to Boost.Asio: what the loop and the sockets beside it need, and the one place
-// where an Asio error becomes a Status. Included by event_loop.cc and
-// cachesvc/transport/net/address.cc.
+// where an Asio error becomes a Status. Included by sources alone, and by no
+// header.
 #pragma once
 
 #include <utility>  // before Asio: Boost 1.74 forgets it
