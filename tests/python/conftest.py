@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -39,16 +40,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "reference: a live comparison with kvpress, minutes long")
-
-
 @pytest.fixture(scope="session")
 def precisd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Precisd]:
     """One precisd for all tests that need no other; a test's own models keep it to itself."""
-    with Precisd(find_precisd(), tmp_path_factory.mktemp("precisd") / "data") as service:
+    folder = tmp_path_factory.mktemp("precisd")
+    with Precisd(find_precisd(), folder / "data") as service:
         yield service
         service.stop()
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["open", "connect"])
