@@ -32,7 +32,9 @@ class PutGet {
 
   Status fill() {
     for (std::uint32_t path = 0; path < hot_paths_; ++path) {
-      PRECIS_TRY(bench::put(stage_.client(), stage_.model(), payload_, path).status());
+      PRECIS_TRY(bench::put(stage_.client(), stage_.model(), payload_, path, keep_everything(),
+                            Durability::kWal)
+                     .status());
     }
     return {};
   }
@@ -51,9 +53,11 @@ class PutGet {
       }
       return {};
     }));
-    if (check) PRECIS_TRY(check_path(hot_paths_));
+    // The oldest may have given way already: commits at `memory` do not wait for the disk.
+    if (check) PRECIS_TRY(check_path(hot_paths_ + static_cast<std::uint32_t>(times_) - 1));
     for (const PutSeconds& put : made) {
-      PRECIS_TRY(stage_.client().remove_segment(put.segment, /*recursive=*/false).status());
+      const auto removed = stage_.client().remove_segment(put.segment, /*recursive=*/false);
+      if (removed.status().code() != StatusCode::kNotFound) PRECIS_TRY(removed.status());
     }
     const double ingest = std::accumulate(made.begin(), made.end(), 0.0,
                                           [](double sum, const auto& p) { return sum + p.ingest; });
