@@ -29,7 +29,8 @@ constexpr int kProgressPerLook = 16;
 constexpr std::chrono::milliseconds kLentTime{5};
 // Of what is posted by what was posted, before the descriptors have their turn.
 constexpr int kInboxTurnsMax = 8;
-constexpr std::chrono::milliseconds kHandlersTime{1};  // then what is posted has its turn
+// Then what is posted has its turn, or the descriptors theirs.
+constexpr std::chrono::microseconds kTurnTime{500};
 constexpr int kLastTurnsMax = 8;
 
 void relax() {
@@ -112,14 +113,16 @@ struct EventLoop::Impl {
   // Runs ready handlers; true if one of them was work.
   bool run_ready() {
     std::size_t posted = 0;
+    auto enough = Clock::now() + kTurnTime;
     for (int turn = 0; turn < kInboxTurnsMax && !inbox.empty(); ++turn) {
       const std::size_t ran = inbox.run();
       queued.fetch_sub(static_cast<int>(ran));
       posted += ran;
+      if (Clock::now() >= enough) break;
     }
     // Not poll(), which does not return while a descriptor is ready again and again.
     std::size_t handlers = 0;
-    const auto enough = Clock::now() + kHandlersTime;
+    if (posted > 0) enough = Clock::now() + kTurnTime;
     while (context.poll_one() > 0 && (++handlers, Clock::now() < enough)) {}
     handlers -= std::min(handlers, std::exchange(wakeups, 0));
     return posted + handlers > 0;

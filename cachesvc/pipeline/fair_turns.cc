@@ -7,7 +7,7 @@ namespace precis {
 namespace {
 
 // Then the rest of the loop has its turn: answers are sent, and others are heard.
-constexpr std::chrono::milliseconds kServeTime{1};
+constexpr std::chrono::microseconds kServeTime{200};
 
 }  // namespace
 
