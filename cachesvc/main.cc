@@ -233,7 +233,7 @@ int main(int argc, char** argv) {
   if (!options.ok()) return fail(options.status(), kExitUsage);
   if (flags.check) return approve(*config);
   if (app.count("--accept-loss") > 0) {
-    const auto given_up = precis::accept_loss(config->data_dir, flags.accept_loss);
+    const auto given_up = precis::accept_loss(*config, flags.accept_loss);
     if (!given_up.ok()) return fail(given_up.status(), kExitFailed);
     std::printf("%s\n", given_up->c_str());
     return 0;
