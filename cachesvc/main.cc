@@ -18,6 +18,7 @@
 #include "cachesvc/base/notify.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/server/accept_loss.h"
+#include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/transport/socket_transport.h"
@@ -175,6 +176,12 @@ int approve(const Config& config) {
   for (const std::string& file : config.exposed_files) {
     std::cerr << "precisd: " << precis::printable(file)
               << " holds a token and can be read by every user of this machine: chmod o-r\n";
+  }
+  if (const auto kept = precis::raised_min_free_bytes(config)) {
+    std::cerr << "precisd: " << precis::printable(config.origin("min_free_bytes"))
+              << "min_free_bytes is " << config.min_free_bytes << ", the disk of "
+              << precis::printable(config.data_dir) << " needs at least " << *kept
+              << " B for rows, so these are kept free\n";
   }
   std::cout << "precisd: the configuration is valid\n";
   return 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/server/device.h"
+#include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/peer.h"
@@ -165,6 +166,10 @@ Status Service::Impl::open_store() {
                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
                                  .min_free_bytes = config.min_free_bytes}));
+  if (const auto kept = raised_min_free_bytes(config)) {
+    log.warn("min_free_bytes is less than rows need on this disk, so more is kept free",
+             {{"min_free_bytes", config.min_free_bytes}, {"kept_free_bytes", *kept}});
+  }
   disk_watch = std::make_unique<DiskWatch>(*store, log);
   warn_of_loss(log, *store);
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
