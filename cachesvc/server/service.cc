@@ -412,6 +412,7 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   status.server = server_name();
   if (config.tenants.empty()) status.data_dir = config.data_dir;  // no tenant's business
   status.device = std::string(backend->name());
+  status.rdma = transport->rdma();
   status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
   status.models = totals.models;
   status.segments = totals.segments;
@@ -446,6 +447,8 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
       "Arena bytes held by puts under way and reads in progress");
   add("precis_waiting_requests", waiting, "Requests that wait for memory");
   add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
+  add("precis_rdma", transport->rdma() == "off" ? 0 : 1,
+      "1 where the service has an RDMA device for clients of other hosts");
   add("precis_turns_total", paths.turns().pieces(),
       "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
   add_stored(stats, hot, totals, catalog->dropped_segments(), disk, doubt, disk_watch->health());
