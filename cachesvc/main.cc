@@ -18,6 +18,7 @@
 #include "cachesvc/base/notify.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/server/accept_loss.h"
+#include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/transport/socket_transport.h"
@@ -176,6 +177,12 @@ int approve(const Config& config) {
     std::cerr << "precisd: " << precis::printable(file)
               << " holds a token and can be read by every user of this machine: chmod o-r\n";
   }
+  if (const auto kept = precis::raised_min_free_bytes(config)) {
+    std::cerr << "precisd: " << precis::printable(config.origin("min_free_bytes"))
+              << "min_free_bytes is " << config.min_free_bytes << ", the disk of "
+              << precis::printable(config.data_dir) << " needs at least " << *kept
+              << " B for rows, so these are kept free\n";
+  }
   std::cout << "precisd: the configuration is valid\n";
   return 0;
 }
@@ -233,7 +240,7 @@ int main(int argc, char** argv) {
   if (!options.ok()) return fail(options.status(), kExitUsage);
   if (flags.check) return approve(*config);
   if (app.count("--accept-loss") > 0) {
-    const auto given_up = precis::accept_loss(config->data_dir, flags.accept_loss);
+    const auto given_up = precis::accept_loss(*config, flags.accept_loss);
     if (!given_up.ok()) return fail(given_up.status(), kExitFailed);
     std::printf("%s\n", given_up->c_str());
     return 0;

@@ -553,4 +553,5 @@ struct ServerStatus {
   diskFreeBytes @13 :UInt64;
   diskMinFreeBytes @14 :UInt64;  # puts that would leave less are refused
   diskFault @15 :Text;           # why changes fail until an operator acts
+  rdma @16 :Text;                # the service's RDMA device in words, or "off"
 }

@@ -12,6 +12,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/path_digests.h"
+#include "precis/status.h"
 
 namespace precis {
 
@@ -24,6 +25,10 @@ class PathHasher {
   static constexpr std::size_t kHereHashedMax = 8u << 10;  // tokens that were not remembered
 
   explicit PathHasher(EventLoop& loop) : loop_(loop) {}
+
+  // Whether a path has few enough blocks to be hashed. Asked before with(), which takes memory for
+  // the digests of all of them.
+  static Status check(std::size_t num_tokens, std::uint32_t block_tokens);
 
   // Loop thread. Hashes the path and calls `use` with it, on the loop or on the thread beside it:
   // `use` may touch only what is thread-safe or the caller's own. The tokens are freed where `use`

@@ -24,7 +24,7 @@ struct AuditWho {
 };
 
 struct AuditEvent {
-  std::string_view what;  // a request's name, "Connect", "Connection" or "Reload"
+  std::string_view what;  // a request's name, "Connect", "Connection", "Reload" or "AcceptLoss"
   std::string of = {};    // what it was about; may be empty
   std::optional<std::string> old_value = {}, new_value = {};
   Status outcome = {};

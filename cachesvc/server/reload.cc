@@ -54,7 +54,7 @@ void Reloader::take_up(Next next) {
   const ConfigChanges changes = changes_between(before, next.config);
   parts_.config = with_live_settings(before, next.config);
   const Config& now = parts_.config;
-  parts_.tenants = Tenants(now.tenants);
+  parts_.tenants.take_up(now.tenants);
   parts_.admission.set_tenants(now.tenants);
   parts_.admission.requests.set_limit(now.max_requests);
   parts_.admission.puts.set_limit(now.max_puts);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/server/device.h"
+#include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/peer.h"
@@ -165,6 +166,10 @@ Status Service::Impl::open_store() {
                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
                                  .min_free_bytes = config.min_free_bytes}));
+  if (const auto kept = raised_min_free_bytes(config)) {
+    log.warn("min_free_bytes is less than rows need on this disk, so more is kept free",
+             {{"min_free_bytes", config.min_free_bytes}, {"kept_free_bytes", *kept}});
+  }
   disk_watch = std::make_unique<DiskWatch>(*store, log);
   warn_of_loss(log, *store);
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
@@ -407,6 +412,7 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   status.server = server_name();
   if (config.tenants.empty()) status.data_dir = config.data_dir;  // no tenant's business
   status.device = std::string(backend->name());
+  status.rdma = transport->rdma();
   status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
   status.models = totals.models;
   status.segments = totals.segments;
@@ -441,6 +447,8 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
       "Arena bytes held by puts under way and reads in progress");
   add("precis_waiting_requests", waiting, "Requests that wait for memory");
   add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
+  add("precis_rdma", transport->rdma() == "off" ? 0 : 1,
+      "1 where the service has an RDMA device for clients of other hosts");
   add("precis_turns_total", paths.turns().pieces(),
       "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
   add_stored(stats, hot, totals, catalog->dropped_segments(), disk, doubt, disk_watch->health());

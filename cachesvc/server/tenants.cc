@@ -1,6 +1,7 @@
 #include "cachesvc/server/tenants.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace precis {
 namespace {
@@ -11,6 +12,22 @@ constexpr std::string_view kDefaultTenant = "default";
 
 Tenants::Tenants(const std::vector<TenantConfig>& tenants) : tenants_(tenants) {
   if (tenants_.empty()) tenants_.push_back({std::string(kDefaultTenant), "", "", 1});
+  for (const TenantConfig& tenant : tenants_) weights_.emplace(tenant.name, tenant.weight);
+}
+
+void Tenants::take_up(const std::vector<TenantConfig>& tenants) {
+  Tenants next(tenants);
+  for (auto& [name, weight] : next.weights_) {
+    const auto shared = weights_.find(name);
+    if (shared == weights_.end()) continue;
+    shared->second.set(weight.get());
+    weight = shared->second;
+  }
+  *this = std::move(next);
+}
+
+Tenant Tenants::tenant_of(const TenantConfig& known) const {
+  return {known.name, known.salt, weights_.at(known.name)};
 }
 
 std::vector<std::string> Tenants::names() const {
@@ -34,7 +51,7 @@ Tenant Tenants::named(const std::string& tenant) const {
   const std::string_view name = tenant.empty() ? kDefaultTenant : std::string_view(tenant);
   const auto known = std::ranges::find(tenants_, name, &TenantConfig::name);
   PRECIS_CHECK(known != tenants_.end());
-  return {known->name, known->salt, known->weight};
+  return tenant_of(*known);
 }
 
 Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challenge) const {
@@ -50,7 +67,7 @@ Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challe
   const std::string token = known == tenants_.end() ? "no such tenant" : known->token;
   const bool right = equal_in_constant_time(client_proof(token, challenge, hello), hello.proof);
   if (known != tenants_.end() && (right || token.empty())) {
-    return Admitted{{known->name, known->salt, known->weight}, token};
+    return Admitted{tenant_of(*known), token};
   }
   return Status::denied("tenant '" + std::string(name) +
                         "' is not admitted with this token, or without one; check the tenant, and "

@@ -1,6 +1,8 @@
 // Who may connect: the configured tenants, or the one tenant "default" where none are.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,9 @@ class Tenants {
   // kVersionMismatch for another protocol version, kPermissionDenied for an unknown tenant or a
   // wrong proof; the message does not say which.
   Result<Admitted> admit(const Hello& hello, const Nonce& challenge) const;
+  // Takes up tenants that were configured anew. A new weight counts at once for the Tenants that
+  // were handed out before.
+  void take_up(const std::vector<TenantConfig>& tenants);
   // The tenant of a Hello that was admitted.
   Tenant named(const std::string& tenant) const;
 
@@ -31,7 +36,9 @@ class Tenants {
 
  private:
   const TenantConfig* find(std::string_view name) const;
+  Tenant tenant_of(const TenantConfig& known) const;
   std::vector<TenantConfig> tenants_;
+  std::map<std::string, Weight, std::less<>> weights_;  // of each of them
 };
 
 }  // namespace precis

@@ -149,6 +149,7 @@ Json to_json(const msg::ServerStatus& s) {
           {"data_dir", s.data_dir},
           {"transport", s.transport},
           {"device", s.device},
+          {"rdma", s.rdma},
           {"uptime_seconds", s.uptime_seconds},
           {"models", s.models},
           {"segments", s.segments},

@@ -108,6 +108,7 @@ std::string status_text(const msg::ServerStatus& s) {
   facts.add("tenant", s.tenant);
   if (!s.data_dir.empty()) facts.add("data", s.data_dir);  // tenants are not told
   facts.add("transport", s.transport);
+  facts.add("rdma", or_dash(s.rdma));  // a service of before says nothing
   facts.add("compression on", s.device);
   facts.add("models", count_text(s.models));
   std::string segments = count_text(s.segments);

@@ -216,6 +216,7 @@ static void write(ServerStatus::Builder out, const msg::ServerStatus& in) {
   out.setDataDir(as_text(clean_text(in.data_dir, limits::kTextBytesMax)));
   out.setTransport(as_text(clean_text(in.transport, limits::kTextBytesMax)));
   out.setDevice(as_text(clean_text(in.device, limits::kTextBytesMax)));
+  out.setRdma(as_text(clean_text(in.rdma, limits::kTextBytesMax)));
   out.setUptimeSeconds(in.uptime_seconds);
   out.setSegments(in.segments);
   out.setSessions(in.sessions);
@@ -234,6 +235,7 @@ static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   PRECIS_TRY(read_text("data_dir", in.getDataDir(), limits::kTextBytesMax, out.data_dir));
   PRECIS_TRY(read_text("transport", in.getTransport(), limits::kTextBytesMax, out.transport));
   PRECIS_TRY(read_text("device", in.getDevice(), limits::kTextBytesMax, out.device));
+  PRECIS_TRY(read_text("rdma", in.getRdma(), limits::kTextBytesMax, out.rdma));
   out.uptime_seconds = in.getUptimeSeconds();
   out.segments = in.getSegments();
   out.sessions = in.getSessions();

@@ -187,6 +187,27 @@ TEST_CASE("--check says what is wrong with the configuration, and starts nothing
   CHECK(check(data, {"--listen", holder.address()}).exit_code == 0);
 }
 
+TEST_CASE("a min_free_bytes that is less than rows need is raised, and that is said",
+          "[integration]") {
+  const TempDir dir;
+  const auto check = [&](const std::string& config) {
+    std::ofstream(dir.path("c.toml")) << config;
+    return run({PRECISD_PATH, "--check", "--config", dir.path("c.toml"), "--data",
+                dir.path("not/yet/there")});
+  };
+  CHECK(check("").err.empty());
+  CHECK(check("min_free_bytes = \"10GiB\"\n").err.empty());
+  const Ran little = check("min_free_bytes = 4096\n");
+  CHECK(little.exit_code == 0);
+
+  OperatedService service(dir, "min_free_bytes = 4096\n");
+  const auto client = Client::connect(service.address(), {}).value();
+  const std::string kept = std::to_string(client->status().value().disk_min_free_bytes);
+  CHECK_THAT(little.err, Contains("c.toml:1: min_free_bytes is 4096, ") &&
+                             Contains("needs at least " + kept + " B for rows"));
+  CHECK_THAT(service.log(), Contains("min_free_bytes=4096 kept_free_bytes=" + kept));
+}
+
 TEST_CASE("a configuration that never ends is refused", "[integration]") {
   const Ran ran = run({PRECISD_PATH, "--data", "data", "--config", "/dev/zero"});
   CHECK(ran.exit_code == 2);

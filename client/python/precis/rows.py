@@ -215,6 +215,8 @@ class ServerStatus:
     data_dir: str
     transport: str
     device: str
+    rdma: str
+    """The service's RDMA device in words, or "off"; `transport` says whether this client uses it."""
     uptime_seconds: float
     segments: int
     sessions: int

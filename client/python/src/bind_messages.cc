@@ -164,6 +164,7 @@ void bind_operations(nb::module_& module) {
       .def_ro("data_dir", &Server::data_dir)
       .def_ro("transport", &Server::transport)
       .def_ro("device", &Server::device)
+      .def_ro("rdma", &Server::rdma)
       .def_ro("uptime_seconds", &Server::uptime_seconds)
       .def_ro("segments", &Server::segments)
       .def_ro("sessions", &Server::sessions)

@@ -24,6 +24,9 @@ inline constexpr std::uint32_t kPoolKernelMax = 1023;  // window attention's poo
 
 // Paths and segments.
 inline constexpr std::uint32_t kPathTokensMax = 1u << 24;  // positions stay exact as fp32 scores
+// Whole blocks of one path that a request may name, at 32 bytes each: as many as the longest path
+// has in blocks of 64 tokens.
+inline constexpr std::uint32_t kPathBlocksMax = kPathTokensMax / 64;
 inline constexpr std::uint32_t kChainSegmentsMax = 4096;
 inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kKvHeadsMax;
 inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per head and layer

@@ -160,6 +160,7 @@ struct ServerStatus {
   std::string data_dir;
   std::string transport;  // what this connection's bulk bytes travel over
   std::string device;     // where compression runs
+  std::string rdma;       // the service's RDMA device in words, or "off"
   double uptime_seconds = 0;
   std::uint64_t segments = 0, sessions = 0, models = 0;
   std::uint64_t stored_bytes = 0, memory_bytes = 0, memory_limit_bytes = 0;

@@ -194,7 +194,8 @@ struct Filler {
   void operator()(msg::Stat& x) { all(x.name, x.value, x.help); }
   void operator()(msg::Stats& x) { (*this)(x.rows); }
   void operator()(msg::ServerStatus& x) {
-    all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.uptime_seconds, x.segments);
+    all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.rdma, x.uptime_seconds,
+        x.segments);
     all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes,
         x.segments_out_of_service, x.disk_free_bytes, x.disk_min_free_bytes, x.disk_fault);
   }

@@ -63,6 +63,31 @@ TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]")
   CHECK(before.names() == std::vector<std::string>{"red"});
 }
 
+TEST_CASE("weights that are configured anew count for connections that are open",
+          "[unit][server]") {
+  Tenants tenants({{"red", "", "", 1}, {"blue", "", "", 1}});
+  const Tenant red = tenants.named("red"), blue = tenants.named("blue");  // of open connections
+  FairQueue<std::string> queue;
+  const auto wait = [&queue](const Tenant& tenant) {
+    for (int i = 0; i < 100; ++i) queue.push(tenant.owner(&tenant), tenant.name);
+  };
+  const auto red_turns = [&queue](int turns) {
+    int red_had = 0;
+    for (int i = 0; i < turns; ++i) red_had += queue.pop() == "red" ? 1 : 0;
+    return red_had;
+  };
+  wait(red);
+  wait(blue);
+  CHECK(red_turns(40) == 20);
+  tenants.take_up({{"red", "", "", 3}, {"blue", "", "", 1}});
+  CHECK(red_turns(40) == 30);  // of what waited before
+  wait(red);
+  CHECK(red_turns(40) == 30);
+  tenants.take_up({{"blue", "", "", 1}});
+  tenants.take_up({{"red", "", "", 2}, {"blue", "", "", 1}});
+  CHECK(tenants.named("red").weight.get() == 2);
+}
+
 TEST_CASE("a tenant that is not there is not admitted with any token", "[unit][server]") {
   const Tenants tenants({{"red", "secret", ""}, {"open", "", ""}});
   for (const char* token : {"", "secret", "no such tenant"}) {

@@ -1,0 +1,16 @@
+// The low-water mark that an operator configured, where the store keeps more free than that.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "cachesvc/base/config.h"
+
+namespace precis {
+
+// The bytes that the store keeps free on the disk of config.data_dir, where min_free_bytes is set
+// and is less than the rows of that disk need. None where min_free_bytes holds as it stands, or
+// where the disk can't be looked at. The directory may be missing: then its parent's disk counts.
+std::optional<std::uint64_t> raised_min_free_bytes(const Config& config);
+
+}  // namespace precis
