@@ -276,10 +276,13 @@ Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
 // The token of the stranger's tenant.
 Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
   const Hello& hello = stranger.hello;
-  PRECIS_TRY(wrong_proofs.may_try(stranger.address, hello.tenant));
+  const std::string tenant = Tenants::name_of(hello.tenant);
+  PRECIS_TRY(wrong_proofs.may_try(stranger.address, tenant));
   auto admitted = tenants.admit(hello, stranger.challenge);
   if (admitted.ok() || admitted.status().code() == StatusCode::kPermissionDenied) {
-    wrong_proofs.note(stranger.address, hello.tenant, admitted.ok());
+    using enum WrongProofs::Proof;
+    const auto wrong = tenants.has(tenant) ? kWrong : kOfUnknownTenant;
+    wrong_proofs.note(stranger.address, tenant, admitted.ok() ? kRight : wrong);
   }
   PRECIS_TRY(admitted.status());
   if (peers.size() >= connections_max) {

@@ -30,6 +30,10 @@ Tenant Tenants::tenant_of(const TenantConfig& known) const {
   return {known.name, known.salt, weights_.at(known.name)};
 }
 
+std::string Tenants::name_of(const std::string& tenant) {
+  return tenant.empty() ? std::string(kDefaultTenant) : tenant;
+}
+
 std::vector<std::string> Tenants::names() const {
   std::vector<std::string> names;
   for (const TenantConfig& tenant : tenants_) names.push_back(tenant.name);
@@ -48,8 +52,7 @@ bool Tenants::has_same(const Tenants& other, std::string_view name) const {
 }
 
 Tenant Tenants::named(const std::string& tenant) const {
-  const std::string_view name = tenant.empty() ? kDefaultTenant : std::string_view(tenant);
-  const auto known = std::ranges::find(tenants_, name, &TenantConfig::name);
+  const auto known = std::ranges::find(tenants_, name_of(tenant), &TenantConfig::name);
   PRECIS_CHECK(known != tenants_.end());
   return tenant_of(*known);
 }
@@ -60,8 +63,7 @@ Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challe
                            std::to_string(hello.protocol_version) + ", this service speaks " +
                            std::to_string(kProtocolVersion) + "; use matching releases");
   }
-  const std::string_view name =
-      hello.tenant.empty() ? kDefaultTenant : std::string_view(hello.tenant);
+  const std::string name = name_of(hello.tenant);
   const auto known = std::ranges::find(tenants_, name, &TenantConfig::name);
   // An unknown tenant takes as long as a wrong token.
   const std::string token = known == tenants_.end() ? "no such tenant" : known->token;
@@ -69,7 +71,7 @@ Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challe
   if (known != tenants_.end() && (right || token.empty())) {
     return Admitted{tenant_of(*known), token};
   }
-  return Status::denied("tenant '" + std::string(name) +
+  return Status::denied("tenant '" + name +
                         "' is not admitted with this token, or without one; check the tenant, and "
                         "give its token: PRECIS_TOKEN, precisctl --token, or the token of "
                         "connect()");

@@ -30,6 +30,11 @@ class Tenants {
   // The tenant of a Hello that was admitted.
   Tenant named(const std::string& tenant) const;
 
+  // The name under which a tenant is configured that a client calls so: "default" for none.
+  static std::string name_of(const std::string& tenant);
+  // True if a tenant of this name is configured.
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+
   std::vector<std::string> names() const;
   // True if a tenant of this name is here as it is in `other`: with the same token and salt.
   bool has_same(const Tenants& other, std::string_view name) const;

@@ -61,7 +61,8 @@ inline constexpr std::uint32_t kStrangersPerAddressMax = 64;
 inline constexpr std::uint32_t kWrongProofsFree = 4;
 inline constexpr std::uint32_t kWrongProofWaitMs = 1000;
 inline constexpr std::uint32_t kWrongProofWaitMsMax = 60'000;
-inline constexpr std::size_t kWrongProofRowsMax = 4096;  // addresses and tenants remembered
+inline constexpr std::uint64_t kWrongProofForgetMs = 600'000;  // after the last one
+inline constexpr std::size_t kWrongProofRowsMax = 4096;        // addresses and tenants remembered
 // What a connection may have shared (frames.h, kShare): memory files, their addresses, and regions
 // in use at a time.
 inline constexpr std::size_t kSharedBuffersMax = 32;

@@ -50,6 +50,13 @@ TEST_CASE("a tenant is admitted with its own token only", "[unit][server]") {
   }
 }
 
+TEST_CASE("a client that names no tenant is the default one, under one name", "[unit][server]") {
+  CHECK(Tenants::name_of("") == Tenants::name_of("default"));
+  CHECK(Tenants::name_of("red") == "red");
+  CHECK(Tenants({{"red", "secret", ""}}).has("red"));
+  CHECK_FALSE(Tenants({{"red", "secret", ""}}).has(Tenants::name_of("")));
+}
+
 TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]") {
   const Tenants before({{"red", "secret", "pepper"}});
   const auto same_in = [&](const std::vector<TenantConfig>& tenants) {
