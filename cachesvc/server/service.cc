@@ -333,6 +333,7 @@ void Service::Impl::watch_pressure() {
     }
     tell_dropped();
     watch_pressure();
+    audit.tell_suppressed();
   });
 }
 

@@ -192,6 +192,27 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has what a reload changed, and one
 
 TEST_CASE_METHOD(AuditFixture, "the audit log is the owner's alone, and is rotated by SIGHUP",
                  "[integration]") {
+TEST_CASE_METHOD(AuditFixture, "who repeats what is refused fills no disk with the audit log",
+                 "[integration]") {
+  constexpr std::size_t kTimes = 500;
+  ConnectOptions stranger = red("guess");
+  stranger.retry = false;
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    CHECK_FALSE(Client::connect(service.address(), stranger).ok());
+  }
+  const auto lines = audit();
+  const auto refused = those(lines, "Connect");
+  CHECK(refused.size() < kTimes / 2);  // wrong, or told to wait: eight of each, and a sum
+  std::size_t counted = 0;
+  for (const json& line : refused) {
+    const std::string why = line["why"];
+    const bool more = why.starts_with("and ");
+    CHECK(line["from"].get<std::string>().starts_with("127.0.0.1"));
+    counted += more ? std::stoul(why.substr(4)) : 1;
+  }
+  CHECK(counted == kTimes);
+}
+
   struct stat file {};
   REQUIRE(::stat(path.c_str(), &file) == 0);
   CHECK((file.st_mode & 07777) == 0600);

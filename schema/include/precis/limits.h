@@ -50,6 +50,15 @@ inline constexpr std::size_t kTextFileBytesMax = 64u << 20;  // a document to me
 // The audit log: lines that wait to be written, and bytes of one value in a line.
 inline constexpr std::size_t kAuditLinesMax = 8192;
 inline constexpr std::size_t kAuditValueBytesMax = 1024;
+// Refusals in it: those of one address, kind and outcome that have a line each within a while;
+// addresses, kinds and outcomes counted at a time; and bytes of lines a minute, once for clients
+// that are not admitted and once for the others.
+inline constexpr std::uint32_t kAuditRepeatsToldMax = 8;
+inline constexpr std::uint64_t kAuditRepeatMs = 10'000;
+inline constexpr std::size_t kAuditRepeatRowsMax = 1024;
+inline constexpr std::size_t kAuditMoreLineBytes =
+    512;  // what a line counts that says how many more
+inline constexpr std::size_t kAuditRefusedBytesPerMinute = 256u << 10;
 
 // Service. What is configured of overload stands in cachesvc/base/config.h.
 inline constexpr std::uint32_t kConnectionsMax = 1024;
