@@ -50,6 +50,11 @@ std::string change_text(const msg::SetBudget& request) {
   return text;
 }
 
+// "ttl 60 s"
+std::string ttl_text(const msg::SessionRow& row) {
+  return row.ttl_seconds == 0 ? "no ttl" : "ttl " + std::to_string(row.ttl_seconds) + " s";
+}
+
 // The digest of the profile of that model and name; none if there is none.
 std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,
                                      const std::string& name) {
@@ -173,7 +178,18 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListModels request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushProjection request) {
-  co_return answer(co_await parts_.projections.add(tenant_, std::move(request), connection_));
+  const auto find = [this, model = request.model, layer = request.layer] {
+    return parts_.catalog.projection(tenant_.name, model, layer);
+  };
+  const std::string of =
+      "layer " + std::to_string(request.layer) + " of model " + request.model.hex();
+  const bool known = find().ok();  // it can't be replaced
+  PRECIS_CO_TRY(co_await parts_.projections.add(tenant_, std::move(request), connection_));
+  const auto row = find();
+  if (!known && row.ok()) {
+    note({.request = "PushProjection", .of = of, .is = (*row)->weights.hex()});
+  }
+  co_return answer(Status());
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AddProfile request) {
@@ -308,7 +324,12 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::OpenSession request) {
   PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
                      return parts_.catalog.open_session(tenant_.name, request);
                    }));
-  if (!known) note({.request = "OpenSession", .of = row.name, .is = "made"});
+  const std::string ttl = ttl_text(row);
+  if (!before.ok()) {
+    note({.request = "OpenSession", .of = row.name, .is = "made, " + ttl});
+  } else if (ttl != ttl_text(*before)) {
+    note({.request = "OpenSession", .of = row.name, .was = ttl_text(*before), .is = ttl});
+  }
   co_return msg::ReplyBody(std::move(row));
 }
 
