@@ -16,6 +16,11 @@ void close_data_dir(Log& log, const std::string& dir);
 // A warning for each file that holds tokens and that everybody may read.
 void warn_of_exposed_tokens(Log& log, const Config& config);
 
+// Why others on the network may read or change what `tenant` has, in words; empty where they may
+// not. `open`: other hosts reach the service; `encrypted`: TCP is TLS. Other tenants are not named.
+std::string exposed_text(const Config& config, bool open, bool encrypted,
+                         const std::string& tenant);
+
 // Where other hosts reach the service: warnings for tenants without a token, and for TCP without
 // TLS. The configuration says who may do what; the log says where that is less than it seems.
 void warn_of_strangers(Log& log, const Config& config, const Transport& transport,

@@ -86,6 +86,7 @@ struct Service::Impl {
   std::unique_ptr<Memory> memory;
   std::unique_ptr<Store> store;  // what it has yet to write lies in the arena
   std::unique_ptr<DiskWatch> disk_watch;
+  KnownLoss loss;
   std::unique_ptr<Catalog> catalog;
   std::unique_ptr<kernels::Backend> backend;
   RestoreRate rate;
@@ -171,7 +172,7 @@ Status Service::Impl::open_store() {
              {{"min_free_bytes", config.min_free_bytes}, {"kept_free_bytes", *kept}});
   }
   disk_watch = std::make_unique<DiskWatch>(*store, log);
-  warn_of_loss(log, *store);
+  loss = warn_of_loss(log, *store);
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
   return {};
 }
@@ -332,8 +333,8 @@ void Service::Impl::watch_pressure() {
       }
     }
     tell_dropped();
-    watch_pressure();
     audit.tell_suppressed();
+    watch_pressure();
   });
 }
 
@@ -429,6 +430,13 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   status.disk_free_bytes = disk.free_bytes;
   status.disk_min_free_bytes = disk.min_free_bytes;
   status.disk_fault = fault_text(disk, /*named=*/config.tenants.empty());
+  status.exposed =
+      exposed_text(config, transport->is_open_to_hosts(), transport->is_encrypted(), tenant);
+  status.doubtful_recovery = loss.doubt.has_value();
+  if (loss.doubt) {
+    status.lost_changes = loss.doubt->lost_changes;
+    status.kept_bytes = loss.kept_bytes;
+  }
   return status;
 }
 
@@ -441,7 +449,6 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   const Catalog::Totals totals = catalog->totals(tenant);
   const HotTierStats hot = hot_tier->stats();
   const StoreStats disk = co_await run_on(storage, loop, [&] { return store->stats(); });
-  const auto doubt = co_await run_on(storage, loop, [&] { return store->doubt(); });
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
@@ -455,7 +462,8 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
       "1 where the service has an RDMA device for clients of other hosts");
   add("precis_turns_total", paths.turns().pieces(),
       "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
-  add_stored(stats, hot, totals, catalog->dropped_segments(), disk, doubt, disk_watch->health());
+  add_stored(stats, hot, totals, catalog->dropped_segments(), disk, loss.doubt,
+             disk_watch->health());
   co_return stats;
 }
 

@@ -40,19 +40,22 @@ std::string fault_text(const StoreHealth& health, bool named) {
   return named ? health.files.message() : "files of the store are gone";
 }
 
-void warn_of_loss(Log& log, Store& store) {
-  if (const std::uint64_t missing = store.stats().missing_bytes; missing > 0) {
+KnownLoss warn_of_loss(Log& log, Store& store) {
+  const StoreStats stats = store.stats();
+  if (stats.missing_bytes > 0) {
     log.warn("payload files are gone or short; precisctl fsck says what was in them",
-             {{"missing_bytes", missing}});
+             {{"missing_bytes", stats.missing_bytes}});
   }
-  if (const auto doubt = store.doubt()) {
+  const auto doubt = store.doubt();
+  if (doubt) {
     log.warn(
         "changes that were acknowledged are missing, or may be: what is left is served, and no "
         "payload is deleted until the loss is accepted (precisctl fsck says how)",
         {{"lost_changes", doubt->lost_changes},
          {"record_lost", doubt->record_lost},
-         {"kept_payload_bytes", store.stats().unclaimed_bytes}});
+         {"kept_payload_bytes", stats.unclaimed_bytes}});
   }
+  return {doubt, stats.unclaimed_bytes};
 }
 
 }  // namespace precis

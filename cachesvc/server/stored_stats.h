@@ -22,7 +22,13 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
 // be named, as their directory is.
 std::string fault_text(const StoreHealth& health, bool named);
 
+// What a store misses since it was recovered; it stays so until it is opened again.
+struct KnownLoss {
+  std::optional<RecoveryDoubt> doubt;
+  std::uint64_t kept_bytes = 0;  // of payload that no row means, kept for what is missing
+};
+
 // Logs what the store misses as it is opened, if anything. [blocking]
-void warn_of_loss(Log& log, Store& store);
+KnownLoss warn_of_loss(Log& log, Store& store);
 
 }  // namespace precis

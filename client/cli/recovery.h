@@ -15,7 +15,10 @@ struct Recovery {
   std::uint64_t kept_bytes = 0;    // of payload that no row means, kept meanwhile
 };
 
+// As the service is now.
 Result<Recovery> find_recovery(Client& client);
+// As it was at the service's start.
+Recovery recovery_of(const msg::ServerStatus& status);
 // What is missing, and how to accept it; for one that is doubtful.
 std::string recovery_text(const Recovery& recovery);
 Json to_json(const Recovery& recovery);

@@ -127,6 +127,7 @@ std::string status_text(const msg::ServerStatus& s) {
                                 bytes_text(s.disk_free_bytes), bytes_text(s.disk_min_free_bytes),
                                 low ? ": remove or trim prefixes, or make room" : ""));
   if (!s.disk_fault.empty()) facts.add("disk fault", s.disk_fault);
+  if (!s.exposed.empty()) facts.add("exposed", s.exposed);
   return facts.text();
 }
 

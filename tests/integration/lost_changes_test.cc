@@ -134,6 +134,10 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
     const Ran status = run({PRECISCTL_PATH, "--address", service.address, "status"});
     CHECK(status.exit_code == 0);
     CHECK_THAT(status.out, Contains("WARNING: " + said));
+    const auto answered = client->status().value();
+    CHECK(answered.doubtful_recovery);
+    CHECK(answered.lost_changes == lost);
+    CHECK(answered.kept_bytes > 0);
     const Ran fsck = run({PRECISCTL_PATH, "--address", service.address, "fsck"});
     CHECK(fsck.exit_code != 0);
     CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)));

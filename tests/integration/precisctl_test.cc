@@ -462,4 +462,22 @@ TEST_CASE("a tenant's token is asked for", "[integration]") {
   CHECK(client.status().code() == StatusCode::kPermissionDenied);
 }
 
+TEST_CASE("status says that a service listens beyond the loopback without TLS, or without tokens",
+          "[integration]") {
+  const TempDir dir;
+  const std::string config = "[[tenant]]\nname = \"red\"\ntoken = \"secret\"\n";
+  const OperatedService open(dir, config, {"--listen", "0.0.0.0:0"});
+  const Ran status = open.ctl({"status", "--tenant", "red", "--token", "secret"});
+  CHECK(status.exit_code == kOk);
+  CHECK(status.out.find("\nexposed         K, V and messages travel in the clear") !=
+        std::string::npos);
+  CHECK(status.out.find("token") == std::string::npos);  // it has one
+  const Ran in_json = open.ctl({"status", "--json", "--tenant", "red", "--token", "secret"});
+  CHECK(json::parse(in_json.out)["exposed"].get<std::string>().find("in the clear") !=
+        std::string::npos);
+  const TempDir other;
+  const OperatedService closed(other, "");
+  CHECK(json::parse(closed.ctl({"status", "--json"}).out)["exposed"] == "");
+}
+
 }  // namespace

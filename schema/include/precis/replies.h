@@ -168,6 +168,13 @@ struct ServerStatus {
   // Of the data directory's disk. Puts that would leave less free than the minimum are refused.
   std::uint64_t disk_free_bytes = 0, disk_min_free_bytes = 0;
   std::string disk_fault;  // why changes fail until an operator acts; empty: nothing is wrong
+  // Why others on the network may read or change what is stored; empty where they may not.
+  std::string exposed;
+  // True while acknowledged changes are missing, or may be, and nobody has accepted that: how many
+  // (0 where that is not known), and bytes of payload that no row means, kept for them at the
+  // start.
+  bool doubtful_recovery = false;
+  std::uint64_t lost_changes = 0, kept_bytes = 0;
   bool operator==(const ServerStatus&) const = default;
 };
 
