@@ -320,7 +320,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Cancel request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::OpenSession request) {
   PRECIS_CO_TRY(check_name("session name", request.name));
-  const bool known = tip_of(request.name).has_value();
+  const auto before = parts_.catalog.session(tenant_.name, request.name);
   PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
                      return parts_.catalog.open_session(tenant_.name, request);
                    }));
