@@ -18,6 +18,7 @@
 #include "cachesvc/base/notify.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/server/accept_loss.h"
+#include "cachesvc/server/audit.h"
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
@@ -173,6 +174,10 @@ int fail(const Status& status, int exit_code) {
 }
 
 int approve(const Config& config) {
+  const Status audit = precis::Audit::Sink::check(config.audit_log);
+  if (!audit.ok()) {
+    return fail(Status::invalid(config.origin("audit_log") + audit.message()), kExitUsage);
+  }
   for (const std::string& file : config.exposed_files) {
     std::cerr << "precisd: " << precis::printable(file)
               << " holds a token and can be read by every user of this machine: chmod o-r\n";

@@ -157,7 +157,7 @@ TEST_CASE("a reload that opens the service to strangers says so", "[integration]
   const TempDir dir;
   OperatedService service(dir, kRed, {"--listen", "0.0.0.0:0"});
   CHECK_THAT(service.log(), !Contains("whoever"));
-  service.write_config("");
+  service.write_config(std::string(kRed) + "[[tenant]]\nname = \"green\"\n");
   service.reload();
   CHECK_THAT(service.log(), Contains("whoever reaches the address may be it tenant=green"));
 }
@@ -209,6 +209,11 @@ TEST_CASE("--check says what is wrong with the configuration, and starts nothing
   CHECK(check("liste = 1\n").exit_code == 2);
   CHECK(check(data, {"--threads", "many"}).exit_code == 2);
   CHECK(run({PRECISD_PATH, "--check", "--config", dir.path("none.toml")}).exit_code == 2);
+  const Ran no_audit = check(data + "audit_log = \"" + dir.path("no/such/folder") + "\"\n");
+  CHECK(no_audit.exit_code == 2);
+  CHECK_THAT(no_audit.err, Contains("c.toml:2: audit_log") && Contains("can't be opened"));
+  CHECK(check(data + "audit_log = \"" + dir.path("audit") + "\"\n").exit_code == 0);
+  CHECK_FALSE(fs::exists(dir.path("audit")));
   // No service could start here: the address and the data are another's.
   const ServiceProcess holder(dir);
   CHECK(check(data, {"--listen", holder.address()}).exit_code == 0);
