@@ -10,6 +10,7 @@
 
 #include "cachesvc/base/arena.h"
 #include "cachesvc/store/hot_tier.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/store/store_machine.h"
 
@@ -187,7 +188,7 @@ TEST_CASE("commits at memory go on past what may wait for the disk, and the olde
   // Two have room.
   CHECK(disk.catalog->dropped_segments() == made.size() - 2);
   CHECK(disk.catalog->totals().segments == 3);
-  CHECK(disk.catalog->models(disk.f.tenant)[0].segments == 3);
+  CHECK(models_of(*disk.catalog, disk.f.tenant)[0].segments == 3);
   for (std::size_t i = 0; i < made.size(); ++i) {
     CHECK(disk.is_found(made[i]) == (i + 2 >= made.size()));
   }
