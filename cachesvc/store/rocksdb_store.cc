@@ -413,18 +413,33 @@ Status check_families(const rocksdb::DBOptions& options, const std::string& dir)
   return {};
 }
 
+// RocksDB would end the process if it found no room as it opens. An older build's store has no
+// reserve file to give up, but it has information logs.
+Status make_room_to_open(SpaceGuard& guard, const std::string& dir) {
+  const std::uint64_t bytes = bytes_to_open(dir);
+  Status admitted = guard.admit(WriteUse::kMakeRoom, bytes);
+  if (admitted.code() != StatusCode::kOutOfSpace) return admitted;
+  remove_information_logs(dir);
+  admitted = guard.admit(WriteUse::kMakeRoom, bytes);
+  if (admitted.code() != StatusCode::kOutOfSpace) return admitted;
+  PRECIS_ASSIGN(const SpaceGuard::Room room, guard.room());
+  const std::uint64_t needed = bytes + guard.budget().smallest_free_bytes();
+  return Status::out_of_space("opening the store in " + dir + " takes up to " +
+                              std::to_string(needed) + " B, its disk has " +
+                              std::to_string(room.free_bytes) + " B free: free at least " +
+                              std::to_string(needed - std::min(needed, room.free_bytes)) +
+                              " B more there, or make the disk larger");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
                                                   const RocksdbStoreOptions& options) {
   PRECIS_TRY(make_directory(dir));
-  PRECIS_ASSIGN(Descriptor lock, lock_store(dir));
+  PRECIS_ASSIGN(StoreLock lock, lock_store(dir));
   PRECIS_TRY(check_remains(dir));
-  // RocksDB would end the process where it finds no room as it opens.
   const DiskBudget budget = budget_of(options);
-  if (options.guard) {
-    PRECIS_TRY(options.guard->admit(WriteUse::kMakeRoom, bytes_to_open(dir)));
-  }
+  if (options.guard) PRECIS_TRY(make_room_to_open(*options.guard, dir));
   const rocksdb::DBOptions db_opts = db_options(options);
   PRECIS_TRY(check_families(db_opts, dir));
   rocksdb::DB* db = nullptr;

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "cachesvc/store/space_guard.h"
 #include "cachesvc/store/store_lock.h"
@@ -42,6 +43,17 @@ std::uint64_t bytes_to_open(const std::string& dir) {
     if (!unknown) bytes += size_bytes;
   }
   return bytes;
+}
+
+void remove_information_logs(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> logs;
+  std::error_code error;
+  for (fs::directory_iterator file(dir, error), end; !error && file != end; file.increment(error)) {
+    const std::string name = file->path().filename().string();
+    if (name == "LOG" || name.starts_with("LOG.old")) logs.push_back(file->path());
+  }
+  for (const fs::path& log : logs) fs::remove(log, error);
 }
 
 std::uint64_t bytes_of_files(const std::string& dir) {

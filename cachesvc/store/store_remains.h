@@ -16,6 +16,10 @@ Status check_remains(const std::string& dir);
 // anew, and some small files.
 std::uint64_t bytes_to_open(const std::string& dir);
 
+// Removes RocksDB's information logs, of which there may be some megabytes: they are for people,
+// and no start reads them.
+void remove_information_logs(const std::string& dir);
+
 // The files in the directory itself, without the reserve, which is room that is kept free.
 std::uint64_t bytes_of_files(const std::string& dir);
 
