@@ -146,7 +146,7 @@ std::vector<rocksdb::ColumnFamilyDescriptor> families(const DiskBudget& budget) 
 
 class RocksdbStore final : public Store {
  public:
-  RocksdbStore(std::string dir, std::shared_ptr<SpaceGuard> guard, Descriptor lock, rocksdb::DB* db,
+  RocksdbStore(std::string dir, std::shared_ptr<SpaceGuard> guard, StoreLock lock, rocksdb::DB* db,
                std::vector<rocksdb::ColumnFamilyHandle*> handles)
       : dir_(std::move(dir)),
         guard_(std::move(guard)),
@@ -380,7 +380,7 @@ class RocksdbStore final : public Store {
 
   const std::string dir_;
   const std::shared_ptr<SpaceGuard> guard_;  // may be null
-  const Descriptor lock_;                    // outlives what it guards
+  const StoreLock lock_;                     // outlives what it guards
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
   std::atomic<bool> dirty_ = true;                  // perhaps written to since the last flush
