@@ -166,10 +166,7 @@ Status Service::Impl::open_store() {
                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
                                  .min_free_bytes = config.min_free_bytes}));
-  if (const auto kept = raised_min_free_bytes(config)) {
-    log.warn("min_free_bytes is less than rows need on this disk, so more is kept free",
-             {{"min_free_bytes", config.min_free_bytes}, {"kept_free_bytes", *kept}});
-  }
+  warn_of_raised_mark(log, config);
   disk_watch = std::make_unique<DiskWatch>(*store, log);
   warn_of_loss(log, *store);
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
@@ -407,24 +404,15 @@ void Service::Impl::finish_stop() {
 // ---- status -------------------------------------------------------------------------------------
 
 msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
-  const Catalog::Totals totals = catalog->totals(tenant);
   msg::ServerStatus status;
   status.server = server_name();
   if (config.tenants.empty()) status.data_dir = config.data_dir;  // no tenant's business
   status.device = std::string(backend->name());
   status.rdma = transport->rdma();
   status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
-  status.models = totals.models;
-  status.segments = totals.segments;
-  status.segments_out_of_service = totals.quarantined_segments;
-  status.sessions = totals.sessions;
-  status.stored_bytes = totals.stored_bytes;
   status.memory_bytes = arena->used_bytes();
   status.memory_limit_bytes = arena->memory().size();
-  const StoreHealth disk = disk_watch->health();
-  status.disk_free_bytes = disk.free_bytes;
-  status.disk_min_free_bytes = disk.min_free_bytes;
-  status.disk_fault = fault_text(disk, /*named=*/config.tenants.empty());
+  add_stored(status, catalog->totals(tenant), disk_watch->health(), config.tenants.empty());
   return status;
 }
 

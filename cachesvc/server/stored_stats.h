@@ -18,9 +18,10 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
                 std::uint64_t dropped_segments, const StoreStats& disk,
                 const std::optional<RecoveryDoubt>& doubt, const StoreHealth& health);
 
-// Why changes fail until an operator acts; empty: nothing is wrong. `named`: the store's files may
-// be named, as their directory is.
-std::string fault_text(const StoreHealth& health, bool named);
+// Fills in what the catalog and the disk say. `named`: the store's files may be named, as their
+// directory is.
+void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
+                bool named);
 
 // Logs what the store misses as it is opened, if anything. [blocking]
 void warn_of_loss(Log& log, Store& store);

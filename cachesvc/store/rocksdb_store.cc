@@ -413,24 +413,6 @@ Status check_families(const rocksdb::DBOptions& options, const std::string& dir)
   return {};
 }
 
-// RocksDB would end the process if it found no room as it opens. An older build's store has no
-// reserve file to give up, but it has information logs.
-Status make_room_to_open(SpaceGuard& guard, const std::string& dir) {
-  const std::uint64_t bytes = bytes_to_open(dir);
-  Status admitted = guard.admit(WriteUse::kMakeRoom, bytes);
-  if (admitted.code() != StatusCode::kOutOfSpace) return admitted;
-  remove_information_logs(dir);
-  admitted = guard.admit(WriteUse::kMakeRoom, bytes);
-  if (admitted.code() != StatusCode::kOutOfSpace) return admitted;
-  PRECIS_ASSIGN(const SpaceGuard::Room room, guard.room());
-  const std::uint64_t needed = bytes + guard.budget().smallest_free_bytes();
-  return Status::out_of_space("opening the store in " + dir + " takes up to " +
-                              std::to_string(needed) + " B, its disk has " +
-                              std::to_string(room.free_bytes) + " B free: free at least " +
-                              std::to_string(needed - std::min(needed, room.free_bytes)) +
-                              " B more there, or make the disk larger");
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,

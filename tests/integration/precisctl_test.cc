@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "precis/profile.h"
-#include "tests/integration/operated_service.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
 
@@ -76,21 +75,6 @@ TEST_CASE_METHOD(PrecisctlFixture, "status, models and stats are told", "[integr
     CHECK_FALSE(ran.out.empty());
     CHECK(ran.err.empty());
   }
-}
-
-TEST_CASE("status and stats say whether the service has an RDMA device, and precisctl may name one",
-          "[integration]") {
-  const TempDir dir;
-  const OperatedService off(dir, "rdma = \"off\"\n");
-  CHECK(json::parse(off.ctl({"status", "--json"}).out)["rdma"] == "off");
-  CHECK(off.ctl({"status"}).out.find("\nrdma            off\n") != std::string::npos);
-  CHECK(json::parse(off.ctl({"stats", "--json"}).out)["precis_rdma"] == 0);
-  for (const char* choice : {"auto", "off"}) {
-    CHECK(off.ctl({"status", "--rdma", choice}).exit_code == kOk);
-  }
-  const Ran named = off.ctl({"status", "--rdma", "no_such_device:1"});
-  CHECK(named.exit_code == kFailed);
-  CHECK(named.err.find("no_such_device:1") != std::string::npos);
 }
 
 TEST_CASE_METHOD(PrecisctlFixture, "prefixes are listed, shown and removed by short ids",
