@@ -1,4 +1,4 @@
-// What is told of what is stored: rows of the statistics, and warnings as a store is opened.
+// Rows of the statistics about the store, and warnings as a store is opened.
 #pragma once
 
 #include <cstdint>

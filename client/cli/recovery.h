@@ -1,4 +1,4 @@
-// What a service says of how its store was recovered at its start.
+// A service's own account of how its store was recovered at its start.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Recovery {
 };
 
 Result<Recovery> find_recovery(Client& client);
-// What is missing, and how to accept it; for one that is doubtful.
+// Says what is missing, and how to accept it; for a doubtful recovery.
 std::string recovery_text(const Recovery& recovery);
 Json to_json(const Recovery& recovery);
 

@@ -1,4 +1,4 @@
-// What two processes say to each other before and beside control messages.
+// The bytes that two processes exchange before and beside control messages.
 #include <algorithm>
 
 #include "precis/frames.h"
@@ -61,7 +61,7 @@ bool run_greeting(Bytes input) {
   return check_stable(kDecode(input), kDecode);
 }
 
-// What is read of a stranger's one frame, by its header.
+// Reads a stranger's one frame, by its header.
 bool run_stranger(Bytes input) {
   const auto header = decode_frame_header(input);
   if (!header.ok()) return refused(header.status());

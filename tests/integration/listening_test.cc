@@ -1,5 +1,4 @@
-// Who can reach precisd: the sockets that it listens on, as the kernel lists them, are those of the
-// configuration and no others.
+// precisd listens on the sockets of its configuration, as the kernel lists them, and on no others.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>

@@ -72,8 +72,8 @@ class Filled {
       if (!status.ok()) return status;
     }
   }
-  // What is refused while space comes back is put again. If it never is, this test's time limit
-  // ends it.
+  // A put that is refused while space comes back is made again. If none comes, this test's time
+  // limit ends it.
   void fill_to(std::size_t segments) {
     while (stored_.size() < segments) {
       const Status status = put();
@@ -202,7 +202,7 @@ TEST_CASE("a disk that somebody else fills to the last byte ends no service, run
   service.check_all();
 }
 
-// What a start says that can't end well in any case, for nobody has its address.
+// Starts precisd at an address that no machine has, so that it ends. Returns what it said.
 std::string start_in_vain(const SmallDisk& disk) {
   return run(precisd_command(disk.path("data"), {"--listen", "192.0.2.1:1", "--memory", "64MiB"}))
       .err;

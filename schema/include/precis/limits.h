@@ -62,8 +62,8 @@ inline constexpr std::uint32_t kWrongProofsFree = 4;
 inline constexpr std::uint32_t kWrongProofWaitMs = 1000;
 inline constexpr std::uint32_t kWrongProofWaitMsMax = 60'000;
 inline constexpr std::size_t kWrongProofRowsMax = 4096;  // addresses and tenants remembered
-// What a connection may have shared (frames.h, kShare): memory files, their addresses, and regions
-// in use at a time.
+// A connection may share so many memory files (frames.h, kShare), so many bytes of them, and use so
+// many regions at a time.
 inline constexpr std::size_t kSharedBuffersMax = 32;
 inline constexpr std::size_t kSharedBytesMax = std::size_t{64} << 30;
 inline constexpr std::uint32_t kSharedSlotsMax = 4096;

@@ -21,7 +21,7 @@ from .weight_marks import mark_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Of a configuration what changes K and V, but for the shape and RoPE, which stand in the spec.
+# The fields of a configuration that change K and V; the shape and RoPE stand in the spec.
 _NUMERIC = (
     "attention_bias",
     "attention_multiplier",
@@ -40,7 +40,7 @@ _NUMERIC = (
     "use_sliding_window",
 )
 
-# What the layers of adapters (PEFT) say of how they are applied.
+# The fields in which layers of adapters (PEFT) say how they are applied.
 _ADAPTER = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
 
 
