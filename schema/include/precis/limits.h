@@ -27,6 +27,8 @@ inline constexpr std::uint32_t kPathTokensMax = 1u << 24;  // positions stay exa
 // Whole blocks of one path that a request may name, at 32 bytes each: as many as the longest path
 // has in blocks of 64 tokens.
 inline constexpr std::uint32_t kPathBlocksMax = kPathTokensMax / 64;
+// Digests of paths in blocks of fewer than 8 tokens, of all that are being looked up or put.
+inline constexpr std::size_t kDigestBytesMax = 64u << 20;
 inline constexpr std::uint32_t kChainSegmentsMax = 4096;
 inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kKvHeadsMax;
 inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per head and layer
