@@ -127,7 +127,7 @@ Result<precis::SocketOptions> socket_options(const Config& config) {
 
 Result<std::unique_ptr<precis::Transport>> make_transport(EventLoop& loop, const Config& config,
                                                           precis::SocketOptions options) {
-  // What goes by RDMA is not encrypted, so beside TLS it is for the operator to name a device.
+  // RDMA does not encrypt, so beside TLS the operator must name a device.
   const bool is_off = config.rdma == "auto" && options.tls != nullptr;
   auto rdma = precis::RdmaDevice::open(&loop, is_off ? "off" : config.rdma);
   // A device that was not asked for may fail: then bytes go over sockets.

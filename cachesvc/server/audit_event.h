@@ -1,4 +1,4 @@
-// What a line of the audit log tells.
+// The contents of a line of the audit log.
 #pragma once
 
 #include <optional>

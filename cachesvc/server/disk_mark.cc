@@ -20,4 +20,11 @@ std::optional<std::uint64_t> raised_min_free_bytes(const Config& config) {
   return kept;
 }
 
+void warn_of_raised_mark(Log& log, const Config& config) {
+  const auto kept = raised_min_free_bytes(config);
+  if (!kept) return;
+  log.warn("min_free_bytes is less than rows need on this disk, so more is kept free",
+           {{"min_free_bytes", config.min_free_bytes}, {"kept_free_bytes", *kept}});
+}
+
 }  // namespace precis

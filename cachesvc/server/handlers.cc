@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/base/counted.h"
+#include "cachesvc/server/change_text.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 
@@ -33,35 +34,6 @@ Status check_name(const char* field, const std::string& name) {
   if (!name.empty() && name.size() <= limits::kNameBytesMax) return {};
   return Status::invalid(std::string(field) + " has " + std::to_string(name.size()) +
                          " bytes, must have 1 to " + std::to_string(limits::kNameBytesMax));
-}
-
-std::string scope_text(const msg::BudgetScope& scope) {
-  return scope.model ? "model " + scope.model->hex() : "all models";
-}
-
-// What a request sets of a budget: "recipe knorm, keep 0.2".
-std::string change_text(const msg::SetBudget& request) {
-  std::string text;
-  if (request.recipe) text = "recipe " + (request.recipe->empty() ? "unset" : *request.recipe);
-  if (request.keep) {
-    const bool unset = request.keep->kind == Budget::Kind::kAll;
-    text += (text.empty() ? "keep " : ", keep ") + (unset ? "unset" : request.keep->to_string());
-  }
-  return text;
-}
-
-// "ttl 60 s"
-std::string ttl_text(const msg::SessionRow& row) {
-  return row.ttl_seconds == 0 ? "no ttl" : "ttl " + std::to_string(row.ttl_seconds) + " s";
-}
-
-// The digest of the profile of that model and name; none if there is none.
-std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,
-                                     const std::string& name) {
-  for (const msg::ProfileRow& row : rows) {
-    if (row.model == model && row.name == name) return row.digest.hex();
-  }
-  return {};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What others could read or reach: closed to them, or warned of, at the start.
+// At the start the service closes to others what they could read, or warns of what they can reach.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ void warn_of_exposed_tokens(Log& log, const Config& config);
 std::string exposed_text(const Config& config, bool open, bool encrypted,
                          const std::string& tenant);
 
-// Where other hosts reach the service: warnings for tenants without a token, and for TCP without
-// TLS. The configuration says who may do what; the log says where that is less than it seems.
+// Warns of tenants without a token and of TCP without TLS, if other hosts reach the service. The
+// configuration says who may do what; the log says where that is less than it seems.
 void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
                        const std::string& address);
 

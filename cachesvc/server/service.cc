@@ -8,6 +8,7 @@
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
+#include "cachesvc/server/login.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/peer.h"
 #include "cachesvc/server/reload.h"
@@ -167,10 +168,7 @@ Status Service::Impl::open_store() {
                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
                                  .min_free_bytes = config.min_free_bytes}));
-  if (const auto kept = raised_min_free_bytes(config)) {
-    log.warn("min_free_bytes is less than rows need on this disk, so more is kept free",
-             {{"min_free_bytes", config.min_free_bytes}, {"kept_free_bytes", *kept}});
-  }
+  warn_of_raised_mark(log, config);
   disk_watch = std::make_unique<DiskWatch>(*store, log);
   loss = warn_of_loss(log, *store);
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
@@ -276,22 +274,13 @@ Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
 
 // The token of the stranger's tenant.
 Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
-  const Hello& hello = stranger.hello;
-  const std::string tenant = Tenants::name_of(hello.tenant);
-  PRECIS_TRY(wrong_proofs.may_try(stranger.address, tenant));
-  auto admitted = tenants.admit(hello, stranger.challenge);
-  if (admitted.ok() || admitted.status().code() == StatusCode::kPermissionDenied) {
-    using enum WrongProofs::Proof;
-    const auto wrong = tenants.has(tenant) ? kWrong : kOfUnknownTenant;
-    wrong_proofs.note(stranger.address, tenant, admitted.ok() ? kRight : wrong);
-  }
-  PRECIS_TRY(admitted.status());
+  PRECIS_ASSIGN(std::string token, log_in(stranger, tenants, wrong_proofs));
   if (peers.size() >= connections_max) {
     return Status::rejected("the service has " + std::to_string(peers.size()) +
                                 " connections, the most there may be; retry later",
                             limits::kRetryAfterRequestsMs);
   }
-  return admitted->token;
+  return token;
 }
 
 // Once for a connection, whatever it said, and not for each of many.
@@ -412,31 +401,17 @@ void Service::Impl::finish_stop() {
 // ---- status -------------------------------------------------------------------------------------
 
 msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
-  const Catalog::Totals totals = catalog->totals(tenant);
   msg::ServerStatus status;
   status.server = server_name();
   if (config.tenants.empty()) status.data_dir = config.data_dir;  // no tenant's business
   status.device = std::string(backend->name());
   status.rdma = transport->rdma();
   status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
-  status.models = totals.models;
-  status.segments = totals.segments;
-  status.segments_out_of_service = totals.quarantined_segments;
-  status.sessions = totals.sessions;
-  status.stored_bytes = totals.stored_bytes;
   status.memory_bytes = arena->used_bytes();
   status.memory_limit_bytes = arena->memory().size();
-  const StoreHealth disk = disk_watch->health();
-  status.disk_free_bytes = disk.free_bytes;
-  status.disk_min_free_bytes = disk.min_free_bytes;
-  status.disk_fault = fault_text(disk, /*named=*/config.tenants.empty());
+  add_stored(status, catalog->totals(tenant), disk_watch->health(), loss, config.tenants.empty());
   status.exposed =
       exposed_text(config, transport->is_open_to_hosts(), transport->is_encrypted(), tenant);
-  status.doubtful_recovery = loss.doubt.has_value();
-  if (loss.doubt) {
-    status.lost_changes = loss.doubt->lost_changes;
-    status.kept_bytes = loss.kept_bytes;
-  }
   return status;
 }
 

@@ -35,9 +35,22 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
   add("precis_disk_fault", health.files.ok() ? 0 : 1, "1 while files of the store are gone");
 }
 
-std::string fault_text(const StoreHealth& health, bool named) {
-  if (health.files.ok()) return {};
-  return named ? health.files.message() : "files of the store are gone";
+void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
+                const KnownLoss& loss, bool named) {
+  status.models = totals.models;
+  status.segments = totals.segments;
+  status.segments_out_of_service = totals.quarantined_segments;
+  status.sessions = totals.sessions;
+  status.stored_bytes = totals.stored_bytes;
+  status.disk_free_bytes = disk.free_bytes;
+  status.disk_min_free_bytes = disk.min_free_bytes;
+  status.doubtful_recovery = loss.doubt.has_value();
+  if (loss.doubt) {
+    status.lost_changes = loss.doubt->lost_changes;
+    status.kept_bytes = loss.kept_bytes;
+  }
+  if (disk.files.ok()) return;
+  status.disk_fault = named ? disk.files.message() : "files of the store are gone";
 }
 
 KnownLoss warn_of_loss(Log& log, Store& store) {

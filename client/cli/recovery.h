@@ -1,4 +1,4 @@
-// What a service says of how its store was recovered at its start.
+// A service's own account of how its store was recovered at its start.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Recovery {
 Result<Recovery> find_recovery(Client& client);
 // As it was at the service's start.
 Recovery recovery_of(const msg::ServerStatus& status);
-// What is missing, and how to accept it; for one that is doubtful.
+// Says what is missing, and how to accept it; for a doubtful recovery.
 std::string recovery_text(const Recovery& recovery);
 Json to_json(const Recovery& recovery);
 

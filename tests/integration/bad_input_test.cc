@@ -365,7 +365,7 @@ std::vector<std::byte> frame(FrameKind kind, const std::vector<std::byte>& body)
   return bytes;
 }
 
-// What the service answers a stranger's frame, behind its own challenge.
+// The service's answer to a stranger's frame, which comes behind its challenge.
 Result<Welcome> refusal_of(const std::vector<std::byte>& heard) {
   constexpr std::size_t kChallenge = FrameHeader::kBytes + 40;
   REQUIRE(heard.size() > kChallenge + FrameHeader::kBytes);

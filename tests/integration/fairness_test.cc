@@ -1,4 +1,4 @@
-// What one client or one tenant asks for, beside what the others get of the service.
+// One client or one tenant asks for much; the others still get their part of the service.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <random>

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/integration/operated_service.h"
@@ -238,6 +239,21 @@ TEST_CASE("a min_free_bytes that is less than rows need is raised, and that is s
   CHECK_THAT(little.err, Contains("c.toml:1: min_free_bytes is 4096, ") &&
                              Contains("needs at least " + kept + " B for rows"));
   CHECK_THAT(service.log(), Contains("min_free_bytes=4096 kept_free_bytes=" + kept));
+}
+
+TEST_CASE("status and stats say whether the service has an RDMA device, and precisctl may name one",
+          "[integration]") {
+  const TempDir dir;
+  const OperatedService off(dir, "rdma = \"off\"\n");
+  CHECK(nlohmann::json::parse(off.ctl({"status", "--json"}).out)["rdma"] == "off");
+  CHECK(off.ctl({"status"}).out.find("\nrdma            off\n") != std::string::npos);
+  CHECK(nlohmann::json::parse(off.ctl({"stats", "--json"}).out)["precis_rdma"] == 0);
+  for (const char* choice : {"auto", "off"}) {
+    CHECK(off.ctl({"status", "--rdma", choice}).exit_code == 0);
+  }
+  const Ran named = off.ctl({"status", "--rdma", "no_such_device:1"});
+  CHECK(named.exit_code == 1);
+  CHECK(named.err.find("no_such_device:1") != std::string::npos);
 }
 
 TEST_CASE("a configuration that never ends is refused", "[integration]") {

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "precis/profile.h"
-#include "tests/integration/operated_service.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
 
@@ -76,21 +75,6 @@ TEST_CASE_METHOD(PrecisctlFixture, "status, models and stats are told", "[integr
     CHECK_FALSE(ran.out.empty());
     CHECK(ran.err.empty());
   }
-}
-
-TEST_CASE("status and stats say whether the service has an RDMA device, and precisctl may name one",
-          "[integration]") {
-  const TempDir dir;
-  const OperatedService off(dir, "rdma = \"off\"\n");
-  CHECK(json::parse(off.ctl({"status", "--json"}).out)["rdma"] == "off");
-  CHECK(off.ctl({"status"}).out.find("\nrdma            off\n") != std::string::npos);
-  CHECK(json::parse(off.ctl({"stats", "--json"}).out)["precis_rdma"] == 0);
-  for (const char* choice : {"auto", "off"}) {
-    CHECK(off.ctl({"status", "--rdma", choice}).exit_code == kOk);
-  }
-  const Ran named = off.ctl({"status", "--rdma", "no_such_device:1"});
-  CHECK(named.exit_code == kFailed);
-  CHECK(named.err.find("no_such_device:1") != std::string::npos);
 }
 
 TEST_CASE_METHOD(PrecisctlFixture, "prefixes are listed, shown and removed by short ids",
@@ -460,24 +444,6 @@ TEST_CASE("a tenant's token is asked for", "[integration]") {
   options.tenant = "red";
   const auto client = Client::connect(service.address(), options);
   CHECK(client.status().code() == StatusCode::kPermissionDenied);
-}
-
-TEST_CASE("status says that a service listens beyond the loopback without TLS, or without tokens",
-          "[integration]") {
-  const TempDir dir;
-  const std::string config = "[[tenant]]\nname = \"red\"\ntoken = \"secret\"\n";
-  const OperatedService open(dir, config, {"--listen", "0.0.0.0:0"});
-  const Ran status = open.ctl({"status", "--tenant", "red", "--token", "secret"});
-  CHECK(status.exit_code == kOk);
-  CHECK(status.out.find("\nexposed         K, V and messages travel in the clear") !=
-        std::string::npos);
-  CHECK(status.out.find("token") == std::string::npos);  // it has one
-  const Ran in_json = open.ctl({"status", "--json", "--tenant", "red", "--token", "secret"});
-  CHECK(json::parse(in_json.out)["exposed"].get<std::string>().find("in the clear") !=
-        std::string::npos);
-  const TempDir other;
-  const OperatedService closed(other, "");
-  CHECK(json::parse(closed.ctl({"status", "--json"}).out)["exposed"] == "");
 }
 
 }  // namespace

@@ -216,7 +216,7 @@ class ServerStatus:
     transport: str
     device: str
     rdma: str
-    """The service's RDMA device in words, or "off"; `transport` says whether this client uses it."""
+    """The service's device in words, or "off"; `transport` says whether this client uses it."""
     uptime_seconds: float
     segments: int
     sessions: int

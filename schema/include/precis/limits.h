@@ -27,6 +27,8 @@ inline constexpr std::uint32_t kPathTokensMax = 1u << 24;  // positions stay exa
 // Whole blocks of one path that a request may name, at 32 bytes each: as many as the longest path
 // has in blocks of 64 tokens.
 inline constexpr std::uint32_t kPathBlocksMax = kPathTokensMax / 64;
+// Digests of paths in blocks of fewer than 8 tokens, of all that are being looked up or put.
+inline constexpr std::size_t kDigestBytesMax = 64u << 20;
 inline constexpr std::uint32_t kChainSegmentsMax = 4096;
 inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kKvHeadsMax;
 inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per head and layer
@@ -72,8 +74,8 @@ inline constexpr std::uint32_t kWrongProofWaitMs = 1000;
 inline constexpr std::uint32_t kWrongProofWaitMsMax = 60'000;
 inline constexpr std::uint64_t kWrongProofForgetMs = 600'000;  // after the last one
 inline constexpr std::size_t kWrongProofRowsMax = 4096;        // addresses and tenants remembered
-// What a connection may have shared (frames.h, kShare): memory files, their addresses, and regions
-// in use at a time.
+// A connection may share so many memory files (frames.h, kShare), so many bytes of them, and use so
+// many regions at a time.
 inline constexpr std::size_t kSharedBuffersMax = 32;
 inline constexpr std::size_t kSharedBytesMax = std::size_t{64} << 30;
 inline constexpr std::uint32_t kSharedSlotsMax = 4096;

@@ -24,7 +24,7 @@ struct ModelRow {
 };
 struct Models {
   std::vector<ModelRow> rows;
-  // Of this and other lists: where the next page begins, for `after`. Empty: this is the last page.
+  // Every list names where the next page begins, for `after`. Empty: this is the last page.
   std::string next{};
   bool operator==(const Models&) const = default;
 };
@@ -165,7 +165,7 @@ struct ServerStatus {
   std::uint64_t segments = 0, sessions = 0, models = 0;
   std::uint64_t stored_bytes = 0, memory_bytes = 0, memory_limit_bytes = 0;
   std::uint64_t segments_out_of_service = 0;  // damaged, or standing on what is
-  // Of the data directory's disk. Puts that would leave less free than the minimum are refused.
+  // The disk of the data directory. Puts that would leave less free than the minimum are refused.
   std::uint64_t disk_free_bytes = 0, disk_min_free_bytes = 0;
   std::string disk_fault;  // why changes fail until an operator acts; empty: nothing is wrong
   // Why others on the network may read or change what is stored; empty where they may not.

@@ -30,7 +30,7 @@ std::vector<SegmentId> all_pages(const CatalogFixture& f, std::uint32_t rows,
   return ids;
 }
 
-// What totals() has to be, by looking at every row.
+// Compares totals() with a sum over every row.
 void check_totals(const CatalogFixture& f) {
   const Catalog::Totals totals = f.catalog->totals(f.tenant);
   std::uint64_t stored = 0, original = 0, out_of_service = 0;

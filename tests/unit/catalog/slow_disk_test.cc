@@ -140,7 +140,7 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   CHECK(disk.is_read(first));
   CHECK(disk.is_read(second));
 
-  // What is past it takes the place of the oldest, and what is asked to be on the disk waits.
+  // A commit past it takes the place of the oldest; one that is asked to be on the disk waits.
   REQUIRE(disk.commit(third, Durability::kMemory).ok());
   auto to_disk =
       std::async(std::launch::async, [&] { return disk.commit(synced, Durability::kWal); });
@@ -194,7 +194,7 @@ TEST_CASE("commits at memory go on past what may wait for the disk, and the olde
   }
   const Status gone = disk.catalog->segment(disk.f.tenant, made[0].row.id).status();
   CHECK(gone.code() == StatusCode::kNotFound);
-  // What stands on one that is gone is told so.
+  // A segment that stands on one that is gone is refused, with that reason.
   NewSegment child = disk.segment(2000 * 10);
   child.row.id.bytes[0] ^= 1;
   child.row.parent = made[0].row.id;

@@ -291,6 +291,16 @@ Bind RandomMessages::bind() {
   return bind;
 }
 
+RdmaTurn RandomMessages::rdma_turn(bool with_window) {
+  RdmaTurn turn;
+  if (with_window) {
+    Filler{*this}.all(turn.window, turn.window_key);
+  } else {
+    Filler{*this}.all(turn.device, turn.endpoint);
+  }
+  return turn;
+}
+
 msg::Request RandomMessages::request(std::size_t kind) {
   return {random_(), filled<msg::RequestBody>(*this, kind)};
 }

@@ -46,7 +46,7 @@ _WITHOUT_EFFECT = {
     "use_cache",
 }
 
-# What the layers of adapters (PEFT) say of how they are applied.
+# The fields in which layers of adapters (PEFT) say how they are applied.
 _ADAPTER = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
 
 
