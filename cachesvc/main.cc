@@ -18,6 +18,8 @@
 #include "cachesvc/base/notify.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/server/accept_loss.h"
+#include "cachesvc/server/audit.h"
+#include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/transport/socket_transport.h"
@@ -125,7 +127,7 @@ Result<precis::SocketOptions> socket_options(const Config& config) {
 
 Result<std::unique_ptr<precis::Transport>> make_transport(EventLoop& loop, const Config& config,
                                                           precis::SocketOptions options) {
-  // What goes by RDMA is not encrypted, so beside TLS it is for the operator to name a device.
+  // RDMA does not encrypt, so beside TLS the operator must name a device.
   const bool is_off = config.rdma == "auto" && options.tls != nullptr;
   auto rdma = precis::RdmaDevice::open(&loop, is_off ? "off" : config.rdma);
   // A device that was not asked for may fail: then bytes go over sockets.
@@ -172,9 +174,19 @@ int fail(const Status& status, int exit_code) {
 }
 
 int approve(const Config& config) {
+  const Status audit = precis::Audit::Sink::check(config.audit_log);
+  if (!audit.ok()) {
+    return fail(Status::invalid(config.origin("audit_log") + audit.message()), kExitUsage);
+  }
   for (const std::string& file : config.exposed_files) {
     std::cerr << "precisd: " << precis::printable(file)
               << " holds a token and can be read by every user of this machine: chmod o-r\n";
+  }
+  if (const auto kept = precis::raised_min_free_bytes(config)) {
+    std::cerr << "precisd: " << precis::printable(config.origin("min_free_bytes"))
+              << "min_free_bytes is " << config.min_free_bytes << ", the disk of "
+              << precis::printable(config.data_dir) << " needs at least " << *kept
+              << " B for rows, so these are kept free\n";
   }
   std::cout << "precisd: the configuration is valid\n";
   return 0;
@@ -233,7 +245,7 @@ int main(int argc, char** argv) {
   if (!options.ok()) return fail(options.status(), kExitUsage);
   if (flags.check) return approve(*config);
   if (app.count("--accept-loss") > 0) {
-    const auto given_up = precis::accept_loss(config->data_dir, flags.accept_loss);
+    const auto given_up = precis::accept_loss(*config, flags.accept_loss);
     if (!given_up.ok()) return fail(given_up.status(), kExitFailed);
     std::printf("%s\n", given_up->c_str());
     return 0;

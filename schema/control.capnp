@@ -553,4 +553,9 @@ struct ServerStatus {
   diskFreeBytes @13 :UInt64;
   diskMinFreeBytes @14 :UInt64;  # puts that would leave less are refused
   diskFault @15 :Text;           # why changes fail until an operator acts
+  rdma @16 :Text;                # the service's RDMA device in words, or "off"
+  exposed @17 :Text;             # why others on the network may read or change what is stored
+  doubtfulRecovery @18 :Bool;    # acknowledged changes are missing, or may be
+  lostChanges @19 :UInt64;       # 0 where that is not known
+  keptBytes @20 :UInt64;         # of payload that no row means, kept for them
 }

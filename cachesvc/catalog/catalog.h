@@ -35,8 +35,7 @@ class Catalog {
   // [blocking] Registering an equal spec again is fine.
   virtual Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) = 0;
   virtual Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const = 0;
-  virtual std::vector<msg::ModelRow> models(std::string_view tenant) const = 0;
-  // A page of them, by fingerprint. kInvalidArgument: no page ended at `after`, as below.
+  // A page of all, by fingerprint. kInvalidArgument: no page ended at `after`, as below.
   virtual Result<msg::Models> models_page(std::string_view tenant,
                                           const msg::ListModels&) const = 0;
 
@@ -130,11 +129,8 @@ class Catalog {
   // removed ids, parents first.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                                       std::vector<SegmentId>* gone) = 0;
-  // The newest first; those out of service too, as they take space and can be removed.
-  virtual std::vector<msg::SegmentInfo> segments(std::string_view tenant,
-                                                 std::optional<Digest> model,
-                                                 std::uint32_t limit) const = 0;
-  // A page of the same. Work: a bounded number of rows, however many are stored.
+  // A page of all, the newest first; those out of service too, as they take space and can be
+  // removed. Work: a bounded number of rows, however many are stored.
   virtual Result<msg::Segments> segments_page(std::string_view tenant,
                                               const msg::ListPrefixes&) const = 0;
   // The one whose id begins with these digits, without its plan. kNotFound where there is none,
@@ -161,7 +157,6 @@ class Catalog {
                                                const msg::ForkSession&) = 0;
   virtual Status remove_session(std::string_view tenant, std::string_view name) = 0;
   virtual Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const = 0;
-  virtual std::vector<msg::SessionRow> sessions(std::string_view tenant) const = 0;
   virtual Result<msg::Sessions> sessions_page(std::string_view tenant,
                                               const msg::ListSessions&) const = 0;  // by name
 

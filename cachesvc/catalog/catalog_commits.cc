@@ -10,7 +10,7 @@
 namespace precis {
 namespace {
 
-// What is left of a session's chain once those segments are gone.
+// The tip that a session has left once those segments are gone.
 const SegmentNode* tip_without(const SegmentNode* tip, const std::set<SegmentId>& gone) {
   const SegmentNode* left = tip;
   for (const SegmentNode* node = tip; node; node = node->parent) {

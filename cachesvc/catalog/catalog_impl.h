@@ -36,7 +36,6 @@ class CatalogImpl final : public Catalog {
   // ---- catalog_models.cc
   Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
-  std::vector<msg::ModelRow> models(std::string_view tenant) const override;
   Result<msg::Models> models_page(std::string_view tenant,
                                   const msg::ListModels& request) const override;
   Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
@@ -80,8 +79,6 @@ class CatalogImpl final : public Catalog {
   Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                               std::vector<SegmentId>* gone) override;
-  std::vector<msg::SegmentInfo> segments(std::string_view tenant, std::optional<Digest> model,
-                                         std::uint32_t limit) const override;
   Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                 bool with_plan) const override;
   // ---- catalog_lists.cc
@@ -100,7 +97,6 @@ class CatalogImpl final : public Catalog {
   Result<msg::SessionRow> fork_session(std::string_view tenant, const msg::ForkSession&) override;
   Status remove_session(std::string_view tenant, std::string_view name) override;
   Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const override;
-  std::vector<msg::SessionRow> sessions(std::string_view tenant) const override;
   Result<msg::Sessions> sessions_page(std::string_view tenant,
                                       const msg::ListSessions& request) const override;
   msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,

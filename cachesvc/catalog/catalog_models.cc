@@ -70,16 +70,6 @@ msg::ModelRow CatalogImpl::describe(const Digest& fingerprint, const Model& mode
           static_cast<std::uint32_t>(model.projections.size())};
 }
 
-std::vector<msg::ModelRow> CatalogImpl::models(std::string_view tenant) const {
-  std::shared_lock lock(state_);
-  std::vector<msg::ModelRow> rows;
-  const auto [first, last] = models_of(tenant);
-  for (auto model = first; model != last; ++model) {
-    rows.push_back(describe(model->first.second, model->second));
-  }
-  return rows;
-}
-
 // ---- output projections -------------------------------------------------------------------------
 
 Status CatalogImpl::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {

@@ -201,20 +201,6 @@ msg::SegmentInfo CatalogImpl::describe(const SegmentNode& node, bool with_plan) 
   return info;
 }
 
-std::vector<msg::SegmentInfo> CatalogImpl::segments(std::string_view tenant,
-                                                    std::optional<Digest> model,
-                                                    std::uint32_t limit) const {
-  std::shared_lock lock(state_);
-  std::vector<msg::SegmentInfo> infos;
-  const TenantSegments* const all = tree_.of_tenant(tenant);
-  if (!all) return infos;
-  for (const auto& [age, node] : all->by_age()) {
-    if (infos.size() == limit) break;
-    if (!model || node->row->model == *model) infos.push_back(describe(*node, false));
-  }
-  return infos;
-}
-
 Result<msg::SegmentInfo> CatalogImpl::info(std::string_view tenant, const SegmentId& id,
                                            bool with_plan) const {
   std::shared_lock lock(state_);

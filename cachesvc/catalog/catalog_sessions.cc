@@ -118,11 +118,6 @@ Result<msg::SessionRow> CatalogImpl::session(std::string_view tenant, std::strin
   return *row;
 }
 
-std::vector<msg::SessionRow> CatalogImpl::sessions(std::string_view tenant) const {
-  std::shared_lock lock(state_);
-  return sessions_.all(tenant, clock_.unix_ms());
-}
-
 // ---- budgets ------------------------------------------------------------------------------------
 
 msg::Budgets CatalogImpl::budgets(std::string_view tenant, const msg::BudgetScope& scope,

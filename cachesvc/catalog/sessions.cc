@@ -82,12 +82,6 @@ const msg::SessionRow* Sessions::find(std::string_view tenant, std::string_view 
   return row == rows_.end() || has_expired(row->second, now_ms) ? nullptr : &row->second;
 }
 
-std::vector<msg::SessionRow> Sessions::all(std::string_view tenant, std::uint64_t now_ms) const {
-  std::vector<msg::SessionRow> rows;
-  each(tenant, now_ms, [&](const msg::SessionRow& row) { rows.push_back(row); });
-  return rows;
-}
-
 std::vector<msg::SessionRow> Sessions::page(std::string_view tenant, std::string_view after,
                                             std::size_t limit, std::uint64_t now_ms) const {
   std::vector<msg::SessionRow> rows;

@@ -46,9 +46,7 @@ class Sessions {
   // Null if absent or expired.
   const msg::SessionRow* find(std::string_view tenant, std::string_view name,
                               std::uint64_t now_ms) const;
-  // By name.
-  std::vector<msg::SessionRow> all(std::string_view tenant, std::uint64_t now_ms) const;
-  // At most `limit` of them, those whose names come after `after`.
+  // At most `limit` of them by name, those whose names come after `after`.
   std::vector<msg::SessionRow> page(std::string_view tenant, std::string_view after,
                                     std::size_t limit, std::uint64_t now_ms) const;
   // The same one after the other, without a copy.

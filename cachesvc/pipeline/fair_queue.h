@@ -8,10 +8,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,14 +23,28 @@
 
 namespace precis {
 
+// A tenant's weight, at least 1. Copies share it, so a weight that is set anew counts at once for
+// connections that are open and for what waits. Any thread.
+class Weight {
+ public:
+  Weight() = default;          // 1, and not to be set
+  Weight(std::uint32_t value)  // NOLINT: implicit on purpose
+      : value_(std::make_shared<std::atomic<std::uint32_t>>(value)) {}
+  std::uint32_t get() const { return value_ ? std::max<std::uint32_t>(1, *value_) : 1; }
+  void set(std::uint32_t value) const { *value_ = value; }
+
+ private:
+  std::shared_ptr<std::atomic<std::uint32_t>> value_;
+};
+
 // On whose behalf something is done. By default nobody's, who counts as one tenant more.
 struct Owner {
   Owner() = default;
   // No aggregate: g++ 12 destroys one twice that is made in an argument of what is co_awaited.
-  Owner(std::string name, std::uint32_t tenant_weight = 1, const void* from = nullptr)
-      : tenant(std::move(name)), weight(tenant_weight), connection(from) {}
+  Owner(std::string name, Weight tenant_weight = {}, const void* from = nullptr)
+      : tenant(std::move(name)), weight(std::move(tenant_weight)), connection(from) {}
   std::string tenant;
-  std::uint32_t weight = 1;          // at least 1
+  Weight weight;
   const void* connection = nullptr;  // never looked into
 };
 
@@ -43,7 +59,7 @@ class FairQueue {
   // `cost`: how many ordinary turns this one is as long as.
   void push(const Owner& owner, Item item, double cost = 1) {
     Tenant& tenant = tenants_[owner.tenant];
-    tenant.weight = std::max<std::uint32_t>(1, owner.weight);
+    tenant.weight = owner.weight;
     if (tenant.lanes.empty()) {
       tenant.clock = std::max(tenant.clock, clock_);
       tenant.arrived = ++arrivals_;
@@ -68,7 +84,7 @@ class FairQueue {
     lane.entries.pop_front();
     if (!lane.entries.empty()) tenant.lanes.push_back(std::move(lane));
     clock_ = tenant.clock;
-    tenant.clock += entry.cost / tenant.weight;
+    tenant.clock += entry.cost / tenant.weight.get();
     tenant.arrived = ++arrivals_;
     --size_;
     forget_idle();
@@ -106,7 +122,7 @@ class FairQueue {
   struct Tenant {
     double clock = 0;
     std::uint64_t arrived = 0;  // breaks ties: who came or was served first
-    std::uint32_t weight = 1;
+    Weight weight;
     std::deque<Lane> lanes;  // the first one's first is the tenant's next
   };
 

@@ -25,6 +25,7 @@ std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
 Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request,
                                      const void* from) const {
   PRECIS_CO_ASSIGN(const ModelSpec model, catalog_.model(tenant.name, request.model));
+  PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), model.block_tokens));
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
   co_return co_await paths_.with(tenant.owner(from), root, std::move(request.tokens),
                                  model.block_tokens, [&](const TokenPath& path) {

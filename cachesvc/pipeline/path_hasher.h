@@ -10,8 +10,10 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/task.h"
+#include "cachesvc/pipeline/digest_room.h"
 #include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/path_digests.h"
+#include "precis/status.h"
 
 namespace precis {
 
@@ -23,7 +25,11 @@ class PathHasher {
   static constexpr std::size_t kHereTokensMax = 64u << 10;
   static constexpr std::size_t kHereHashedMax = 32u << 10;  // tokens that were not remembered
 
-  explicit PathHasher(EventLoop& loop) : loop_(loop) {}
+  explicit PathHasher(EventLoop& loop) : loop_(loop), room_(loop) {}
+
+  // Whether a path has few enough blocks to be hashed. Asked before with(), which takes memory for
+  // the digests of all of them.
+  static Status check(std::size_t num_tokens, std::uint32_t block_tokens);
 
   // Loop thread. Hashes the path and calls `use` with it, on the loop or on the thread beside it:
   // `use` may touch only what is thread-safe or the caller's own. The tokens are freed where `use`
@@ -32,6 +38,7 @@ class PathHasher {
   Task<std::invoke_result_t<Use&, const TokenPath&>> with(Owner owner, Digest root,
                                                           std::vector<TokenId> tokens,
                                                           std::uint32_t block_tokens, Use use) {
+    const auto place = co_await room_.enter(tokens.size(), block_tokens, owner);
     TokenPath path{root, tokens, block_tokens, {}};
     const bool is_short = tokens.size() <= kHereTokensMax;
     if (is_short && here_.extend(path, kHereTokensMax, kHereHashedMax)) co_return use(path);
@@ -46,11 +53,13 @@ class PathHasher {
     co_return std::move(*result);
   }
 
+  const DigestRoom& room() const { return room_; }
   // For what else is too long for the loop. Any thread.
   FairExecutor& turns() { return turns_; }
 
  private:
   EventLoop& loop_;
+  DigestRoom room_;
   PathDigests here_;   // the loop's
   PathDigests there_;  // of the one thread of turns_
   FairExecutor turns_{"paths", 1};

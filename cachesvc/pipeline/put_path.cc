@@ -53,7 +53,7 @@ Task<Result<std::shared_ptr<PutPath::Put>>> PutPath::begin(const Tenant& tenant,
                                                            const Connection& from) {
   const std::uint32_t asked_writers = request.writers;
   PRECIS_CO_ASSIGN(const Planned planned, co_await plan(tenant, std::move(request), from));
-  // What others may have begun meanwhile is joined, as it was when they began it.
+  // This writer joins a put that others have begun meanwhile, as it was when they began it.
   if (auto other = asked_writers > 1 ? find_joint(planned.joint_name) : nullptr) {
     PRECIS_CO_TRY(co_await other->joint->join());
     co_return other;

@@ -32,6 +32,7 @@ Task<Result<PutPath::Planned>> PutPath::plan(const Tenant& tenant, msg::BeginPut
   if (request.tokens.empty()) {
     co_return Status::invalid("tokens is empty; a put needs at least one");
   }
+  PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), put->model.block_tokens));
   const Status settled = settle(tenant, request, *put);
   put->weight = tenant.weight;
   put->layers.resize(put->model.num_layers);

@@ -62,7 +62,7 @@ void Quota::expect_only(const std::vector<TenantConfig>& tenants) {
 }
 
 Quota::Part::Part(Quota& quota, const Owner& owner)
-    : quota_(quota), tenant_(quota.meet(owner.tenant, owner.weight)) {
+    : quota_(quota), tenant_(quota.meet(owner.tenant, owner.weight.get())) {
   ++tenant_->second.connections;
 }
 

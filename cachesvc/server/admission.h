@@ -89,7 +89,7 @@ class Quota {
   Status check(const Part& part, std::uint64_t amount) const;
   Status over(const std::string& who, std::uint64_t used, std::uint64_t share) const;
   std::map<std::string, Tenant>::iterator meet(const std::string& tenant, std::uint32_t weight);
-  // What the tenant may have at most, beside what the others have.
+  // The most that the tenant may have, beside what the others have.
   std::uint64_t allowance(const Tenant& tenant) const;
 
   const std::string what_, setting_;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -52,6 +53,11 @@ std::optional<std::string> unless_empty(const std::string& text) {
   return text;
 }
 
+Status not_opened(const std::string& path, int error) {
+  return Status::invalid("audit_log " + path +
+                         " can't be opened: " + std::generic_category().message(error));
+}
+
 }  // namespace
 
 std::string audit_line(const AuditWho& who, const AuditEvent& event, std::uint64_t unix_ms) {
@@ -69,6 +75,15 @@ std::string audit_line(const AuditWho& who, const AuditEvent& event, std::uint64
   return line + "}";
 }
 
+Status Audit::Sink::check(const std::string& path) {
+  if (path.empty() || path == "stderr") return {};
+  if (::faccessat(AT_FDCWD, path.c_str(), F_OK, AT_EACCESS) == 0) return open(path).status();
+  const auto folder = std::filesystem::path(path).parent_path();
+  const char* const where = folder.empty() ? "." : folder.c_str();
+  if (::faccessat(AT_FDCWD, where, W_OK | X_OK, AT_EACCESS) == 0) return {};
+  return not_opened(path, errno);
+}
+
 Result<Audit::Sink> Audit::Sink::open(const std::string& path) {
   Sink sink;
   sink.path_ = path;
@@ -77,10 +92,7 @@ Result<Audit::Sink> Audit::Sink::open(const std::string& path) {
   // Not blocking: opening a pipe would wait for its reader.
   Descriptor file(::open(path.c_str(),
                          O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600));
-  if (!file) {
-    return Status::invalid("audit_log " + path +
-                           " can't be opened: " + std::generic_category().message(errno));
-  }
+  if (!file) return not_opened(path, errno);
   struct stat what {};
   if (::fstat(file.get(), &what) != 0 || !S_ISREG(what.st_mode)) {
     return Status::invalid("audit_log " + path +
@@ -91,9 +103,16 @@ Result<Audit::Sink> Audit::Sink::open(const std::string& path) {
   return sink;
 }
 
-Audit::Audit(Log& log, Metrics& metrics) : log_(log), metrics_(metrics) {}
+const Clock& Audit::machine_clock() {
+  static const SystemClock clock;
+  return clock;
+}
 
-Audit::~Audit() = default;  // the thread ends first, having written what waits
+Audit::Audit(Log& log, Metrics& metrics, const Clock& clock)
+    : log_(log), metrics_(metrics), limit_(clock) {}
+
+// The thread ends first, having written what waits.
+Audit::~Audit() { post_all(limit_.due(/*all=*/true)); }
 
 void Audit::use(Sink sink) {
   on_ = sink.fd_ >= 0;
@@ -105,13 +124,39 @@ void Audit::use(Sink sink) {
 
 void Audit::write(const AuditWho& who, const AuditEvent& event) {
   if (!on_) return;
+  std::string line = audit_line(who, event, now_unix_ms());
+  if (!event.outcome.ok()) {
+    const std::lock_guard lock(mutex_);
+    if (!limit_.take(who, event, line.size())) {
+      ++metrics_.audit_suppressed;
+      return;
+    }
+  }
+  post(std::move(line));
+}
+
+void Audit::tell_suppressed() {
+  std::vector<AuditLimit::Line> lines;
+  {
+    const std::lock_guard lock(mutex_);
+    lines = limit_.due();
+  }
+  post_all(lines);
+}
+
+void Audit::post_all(const std::vector<AuditLimit::Line>& lines) {
+  if (!on_) return;
+  for (const auto& [who, event] : lines) post(audit_line(who, event, now_unix_ms()));
+}
+
+void Audit::post(std::string line) {
   if (waiting_.fetch_add(1) >= limits::kAuditLinesMax) {
     --waiting_;
     ++lost_;
     ++metrics_.audit_lost;
     return;
   }
-  thread_.post([this, line = audit_line(who, event, now_unix_ms())] {
+  thread_.post([this, line = std::move(line)] {
     write_out(line);
     --waiting_;
   });

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/base/counted.h"
+#include "cachesvc/server/change_text.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 
@@ -33,30 +34,6 @@ Status check_name(const char* field, const std::string& name) {
   if (!name.empty() && name.size() <= limits::kNameBytesMax) return {};
   return Status::invalid(std::string(field) + " has " + std::to_string(name.size()) +
                          " bytes, must have 1 to " + std::to_string(limits::kNameBytesMax));
-}
-
-std::string scope_text(const msg::BudgetScope& scope) {
-  return scope.model ? "model " + scope.model->hex() : "all models";
-}
-
-// What a request sets of a budget: "recipe knorm, keep 0.2".
-std::string change_text(const msg::SetBudget& request) {
-  std::string text;
-  if (request.recipe) text = "recipe " + (request.recipe->empty() ? "unset" : *request.recipe);
-  if (request.keep) {
-    const bool unset = request.keep->kind == Budget::Kind::kAll;
-    text += (text.empty() ? "keep " : ", keep ") + (unset ? "unset" : request.keep->to_string());
-  }
-  return text;
-}
-
-// The digest of the profile of that model and name; none if there is none.
-std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,
-                                     const std::string& name) {
-  for (const msg::ProfileRow& row : rows) {
-    if (row.model == model && row.name == name) return row.digest.hex();
-  }
-  return {};
 }
 
 }  // namespace
@@ -173,7 +150,18 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::ListModels request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushProjection request) {
-  co_return answer(co_await parts_.projections.add(tenant_, std::move(request), connection_));
+  const auto find = [this, model = request.model, layer = request.layer] {
+    return parts_.catalog.projection(tenant_.name, model, layer);
+  };
+  const std::string of =
+      "layer " + std::to_string(request.layer) + " of model " + request.model.hex();
+  const bool known = find().ok();  // it can't be replaced
+  PRECIS_CO_TRY(co_await parts_.projections.add(tenant_, std::move(request), connection_));
+  const auto row = find();
+  if (!known && row.ok()) {
+    note({.request = "PushProjection", .of = of, .is = (*row)->weights.hex()});
+  }
+  co_return answer(Status());
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AddProfile request) {
@@ -304,11 +292,16 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Cancel request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::OpenSession request) {
   PRECIS_CO_TRY(check_name("session name", request.name));
-  const bool known = tip_of(request.name).has_value();
+  const auto before = parts_.catalog.session(tenant_.name, request.name);
   PRECIS_CO_ASSIGN(auto row, co_await stored([&] {
                      return parts_.catalog.open_session(tenant_.name, request);
                    }));
-  if (!known) note({.request = "OpenSession", .of = row.name, .is = "made"});
+  const std::string ttl = ttl_text(row);
+  if (!before.ok()) {
+    note({.request = "OpenSession", .of = row.name, .is = "made, " + ttl});
+  } else if (ttl != ttl_text(*before)) {
+    note({.request = "OpenSession", .of = row.name, .was = ttl_text(*before), .is = ttl});
+  }
   co_return msg::ReplyBody(std::move(row));
 }
 

@@ -63,6 +63,9 @@ class Handlers {
   ~Handlers();  // drops the puts under way
 
   Task<Answer> handle(std::uint64_t id, msg::RequestBody body);
+  // A sign of life, which clients ask for while they wait: of no object, so that it looks at
+  // nothing.
+  static Task<Answer> on(std::uint64_t id, msg::Ping request);
   // The client has gone: gets under way stop at their next layer, puts are given up.
   void cancel();
   // Gives up the puts of which nothing has been heard for so long. Returns how many.
@@ -105,7 +108,6 @@ class Handlers {
   Task<Answer> on(std::uint64_t id, msg::ListProfiles request);
   Task<Answer> on(std::uint64_t id, msg::ShowProfile request);
   Task<Answer> on(std::uint64_t id, msg::RemoveProfile request);
-  Task<Answer> on(std::uint64_t id, msg::Ping request);
   Task<Answer> on(std::uint64_t id, msg::FindPrefix request);
 
   // Says of a segment whether every layer of it is in the hot tier.

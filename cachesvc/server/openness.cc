@@ -1,8 +1,18 @@
 #include "cachesvc/server/openness.h"
 
+#include <algorithm>
+
 #include "cachesvc/base/private_dir.h"
 
 namespace precis {
+namespace {
+
+constexpr char kInTheClear[] =
+    "K, V and messages travel in the clear: others on the network can read them";
+constexpr char kNoTenants[] = "whoever reaches the address may read, write and remove everything";
+constexpr char kNoToken[] = "a tenant needs no token, so whoever reaches the address may be it";
+
+}  // namespace
 
 void close_data_dir(Log& log, const std::string& dir) {
   const auto [was_open, left_open] = make_private(dir);
@@ -22,21 +32,29 @@ void warn_of_exposed_tokens(Log& log, const Config& config) {
   }
 }
 
+std::string exposed_text(const Config& config, bool open, bool encrypted,
+                         const std::string& tenant) {
+  if (!open) return {};
+  std::string text = encrypted ? "" : std::string(kInTheClear) + " (set tls_cert and tls_key)";
+  const auto own = std::ranges::find(config.tenants, tenant, &TenantConfig::name);
+  const bool has_token = own != config.tenants.end() && !own->token.empty();
+  if (has_token) return text;
+  if (!text.empty()) text += "; ";
+  return text + (config.tenants.empty() ? kNoTenants : kNoToken) + " (give each tenant a token)";
+}
+
 void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
                        const std::string& address) {
   if (!transport.is_open_to_hosts()) return;
   if (!transport.is_encrypted()) {
-    log.warn("K, V and messages travel in the clear: others on the network can read them",
-             {{"address", address}, {"instead", "set tls_cert and tls_key"}});
+    log.warn(kInTheClear, {{"address", address}, {"instead", "set tls_cert and tls_key"}});
   }
   if (config.tenants.empty()) {
-    log.warn("whoever reaches the address may read, write and remove everything",
-             {{"address", address}, {"instead", "give each [[tenant]] a token"}});
+    log.warn(kNoTenants, {{"address", address}, {"instead", "give each [[tenant]] a token"}});
   }
   for (const TenantConfig& tenant : config.tenants) {
     if (!tenant.token.empty()) continue;
-    log.warn("a tenant needs no token, so whoever reaches the address may be it",
-             {{"tenant", tenant.name}, {"address", address}});
+    log.warn(kNoToken, {{"tenant", tenant.name}, {"address", address}});
   }
 }
 

@@ -1,4 +1,4 @@
-// What others could read or reach: closed to them, or warned of, at the start.
+// At the start the service closes to others what they could read, or warns of what they can reach.
 #pragma once
 
 #include <string>
@@ -16,8 +16,13 @@ void close_data_dir(Log& log, const std::string& dir);
 // A warning for each file that holds tokens and that everybody may read.
 void warn_of_exposed_tokens(Log& log, const Config& config);
 
-// Where other hosts reach the service: warnings for tenants without a token, and for TCP without
-// TLS. The configuration says who may do what; the log says where that is less than it seems.
+// Why others on the network may read or change what `tenant` has, in words; empty where they may
+// not. `open`: other hosts reach the service; `encrypted`: TCP is TLS. Other tenants are not named.
+std::string exposed_text(const Config& config, bool open, bool encrypted,
+                         const std::string& tenant);
+
+// Warns of tenants without a token and of TCP without TLS, if other hosts reach the service. The
+// configuration says who may do what; the log says where that is less than it seems.
 void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
                        const std::string& address);
 

@@ -1,6 +1,8 @@
 #include "cachesvc/server/reload.h"
 
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "cachesvc/base/config_changes.h"
@@ -10,6 +12,22 @@ namespace precis {
 namespace {
 
 const AuditWho kOperator{.from = "SIGHUP"};
+
+// A file that was cut off while it was edited must not let in whoever comes.
+Status keeps_strangers_out(const Config& before, const Config& next) {
+  constexpr char kNextStep[] =
+      ": whoever comes would be let in; if that is meant, restart the service";
+  if (!before.tenants.empty() && next.tenants.empty()) {
+    return Status::invalid("the configuration has no tenant any more, and had " +
+                           std::to_string(before.tenants.size()) + kNextStep);
+  }
+  for (const TenantConfig& tenant : next.tenants) {
+    const auto was = std::ranges::find(before.tenants, tenant.name, &TenantConfig::name);
+    if (was == before.tenants.end() || was->token.empty() || !tenant.token.empty()) continue;
+    return Status::invalid("tenant '" + tenant.name + "' has no token any more" + kNextStep);
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -33,10 +51,11 @@ Result<Reloader::Next> Reloader::prepare(const Read& read) {
 
 Task<void> Reloader::run(Read read, std::function<void()> done) {
   auto next = co_await run_on(parts_.storage, parts_.loop, [&] { return prepare(read); });
-  if (next.ok()) {
+  const Status may = next.ok() ? keeps_strangers_out(parts_.config, next->config) : next.status();
+  if (may.ok()) {
     take_up(std::move(next).value());
   } else {
-    refuse(next.status());
+    refuse(may);
   }
   busy_ = false;
   done();
@@ -54,7 +73,7 @@ void Reloader::take_up(Next next) {
   const ConfigChanges changes = changes_between(before, next.config);
   parts_.config = with_live_settings(before, next.config);
   const Config& now = parts_.config;
-  parts_.tenants = Tenants(now.tenants);
+  parts_.tenants.take_up(now.tenants);
   parts_.admission.set_tenants(now.tenants);
   parts_.admission.requests.set_limit(now.max_requests);
   parts_.admission.puts.set_limit(now.max_puts);

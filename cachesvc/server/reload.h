@@ -37,9 +37,9 @@ class Reloader {
   explicit Reloader(Parts parts) : parts_(std::move(parts)) {}
 
   // Calls `read` on a storage thread, takes up the configuration that it returns, and
-  // calls `done`. If `read` fails, the configuration is not valid or its audit log can't be opened,
-  // nothing changes and the log says why. A reload that comes while another is under way is done
-  // after it.
+  // calls `done`. If `read` fails, the configuration is not valid, its audit log can't be opened,
+  // or it would let in everybody where a token was asked for, nothing changes and the log says why.
+  // A reload that comes while another is under way is done after it.
   void reload(Read read, std::function<void()> done);
   // True while a reload is under way.
   bool busy() const { return busy_; }

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "cachesvc/server/device.h"
+#include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
+#include "cachesvc/server/login.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/peer.h"
 #include "cachesvc/server/reload.h"
@@ -85,6 +87,7 @@ struct Service::Impl {
   std::unique_ptr<Memory> memory;
   std::unique_ptr<Store> store;  // what it has yet to write lies in the arena
   std::unique_ptr<DiskWatch> disk_watch;
+  KnownLoss loss;
   std::unique_ptr<Catalog> catalog;
   std::unique_ptr<kernels::Backend> backend;
   RestoreRate rate;
@@ -166,8 +169,9 @@ Status Service::Impl::open_store() {
                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
                                  .min_free_bytes = config.min_free_bytes}));
+  warn_of_raised_mark(log, config);
   disk_watch = std::make_unique<DiskWatch>(*store, log);
-  warn_of_loss(log, *store);
+  loss = warn_of_loss(log, *store);
   PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
   return {};
 }
@@ -272,19 +276,13 @@ Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
 
 // The token of the stranger's tenant.
 Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
-  const Hello& hello = stranger.hello;
-  PRECIS_TRY(wrong_proofs.may_try(stranger.address, hello.tenant));
-  auto admitted = tenants.admit(hello, stranger.challenge);
-  if (admitted.ok() || admitted.status().code() == StatusCode::kPermissionDenied) {
-    wrong_proofs.note(stranger.address, hello.tenant, admitted.ok());
-  }
-  PRECIS_TRY(admitted.status());
+  PRECIS_ASSIGN(std::string token, log_in(stranger, tenants, wrong_proofs));
   if (peers.size() >= connections_max) {
     return Status::rejected("the service has " + std::to_string(peers.size()) +
                                 " connections, the most there may be; retry later",
                             limits::kRetryAfterRequestsMs);
   }
-  return admitted->token;
+  return token;
 }
 
 // Once for a connection, whatever it said, and not for each of many.
@@ -326,6 +324,7 @@ void Service::Impl::watch_pressure() {
       }
     }
     tell_dropped();
+    audit.tell_suppressed();
     watch_pressure();
   });
 }
@@ -404,23 +403,17 @@ void Service::Impl::finish_stop() {
 // ---- status -------------------------------------------------------------------------------------
 
 msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
-  const Catalog::Totals totals = catalog->totals(tenant);
   msg::ServerStatus status;
   status.server = server_name();
   if (config.tenants.empty()) status.data_dir = config.data_dir;  // no tenant's business
   status.device = std::string(backend->name());
+  status.rdma = transport->rdma();
   status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
-  status.models = totals.models;
-  status.segments = totals.segments;
-  status.segments_out_of_service = totals.quarantined_segments;
-  status.sessions = totals.sessions;
-  status.stored_bytes = totals.stored_bytes;
   status.memory_bytes = arena->used_bytes();
   status.memory_limit_bytes = arena->memory().size();
-  const StoreHealth disk = disk_watch->health();
-  status.disk_free_bytes = disk.free_bytes;
-  status.disk_min_free_bytes = disk.min_free_bytes;
-  status.disk_fault = fault_text(disk, /*named=*/config.tenants.empty());
+  add_stored(status, catalog->totals(tenant), disk_watch->health(), loss, config.tenants.empty());
+  status.exposed =
+      exposed_text(config, transport->is_open_to_hosts(), transport->is_encrypted(), tenant);
   return status;
 }
 
@@ -433,7 +426,6 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   const Catalog::Totals totals = catalog->totals(tenant);
   const HotTierStats hot = hot_tier->stats();
   const StoreStats disk = co_await run_on(storage, loop, [&] { return store->stats(); });
-  const auto doubt = co_await run_on(storage, loop, [&] { return store->doubt(); });
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
@@ -443,9 +435,12 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
       "Arena bytes held by puts under way and reads in progress");
   add("precis_waiting_requests", waiting, "Requests that wait for memory");
   add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
+  add("precis_rdma", transport->rdma() == "off" ? 0 : 1,
+      "1 where the service has an RDMA device for clients of other hosts");
   add("precis_turns_total", paths.turns().pieces(),
       "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
-  add_stored(stats, hot, totals, catalog->dropped_segments(), disk, doubt, disk_watch->health());
+  add_stored(stats, hot, totals, catalog->dropped_segments(), disk, loss.doubt,
+             disk_watch->health());
   co_return stats;
 }
 

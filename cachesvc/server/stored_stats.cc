@@ -35,24 +35,40 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
   add("precis_disk_fault", health.files.ok() ? 0 : 1, "1 while files of the store are gone");
 }
 
-std::string fault_text(const StoreHealth& health, bool named) {
-  if (health.files.ok()) return {};
-  return named ? health.files.message() : "files of the store are gone";
+void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
+                const KnownLoss& loss, bool named) {
+  status.models = totals.models;
+  status.segments = totals.segments;
+  status.segments_out_of_service = totals.quarantined_segments;
+  status.sessions = totals.sessions;
+  status.stored_bytes = totals.stored_bytes;
+  status.disk_free_bytes = disk.free_bytes;
+  status.disk_min_free_bytes = disk.min_free_bytes;
+  status.doubtful_recovery = loss.doubt.has_value();
+  if (loss.doubt) {
+    status.lost_changes = loss.doubt->lost_changes;
+    status.kept_bytes = loss.kept_bytes;
+  }
+  if (disk.files.ok()) return;
+  status.disk_fault = named ? disk.files.message() : "files of the store are gone";
 }
 
-void warn_of_loss(Log& log, Store& store) {
-  if (const std::uint64_t missing = store.stats().missing_bytes; missing > 0) {
+KnownLoss warn_of_loss(Log& log, Store& store) {
+  const StoreStats stats = store.stats();
+  if (stats.missing_bytes > 0) {
     log.warn("payload files are gone or short; precisctl fsck says what was in them",
-             {{"missing_bytes", missing}});
+             {{"missing_bytes", stats.missing_bytes}});
   }
-  if (const auto doubt = store.doubt()) {
+  const auto doubt = store.doubt();
+  if (doubt) {
     log.warn(
         "changes that were acknowledged are missing, or may be: what is left is served, and no "
         "payload is deleted until the loss is accepted (precisctl fsck says how)",
         {{"lost_changes", doubt->lost_changes},
          {"record_lost", doubt->record_lost},
-         {"kept_payload_bytes", store.stats().unclaimed_bytes}});
+         {"kept_payload_bytes", stats.unclaimed_bytes}});
   }
+  return {doubt, stats.unclaimed_bytes};
 }
 
 }  // namespace precis

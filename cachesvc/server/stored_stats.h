@@ -1,4 +1,4 @@
-// What is told of what is stored: rows of the statistics, and warnings as a store is opened.
+// Rows of the statistics about the store, and warnings as a store is opened.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,23 @@
 
 namespace precis {
 
+// The loss that a store found as it was opened; it stays so until it is opened again.
+struct KnownLoss {
+  std::optional<RecoveryDoubt> doubt;
+  std::uint64_t kept_bytes = 0;  // of payload that no row means, kept for what is missing
+};
+
 // Appends the rows of the RAM tier, the catalog, the store and its disk.
 void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Totals& totals,
                 std::uint64_t dropped_segments, const StoreStats& disk,
                 const std::optional<RecoveryDoubt>& doubt, const StoreHealth& health);
 
-// Why changes fail until an operator acts; empty: nothing is wrong. `named`: the store's files may
-// be named, as their directory is.
-std::string fault_text(const StoreHealth& health, bool named);
+// Fills in what the catalog, the disk and the recovery say. `named`: the store's files may be
+// named, as their directory is.
+void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
+                const KnownLoss& loss, bool named);
 
 // Logs what the store misses as it is opened, if anything. [blocking]
-void warn_of_loss(Log& log, Store& store);
+KnownLoss warn_of_loss(Log& log, Store& store);
 
 }  // namespace precis

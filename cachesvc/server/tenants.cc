@@ -1,6 +1,7 @@
 #include "cachesvc/server/tenants.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace precis {
 namespace {
@@ -11,6 +12,26 @@ constexpr std::string_view kDefaultTenant = "default";
 
 Tenants::Tenants(const std::vector<TenantConfig>& tenants) : tenants_(tenants) {
   if (tenants_.empty()) tenants_.push_back({std::string(kDefaultTenant), "", "", 1});
+  for (const TenantConfig& tenant : tenants_) weights_.emplace(tenant.name, tenant.weight);
+}
+
+void Tenants::take_up(const std::vector<TenantConfig>& tenants) {
+  Tenants next(tenants);
+  for (auto& [name, weight] : next.weights_) {
+    const auto shared = weights_.find(name);
+    if (shared == weights_.end()) continue;
+    shared->second.set(weight.get());
+    weight = shared->second;
+  }
+  *this = std::move(next);
+}
+
+Tenant Tenants::tenant_of(const TenantConfig& known) const {
+  return {known.name, known.salt, weights_.at(known.name)};
+}
+
+std::string Tenants::name_of(const std::string& tenant) {
+  return tenant.empty() ? std::string(kDefaultTenant) : tenant;
 }
 
 std::vector<std::string> Tenants::names() const {
@@ -31,10 +52,9 @@ bool Tenants::has_same(const Tenants& other, std::string_view name) const {
 }
 
 Tenant Tenants::named(const std::string& tenant) const {
-  const std::string_view name = tenant.empty() ? kDefaultTenant : std::string_view(tenant);
-  const auto known = std::ranges::find(tenants_, name, &TenantConfig::name);
+  const auto known = std::ranges::find(tenants_, name_of(tenant), &TenantConfig::name);
   PRECIS_CHECK(known != tenants_.end());
-  return {known->name, known->salt, known->weight};
+  return tenant_of(*known);
 }
 
 Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challenge) const {
@@ -43,16 +63,15 @@ Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challe
                            std::to_string(hello.protocol_version) + ", this service speaks " +
                            std::to_string(kProtocolVersion) + "; use matching releases");
   }
-  const std::string_view name =
-      hello.tenant.empty() ? kDefaultTenant : std::string_view(hello.tenant);
+  const std::string name = name_of(hello.tenant);
   const auto known = std::ranges::find(tenants_, name, &TenantConfig::name);
   // An unknown tenant takes as long as a wrong token.
   const std::string token = known == tenants_.end() ? "no such tenant" : known->token;
   const bool right = equal_in_constant_time(client_proof(token, challenge, hello), hello.proof);
   if (known != tenants_.end() && (right || token.empty())) {
-    return Admitted{{known->name, known->salt, known->weight}, token};
+    return Admitted{tenant_of(*known), token};
   }
-  return Status::denied("tenant '" + std::string(name) +
+  return Status::denied("tenant '" + name +
                         "' is not admitted with this token, or without one; check the tenant, and "
                         "give its token: PRECIS_TOKEN, precisctl --token, or the token of "
                         "connect()");

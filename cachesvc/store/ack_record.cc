@@ -155,7 +155,7 @@ Status AckRecord::write_slot() {
   return {};
 }
 
-// What is noted meanwhile goes to the same slot and waits for the next sync. Afterwards the slots
+// Notes that come meanwhile go to the same slot and wait for the next sync. Afterwards the slots
 // change their parts, so that one of them is always on the disk as a whole.
 Status AckRecord::sync(std::unique_lock<std::mutex>& lock) {
   unsynced_ = false;

@@ -1,4 +1,4 @@
-// What the store has acknowledged, in a small file beside the rows: the number of the last change.
+// A small file beside the rows holds the number of the last change that the store acknowledged.
 // The rows hold the number of their last change too. Rows that hold a smaller one after a crash
 // have lost what was acknowledged, whatever their own log says.
 //
@@ -32,7 +32,7 @@ class AckRecord {
  public:
   static constexpr std::chrono::milliseconds kSyncEvery{100};
 
-  // What the file says of the process before.
+  // The file's record of the process before.
   struct Before {
     bool is_new = false;                 // there was no file; it is made
     bool is_damaged = false;             // it says nothing

@@ -37,7 +37,7 @@ std::uint64_t unix_ms() {
   return static_cast<std::uint64_t>(duration_cast<milliseconds>(since).count());
 }
 
-// What is known of the rows' recovery, those of earlier starts included.
+// The doubt about the rows' recovery, those of earlier starts included; none if nothing is missing.
 std::optional<RecoveryDoubt> judge(const AckRecord::Before& before, std::uint64_t found) {
   const bool record_lost = before.is_damaged || (before.is_new && found > 0);
   const std::uint64_t lost = before.expected > found ? before.expected - found : 0;
@@ -64,7 +64,7 @@ class NumberedRows final : public Store {
   }
 
   Status write(const StoreBatch& batch, Durability durability) override {
-    // What a crash may take is not counted: its number could be there without it, or be missed.
+    // A change that a crash may take has no number: the number could be there without the change.
     if (durability == Durability::kMemory) return rows_->write(batch, durability);
     const std::lock_guard lock(writes_);
     // A number whose write failed is not used again: the write may be there all the same.

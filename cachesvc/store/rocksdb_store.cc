@@ -146,7 +146,7 @@ std::vector<rocksdb::ColumnFamilyDescriptor> families(const DiskBudget& budget) 
 
 class RocksdbStore final : public Store {
  public:
-  RocksdbStore(std::string dir, std::shared_ptr<SpaceGuard> guard, Descriptor lock, rocksdb::DB* db,
+  RocksdbStore(std::string dir, std::shared_ptr<SpaceGuard> guard, StoreLock lock, rocksdb::DB* db,
                std::vector<rocksdb::ColumnFamilyHandle*> handles)
       : dir_(std::move(dir)),
         guard_(std::move(guard)),
@@ -380,7 +380,7 @@ class RocksdbStore final : public Store {
 
   const std::string dir_;
   const std::shared_ptr<SpaceGuard> guard_;  // may be null
-  const Descriptor lock_;                    // outlives what it guards
+  const StoreLock lock_;                     // outlives what it guards
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
   std::atomic<bool> dirty_ = true;                  // perhaps written to since the last flush
@@ -418,13 +418,10 @@ Status check_families(const rocksdb::DBOptions& options, const std::string& dir)
 Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
                                                   const RocksdbStoreOptions& options) {
   PRECIS_TRY(make_directory(dir));
-  PRECIS_ASSIGN(Descriptor lock, lock_store(dir));
+  PRECIS_ASSIGN(StoreLock lock, lock_store(dir));
   PRECIS_TRY(check_remains(dir));
-  // RocksDB would end the process where it finds no room as it opens.
   const DiskBudget budget = budget_of(options);
-  if (options.guard) {
-    PRECIS_TRY(options.guard->admit(WriteUse::kMakeRoom, bytes_to_open(dir)));
-  }
+  if (options.guard) PRECIS_TRY(make_room_to_open(*options.guard, dir));
   const rocksdb::DBOptions db_opts = db_options(options);
   PRECIS_TRY(check_families(db_opts, dir));
   rocksdb::DB* db = nullptr;

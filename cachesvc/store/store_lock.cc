@@ -1,12 +1,17 @@
 #include "cachesvc/store/store_lock.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <system_error>
+#include <utility>
 
 namespace precis {
 namespace {
@@ -30,7 +35,46 @@ std::string no_directory_in(const std::filesystem::path& path) {
   return {};
 }
 
+// The descriptors of this process's locks. A forked child has a copy of each, and a lock of flock()
+// lasts until its last copy is closed.
+struct HeldLocks {
+  std::mutex mutex;
+  std::set<int> files;
+
+  // Never destroyed: a process may fork until its very end.
+  static HeldLocks& all() {
+    static HeldLocks& held = *new HeldLocks;
+    static std::once_flag once;
+    std::call_once(once, [] { ::pthread_atfork(before_fork, in_parent, in_child); });
+    return held;
+  }
+  static void before_fork() { all().mutex.lock(); }
+  static void in_parent() { all().mutex.unlock(); }
+  // The number stays taken, by a descriptor without a lock: its owner in the child closes it.
+  static void in_child() {
+    if (const int other = ::eventfd(0, EFD_CLOEXEC); other >= 0) {
+      for (const int file : all().files) (void)::dup3(other, file, O_CLOEXEC);
+      ::close(other);
+    }
+    all().mutex.unlock();
+  }
+};
+
 }  // namespace
+
+StoreLock::StoreLock(Descriptor file) : file_(std::move(file)) {
+  HeldLocks& held = HeldLocks::all();
+  const std::lock_guard lock(held.mutex);
+  held.files.insert(file_.get());
+}
+
+StoreLock::~StoreLock() {
+  if (!file_) return;
+  HeldLocks& held = HeldLocks::all();
+  const std::lock_guard lock(held.mutex);
+  held.files.erase(file_.get());
+  const Descriptor closed = std::move(file_);
+}
 
 Status not_ours(const std::string& dir, const std::string& why) {
   return Status::denied("data directory " + dir + " can't be written to (" + why +
@@ -52,12 +96,13 @@ Status make_directory(const std::string& dir) {
   return failed(error.value(), dir, "making data directory " + dir);
 }
 
-Result<Descriptor> lock_store(const std::string& dir) {
+Result<StoreLock> lock_store(const std::string& dir) {
   const std::string path = dir + "/store.lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file) return failed(errno, dir, path);
+  StoreLock lock(std::move(file));  // known before it locks: another thread may fork in between
   // Of the open file, not of the process: who opens it again is refused as well.
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK) {
     return Status::unavailable("data directory " + dir +
                                " is in use: it is open in another process, or once more in this "

@@ -20,9 +20,22 @@ Status not_ours(const std::string& dir, const std::string& why);
 // What of make_directory() an `error` of errno is where `dir` can't be listed.
 Status not_listed(int error, const std::string& dir);
 
-// Held until the descriptor is closed, by the end of the process at the latest. Makes the file that
-// it locks. kUnavailable where the directory is open already, kPermissionDenied where this process
-// may not write to it.
-Result<Descriptor> lock_store(const std::string& dir);
+// Held until it is destroyed, by the end of the process at the latest. A child that this process
+// forks does not hold it, however long it lives.
+class StoreLock {
+ public:
+  explicit StoreLock(Descriptor file);
+  StoreLock(StoreLock&& other) noexcept = default;
+  StoreLock& operator=(StoreLock&&) = delete;
+  ~StoreLock();
+  int get() const { return file_.get(); }
+
+ private:
+  Descriptor file_;
+};
+
+// Makes the file that it locks. kUnavailable where the directory is open already, kPermissionDenied
+// where this process may not write to it.
+Result<StoreLock> lock_store(const std::string& dir);
 
 }  // namespace precis

@@ -1,12 +1,44 @@
 #include "cachesvc/store/store_remains.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
-#include "cachesvc/store/space_guard.h"
 #include "cachesvc/store/store_lock.h"
 
 namespace precis {
+namespace {
+
+// RocksDB writes at most so much as it opens: its logs as tables, its list of files anew, and some
+// small files.
+std::uint64_t bytes_to_open(const std::string& dir) {
+  std::uint64_t bytes = 256u << 10;
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(dir, error), end; !error && file != end;
+       file.increment(error)) {
+    const bool list = file->path().filename().string().starts_with("MANIFEST");
+    std::error_code unknown;
+    if (!list && file->path().extension() != ".log") continue;
+    const auto size_bytes = file->file_size(unknown);
+    if (!unknown) bytes += size_bytes;
+  }
+  return bytes;
+}
+
+// There may be some megabytes of them. They are for people, and no start reads them.
+void remove_information_logs(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> logs;
+  std::error_code error;
+  for (fs::directory_iterator file(dir, error), end; !error && file != end; file.increment(error)) {
+    const std::string name = file->path().filename().string();
+    if (name == "LOG" || name.starts_with("LOG.old")) logs.push_back(file->path());
+  }
+  for (const fs::path& log : logs) fs::remove(log, error);
+}
+
+}  // namespace
 
 // None of a store's files, nor of the payload's, which are numbered, is made before CURRENT is.
 Status check_remains(const std::string& dir) {
@@ -30,18 +62,20 @@ Status check_remains(const std::string& dir) {
   return {};
 }
 
-std::uint64_t bytes_to_open(const std::string& dir) {
-  std::uint64_t bytes = 256u << 10;
-  std::error_code error;
-  for (std::filesystem::directory_iterator file(dir, error), end; !error && file != end;
-       file.increment(error)) {
-    const bool list = file->path().filename().string().starts_with("MANIFEST");
-    std::error_code unknown;
-    if (!list && file->path().extension() != ".log") continue;
-    const auto size_bytes = file->file_size(unknown);
-    if (!unknown) bytes += size_bytes;
-  }
-  return bytes;
+Status make_room_to_open(SpaceGuard& guard, const std::string& dir) {
+  const std::uint64_t bytes = bytes_to_open(dir);
+  Status admitted = guard.admit(WriteUse::kMakeRoom, bytes);
+  if (admitted.code() != StatusCode::kOutOfSpace) return admitted;
+  remove_information_logs(dir);
+  admitted = guard.admit(WriteUse::kMakeRoom, bytes);
+  if (admitted.code() != StatusCode::kOutOfSpace) return admitted;
+  PRECIS_ASSIGN(const SpaceGuard::Room room, guard.room());
+  const std::uint64_t needed = bytes + guard.budget().smallest_free_bytes();
+  return Status::out_of_space("opening the store in " + dir + " takes up to " +
+                              std::to_string(needed) + " B, its disk has " +
+                              std::to_string(room.free_bytes) + " B free: free at least " +
+                              std::to_string(needed - std::min(needed, room.free_bytes)) +
+                              " B more there, or make the disk larger");
 }
 
 std::uint64_t bytes_of_files(const std::string& dir) {

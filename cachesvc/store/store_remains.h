@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cachesvc/store/space_guard.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -12,9 +13,10 @@ namespace precis {
 // RocksDB would make a new store in its place, to which the files beside it mean nothing.
 Status check_remains(const std::string& dir);
 
-// Bytes that RocksDB writes at most as it opens the store: its logs as tables, its list of files
-// anew, and some small files.
-std::uint64_t bytes_to_open(const std::string& dir);
+// [blocking] RocksDB would end the process if it found no room as it opens. Gives up the reserve
+// and, if that does not do, RocksDB's information logs: an older build's store has no reserve.
+// kOutOfSpace, saying how many bytes are lacking.
+Status make_room_to_open(SpaceGuard& guard, const std::string& dir);
 
 // The files in the directory itself, without the reserve, which is room that is kept free.
 std::uint64_t bytes_of_files(const std::string& dir);

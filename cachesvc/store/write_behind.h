@@ -30,7 +30,7 @@ class WriteBehind {
     // What `rows` borrow once the batch is gone; a deque: what stands in it does not move.
     std::deque<std::vector<std::byte>> row_values;
     PayloadBatch payload;
-    // Of a change that was left for later, guarded by its mutex:
+    // These describe a change that was left for later; its mutex guards them.
     Status failed;
     bool settling = false;  // the writer's thread has it
     bool kept = false;      // it changes what is stored or waits already, and so can't give way
@@ -44,7 +44,7 @@ class WriteBehind {
               std::function<Status(const Change&)> apply, std::function<void()> failed);
 
   // Whether the change, of staged payload, is left for later: shared with the writer's thread then.
-  // Where too much waits, the oldest changes give way whose payload is not written, with those that
+  // If too much waits, the oldest changes whose payload is not written give way, with those that
   // rest on them. False where there is nothing to wait for, or not enough gives way, or something
   // failed: then the disk's state is for who writes to know. Nor are deletes left for later, which
   // reading would miss.

@@ -45,7 +45,7 @@ bool WriteBehind::make_room_for(const Change& change) {
   if (change.payload.size_bytes > bytes_max_) return false;
   const std::uint64_t most = bytes_max_ - change.payload.size_bytes;
   if (bytes_ <= most) return true;
-  // What the new change rests on stays.
+  // The changes that the new one rests on stay.
   std::set<const Change*> needed;
   std::set<std::string> names{change.rows.rests_on};
   for (const auto& each : std::ranges::reverse_view(backlog_)) {
@@ -75,7 +75,7 @@ bool WriteBehind::make_room_for(const Change& change) {
 }
 
 void WriteBehind::drop(const std::shared_ptr<Change>& change) {
-  // Of a session's row nobody need be told: its tip is named.
+  // A session's row has no name, for nobody need be told of it: its tip is named.
   if (!change->rows.name.empty()) dropped_.push_back(change->rows.name);
   change->dropped = true;
   index_.forget(change->payload);

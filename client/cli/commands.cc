@@ -52,7 +52,7 @@ Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all)
 
 Status show_status(Context context) {
   PRECIS_ASSIGN(const msg::ServerStatus status, context.client.status());
-  PRECIS_ASSIGN(const Recovery recovery, find_recovery(context.client));
+  const Recovery recovery = recovery_of(status);
   if (context.json) {
     Json json = to_json(status);
     json["recovery"] = to_json(recovery);

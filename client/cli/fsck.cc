@@ -109,7 +109,6 @@ Json to_json(const Found& found, const msg::Removed& removed) {
           {"on_damaged_segments", found.fallen_segments},
           {"on_damaged_bytes", found.fallen_bytes},
           {"unread", list_of(found.unread, "why")},
-          {"all", true},
           {"recovery", precis::cli::to_json(found.recovery)},
           {"removed", precis::cli::to_json(removed)}};
 }

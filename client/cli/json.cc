@@ -149,6 +149,7 @@ Json to_json(const msg::ServerStatus& s) {
           {"data_dir", s.data_dir},
           {"transport", s.transport},
           {"device", s.device},
+          {"rdma", s.rdma},
           {"uptime_seconds", s.uptime_seconds},
           {"models", s.models},
           {"segments", s.segments},
@@ -159,7 +160,8 @@ Json to_json(const msg::ServerStatus& s) {
           {"memory_limit_bytes", s.memory_limit_bytes},
           {"disk_free_bytes", s.disk_free_bytes},
           {"disk_min_free_bytes", s.disk_min_free_bytes},
-          {"disk_fault", s.disk_fault}};
+          {"disk_fault", s.disk_fault},
+          {"exposed", s.exposed}};
 }
 
 Json to_json(const msg::Removed& removed) {

@@ -270,6 +270,10 @@ void add_options(CLI::App& app, Arguments& a) {
       ->envname("PRECIS_TLS_CERT");
   app.add_option("--tls-key", a.options.tls_key, "Mutual TLS: its key, a PEM file")
       ->envname("PRECIS_TLS_KEY");
+  app.add_option("--rdma", a.options.rdma,
+                 "RDMA: auto (where both hosts have a device), off, or devices such as mlx5_0:1")
+      ->envname("PRECIS_RDMA")
+      ->capture_default_str();
   app.add_option_function<std::string>(
          "--timeout",
          [&a](const std::string& text) { a.options.timeout_ms = parse_timeout_ms(text); },

@@ -18,6 +18,10 @@ Result<Recovery> find_recovery(Client& client) {
   return recovery;
 }
 
+Recovery recovery_of(const msg::ServerStatus& status) {
+  return {status.doubtful_recovery, status.lost_changes, status.kept_bytes};
+}
+
 std::string recovery_text(const Recovery& recovery) {
   const std::string lost =
       recovery.lost_changes > 0

@@ -1,4 +1,4 @@
-// What a service says of how its store was recovered at its start.
+// A service's own account of how its store was recovered at its start.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,11 @@ struct Recovery {
   std::uint64_t kept_bytes = 0;    // of payload that no row means, kept meanwhile
 };
 
+// As the service is now.
 Result<Recovery> find_recovery(Client& client);
-// What is missing, and how to accept it; for one that is doubtful.
+// As it was at the service's start.
+Recovery recovery_of(const msg::ServerStatus& status);
+// Says what is missing, and how to accept it; for a doubtful recovery.
 std::string recovery_text(const Recovery& recovery);
 Json to_json(const Recovery& recovery);
 

@@ -108,6 +108,7 @@ std::string status_text(const msg::ServerStatus& s) {
   facts.add("tenant", s.tenant);
   if (!s.data_dir.empty()) facts.add("data", s.data_dir);  // tenants are not told
   facts.add("transport", s.transport);
+  facts.add("rdma", or_dash(s.rdma));  // a service of before says nothing
   facts.add("compression on", s.device);
   facts.add("models", count_text(s.models));
   std::string segments = count_text(s.segments);
@@ -126,6 +127,7 @@ std::string status_text(const msg::ServerStatus& s) {
                                 bytes_text(s.disk_free_bytes), bytes_text(s.disk_min_free_bytes),
                                 low ? ": remove or trim prefixes, or make room" : ""));
   if (!s.disk_fault.empty()) facts.add("disk fault", s.disk_fault);
+  if (!s.exposed.empty()) facts.add("exposed", s.exposed);
   return facts.text();
 }
 

@@ -216,6 +216,7 @@ static void write(ServerStatus::Builder out, const msg::ServerStatus& in) {
   out.setDataDir(as_text(clean_text(in.data_dir, limits::kTextBytesMax)));
   out.setTransport(as_text(clean_text(in.transport, limits::kTextBytesMax)));
   out.setDevice(as_text(clean_text(in.device, limits::kTextBytesMax)));
+  out.setRdma(as_text(clean_text(in.rdma, limits::kTextBytesMax)));
   out.setUptimeSeconds(in.uptime_seconds);
   out.setSegments(in.segments);
   out.setSessions(in.sessions);
@@ -227,6 +228,10 @@ static void write(ServerStatus::Builder out, const msg::ServerStatus& in) {
   out.setDiskFreeBytes(in.disk_free_bytes);
   out.setDiskMinFreeBytes(in.disk_min_free_bytes);
   out.setDiskFault(as_text(clean_text(in.disk_fault, limits::kTextBytesMax)));
+  out.setExposed(as_text(clean_text(in.exposed, limits::kTextBytesMax)));
+  out.setDoubtfulRecovery(in.doubtful_recovery);
+  out.setLostChanges(in.lost_changes);
+  out.setKeptBytes(in.kept_bytes);
 }
 static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   PRECIS_TRY(read_name("server", in.getServer(), out.server));
@@ -234,6 +239,7 @@ static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   PRECIS_TRY(read_text("data_dir", in.getDataDir(), limits::kTextBytesMax, out.data_dir));
   PRECIS_TRY(read_text("transport", in.getTransport(), limits::kTextBytesMax, out.transport));
   PRECIS_TRY(read_text("device", in.getDevice(), limits::kTextBytesMax, out.device));
+  PRECIS_TRY(read_text("rdma", in.getRdma(), limits::kTextBytesMax, out.rdma));
   out.uptime_seconds = in.getUptimeSeconds();
   out.segments = in.getSegments();
   out.sessions = in.getSessions();
@@ -245,6 +251,10 @@ static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   out.disk_free_bytes = in.getDiskFreeBytes();
   out.disk_min_free_bytes = in.getDiskMinFreeBytes();
   PRECIS_TRY(read_text("disk_fault", in.getDiskFault(), limits::kTextBytesMax, out.disk_fault));
+  PRECIS_TRY(read_text("exposed", in.getExposed(), limits::kTextBytesMax, out.exposed));
+  out.doubtful_recovery = in.getDoubtfulRecovery();
+  out.lost_changes = in.getLostChanges();
+  out.kept_bytes = in.getKeptBytes();
   return {};
 }
 

@@ -1,4 +1,5 @@
-// The systemd unit that is shipped keeps the service from what it does not need.
+// The systemd unit and the container image that are shipped keep the service from what it does not
+// need, and clients from what is stored.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>
@@ -9,9 +10,11 @@ namespace {
 
 constexpr char kUnit[] = PRECIS_SOURCE_DIR "/deploy/precisd.service";
 
-std::set<std::string> lines() {
+constexpr char kImage[] = PRECIS_SOURCE_DIR "/deploy/Dockerfile";
+
+std::set<std::string> lines(const char* file = kUnit) {
   std::set<std::string> lines;
-  std::ifstream unit(kUnit);
+  std::ifstream unit(file);
   for (std::string line; std::getline(unit, line);) lines.insert(line);
   return lines;
 }
@@ -36,6 +39,19 @@ TEST_CASE("the unit gives no capability and keeps what is stored to itself", "[d
     CHECK(unit.contains(line));
   }
   for (const std::string& line : unit) CHECK(line.find("CAP_") == std::string::npos);
+}
+
+TEST_CASE("the socket that clients share lies in no folder with what is stored", "[deploy]") {
+  std::string all;
+  for (const char* file : {kUnit, kImage}) {
+    std::string text;
+    for (const std::string& line : lines(file)) text += line + "\n";
+    CAPTURE(file);
+    CHECK(text.find("/run/precis/precisd.sock") != std::string::npos);
+    all += text;
+  }
+  CHECK(all.find("RuntimeDirectory=precis\n") != std::string::npos);
+  CHECK(lines(kImage).contains("VOLUME /var/lib/precis /run/precis"));  // apart
 }
 
 TEST_CASE("systemd-analyze rates what the unit leaves exposed at most 2.5", "[deploy]") {

@@ -11,9 +11,14 @@
 #include "tests/fuzz/checks.h"
 #include "tests/fuzz/mended_row.h"
 #include "tests/fuzz/targets.h"
+#include "tests/unit/catalog/all_rows.h"
 
 namespace precis::fuzz {
 namespace {
+
+using testing::models_of;
+using testing::segments_of;
+using testing::sessions_of;
 
 class FixedClock final : public Clock {
  public:
@@ -97,7 +102,7 @@ std::string key_of(Table table, Bytes row) {
 
 void use_segments(Catalog& catalog, const std::string& tenant) {
   const std::vector<TokenId> tokens(40, 5);
-  for (const msg::SegmentInfo& info : catalog.segments(tenant, {}, 100)) {
+  for (const msg::SegmentInfo& info : segments_of(catalog, tenant, {}, 100)) {
     const auto chain = catalog.chain(tenant, info.id);
     if (!chain.ok()) {
       refused(chain.status());
@@ -114,7 +119,7 @@ void use_segments(Catalog& catalog, const std::string& tenant) {
     (void)catalog.info(tenant, info.id, true);
     catalog.count_hit(info.id);
   }
-  for (const msg::SegmentInfo& info : catalog.segments(tenant, {}, 100)) {
+  for (const msg::SegmentInfo& info : segments_of(catalog, tenant, {}, 100)) {
     if (const auto row = catalog.segment(tenant, info.id); row.ok()) catalog.quarantine(**row);
     (void)catalog.remove(tenant, info.id, true, nullptr);
   }
@@ -135,14 +140,14 @@ bool run_open_catalog(Bytes input) {
   }
   Catalog& catalog = **opened;
   for (const std::string tenant : {"", "t"}) {
-    for (const msg::ModelRow& model : catalog.models(tenant)) {
+    for (const msg::ModelRow& model : models_of(catalog, tenant)) {
       (void)catalog.budgets(tenant, {model.fingerprint}, {});
       for (const msg::ProfileRow& profile : catalog.profiles(tenant, model.fingerprint)) {
         PRECIS_CHECK(catalog.profile(tenant, model.fingerprint, profile.name).ok());
         PRECIS_CHECK(catalog.remove_profile(tenant, model.fingerprint, profile.name).ok());
       }
     }
-    for (const msg::SessionRow& session : catalog.sessions(tenant)) {
+    for (const msg::SessionRow& session : sessions_of(catalog, tenant)) {
       PRECIS_CHECK(catalog.remove_session(tenant, session.name).ok());
     }
     use_segments(catalog, tenant);

@@ -1,4 +1,4 @@
-// What two processes say to each other before and beside control messages.
+// The bytes that two processes exchange before and beside control messages.
 #include <algorithm>
 
 #include "precis/frames.h"
@@ -61,7 +61,7 @@ bool run_greeting(Bytes input) {
   return check_stable(kDecode(input), kDecode);
 }
 
-// What is read of a stranger's one frame, by its header.
+// Reads a stranger's one frame, by its header.
 bool run_stranger(Bytes input) {
   const auto header = decode_frame_header(input);
   if (!header.ok()) return refused(header.status());
@@ -82,6 +82,14 @@ Inputs stranger_seeds(std::uint64_t seed) {
           frame(FrameKind::kBind, encode(random.bind()))};
 }
 
+// ---- turns of RDMA
+
+// The three that are sent: the client's end, the server's end or none, and the client's window.
+Inputs rdma_turn_seeds(std::uint64_t seed) {
+  RandomMessages random(seed);
+  return {encode(random.rdma_turn(false)), encode(RdmaTurn()), encode(random.rdma_turn(true))};
+}
+
 constexpr Target kTargets[] = {
     {"decode_frame_header", run_frame_header, frame_header_seeds},
     {"decode_bulk_header", run_bulk_header, bulk_header_seeds},
@@ -94,6 +102,7 @@ constexpr Target kTargets[] = {
      [](std::uint64_t seed) { return Inputs{encode(RandomMessages(seed).welcome())}; }},
     {"decode_bind", run_greeting<decode_bind>,
      [](std::uint64_t seed) { return Inputs{encode(RandomMessages(seed).bind())}; }},
+    {"decode_rdma_turn", run_greeting<decode_rdma_turn>, rdma_turn_seeds},
 };
 
 }  // namespace

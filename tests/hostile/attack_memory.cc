@@ -48,7 +48,7 @@ struct Pusher {
     PRECIS_CHECK(put != nullptr);
     id = put->put;
   }
-  // What pushing K from `keys`, and V from memory that is in order, is answered.
+  // Pushes K from `keys`, and V from memory that is in order. Returns the answer.
   std::optional<Status> push(const RemoteRegion& keys) {
     msg::PushLayer push;
     push.put = id;

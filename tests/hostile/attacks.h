@@ -1,5 +1,5 @@
-// What was tried on an earlier version, and what belongs to it, each under the row of the issue's
-// table that it stands for.
+// The attacks on an earlier version, and those that belong to them, each under the row of the
+// issue's table that it stands for.
 #pragma once
 
 #include <string>

@@ -44,7 +44,7 @@ void run_some(Victim& victim, const Recording& recording, std::uint64_t end, std
                                 .host = static_cast<std::uint8_t>(2 + random() % kHosts),
                                 .twister = &twister,
                                 .patience = milliseconds(1000)});
-    // Where no proof is asked for, a changed Hello comes further.
+    // A changed Hello comes further as a tenant that needs no proof.
     const bool ok = run_session(talk, Victim::login(random() % 3 == 0 ? "bob" : "open"), plan);
     counts.admitted += talk.connection() != 0 ? 1 : 0;
     counts.whole += ok ? 1 : 0;

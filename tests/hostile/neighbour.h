@@ -5,7 +5,8 @@
 
 namespace precis::hostile {
 
-// Of 32 clients of one tenant: `seconds` alone, then as long beside 32 hostile ones of another.
+// Measures 32 clients of one tenant: `seconds` alone, then as long beside 32 hostile clients of
+// another.
 Finding measure_neighbour(Victim& victim, double seconds);
 
 }  // namespace precis::hostile

@@ -1,5 +1,5 @@
-// What a mutated session sends in place of what a client would: bits, lengths, order, descriptors
-// and timing changed, at one or a few of its frames.
+// A mutated session changes bits, lengths, order, descriptors or timing of one or a few of the
+// frames that a client would send.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ Victim::Victim() {
   const std::string& address = service_->address();
   target_.port = static_cast<std::uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
   target_.unix_path = dir_.path("data") + "/precisd.sock";
-  // What it opens once is open after the first client.
+  // The service has opened what it opens once after the first client.
   PRECIS_CHECK(serve_honest(2).ok());
   base_threads_ = threads_of(pid());
   base_descriptors_ = descriptors();

@@ -13,8 +13,8 @@
 
 namespace precis::hostile {
 
-// What one attack showed, as it goes to the JSON file. `issue_row` is the row of the table in the
-// issue that asked for it; 0 stands for mutated sessions and the neighbour.
+// The outcome of one attack, as it goes to the JSON file. `issue_row` is the row of the table in
+// the issue that asked for it; 0 stands for mutated sessions and the neighbour.
 struct Finding {
   unsigned issue_row = 0;
   std::string name;

@@ -17,7 +17,7 @@ namespace precis::hostile {
 using Buffer = std::vector<std::byte>;
 using std::chrono::milliseconds;
 
-// Where the service under attack listens.
+// The address at which the service under attack listens.
 struct Target {
   std::uint16_t port = 0;
   std::string unix_path;

@@ -85,6 +85,15 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every change, with who, from w
       put_all(*client, model, tokens, random_kv(random, model.spec, 0, 300), options).value();
   CHECK(client->open_session("chat", {}).ok());
   CHECK(client->open_session("chat", {}).ok());  // which is there
+  CHECK(client->open_session("chat", 60).ok());
+  CHECK(client->open_session("chat", 60).ok());  // as it is
+  CHECK(client->open_session("chat", 0).ok());
+  const std::vector<float> ones(model.spec.num_q_heads * model.spec.head_dim * 8, 1.0f);
+  const std::vector<HeadsView> o_proj(
+      model.spec.num_layers,
+      HeadsView::packed(ones.data(), model.spec.num_q_heads, model.spec.head_dim, 8, Dtype::kF32));
+  CHECK(client->register_model(tiny_model(), o_proj).ok());
+  CHECK(client->register_model(tiny_model(), o_proj).ok());  // which are there
   CHECK(client->advance_session("chat", segment.id).ok());
   REQUIRE(ctl({"budget", "set", "--keep", "0.2"}).exit_code == 0);
   REQUIRE(ctl({"budget", "set", "--keep", "0.1"}).exit_code == 0);
@@ -115,7 +124,20 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every change, with who, from w
   CHECK(budgets[1]["old"] == "recipe unset, keep 0.2");
   CHECK(budgets[1]["of"] == "all models");
   CHECK_THAT(budgets[1]["client"].get<std::string>(), Contains("precisctl/"));
-  CHECK(only(lines, "OpenSession")["of"] == "chat");
+  const auto opened = those(lines, "OpenSession");
+  REQUIRE(opened.size() == 3);
+  CHECK(opened[0]["of"] == "chat");
+  CHECK(opened[0]["old"].is_null());
+  CHECK(opened[0]["new"] == "made, no ttl");
+  CHECK(opened[1]["old"] == "no ttl");
+  CHECK(opened[1]["new"] == "ttl 60 s");
+  CHECK(opened[2]["old"] == "ttl 60 s");
+  CHECK(opened[2]["new"] == "no ttl");
+  const auto pushed = those(lines, "PushProjection");
+  REQUIRE(pushed.size() == model.spec.num_layers);
+  CHECK(pushed[1]["of"] == "layer 1 of model " + model.fingerprint.hex());
+  CHECK(pushed[1]["old"].is_null());
+  CHECK(pushed[1]["new"].get<std::string>().size() == 64);
   CHECK(only(lines, "AdvanceSession")["new"] == segment.id.hex());
   CHECK(only(lines, "AdvanceSession")["old"] == "no tip");
   const auto pins = those(lines, "PinSession");
@@ -132,7 +154,7 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every change, with who, from w
   CHECK_THAT(only(lines, "RemovePrefix")["old"].get<std::string>(),
              Catch::Matchers::StartsWith("1 segment, "));
   CHECK(only(lines, "RemovePrefix")["new"].is_null());
-  CHECK(lines.size() == 10);  // no put, no look
+  CHECK(lines.size() == 12 + model.spec.num_layers);  // no put, no look
 }
 
 TEST_CASE_METHOD(AuditFixture, "the audit log has every refusal: of a client, a token, a request",
@@ -168,6 +190,27 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every refusal: of a client, a 
   CHECK(only(lines, "RegisterModel")["outcome"] == "ok");
   CHECK(lines.size() == 6);
   for (const json& line : lines) CHECK_THAT(line.dump(), !Contains("guess") && !Contains("secret"));
+}
+
+TEST_CASE_METHOD(AuditFixture, "who repeats what is refused fills no disk with the audit log",
+                 "[integration]") {
+  constexpr std::size_t kTimes = 500;
+  ConnectOptions stranger = red("guess");
+  stranger.retry = false;
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    CHECK_FALSE(Client::connect(service.address(), stranger).ok());
+  }
+  const auto lines = audit();
+  const auto refused = those(lines, "Connect");
+  CHECK(refused.size() < kTimes / 2);  // wrong, or told to wait: eight of each, and a sum
+  std::size_t counted = 0;
+  for (const json& line : refused) {
+    const std::string why = line["why"];
+    const bool more = why.starts_with("and ");
+    CHECK(line["from"].get<std::string>().starts_with("127.0.0.1"));
+    counted += more ? std::stoul(why.substr(4)) : 1;
+  }
+  CHECK(counted == kTimes);
 }
 
 TEST_CASE_METHOD(AuditFixture, "the audit log has what a reload changed, and one that was refused",

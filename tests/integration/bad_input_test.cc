@@ -319,6 +319,25 @@ TEST_CASE_METHOD(BadInputFixture, "an oversize message ends its connection alone
   check_still_serving();
 }
 
+TEST_CASE_METHOD(BadInputFixture, "a path of more blocks than one may have is refused",
+                 "[integration]") {
+  ModelSpec spec = tiny_model();
+  spec.block_tokens = 1;
+  const Model fine = client->register_model(spec).value();
+  std::vector<TokenId> path(limits::kPathBlocksMax, 1);
+  CHECK(client->lookup(fine, path).status().ok());
+  path.push_back(1);
+  for (const Status& refused :
+       {client->lookup(fine, path).status(), client->begin_put(fine, path, options()).status()}) {
+    CHECK(refused.code() == StatusCode::kInvalidArgument);
+    CHECK(refused.message() ==
+          "262145 tokens in blocks of 1 are 262145 blocks, at most 262144 of a path are named; use "
+          "a larger block_tokens, at least 2, or a shorter path");
+  }
+  CHECK(client->lookup(model, path).status().ok());  // in blocks of 64
+  check_still_serving();
+}
+
 // Speaks bytes to the port as no transport would, and returns what it hears until the end.
 std::vector<std::byte> speak(const std::string& address, const std::vector<std::byte>& bytes) {
   const std::size_t colon = address.rfind(':');
@@ -346,7 +365,7 @@ std::vector<std::byte> frame(FrameKind kind, const std::vector<std::byte>& body)
   return bytes;
 }
 
-// What the service answers a stranger's frame, behind its own challenge.
+// The service's answer to a stranger's frame, which comes behind its challenge.
 Result<Welcome> refusal_of(const std::vector<std::byte>& heard) {
   constexpr std::size_t kChallenge = FrameHeader::kBytes + 40;
   REQUIRE(heard.size() > kChallenge + FrameHeader::kBytes);

@@ -1,12 +1,13 @@
-// Who can reach precisd: the sockets that it listens on, as the kernel lists them, are those of the
-// configuration and no others.
+// precisd listens on the sockets of its configuration, as the kernel lists them, and on no others.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "tests/integration/operated_service.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
 
@@ -123,6 +124,24 @@ TEST_CASE("the Unix socket is gone once precisd has stopped, and one that is lef
   CHECK(std::filesystem::is_socket(path));
   const ServiceProcess service(dir);
   CHECK(Client::connect("unix:" + path, {}).value()->status().ok());
+}
+
+TEST_CASE("status says that a service listens beyond the loopback without TLS, or without tokens",
+          "[integration]") {
+  const TempDir dir;
+  const std::string config = "[[tenant]]\nname = \"red\"\ntoken = \"secret\"\n";
+  const OperatedService open(dir, config, {"--listen", "0.0.0.0:0"});
+  const Ran status = open.ctl({"status", "--tenant", "red", "--token", "secret"});
+  CHECK(status.exit_code == 0);
+  CHECK(status.out.find("\nexposed         K, V and messages travel in the clear") !=
+        std::string::npos);
+  CHECK(status.out.find("token") == std::string::npos);  // it has one
+  const Ran in_json = open.ctl({"status", "--json", "--tenant", "red", "--token", "secret"});
+  CHECK(nlohmann::json::parse(in_json.out)["exposed"].get<std::string>().find("in the clear") !=
+        std::string::npos);
+  const TempDir other;
+  const OperatedService closed(other, "");
+  CHECK(nlohmann::json::parse(closed.ctl({"status", "--json"}).out)["exposed"] == "");
 }
 
 }  // namespace

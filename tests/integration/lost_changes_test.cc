@@ -1,14 +1,17 @@
 // A log that is damaged while the service is stopped: what is lost is said everywhere, payload is
 // kept, and an operator can give it up.
 #include <signal.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
+#include "cachesvc/base/counted.h"
 #include "tests/integration/options.h"
 #include "tests/integration/random_kv.h"
 #include "tests/integration/service_process.h"
@@ -65,6 +68,29 @@ struct Service {
   std::optional<Process> process;
 };
 
+// The lines of an operator who gave another number, the right one, and it again.
+void check_audit(const std::string& path, std::uint64_t lost) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  REQUIRE(lines.size() == 3);
+  for (const auto& line : lines) {
+    CHECK(line["what"] == "AcceptLoss");
+    CHECK(line["from"] == "the command line, uid " + std::to_string(::getuid()));
+    CHECK(line["tenant"].is_null());
+  }
+  const std::string before = counted(lost, "acknowledged change") + " missing";
+  const std::string after = "0 acknowledged changes missing";
+  CHECK(lines[0]["outcome"] == "invalid_argument");
+  CHECK(lines[0]["old"] == before);
+  CHECK(lines[0]["new"].is_null());
+  CHECK(lines[1]["outcome"] == "ok");
+  CHECK(lines[1]["old"] == before);
+  CHECK(lines[1]["new"] == after);
+  CHECK(lines[2]["outcome"] == "invalid_argument");
+  CHECK(lines[2]["old"] == after);
+}
+
 TEST_CASE("acknowledged changes that the log has lost are said in the log, by status and by fsck",
           "[integration]") {
   const TempDir dir;
@@ -108,6 +134,10 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
     const Ran status = run({PRECISCTL_PATH, "--address", service.address, "status"});
     CHECK(status.exit_code == 0);
     CHECK_THAT(status.out, Contains("WARNING: " + said));
+    const auto answered = client->status().value();
+    CHECK(answered.doubtful_recovery);
+    CHECK(answered.lost_changes == lost);
+    CHECK(answered.kept_bytes > 0);
     const Ran fsck = run({PRECISCTL_PATH, "--address", service.address, "fsck"});
     CHECK(fsck.exit_code != 0);
     CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)));
@@ -124,9 +154,10 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
   }
 
   const auto accept = [&](std::uint64_t changes) {
-    return run(
-        {PRECISD_PATH, "--data", dir.path("data"), "--accept-loss", std::to_string(changes)});
+    return run({PRECISD_PATH, "--data", dir.path("data"), "--config", dir.path("audited.toml"),
+                "--accept-loss", std::to_string(changes)});
   };
+  std::ofstream(dir.path("audited.toml")) << "audit_log = \"" + dir.path("audit") + "\"\n";
   const Ran other = accept(lost + 1);
   CHECK(other.exit_code != 0);
   CHECK_THAT(other.err, Contains("--accept-loss " + std::to_string(lost)));
@@ -134,6 +165,7 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
   CHECK(accepted.exit_code == 0);
   CHECK_THAT(accepted.out, Contains("gave up " + std::to_string(lost)));
   CHECK_THAT(accept(lost).err, Contains("nothing is missing"));
+  check_audit(dir.path("audit"), lost);
   Service service(dir);
   CHECK_THAT(service.log(), !Contains("acknowledged are missing"));
   const auto client = Client::connect(service.address, {}).value();

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/integration/operated_service.h"
@@ -97,6 +98,35 @@ TEST_CASE("a wrong configuration changes nothing at SIGHUP, and the log says wha
   CHECK(Client::connect(service.address(), as("red", "first")).ok());
 }
 
+TEST_CASE("a configuration that was cut off lets in nobody at SIGHUP", "[integration]") {
+  const TempDir dir;
+  const std::string whole = level("info") + kRed + "[[tenant]]\nname = \"blue\"\ntoken = \"b\"\n";
+  OperatedService service(dir, whole);
+  const auto connect = [&](const std::string& tenant, const std::string& token) {
+    ConnectOptions options = as(tenant, token);
+    options.retry = false;  // so many wrong tokens are told to wait
+    return Client::connect(service.address(), options).status().code();
+  };
+  // Wherever a line ends at which the file is cut.
+  for (std::size_t end = 0; end != std::string::npos; end = whole.find('\n', end + 1)) {
+    service.write_config(whole.substr(0, end));
+    CAPTURE(whole.substr(0, end));
+    service.reload();
+    CHECK(connect("red", "first") == StatusCode::kOk);
+    for (const char* tenant : {"", "default", "red", "blue"}) {
+      CHECK(connect(tenant, "") != StatusCode::kOk);
+    }
+  }
+  CHECK_THAT(service.log(), Contains("no tenant any more, and had 2") &&
+                                Contains("tenant 'red' has no token any more") &&
+                                Contains("if that is meant, restart the service"));
+  // A tenant that is taken out whole is gone, and one that is added without a token was asked for.
+  service.write_config(level("info") + kRed + "[[tenant]]\nname = \"green\"\n");
+  service.reload();
+  CHECK(connect("blue", "b") != StatusCode::kOk);
+  CHECK(connect("green", "") == StatusCode::kOk);
+}
+
 TEST_CASE(
     "what waits for a restart is named when it differs at SIGHUP, and flags stand over the file",
     "[integration]") {
@@ -130,9 +160,9 @@ TEST_CASE("a reload that opens the service to strangers says so", "[integration]
   const TempDir dir;
   OperatedService service(dir, kRed, {"--listen", "0.0.0.0:0"});
   CHECK_THAT(service.log(), !Contains("whoever"));
-  service.write_config("");
+  service.write_config(std::string(kRed) + "[[tenant]]\nname = \"green\"\n");
   service.reload();
-  CHECK_THAT(service.log(), Contains("whoever reaches the address may read, write and remove"));
+  CHECK_THAT(service.log(), Contains("whoever reaches the address may be it tenant=green"));
 }
 
 TEST_CASE("SIGHUP switches on no library's debug log", "[integration]") {
@@ -182,9 +212,50 @@ TEST_CASE("--check says what is wrong with the configuration, and starts nothing
   CHECK(check("liste = 1\n").exit_code == 2);
   CHECK(check(data, {"--threads", "many"}).exit_code == 2);
   CHECK(run({PRECISD_PATH, "--check", "--config", dir.path("none.toml")}).exit_code == 2);
+  const Ran no_audit = check(data + "audit_log = \"" + dir.path("no/such/folder") + "\"\n");
+  CHECK(no_audit.exit_code == 2);
+  CHECK_THAT(no_audit.err, Contains("c.toml:2: audit_log") && Contains("can't be opened"));
+  CHECK(check(data + "audit_log = \"" + dir.path("audit") + "\"\n").exit_code == 0);
+  CHECK_FALSE(fs::exists(dir.path("audit")));
   // No service could start here: the address and the data are another's.
   const ServiceProcess holder(dir);
   CHECK(check(data, {"--listen", holder.address()}).exit_code == 0);
+}
+
+TEST_CASE("a min_free_bytes that is less than rows need is raised, and that is said",
+          "[integration]") {
+  const TempDir dir;
+  const auto check = [&](const std::string& config) {
+    std::ofstream(dir.path("c.toml")) << config;
+    return run({PRECISD_PATH, "--check", "--config", dir.path("c.toml"), "--data",
+                dir.path("not/yet/there")});
+  };
+  CHECK(check("").err.empty());
+  CHECK(check("min_free_bytes = \"10GiB\"\n").err.empty());
+  const Ran little = check("min_free_bytes = 4096\n");
+  CHECK(little.exit_code == 0);
+
+  OperatedService service(dir, "min_free_bytes = 4096\n");
+  const auto client = Client::connect(service.address(), {}).value();
+  const std::string kept = std::to_string(client->status().value().disk_min_free_bytes);
+  CHECK_THAT(little.err, Contains("c.toml:1: min_free_bytes is 4096, ") &&
+                             Contains("needs at least " + kept + " B for rows"));
+  CHECK_THAT(service.log(), Contains("min_free_bytes=4096 kept_free_bytes=" + kept));
+}
+
+TEST_CASE("status and stats say whether the service has an RDMA device, and precisctl may name one",
+          "[integration]") {
+  const TempDir dir;
+  const OperatedService off(dir, "rdma = \"off\"\n");
+  CHECK(nlohmann::json::parse(off.ctl({"status", "--json"}).out)["rdma"] == "off");
+  CHECK(off.ctl({"status"}).out.find("\nrdma            off\n") != std::string::npos);
+  CHECK(nlohmann::json::parse(off.ctl({"stats", "--json"}).out)["precis_rdma"] == 0);
+  for (const char* choice : {"auto", "off"}) {
+    CHECK(off.ctl({"status", "--rdma", choice}).exit_code == 0);
+  }
+  const Ran named = off.ctl({"status", "--rdma", "no_such_device:1"});
+  CHECK(named.exit_code == 1);
+  CHECK(named.err.find("no_such_device:1") != std::string::npos);
 }
 
 TEST_CASE("a configuration that never ends is refused", "[integration]") {

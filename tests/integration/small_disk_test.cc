@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/integration/options.h"
@@ -70,8 +72,8 @@ class Filled {
       if (!status.ok()) return status;
     }
   }
-  // What is refused while space comes back is put again. If it never is, this test's time limit
-  // ends it.
+  // A put that is refused while space comes back is made again. If none comes, this test's time
+  // limit ends it.
   void fill_to(std::size_t segments) {
     while (stored_.size() < segments) {
       const Status status = put();
@@ -197,6 +199,40 @@ TEST_CASE("a disk that somebody else fills to the last byte ends no service, run
   service.check_all();
   std::filesystem::remove(service.disk().path("foreign"));
   REQUIRE(service.put() == Status());
+  service.check_all();
+}
+
+// Starts precisd at an address that no machine has, so that it ends. Returns what it said.
+std::string start_in_vain(const SmallDisk& disk) {
+  return run(precisd_command(disk.path("data"), {"--listen", "192.0.2.1:1", "--memory", "64MiB"}))
+      .err;
+}
+
+TEST_CASE(
+    "a store of an older build on a full disk opens by what its logs free, or says what it lacks",
+    "[integration][disk]") {
+  Filled service(sizes());
+  for (int i = 0; i < 8; ++i) REQUIRE(service.put() == Status());
+  service.kill();
+  // An older build made neither of these, and left longer logs for people.
+  const std::string data = service.disk().path("data");
+  std::filesystem::remove(data + "/acknowledged");
+  std::filesystem::remove(data + "/reserve");
+  std::ofstream(data + "/LOG.old.1") << std::string(4 * kMiB, 'x');
+  service.disk().fill_up("foreign");
+  CHECK_THAT(start_in_vain(service.disk()), Contains("listen: ") && !Contains("free at least"));
+  CHECK_FALSE(std::filesystem::exists(data + "/LOG.old.1"));
+
+  std::filesystem::remove(data + "/acknowledged");
+  std::filesystem::remove(data + "/reserve");
+  service.disk().fill_up("more");
+  const std::string refused = start_in_vain(service.disk());
+  INFO(refused);
+  CHECK_THAT(refused, Contains("opening the store in " + data + " takes up to ") &&
+                          Contains(" B, its disk has ") && Contains("free at least ") &&
+                          Contains("and start again"));
+  std::filesystem::remove(service.disk().path("foreign"));
+  service.start();
   service.check_all();
 }
 

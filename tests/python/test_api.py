@@ -361,6 +361,9 @@ def test_the_service_tells_about_itself(cache, model):
     put_all(cache, model, range(40), random_layers(model.spec, 40), keep=0.5)
     status = cache.status()
     assert status.segments >= 1 and status.models >= 1 and status.stored_bytes > 0
+    assert status.rdma  # "off", or the device in words
+    assert status.exposed == ""  # it listens on the loopback, or not at all
+    assert not status.doubtful_recovery and status.lost_changes == 0 and status.kept_bytes == 0
     assert any(row.fingerprint == model.fingerprint for row in cache.models())
     assert all(name.startswith("precis_") for name in cache.stats())
     assert len(cache.stats()) > 5
@@ -404,6 +407,13 @@ def test_a_closed_cache_says_so(tmp_path):
     cache.close()
     with pytest.raises(precis.Unavailable, match="closed"):
         cache.status()
+
+
+def test_rdma_is_off_or_by_a_device_that_is_there(precisd):
+    with precis.connect(precisd.address, rdma="off") as cache:
+        assert "rdma" not in cache.status().transport
+    with pytest.raises(precis.Unsupported, match="no_such_device"):
+        precis.connect(precisd.address, rdma="no_such_device:1")
 
 
 def test_where_nobody_listens_the_service_is_unavailable():

@@ -14,11 +14,22 @@ import pytest
 import torch
 from conftest import SEED
 from tiny_models import SHAPE
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    OlmoConfig,
+    OlmoForCausalLM,
+    Starcoder2Config,
+    Starcoder2ForCausalLM,
+)
 
 import precis
 from precis import hf
 from precis.hf import weight_files
+from precis.hf.weight_marks import PIECE_BYTES, marks_of
 
 
 def build(seed: int = SEED, **changes: object) -> LlamaForCausalLM:
@@ -95,6 +106,11 @@ def swap_rows(model) -> None:
     rows[[7, 40]] = rows[[40, 7]]
 
 
+def swap_rows_beside_each_other(model) -> None:
+    rows = model.model.embed_tokens.weight.data
+    rows[[6, 7]] = rows[[7, 6]]
+
+
 def merge_an_adapter(model) -> None:
     for layer in model.model.layers:
         weight = layer.self_attn.q_proj.weight
@@ -112,7 +128,14 @@ def change_an_epsilon(model) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [change_one_element, swap_rows, merge_an_adapter, replace_a_parameter, change_an_epsilon],
+    [
+        change_one_element,
+        swap_rows,
+        swap_rows_beside_each_other,
+        merge_an_adapter,
+        replace_a_parameter,
+        change_an_epsilon,
+    ],
 )
 def test_weights_that_were_changed_after_loading_are_other_weights(folder, change):
     model = load(folder)
@@ -121,6 +144,86 @@ def test_weights_that_were_changed_after_loading_are_other_weights(folder, chang
     change(model)
     assert revision(model) != before
     assert revision(kept) == before
+
+
+def mark(tensor: torch.Tensor) -> str:
+    return dict(marks_of([("one", tensor)]))["one"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1024, 32), (512, 512), (8, 128), (PIECE_BYTES // 8, 16)])
+def test_no_bytes_change_places_unseen(dtype, shape):
+    torch.manual_seed(SEED)
+    tensor = torch.randn(shape).to(dtype)
+    seen = {mark(tensor)}
+    for one, other in ((0, 1), (6, 7), (0, len(tensor) - 1)):
+        swapped = tensor.clone()
+        swapped[[one, other]] = swapped[[other, one]]
+        seen.add(mark(swapped))
+    words = tensor.reshape(-1, 8 // tensor.element_size())
+    seen.add(mark(words.flip(0).reshape(shape)))
+    seen.add(mark(tensor.reshape(-1)))
+    assert len(seen) == 6
+
+
+def test_a_mark_is_of_the_elements_however_they_lie_in_memory():
+    tensor = torch.arange(600.0).reshape(20, 30)
+    assert mark(tensor.t().contiguous().t()) == mark(tensor)
+    assert mark(torch.cat([torch.zeros(1), tensor.reshape(-1)])[1:].view(20, 30)) == mark(tensor)
+    assert mark(torch.zeros(0)) != mark(torch.zeros(0, 2))
+    names = [str(i) for i in range(200)]
+    marks = dict(marks_of((name, torch.full((3,), float(name))) for name in names))
+    assert list(marks) == names and len(set(marks.values())) == 200
+
+
+SMALL = SHAPE | {"vocab_size": 64, "intermediate_size": 32, "pad_token_id": None}
+NO_CHUNKS = {
+    "layer_types": ["full_attention"] * SHAPE["num_hidden_layers"],
+    "num_local_experts": 2,
+    "intermediate_size_mlp": 32,
+    "floor_scale": 1,
+    "no_rope_layers": [0] * SHAPE["num_hidden_layers"],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "one", "other"),
+    [
+        (OlmoForCausalLM, OlmoConfig, {"clip_qkv": None}, {"clip_qkv": 0.05}),
+        (
+            Starcoder2ForCausalLM,
+            Starcoder2Config,
+            {"norm_epsilon": 1e-5},
+            {"norm_epsilon": 0.1},
+        ),
+        (
+            Llama4ForCausalLM,
+            Llama4TextConfig,
+            NO_CHUNKS | {"attn_temperature_tuning": True},
+            NO_CHUNKS | {"attn_temperature_tuning": False},
+        ),
+    ],
+)
+def test_a_setting_that_changes_k_or_v_makes_another_revision(kind, config, one, other):
+    keys, revisions = [], []
+    for settings in (one, other):
+        torch.manual_seed(SEED)
+        model = kind(config(**SMALL | settings)).eval()
+        revisions.append(revision(model))
+        with torch.no_grad():
+            cache = model(torch.tensor([[1, 2, 3, 4]])).past_key_values
+        keys.append([layer.keys for layer in cache.layers])
+    assert not all(torch.equal(a, b) for a, b in zip(*keys, strict=True))
+    assert revisions[0] != revisions[1]
+
+
+def test_a_setting_that_leaves_k_and_v_alone_makes_no_other_revision(folder):
+    model = load(folder)
+    want = revision(model)
+    config = model.config
+    config.use_cache, config.output_hidden_states, config.eos_token_id = False, True, 7
+    config.architectures, config.initializer_range = ["Other"], 0.5
+    assert revision(model) == want
 
 
 def test_the_dtype_of_the_weights_counts_and_not_only_that_of_the_store(folder):

@@ -297,3 +297,32 @@ def test_a_forked_child_connects_anew(precisd):
         precisd.address,
     )
     assert (done.returncode, done.stdout) == (0, "the parent goes on\n"), done.stderr
+
+
+def test_a_forked_child_does_not_keep_its_parents_folder(tmp_path):
+    done = run(
+        """
+        import socket
+        cache = precis.open(sys.argv[1])
+        try:
+            precis.open(sys.argv[1])
+        except precis.Unavailable:
+            print("open once")
+        here, there = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            here.close()
+            there.send(b"begun")
+            there.recv(1)  # lives until the parent closes its end
+            os._exit(0)
+        there.close()
+        here.recv(5)
+        cache.close()
+        precis.open(sys.argv[1]).close()
+        here.close()
+        assert os.waitpid(child, 0)[1] == 0
+        print("opened anew")
+        """,
+        str(tmp_path / "data"),
+    )
+    assert (done.returncode, done.stdout) == (0, "open once\nopened anew\n"), done.stderr

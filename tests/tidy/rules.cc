@@ -435,7 +435,7 @@ Findings check_promises(const Tree& tree) {
       const auto close = line.find('`', at + 1);
       if (close == std::string::npos) return;
       const std::string quoted = line.substr(at + 1, close - at - 1);
-      // Of four words or more, or as pytest's are, it is a test's name, else a command or a value.
+      // Four words, or a name as pytest's, make a test's name; else it is a command or a value.
       const bool is_name =
           std::count(quoted.begin(), quoted.end(), ' ') >= 3 || begins(quoted, "test_");
       if (is_name && !names.contains(quoted)) {

@@ -64,6 +64,7 @@ def connect(
     tls_cert: str = "",
     tls_key: str = "",
     share_memory: bool = True,
+    rdma: str = "auto",
 ) -> Cache:
     """Connects to a running precisd at "host:port" or "unix:PATH".
 
@@ -75,6 +76,10 @@ def connect(
             client's own, where the service asks for them.
         share_memory: whether a service of this host may read and write the library's buffers where
             they lie, which is faster than a socket.
+        rdma: whether a service of another host may do the same by RDMA: "auto" (where this host has
+            a device and the service offers it; never with TLS, for it is not encrypted), "off", or
+            the devices that may be used, with commas: "mlx5_0:1". Cache.status().rdma says what the
+            service has.
         timeout: seconds, of connecting and of each request; of one that moves or compresses bytes,
             the silence of the service.
         deadline: seconds, of each call as a whole with its retries, and of a get up to its last
@@ -98,6 +103,7 @@ def connect(
             tls_cert,
             tls_key,
             share_memory,
+            rdma,
         )
     )
 

@@ -215,6 +215,8 @@ class ServerStatus:
     data_dir: str
     transport: str
     device: str
+    rdma: str
+    """The service's device in words, or "off"; `transport` says whether this client uses it."""
     uptime_seconds: float
     segments: int
     sessions: int
@@ -229,6 +231,14 @@ class ServerStatus:
     """Puts that would leave less free are refused."""
     disk_fault: str
     """Why changes fail until an operator acts; empty where nothing is wrong."""
+    exposed: str
+    """Why others on the network may read or change what is stored; empty where they may not."""
+    doubtful_recovery: bool
+    """Acknowledged changes are missing, or may be, and nobody has accepted that."""
+    lost_changes: int
+    """So many; 0 where that is not known."""
+    kept_bytes: int
+    """Bytes of payload that nothing names, kept for them at the service's start."""
 
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:

@@ -364,8 +364,8 @@ void bind_client(nb::module_& module) {
   module.def("connect",
              [](const std::string& address, const std::string& tenant, const std::string& token,
                 std::uint32_t timeout_ms, std::uint32_t deadline_ms, bool retry,
-                const std::string& tls_ca, const std::string& tls_cert,
-                const std::string& tls_key, bool share_memory) {
+                const std::string& tls_ca, const std::string& tls_cert, const std::string& tls_key,
+                bool share_memory, const std::string& rdma) {
                ConnectOptions options;
                options.tenant = tenant;
                options.token = token;
@@ -376,6 +376,7 @@ void bind_client(nb::module_& module) {
                options.tls_cert = tls_cert;
                options.tls_key = tls_key;
                options.share_memory = share_memory;
+               options.rdma = rdma;
                options.client_name = "precis-python/" PRECIS_VERSION;
                expect_forks();
                return OwnedClient(answer([&] { return Client::connect(address, options); }));

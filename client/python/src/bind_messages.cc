@@ -164,6 +164,7 @@ void bind_operations(nb::module_& module) {
       .def_ro("data_dir", &Server::data_dir)
       .def_ro("transport", &Server::transport)
       .def_ro("device", &Server::device)
+      .def_ro("rdma", &Server::rdma)
       .def_ro("uptime_seconds", &Server::uptime_seconds)
       .def_ro("segments", &Server::segments)
       .def_ro("sessions", &Server::sessions)
@@ -174,7 +175,11 @@ void bind_operations(nb::module_& module) {
       .def_ro("segments_out_of_service", &Server::segments_out_of_service)
       .def_ro("disk_free_bytes", &Server::disk_free_bytes)
       .def_ro("disk_min_free_bytes", &Server::disk_min_free_bytes)
-      .def_ro("disk_fault", &Server::disk_fault);
+      .def_ro("disk_fault", &Server::disk_fault)
+      .def_ro("exposed", &Server::exposed)
+      .def_ro("doubtful_recovery", &Server::doubtful_recovery)
+      .def_ro("lost_changes", &Server::lost_changes)
+      .def_ro("kept_bytes", &Server::kept_bytes);
 }
 
 }  // namespace

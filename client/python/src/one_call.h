@@ -8,7 +8,7 @@
 
 namespace precis::python {
 
-// Who comes second waits until the first has left.
+// Lets one call in at a time: the second waits until the first has left.
 class OneCall {
  public:
   // `what` is named in errors.

@@ -24,6 +24,11 @@ inline constexpr std::uint32_t kPoolKernelMax = 1023;  // window attention's poo
 
 // Paths and segments.
 inline constexpr std::uint32_t kPathTokensMax = 1u << 24;  // positions stay exact as fp32 scores
+// Whole blocks of one path that a request may name, at 32 bytes each: as many as the longest path
+// has in blocks of 64 tokens.
+inline constexpr std::uint32_t kPathBlocksMax = kPathTokensMax / 64;
+// Digests of paths in blocks of fewer than 8 tokens, of all that are being looked up or put.
+inline constexpr std::size_t kDigestBytesMax = 64u << 20;
 inline constexpr std::uint32_t kChainSegmentsMax = 4096;
 inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kKvHeadsMax;
 inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per head and layer
@@ -47,6 +52,15 @@ inline constexpr std::size_t kTextFileBytesMax = 64u << 20;  // a document to me
 // The audit log: lines that wait to be written, and bytes of one value in a line.
 inline constexpr std::size_t kAuditLinesMax = 8192;
 inline constexpr std::size_t kAuditValueBytesMax = 1024;
+// Refusals in it: those of one address, kind and outcome that have a line each within a while;
+// addresses, kinds and outcomes counted at a time; and bytes of lines a minute, once for clients
+// that are not admitted and once for the others.
+inline constexpr std::uint32_t kAuditRepeatsToldMax = 8;
+inline constexpr std::uint64_t kAuditRepeatMs = 10'000;
+inline constexpr std::size_t kAuditRepeatRowsMax = 1024;
+inline constexpr std::size_t kAuditMoreLineBytes =
+    512;  // what a line counts that says how many more
+inline constexpr std::size_t kAuditRefusedBytesPerMinute = 256u << 10;
 
 // Service. What is configured of overload stands in cachesvc/base/config.h.
 inline constexpr std::uint32_t kConnectionsMax = 1024;
@@ -58,9 +72,10 @@ inline constexpr std::uint32_t kStrangersPerAddressMax = 64;
 inline constexpr std::uint32_t kWrongProofsFree = 4;
 inline constexpr std::uint32_t kWrongProofWaitMs = 1000;
 inline constexpr std::uint32_t kWrongProofWaitMsMax = 60'000;
-inline constexpr std::size_t kWrongProofRowsMax = 4096;  // addresses and tenants remembered
-// What a connection may have shared (frames.h, kShare): memory files, their addresses, and regions
-// in use at a time.
+inline constexpr std::uint64_t kWrongProofForgetMs = 600'000;  // after the last one
+inline constexpr std::size_t kWrongProofRowsMax = 4096;        // addresses and tenants remembered
+// A connection may share so many memory files (frames.h, kShare), so many bytes of them, and use so
+// many regions at a time.
 inline constexpr std::size_t kSharedBuffersMax = 32;
 inline constexpr std::size_t kSharedBytesMax = std::size_t{64} << 30;
 inline constexpr std::uint32_t kSharedSlotsMax = 4096;

@@ -24,7 +24,7 @@ struct ModelRow {
 };
 struct Models {
   std::vector<ModelRow> rows;
-  // Of this and other lists: where the next page begins, for `after`. Empty: this is the last page.
+  // Every list names where the next page begins, for `after`. Empty: this is the last page.
   std::string next{};
   bool operator==(const Models&) const = default;
 };
@@ -160,13 +160,21 @@ struct ServerStatus {
   std::string data_dir;
   std::string transport;  // what this connection's bulk bytes travel over
   std::string device;     // where compression runs
+  std::string rdma;       // the service's RDMA device in words, or "off"
   double uptime_seconds = 0;
   std::uint64_t segments = 0, sessions = 0, models = 0;
   std::uint64_t stored_bytes = 0, memory_bytes = 0, memory_limit_bytes = 0;
   std::uint64_t segments_out_of_service = 0;  // damaged, or standing on what is
-  // Of the data directory's disk. Puts that would leave less free than the minimum are refused.
+  // The disk of the data directory. Puts that would leave less free than the minimum are refused.
   std::uint64_t disk_free_bytes = 0, disk_min_free_bytes = 0;
   std::string disk_fault;  // why changes fail until an operator acts; empty: nothing is wrong
+  // Why others on the network may read or change what is stored; empty where they may not.
+  std::string exposed;
+  // True while acknowledged changes are missing, or may be, and nobody has accepted that: how many
+  // (0 where that is not known), and bytes of payload that no row means, kept for them at the
+  // start.
+  bool doubtful_recovery = false;
+  std::uint64_t lost_changes = 0, kept_bytes = 0;
   bool operator==(const ServerStatus&) const = default;
 };
 

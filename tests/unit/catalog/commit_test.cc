@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "precis/limits.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -62,7 +63,7 @@ TEST_CASE("committing a segment a second time changes nothing", "[unit][catalog]
   CHECK(f.has_payload(segment));
   CHECK(**f.catalog->segment(f.tenant, segment.row.id) == segment.row);
   CHECK(f.catalog->totals().segments == 1);
-  CHECK(f.catalog->models(f.tenant).at(0).segments == 1);
+  CHECK(models_of(*f.catalog, f.tenant).at(0).segments == 1);
 }
 
 TEST_CASE("a segment whose parent is not stored, or no longer, is kNotFound", "[unit][catalog]") {
@@ -175,7 +176,7 @@ TEST_CASE("to another tenant a segment is not there", "[unit][catalog]") {
   CHECK(f.catalog->chain("foreign", id).status().code() == StatusCode::kNotFound);
   CHECK(f.catalog->info("foreign", id, true).status().code() == StatusCode::kNotFound);
   CHECK(f.catalog->remove("foreign", id, true, nullptr).status().code() == StatusCode::kNotFound);
-  CHECK(f.catalog->segments("foreign", std::nullopt, 10).empty());
+  CHECK(segments_of(*f.catalog, "foreign", std::nullopt, 10).empty());
   CHECK(f.catalog->harden("foreign", id, Durability::kFsync).code() == StatusCode::kNotFound);
   CHECK(f.catalog->totals("foreign").segments == 0);
   CHECK(f.catalog->totals("foreign").stored_bytes == 0);
@@ -192,7 +193,8 @@ TEST_CASE("segments are listed newest first, by model, up to a limit", "[unit][c
   }
   const auto ids = [&](std::optional<Digest> model, std::uint32_t limit) {
     std::vector<SegmentId> listed;
-    for (const auto& info : f.catalog->segments(f.tenant, model, limit)) listed.push_back(info.id);
+    for (const auto& info : segments_of(*f.catalog, f.tenant, model, limit))
+      listed.push_back(info.id);
     return listed;
   };
   CHECK(ids(std::nullopt, 100) == newest_first);

@@ -12,6 +12,7 @@
 
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/store/forwarding_store.h"
 
@@ -219,7 +220,7 @@ TEST_CASE("a segment that waits twice is stored once", "[unit][catalog]") {
   CHECK(all_ok(crowd.release()));
   CHECK(crowd.store.written().size() == 2);
   CHECK(crowd.catalog->totals().segments == 2);
-  CHECK(crowd.catalog->models(crowd.f.tenant)[0].segments == 2);
+  CHECK(models_of(*crowd.catalog, crowd.f.tenant)[0].segments == 2);
   crowd.catalog.reset();
   crowd.f.store.lose_power(0);
   crowd.f.reopen();

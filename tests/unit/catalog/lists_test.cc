@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
+#include <set>
 
 #include "precis/limits.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 namespace precis {
@@ -28,11 +30,11 @@ std::vector<SegmentId> all_pages(const CatalogFixture& f, std::uint32_t rows,
   return ids;
 }
 
-// What totals() has to be, by looking at every row.
+// Compares totals() with a sum over every row.
 void check_totals(const CatalogFixture& f) {
   const Catalog::Totals totals = f.catalog->totals(f.tenant);
   std::uint64_t stored = 0, original = 0, out_of_service = 0;
-  const auto rows = f.catalog->segments(f.tenant, {}, 1u << 20);
+  const auto rows = segments_of(*f.catalog, f.tenant, {}, 1u << 20);
   for (const msg::SegmentInfo& row : rows) {
     stored += row.stored_bytes;
     original += row.original_bytes;
@@ -104,16 +106,16 @@ TEST_CASE("models and sessions come in pages, too", "[unit][catalog]") {
   const auto second = f.catalog->models_page(f.tenant, {first->next});
   REQUIRE(second->rows.size() == 1);
   CHECK(second->next.empty());
-  std::vector<msg::ModelRow> all = first->rows;
-  all.push_back(second->rows.front());
-  CHECK(all == f.catalog->models(f.tenant));
+  std::set<std::string> names{second->rows.front().model.name};
+  for (const msg::ModelRow& row : first->rows) names.insert(row.model.name);
+  CHECK(names.size() == limits::kModelPageRowsMax + 1);
 
   for (std::uint32_t i = 0; i <= limits::kListPageRowsMax; ++i) {
     REQUIRE(f.catalog->open_session(f.tenant, {"s" + std::to_string(i), {}}).ok());
   }
-  const auto names = f.catalog->sessions_page(f.tenant, {});
-  REQUIRE(names->rows.size() == limits::kListPageRowsMax);
-  const auto rest = f.catalog->sessions_page(f.tenant, {names->next});
+  const auto sessions = f.catalog->sessions_page(f.tenant, {});
+  REQUIRE(sessions->rows.size() == limits::kListPageRowsMax);
+  const auto rest = f.catalog->sessions_page(f.tenant, {sessions->next});
   CHECK(rest->rows.size() == 1);
   CHECK(rest->next.empty());
 }

@@ -2,6 +2,7 @@
 
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/block_digest.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -12,7 +13,7 @@ TEST_CASE("a registered model is found by its fingerprint, within its tenant", "
   CHECK(*f.catalog->model(f.tenant, f.fingerprint) == f.model);
   CHECK(f.catalog->model("foreign", f.fingerprint).status().code() == StatusCode::kNotFound);
   CHECK(f.catalog->model(f.tenant, Digest{}).status().code() == StatusCode::kNotFound);
-  CHECK(f.catalog->models("foreign").empty());
+  CHECK(models_of(*f.catalog, "foreign").empty());
 }
 
 TEST_CASE("registering an equal spec again is fine and counts its segments", "[unit][catalog]") {
@@ -22,7 +23,7 @@ TEST_CASE("registering an equal spec again is fine and counts its segments", "[u
   REQUIRE(again.ok());
   CHECK(again->fingerprint == f.fingerprint);
   CHECK(again->segments == 1);
-  CHECK(f.catalog->models(f.tenant).size() == 1);
+  CHECK(models_of(*f.catalog, f.tenant).size() == 1);
 }
 
 TEST_CASE("a spec with another revision is another model", "[unit][catalog]") {
@@ -33,7 +34,7 @@ TEST_CASE("a spec with another revision is another model", "[unit][catalog]") {
   REQUIRE(row.ok());
   CHECK(row->fingerprint != f.fingerprint);
   CHECK(row->segments == 0);
-  CHECK(f.catalog->models(f.tenant).size() == 2);
+  CHECK(models_of(*f.catalog, f.tenant).size() == 2);
   CHECK(f.catalog->totals().models == 2);
 }
 
@@ -42,7 +43,7 @@ TEST_CASE("an invalid spec is refused and not kept", "[unit][catalog]") {
   ModelSpec bad = f.model;
   bad.num_layers = 0;
   CHECK(f.catalog->register_model(f.tenant, bad).status().code() == StatusCode::kInvalidArgument);
-  CHECK(f.catalog->models(f.tenant).size() == 1);
+  CHECK(models_of(*f.catalog, f.tenant).size() == 1);
 }
 
 TEST_CASE("a spec whose RoPE scaling nobody knows is refused and not kept", "[unit][catalog]") {
@@ -52,7 +53,7 @@ TEST_CASE("a spec whose RoPE scaling nobody knows is refused and not kept", "[un
   const Status refused = f.catalog->register_model(f.tenant, other).status();
   CHECK(refused.code() == StatusCode::kInvalidArgument);
   CHECK_THAT(refused.message(), Catch::Contains("rope_type 'yarm'"));
-  CHECK(f.catalog->models(f.tenant).size() == 1);
+  CHECK(models_of(*f.catalog, f.tenant).size() == 1);
   other.rope_scaling = R"({"factor":4.0,"rope_type":"yarn"})";
   CHECK(f.catalog->register_model(f.tenant, other).ok());
 }
@@ -63,7 +64,7 @@ TEST_CASE("a model that the store refuses is not registered", "[unit][catalog]")
   other.revision = "2";
   f.store.fail_next_write(Status::unavailable("gone"));
   CHECK(f.catalog->register_model(f.tenant, other).status().code() == StatusCode::kUnavailable);
-  CHECK(f.catalog->models(f.tenant).size() == 1);
+  CHECK(models_of(*f.catalog, f.tenant).size() == 1);
 }
 
 namespace {
@@ -106,7 +107,7 @@ TEST_CASE("a layer's projection is kept through a crash, for good", "[unit][cata
   CHECK(**row == w.row);
   CHECK(read_back(f, w, Catalog::ProjectionPart::kWeights).ok());
   CHECK(read_back(f, w, Catalog::ProjectionPart::kGrams).ok());
-  CHECK(f.catalog->models(f.tenant).front().projections == 1);
+  CHECK(models_of(*f.catalog, f.tenant).front().projections == 1);
 
   CHECK(add(f, w).ok());
   // Another machine's Gram matrices differ in their last bits, and take the place of these.
@@ -144,7 +145,7 @@ TEST_CASE("a projection that the store refuses, or whose model is unknown, is no
   Weights w = weights_of(f, 0, std::byte{7});
   f.store.fail_next_write(Status::out_of_space("full"));
   CHECK(add(f, w).code() == StatusCode::kOutOfSpace);
-  CHECK(f.catalog->models(f.tenant).front().projections == 0);
+  CHECK(models_of(*f.catalog, f.tenant).front().projections == 0);
   w.row.model = Digest{};
   CHECK(add(f, w).code() == StatusCode::kNotFound);
 }

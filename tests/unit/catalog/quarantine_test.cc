@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "cachesvc/catalog/catalog_keys.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -31,7 +32,7 @@ TEST_CASE("a quarantined segment is still listed and can be removed, mark includ
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a);
   f.catalog->quarantine(a.row);
-  CHECK(f.catalog->segments(f.tenant, std::nullopt, 10).size() == 2);
+  CHECK(segments_of(*f.catalog, f.tenant, std::nullopt, 10).size() == 2);
   CHECK(f.catalog->info(f.tenant, a.row.id, true).ok());
   REQUIRE(f.catalog->remove(f.tenant, a.row.id, true, nullptr).ok());
   CHECK(f.catalog->totals().quarantined_segments == 0);
@@ -56,7 +57,7 @@ TEST_CASE("putting a quarantined segment again heals it and what stands on it", 
     CHECK(f.catalog->totals().quarantined_segments == 0);
     CHECK(f.catalog->totals().segments == 2);
     CHECK(f.catalog->totals().stored_bytes == a.row.stored_bytes + b.row.stored_bytes);
-    CHECK(f.catalog->models(f.tenant).at(0).segments == 2);
+    CHECK(models_of(*f.catalog, f.tenant).at(0).segments == 2);
     f.reopen();
   }
 }

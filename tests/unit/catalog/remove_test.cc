@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -19,7 +20,7 @@ TEST_CASE("a removed segment is gone from memory and store", "[unit][catalog]") 
   CHECK(f.store.stats().payload_bytes == 0);
   CHECK(f.catalog->totals().stored_bytes == 0);
   CHECK(f.catalog->totals().original_bytes == 0);
-  CHECK(f.catalog->models(f.tenant).at(0).segments == 0);
+  CHECK(models_of(*f.catalog, f.tenant).at(0).segments == 0);
   f.reopen();
   CHECK(f.catalog->totals().segments == 0);
 }

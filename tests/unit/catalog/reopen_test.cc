@@ -3,6 +3,7 @@
 
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/block_digest.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -37,7 +38,7 @@ TEST_CASE("segments, chains and models are the same after a restart", "[unit][ca
   CHECK(**f.catalog->segment(f.tenant, b.row.id) == b.row);
   CHECK(f.has_payload(c));
   CHECK(*f.catalog->model(f.tenant, f.fingerprint) == f.model);
-  CHECK(f.catalog->models(f.tenant).at(0).segments == 3);
+  CHECK(models_of(*f.catalog, f.tenant).at(0).segments == 3);
   CHECK(f.catalog->totals().segments == 3);
   CHECK(f.catalog->totals().quarantined_rows == 0);
 }

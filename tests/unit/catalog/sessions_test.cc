@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "precis/limits.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -32,7 +33,7 @@ TEST_CASE("a session is made when first opened and found afterwards", "[unit][ca
   CHECK(made->expires_unix_ms == 0);
   CHECK(*f.catalog->open_session(f.tenant, {"chat", {}}) == *made);
   CHECK(*f.catalog->session(f.tenant, "chat") == *made);
-  CHECK(f.catalog->sessions(f.tenant).size() == 1);
+  CHECK(sessions_of(*f.catalog, f.tenant).size() == 1);
   CHECK(f.catalog->totals().sessions == 1);
 }
 
@@ -53,8 +54,8 @@ TEST_CASE("a tenant sees its own sessions only, names may be the same", "[unit][
   REQUIRE(f.catalog->open_session("a", {"chat", {}}).ok());
   REQUIRE(f.catalog->open_session("b", {"chat", 50}).ok());
   REQUIRE(f.catalog->open_session("b", {"other", {}}).ok());
-  CHECK(f.catalog->sessions("a").size() == 1);
-  CHECK(f.catalog->sessions("b").size() == 2);
+  CHECK(sessions_of(*f.catalog, "a").size() == 1);
+  CHECK(sessions_of(*f.catalog, "b").size() == 2);
   CHECK(f.catalog->session("a", "chat")->ttl_seconds == 0);
   CHECK(f.catalog->session("a", "other").status().code() == StatusCode::kNotFound);
   REQUIRE(f.catalog->remove_session("a", "chat").ok());
@@ -137,7 +138,7 @@ TEST_CASE("a session expires when its TTL has passed since it was opened or adva
   CHECK(f.catalog->session(f.tenant, "chat").ok());
   f.clock.advance_ms(1);
   CHECK(f.catalog->session(f.tenant, "chat").status().code() == StatusCode::kNotFound);
-  CHECK(f.catalog->sessions(f.tenant).empty());
+  CHECK(sessions_of(*f.catalog, f.tenant).empty());
   CHECK(f.catalog->totals().sessions == 0);
   CHECK(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).status().code() ==
         StatusCode::kNotFound);
@@ -221,10 +222,10 @@ TEST_CASE("sessions are the same after a restart", "[unit][catalog]") {
   REQUIRE(f.catalog->open_session(f.tenant, {"two", {}}).ok());
   REQUIRE(f.catalog->advance_session(f.tenant, {"two", a.row.id}).ok());
   REQUIRE(f.catalog->pin_session(f.tenant, {"two", true}).ok());
-  const auto before = f.catalog->sessions(f.tenant);
+  const auto before = sessions_of(*f.catalog, f.tenant);
   CHECK(before.size() == 2);
   f.crash_and_reopen();
-  CHECK(f.catalog->sessions(f.tenant) == before);
+  CHECK(sessions_of(*f.catalog, f.tenant) == before);
 }
 
 TEST_CASE("a change of a session that the store refuses is not made", "[unit][catalog]") {
@@ -235,7 +236,7 @@ TEST_CASE("a change of a session that the store refuses is not made", "[unit][ca
   const auto fails = [&](const auto& call) {
     f.store.fail_next_write(Status::unavailable("gone"));
     CHECK(call().code() == StatusCode::kUnavailable);
-    CHECK(f.catalog->sessions(f.tenant) == std::vector{before});
+    CHECK(sessions_of(*f.catalog, f.tenant) == std::vector{before});
   };
   fails([&] { return f.catalog->advance_session(f.tenant, {"chat", a.row.id}).status(); });
   fails([&] { return f.catalog->pin_session(f.tenant, {"chat", true}).status(); });

@@ -10,6 +10,7 @@
 
 #include "cachesvc/base/arena.h"
 #include "cachesvc/store/hot_tier.h"
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/store/store_machine.h"
 
@@ -139,7 +140,7 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   CHECK(disk.is_read(first));
   CHECK(disk.is_read(second));
 
-  // What is past it takes the place of the oldest, and what is asked to be on the disk waits.
+  // A commit past it takes the place of the oldest; one that is asked to be on the disk waits.
   REQUIRE(disk.commit(third, Durability::kMemory).ok());
   auto to_disk =
       std::async(std::launch::async, [&] { return disk.commit(synced, Durability::kWal); });
@@ -187,13 +188,13 @@ TEST_CASE("commits at memory go on past what may wait for the disk, and the olde
   // Two have room.
   CHECK(disk.catalog->dropped_segments() == made.size() - 2);
   CHECK(disk.catalog->totals().segments == 3);
-  CHECK(disk.catalog->models(disk.f.tenant)[0].segments == 3);
+  CHECK(models_of(*disk.catalog, disk.f.tenant)[0].segments == 3);
   for (std::size_t i = 0; i < made.size(); ++i) {
     CHECK(disk.is_found(made[i]) == (i + 2 >= made.size()));
   }
   const Status gone = disk.catalog->segment(disk.f.tenant, made[0].row.id).status();
   CHECK(gone.code() == StatusCode::kNotFound);
-  // What stands on one that is gone is told so.
+  // A segment that stands on one that is gone is refused, with that reason.
   NewSegment child = disk.segment(2000 * 10);
   child.row.id.bytes[0] ^= 1;
   child.row.parent = made[0].row.id;

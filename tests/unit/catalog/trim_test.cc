@@ -1,6 +1,7 @@
 // Fewer entries in the place of what is stored, and all of them again.
 #include <catch2/catch.hpp>
 
+#include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -79,7 +80,7 @@ TEST_CASE("committing a trimmed segment again gives back all of it", "[unit][cat
   CHECK(**f.catalog->segment(f.tenant, a.row.id) == a.row);
   CHECK(f.has_payload(a));
   CHECK(f.matched(child.path) == 9);
-  CHECK(f.catalog->models(f.tenant).at(0).segments == 2);
+  CHECK(models_of(*f.catalog, f.tenant).at(0).segments == 2);
 }
 
 TEST_CASE("a trim is at least as durable as what it takes the place of", "[unit][catalog]") {

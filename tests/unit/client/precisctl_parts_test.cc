@@ -42,6 +42,7 @@ TEST_CASE("what others named reaches no terminal as it is, in whatever form it i
   budget.scope = budget.recipe = evil;
   msg::ServerStatus status;
   status.server = status.tenant = status.data_dir = status.transport = status.device = evil;
+  status.rdma = status.exposed = evil;
   const msg::Stats stats{{{evil, 1.0, evil}}};
   harmless(models_text({&model, 1}));
   harmless(segments_text({&segment, 1}, {&model, 1}));
@@ -57,6 +58,24 @@ TEST_CASE("what others named reaches no terminal as it is, in whatever form it i
   harmless(json_text(json));
   // A program that reads it has the name as it is, but for the byte that is no UTF-8.
   CHECK(Json::parse(json_text(json))["a"] == evil.substr(0, evil.size() - 1) + "\xef\xbf\xbd\x7f");
+}
+
+TEST_CASE("status shows the RDMA device in words, and a service that says nothing as such",
+          "[client]") {
+  msg::ServerStatus status;
+  CHECK_THAT(status_text(status), Catch::Contains("rdma            -\n"));
+  status.rdma = "rc_mlx5 on mlx5_0:1, host memory";
+  CHECK_THAT(status_text(status), Catch::Contains("rdma            " + status.rdma + "\n"));
+  CHECK(to_json(status)["rdma"] == status.rdma);
+}
+
+TEST_CASE("status says how a service is exposed, and nothing where it is not", "[client]") {
+  msg::ServerStatus status;
+  CHECK_THAT(status_text(status), !Catch::Contains("exposed"));
+  CHECK(to_json(status)["exposed"] == "");
+  status.exposed = "K and V travel in the clear";
+  CHECK_THAT(status_text(status), Catch::Contains("exposed         " + status.exposed + "\n"));
+  CHECK(to_json(status)["exposed"] == status.exposed);
 }
 
 TEST_CASE("numbers have units a person reads", "[client]") {

@@ -6,6 +6,8 @@
 #include <future>
 #include <random>
 
+#include "precis/limits.h"
+
 namespace precis {
 namespace {
 
@@ -23,6 +25,7 @@ std::vector<TokenId> random_path(std::uint32_t seed, std::size_t size) {
 struct Hashing {
   EventLoop loop;
   PathHasher hasher{loop};
+  DigestRoom room{loop};
   const Digest root = path_root("t", "", Digest{}, "");
 
   Task<void> hash(std::vector<TokenId> tokens, std::optional<std::vector<Digest>>& blocks,
@@ -69,6 +72,37 @@ TEST_CASE("the loop hashes at most half a millisecond of a path, and learns it",
   }
   CHECK(rounds >= PathHasher::kHereTokensMax / PathHasher::kHereHashedMax - 1);
   CHECK(rounds < 100);
+}
+
+TEST_CASE("digests of paths in small blocks take a bounded memory, and all paths are hashed",
+          "[unit][pipeline]") {
+  Hashing h;
+  const auto path = random_path(4, limits::kPathBlocksMax);
+  constexpr std::size_t kFit = limits::kDigestBytesMax / (limits::kPathBlocksMax * sizeof(Digest)),
+                        kPaths = kFit + 3;
+  std::optional<std::vector<Digest>> blocks[kPaths];
+  std::size_t left = kPaths;
+  const auto hash = [&](std::optional<std::vector<Digest>>& into) -> Task<void> {
+    into.emplace(co_await h.hasher.with(Owner{"t"}, h.root, path, 1,
+                                        [](const TokenPath& hashed) { return hashed.blocks; }));
+    CHECK(h.hasher.room().taken_bytes() <= limits::kDigestBytesMax);
+    if (--left == 0) h.loop.stop();
+  };
+  for (auto& each : blocks) spawn(hash(each));
+  CHECK(h.hasher.room().waiting() == kPaths - kFit);
+  CHECK(h.hasher.room().taken_bytes() == limits::kDigestBytesMax);
+  h.loop.run();
+  CHECK(h.hasher.room().waiting() == 0);
+  const auto expected = block_digests(h.root, path, 1);
+  for (const auto& each : blocks) CHECK(each == expected);
+  // Paths in larger blocks are bounded by their messages.
+  h.loop.post([&] {
+    spawn([](Hashing& hashing) -> Task<void> {
+      CHECK_FALSE(co_await hashing.room.enter(1u << 24, DigestRoom::kBlockTokens, Owner{"t"}));
+      hashing.loop.stop();
+    }(h));
+  });
+  h.loop.run();
 }
 
 TEST_CASE("pieces of a tenant's long paths wait for another tenant's", "[unit][pipeline]") {

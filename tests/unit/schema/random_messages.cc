@@ -194,9 +194,11 @@ struct Filler {
   void operator()(msg::Stat& x) { all(x.name, x.value, x.help); }
   void operator()(msg::Stats& x) { (*this)(x.rows); }
   void operator()(msg::ServerStatus& x) {
-    all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.uptime_seconds, x.segments);
+    all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.rdma, x.uptime_seconds,
+        x.segments);
     all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes,
         x.segments_out_of_service, x.disk_free_bytes, x.disk_min_free_bytes, x.disk_fault);
+    all(x.exposed, x.doubtful_recovery, x.lost_changes, x.kept_bytes);
   }
 
   void operator()(msg::ProfileRow& x) {
@@ -287,6 +289,16 @@ Bind RandomMessages::bind() {
   Bind bind;
   Filler{*this}.all(bind.connection, bind.proof);
   return bind;
+}
+
+RdmaTurn RandomMessages::rdma_turn(bool with_window) {
+  RdmaTurn turn;
+  if (with_window) {
+    Filler{*this}.all(turn.window, turn.window_key);
+  } else {
+    Filler{*this}.all(turn.device, turn.endpoint);
+  }
+  return turn;
 }
 
 msg::Request RandomMessages::request(std::size_t kind) {

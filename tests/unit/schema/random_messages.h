@@ -21,6 +21,7 @@ class RandomMessages {
   Hello hello();
   Welcome welcome();
   Bind bind();
+  RdmaTurn rdma_turn(bool with_window);
   msg::Request request(std::size_t kind);      // kind < kRequestKinds
   msg::ServerMessage reply(std::size_t kind);  // kind < kReplyKinds
   msg::ServerMessage layer_served();

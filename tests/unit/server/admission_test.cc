@@ -111,7 +111,7 @@ TEST_CASE("a tenant with a hundred connections leaves the others their share", "
   CHECK(refused.code() == StatusCode::kRejected);
   CHECK_THAT(refused.message(), Catch::Contains("tenant 'many' has 100 of 100 things") &&
                                     Catch::Contains("max_things"));
-  // Who comes now finds what its tenant has a share of, although the others were there first.
+  // A tenant that comes now gets its share, although the others were there first.
   CHECK(fill(one, holds) == 50);
   holds.clear();
   CHECK(quota.used() == 0);

@@ -126,6 +126,7 @@ TEST_CASE("what can't be an audit log is named", "[unit][server]") {
   const auto said = [](const std::string& path) {
     const Status status = Audit::Sink::open(path).status();
     CHECK(status.code() == StatusCode::kInvalidArgument);
+    CHECK(Audit::Sink::check(path) == status);  // before anything is made
     return status.message();
   };
   CHECK_THAT(said(folder.path("no/folder")), Catch::Contains("no/folder can't be opened: No such"));
@@ -133,6 +134,10 @@ TEST_CASE("what can't be an audit log is named", "[unit][server]") {
   CHECK_THAT(said("/dev/null"), Catch::Contains("/dev/null is no file"));
   REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
   CHECK_THAT(said(folder.path("pipe")), Catch::Contains("can't be opened"));
+  for (const std::string& path : {folder.path("audit"), std::string("stderr"), std::string()}) {
+    CHECK(Audit::Sink::check(path).ok());
+  }
+  CHECK_FALSE(fs::exists(folder.path("audit")));
 }
 
 TEST_CASE("lines that come faster than they are written are lost past a bound, and counted",

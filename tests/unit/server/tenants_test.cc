@@ -50,6 +50,13 @@ TEST_CASE("a tenant is admitted with its own token only", "[unit][server]") {
   }
 }
 
+TEST_CASE("a client that names no tenant is the default one, under one name", "[unit][server]") {
+  CHECK(Tenants::name_of("") == Tenants::name_of("default"));
+  CHECK(Tenants::name_of("red") == "red");
+  CHECK(Tenants({{"red", "secret", ""}}).has("red"));
+  CHECK_FALSE(Tenants({{"red", "secret", ""}}).has(Tenants::name_of("")));
+}
+
 TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]") {
   const Tenants before({{"red", "secret", "pepper"}});
   const auto same_in = [&](const std::vector<TenantConfig>& tenants) {
@@ -61,6 +68,31 @@ TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]")
   CHECK_FALSE(same_in({{"blue", "x", ""}}));
   CHECK_FALSE(same_in({}));  // the default tenant alone
   CHECK(before.names() == std::vector<std::string>{"red"});
+}
+
+TEST_CASE("weights that are configured anew count for connections that are open",
+          "[unit][server]") {
+  Tenants tenants({{"red", "", "", 1}, {"blue", "", "", 1}});
+  const Tenant red = tenants.named("red"), blue = tenants.named("blue");  // of open connections
+  FairQueue<std::string> queue;
+  const auto wait = [&queue](const Tenant& tenant) {
+    for (int i = 0; i < 100; ++i) queue.push(tenant.owner(&tenant), tenant.name);
+  };
+  const auto red_turns = [&queue](int turns) {
+    int red_had = 0;
+    for (int i = 0; i < turns; ++i) red_had += queue.pop() == "red" ? 1 : 0;
+    return red_had;
+  };
+  wait(red);
+  wait(blue);
+  CHECK(red_turns(40) == 20);
+  tenants.take_up({{"red", "", "", 3}, {"blue", "", "", 1}});
+  CHECK(red_turns(40) == 30);  // of what waited before
+  wait(red);
+  CHECK(red_turns(40) == 30);
+  tenants.take_up({{"blue", "", "", 1}});
+  tenants.take_up({{"red", "", "", 2}, {"blue", "", "", 1}});
+  CHECK(tenants.named("red").weight.get() == 2);
 }
 
 TEST_CASE("a tenant that is not there is not admitted with any token", "[unit][server]") {

@@ -8,6 +8,10 @@
 namespace precis {
 namespace {
 
+constexpr auto kRight = WrongProofs::Proof::kRight;
+constexpr auto kWrong = WrongProofs::Proof::kWrong;
+constexpr auto kUnknown = WrongProofs::Proof::kOfUnknownTenant;
+
 class FakeClock final : public Clock {
  public:
   std::uint64_t unix_ms() const override { return 0; }
@@ -26,7 +30,7 @@ struct Fixture {
     return proofs.may_try(address, tenant).ok();
   }
   void wrong(const std::string& address = "10.0.0.1", const std::string& tenant = "red") {
-    proofs.note(address, tenant, false);
+    proofs.note(address, tenant, kWrong);
   }
   void use_up_free() {
     for (std::uint32_t i = 0; i < limits::kWrongProofsFree; ++i) {
@@ -69,7 +73,7 @@ TEST_CASE("a right proof ends the wait and the count", "[unit][server]") {
   Fixture f;
   f.use_up_free();
   f.clock.advance_ms(limits::kWrongProofWaitMs);
-  f.proofs.note("10.0.0.1", "red", true);
+  f.proofs.note("10.0.0.1", "red", kRight);
   f.use_up_free();
   CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == limits::kWrongProofWaitMs);
 }
@@ -81,23 +85,77 @@ TEST_CASE("addresses and tenants do not slow each other down", "[unit][server]")
   CHECK_FALSE(f.may());
   CHECK(f.may("10.0.0.2", "red"));
   CHECK(f.may("10.0.0.1", "blue"));
-  f.proofs.note("10.0.0.2", "red", true);
-  f.proofs.note("10.0.0.1", "blue", true);
+  f.proofs.note("10.0.0.2", "red", kRight);
+  f.proofs.note("10.0.0.1", "blue", kRight);
   CHECK_FALSE(f.may());
 }
 
-TEST_CASE("what is remembered of guesses is bounded, and who guessed least is forgotten first",
+TEST_CASE("made-up tenants, however many and often, let nobody guess faster at a real one",
           "[unit][server]") {
+  Fixture f;
+  const int before = GENERATE(0, 1, 4);
+  const auto made_up = [&](const std::string& tenant) {
+    if (f.proofs.may_try("10.0.0.1", tenant).ok()) f.proofs.note("10.0.0.1", tenant, kUnknown);
+  };
+  for (std::size_t i = 0; i < limits::kWrongProofRowsMax; ++i) {
+    for (int k = 0; k < before; ++k) made_up("made up " + std::to_string(i));
+  }
+  int looked_at = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    if (f.may()) {
+      ++looked_at;
+      f.wrong();
+    }
+    made_up("other " + std::to_string(i % 2));
+    if (i % 16 == 0) made_up("new " + std::to_string(i));
+  }
+  CHECK(looked_at >= 1);
+  CHECK(looked_at <= static_cast<int>(limits::kWrongProofsFree));
+}
+
+TEST_CASE(
+    "of too many tenants that exist the one guessed at least goes, and who comes has its count",
+    "[unit][server]") {
   Fixture f;
   f.use_up_free();
   for (std::uint32_t i = 0; i < limits::kWrongProofsFree; ++i) f.wrong("10.0.0.9");
   for (std::size_t i = 0; i < limits::kWrongProofRowsMax - 2; ++i) {
-    f.wrong("other", std::to_string(i));
+    for (int k = 0; k < 2; ++k) f.wrong("other", std::to_string(i));
   }
-  // Tenants that are made up push out no wait of a real one.
-  for (int i = 0; i < 10; ++i) f.wrong("other", "one more " + std::to_string(i));
+  // The table is full of rows of two wrong proofs, and each of these takes the place of one.
+  int looked_at = 0;
+  for (int i = 0; i < 1000; ++i) {
+    for (const char* tenant : {"one more", "and one"}) {
+      if (!f.may("other", tenant)) continue;
+      ++looked_at;
+      f.wrong("other", tenant);
+    }
+  }
+  CHECK(looked_at <= 2 * static_cast<int>(limits::kWrongProofsFree));
   CHECK_FALSE(f.may());
   CHECK_FALSE(f.may("10.0.0.9"));
+}
+
+TEST_CASE("wrong proofs are forgotten once none came for long", "[unit][server]") {
+  Fixture f;
+  f.use_up_free();
+  f.clock.advance_ms(limits::kWrongProofForgetMs - 1);
+  CHECK(f.may());
+  f.wrong();  // one more of the same: counted on
+  CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == 2 * limits::kWrongProofWaitMs);
+  f.clock.advance_ms(limits::kWrongProofForgetMs);
+  f.use_up_free();  // as from the beginning
+  CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == limits::kWrongProofWaitMs);
+}
+
+TEST_CASE("a tenant that does not exist is slowed down as one that does", "[unit][server]") {
+  Fixture f;
+  for (std::uint32_t i = 0; i < limits::kWrongProofsFree; ++i) {
+    CHECK(f.may("10.0.0.1", "nobody"));
+    f.proofs.note("10.0.0.1", "nobody", kUnknown);
+  }
+  CHECK_FALSE(f.may("10.0.0.1", "nobody"));
+  CHECK(f.may("10.0.0.1", "somebody else"));
 }
 
 }  // namespace precis

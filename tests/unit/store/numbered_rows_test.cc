@@ -1,5 +1,5 @@
-// What was acknowledged and is gone is noticed when a store opens, whatever was damaged; what a
-// crash takes is not called damage.
+// A store that opens notices acknowledged changes that are gone, whatever was damaged; it does not
+// call damage what a crash takes.
 #include "cachesvc/store/numbered_rows.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct Disk {
     REQUIRE(store.ok());
     return std::move(store).value();
   }
-  // What a kill leaves: closing writes nothing that was written through the log.
+  // Leaves what a kill leaves: closing writes nothing that was written through the log.
   void fill(Durability durability = Durability::kFsync) const {
     const auto store = open();
     for (int i = 0; i < kValues; ++i) {

@@ -3,6 +3,9 @@
 #include "cachesvc/store/rocksdb_store.h"
 
 #include <rocksdb/db.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -105,6 +108,31 @@ TEST_CASE("a store that is open is refused to a second opener, however he spells
   CHECK(put(*store, Table::kMeta, "key", noise(1, 1)).ok());
   store.reset();
   CHECK(open_store(link)->get(Table::kMeta, "key").ok());
+}
+
+TEST_CASE("a forked child does not keep its parent's store from being opened anew",
+          "[unit][store]") {
+  const TestDir dir;
+  auto store = open_store(dir.path());
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    char byte = 0;
+    (void)!::write(ends[1], &byte, 1);  // it has begun
+    (void)!::read(ends[1], &byte, 1);   // and lives until the parent closes its end
+    ::_exit(0);
+  }
+  REQUIRE(child > 0);
+  ::close(ends[1]);
+  char byte = 0;
+  REQUIRE(::read(ends[0], &byte, 1) == 1);
+  CHECK(open_rocksdb_store(dir.path()).status().code() == StatusCode::kUnavailable);
+  store.reset();
+  CHECK(open_rocksdb_store(dir.path()).status().ok());
+  ::close(ends[0]);
+  CHECK(::waitpid(child, nullptr, 0) == child);
 }
 
 TEST_CASE("a store of a newer format is refused", "[unit][store]") {

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .weight_marks import mark_of
+from .weight_marks import marks_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_VERSION = 1
+_VERSION = 2
 _SUFFIX = ".precis-weights"
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -83,8 +83,8 @@ def _read(file: Path) -> Iterator[tuple[str, str]]:
 
     try:
         with safe_open(file, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118  # It is no dict.
-                yield name, mark_of(tensors.get_tensor(name))
+            names = tensors.keys()
+            yield from marks_of((name, tensors.get_tensor(name)) for name in names)
     except SafetensorError as error:
         raise ValueError(f"revision: {file.name}: {error}") from None
 

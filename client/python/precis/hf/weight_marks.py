@@ -1,33 +1,61 @@
-"""The mark of one tensor: what tells its bytes from others', at the speed of memory."""
+"""The marks of tensors: what tells the bytes of one from those of any other."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-_WORD_BYTES = 8
-_BLOCK_WORDS = 256
+PIECE_BYTES = 4 << 20  # hashed by one thread at a time; part of what a mark is
+_AHEAD_BYTES = 1 << 30  # read before the first of them is hashed
 
 
-def mark_of(tensor: torch.Tensor) -> str:
-    """A digest of dtype, shape and all bytes, 32 hex digits; alike on every device.
+def marks_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, str]]:
+    """The names with a digest of dtype, shape and all bytes, 32 hex digits; alike on every device.
 
-    Every 2 KiB of the bytes are added up as 64-bit words, and the sums hashed: a hash of the bytes
-    themselves takes ten times as long. Any one word that changes is seen, and so are blocks that
-    change places. It is no seal: who wants to can make other weights of the same mark.
+    SHA-256 over those of the tensor's pieces of 4 MiB, which all cores hash at once: one core does
+    1.7 GB/s where it has instructions for it.
+
+    Raises:
+        ValueError: the bytes of a tensor cannot be read; names it.
     """
-    tensor = tensor.detach()
-    digest = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
-    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
-    if flat.storage_offset() % _WORD_BYTES:
-        flat = flat.clone()
-    blocks = len(flat) // (_WORD_BYTES * _BLOCK_WORDS)
-    whole = blocks * _WORD_BYTES * _BLOCK_WORDS
-    if blocks:
-        words = flat[:whole].view(torch.int64).view(blocks, _BLOCK_WORDS)
-        on_host = words.device.type == "cpu"  # where NumPy adds several times as fast
-        sums = words.numpy().sum(axis=1) if on_host else words.sum(dim=1).cpu().numpy()
-        digest.update(sums.tobytes())
-    digest.update(flat[whole:].cpu().numpy().tobytes())
-    return digest.hexdigest()[:32]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "precis-marks") as pool:
+        waiting: deque[tuple[str, int, str, list[Future[bytes]]]] = deque()
+        ahead = 0
+        for name, tensor in tensors:
+            flat = _bytes_of(name, tensor)
+            starts = range(0, len(flat), PIECE_BYTES)
+            jobs = [pool.submit(_hash, flat[at : at + PIECE_BYTES]) for at in starts]
+            waiting.append((name, len(flat), f"{tensor.dtype} {list(tensor.shape)}", jobs))
+            ahead += len(flat)
+            while ahead > _AHEAD_BYTES:
+                ahead -= waiting[0][1]
+                yield _mark(waiting.popleft())
+        while waiting:
+            yield _mark(waiting.popleft())
+
+
+def _bytes_of(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    try:
+        return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        raise ValueError(
+            f"revision: {name} is a {type(tensor).__name__} whose bytes cannot be read "
+            f"({error}); name the revision of the weights"
+        ) from error
+
+
+def _hash(piece: torch.Tensor) -> bytes:
+    return hashlib.sha256(piece.cpu().numpy()).digest()
+
+
+def _mark(done: tuple[str, int, str, list[Future[bytes]]]) -> tuple[str, str]:
+    name, _, kind, jobs = done
+    digest = hashlib.sha256(kind.encode())
+    for job in jobs:
+        digest.update(job.result())
+    return name, digest.hexdigest()[:32]

@@ -16,31 +16,37 @@ import torch
 
 from .spec import text_config
 from .weight_files import file_marks
-from .weight_marks import mark_of
+from .weight_marks import marks_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Of a configuration what changes K and V, but for the shape and RoPE, which stand in the spec.
-_NUMERIC = (
-    "attention_bias",
-    "attention_multiplier",
-    "attn_logit_softcapping",
-    "embedding_multiplier",
-    "hidden_act",
-    "hidden_activation",
-    "layer_norm_eps",
-    "layer_types",
-    "norm_topk_prob",
-    "num_experts_per_tok",
-    "query_pre_attn_scalar",
-    "residual_multiplier",
-    "rms_norm_eps",
-    "sliding_window",
-    "use_sliding_window",
-)
+# Settings that change neither K nor V, or stand elsewhere: RoPE in the spec, the dtype with each
+# weight. Whatever else a configuration has counts, for a list of what changes them is never whole.
+_WITHOUT_EFFECT = {
+    "_name_or_path",
+    "architectures",
+    "bos_token_id",
+    "chunk_size_feed_forward",
+    "dtype",
+    "eos_token_id",
+    "id2label",
+    "initializer_range",
+    "label2id",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "pad_token_id",
+    "problem_type",
+    "return_dict",
+    "rope_parameters",
+    "router_aux_loss_coef",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+}
 
-# What the layers of adapters (PEFT) say of how they are applied.
+# The fields in which layers of adapters (PEFT) say how they are applied.
 _ADAPTER = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
 
 
@@ -59,18 +65,11 @@ def weights_revision(hf_model: PreTrainedModel) -> str:
 
 
 def _weight_lines(hf_model: PreTrainedModel) -> Iterator[str]:
-    absent = {}
-    for name, tensor in _tensors(hf_model):
-        if _is_whole(tensor):
-            try:
-                yield f"{name} {tensor.dtype} {mark_of(tensor)}"
-            except (RuntimeError, NotImplementedError, TypeError) as error:
-                raise ValueError(
-                    f"revision: {name} is a {type(tensor).__name__} whose bytes cannot be read "
-                    f"({error}); name the revision of the weights"
-                ) from error
-        else:
-            absent[name] = tensor.dtype
+    tensors = dict(_tensors(hf_model))
+    whole = [(name, tensor) for name, tensor in tensors.items() if _is_whole(tensor)]
+    for name, mark in marks_of(whole):
+        yield f"{name} {tensors[name].dtype} {mark}"
+    absent = {name: tensor.dtype for name, tensor in tensors.items() if not _is_whole(tensor)}
     if not absent:
         return
     marks = file_marks(hf_model, absent)
@@ -101,9 +100,9 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _setting_lines(hf_model: PreTrainedModel) -> Iterable[str]:
-    config = text_config(hf_model)
-    for name in _NUMERIC:
-        if (value := getattr(config, name, None)) is not None:
+    for name, value in sorted(text_config(hf_model).to_dict().items()):
+        # A release that knows of more settings has None for those that a model does not use.
+        if name not in _WITHOUT_EFFECT and value is not None:
             yield f"{name} {_text(value)}"
     for name, module in hf_model.named_modules():
         if hasattr(module, "active_adapters") and hasattr(module, "scaling"):

@@ -1,0 +1,56 @@
+// Bounds the memory of the digests of paths in small blocks. The digests of a path in blocks of at
+// least kBlockTokens tokens take no more than its tokens, which messages are bounded by; in smaller
+// blocks they take up to eight times as much. Loop thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/task.h"
+#include "cachesvc/pipeline/fair_line.h"
+#include "precis/limits.h"
+#include "precis/types.h"
+
+namespace precis {
+
+class DigestRoom {
+ public:
+  static constexpr std::uint32_t kBlockTokens = sizeof(Digest) / sizeof(TokenId);
+
+  explicit DigestRoom(EventLoop& loop);
+
+  // Bytes that are taken, until destroyed.
+  class Place {
+   public:
+    Place(DigestRoom& room, std::size_t bytes) : room_(room), bytes_(bytes) {
+      room_.taken_ += bytes;
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    ~Place();
+
+   private:
+    DigestRoom& room_;
+    const std::size_t bytes_;
+  };
+
+  // Waits its turn, fair between tenants and their connections: all that are let in end by
+  // themselves, so the wait ends. Null, at once, for a path in blocks that are not small.
+  Task<std::unique_ptr<Place>> enter(std::size_t num_tokens, std::uint32_t block_tokens,
+                                     Owner owner);
+  std::size_t taken_bytes() const { return taken_; }
+  std::size_t waiting() const { return line_.size(); }
+
+ private:
+  bool fits(std::size_t bytes) const {
+    return taken_ == 0 || taken_ + bytes <= limits::kDigestBytesMax;
+  }
+
+  EventLoop& loop_;
+  FairLine line_;
+  std::size_t taken_ = 0;
+};
+
+}  // namespace precis

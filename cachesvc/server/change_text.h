@@ -1,0 +1,22 @@
+// Words for a change and for what was before it, as the log and the audit log have them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "precis/messages.h"
+
+namespace precis {
+
+// "all models", or the model's fingerprint.
+std::string scope_text(const msg::BudgetScope& scope);
+// The settings of a budget that a request changes: "recipe knorm, keep 0.2".
+std::string change_text(const msg::SetBudget& request);
+// "ttl 60 s" or "no ttl".
+std::string ttl_text(const msg::SessionRow& row);
+// The digest of the profile of that model and name; none if there is none.
+std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,
+                                     const std::string& name);
+
+}  // namespace precis
