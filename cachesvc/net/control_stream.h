@@ -41,32 +41,22 @@ class ControlStream : public std::enable_shared_from_this<ControlStream> {
     std::function<void(const FrameHeader&, std::vector<std::byte>)> on_frame;
     std::function<void(Status)> on_end;  // once: the peer is gone, or broke the frames
   };
-  // A frame's body has at most `body_bytes_max`. `meter` outlives it; null: nothing is counted.
-  ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, std::size_t body_bytes_max,
-                InboxMeter* meter = nullptr);
+  // Of a connection that is admitted. `meter` outlives it; null: nothing is counted.
+  ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter = nullptr);
   ~ControlStream();
   ControlStream(const ControlStream&) = delete;
   ControlStream& operator=(const ControlStream&) = delete;
 
-  // Reads from now on. start() again sets other handlers.
+  // Reads from now on, frames of at most limits::kMessageBytesMax. Again: sets other handlers.
   void start(Handlers handlers);
-  void set_body_bytes_max(std::size_t bytes) { body_bytes_max_ = bytes; }
-  void set_meter(InboxMeter* meter) { meter_ = meter; }
-  // Stops reading until the next start(). Only while bodies are at most limits::kWelcomeBytesMax:
-  // then nothing is read past a frame.
-  void pause();
   // Frames of one turn of the loop leave together, at its end. More than
   // limits::kSendQueueBytesMax unsent ends the stream with kRejected.
   void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk = 0);
   std::size_t unsent_bytes() const { return unsent_bytes_; }
   // Sends what is queued, as far as the kernel takes it within `patience`, and closes.
   void close(std::chrono::milliseconds patience = {});
-  // The socket, for other use, once what is queued was sent as far as the kernel takes it; nothing
-  // of it was read that start() has not handed out.
-  std::unique_ptr<Socket> release();
   // Ends the stream: on_end hears `why`, on a turn of its own.
   void end(Status why);
-  const Socket& socket() const { return *socket_; }
 
  private:
   friend class InboxMeter;
@@ -83,11 +73,9 @@ class ControlStream : public std::enable_shared_from_this<ControlStream> {
 
   EventLoop& loop_;
   std::unique_ptr<Socket> socket_;
-  std::size_t body_bytes_max_;
   InboxMeter* meter_;
   std::unique_ptr<EventLoop::SocketWatch> watch_;
   std::shared_ptr<Handlers> handlers_;
-  bool reading_ = false;  // handlers want frames
   bool ended_ = false;
 
   std::array<std::byte, FrameHeader::kBytes> header_bytes_{};

@@ -112,58 +112,45 @@ void DataStream::receive() {
 Status DataStream::receive_some(std::size_t& budget, bool& waits) {
   std::unique_lock lock(receiving_);
   const auto handlers = handlers_;
-  if (!handlers || closed_ || !watch_) {
-    waits = true;
-    return {};
-  }
-  Socket::Io io;
-  if (header_got_ < BulkHeader::kBytes) {
-    Descriptor passed;
-    const auto room = MutableBytes(header_bytes_).subspan(header_got_);
-    io = socket_->shares_state() ? [&] {
-      const std::lock_guard sending(sending_);
-      return socket_->read(room);
-    }()
-                                 : socket_->read(room, passed);
-    if (passed) passed_ = std::move(passed);
-    if (io.state == Socket::Io::State::kMoved) {
-      budget -= std::min(budget, kHeaderWorth);
-      header_got_ += io.bytes;
-      if (header_got_ < BulkHeader::kBytes) return {};
-      lock.unlock();
-      PRECIS_ASSIGN(header_, decode_bulk_header(header_bytes_));
-      data_got_ = 0;
-      PRECIS_TRY(handlers->on_frame(header_, std::exchange(passed_, Descriptor())));
-      if (!header_.has_data() || header_.size_bytes == 0) {
-        header_got_ = 0;
-        if (header_.has_data()) handlers->on_data(header_);
-      }
-      return {};
-    }
+  waits = !handlers || closed_ || !watch_;
+  if (waits) return {};
+  const bool in_header = header_got_ < BulkHeader::kBytes;
+  thread_local std::array<std::byte, kThrowAwayBytes> thrown_away;
+  Place place;
+  if (in_header) {
+    place.bytes = MutableBytes(header_bytes_).subspan(header_got_);
   } else {
-    thread_local std::array<std::byte, kThrowAwayBytes> thrown_away;
+    place = handlers->place(header_, data_got_);
+    if (place.bytes.empty()) place.bytes = thrown_away;
     const std::size_t left = header_.size_bytes - data_got_;
-    Place place = handlers->place(header_, data_got_);
-    MutableBytes into = place.bytes.empty() ? MutableBytes(thrown_away) : place.bytes;
-    into = into.first(std::min({into.size(), left, kCallBytesMax}));
-    io = socket_->shares_state() ? [&] {
-      const std::lock_guard sending(sending_);
-      return socket_->read(into);
-    }()
-                                 : socket_->read(into);
-    place.hold.reset();
-    if (io.state == Socket::Io::State::kMoved) {
-      budget -= std::min(budget, io.bytes);
-      data_got_ += io.bytes;
-      if (data_got_ < header_.size_bytes) return {};
-      header_got_ = 0;
-      lock.unlock();
-      handlers->on_data(header_);
-      return {};
-    }
+    place.bytes = place.bytes.first(std::min({place.bytes.size(), left, kCallBytesMax}));
   }
-  waits = true;
-  return io.state == Socket::Io::State::kEnded ? io.why : Status();
+  Descriptor passed;
+  const Socket::Io io = [&] {
+    std::unique_lock sending(sending_, std::defer_lock);
+    if (socket_->is_encrypted()) sending.lock();  // its two directions have common state
+    return socket_->read(place.bytes, in_header ? &passed : nullptr);
+  }();
+  place.hold.reset();
+  if (passed) passed_ = std::move(passed);
+  waits = io.state != Socket::Io::State::kMoved;
+  if (waits) return io.why;
+  budget -= std::min(budget, in_header ? kHeaderWorth : io.bytes);
+  if (in_header) {
+    header_got_ += io.bytes;
+    if (header_got_ < BulkHeader::kBytes) return {};
+    lock.unlock();
+    PRECIS_ASSIGN(header_, decode_bulk_header(header_bytes_));
+    data_got_ = 0;
+    PRECIS_TRY(handlers->on_frame(header_, std::exchange(passed_, Descriptor())));
+  } else {
+    data_got_ += io.bytes;
+    lock.unlock();
+  }
+  if (header_.has_data() && data_got_ < header_.size_bytes) return {};
+  header_got_ = 0;
+  if (header_.has_data()) handlers->on_data(header_);
+  return {};
 }
 
 void DataStream::send(Frame frame) {
@@ -278,9 +265,7 @@ bool DataStream::send_front(std::vector<std::function<void()>>& told) {
     some[count] = range.first(std::min(range.size(), kCallBytesMax - size));
     size += some[count++].size();
   }
-  const Socket::Io io = front->frame.pass >= 0 && !front->ranges.empty()
-                            ? socket_->write(some[0], front->frame.pass)
-                            : socket_->write(std::span(some).first(count));
+  const Socket::Io io = socket_->write(std::span(some).first(count), front->frame.pass);
   if (io.state == Socket::Io::State::kWait) blocked_ = true;
   if (io.state == Socket::Io::State::kEnded) {
     // The end shows when the peer is read from, after all that it had sent.

@@ -62,7 +62,7 @@ Status SocketLink::on_rdma_turn(Bytes body) {
 
 void SocketLink::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket) {
   if (over_) return;  // nobody would close it
-  kind_ = socket->is_unix() ? "unix" : socket->is_encrypted() ? "tls" : "tcp";
+  kind_ = socket->kind();
   const bool is_unix = socket->is_unix();
   data_ = std::make_shared<DataStream>(bulk_loop, std::move(socket));
   // Shared with the handlers, which the bulk loop may be about to call when the link goes.
@@ -119,7 +119,6 @@ void SocketLink::on_bulk_end(const Status& why) {
 void SocketLink::start(Connection::Handlers handlers) {
   handlers_ = std::move(handlers);
   if (over_) return;
-  control_->set_body_bytes_max(limits::kMessageBytesMax);
   const std::weak_ptr<SocketLink> weak = weak_from_this();
   control_->start({.on_frame =
                        [weak](const FrameHeader& header, std::vector<std::byte> body) {

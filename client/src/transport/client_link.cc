@@ -91,7 +91,6 @@ void ClientLink::on_data_end(const Status& why) {
 void ClientLink::start(ClientConnection::Handlers handlers) {
   handlers_ = std::move(handlers);
   if (over_) return;
-  control_->set_body_bytes_max(limits::kMessageBytesMax);
   const std::weak_ptr<ClientLink> weak = weak_from_this();
   control_->start({.on_frame =
                        [weak](const FrameHeader& header, std::vector<std::byte> body) {
@@ -210,9 +209,7 @@ void ClientLink::shut() {
   control_->close(kCloseTimeout);
 }
 
-std::string ClientLink::description() const {
-  return data_->socket().is_unix() ? "unix" : data_->socket().is_encrypted() ? "tls" : "tcp";
-}
+std::string ClientLink::description() const { return data_->socket().kind(); }
 
 // ---- shared memory: any thread ------------------------------------------------------------------
 

@@ -164,8 +164,9 @@ class SocketClient final : public ClientTransport {
     result.welcome = std::move(admitted->welcome);
     if (!result.welcome.status.ok()) return result;
     const bool is_unix = admitted->data->is_unix();
-    auto link = std::make_shared<ClientLink>(loop_, std::move(admitted->control),
-                                             std::move(admitted->data));
+    auto link = std::make_shared<ClientLink>(
+        loop_, std::make_shared<ControlStream>(loop_, std::move(admitted->control)),
+        std::move(admitted->data));
     // On one host memory is shared instead.
     const bool is_apart = options_.rdma && result.welcome.rdma && !is_unix;
     link->open(is_apart ? ClientRdma::make(options_.rdma) : nullptr);
