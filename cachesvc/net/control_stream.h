@@ -1,19 +1,17 @@
-// Control frames (frames.h) on one socket, both ways. Used on the loop's thread. Owners share it
-// with callbacks under way; after close() it calls nothing back.
+// Control frames (frames.h) on one socket, both ways.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "cachesvc/base/event_loop.h"
+#include "cachesvc/net/frame_channel.h"
 #include "cachesvc/net/socket.h"
-#include "precis/frames.h"
 
 namespace precis {
 
@@ -35,26 +33,20 @@ class InboxMeter {
   std::unordered_map<ControlStream*, std::size_t> held_;
 };
 
-class ControlStream : public std::enable_shared_from_this<ControlStream> {
+class ControlStream final : public FrameChannel,
+                            public std::enable_shared_from_this<ControlStream> {
  public:
-  struct Handlers {
-    std::function<void(const FrameHeader&, std::vector<std::byte>)> on_frame;
-    std::function<void(Status)> on_end;  // once: the peer is gone, or broke the frames
-  };
   // Of a connection that is admitted. `meter` outlives it; null: nothing is counted.
   ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter = nullptr);
-  ~ControlStream();
+  ~ControlStream() override;
   ControlStream(const ControlStream&) = delete;
   ControlStream& operator=(const ControlStream&) = delete;
 
-  // Reads from now on, frames of at most limits::kMessageBytesMax. Again: sets other handlers.
-  void start(Handlers handlers);
-  // Frames of one turn of the loop leave together, at its end. More than
-  // limits::kSendQueueBytesMax unsent ends the stream with kRejected.
-  void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk = 0);
-  std::size_t unsent_bytes() const { return unsent_bytes_; }
-  // Sends what is queued, as far as the kernel takes it within `patience`, and closes.
-  void close(std::chrono::milliseconds patience = {});
+  void start(Handlers handlers) override;
+  // Frames of one turn of the loop leave together, at its end.
+  void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) override;
+  std::size_t unsent_bytes() const override { return unsent_bytes_; }
+  void close(std::chrono::milliseconds patience) override;
   // Ends the stream: on_end hears `why`, on a turn of its own.
   void end(Status why);
 

@@ -19,6 +19,9 @@ namespace precis {
 // kInvalidArgument unless [offset, offset + size) lies within `region`.
 Status check_range(const RemoteRegion& region, std::uint64_t offset, std::uint64_t size);
 
+// kInvalidArgument unless `range` lies within the registered memory.
+Status check_part(MutableBytes range, MutableBytes registered);
+
 // Thread-safe. Shared by the connection and by its Exposures, either of which may go first.
 class RegionTable : public std::enable_shared_from_this<RegionTable> {
  public:

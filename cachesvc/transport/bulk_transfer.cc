@@ -19,17 +19,6 @@ void cached_copy(std::byte* to, const std::byte* from, std::size_t size_bytes) {
 
 }  // namespace
 
-Status check_part(MutableBytes range, MutableBytes registered) {
-  const std::less_equal<const std::byte*> le;
-  if (range.empty() || (le(registered.data(), range.data()) &&
-                        le(range.data() + range.size(), registered.data() + registered.size()))) {
-    return {};
-  }
-  return Status::invalid("a local range of " + std::to_string(range.size()) +
-                         " B is outside its registration of " + std::to_string(registered.size()) +
-                         " B");
-}
-
 Result<std::shared_ptr<BulkTransfer>> BulkTransfer::make(Kind kind, RemoteRegion remote,
                                                          std::uint64_t offset,
                                                          std::vector<MutableBytes> local,

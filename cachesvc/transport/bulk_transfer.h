@@ -76,9 +76,6 @@ class BulkTransfer {
   Status status_;
 };
 
-// kInvalidArgument unless `range` lies within the registered memory.
-Status check_part(MutableBytes range, MutableBytes registered);
-
 // Moves a chunk by a copy within this process: `there` is what it reaches of the client's memory.
 // Any thread.
 void copy_chunk(const BulkChunk& chunk, MutableBytes there);

@@ -4,29 +4,20 @@
 
 #include <filesystem>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "cachesvc/base/executor.h"
 #include "cachesvc/net/address.h"
+#include "cachesvc/net/control_stream.h"
 #include "cachesvc/transport/acceptor.h"
 #include "cachesvc/transport/rdma_mover.h"
-#include "cachesvc/transport/socket_link.h"
+#include "cachesvc/transport/server_link.h"
 #include "cachesvc/transport/strangers.h"
 #include "precis/limits.h"
 
 namespace precis {
 namespace {
-
-class PlainRegistration final : public Registration {
- public:
-  explicit PlainRegistration(MutableBytes bytes) : bytes_(bytes) {}
-  MutableBytes bytes() const override { return bytes_; }
-
- private:
-  const MutableBytes bytes_;
-};
 
 // A loop with a thread of its own, for bulk sockets.
 class BulkLoop {
@@ -60,11 +51,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
 
   ~SocketTransport() override {
     stop_listening();
-    for (const auto& [number, weak] : std::exchange(links_, {})) {
-      const auto link = weak.lock();
-      if (!link) continue;
-      link->end(Status::canceled("the transport was closed on this side"));
-    }
+    links_.end_all();
     bulk_loops_.clear();
   }
 
@@ -136,29 +123,27 @@ class SocketTransport final : public Transport, private Strangers::Host {
   void admitted(const Strangers::Peer& peer, std::unique_ptr<Socket> socket, const Hello& hello,
                 const Welcome& welcome) override {
     const std::string kind = socket->kind();
-    auto control = std::make_shared<ControlStream>(loop_, std::move(socket), &meter_);
-    auto link = std::make_shared<SocketLink>(
-        loop_, std::move(control),
-        SocketLink::Identity{welcome.connection, next_key_, peer.name.text, kind}, copiers_,
-        welcome.rdma ? rdma_ : nullptr);
-    std::erase_if(links_, [](const auto& row) { return row.second.expired(); });
-    links_.emplace(welcome.connection, link);
-    acceptor_.accepted(make_connection(std::move(link)), hello);
+    auto link = std::make_unique<ServerLink>(
+        loop_, std::make_shared<ControlStream>(loop_, std::move(socket), &meter_),
+        ServerLink::Identity{peer.name.text, kind, next_key_}, welcome.rdma ? rdma_ : nullptr);
+    links_.add(welcome.connection, *link);
+    acceptor_.accepted(std::move(link), hello);
   }
 
   // One uniform refusal, whatever of it is wrong.
   Status may_bind(const Strangers::Peer& peer, const Bind& bind) override {
-    const auto found = links_.find(bind.connection);
-    const auto link = found == links_.end() ? nullptr : found->second.lock();
+    const ServerLink* const link = links_.find(bind.connection);
     const Proof wanted =
-        bind_proof(link ? link->identity().bind_key : Proof{}, peer.challenge, bind.connection);
+        bind_proof(link ? link->bind_key() : Proof{}, peer.challenge, bind.connection);
     if (link && !link->is_bound() && equal_in_constant_time(wanted, bind.proof)) return {};
     return Status::denied("no connection is bound by this");
   }
 
   void bound(std::unique_ptr<Socket> socket, const Bind& bind) override {
     EventLoop& bulk = bulk_loops_[next_bulk_loop_++ % bulk_loops_.size()]->loop;
-    if (const auto link = links_[bind.connection].lock()) link->bind(bulk, std::move(socket));
+    if (ServerLink* const link = links_.find(bind.connection)) {
+      link->bind(bulk, std::move(socket), copiers_);
+    }
   }
 
   void turned_away(const Strangers::Peer& peer, const Status& why) override {
@@ -175,7 +160,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   Acceptor acceptor_;
   std::unique_ptr<Strangers> strangers_;
   std::unique_ptr<ListeningSocket> tcp_, unix_;
-  std::unordered_map<std::uint64_t, std::weak_ptr<SocketLink>> links_;
+  Links<ServerLink> links_;
   std::uint64_t last_number_ = 0;
   Proof next_key_{};
 };

@@ -5,15 +5,6 @@
 namespace precis {
 namespace {
 
-class PlainRegistration final : public Registration {
- public:
-  explicit PlainRegistration(MutableBytes bytes) : bytes_(bytes) {}
-  MutableBytes bytes() const override { return bytes_; }
-
- private:
-  MutableBytes bytes_;
-};
-
 // A queue whose chunks end when the test says so.
 struct HeldQueue {
   explicit HeldQueue(BulkLimits limits)
