@@ -23,20 +23,15 @@ constexpr std::size_t kFramesMax = 4096;
 
 const std::array<std::byte, kThrowAwayBytes> kZeros{};
 
-// The same number of bytes, all of them zero.
-std::vector<Bytes> zeros_instead(const std::vector<Bytes>& ranges) {
-  std::vector<Bytes> zeros;
-  for (const Bytes range : ranges) {
-    for (std::size_t left = range.size(); left > 0;) {
-      const std::size_t n = std::min(left, kZeros.size());
-      zeros.push_back(Bytes(kZeros).first(n));
-      left -= n;
-    }
-  }
-  return zeros;
-}
-
 }  // namespace
+
+DataStream::Place DataStream::place_in(RegionTable& table, std::uint64_t region,
+                                       std::uint64_t offset, std::uint64_t size_bytes) {
+  auto access = table.access(region, offset, size_bytes);
+  if (!access.ok()) return {};
+  const MutableBytes bytes = access->bytes();
+  return {bytes, std::make_shared<RegionTable::Access>(std::move(*access))};
+}
 
 DataStream::DataStream(EventLoop& loop, std::unique_ptr<Socket> socket)
     : loop_(loop), socket_(std::move(socket)) {}
@@ -156,7 +151,6 @@ Status DataStream::receive_some(std::size_t& budget, bool& waits) {
 void DataStream::send(Frame frame) {
   auto queued = std::make_unique<Queued>();
   queued->header = encode_bulk_header(frame.header);
-  queued->ranges.emplace_back(queued->header);
   std::size_t size = 0;
   for (const Bytes range : frame.data) {
     if (range.empty()) continue;
@@ -244,26 +238,19 @@ bool DataStream::send_front(std::vector<std::function<void()>>& told) {
     front->begun = true;
   }
   std::shared_ptr<void> hold;
-  if (front->frame.hold && front->whole && !front->frame.data.empty()) {
+  if (front->frame.hold && front->whole && !front->ranges.empty()) {
     hold = front->frame.hold();
-    if (hold == nullptr) {
-      front->whole = false;
-      // The header may be partly sent, so it stays where it is the first.
-      const bool has_header =
-          front->ranges.front().data() >= front->header.data() &&
-          front->ranges.front().data() < front->header.data() + front->header.size();
-      std::vector<Bytes> rest(front->ranges.begin() + (has_header ? 1 : 0), front->ranges.end());
-      auto ranges = zeros_instead(rest);
-      if (has_header) ranges.insert(ranges.begin(), front->ranges.front());
-      front->ranges = std::move(ranges);
-    }
+    front->whole = hold != nullptr;
   }
-  std::array<Bytes, kRangesMax> some;
-  std::size_t count = 0, size = 0;
+  std::array<Bytes, kRangesMax> some{Bytes(front->header).subspan(front->header_sent)};
+  std::size_t count = 1, size = 0;
   for (const Bytes range : front->ranges) {
+    const Bytes from =
+        front->whole ? range : Bytes(kZeros).first(std::min(range.size(), kZeros.size()));
     if (count == kRangesMax || size == kCallBytesMax) break;
-    some[count] = range.first(std::min(range.size(), kCallBytesMax - size));
-    size += some[count++].size();
+    some[count] = from.first(std::min(from.size(), kCallBytesMax - size));
+    size += some[count].size();
+    if (some[count++].size() < range.size()) break;
   }
   const Socket::Io io = socket_->write(std::span(some).first(count), front->frame.pass);
   if (io.state == Socket::Io::State::kWait) blocked_ = true;
@@ -274,12 +261,14 @@ bool DataStream::send_front(std::vector<std::function<void()>>& told) {
   }
   if (io.state != Socket::Io::State::kMoved) return true;
   front->frame.pass = -1;
-  std::size_t left = io.bytes;
+  const std::size_t of_header = std::min(io.bytes, BulkHeader::kBytes - front->header_sent);
+  front->header_sent += of_header;
+  std::size_t left = io.bytes - of_header;
   auto range = front->ranges.begin();
   for (; range != front->ranges.end() && left >= range->size(); ++range) left -= range->size();
   if (range != front->ranges.end()) *range = range->subspan(left);
   front->ranges.erase(front->ranges.begin(), range);
-  if (!front->ranges.empty()) return true;
+  if (!front->ranges.empty() || front->header_sent < BulkHeader::kBytes) return true;
   if (front->frame.header.has_data()) data_frames_sent_.fetch_add(1);
   std::unique_ptr<Queued> done;
   {

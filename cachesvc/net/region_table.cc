@@ -58,18 +58,10 @@ void RegionTable::retire(std::uint64_t id) {
   regions_.at(id).retired = true;
 }
 
-void RegionTable::wait_until_idle(std::uint64_t id) {
-  std::unique_lock lock(mutex_);
-  released_.wait(lock, [&] { return regions_.at(id).accesses == 0; });
-}
-
-bool RegionTable::wait_until_idle(std::uint64_t id, std::chrono::nanoseconds timeout) {
-  std::unique_lock lock(mutex_);
-  return released_.wait_for(lock, timeout, [&] { return regions_.at(id).accesses == 0; });
-}
-
 void RegionTable::remove(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  regions_.at(id).retired = true;
+  released_.wait(lock, [&] { return regions_.at(id).accesses == 0; });
   regions_.erase(id);
 }
 

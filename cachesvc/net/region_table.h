@@ -2,7 +2,6 @@
 // outside is checked against, and that lets an Exposure end while an access is under way.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -47,10 +46,8 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
   // kNotFound if no such region is exposed (any more), kInvalidArgument if the range is outside it.
   Result<Access> access(std::uint64_t id, std::uint64_t offset, std::uint64_t size);
 
-  // Ends a region in three steps: no new access; is none left; forget it.
+  // Ends a region in two steps: no new access; forget it once none is left.
   void retire(std::uint64_t id);
-  void wait_until_idle(std::uint64_t id);
-  bool wait_until_idle(std::uint64_t id, std::chrono::nanoseconds timeout);
   void remove(std::uint64_t id);
 
  private:

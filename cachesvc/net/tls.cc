@@ -14,10 +14,8 @@ namespace {
 
 using Io = Socket::Io;
 
-struct FreeContext {
+struct Free {
   void operator()(SSL_CTX* context) const { ::SSL_CTX_free(context); }
-};
-struct FreeSession {
   void operator()(SSL* session) const { ::SSL_free(session); }
 };
 
@@ -36,7 +34,7 @@ Status wrong_file(const char* key, const std::string& path) {
   return Status::invalid(std::string(key) + " '" + path + "': " + last_error());
 }
 
-using Context = std::unique_ptr<SSL_CTX, FreeContext>;
+using Context = std::unique_ptr<SSL_CTX, Free>;
 
 Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
   Context context(::SSL_CTX_new(method));
@@ -163,7 +161,7 @@ class TlsSocket final : public Socket {
     return {Io::State::kEnded, 0, Status::unavailable("TLS: " + why)};
   }
 
-  const std::unique_ptr<SSL, FreeSession> ssl_;
+  const std::unique_ptr<SSL, Free> ssl_;
 };
 
 class OpenSslContext final : public TlsContext {

@@ -21,17 +21,15 @@ ClientLink::ClientLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
 
 ClientLink::~ClientLink() { close(); }
 
-void ClientLink::open(std::unique_ptr<ClientRdma> rdma) {
+void ClientLink::open(std::shared_ptr<RdmaDevice> rdma) {
   regions_->open(
       std::move(rdma), [this] { on_bulk_received(); }, bulk_end_handler());
-  if (const ClientRdma* const mine = regions_->rdma_to_offer()) {
-    channel().send(FrameKind::kRdma, encode(mine->offer()));
-  }
+  if (const auto offer = regions_->rdma_offer()) channel().send(FrameKind::kRdma, encode(*offer));
 }
 
 Status ClientLink::on_rdma_turn(Bytes body) {
   PRECIS_ASSIGN(const RdmaTurn answer, decode_rdma_turn(body));
-  if (regions_->rdma_to_offer() == nullptr) {
+  if (!regions_->rdma_offer()) {
     return Status::invalid("the server answered an RDMA turn that was not made");
   }
   const auto ready = regions_->join_rdma(answer);

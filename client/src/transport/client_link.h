@@ -17,8 +17,9 @@ class ClientLink final : public ClientConnection, public LinkEnd {
              std::shared_ptr<ClientRegions> regions, std::string kind);
   ~ClientLink() override;
 
-  // Serves the bulk socket. `rdma`, where both sides have it, joins the server's; it may be null.
-  void open(std::unique_ptr<ClientRdma> rdma);
+  // Serves the bulk socket. `rdma`, where both sides have it and are apart, is offered; it may be
+  // null.
+  void open(std::shared_ptr<RdmaDevice> rdma);
   Result<std::unique_ptr<Exposure>> expose(Registration& registration,
                                            MutableBytes memory) override;
   std::string description() const override { return kind_; }

@@ -27,9 +27,7 @@ class RegionExposure final : public Exposure {
     RegionTable& table = *regions_->table();
     table.retire(region_.id);
     if (has_slot_) regions_->release_slot(region_.slot);
-    // One call to the kernel may be under way on another thread.
-    table.wait_until_idle(region_.id);
-    table.remove(region_.id);
+    table.remove(region_.id);  // one call to the kernel may be under way on another thread
   }
   RemoteRegion region() const override { return region_; }
 
@@ -45,7 +43,7 @@ ClientMemory::ClientMemory(std::unique_ptr<Pages> pages, std::shared_ptr<RdmaDev
     : bytes_(pages->bytes()),
       pages_(std::move(pages)),
       buffer_(++last_buffer_id),
-      rdma_(std::move(device), bytes_) {}
+      device_(std::move(device)) {}
 
 ClientMemory::~ClientMemory() {
   for (const auto& told : told_) {
@@ -53,10 +51,21 @@ ClientMemory::~ClientMemory() {
   }
 }
 
+std::string ClientMemory::rdma_key() {
+  if (!device_) return "";
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(tried_rdma_, true)) {
+    if (auto made = device_->register_memory(bytes_, MemorySpace::kHost); made.ok()) {
+      rdma_ = std::move(*made);
+    }
+  }
+  return rdma_ ? rdma_->key() : "";
+}
+
 void ClientMemory::locate(const std::shared_ptr<ClientRegions>& regions, MutableBytes part,
                           RemoteRegion& region) {
-  if (regions->rdma() != nullptr) {
-    region.key = rdma_.key();
+  if (regions->has_rdma()) {
+    region.key = rdma_key();
     region.address = reinterpret_cast<std::uintptr_t>(part.data());
     return;
   }

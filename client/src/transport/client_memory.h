@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "client/src/transport/client_regions.h"
@@ -15,7 +16,7 @@ class ClientMemory final : public Registration {
  public:
   // `device` may be null.
   ClientMemory(MutableBytes bytes, std::shared_ptr<RdmaDevice> device)
-      : bytes_(bytes), rdma_(std::move(device), bytes) {}
+      : bytes_(bytes), device_(std::move(device)) {}
   ClientMemory(std::unique_ptr<Pages> pages, std::shared_ptr<RdmaDevice> device);
   ~ClientMemory() override;
   MutableBytes bytes() const override { return bytes_; }
@@ -26,12 +27,18 @@ class ClientMemory final : public Registration {
               RemoteRegion& region);
 
  private:
+  // Registers the memory when a server first asks for it: that takes time and pins it. Empty where
+  // it can't be registered: a limit on locked memory, say.
+  std::string rdma_key();
+
   const MutableBytes bytes_;
   const std::unique_ptr<Pages> pages_;
   const std::uint64_t buffer_ = 0;
-  RdmaRegistered rdma_;
+  const std::shared_ptr<RdmaDevice> device_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<ClientRegions>> told_;  // guarded by mutex_
+  std::vector<std::weak_ptr<ClientRegions>> told_;  // guarded by mutex_, as all below
+  bool tried_rdma_ = false;
+  std::unique_ptr<RdmaMemory> rdma_;
 };
 
 std::unique_ptr<Exposure> expose_memory(std::shared_ptr<ClientRegions> regions,

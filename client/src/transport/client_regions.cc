@@ -21,36 +21,37 @@ constexpr std::chrono::seconds kReleaseTimeout{10};
 constexpr std::chrono::seconds kRdmaReleaseTimeout{1};
 constexpr int kReleaseSpins = 2000;
 constexpr std::chrono::microseconds kReleasePause{50};
+
 }  // namespace
 
-void ClientRegions::open(std::unique_ptr<ClientRdma> rdma, std::function<void()> on_data,
+void ClientRegions::open(std::shared_ptr<RdmaDevice> device, std::function<void()> on_data,
                          std::function<void(Status)> on_end) {
   data_->start({
       .on_frame = [weak = weak_from_this()](const BulkHeader& header, Descriptor) -> Status {
         const auto self = weak.lock();
         return self ? self->on_frame(header) : Status::canceled("the link is over");
       },
-      .place = [table = table_](const BulkHeader& header, std::size_t done) -> DataStream::Place {
-        auto access = table->access(header.region, header.offset + done, header.size_bytes - done);
-        if (!access.ok()) return {};  // taken back: thrown away
-        const MutableBytes bytes = access->bytes();
-        return {bytes, std::make_shared<RegionTable::Access>(std::move(*access))};
-      },
+      .place =
+          [table = table_](const BulkHeader& header, std::size_t done) {
+            return DataStream::place_in(*table, header.region, header.offset + done,
+                                        header.size_bytes - done);
+          },
       .on_data = [on_data = std::move(on_data)](const BulkHeader&) { on_data(); },
       .on_end = std::move(on_end),
   });
   const bool is_unix = data_->socket().is_unix();
+  if (device && !is_unix) {
+    auto peer = device->make_peer();
+    if (peer.ok()) peer_ = std::move(*peer);
+    device_ = std::move(device);
+  }
   auto window = is_unix ? Pages::make_shared(kWindowBytes)
-                : rdma  ? Pages::make_private(kWindowBytes)
+                : peer_ ? Pages::make_private(kWindowBytes)
                         : Status::unsupported("no Unix socket");
   if (!window.ok()) return;
   window_ = std::move(*window);
   for (std::uint32_t i = limits::kSharedSlotsMax; i > 0; --i) free_slots_.push_back(i - 1);
-  if (is_unix) {
-    share(kWindowBuffer, *window_);
-  } else {
-    rdma_ = std::move(rdma);
-  }
+  if (is_unix) share(kWindowBuffer, *window_);
 }
 
 void ClientRegions::close() {
@@ -59,12 +60,30 @@ void ClientRegions::close() {
     is_closed_ = true;
     answered_.notify_all();
   }
-  if (rdma_) rdma_->close();
+  cut_off();
   if (data_) data_->close();
 }
 
+std::optional<RdmaTurn> ClientRegions::rdma_offer() const {
+  if (!peer_ || !window_) return {};
+  return RdmaTurn{peer_->address().device, peer_->address().endpoint, 0, ""};
+}
+
 Result<RdmaTurn> ClientRegions::join_rdma(const RdmaTurn& answer) {
-  return rdma_->join(answer, window_->bytes());
+  if (window_memory_) return Status::invalid("RDMA is joined already");
+  if (answer.endpoint.empty()) return Status::unavailable("the server has no RDMA to give");
+  PRECIS_ASSIGN(window_memory_, device_->register_memory(window_->bytes(), MemorySpace::kHost));
+  PRECIS_TRY(peer_->connect({answer.device, answer.endpoint}));
+  is_joined_ = true;
+  const auto window = reinterpret_cast<std::uintptr_t>(window_->bytes().data());
+  return RdmaTurn{"", "", window, window_memory_->key()};
+}
+
+void ClientRegions::cut_off() {
+  if (!peer_) return;
+  is_joined_ = false;
+  peer_->close();
+  is_cut_off_ = true;
 }
 
 Status ClientRegions::on_frame(const BulkHeader& header) {
@@ -85,19 +104,14 @@ void ClientRegions::serve_pull(const BulkHeader& header) {
   const auto end_transfer = [data = data_, id = header.id](bool whole) {
     data->send({.header = {BulkKind::kEnd, 0, id, 0, whole ? 0u : 1u}, .data = {}, .first = true});
   };
-  MutableBytes bytes;
-  {
-    const auto access = table_->access(header.region, header.offset, header.size_bytes);
-    if (!access.ok()) return end_transfer(false);
-    bytes = access->bytes();
-  }
+  const auto place = [table = table_, header] {
+    return DataStream::place_in(*table, header.region, header.offset, header.size_bytes);
+  };
+  const MutableBytes bytes = place().bytes;
+  if (bytes.empty()) return end_transfer(false);
   // The region may be taken back before all of it is sent, so leave to read it is asked for each
   // piece.
-  auto hold = [table = table_, header]() -> std::shared_ptr<void> {
-    auto access = table->access(header.region, header.offset, header.size_bytes);
-    if (!access.ok()) return nullptr;
-    return std::make_shared<RegionTable::Access>(std::move(*access));
-  };
+  auto hold = [place] { return place().hold; };
   data_->send({.header = {BulkKind::kData, header.size_bytes, header.id, 0, 0},
                .data = {bytes},
                .hold = std::move(hold),
@@ -136,7 +150,7 @@ bool ClientRegions::claim_slot(std::uint64_t region, std::uint32_t& index) {
   const std::lock_guard lock(mutex_);
   const auto window = shared_.find(kWindowBuffer);
   const bool is_mapped = window != shared_.end() && window->second == Shared::kMapped;
-  if (free_slots_.empty() || (!is_mapped && rdma() == nullptr)) return false;
+  if (free_slots_.empty() || (!is_mapped && !has_rdma())) return false;
   index = free_slots_.back();
   free_slots_.pop_back();
   window_slots(window_->bytes())[index].open.store(region);
@@ -151,13 +165,13 @@ bool ClientRegions::has_ended() const {
 void ClientRegions::release_slot(std::uint32_t index) {
   SharedSlot& slot = window_slots(window_->bytes())[index];
   slot.open.store(0);
-  const auto deadline = steady_clock::now() + (rdma_ ? kRdmaReleaseTimeout : kReleaseTimeout);
+  const auto deadline = steady_clock::now() + (peer_ ? kRdmaReleaseTimeout : kReleaseTimeout);
   for (int spins = 0; slot.active.load() != 0; ++spins) {
     if (spins < kReleaseSpins) continue;
-    if (rdma_ && rdma_->is_closed()) return;
+    if (is_cut_off_) return;
     if (has_ended() || steady_clock::now() > deadline) {
-      if (rdma_) rdma_->close();  // from here on the hardware lets nobody in
-      return;                     // nor is the slot used again
+      cut_off();  // from here on the hardware lets nobody in
+      return;     // nor is the slot used again
     }
     std::this_thread::sleep_for(kReleasePause);
   }

@@ -56,15 +56,12 @@ class SocketClient final : public ClientTransport {
     Connected result;
     result.welcome = std::move(admitted->welcome);
     if (!result.welcome.status.ok()) return result;
-    const bool is_unix = admitted->data->is_unix();
     const std::string kind = admitted->data->kind();
     auto data = std::make_shared<DataStream>(loop_, std::move(admitted->data));
     auto link = std::make_unique<ClientLink>(
         loop_, std::make_shared<ControlStream>(loop_, std::move(admitted->control)),
         std::make_shared<ClientRegions>(loop_, std::move(data)), kind);
-    // On one host memory is shared instead.
-    const bool is_apart = options_.rdma && result.welcome.rdma && !is_unix;
-    link->open(is_apart ? ClientRdma::make(options_.rdma) : nullptr);
+    link->open(result.welcome.rdma ? options_.rdma : nullptr);
     links_.add(*link);
     result.connection = std::move(link);
     return result;
