@@ -55,7 +55,7 @@ class ServerLink final : public Connection, public LinkEnd {
 
   Identity identity_;  // its kind is the bulk socket's, once there is one
   const std::shared_ptr<RdmaDevice> rdma_;
-  std::unique_ptr<RdmaPeer> rdma_peer_;  // between the client's turns
+  std::shared_ptr<RdmaPeer> rdma_peer_;  // between the client's turns
   unsigned rdma_turns_ = 0;
   std::shared_ptr<DataStream> data_;
   std::vector<Means> means_;  // the fastest first
