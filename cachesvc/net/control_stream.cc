@@ -48,8 +48,11 @@ void InboxMeter::give_back(ControlStream& stream) {
 ControlStream::ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter)
     : loop_(loop), socket_(std::move(socket)), meter_(meter) {}
 
-ControlStream::~ControlStream() {
-  if (meter_ != nullptr) meter_->give_back(*this);
+ControlStream::~ControlStream() { forget_meter(); }
+
+// It may go once the stream is over.
+void ControlStream::forget_meter() {
+  if (InboxMeter* const meter = std::exchange(meter_, nullptr)) meter->give_back(*this);
 }
 
 void ControlStream::start(Handlers handlers) {
@@ -79,7 +82,7 @@ void ControlStream::close(std::chrono::milliseconds patience) {
   handlers_ = nullptr;
   ended_ = true;
   watch_.reset();
-  if (meter_ != nullptr) meter_->give_back(*this);
+  forget_meter();
   if (socket_) socket_->shut_down();
   socket_.reset();
 }
@@ -87,7 +90,7 @@ void ControlStream::close(std::chrono::milliseconds patience) {
 void ControlStream::end(Status why) {
   if (std::exchange(ended_, true)) return;
   watch_.reset();
-  if (meter_ != nullptr) meter_->give_back(*this);
+  forget_meter();
   if (socket_) socket_->shut_down();
   body_ = {};
   outgoing_.clear();

@@ -36,7 +36,7 @@ class InboxMeter {
 class ControlStream final : public FrameChannel,
                             public std::enable_shared_from_this<ControlStream> {
  public:
-  // Of a connection that is admitted. `meter` outlives it; null: nothing is counted.
+  // Of a connection that is admitted. `meter` outlives its end; null: nothing is counted.
   ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter = nullptr);
   ~ControlStream() override;
   ControlStream(const ControlStream&) = delete;
@@ -62,6 +62,7 @@ class ControlStream final : public FrameChannel,
   bool grow_body(std::size_t arriving);
   void hand_out();
   void flush();
+  void forget_meter();
 
   EventLoop& loop_;
   std::unique_ptr<Socket> socket_;
