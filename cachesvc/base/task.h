@@ -89,6 +89,10 @@ class [[nodiscard]] Task {
   }
   T await_resume() { return handle_.promise().take(); }
 
+  // Starts it, once, for an owner who does not await it. To destroy it while it waits cuts it short
+  // there: what it awaits must not come back to it then.
+  void start() { handle_.resume(); }
+
  private:
   std::coroutine_handle<promise_type> handle_;
 };

@@ -10,7 +10,7 @@
 
 namespace precis {
 
-// Where the two halves find each other: the names listened on. One per test or program.
+// Where the two halves find each other: one server, by its name. One per test or program.
 class LoopbackNet;
 std::shared_ptr<LoopbackNet> make_loopback_net();
 

@@ -46,31 +46,28 @@ void InboxMeter::give_back(ControlStream& stream) {
   held_.erase(held);
 }
 
-ControlStream::ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket,
-                             std::size_t body_bytes_max, InboxMeter* meter)
-    : loop_(loop), socket_(std::move(socket)), body_bytes_max_(body_bytes_max), meter_(meter) {}
+ControlStream::ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter)
+    : loop_(loop), socket_(std::move(socket)), meter_(meter) {}
 
-ControlStream::~ControlStream() {
-  if (meter_ != nullptr) meter_->give_back(*this);
+ControlStream::~ControlStream() { forget_meter(); }
+
+// It may go once the stream is over.
+void ControlStream::forget_meter() {
+  if (InboxMeter* const meter = std::exchange(meter_, nullptr)) meter->give_back(*this);
 }
 
 void ControlStream::start(Handlers handlers) {
+  if (ended_) return;
   handlers_ = std::make_shared<Handlers>(std::move(handlers));
-  reading_ = true;
-  if (!watch_ && socket_) {
+  if (!watch_) {
     watch_ = loop_.watch_socket(
         socket_->descriptor(), [this] { on_readable(); }, [this] { flush(); });
   }
-  // TLS may hold bytes of which the descriptor says nothing; so may a pause.
+  // TLS may hold bytes of which the descriptor says nothing.
   loop_.post([self = shared_from_this()] {
     self->flush();
     self->receive();
   });
-}
-
-void ControlStream::pause() {
-  reading_ = false;
-  watch_.reset();
 }
 
 void ControlStream::close(std::chrono::milliseconds patience) {
@@ -84,28 +81,17 @@ void ControlStream::close(std::chrono::milliseconds patience) {
     flush();
   }
   handlers_ = nullptr;
-  reading_ = false;
   ended_ = true;
   watch_.reset();
-  if (meter_ != nullptr) meter_->give_back(*this);
+  forget_meter();
   if (socket_) socket_->shut_down();
   socket_.reset();
 }
 
-std::unique_ptr<Socket> ControlStream::release() {
-  if (socket_ && !ended_) flush();
-  watch_.reset();
-  handlers_ = nullptr;
-  reading_ = false;
-  ended_ = true;
-  return std::move(socket_);
-}
-
 void ControlStream::end(Status why) {
   if (std::exchange(ended_, true)) return;
-  reading_ = false;
   watch_.reset();
-  if (meter_ != nullptr) meter_->give_back(*this);
+  forget_meter();
   if (socket_) socket_->shut_down();
   body_ = {};
   outgoing_.clear();
@@ -136,22 +122,17 @@ void ControlStream::receive() {
   thread_local std::array<std::byte, kReadBytes> scratch;
   if (turn_asked_) return;
   frames_left_ = kTurnFramesMax;
-  if (!unread_.empty() && reading_) {
+  if (!unread_.empty() && watch_) {
     if (const Status status = take(std::exchange(unread_, {})); !status.ok()) return end(status);
     if (!unread_.empty()) return ask_for_turn();
   }
-  for (std::size_t budget = kTurnBytesMax; budget > 0 && reading_ && socket_ && !ended_;) {
+  for (std::size_t budget = kTurnBytesMax; budget > 0 && watch_ && !ended_;) {
     // A large body is read to where it belongs; all else through the scratch, several frames at a
-    // time. Nothing is read past a stranger's frame, for its socket may go on as another's.
+    // time.
     const std::size_t body_left = header_got_ == FrameHeader::kBytes ? body_.size() - body_got_ : 0;
     MutableBytes into(scratch);
     const bool direct = body_left >= kReadBytes;
     if (direct) into = MutableBytes(body_).subspan(body_got_);
-    if (body_bytes_max_ <= limits::kWelcomeBytesMax) {
-      into = MutableBytes(scratch).first(header_got_ < FrameHeader::kBytes
-                                             ? FrameHeader::kBytes - header_got_
-                                             : header_.size_bytes - body_got_);
-    }
     const Socket::Io io = socket_->read(into);
     if (io.state == Socket::Io::State::kWait) return;
     if (io.state == Socket::Io::State::kEnded) return end(io.why);
@@ -172,7 +153,7 @@ void ControlStream::receive() {
     if (frames_left_ == 0) break;
     if (io.bytes < into.size() && !socket_->has_buffered()) return;  // that was all for now
   }
-  if (reading_ && socket_ && !ended_) ask_for_turn();
+  if (watch_ && !ended_) ask_for_turn();
 }
 
 // Takes bytes apart into frames.
@@ -206,9 +187,10 @@ Status ControlStream::begin_body() {
   PRECIS_ASSIGN(header_, decode_frame_header(header_bytes_));
   body_got_ = 0;
   body_ = {};
-  if (header_.size_bytes <= body_bytes_max_) return {};
+  if (header_.size_bytes <= limits::kMessageBytesMax) return {};
   return Status::invalid("a frame of " + std::to_string(header_.size_bytes) +
-                         " B exceeds the limit of " + std::to_string(body_bytes_max_) + " B");
+                         " B exceeds the limit of " + std::to_string(limits::kMessageBytesMax) +
+                         " B");
 }
 
 // Memory for a body grows with what has arrived of it, not with what its header says, and is

@@ -23,20 +23,15 @@ constexpr std::size_t kFramesMax = 4096;
 
 const std::array<std::byte, kThrowAwayBytes> kZeros{};
 
-// The same number of bytes, all of them zero.
-std::vector<Bytes> zeros_instead(const std::vector<Bytes>& ranges) {
-  std::vector<Bytes> zeros;
-  for (const Bytes range : ranges) {
-    for (std::size_t left = range.size(); left > 0;) {
-      const std::size_t n = std::min(left, kZeros.size());
-      zeros.push_back(Bytes(kZeros).first(n));
-      left -= n;
-    }
-  }
-  return zeros;
-}
-
 }  // namespace
+
+DataStream::Place DataStream::place_in(RegionTable& table, std::uint64_t region,
+                                       std::uint64_t offset, std::uint64_t size_bytes) {
+  auto access = table.access(region, offset, size_bytes);
+  if (!access.ok()) return {};
+  const MutableBytes bytes = access->bytes();
+  return {bytes, std::make_shared<RegionTable::Access>(std::move(*access))};
+}
 
 DataStream::DataStream(EventLoop& loop, std::unique_ptr<Socket> socket)
     : loop_(loop), socket_(std::move(socket)) {}
@@ -120,64 +115,50 @@ void DataStream::receive() {
 Status DataStream::receive_some(std::size_t& budget, bool& waits) {
   std::unique_lock lock(receiving_);
   const auto handlers = handlers_;
-  if (!handlers || closed_ || !watch_) {
-    waits = true;
-    return {};
-  }
-  Socket::Io io;
-  if (header_got_ < BulkHeader::kBytes) {
-    Descriptor passed;
-    const auto room = MutableBytes(header_bytes_).subspan(header_got_);
-    io = socket_->shares_state() ? [&] {
-      const std::lock_guard sending(sending_);
-      return socket_->read(room);
-    }()
-                                 : socket_->read(room, passed);
-    if (passed) passed_ = std::move(passed);
-    if (io.state == Socket::Io::State::kMoved) {
-      budget -= std::min(budget, kHeaderWorth);
-      header_got_ += io.bytes;
-      if (header_got_ < BulkHeader::kBytes) return {};
-      lock.unlock();
-      PRECIS_ASSIGN(header_, decode_bulk_header(header_bytes_));
-      data_got_ = 0;
-      PRECIS_TRY(handlers->on_frame(header_, std::exchange(passed_, Descriptor())));
-      if (!header_.has_data() || header_.size_bytes == 0) {
-        header_got_ = 0;
-        if (header_.has_data()) handlers->on_data(header_);
-      }
-      return {};
-    }
+  waits = !handlers || closed_ || !watch_;
+  if (waits) return {};
+  const bool in_header = header_got_ < BulkHeader::kBytes;
+  thread_local std::array<std::byte, kThrowAwayBytes> thrown_away;
+  Place place;
+  if (in_header) {
+    place.bytes = MutableBytes(header_bytes_).subspan(header_got_);
   } else {
-    thread_local std::array<std::byte, kThrowAwayBytes> thrown_away;
+    place = handlers->place(header_, data_got_);
+    if (place.bytes.empty()) place.bytes = thrown_away;
     const std::size_t left = header_.size_bytes - data_got_;
-    Place place = handlers->place(header_, data_got_);
-    MutableBytes into = place.bytes.empty() ? MutableBytes(thrown_away) : place.bytes;
-    into = into.first(std::min({into.size(), left, kCallBytesMax}));
-    io = socket_->shares_state() ? [&] {
-      const std::lock_guard sending(sending_);
-      return socket_->read(into);
-    }()
-                                 : socket_->read(into);
-    place.hold.reset();
-    if (io.state == Socket::Io::State::kMoved) {
-      budget -= std::min(budget, io.bytes);
-      data_got_ += io.bytes;
-      if (data_got_ < header_.size_bytes) return {};
-      header_got_ = 0;
-      lock.unlock();
-      handlers->on_data(header_);
-      return {};
-    }
+    place.bytes = place.bytes.first(std::min({place.bytes.size(), left, kCallBytesMax}));
   }
-  waits = true;
-  return io.state == Socket::Io::State::kEnded ? io.why : Status();
+  Descriptor passed;
+  const Socket::Io io = [&] {
+    std::unique_lock sending(sending_, std::defer_lock);
+    if (socket_->is_encrypted()) sending.lock();  // its two directions have common state
+    return socket_->read(place.bytes, in_header ? &passed : nullptr);
+  }();
+  place.hold.reset();
+  if (passed) passed_ = std::move(passed);
+  waits = io.state != Socket::Io::State::kMoved;
+  if (waits) return io.why;
+  budget -= std::min(budget, in_header ? kHeaderWorth : io.bytes);
+  if (in_header) {
+    header_got_ += io.bytes;
+    if (header_got_ < BulkHeader::kBytes) return {};
+    lock.unlock();
+    PRECIS_ASSIGN(header_, decode_bulk_header(header_bytes_));
+    data_got_ = 0;
+    PRECIS_TRY(handlers->on_frame(header_, std::exchange(passed_, Descriptor())));
+  } else {
+    data_got_ += io.bytes;
+    lock.unlock();
+  }
+  if (header_.has_data() && data_got_ < header_.size_bytes) return {};
+  header_got_ = 0;
+  if (header_.has_data()) handlers->on_data(header_);
+  return {};
 }
 
 void DataStream::send(Frame frame) {
   auto queued = std::make_unique<Queued>();
   queued->header = encode_bulk_header(frame.header);
-  queued->ranges.emplace_back(queued->header);
   std::size_t size = 0;
   for (const Bytes range : frame.data) {
     if (range.empty()) continue;
@@ -265,30 +246,21 @@ bool DataStream::send_front(std::vector<std::function<void()>>& told) {
     front->begun = true;
   }
   std::shared_ptr<void> hold;
-  if (front->frame.hold && front->whole && !front->frame.data.empty()) {
+  if (front->frame.hold && front->whole && !front->ranges.empty()) {
     hold = front->frame.hold();
-    if (hold == nullptr) {
-      front->whole = false;
-      // The header may be partly sent, so it stays where it is the first.
-      const bool has_header =
-          front->ranges.front().data() >= front->header.data() &&
-          front->ranges.front().data() < front->header.data() + front->header.size();
-      std::vector<Bytes> rest(front->ranges.begin() + (has_header ? 1 : 0), front->ranges.end());
-      auto ranges = zeros_instead(rest);
-      if (has_header) ranges.insert(ranges.begin(), front->ranges.front());
-      front->ranges = std::move(ranges);
-    }
+    front->whole = hold != nullptr;
   }
-  std::array<Bytes, kRangesMax> some;
-  std::size_t count = 0, size = 0;
+  std::array<Bytes, kRangesMax> some{Bytes(front->header).subspan(front->header_sent)};
+  std::size_t count = 1, size = 0;
   for (const Bytes range : front->ranges) {
+    const Bytes from =
+        front->whole ? range : Bytes(kZeros).first(std::min(range.size(), kZeros.size()));
     if (count == kRangesMax || size == kCallBytesMax) break;
-    some[count] = range.first(std::min(range.size(), kCallBytesMax - size));
-    size += some[count++].size();
+    some[count] = from.first(std::min(from.size(), kCallBytesMax - size));
+    size += some[count].size();
+    if (some[count++].size() < range.size()) break;
   }
-  const Socket::Io io = front->frame.pass >= 0 && !front->ranges.empty()
-                            ? socket_->write(some[0], front->frame.pass)
-                            : socket_->write(std::span(some).first(count));
+  const Socket::Io io = socket_->write(std::span(some).first(count), front->frame.pass);
   if (io.state == Socket::Io::State::kWait) blocked_ = true;
   if (io.state == Socket::Io::State::kEnded) {
     // The end shows when the peer is read from, after all that it had sent.
@@ -297,12 +269,14 @@ bool DataStream::send_front(std::vector<std::function<void()>>& told) {
   }
   if (io.state != Socket::Io::State::kMoved) return true;
   front->frame.pass = -1;
-  std::size_t left = io.bytes;
+  const std::size_t of_header = std::min(io.bytes, BulkHeader::kBytes - front->header_sent);
+  front->header_sent += of_header;
+  std::size_t left = io.bytes - of_header;
   auto range = front->ranges.begin();
   for (; range != front->ranges.end() && left >= range->size(); ++range) left -= range->size();
   if (range != front->ranges.end()) *range = range->subspan(left);
   front->ranges.erase(front->ranges.begin(), range);
-  if (!front->ranges.empty()) return true;
+  if (!front->ranges.empty() || front->header_sent < BulkHeader::kBytes) return true;
   if (front->frame.header.has_data()) data_frames_sent_.fetch_add(1);
   std::unique_ptr<Queued> done;
   {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cachesvc/base/event_loop.h"
+#include "cachesvc/net/region_table.h"
 #include "cachesvc/net/socket.h"
 #include "precis/frames.h"
 
@@ -26,6 +27,9 @@ class DataStream : public std::enable_shared_from_this<DataStream> {
     MutableBytes bytes;
     std::shared_ptr<void> hold;
   };
+  // In a region of `table`; empty where it was taken back.
+  static Place place_in(RegionTable& table, std::uint64_t region, std::uint64_t offset,
+                        std::uint64_t size_bytes);
   struct Handlers {
     // A frame has begun; `passed` is a descriptor that came with it, or none. Not OK ends the
     // stream.
@@ -66,13 +70,14 @@ class DataStream : public std::enable_shared_from_this<DataStream> {
  private:
   struct Queued {
     std::array<std::byte, BulkHeader::kBytes> header;
-    std::vector<Bytes> ranges;  // unsent, the header first
+    std::size_t header_sent = 0;
+    std::vector<Bytes> ranges;  // of data, unsent
     Frame frame;
-    bool begun = false, whole = true;
+    bool begun = false;
+    bool whole = true;  // else the data is gone, and zeros take its place
   };
   void receive();
   Status receive_some(std::size_t& budget, bool& waits);
-  Status take_header(std::size_t got, Descriptor passed);
   void flush(std::unique_lock<std::mutex> sending);
   bool send_front(std::vector<std::function<void()>>& told);
   void post_flush();

@@ -1,5 +1,7 @@
 #include "cachesvc/net/region_table.h"
 
+#include <functional>
+
 namespace precis {
 
 Status check_range(const RemoteRegion& region, std::uint64_t offset, std::uint64_t size) {
@@ -7,6 +9,17 @@ Status check_range(const RemoteRegion& region, std::uint64_t offset, std::uint64
   return Status::invalid("bytes [" + std::to_string(offset) + ", +" + std::to_string(size) +
                          ") are outside exposed region " + std::to_string(region.id) + " of " +
                          std::to_string(region.size_bytes) + " B");
+}
+
+Status check_part(MutableBytes range, MutableBytes registered) {
+  const std::less_equal<const std::byte*> le;
+  if (range.empty() || (le(registered.data(), range.data()) &&
+                        le(range.data() + range.size(), registered.data() + registered.size()))) {
+    return {};
+  }
+  return Status::invalid("a local range of " + std::to_string(range.size()) +
+                         " B is outside its registration of " + std::to_string(registered.size()) +
+                         " B");
 }
 
 RegionTable::Access::~Access() {
@@ -45,18 +58,10 @@ void RegionTable::retire(std::uint64_t id) {
   regions_.at(id).retired = true;
 }
 
-void RegionTable::wait_until_idle(std::uint64_t id) {
-  std::unique_lock lock(mutex_);
-  released_.wait(lock, [&] { return regions_.at(id).accesses == 0; });
-}
-
-bool RegionTable::wait_until_idle(std::uint64_t id, std::chrono::nanoseconds timeout) {
-  std::unique_lock lock(mutex_);
-  return released_.wait_for(lock, timeout, [&] { return regions_.at(id).accesses == 0; });
-}
-
 void RegionTable::remove(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  regions_.at(id).retired = true;
+  released_.wait(lock, [&] { return regions_.at(id).accesses == 0; });
   regions_.erase(id);
 }
 

@@ -2,7 +2,6 @@
 // outside is checked against, and that lets an Exposure end while an access is under way.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -18,6 +17,9 @@ namespace precis {
 
 // kInvalidArgument unless [offset, offset + size) lies within `region`.
 Status check_range(const RemoteRegion& region, std::uint64_t offset, std::uint64_t size);
+
+// kInvalidArgument unless `range` lies within the registered memory.
+Status check_part(MutableBytes range, MutableBytes registered);
 
 // Thread-safe. Shared by the connection and by its Exposures, either of which may go first.
 class RegionTable : public std::enable_shared_from_this<RegionTable> {
@@ -44,10 +46,8 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
   // kNotFound if no such region is exposed (any more), kInvalidArgument if the range is outside it.
   Result<Access> access(std::uint64_t id, std::uint64_t offset, std::uint64_t size);
 
-  // Ends a region in three steps: no new access; is none left; forget it.
+  // Ends a region in two steps: no new access; forget it once none is left.
   void retire(std::uint64_t id);
-  void wait_until_idle(std::uint64_t id);
-  bool wait_until_idle(std::uint64_t id, std::chrono::nanoseconds timeout);
   void remove(std::uint64_t id);
 
  private:

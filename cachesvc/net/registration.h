@@ -15,4 +15,14 @@ class Registration {
   virtual MemorySpace space() const { return MemorySpace::kHost; }
 };
 
+// Of host memory that needs no more than to be named.
+class PlainRegistration final : public Registration {
+ public:
+  explicit PlainRegistration(MutableBytes bytes) : bytes_(bytes) {}
+  MutableBytes bytes() const override { return bytes_; }
+
+ private:
+  const MutableBytes bytes_;
+};
+
 }  // namespace precis

@@ -11,8 +11,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cachesvc/net/tls.h"
-
 namespace precis {
 namespace {
 
@@ -41,6 +39,15 @@ Io result(ssize_t moved, bool reading) {
   return ended(std::string("is gone (") + std::strerror(errno) + ")");
 }
 
+template <typename Call>
+ssize_t uninterrupted(Call call) {
+  ssize_t moved = 0;
+  do {
+    moved = call();
+  } while (moved < 0 && errno == EINTR);
+  return moved;
+}
+
 union ControlBytes {
   cmsghdr align;
   std::array<char, CMSG_SPACE(sizeof(int))> bytes;
@@ -48,8 +55,7 @@ union ControlBytes {
 
 }  // namespace
 
-Socket::Socket(Descriptor descriptor, std::unique_ptr<TlsSession> tls)
-    : descriptor_(std::move(descriptor)), tls_(std::move(tls)) {
+Socket::Socket(Descriptor descriptor) : descriptor_(std::move(descriptor)) {
   const int fd = descriptor_.get();
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
   int domain = 0;
@@ -64,21 +70,12 @@ Socket::Socket(Descriptor descriptor, std::unique_ptr<TlsSession> tls)
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
-Socket::~Socket() = default;
-
-Io Socket::handshake() { return tls_ ? tls_->handshake(descriptor()) : Io{}; }
-
-Io Socket::read(MutableBytes into) {
-  if (tls_) return tls_->read(into);
-  ssize_t got = 0;
-  do {
-    got = ::recv(descriptor(), into.data(), into.size(), MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
-  return result(got, /*reading=*/true);
-}
-
-Io Socket::read(MutableBytes into, Descriptor& passed) {
-  if (!is_unix_) return read(into);
+Io Socket::read(MutableBytes into, Descriptor* passed) {
+  if (passed == nullptr || !is_unix_) {
+    return result(
+        uninterrupted([&] { return ::recv(descriptor(), into.data(), into.size(), MSG_DONTWAIT); }),
+        /*reading=*/true);
+  }
   iovec part{into.data(), into.size()};
   ControlBytes control{};
   msghdr message{};
@@ -86,10 +83,8 @@ Io Socket::read(MutableBytes into, Descriptor& passed) {
   message.msg_iovlen = 1;
   message.msg_control = control.bytes.data();
   message.msg_controllen = control.bytes.size();
-  ssize_t got = 0;
-  do {
-    got = ::recvmsg(descriptor(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  const ssize_t got = uninterrupted(
+      [&] { return ::recvmsg(descriptor(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); });
   const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
     // The room for one has an end that is aligned, and so is room for two.
@@ -97,14 +92,13 @@ Io Socket::read(MutableBytes into, Descriptor& passed) {
     for (std::size_t i = count; i > 0; --i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(header) + (i - 1) * sizeof fd, sizeof fd);
-      passed = Descriptor(fd);
+      *passed = Descriptor(fd);
     }
   }
   return result(got, /*reading=*/true);
 }
 
-Io Socket::write(std::span<const Bytes> ranges) {
-  if (tls_) return tls_->write(ranges);
+Io Socket::write(std::span<const Bytes> ranges, int pass) {
   std::array<iovec, kRangesMax> parts;
   msghdr message{};
   message.msg_iov = parts.data();
@@ -113,39 +107,22 @@ Io Socket::write(std::span<const Bytes> ranges) {
     if (range.empty()) continue;
     parts[message.msg_iovlen++] = {const_cast<std::byte*>(range.data()), range.size()};
   }
-  ssize_t sent = 0;
-  do {
-    sent = ::sendmsg(descriptor(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return result(sent, /*reading=*/false);
-}
-
-Io Socket::write(Bytes bytes, int descriptor_to_pass) {
-  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   ControlBytes control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &descriptor_to_pass, sizeof descriptor_to_pass);
-  ssize_t sent = 0;
-  do {
-    sent = ::sendmsg(descriptor(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return result(sent, /*reading=*/false);
+  if (pass >= 0) {
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = control.bytes.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &pass, sizeof pass);
+  }
+  return result(
+      uninterrupted([&] { return ::sendmsg(descriptor(), &message, MSG_DONTWAIT | MSG_NOSIGNAL); }),
+      /*reading=*/false);
 }
 
-bool Socket::has_buffered() const { return tls_ && tls_->has_buffered(); }
-
-void Socket::shut_down() {
-  if (tls_) tls_->say_goodbye();
-  ::shutdown(descriptor(), SHUT_RDWR);
-}
+void Socket::shut_down() { ::shutdown(descriptor(), SHUT_RDWR); }
 
 PeerName peer_name(int socket) {
   sockaddr_storage storage{};

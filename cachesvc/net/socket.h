@@ -1,9 +1,8 @@
-// A connected stream socket that never blocks: TCP, with TLS or without, or Unix.
-// One thread at a time, except where shares_state() says otherwise.
+// A connected stream socket that never blocks: TCP or Unix; TLS is a kind of its own (tls.h). One
+// thread may read while another writes, but where is_encrypted(): there both use common state.
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string>
 
@@ -12,9 +11,6 @@
 #include "precis/view.h"
 
 namespace precis {
-
-// TLS on one socket (tls.h).
-class TlsSession;
 
 class Socket {
  public:
@@ -25,36 +21,32 @@ class Socket {
     Status why;             // of kEnded: the peer closed, is gone, or broke TLS
   };
 
-  // Takes the descriptor and makes it non-blocking. `tls` may be null.
-  explicit Socket(Descriptor descriptor, std::unique_ptr<TlsSession> tls = nullptr);
-  ~Socket();
+  // Takes the descriptor and makes it non-blocking.
+  explicit Socket(Descriptor descriptor);
+  virtual ~Socket() = default;
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
   int descriptor() const { return descriptor_.get(); }
   bool is_unix() const { return is_unix_; }
-  bool is_encrypted() const { return tls_ != nullptr; }
-  // Whether read() and write() use common state, so that only one of them may run at a time. They
-  // are independent otherwise.
-  bool shares_state() const { return tls_ != nullptr; }
+  virtual bool is_encrypted() const { return false; }
+  std::string kind() const { return is_unix_ ? "unix" : is_encrypted() ? "tls" : "tcp"; }
 
   // TLS's own exchange; kMoved once it is over, and at once without TLS.
-  Io handshake();
-  Io read(MutableBytes into);
-  // Also takes a descriptor that came with the first byte, if one did; further ones are closed.
-  Io read(MutableBytes into, Descriptor& passed);
-  // The ranges one after the other, as far as the kernel takes them.
-  Io write(std::span<const Bytes> ranges);
-  // Passes `descriptor` with the first byte; on Unix sockets.
-  Io write(Bytes bytes, int descriptor);
+  virtual Io handshake() { return {}; }
+  // With `passed` also takes a descriptor that came with the first byte, if one did; further ones
+  // are closed.
+  virtual Io read(MutableBytes into, Descriptor* passed = nullptr);
+  // The ranges one after the other, as far as the kernel takes them. `pass`, a descriptor or -1,
+  // goes with the first byte, on Unix sockets.
+  virtual Io write(std::span<const Bytes> ranges, int pass = -1);
   // Whether read() would bring bytes although the descriptor is not readable.
-  bool has_buffered() const;
+  virtual bool has_buffered() const { return false; }
   // Ends both directions; the peer reads what was sent before.
-  void shut_down();
+  virtual void shut_down();
 
  private:
   Descriptor descriptor_;
-  std::unique_ptr<TlsSession> tls_;
   bool is_unix_ = false;
 };
 

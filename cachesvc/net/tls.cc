@@ -14,10 +14,8 @@ namespace {
 
 using Io = Socket::Io;
 
-struct FreeContext {
+struct Free {
   void operator()(SSL_CTX* context) const { ::SSL_CTX_free(context); }
-};
-struct FreeSession {
   void operator()(SSL* session) const { ::SSL_free(session); }
 };
 
@@ -36,7 +34,7 @@ Status wrong_file(const char* key, const std::string& path) {
   return Status::invalid(std::string(key) + " '" + path + "': " + last_error());
 }
 
-using Context = std::unique_ptr<SSL_CTX, FreeContext>;
+using Context = std::unique_ptr<SSL_CTX, Free>;
 
 Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
   Context context(::SSL_CTX_new(method));
@@ -60,10 +58,6 @@ Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
   }
   return context;
 }
-
-}  // namespace
-
-namespace {
 
 // OpenSSL's own socket BIO raises SIGPIPE where the peer is gone; a library must not.
 int send_quietly(BIO* bio, const char* data, int size) {
@@ -101,36 +95,87 @@ void attach(SSL* ssl, int socket) {
   ::SSL_set_bio(ssl, bio, bio);
 }
 
-}  // namespace
+class TlsSocket final : public Socket {
+ public:
+  TlsSocket(Descriptor descriptor, SSL_CTX* context, const std::string& host)
+      : Socket(std::move(descriptor)), ssl_(::SSL_new(context)) {
+    PRECIS_CHECK(ssl_ != nullptr);
+    attach(ssl_.get(), Socket::descriptor());
+    host.empty() ? ::SSL_set_accept_state(ssl_.get()) : ::SSL_set_connect_state(ssl_.get());
+    if (host.empty()) return;
+    if (::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl_.get()), host.c_str()) != 1) {
+      ::SSL_set1_host(ssl_.get(), host.c_str());
+      ::SSL_set_tlsext_host_name(ssl_.get(), host.c_str());
+    }
+    ::ERR_clear_error();
+  }
 
-struct TlsContext::Impl {
-  Context context;
-};
-TlsContext::TlsContext(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-TlsContext::~TlsContext() = default;
+  bool is_encrypted() const override { return true; }
+  Io handshake() override { return result(::SSL_do_handshake(ssl_.get()), 1); }
 
-struct TlsSession::Impl {
-  std::unique_ptr<SSL, FreeSession> ssl;
-  bool attached = false;
+  Io read(MutableBytes into, Descriptor*) override {
+    std::size_t got = 0;
+    const int returned = ::SSL_read_ex(ssl_.get(), into.data(), into.size(), &got);
+    return result(returned, got);
+  }
 
+  Io write(std::span<const Bytes> ranges, int) override {
+    std::size_t sent = 0;
+    for (const Bytes range : ranges) {
+      if (range.empty()) continue;
+      std::size_t taken = 0;
+      const int returned = ::SSL_write_ex(ssl_.get(), range.data(), range.size(), &taken);
+      if (returned <= 0) {
+        const Io io = result(returned, 0);
+        if (sent == 0 || io.state == Io::State::kEnded) return io;
+        break;
+      }
+      sent += taken;
+      if (taken < range.size()) break;
+    }
+    return sent > 0 ? Io{Io::State::kMoved, sent, {}} : Io{Io::State::kWait, 0, {}};
+  }
+
+  bool has_buffered() const override { return ::SSL_pending(ssl_.get()) > 0; }
+
+  void shut_down() override {
+    ::SSL_shutdown(ssl_.get());
+    ::ERR_clear_error();
+    Socket::shut_down();
+  }
+
+ private:
   Io result(int returned, std::size_t bytes) {
     if (returned > 0) return {Io::State::kMoved, bytes, {}};
-    switch (::SSL_get_error(ssl.get(), returned)) {
+    switch (::SSL_get_error(ssl_.get(), returned)) {
       case SSL_ERROR_WANT_READ:
       case SSL_ERROR_WANT_WRITE: return {Io::State::kWait, 0, {}};
       case SSL_ERROR_ZERO_RETURN:
         return {Io::State::kEnded, 0, Status::unavailable("the peer closed the connection")};
       default: break;
     }
-    const long verified = ::SSL_get_verify_result(ssl.get());
+    const long verified = ::SSL_get_verify_result(ssl_.get());
     const std::string why =
         verified == X509_V_OK ? last_error() : ::X509_verify_cert_error_string(verified);
     ::ERR_clear_error();
     return {Io::State::kEnded, 0, Status::unavailable("TLS: " + why)};
   }
+
+  const std::unique_ptr<SSL, Free> ssl_;
 };
-TlsSession::TlsSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-TlsSession::~TlsSession() = default;
+
+class OpenSslContext final : public TlsContext {
+ public:
+  explicit OpenSslContext(Context context) : context_(std::move(context)) {}
+  std::unique_ptr<Socket> wrap(Descriptor socket, const std::string& host) const override {
+    return std::make_unique<TlsSocket>(std::move(socket), context_.get(), host);
+  }
+
+ private:
+  const Context context_;
+};
+
+}  // namespace
 
 Result<std::shared_ptr<TlsContext>> TlsContext::for_server(const TlsFiles& files) {
   if (files.cert.empty() || files.key.empty()) {
@@ -144,8 +189,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::for_server(const TlsFiles& files
     ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   }
   ::SSL_CTX_set_num_tickets(context.get(), 0);  // connections are few and long
-  return std::shared_ptr<TlsContext>(
-      new TlsContext(std::make_unique<Impl>(Impl{std::move(context)})));
+  return std::shared_ptr<TlsContext>(std::make_shared<OpenSslContext>(std::move(context)));
 }
 
 Result<std::shared_ptr<TlsContext>> TlsContext::for_client(const TlsFiles& files) {
@@ -155,62 +199,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::for_client(const TlsFiles& files
                                                 context.get(), files.ca.c_str(), nullptr);
   if (loaded != 1) return wrong_file("tls_ca", files.ca);
   ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  return std::shared_ptr<TlsContext>(
-      new TlsContext(std::make_unique<Impl>(Impl{std::move(context)})));
-}
-
-std::unique_ptr<TlsSession> TlsContext::session(const std::string& host) const {
-  auto impl = std::make_unique<TlsSession::Impl>();
-  impl->ssl.reset(::SSL_new(impl_->context.get()));
-  PRECIS_CHECK(impl->ssl != nullptr);
-  SSL* const ssl = impl->ssl.get();
-  if (host.empty()) {
-    ::SSL_set_accept_state(ssl);
-  } else {
-    ::SSL_set_connect_state(ssl);
-    X509_VERIFY_PARAM* const wanted = ::SSL_get0_param(ssl);
-    if (::X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) != 1) {
-      ::SSL_set1_host(ssl, host.c_str());
-      ::SSL_set_tlsext_host_name(ssl, host.c_str());
-    }
-    ::ERR_clear_error();
-  }
-  return std::make_unique<TlsSession>(std::move(impl));
-}
-
-Io TlsSession::handshake(int socket) {
-  if (!std::exchange(impl_->attached, true)) attach(impl_->ssl.get(), socket);
-  return impl_->result(::SSL_do_handshake(impl_->ssl.get()), 1);
-}
-
-Io TlsSession::read(MutableBytes into) {
-  std::size_t got = 0;
-  const int returned = ::SSL_read_ex(impl_->ssl.get(), into.data(), into.size(), &got);
-  return impl_->result(returned, got);
-}
-
-Io TlsSession::write(std::span<const Bytes> ranges) {
-  std::size_t sent = 0;
-  for (const Bytes range : ranges) {
-    if (range.empty()) continue;
-    std::size_t taken = 0;
-    const int returned = ::SSL_write_ex(impl_->ssl.get(), range.data(), range.size(), &taken);
-    if (returned <= 0) {
-      const Io io = impl_->result(returned, 0);
-      if (sent == 0 || io.state == Io::State::kEnded) return io;
-      break;
-    }
-    sent += taken;
-    if (taken < range.size()) break;
-  }
-  return sent > 0 ? Io{Io::State::kMoved, sent, {}} : Io{Io::State::kWait, 0, {}};
-}
-
-bool TlsSession::has_buffered() const { return ::SSL_pending(impl_->ssl.get()) > 0; }
-
-void TlsSession::say_goodbye() {
-  if (impl_->attached) ::SSL_shutdown(impl_->ssl.get());
-  ::ERR_clear_error();
+  return std::shared_ptr<TlsContext>(std::make_shared<OpenSslContext>(std::move(context)));
 }
 
 }  // namespace precis

@@ -1,8 +1,7 @@
-// TLS 1.3 by OpenSSL. One context for a listener or a client, one session for a socket.
+// TLS 1.3 by OpenSSL. One context for a listener or a client.
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 
 #include "cachesvc/net/socket.h"
@@ -22,30 +21,11 @@ class TlsContext {
   static Result<std::shared_ptr<TlsContext>> for_server(const TlsFiles& files);
   // files.ca is a PEM file, or "system" for what the system trusts.
   static Result<std::shared_ptr<TlsContext>> for_client(const TlsFiles& files);
-  ~TlsContext();
+  virtual ~TlsContext() = default;
 
-  // `host`: a client's: whom the server's certificate must be of. Empty on a server.
-  std::unique_ptr<TlsSession> session(const std::string& host) const;
-
- private:
-  struct Impl;
-  explicit TlsContext(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-};
-
-class TlsSession {
- public:
-  struct Impl;
-  explicit TlsSession(std::unique_ptr<Impl> impl);
-  ~TlsSession();
-  Socket::Io handshake(int socket);
-  Socket::Io read(MutableBytes into);
-  Socket::Io write(std::span<const Bytes> ranges);
-  bool has_buffered() const;
-  void say_goodbye();
-
- private:
-  std::unique_ptr<Impl> impl_;
+  // TLS on a new socket. `host`: a client's: whom the server's certificate must be of. Empty on a
+  // server.
+  virtual std::unique_ptr<Socket> wrap(Descriptor socket, const std::string& host) const = 0;
 };
 
 }  // namespace precis

@@ -1,8 +1,10 @@
 #include "cachesvc/transport/acceptor.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -36,64 +38,52 @@ Status not_to_be_had(const error_code& error, const std::string& what) {
   return is_wrong ? Status::invalid(status.message()) : status;
 }
 
-// Shared by the listening socket and by the accept under way.
-template <typename Protocol>
-struct AcceptState : std::enable_shared_from_this<AcceptState<Protocol>> {
-  AcceptState(EventLoop& l, OnSocket callback)
-      : loop(l), acceptor(AsioAccess::context(l)), on_socket(std::move(callback)) {}
+template <typename Endpoint>
+Result<Descriptor> open_listening(const Endpoint& endpoint, const std::string& what) {
+  const int family = endpoint.protocol().family();
+  Descriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  const bool is_open =
+      socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+      ::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
+      ::listen(socket.get(), SOMAXCONN) == 0;
+  if (is_open) return socket;
+  return not_to_be_had(error_code(errno, boost::system::system_category()), what);
+}
 
-  Status open(const typename Protocol::endpoint& endpoint, const std::string& what) {
-    error_code error;
-    acceptor.open(endpoint.protocol(), error);
-    if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
-    if (!error) acceptor.bind(endpoint, error);
-    if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-    return not_to_be_had(error, what);
-  }
-
-  void accept() {
-    acceptor.async_accept([self = this->shared_from_this()](const error_code& error,
-                                                            typename Protocol::socket socket) {
-      if (!self->on_socket) return;
-      if (error) return self->rest();
-      self->accept();
-      error_code failed;
-      Descriptor descriptor(socket.release(failed));
-      if (!failed) self->on_socket(std::move(descriptor));
-    });
-  }
-
-  void rest() {
-    pause = loop.after(kPause, [this] { accept(); });
-  }
-
-  void stop() {
-    on_socket = nullptr;
-    pause.reset();
-    error_code ignored;
-    acceptor.close(ignored);
-  }
-
-  EventLoop& loop;
-  typename Protocol::acceptor acceptor;
-  OnSocket on_socket;
-  std::unique_ptr<EventLoop::Timer> pause;
-};
-
-template <typename Protocol>
 class Listening final : public ListeningSocket {
  public:
-  Listening(std::shared_ptr<AcceptState<Protocol>> state, std::string address, std::string path)
-      : state_(std::move(state)), address_(std::move(address)), path_(std::move(path)) {}
+  Listening(EventLoop& loop, Descriptor socket, std::string address, OnSocket on_socket)
+      : loop_(loop),
+        socket_(std::move(socket)),
+        address_(std::move(address)),
+        on_socket_(std::move(on_socket)) {
+    watch();
+  }
   ~Listening() override {
-    state_->stop();
-    if (!path_.empty()) ::unlink(path_.c_str());
+    if (address_.starts_with('/')) ::unlink(address_.c_str());
   }
   const std::string& address() const override { return address_; }
 
  private:
-  const std::shared_ptr<AcceptState<Protocol>> state_;
-  const std::string address_, path_;
+  void watch() {
+    watch_ = loop_.watch_readable(socket_.get(), [this] { accept(); });
+  }
+
+  void accept() {
+    Descriptor accepted(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (accepted) return on_socket_(std::move(accepted));
+    if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
+    watch_.reset();
+    pause_ = loop_.after(kPause, [this] { watch(); });
+  }
+
+  EventLoop& loop_;
+  const Descriptor socket_;
+  const std::string address_;
+  const OnSocket on_socket_;
+  std::unique_ptr<EventLoop::Watch> watch_;
+  std::unique_ptr<EventLoop::Timer> pause_;
 };
 
 }  // namespace
@@ -105,13 +95,13 @@ Result<std::unique_ptr<ListeningSocket>> listen_tcp(EventLoop& loop, const std::
   tcp::resolver resolver(AsioAccess::context(loop));
   const auto endpoints = resolver.resolve(parts.host, parts.port, tcp::resolver::passive, error);
   PRECIS_TRY(not_to_be_had(error, "resolve " + address));
-  auto state = std::make_shared<AcceptState<tcp>>(loop, std::move(on_socket));
-  const tcp::endpoint endpoint = endpoints.begin()->endpoint();
-  PRECIS_TRY(state->open(endpoint, to_text(endpoint) + " (choose another with --listen)"));
-  state->accept();
-  std::string bound = to_text(state->acceptor.local_endpoint(error));
-  return std::unique_ptr<ListeningSocket>(
-      std::make_unique<Listening<tcp>>(std::move(state), std::move(bound), ""));
+  tcp::endpoint endpoint = endpoints.begin()->endpoint();
+  PRECIS_ASSIGN(Descriptor socket,
+                open_listening(endpoint, to_text(endpoint) + " (choose another with --listen)"));
+  auto size = static_cast<socklen_t>(endpoint.capacity());
+  PRECIS_CHECK(::getsockname(socket.get(), endpoint.data(), &size) == 0);
+  return std::unique_ptr<ListeningSocket>(std::make_unique<Listening>(
+      loop, std::move(socket), to_text(endpoint), std::move(on_socket)));
 }
 
 Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std::string& path,
@@ -124,13 +114,12 @@ Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std:
     ::unlink(path.c_str());
   }
   PRECIS_ASSIGN(const UnixAddress address, unix_address(path));
-  auto state = std::make_shared<AcceptState<Unix>>(loop, std::move(on_socket));
-  PRECIS_TRY(state->open(Unix::endpoint(address.path), "listen_unix " + path));
+  PRECIS_ASSIGN(Descriptor socket,
+                open_listening(Unix::endpoint(address.path), "listen_unix " + path));
   // The token lets in, not the file's mode; its directory may keep others out.
   ::chmod(path.c_str(), 0666);
-  state->accept();
   return std::unique_ptr<ListeningSocket>(
-      std::make_unique<Listening<Unix>>(std::move(state), path, path));
+      std::make_unique<Listening>(loop, std::move(socket), path, std::move(on_socket)));
 }
 
 }  // namespace precis

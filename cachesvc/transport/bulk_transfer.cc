@@ -20,17 +20,6 @@ void cached_copy(std::byte* to, const std::byte* from, std::size_t size_bytes) {
 
 }  // namespace
 
-Status check_part(MutableBytes range, MutableBytes registered) {
-  const std::less_equal<const std::byte*> le;
-  if (range.empty() || (le(registered.data(), range.data()) &&
-                        le(range.data() + range.size(), registered.data() + registered.size()))) {
-    return {};
-  }
-  return Status::invalid("a local range of " + std::to_string(range.size()) +
-                         " B is outside its registration of " + std::to_string(registered.size()) +
-                         " B");
-}
-
 Result<std::shared_ptr<BulkTransfer>> BulkTransfer::make(Kind kind, RemoteRegion remote,
                                                          std::uint64_t offset,
                                                          std::vector<MutableBytes> local,
@@ -67,7 +56,6 @@ BulkChunk BulkTransfer::next(const std::shared_ptr<BulkTransfer>& self, const Bu
     const MutableBytes rest = local_[next_range_].subspan(range_offset_);
     const MutableBytes piece =
         rest.first(std::min(rest.size(), limits.chunk_bytes - chunk.size_bytes));
-    if (!chunk.local.empty() && chunk.size_bytes + piece.size() > limits.gathered_bytes) break;
     chunk.local.push_back(piece);
     chunk.size_bytes += piece.size();
     range_offset_ += piece.size();
@@ -81,38 +69,13 @@ BulkChunk BulkTransfer::next(const std::shared_ptr<BulkTransfer>& self, const Bu
   return chunk;
 }
 
-std::vector<BulkChunk> cut(BulkChunk chunk, std::size_t piece_bytes) {
-  std::vector<BulkChunk> pieces;
-  std::uint64_t offset = chunk.offset;
-  for (MutableBytes range : chunk.local) {
-    while (!range.empty()) {
-      if (pieces.empty() || pieces.back().size_bytes == piece_bytes) {
-        pieces.push_back({chunk.transfer, {}, offset, 0});
-      }
-      BulkChunk& piece = pieces.back();
-      const auto part = range.first(std::min(range.size(), piece_bytes - piece.size_bytes));
-      piece.local.push_back(part);
-      piece.size_bytes += part.size();
-      offset += part.size();
-      range = range.subspan(part.size());
-    }
-  }
-  return pieces;
-}
-
 void BulkTransfer::finish(const Status& status) {
-  PRECIS_CHECK(under_way_ > 0);
   --under_way_;
-  if (!status.ok()) return fail(status);
-  complete_if_over();
+  settle(status);
 }
 
-void BulkTransfer::fail(const Status& status) {
+void BulkTransfer::settle(const Status& status) {
   if (status_.ok()) status_ = status;
-  complete_if_over();
-}
-
-void BulkTransfer::complete_if_over() {
   if (under_way_ > 0 || has_next() || !done_) return;
   std::exchange(done_, nullptr)(status_);
 }
@@ -146,8 +109,7 @@ BulkQueue::BulkQueue(Limits limits, Move move)
 BulkQueue::~BulkQueue() { fail(Status::canceled("the connection was closed on this side")); }
 
 void BulkQueue::add(std::shared_ptr<BulkTransfer> transfer) {
-  if (!state_->failed.ok()) return transfer->fail(state_->failed);
-  if (!transfer->has_next()) return transfer->complete_if_over();
+  if (!state_->failed.ok() || !transfer->has_next()) return transfer->settle(state_->failed);
   state_->queue.push_back(std::move(transfer));
   pump(state_);
 }
@@ -155,7 +117,7 @@ void BulkQueue::add(std::shared_ptr<BulkTransfer> transfer) {
 void BulkQueue::fail(const Status& status) {
   if (!state_->failed.ok()) return;
   state_->failed = status;
-  for (const auto& transfer : std::exchange(state_->queue, {})) transfer->fail(status);
+  for (const auto& transfer : std::exchange(state_->queue, {})) transfer->settle(status);
 }
 
 std::optional<std::chrono::steady_clock::time_point> BulkQueue::stalled_since() const {

@@ -21,8 +21,6 @@ struct BulkLimits {
   std::size_t chunk_bytes;
   std::size_t ranges_per_chunk;
   std::size_t chunks_under_way;
-  // A chunk of more than one range is at most so large: where gathering costs a copy.
-  std::size_t gathered_bytes = SIZE_MAX;
 };
 
 // The next piece: `local`, one range after the other, stands at `offset` of the client's region.
@@ -32,9 +30,6 @@ struct BulkChunk {
   std::uint64_t offset = 0;
   std::size_t size_bytes = 0;
 };
-
-// The chunk in pieces of so many bytes, in order.
-std::vector<BulkChunk> cut(BulkChunk chunk, std::size_t piece_bytes);
 
 class BulkTransfer {
  public:
@@ -51,18 +46,18 @@ class BulkTransfer {
   Kind kind() const { return kind_; }
   const RemoteRegion& remote() const { return remote_; }
   const Registration& registration() const { return registration_; }
+
+ private:
+  friend class BulkQueue;
+  BulkTransfer(Kind kind, RemoteRegion remote, std::uint64_t offset,
+               std::vector<MutableBytes> local, const Registration& registration, Completion done);
   bool has_next() const { return status_.ok() && next_range_ < local_.size(); }
   // Within `limits`; every chunk is finished once.
   BulkChunk next(const std::shared_ptr<BulkTransfer>& self, const BulkLimits& limits);
   void finish(const Status& status);
-  // No further chunk starts; the first reason stays.
-  void fail(const Status& status);
-  // Runs the completion if nothing is left to move: also for a transfer of no bytes.
-  void complete_if_over();
-
- private:
-  BulkTransfer(Kind kind, RemoteRegion remote, std::uint64_t offset,
-               std::vector<MutableBytes> local, const Registration& registration, Completion done);
+  // After a failure no further chunk starts; the first reason stays. Runs the completion if nothing
+  // is left to move: also for a transfer of no bytes.
+  void settle(const Status& status);
 
   const Kind kind_;
   const RemoteRegion remote_;
@@ -75,9 +70,6 @@ class BulkTransfer {
   std::size_t under_way_ = 0;
   Status status_;
 };
-
-// kInvalidArgument unless `range` lies within the registered memory.
-Status check_part(MutableBytes range, MutableBytes registered);
 
 // Moves a chunk by a copy within this process: `there` is what it reaches of the client's memory.
 // Any thread.

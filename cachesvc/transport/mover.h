@@ -18,7 +18,7 @@ class Mover {
   using Ended = BulkQueue::Ended;
   virtual ~Mover() = default;
 
-  virtual const char* name() const = 0;  // for people: "stream"
+  virtual const char* name() const = 0;  // for people: "stream"; may be empty
   // Whether it can move bytes between memory of the server's in `local` and this region, as far as
   // it can tell; post() may still refuse.
   virtual bool supports(MemorySpace local, const RemoteRegion& remote) const = 0;

@@ -21,7 +21,7 @@ static_assert(sizeof(SharedSlot::open) == 8 && offsetof(SharedSlot, open) == 0 &
 }  // namespace
 
 Result<std::shared_ptr<RdmaMover>> RdmaMover::make(EventLoop& control, RdmaDevice& device,
-                                                   std::unique_ptr<RdmaPeer> peer, Window window,
+                                                   std::shared_ptr<RdmaPeer> peer, Window window,
                                                    std::shared_ptr<DataStream> stream) {
   std::shared_ptr<RdmaMover> mover(
       new RdmaMover(control, device, std::move(peer), std::move(window), std::move(stream)));
@@ -30,7 +30,7 @@ Result<std::shared_ptr<RdmaMover>> RdmaMover::make(EventLoop& control, RdmaDevic
   return mover;
 }
 
-RdmaMover::RdmaMover(EventLoop& control, RdmaDevice& device, std::unique_ptr<RdmaPeer> peer,
+RdmaMover::RdmaMover(EventLoop& control, RdmaDevice& device, std::shared_ptr<RdmaPeer> peer,
                      Window window, std::shared_ptr<DataStream> stream)
     : control_(control),
       device_(device),

@@ -43,7 +43,7 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
   // `device` outlives it; `peer` is connected. `stream` is kept open until nothing is under way.
   // kOutOfSpace where its own few words can't be registered.
   static Result<std::shared_ptr<RdmaMover>> make(EventLoop& control, RdmaDevice& device,
-                                                 std::unique_ptr<RdmaPeer> peer, Window window,
+                                                 std::shared_ptr<RdmaPeer> peer, Window window,
                                                  std::shared_ptr<DataStream> stream);
 
   const char* name() const override { return "rdma"; }
@@ -65,7 +65,7 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
     std::size_t chunks = 0;  // under way
     std::vector<Waiting> waiting;
   };
-  RdmaMover(EventLoop& control, RdmaDevice& device, std::unique_ptr<RdmaPeer> peer, Window window,
+  RdmaMover(EventLoop& control, RdmaDevice& device, std::shared_ptr<RdmaPeer> peer, Window window,
             std::shared_ptr<DataStream> stream);
   RdmaRemote slot_word(std::uint32_t slot, std::size_t offset) const;
   Bytes word(std::size_t index) const;
@@ -83,7 +83,7 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
   const std::shared_ptr<DataStream> stream_;  // whose end the client waits for as well
   std::vector<std::uint64_t> words_;          // kOne, kZero, then what was read, by slot
   std::unique_ptr<RdmaMemory> words_memory_;
-  const std::unique_ptr<RdmaPeer> peer_;  // goes before the words
+  const std::shared_ptr<RdmaPeer> peer_;  // goes before the words
   std::unordered_map<std::uint32_t, Use> uses_;
   Status canceled_;
 };

@@ -80,7 +80,7 @@ void SharedBuffers::clear() {
 // ---- the mover ----------------------------------------------------------------------------------
 
 // Keeps a region in use: the client that takes it back waits for the end of this.
-class SharedMover::Use {
+class SharedMover::Use final : public PeerMemory {
  public:
   Use(std::shared_ptr<const Pages> window, std::shared_ptr<const Pages> pages, MutableBytes bytes,
       SharedSlot& slot, std::shared_ptr<DataStream> stream, Executor& unmapping)
@@ -90,7 +90,7 @@ class SharedMover::Use {
         slot_(slot),
         stream_(std::move(stream)),
         unmapping_(unmapping) {}
-  ~Use() {
+  ~Use() override {
     leave(slot_);
     // The last owner of the pages unmaps them, which takes long: on a thread, unless others own
     // them as well.
@@ -98,7 +98,9 @@ class SharedMover::Use {
   }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
-  MutableBytes bytes() const { return bytes_; }
+  Bytes bytes() const override { return bytes_; }
+  MutableBytes there() const { return bytes_; }
+  bool is_writable() const { return pages_->is_writable(); }
 
  private:
   const std::shared_ptr<const Pages> window_;
@@ -109,15 +111,6 @@ class SharedMover::Use {
   Executor& unmapping_;
 };
 
-class SharedMover::InPlace final : public PeerMemory {
- public:
-  explicit InPlace(std::unique_ptr<Use> use) : use_(std::move(use)) {}
-  Bytes bytes() const override { return use_->bytes(); }
-
- private:
-  const std::unique_ptr<Use> use_;
-};
-
 SharedMover::SharedMover(EventLoop& control, std::shared_ptr<DataStream> stream,
                          std::shared_ptr<SharedBuffers> buffers, Executor& copiers)
     : control_(control),
@@ -125,12 +118,10 @@ SharedMover::SharedMover(EventLoop& control, std::shared_ptr<DataStream> stream,
       buffers_(std::move(buffers)),
       copiers_(copiers) {}
 
-bool SharedMover::supports(MemorySpace local, const RemoteRegion& remote) const {
-  if (local != MemorySpace::kHost || remote.space != MemorySpace::kHost || remote.buffer == 0) {
-    return false;
-  }
-  const auto pages = buffers_->find(remote.buffer);
-  return buffers_->window() != nullptr && pages && lies_in(remote, *pages);
+std::shared_ptr<const Pages> SharedMover::find(const RemoteRegion& remote) const {
+  if (remote.space != MemorySpace::kHost || remote.buffer == 0) return nullptr;
+  auto pages = buffers_->find(remote.buffer);
+  return pages && buffers_->window() && lies_in(remote, *pages) ? pages : nullptr;
 }
 
 BulkLimits SharedMover::limits() const {
@@ -139,39 +130,32 @@ BulkLimits SharedMover::limits() const {
   return {.chunk_bytes = 4u << 20, .ranges_per_chunk = 256, .chunks_under_way = 4};
 }
 
-Result<std::unique_ptr<SharedMover::Use>> SharedMover::use(const RemoteRegion& remote) const {
-  auto pages = buffers_->find(remote.buffer);
+Result<std::shared_ptr<SharedMover::Use>> SharedMover::use(const RemoteRegion& remote) const {
+  auto pages = find(remote);
   auto window = buffers_->window();
-  // Of the same pages that are used: another buffer may have the id since it was last looked at.
-  if (remote.space != MemorySpace::kHost || !pages || !window || !lies_in(remote, *pages)) {
-    return Status::not_found("the region is not exposed (any more)");
-  }
+  if (!pages || !window) return Status::not_found("the region is not exposed (any more)");
   SharedSlot& slot = window_slots(window->bytes())[remote.slot];
   PRECIS_TRY(enter(slot, remote.id));
   const MutableBytes bytes = pages->bytes().subspan(remote.buffer_offset, remote.size_bytes);
-  return std::make_unique<Use>(std::move(window), std::move(pages), bytes, slot, stream_, copiers_);
+  return std::make_shared<Use>(std::move(window), std::move(pages), bytes, slot, stream_, copiers_);
 }
 
 void SharedMover::post(BulkChunk chunk, Ended ended) {
   if (!canceled_.ok()) return ended(canceled_);
-  const RemoteRegion& remote = chunk.transfer->remote();
-  const auto pages = buffers_->find(remote.buffer);
-  if (chunk.transfer->kind() == BulkTransfer::Kind::kPush && pages && !pages->is_writable()) {
+  auto used = use(chunk.transfer->remote());
+  if (!used.ok()) return ended(used.status());
+  if (chunk.transfer->kind() == BulkTransfer::Kind::kPush && !(*used)->is_writable()) {
     return ended(
         Status::unsupported("the memory was shared with an earlier service, and can only "
                             "be read; allocate anew"));
   }
-  auto used = use(remote);
-  if (!used.ok()) return ended(used.status());
-  const MutableBytes there = (*used)->bytes().subspan(chunk.offset, chunk.size_bytes);
+  const MutableBytes there = (*used)->there().subspan(chunk.offset, chunk.size_bytes);
   if (chunk.size_bytes <= kInlineBytesMax) {
     copy_chunk(chunk, there);
     used->reset();
     return ended({});
   }
-  // Shared because a posted function must be copyable; one thread has it at a time.
-  std::shared_ptr<Use> held = std::move(*used);
-  copiers_.post([&control = control_, chunk = std::move(chunk), there, held = std::move(held),
+  copiers_.post([&control = control_, chunk = std::move(chunk), there, held = std::move(*used),
                  ended = std::move(ended)]() mutable {
     copy_chunk(chunk, there);
     held.reset();
@@ -180,9 +164,9 @@ void SharedMover::post(BulkChunk chunk, Ended ended) {
 }
 
 std::shared_ptr<const PeerMemory> SharedMover::read_in_place(const RemoteRegion& remote) {
-  auto used = canceled_.ok() ? use(remote) : Result<std::unique_ptr<Use>>(canceled_);
-  if (!used.ok()) return nullptr;
-  return std::make_shared<InPlace>(std::move(*used));
+  if (!canceled_.ok()) return nullptr;
+  auto used = use(remote);
+  return used.ok() ? std::move(*used) : nullptr;
 }
 
 void SharedMover::cancel(const Status& why) {

@@ -57,7 +57,9 @@ class SharedMover final : public Mover {
               std::shared_ptr<SharedBuffers> buffers, Executor& copiers);
 
   const char* name() const override { return "shared"; }
-  bool supports(MemorySpace local, const RemoteRegion& remote) const override;
+  bool supports(MemorySpace local, const RemoteRegion& remote) const override {
+    return local == MemorySpace::kHost && find(remote) != nullptr;
+  }
   BulkLimits limits() const override;
   void post(BulkChunk chunk, Ended ended) override;
   std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& remote) override;
@@ -65,9 +67,10 @@ class SharedMover final : public Mover {
 
  private:
   class Use;
-  class InPlace;
-  // A region in use: kNotFound if it is not open any more. Empty bytes where it is not mapped.
-  Result<std::unique_ptr<Use>> use(const RemoteRegion& remote) const;
+  // The pages that the region lies in; null where they are not mapped.
+  std::shared_ptr<const Pages> find(const RemoteRegion& remote) const;
+  // A region in use: kNotFound if it is not open any more, or is not mapped.
+  Result<std::shared_ptr<Use>> use(const RemoteRegion& remote) const;
 
   EventLoop& control_;
   const std::shared_ptr<DataStream> stream_;

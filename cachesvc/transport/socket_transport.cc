@@ -4,29 +4,20 @@
 
 #include <filesystem>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "cachesvc/base/executor.h"
 #include "cachesvc/net/address.h"
+#include "cachesvc/net/control_stream.h"
 #include "cachesvc/transport/acceptor.h"
 #include "cachesvc/transport/rdma_mover.h"
-#include "cachesvc/transport/socket_link.h"
+#include "cachesvc/transport/server_link.h"
 #include "cachesvc/transport/strangers.h"
 #include "precis/limits.h"
 
 namespace precis {
 namespace {
-
-class PlainRegistration final : public Registration {
- public:
-  explicit PlainRegistration(MutableBytes bytes) : bytes_(bytes) {}
-  MutableBytes bytes() const override { return bytes_; }
-
- private:
-  const MutableBytes bytes_;
-};
 
 // A loop with a thread of its own, for bulk sockets.
 class BulkLoop {
@@ -44,7 +35,7 @@ class BulkLoop {
   std::thread thread_;
 };
 
-class SocketTransport final : public Transport {
+class SocketTransport final : public Transport, private Strangers::Host {
  public:
   SocketTransport(EventLoop& loop, const SocketOptions& options)
       : loop_(loop),
@@ -60,11 +51,7 @@ class SocketTransport final : public Transport {
 
   ~SocketTransport() override {
     stop_listening();
-    for (const auto& [number, weak] : std::exchange(links_, {})) {
-      const auto link = weak.lock();
-      if (!link) continue;
-      link->end(Status::canceled("the transport was closed on this side"));
-    }
+    links_.end_all();
     bulk_loops_.clear();
   }
 
@@ -82,7 +69,8 @@ class SocketTransport final : public Transport {
   Result<std::string> listen(const std::string& address, Acceptor acceptor) override {
     stop_listening();
     acceptor_ = std::move(acceptor);
-    strangers_ = std::make_unique<Strangers>(loop_, options_.greeting_timeout, handlers());
+    strangers_ = std::make_unique<Strangers>(loop_, options_.greeting_timeout,
+                                             static_cast<Strangers::Host&>(*this));
     PRECIS_ASSIGN(tcp_, listen_tcp(loop_, address, [this](Descriptor socket) {
                     strangers_->add(std::move(socket), options_.tls.get());
                   }));
@@ -111,29 +99,7 @@ class SocketTransport final : public Transport {
   std::string rdma() const override { return rdma_ ? rdma_->description() : "off"; }
 
  private:
-  Strangers::Handlers handlers() {
-    return {.greet = [this](const Strangers::Peer& peer,
-                            const Hello& hello) { return greet(peer, hello); },
-            .admitted =
-                [this](const Strangers::Peer& peer, const Hello& hello, const Welcome& welcome,
-                       std::shared_ptr<ControlStream> control) {
-                  admit(peer, hello, welcome, std::move(control));
-                },
-            .may_bind = [this](const Strangers::Peer& peer,
-                               const Bind& bind) { return may_bind(peer, bind); },
-            .bound =
-                [this](const Bind& bind, std::unique_ptr<Socket> socket) {
-                  const auto link = links_[bind.connection].lock();
-                  EventLoop& bulk = bulk_loops_[next_bulk_loop_++ % bulk_loops_.size()]->loop;
-                  if (link && socket) link->bind(bulk, std::move(socket));
-                },
-            .turned_away =
-                [this](const std::string& peer, const Status& why) {
-                  if (acceptor_.turned_away) acceptor_.turned_away(peer, why);
-                }};
-  }
-
-  Welcome greet(const Strangers::Peer& peer, const Hello& hello) {
+  Welcome greet(const Strangers::Peer& peer, const Socket& socket, const Hello& hello) override {
     Greeting greeting = acceptor_.greet({hello, peer.challenge, peer.name.text, peer.name.address});
     Welcome welcome;
     welcome.status = std::move(greeting.status);
@@ -144,7 +110,7 @@ class SocketTransport final : public Transport {
     welcome.connection = ++last_number_;
     welcome.secret = make_nonce();
     // Only a client of this host can reach it.
-    const bool near = peer.socket_kind == "unix" || is_loopback(peer.name.text);
+    const bool near = socket.is_unix() || is_loopback(peer.name.text);
     if (unix_ && near) welcome.unix_path = unix_->address();
     // Only to a client that has proved something: what it sends then reaches UCX and the hardware.
     welcome.rdma = rdma_ && welcome.keyed;
@@ -154,26 +120,34 @@ class SocketTransport final : public Transport {
   }
 
   // Right after greet() of the same peer.
-  void admit(const Strangers::Peer& peer, const Hello& hello, const Welcome& welcome,
-             std::shared_ptr<ControlStream> control) {
-    control->set_meter(&meter_);
-    auto link = std::make_shared<SocketLink>(
-        loop_, std::move(control),
-        SocketLink::Identity{welcome.connection, next_key_, peer.name.text, peer.socket_kind},
-        copiers_, welcome.rdma ? rdma_ : nullptr);
-    std::erase_if(links_, [](const auto& row) { return row.second.expired(); });
-    links_.emplace(welcome.connection, link);
-    acceptor_.accepted(make_connection(std::move(link)), hello);
+  void admitted(const Strangers::Peer& peer, std::unique_ptr<Socket> socket, const Hello& hello,
+                const Welcome& welcome) override {
+    const std::string kind = socket->kind();
+    auto link = std::make_unique<ServerLink>(
+        loop_, std::make_shared<ControlStream>(loop_, std::move(socket), &meter_),
+        ServerLink::Identity{peer.name.text, kind, next_key_}, welcome.rdma ? rdma_ : nullptr);
+    links_.add(welcome.connection, *link);
+    acceptor_.accepted(std::move(link), hello);
   }
 
   // One uniform refusal, whatever of it is wrong.
-  Status may_bind(const Strangers::Peer& peer, const Bind& bind) {
-    const auto found = links_.find(bind.connection);
-    const auto link = found == links_.end() ? nullptr : found->second.lock();
+  Status may_bind(const Strangers::Peer& peer, const Bind& bind) override {
+    const ServerLink* const link = links_.find(bind.connection);
     const Proof wanted =
-        bind_proof(link ? link->identity().bind_key : Proof{}, peer.challenge, bind.connection);
+        bind_proof(link ? link->bind_key() : Proof{}, peer.challenge, bind.connection);
     if (link && !link->is_bound() && equal_in_constant_time(wanted, bind.proof)) return {};
     return Status::denied("no connection is bound by this");
+  }
+
+  void bound(std::unique_ptr<Socket> socket, const Bind& bind) override {
+    EventLoop& bulk = bulk_loops_[next_bulk_loop_++ % bulk_loops_.size()]->loop;
+    if (ServerLink* const link = links_.find(bind.connection)) {
+      link->bind(bulk, std::move(socket), copiers_);
+    }
+  }
+
+  void turned_away(const Strangers::Peer& peer, const Status& why) override {
+    if (acceptor_.turned_away) acceptor_.turned_away(peer.name.text, why);
   }
 
   EventLoop& loop_;
@@ -186,7 +160,7 @@ class SocketTransport final : public Transport {
   Acceptor acceptor_;
   std::unique_ptr<Strangers> strangers_;
   std::unique_ptr<ListeningSocket> tcp_, unix_;
-  std::unordered_map<std::uint64_t, std::weak_ptr<SocketLink>> links_;
+  Links<ServerLink> links_;
   std::uint64_t last_number_ = 0;
   Proof next_key_{};
 };

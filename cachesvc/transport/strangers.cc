@@ -1,9 +1,6 @@
 #include "cachesvc/transport/strangers.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -12,30 +9,24 @@
 namespace precis {
 
 void Strangers::add(Descriptor descriptor, const TlsContext* tls) {
-  auto guest = std::make_shared<Guest>();
-  guest->peer.name = peer_name(descriptor.get());
-  guest->peer.challenge = make_nonce();
-  make_room(guest->peer.name.address);
-  guests_.push_back(guest);
-  guest->deadline = loop_.after(patience_, [this, guest] {
-    const auto fired = std::move(guest->deadline);  // lives until the end of its own call
+  PeerName name = peer_name(descriptor.get());
+  make_room(name.address);
+  auto socket = tls != nullptr ? tls->wrap(std::move(descriptor), "")
+                               : std::make_unique<Socket>(std::move(descriptor));
+  Guest& guest = *guests_.emplace_back(std::make_unique<Guest>(loop_, std::move(socket)));
+  guest.peer = {std::move(name), make_nonce()};
+  guest.deadline = loop_.after(patience_, [this, &guest] {
     drop(guest, Status::timed_out("it said no whole greeting within " +
                                   std::to_string(patience_.count()) + " ms"));
   });
-  auto socket = std::make_unique<Socket>(std::move(descriptor), tls ? tls->session("") : nullptr);
-  guest->peer.socket_kind = socket->is_unix() ? "unix" : tls != nullptr ? "tls" : "tcp";
-  guest->handshake = std::make_unique<Handshake>(
-      loop_, std::move(socket), [this, guest](Result<std::unique_ptr<Socket>> shaken) {
-        const auto over = std::move(guest->handshake);
-        if (guest->gone) return;
-        if (!shaken.ok()) return drop(guest, shaken.status());
-        challenge(guest, std::move(*shaken));
-      });
+  guest.greeting.emplace(greet(guest));
+  loop_.post([&guest] {  // it goes by a later post
+    if (!guest.is_gone) guest.greeting->start();
+  });
 }
 
 void Strangers::clear() {
-  const auto all = guests_;  // each takes itself out
-  for (const auto& guest : all) forget(guest);
+  while (!guests_.empty()) forget(*guests_.front());
 }
 
 void Strangers::make_room(const std::string& address) {
@@ -50,89 +41,70 @@ void Strangers::make_room(const std::string& address) {
   const auto oldest = std::find_if(guests_.begin(), guests_.end(), [&](const auto& guest) {
     return guest->peer.name.address == crowded;
   });
-  drop(*oldest, Status::rejected("too many connections of its address wait to be admitted"));
+  drop(**oldest, Status::rejected("too many connections of its address wait to be admitted"));
 }
 
-void Strangers::challenge(const std::shared_ptr<Guest>& guest, std::unique_ptr<Socket> socket) {
-  guest->control =
-      std::make_shared<ControlStream>(loop_, std::move(socket), limits::kHelloBytesMax);
-  guest->control->start({.on_frame =
-                             [this, guest](const FrameHeader& header, std::vector<std::byte> body) {
-                               on_frame(guest, header.kind, body);
-                             },
-                         .on_end = [this, guest](const Status& why) { drop(guest, why); }});
-  guest->control->send(FrameKind::kChallenge,
-                       encode(Challenge{kProtocolVersion, guest->peer.challenge}));
-}
-
-void Strangers::on_frame(const std::shared_ptr<Guest>& guest, FrameKind kind, Bytes body) {
-  if (guest->gone) return;
-  guest->control->pause();
-  if (kind == FrameKind::kHello) {
-    const auto hello = decode_hello(body);
-    return hello.ok() ? on_hello(guest, *hello) : refuse(guest, hello.status(), "");
+// Once the guest is gone this may still come back from what it waits for, and then ends.
+Task<void> Strangers::greet(Guest& guest) {
+  if (const Status status = co_await guest.socket.shake_hands(); !status.ok() || guest.is_gone) {
+    co_return drop(guest, status);
   }
-  if (kind == FrameKind::kBind) {
-    const auto bind = decode_bind(body);
-    return bind.ok() ? on_bind(guest, *bind) : refuse(guest, bind.status(), "");
+  const auto challenge = encode(Challenge{kProtocolVersion, guest.peer.challenge});
+  if (const Status status = guest.socket.write(FrameKind::kChallenge, challenge); !status.ok()) {
+    co_return drop(guest, status);
   }
-  refuse(guest, Status::invalid("a connection begins with a Hello or a Bind"), "");
-}
-
-void Strangers::on_hello(const std::shared_ptr<Guest>& guest, const Hello& hello) {
-  const Welcome welcome = handlers_.greet(guest->peer, hello);
-  if (!welcome.status.ok()) return refuse(guest, welcome.status, welcome.server);
-  guest->control->send(FrameKind::kWelcome, encode(welcome));
-  const auto control = std::move(guest->control);
-  forget(guest);
-  handlers_.admitted(guest->peer, hello, welcome, control);
-}
-
-void Strangers::on_bind(const std::shared_ptr<Guest>& guest, const Bind& bind) {
-  const Status status = handlers_.may_bind(guest->peer, bind);
-  if (!status.ok()) return refuse(guest, status, "");
-  guest->control->send(FrameKind::kBound, {});
-  const auto control = std::move(guest->control);
-  forget(guest);
-  handlers_.bound(bind, control->release());
-}
-
-void Strangers::refuse(const std::shared_ptr<Guest>& guest, const Status& why,
-                       const std::string& server) {
+  const auto frame = co_await guest.socket.read(limits::kHelloBytesMax);
+  if (!frame.ok() || guest.is_gone) co_return drop(guest, frame.status());
   Welcome refusal;
-  refusal.status = why;
+  refusal.status = answer(guest, *frame, refusal.server);
+  if (refusal.status.ok()) co_return;
+  // It is told why, and may read it.
   refusal.protocol_version = kProtocolVersion;
-  refusal.server = server;
-  guest->control->send(FrameKind::kRefusal, encode(refusal));
-  guest->leaving = std::move(guest->control)->release();
-  if (handlers_.turned_away && server.empty()) handlers_.turned_away(guest->peer.name.text, why);
-  if (!guest->leaving) return forget(guest);
-  ::shutdown(guest->leaving->descriptor(), SHUT_WR);
-  guest->leaving_watch = loop_.watch_readable(guest->leaving->descriptor(), [this, guest] {
-    std::array<std::byte, 4096> thrown_away;
-    if (guest->leaving->read(thrown_away).state == Socket::Io::State::kEnded) forget(guest);
-  });
+  static_cast<void>(guest.socket.write(FrameKind::kRefusal, encode(refusal)));
+  if (refusal.server.empty()) host_.turned_away(guest.peer, refusal.status);
+  guest.is_leaving = true;
+  static_cast<void>(co_await guest.socket.see_off());
+  drop(guest, {});
 }
 
-void Strangers::drop(const std::shared_ptr<Guest>& guest, const Status& why) {
-  if (guest->gone) return;
-  const bool silent = why.code() == StatusCode::kUnavailable || guest->leaving != nullptr;
-  if (handlers_.turned_away && !silent) handlers_.turned_away(guest->peer.name.text, why);
+Status Strangers::answer(Guest& guest, const GreetingSocket::Frame& frame, std::string& server) {
+  if (frame.kind == FrameKind::kHello) {
+    PRECIS_ASSIGN(const Hello hello, decode_hello(frame.body));
+    const Welcome welcome = host_.greet(guest.peer, guest.socket.socket(), hello);
+    server = welcome.server;
+    PRECIS_TRY(welcome.status);
+    if (guest.is_gone) return {};
+    static_cast<void>(guest.socket.write(FrameKind::kWelcome, encode(welcome)));
+    forget(guest);
+    host_.admitted(guest.peer, guest.socket.release(), hello, welcome);
+    return {};
+  }
+  if (frame.kind == FrameKind::kBind) {
+    PRECIS_ASSIGN(const Bind bind, decode_bind(frame.body));
+    PRECIS_TRY(host_.may_bind(guest.peer, bind));
+    static_cast<void>(guest.socket.write(FrameKind::kBound, {}));
+    forget(guest);
+    host_.bound(guest.socket.release(), bind);
+    return {};
+  }
+  return Status::invalid("a connection begins with a Hello or a Bind");
+}
+
+void Strangers::drop(Guest& guest, const Status& why) {
+  if (guest.is_gone) return;
+  const bool silent = why.code() == StatusCode::kUnavailable || guest.is_leaving;
+  if (!silent) host_.turned_away(guest.peer, why);
   forget(guest);
 }
 
-void Strangers::forget(const std::shared_ptr<Guest>& guest) {
-  const auto kept = guest;  // its parts hold the other references
-  kept->gone = true;
-  guests_.remove(kept);
-  kept->deadline.reset();
-  kept->leaving_watch.reset();
-  kept->leaving.reset();
-  // Callbacks of either may be under way.
-  loop_.post([handshake = std::shared_ptr<Handshake>(std::move(kept->handshake)),
-              control = std::move(kept->control)] {
-    if (control) control->close();
-  });
+// Its parts go on a turn of their own: one of them may be under way.
+void Strangers::forget(Guest& guest) {
+  const auto place = std::ranges::find(guests_, &guest, &std::unique_ptr<Guest>::get);
+  if (place == guests_.end()) return;
+  guest.is_gone = true;
+  guest.deadline.reset();
+  loop_.post([gone = std::shared_ptr<Guest>(std::move(*place))] {});
+  guests_.erase(place);
 }
 
 }  // namespace precis

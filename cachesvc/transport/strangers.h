@@ -8,11 +8,11 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cachesvc/base/event_loop.h"
-#include "cachesvc/net/control_stream.h"
-#include "cachesvc/net/handshake.h"
+#include "cachesvc/net/greeting_socket.h"
 #include "cachesvc/net/tls.h"
 #include "precis/greeting.h"
 
@@ -23,55 +23,51 @@ class Strangers {
   struct Peer {
     PeerName name;
     Nonce challenge{};
-    std::string socket_kind;  // "tcp", "tls" or "unix"
   };
-  struct Handlers {
-    // What a Hello is answered; OK admits, and `admitted` is called with the stream next.
-    std::function<Welcome(const Peer&, const Hello&)> greet;
-    std::function<void(const Peer&, const Hello&, const Welcome&, std::shared_ptr<ControlStream>)>
-        admitted;
-    // OK binds, and `bound` is called with the socket next.
-    std::function<Status(const Peer&, const Bind&)> may_bind;
-    std::function<void(const Bind&, std::unique_ptr<Socket>)> bound;
+  // Who decides on them, and takes those that are let in.
+  class Host {
+   public:
+    virtual ~Host() = default;
+    // What a Hello is answered; OK admits, and admitted() is called with the socket next.
+    virtual Welcome greet(const Peer&, const Socket&, const Hello&) = 0;
+    virtual void admitted(const Peer&, std::unique_ptr<Socket>, const Hello&, const Welcome&) = 0;
+    // OK binds, and bound() is called with the socket next.
+    virtual Status may_bind(const Peer&, const Bind&) = 0;
+    virtual void bound(std::unique_ptr<Socket>, const Bind&) = 0;
     // A peer was dropped before it said what could be answered.
-    std::function<void(const std::string& peer, const Status& why)> turned_away;
+    virtual void turned_away(const Peer&, const Status& why) = 0;
   };
-  Strangers(EventLoop& loop, std::chrono::milliseconds patience, Handlers handlers)
-      : loop_(loop), patience_(patience), handlers_(std::move(handlers)) {}
+  Strangers(EventLoop& loop, std::chrono::milliseconds patience, Host& host)
+      : loop_(loop), patience_(patience), host_(host) {}
   Strangers(const Strangers&) = delete;
   Strangers& operator=(const Strangers&) = delete;
 
   // `tls` may be null.
   void add(Descriptor descriptor, const TlsContext* tls);
-  // Drops all of them; no callback of theirs comes back.
+  // Drops all of them; the host hears of none of them any more.
   void clear();
-  std::size_t size() const { return guests_.size(); }
 
  private:
   struct Guest {
+    Guest(EventLoop& loop, std::unique_ptr<Socket> made) : socket(loop, std::move(made)) {}
     Peer peer;
-    std::unique_ptr<Handshake> handshake;
-    std::shared_ptr<ControlStream> control;
-    std::unique_ptr<Socket> leaving;  // refused, until it closes or its time is over
-    std::unique_ptr<EventLoop::Watch> leaving_watch;
+    GreetingSocket socket;
+    bool is_leaving = false;  // refused, until it closes or its time is over
+    bool is_gone = false;     // let in or forgotten
     std::unique_ptr<EventLoop::Timer> deadline;
-    bool gone = false;  // admitted, bound or forgotten; its callbacks may still come
+    std::optional<Task<void>> greeting;
   };
-  using Place = std::list<std::shared_ptr<Guest>>::iterator;
   void make_room(const std::string& address);
-  void challenge(const std::shared_ptr<Guest>& guest, std::unique_ptr<Socket> socket);
-  void on_frame(const std::shared_ptr<Guest>& guest, FrameKind kind, Bytes body);
-  void on_hello(const std::shared_ptr<Guest>& guest, const Hello& hello);
-  void on_bind(const std::shared_ptr<Guest>& guest, const Bind& bind);
-  // Says why and lets the peer read it: what it still sends is thrown away until it closes.
-  void refuse(const std::shared_ptr<Guest>& guest, const Status& why, const std::string& server);
-  void drop(const std::shared_ptr<Guest>& guest, const Status& why);
-  void forget(const std::shared_ptr<Guest>& guest);
+  Task<void> greet(Guest& guest);
+  // Lets in whom the host knows; else the status and the server's name are the answer.
+  Status answer(Guest& guest, const GreetingSocket::Frame& frame, std::string& server);
+  void drop(Guest& guest, const Status& why);
+  void forget(Guest& guest);
 
   EventLoop& loop_;
   const std::chrono::milliseconds patience_;
-  const Handlers handlers_;
-  std::list<std::shared_ptr<Guest>> guests_;  // the oldest first; shared with callbacks under way
+  Host& host_;
+  std::list<std::unique_ptr<Guest>> guests_;  // the oldest first
 };
 
 }  // namespace precis

@@ -18,8 +18,8 @@ void StreamMover::post(BulkChunk chunk, Ended ended) {
   BulkHeader header{BulkKind::kPush, static_cast<std::uint32_t>(chunk.size_bytes), 0, remote.id,
                     chunk.offset};
   {
-    const std::lock_guard lock(state_.mutex);
-    if (!state_.canceled.ok()) return ended(state_.canceled);
+    const std::lock_guard lock(mutex_);
+    if (!canceled_.ok()) return ended(canceled_);
   }
   if (chunk.transfer->kind() == BulkTransfer::Kind::kPush) {
     std::vector<Bytes> data(chunk.local.begin(), chunk.local.end());
@@ -32,10 +32,10 @@ void StreamMover::post(BulkChunk chunk, Ended ended) {
   }
   PRECIS_CHECK(chunk.local.size() == 1);  // a pull is to one range
   header.kind = BulkKind::kPull;
-  header.id = state_.places->add(chunk.local.front());
+  header.id = places_->add(chunk.local.front());
   {
-    const std::lock_guard lock(state_.mutex);
-    state_.pulls.emplace(header.id, Pull{std::move(ended), chunk.size_bytes});
+    const std::lock_guard lock(mutex_);
+    pulls_.emplace(header.id, Pull{std::move(ended), chunk.size_bytes});
   }
   stream_->send({.header = header, .data = {}});
 }
@@ -51,9 +51,9 @@ Status StreamMover::on_frame(const BulkHeader& header) {
     return Status::invalid("a client sends no bulk frame of kind " +
                            std::to_string(static_cast<int>(header.kind)));
   }
-  const std::lock_guard lock(state_.mutex);
-  const auto pull = state_.pulls.find(header.id);
-  if (pull == state_.pulls.end()) return {};  // given up meanwhile: thrown away
+  const std::lock_guard lock(mutex_);
+  const auto pull = pulls_.find(header.id);
+  if (pull == pulls_.end()) return {};  // given up meanwhile: thrown away
   if (pull->second.begun || header.size_bytes != pull->second.size_bytes) {
     return Status::invalid("transfer " + std::to_string(header.id) + " of " +
                            std::to_string(pull->second.size_bytes) + " B was answered with " +
@@ -64,42 +64,37 @@ Status StreamMover::on_frame(const BulkHeader& header) {
 }
 
 DataStream::Place StreamMover::place(const BulkHeader& header, std::size_t done) {
-  auto access = state_.places->access(header.id, done, header.size_bytes - done);
-  if (!access.ok()) return {};
-  const MutableBytes bytes = access->bytes();
-  return {bytes, std::make_shared<RegionTable::Access>(std::move(*access))};
+  return DataStream::place_in(*places_, header.id, done, header.size_bytes - done);
 }
 
 void StreamMover::on_data(const BulkHeader& header) {
-  const std::lock_guard lock(state_.mutex);
-  const auto pull = state_.pulls.find(header.id);
-  if (pull != state_.pulls.end()) pull->second.whole = true;
+  const std::lock_guard lock(mutex_);
+  const auto pull = pulls_.find(header.id);
+  if (pull != pulls_.end()) pull->second.whole = true;
 }
 
 void StreamMover::finish(std::uint64_t id, Status status) {
   Ended ended;
   {
-    const std::lock_guard lock(state_.mutex);
-    const auto pull = state_.pulls.find(id);
-    if (pull == state_.pulls.end()) return;
+    const std::lock_guard lock(mutex_);
+    const auto pull = pulls_.find(id);
+    if (pull == pulls_.end()) return;
     if (status.ok() && !pull->second.whole) {
       status = Status::invalid("the client ended a transfer without its bytes");
     }
     ended = std::move(pull->second.ended);
-    state_.pulls.erase(pull);
+    pulls_.erase(pull);
   }
-  state_.places->retire(id);
-  state_.places->wait_until_idle(id);
-  state_.places->remove(id);
+  places_->remove(id);
   control_.post([ended = std::move(ended), status = std::move(status)] { ended(status); });
 }
 
 void StreamMover::cancel(const Status& why) {
   std::vector<std::uint64_t> ids;
   {
-    const std::lock_guard lock(state_.mutex);
-    if (state_.canceled.ok()) state_.canceled = why;
-    for (const auto& [id, pull] : state_.pulls) ids.push_back(id);
+    const std::lock_guard lock(mutex_);
+    if (canceled_.ok()) canceled_ = why;
+    for (const auto& [id, pull] : pulls_) ids.push_back(id);
   }
   for (const std::uint64_t id : ids) finish(id, why);
   stream_->close();  // tells the pushes

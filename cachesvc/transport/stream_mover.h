@@ -36,18 +36,15 @@ class StreamMover final : public Mover {
     std::size_t size_bytes;
     bool begun = false, whole = false;  // its data
   };
-  struct State {
-    std::mutex mutex;
-    std::unordered_map<std::uint64_t, Pull> pulls;  // under way, guarded by mutex
-    // Where pulls land, under the same ids: taking one away waits until nothing is received to it.
-    std::shared_ptr<RegionTable> places = std::make_shared<RegionTable>();
-    Status canceled;  // guarded by mutex
-  };
   void finish(std::uint64_t id, Status status);
 
   EventLoop& control_;
   const std::shared_ptr<DataStream> stream_;
-  State state_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Pull> pulls_;  // under way, guarded by mutex_
+  Status canceled_;                                // guarded by mutex_
+  // Where pulls land, under the same ids: taking one away waits until nothing is received to it.
+  const std::shared_ptr<RegionTable> places_ = std::make_shared<RegionTable>();
 };
 
 }  // namespace precis

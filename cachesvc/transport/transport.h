@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "cachesvc/net/messages.h"
 #include "cachesvc/net/registration.h"
 #include "precis/greeting.h"
 #include "precis/remote_region.h"
@@ -40,22 +41,8 @@ using Completion = std::function<void(Status)>;
 
 // The server's end of one client's connection. Destroying it closes it; pending completions run
 // with kCanceled.
-class Connection {
+class Connection : public virtual Messages {
  public:
-  struct Handlers {
-    // A whole control message. Messages arrive in the order they were sent, and after the bytes of
-    // every push that completed before they were sent.
-    std::function<void(std::vector<std::byte>)> on_message;
-    // Once, when the peer is gone or broke the protocol; no on_message follows.
-    std::function<void(Status)> on_closed;
-  };
-  virtual ~Connection() = default;
-  // Before any message is delivered; they queue until then.
-  virtual void start(Handlers handlers) = 0;
-  // Queues one message of at most limits::kMessageBytesMax. Failures show as on_closed. More than
-  // limits::kSendQueueBytesMax waiting means the peer does not read: the connection closes.
-  virtual void send(std::vector<std::byte> message) = 0;
-  virtual void close() = 0;
   // What the peer sends is taken in turns, for each of which `turns` is asked: it calls what it is
   // given, once, on the loop. So one who sends much waits for others. Before start().
   using Turns = std::function<void(std::function<void()>)>;
@@ -79,8 +66,6 @@ class Connection {
   // why, or brings it.
   virtual std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion&) { return nullptr; }
 
-  // "loopback", "tcp (stream)", "tls (stream)", "unix (shared)": for people and metrics.
-  virtual std::string description() const = 0;
   // Where the client is, as `greet` was told.
   virtual std::string peer() const = 0;
 };

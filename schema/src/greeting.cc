@@ -41,52 +41,153 @@ std::string_view as_key(const Proof& proof) {
   return {reinterpret_cast<const char*>(proof.data()), proof.size()};
 }
 
-void put_text(std::vector<std::byte>& out, std::string_view text) {
-  put_le(out, static_cast<std::uint16_t>(text.size()));
-  put_bytes(out, bytes_of(text));
-}
+// Each message is described once, by fields(); a Writer puts them and a Reader takes them.
+class Writer {
+ public:
+  template <std::unsigned_integral T>
+  void number(T value) {
+    put_le(bytes, value);
+  }
+  void flag(const char*, bool value) { number(static_cast<std::uint8_t>(value ? 1 : 0)); }
+  void array(Bytes value) { put_bytes(bytes, value); }
+  void text(const char*, std::string_view value, std::size_t) {
+    number(static_cast<std::uint16_t>(value.size()));
+    put_bytes(bytes, bytes_of(value));
+  }
+  void status(const Status& status) {
+    number(static_cast<std::uint8_t>(status.code()));
+    number(status.retry_after_ms());
+    text("", std::string_view(status.message()).substr(0, limits::kTextBytesMax), 0);
+  }
+  void magic() { number(kMagic); }
+  bool goes_on(bool) const { return true; }
 
-// Reads what the put functions wrote; the first thing that is wrong is its status.
+  std::vector<std::byte> bytes;
+};
+
+// The first thing that is wrong is its status.
 class Reader {
  public:
   Reader(const char* message, Bytes bytes) : message_(message), in_(bytes) {}
 
   template <std::unsigned_integral T>
-  T number() {
-    return in_.get<T>();
+  void number(T& value) {
+    value = in_.get<T>();
+  }
+  void flag(const char* field, bool& value) {
+    const auto number = in_.get<std::uint8_t>();
+    if (number > 1) wrong(std::string(field) + " must be 0 or 1");
+    value = number == 1;
   }
   template <std::size_t kSize>
-  void array(std::array<std::byte, kSize>& into) {
-    const Bytes taken = in_.take(kSize);
-    std::copy(taken.begin(), taken.end(), into.begin());
+  void array(std::array<std::byte, kSize>& value) {
+    std::ranges::copy(in_.take(kSize), value.begin());
   }
-  std::string text(const char* field, std::size_t bytes_max) {
+  void text(const char* field, std::string& value, std::size_t bytes_max) {
     const std::size_t size = in_.get<std::uint16_t>();
     const Bytes taken = in_.take(size);
     if (size > bytes_max) {
       wrong(std::string(field) + " has " + std::to_string(size) + " B, the limit is " +
             std::to_string(bytes_max) + " B");
     }
-    return {reinterpret_cast<const char*>(taken.data()), taken.size()};
+    value.assign(reinterpret_cast<const char*>(taken.data()), taken.size());
   }
-  void wrong(const std::string& what) {
-    if (status_.ok()) status_ = Status::invalid(std::string(message_) + ": " + what);
-  }
-  // `whole`: nothing may follow.
-  Status finish(bool whole = true) {
-    if (!in_.ok()) wrong("is cut short");
-    if (whole && !in_.rest().empty()) wrong("is followed by bytes that do not belong to it");
-    return status_;
+  void status(Status& status) {
+    const auto code = in_.get<std::uint8_t>();
+    const auto retry_after_ms = in_.get<std::uint32_t>();
+    std::string message;
+    text("message", message, limits::kTextBytesMax);
+    if (code > kStatusCodeMax) {
+      return wrong("status code " + std::to_string(code) + " does not exist");
+    }
+    status = Status(static_cast<StatusCode>(code), message);
+    if (status.code() == StatusCode::kRejected) status = Status::rejected(message, retry_after_ms);
+    if (status.retry_after_ms() != retry_after_ms) {
+      wrong("retry_after_ms belongs to a rejection alone");
+    }
   }
   void magic() {
-    if (number<std::uint32_t>() != kMagic) wrong("the peer does not speak Precis");
+    if (in_.get<std::uint32_t>() != kMagic) wrong("the peer does not speak Precis");
+  }
+  // Whether what follows is of a form that is known; else it is not read.
+  bool goes_on(bool is_known) {
+    is_known_ = is_known || !in_.ok();
+    return is_known_;
+  }
+  // `whole`: nothing may follow.
+  Status finish(bool whole) {
+    if (!in_.ok()) wrong("is cut short");
+    if (whole && is_known_ && !in_.rest().empty()) {
+      wrong("is followed by bytes that do not belong to it");
+    }
+    return status_;
   }
 
  private:
+  void wrong(const std::string& what) {
+    if (status_.ok()) status_ = Status::invalid(std::string(message_) + ": " + what);
+  }
+
   const char* message_;
   LeReader in_;
+  bool is_known_ = true;
   Status status_;
 };
+
+void fields(auto& f, Challenge& m) {
+  f.magic();
+  f.number(m.protocol_version);
+  f.array(m.nonce);
+}
+void fields(auto& f, Hello& m) {
+  f.magic();
+  f.number(m.protocol_version);
+  if (!f.goes_on(m.protocol_version == kProtocolVersion)) return;
+  f.array(m.nonce);
+  f.array(m.proof);
+  f.text("tenant", m.tenant, limits::kNameBytesMax);
+  f.text("client", m.client, limits::kNameBytesMax);
+}
+void fields(auto& f, Welcome& m) {
+  f.magic();
+  f.number(m.protocol_version);
+  f.status(m.status);
+  f.text("server", m.server, limits::kNameBytesMax);
+  f.flag("keyed", m.keyed);
+  f.number(m.connection);
+  f.array(m.secret);
+  f.array(m.proof);
+  f.text("unix_path", m.unix_path, limits::kTextBytesMax);
+  f.flag("rdma", m.rdma);
+}
+void fields(auto& f, Bind& m) {
+  f.magic();
+  f.number(m.connection);
+  f.array(m.proof);
+}
+void fields(auto& f, RdmaTurn& m) {
+  f.magic();
+  f.text("device", m.device, limits::kRdmaAddressBytesMax);
+  f.text("endpoint", m.endpoint, limits::kRdmaAddressBytesMax);
+  f.number(m.window);
+  f.text("window_key", m.window_key, limits::kRdmaAddressBytesMax);
+}
+
+template <typename Message>
+std::vector<std::byte> written(Message message) {
+  Writer out;
+  fields(out, message);
+  return std::move(out.bytes);
+}
+
+template <typename Message>
+Result<Message> read(const char* name, Bytes bytes, bool whole = true) {
+  Reader in(name, bytes);
+  Message message;
+  fields(in, message);
+  PRECIS_TRY(in.finish(whole));
+  return message;
+}
 
 }  // namespace
 
@@ -125,135 +226,18 @@ Proof bind_proof(const Proof& key, const Nonce& challenge, std::uint64_t connect
   return hmac(as_key(key), "precis bind", {challenge, number});
 }
 
-std::vector<std::byte> encode(const Challenge& challenge) {
-  std::vector<std::byte> out;
-  put_le(out, kMagic);
-  put_le(out, challenge.protocol_version);
-  put_bytes(out, challenge.nonce);
-  return out;
-}
+std::vector<std::byte> encode(const Challenge& challenge) { return written(challenge); }
+std::vector<std::byte> encode(const Hello& hello) { return written(hello); }
+std::vector<std::byte> encode(const Welcome& welcome) { return written(welcome); }
+std::vector<std::byte> encode(const Bind& bind) { return written(bind); }
+std::vector<std::byte> encode(const RdmaTurn& turn) { return written(turn); }
 
 Result<Challenge> decode_challenge(Bytes bytes) {
-  Reader in("challenge", bytes);
-  Challenge challenge;
-  in.magic();
-  challenge.protocol_version = in.number<std::uint32_t>();
-  in.array(challenge.nonce);
-  PRECIS_TRY(in.finish(/*whole=*/false));  // another version may say more
-  return challenge;
+  return read<Challenge>("challenge", bytes, /*whole=*/false);  // another version may say more
 }
-
-std::vector<std::byte> encode(const Hello& hello) {
-  std::vector<std::byte> out;
-  put_le(out, kMagic);
-  put_le(out, hello.protocol_version);
-  put_bytes(out, hello.nonce);
-  put_bytes(out, hello.proof);
-  put_text(out, hello.tenant);
-  put_text(out, hello.client);
-  return out;
-}
-
-Result<Hello> decode_hello(Bytes bytes) {
-  Reader in("hello", bytes);
-  Hello hello;
-  in.magic();
-  hello.protocol_version = in.number<std::uint32_t>();
-  PRECIS_TRY(in.finish(/*whole=*/false));
-  if (hello.protocol_version != kProtocolVersion) return hello;
-  in.array(hello.nonce);
-  in.array(hello.proof);
-  hello.tenant = in.text("tenant", limits::kNameBytesMax);
-  hello.client = in.text("client", limits::kNameBytesMax);
-  PRECIS_TRY(in.finish());
-  return hello;
-}
-
-std::vector<std::byte> encode(const Welcome& welcome) {
-  std::vector<std::byte> out;
-  put_le(out, kMagic);
-  put_le(out, welcome.protocol_version);
-  put_le(out, static_cast<std::uint8_t>(welcome.status.code()));
-  put_le(out, welcome.status.retry_after_ms());
-  put_text(out, std::string_view(welcome.status.message()).substr(0, limits::kTextBytesMax));
-  put_text(out, welcome.server);
-  put_le(out, static_cast<std::uint8_t>(welcome.keyed ? 1 : 0));
-  put_le(out, welcome.connection);
-  put_bytes(out, welcome.secret);
-  put_bytes(out, welcome.proof);
-  put_text(out, welcome.unix_path);
-  put_le(out, static_cast<std::uint8_t>(welcome.rdma ? 1 : 0));
-  return out;
-}
-
-Result<Welcome> decode_welcome(Bytes bytes) {
-  Reader in("welcome", bytes);
-  Welcome welcome;
-  in.magic();
-  welcome.protocol_version = in.number<std::uint32_t>();
-  const auto code = in.number<std::uint8_t>();
-  const auto retry_after_ms = in.number<std::uint32_t>();
-  std::string message = in.text("message", limits::kTextBytesMax);
-  if (code > kStatusCodeMax) in.wrong("status code " + std::to_string(code) + " does not exist");
-  if (retry_after_ms != 0 && code != static_cast<std::uint8_t>(StatusCode::kRejected)) {
-    in.wrong("retry_after_ms belongs to a rejection alone");
-  }
-  welcome.server = in.text("server", limits::kNameBytesMax);
-  const auto keyed = in.number<std::uint8_t>();
-  if (keyed > 1) in.wrong("keyed must be 0 or 1");
-  welcome.keyed = keyed == 1;
-  welcome.connection = in.number<std::uint64_t>();
-  in.array(welcome.secret);
-  in.array(welcome.proof);
-  welcome.unix_path = in.text("unix_path", limits::kTextBytesMax);
-  const auto rdma = in.number<std::uint8_t>();
-  if (rdma > 1) in.wrong("rdma must be 0 or 1");
-  welcome.rdma = rdma == 1;
-  PRECIS_TRY(in.finish());
-  const auto status = static_cast<StatusCode>(code);
-  welcome.status = status == StatusCode::kRejected
-                       ? Status::rejected(std::move(message), retry_after_ms)
-                       : Status(status, std::move(message));
-  return welcome;
-}
-
-std::vector<std::byte> encode(const Bind& bind) {
-  std::vector<std::byte> out;
-  put_le(out, kMagic);
-  put_le(out, bind.connection);
-  put_bytes(out, bind.proof);
-  return out;
-}
-
-Result<Bind> decode_bind(Bytes bytes) {
-  Reader in("bind", bytes);
-  Bind bind;
-  in.magic();
-  bind.connection = in.number<std::uint64_t>();
-  in.array(bind.proof);
-  PRECIS_TRY(in.finish());
-  return bind;
-}
-
-std::vector<std::byte> encode(const RdmaTurn& turn) {
-  std::vector<std::byte> out;
-  put_le(out, kMagic);
-  put_text(out, turn.device);
-  put_text(out, turn.endpoint);
-  put_le(out, turn.window);
-  put_text(out, turn.window_key);
-  return out;
-}
-Result<RdmaTurn> decode_rdma_turn(Bytes bytes) {
-  Reader in("RDMA turn", bytes);
-  RdmaTurn turn;
-  in.magic();
-  turn.device = in.text("device", limits::kRdmaAddressBytesMax);
-  turn.endpoint = in.text("endpoint", limits::kRdmaAddressBytesMax);
-  turn.window = in.number<std::uint64_t>();
-  turn.window_key = in.text("window_key", limits::kRdmaAddressBytesMax);
-  PRECIS_TRY(in.finish());
-  return turn;
-}
+Result<Hello> decode_hello(Bytes bytes) { return read<Hello>("hello", bytes); }
+Result<Welcome> decode_welcome(Bytes bytes) { return read<Welcome>("welcome", bytes); }
+Result<Bind> decode_bind(Bytes bytes) { return read<Bind>("bind", bytes); }
+Result<RdmaTurn> decode_rdma_turn(Bytes bytes) { return read<RdmaTurn>("RDMA turn", bytes); }
 
 }  // namespace precis

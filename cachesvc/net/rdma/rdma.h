@@ -39,7 +39,7 @@ struct RdmaRemote {
   const std::string& key;
 };
 
-// One connection. Destroying it closes it; before its device.
+// One connection. It closes with its last owner, who goes before its device.
 class RdmaPeer {
  public:
   // Runs once, on the loop's thread, never inside the call that was given it. kUnavailable where
@@ -74,7 +74,7 @@ class RdmaDevice {
   // Any thread, as make_peer(). kUnsupported for memory that the device can't reach.
   virtual Result<std::unique_ptr<RdmaMemory>> register_memory(MutableBytes memory,
                                                               MemorySpace space) = 0;
-  virtual Result<std::unique_ptr<RdmaPeer>> make_peer() = 0;
+  virtual Result<std::shared_ptr<RdmaPeer>> make_peer() = 0;
   virtual bool reaches(MemorySpace space) const = 0;
   virtual std::size_t transfer_bytes_max() const = 0;  // of one get or put
   // For people: "rc_mlx5 on mlx5_0:1, host memory (libuct.so.0.0.0 of UCX 1.13)".

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "cachesvc/net/rdma/rdma_choice.h"
@@ -18,30 +19,18 @@ constexpr std::size_t kTransferBytesMax = 4u << 20;
 // Rounds that a device waits for what is under way when it goes.
 constexpr int kCloseRoundsMax = 1'000'000;
 
-struct Components {
-  explicit Components(const Uct& loaded) : uct(loaded) {}
-  ~Components() {
-    if (list != nullptr) uct.uct_release_component_list(list);
-  }
-  Components(const Components&) = delete;
-  Components& operator=(const Components&) = delete;
-  const Uct& uct;
-  uct_component_h* list = nullptr;
-  unsigned count = 0;
-};
-
-// The names of a component's memory domains.
+// The names of a component's memory domains; none where it has another name than `wanted`.
 std::vector<std::string> domains_of(const Uct& uct, uct_component_h component,
-                                    std::string& component_name) {
+                                    const std::string& wanted) {
   uct_component_attr_t attributes{};
   attributes.field_mask =
       UCT_COMPONENT_ATTR_FIELD_NAME | UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
   if (uct.uct_component_query(component, &attributes) != UCS_OK) return {};
-  component_name = attributes.name;
   std::vector<uct_md_resource_desc_t> domains(attributes.md_resource_count);
+  if (attributes.name != wanted || domains.empty()) return {};
   attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
   attributes.md_resources = domains.data();
-  if (domains.empty() || uct.uct_component_query(component, &attributes) != UCS_OK) return {};
+  if (uct.uct_component_query(component, &attributes) != UCS_OK) return {};
   std::vector<std::string> names;
   for (const auto& domain : domains) names.emplace_back(domain.md_name);
   return names;
@@ -57,16 +46,21 @@ Result<uct_md_h> open_md(const Uct& uct, uct_component_h component, const std::s
   return domain;
 }
 
-std::vector<UctDevice::Where> resources_of(const Uct& uct, uct_md_h domain,
-                                           const std::string& component) {
+// What there is of one memory domain.
+std::vector<UctDevice::Where> resources_of(const Uct& uct, uct_component_h component,
+                                           const std::string& domain_name) {
+  const auto domain = open_md(uct, component, domain_name);
+  if (!domain.ok()) return {};
   uct_tl_resource_desc_t* list = nullptr;
   unsigned count = 0;
-  if (uct.uct_md_query_tl_resources(domain, &list, &count) != UCS_OK) return {};
   std::vector<UctDevice::Where> found;
-  for (unsigned i = 0; i < count; ++i) {
-    found.push_back({component, list[i].tl_name, list[i].dev_name});
+  if (uct.uct_md_query_tl_resources(*domain, &list, &count) == UCS_OK) {
+    for (unsigned i = 0; i < count; ++i) {
+      found.push_back({component, domain_name, list[i].tl_name, list[i].dev_name});
+    }
+    uct.uct_release_tl_resource_list(list);
   }
-  uct.uct_release_tl_resource_list(list);
+  uct.uct_md_close(*domain);
   return found;
 }
 
@@ -75,27 +69,21 @@ std::vector<UctDevice::Where> resources_of(const Uct& uct, uct_md_h domain,
 Result<std::vector<UctDevice::Where>> UctDevice::find(const std::string& component,
                                                       const std::vector<std::string>& transports) {
   PRECIS_ASSIGN(const Uct* uct, Uct::load());
-  Components all(*uct);
-  PRECIS_TRY(uct->to_status(uct->uct_query_components(&all.list, &all.count), "look for devices"));
-  std::vector<Where> found;
-  for (unsigned c = 0; c < all.count; ++c) {
-    std::string name;
-    const auto domains = domains_of(*uct, all.list[c], name);
-    if (name != component) continue;
-    for (const std::string& domain_name : domains) {
-      const auto domain = open_md(*uct, all.list[c], domain_name);
-      if (!domain.ok()) continue;
-      for (const Where& where : resources_of(*uct, *domain, component)) {
-        if (std::ranges::find(transports, where.transport) != transports.end()) {
-          found.push_back(where);
-        }
-      }
-      uct->uct_md_close(*domain);
+  uct_component_h* list = nullptr;
+  unsigned count = 0;
+  PRECIS_TRY(uct->to_status(uct->uct_query_components(&list, &count), "look for devices"));
+  std::vector<Where> all;
+  for (unsigned c = 0; c < count; ++c) {
+    for (const std::string& domain : domains_of(*uct, list[c], component)) {
+      std::ranges::move(resources_of(*uct, list[c], domain), std::back_inserter(all));
     }
   }
-  std::ranges::stable_sort(found, {}, [&](const Where& where) {
-    return std::ranges::find(transports, where.transport) - transports.begin();
-  });
+  uct->uct_release_component_list(list);  // of handles, which stay
+  std::vector<Where> found;
+  for (const std::string& transport : transports) {
+    std::ranges::copy_if(all, std::back_inserter(found),
+                         [&](const Where& where) { return where.transport == transport; });
+  }
   return found;
 }
 
@@ -136,36 +124,15 @@ Result<std::unique_ptr<UctDevice>> UctDevice::open(EventLoop* loop, const Where&
 }
 
 Status UctDevice::start(const Where& where) {
-  PRECIS_TRY(open_domain(where));
+  component_ = where.component;
+  PRECIS_ASSIGN(domain_, open_md(uct_, component_, where.domain));
+  PRECIS_TRY(uct_.to_status(uct_.uct_md_query(domain_, &domain_attributes_), "query the device"));
   PRECIS_TRY(open_interface(where));
   description_ = where.transport + " on " + where.device + ", host" +
                  (reaches(MemorySpace::kDevice) ? " and device" : "") + " memory (" + uct_.library +
                  ", built for UCX " + UCT_VERNO_STRING + ")";
   if (loop_ != nullptr) poll();
   return {};
-}
-
-Status UctDevice::open_domain(const Where& where) {
-  unsigned count = 0;
-  PRECIS_TRY(uct_.to_status(uct_.uct_query_components(&components_, &count), "look for devices"));
-  for (unsigned c = 0; c < count && domain_ == nullptr; ++c) {
-    std::string name;
-    const auto domains = domains_of(uct_, components_[c], name);
-    if (name != where.component) continue;
-    for (const std::string& domain_name : domains) {
-      auto domain = open_md(uct_, components_[c], domain_name);
-      if (!domain.ok()) continue;
-      const auto here = resources_of(uct_, *domain, name);
-      if (std::ranges::any_of(here, [&](const Where& w) { return w.device == where.device; })) {
-        component_ = components_[c];
-        domain_ = *domain;
-        break;
-      }
-      uct_.uct_md_close(*domain);
-    }
-  }
-  if (domain_ == nullptr) return Status::unavailable("it is gone");
-  return uct_.to_status(uct_.uct_md_query(domain_, &domain_attributes_), "query the device");
 }
 
 Status UctDevice::open_interface(const Where& where) {
@@ -217,7 +184,6 @@ UctDevice::~UctDevice() {
   if (worker_ != nullptr) uct_.uct_worker_destroy(worker_);
   if (async_ != nullptr) uct_.ucs_async_context_destroy(async_);
   if (domain_ != nullptr) uct_.uct_md_close(domain_);
-  if (components_ != nullptr) uct_.uct_release_component_list(components_);
   if (own_event_ >= 0) ::close(own_event_);
 }
 

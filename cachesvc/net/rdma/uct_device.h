@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cachesvc/net/rdma/rdma.h"
@@ -35,7 +36,8 @@ struct UctOperation {
 class UctDevice final : public RdmaDevice {
  public:
   struct Where {
-    std::string component, transport, device;  // "ib", "rc_mlx5", "mlx5_0:1"
+    uct_component_h component;
+    std::string domain, transport, device;  // "mlx5_0", "rc_mlx5", "mlx5_0:1"
   };
   static Result<std::unique_ptr<UctDevice>> open(EventLoop* loop, const Where& where);
   // What there is of `component`, the best first: "rc_mlx5", then "rc_verbs".
@@ -45,7 +47,7 @@ class UctDevice final : public RdmaDevice {
 
   Result<std::unique_ptr<RdmaMemory>> register_memory(MutableBytes memory,
                                                       MemorySpace space) override;
-  Result<std::unique_ptr<RdmaPeer>> make_peer() override;
+  Result<std::shared_ptr<RdmaPeer>> make_peer() override;
   bool reaches(MemorySpace space) const override;
   bool checks_keys() const { return (domain_attributes_.cap.flags & UCT_MD_FLAG_NEED_RKEY) != 0; }
   std::size_t transfer_bytes_max() const override { return transfer_bytes_max_; }
@@ -57,7 +59,6 @@ class UctDevice final : public RdmaDevice {
   bool registers() const { return (domain_attributes_.cap.flags & UCT_MD_FLAG_REG) != 0; }
   explicit UctDevice(const Uct& uct, EventLoop* loop) : uct_(uct), loop_(loop) {}
   Status start(const Where& where);
-  Status open_domain(const Where& where);
   Status open_interface(const Where& where);
   void poll();
 
@@ -75,7 +76,6 @@ class UctDevice final : public RdmaDevice {
   const Uct& uct_;
   EventLoop* const loop_;
   uct_component_h component_ = nullptr;
-  uct_component_h* components_ = nullptr;
   ucs_async_context_t* async_ = nullptr;
   uct_md_h domain_ = nullptr;
   uct_md_attr_t domain_attributes_{};
@@ -110,22 +110,28 @@ class UctMemory final : public RdmaMemory {
 };
 
 // Shared by its owner and by what is under way on it.
-class UctPeer : public std::enable_shared_from_this<UctPeer> {
+class UctPeer final : public RdmaPeer, public std::enable_shared_from_this<UctPeer> {
  public:
   explicit UctPeer(UctDevice& device) : device_(device) {}
   Status open();
-  Status connect(const RdmaAddress& peer);
-  void submit(bool is_get, MutableBytes local, const RdmaMemory& memory, RdmaRemote remote,
-              RdmaPeer::Done done);
-  void close();
-  const RdmaAddress& address() const { return address_; }
+  const RdmaAddress& address() const override { return address_; }
+  Status connect(const RdmaAddress& peer) override;
+  void get(MutableBytes into, const RdmaMemory& local, RdmaRemote from, Done done) override {
+    submit(true, into, local, from, std::move(done));
+  }
+  void put(Bytes from, const RdmaMemory& local, RdmaRemote to, Done done) override {
+    const MutableBytes bytes(const_cast<std::byte*>(from.data()), from.size());  // only read
+    submit(false, bytes, local, to, std::move(done));
+  }
+  void close() override;
 
  private:
   friend class UctDevice;
   bool connects_to_endpoint() const {
     return (device_.attributes_.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_EP) != 0;
   }
-  Status connect_to_interface(const RdmaAddress& peer);
+  void submit(bool is_get, MutableBytes local, const RdmaMemory& memory, RdmaRemote remote,
+              Done done);
 
   UctDevice& device_;
   RdmaAddress address_;

@@ -14,25 +14,6 @@ namespace {
 // UCX reads an address without knowing its length: what a lying peer cut off reads as zeros.
 constexpr std::size_t kPadding = 4096;
 
-class Peer final : public RdmaPeer {
- public:
-  explicit Peer(std::shared_ptr<UctPeer> peer) : peer_(std::move(peer)) {}
-  ~Peer() override { peer_->close(); }
-  const RdmaAddress& address() const override { return peer_->address(); }
-  Status connect(const RdmaAddress& peer) override { return peer_->connect(peer); }
-  void get(MutableBytes into, const RdmaMemory& local, RdmaRemote from, Done done) override {
-    peer_->submit(true, into, local, from, std::move(done));
-  }
-  void put(Bytes from, const RdmaMemory& local, RdmaRemote to, Done done) override {
-    const MutableBytes bytes(const_cast<std::byte*>(from.data()), from.size());  // only read
-    peer_->submit(false, bytes, local, to, std::move(done));
-  }
-  void close() override { peer_->close(); }
-
- private:
-  const std::shared_ptr<UctPeer> peer_;
-};
-
 template <typename Address>
 const Address* padded(std::string& bytes) {
   bytes.resize(bytes.size() + kPadding);
@@ -41,10 +22,11 @@ const Address* padded(std::string& bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<RdmaPeer>> UctDevice::make_peer() {
+Result<std::shared_ptr<RdmaPeer>> UctDevice::make_peer() {
   auto peer = std::make_shared<UctPeer>(*this);
   PRECIS_TRY(peer->open());
-  return std::unique_ptr<RdmaPeer>(std::make_unique<Peer>(std::move(peer)));
+  // What is under way has references of its own, so the owner's end closes it.
+  return std::shared_ptr<RdmaPeer>(peer.get(), [peer](RdmaPeer*) { peer->close(); });
 }
 
 Status UctPeer::open() {
@@ -76,7 +58,6 @@ Status UctPeer::open() {
 Status UctPeer::connect(const RdmaAddress& peer) {
   const std::lock_guard lock(device_.mutex_);
   if (closed_) return Status::unavailable("the connection is closed");
-  if (!connects_to_endpoint()) return connect_to_interface(peer);
   const Uct& uct = device_.uct_;
   // Addresses of one kind of device have a size each.
   if (peer.endpoint.size() != address_.endpoint.size()) {
@@ -84,27 +65,21 @@ Status UctPeer::connect(const RdmaAddress& peer) {
   }
   std::string device = peer.device, endpoint = peer.endpoint;
   const auto* device_address = padded<uct_device_addr_t>(device);
-  if (!uct.uct_iface_is_reachable(device_.interface_, device_address, nullptr)) {
+  const auto* interface = connects_to_endpoint() ? nullptr : padded<uct_iface_addr_t>(endpoint);
+  if (!uct.uct_iface_is_reachable(device_.interface_, device_address, interface)) {
     return Status::invalid("the peer's device is on another network");
   }
-  return uct.to_status(
-      uct.uct_ep_connect_to_ep(endpoint_, device_address, padded<uct_ep_addr_t>(endpoint)),
-      "connect");
-}
-
-Status UctPeer::connect_to_interface(const RdmaAddress& peer) {
-  const Uct& uct = device_.uct_;
-  std::string device = peer.device, interface = peer.endpoint;
+  if (interface == nullptr) {
+    return uct.to_status(
+        uct.uct_ep_connect_to_ep(endpoint_, device_address, padded<uct_ep_addr_t>(endpoint)),
+        "connect");
+  }
   uct_ep_params_t params{};
   params.field_mask =
       UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
   params.iface = device_.interface_;
-  params.dev_addr = padded<uct_device_addr_t>(device);
-  params.iface_addr = padded<uct_iface_addr_t>(interface);
-  if (peer.endpoint.size() != address_.endpoint.size() ||
-      !uct.uct_iface_is_reachable(device_.interface_, params.dev_addr, params.iface_addr)) {
-    return Status::invalid("the peer's device can't be reached");
-  }
+  params.dev_addr = device_address;
+  params.iface_addr = interface;
   return uct.to_status(uct.uct_ep_create(&params, &endpoint_), "connect");
 }
 

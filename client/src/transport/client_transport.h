@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cachesvc/net/messages.h"
 #include "cachesvc/net/registration.h"
 #include "precis/greeting.h"
 #include "precis/remote_region.h"
@@ -29,27 +30,12 @@ class Exposure {
 };
 
 // The client's end of a connection. Destroying it closes it.
-class ClientConnection {
+class ClientConnection : public virtual Messages {
  public:
-  struct Handlers {
-    // A whole control message. Messages arrive in the order they were sent, and after the bytes of
-    // every push that the server completed before it sent them.
-    std::function<void(std::vector<std::byte>)> on_message;
-    // Once, when the server is gone or broke the protocol; no on_message follows.
-    std::function<void(Status)> on_closed;
-  };
-  virtual ~ClientConnection() = default;
-  // Before any message is delivered; they queue until then.
-  virtual void start(Handlers handlers) = 0;
-  // Queues one message of at most limits::kMessageBytesMax. Failures show as on_closed. More than
-  // limits::kSendQueueBytesMax waiting means the server does not read: the connection closes.
-  virtual void send(std::vector<std::byte> message) = 0;
-  virtual void close() = 0;
   // `memory`, a part of the registered, becomes reachable to this connection's server. Waits for
   // the server once for each allocated memory, but not on the loop's thread.
   virtual Result<std::unique_ptr<Exposure>> expose(Registration& registration,
                                                    MutableBytes memory) = 0;
-  virtual std::string description() const = 0;  // for people: "unix"
 };
 
 class ClientTransport {

@@ -1,10 +1,13 @@
 #include "client/src/transport/dial.h"
 
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "cachesvc/base/asio.h"
 #include "cachesvc/net/address.h"
-#include "cachesvc/net/handshake.h"
 
 namespace precis {
 namespace {
@@ -14,109 +17,97 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Unix = asio::local::stream_protocol;
 
-// Shared by the handle and by the operation under way.
-struct DialState : std::enable_shared_from_this<DialState> {
-  DialState(EventLoop& l, std::string a, OnDialed d)
-      : loop(l),
-        resolver(AsioAccess::context(l)),
-        tcp_socket(AsioAccess::context(l)),
-        unix_socket(AsioAccess::context(l)),
-        address(std::move(a)),
-        done(std::move(d)) {}
-
-  void start_tcp(const HostPort& to, const TlsContext* context) {
-    tls = context != nullptr ? context->session(to.host) : nullptr;
-    resolver.async_resolve(
-        to.host, to.port, [self = shared_from_this()](const error_code& error, auto endpoints) {
-          if (!self->done) return;
-          if (error) return self->fail(to_status(error, "resolve " + self->address));
-          asio::async_connect(self->tcp_socket, endpoints,
-                              [self](const error_code& failed, const tcp::endpoint&) {
-                                self->connected(self->tcp_socket, failed);
-                              });
-        });
-  }
-
-  void start_unix(UnixAddress to) {
-    directory = std::move(to.directory);
-    unix_socket.async_connect(Unix::endpoint(to.path),
-                              [self = shared_from_this()](const error_code& failed) {
-                                self->connected(self->unix_socket, failed);
-                              });
-  }
-
-  template <typename AsioSocket>
-  void connected(AsioSocket& socket, const error_code& error) {
-    if (!done) return;
-    if (error) return fail(to_status(error, "connect to " + address));
-    error_code failed;
-    Descriptor descriptor(socket.release(failed));
-    if (failed) return fail(to_status(failed, "connect to " + address));
-    handshake = std::make_unique<Handshake>(
-        loop, std::make_unique<Socket>(std::move(descriptor), std::move(tls)),
-        [self = weak_from_this()](Result<std::unique_ptr<Socket>> shaken) {
-          const auto open = self.lock();
-          if (!open || !open->done) return;
-          if (!shaken.ok()) return open->fail(shaken.status().with_context(open->address));
-          std::exchange(open->done, nullptr)(std::move(shaken));
-        });
-  }
-
-  void fail(const Status& status) {
-    if (const auto call = std::exchange(done, nullptr)) call(status);
-  }
-
-  EventLoop& loop;
-  tcp::resolver resolver;
-  tcp::socket tcp_socket;
-  Unix::socket unix_socket;
-  Descriptor directory;  // of a long path, until connected
-  std::unique_ptr<TlsSession> tls;
-  std::unique_ptr<Handshake> handshake;
-  const std::string address;
-  OnDialed done;
-};
-
-class DialHandle final : public Dial {
+// co_await it: the host's addresses. Asio comes back also to one that is gone.
+class Resolution {
  public:
-  explicit DialHandle(std::shared_ptr<DialState> state) : state_(std::move(state)) {}
-  ~DialHandle() override {
-    state_->done = nullptr;
-    state_->handshake.reset();
-    state_->resolver.cancel();
-    error_code ignored;
-    state_->tcp_socket.close(ignored);
-    state_->unix_socket.close(ignored);
+  Resolution(EventLoop& loop, const HostPort& where)
+      : resolver_(AsioAccess::context(loop)), where_(where) {}
+  ~Resolution() { state_->waiting = nullptr; }
+  Resolution(const Resolution&) = delete;
+  Resolution& operator=(const Resolution&) = delete;
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> waiting) {
+    state_->waiting = waiting;
+    resolver_.async_resolve(where_.host, where_.port,
+                            [state = state_](const error_code& error, auto found) {
+                              state->error = error;
+                              state->found = std::move(found);
+                              if (state->waiting) state->waiting.resume();
+                            });
   }
+  const error_code& error() const { return state_->error; }
+  tcp::resolver::results_type await_resume() const { return state_->found; }
 
  private:
-  const std::shared_ptr<DialState> state_;
+  struct State {  // shared with what is under way
+    std::coroutine_handle<> waiting;
+    error_code error;
+    tcp::resolver::results_type found;
+  };
+  tcp::resolver resolver_;
+  const HostPort& where_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
+
+template <typename Endpoint>
+Task<Result<Descriptor>> connect_to(EventLoop& loop, Endpoint endpoint, std::string name) {
+  const int family = endpoint.protocol().family();
+  Descriptor made(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  int error = 0;
+  if (!made ||
+      ::connect(made.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0) {
+    error = errno;
+  }
+  if (error == EINPROGRESS) {
+    co_await Readiness(loop, made.get(), /*writable=*/true);
+    socklen_t size = sizeof error;
+    ::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  if (error == 0) co_return made;
+  co_return to_status(error_code(error, boost::system::system_category()), "connect to " + name);
+}
+
+Task<Result<Descriptor>> connect_to_host(EventLoop& loop, HostPort where, std::string name) {
+  if (where.number == 0) {
+    co_return Status::invalid("address '" + name +
+                              "': nobody listens on port 0; give the port that precisd said when "
+                              "it was ready");
+  }
+  Resolution resolution(loop, where);
+  const auto endpoints = co_await resolution;
+  PRECIS_CO_TRY(to_status(resolution.error(), "resolve " + name));
+  Result<Descriptor> made = Status::unavailable("resolve " + name + ": it has no address");
+  for (const auto& entry : endpoints) {
+    made = co_await connect_to(loop, entry.endpoint(), name);
+    if (made.ok()) break;
+  }
+  co_return made;
+}
+
+Task<Result<Descriptor>> connect_to_path(EventLoop& loop, std::string path, std::string name) {
+  PRECIS_CO_ASSIGN(const UnixAddress address, unix_address(path));
+  co_return co_await connect_to(loop, Unix::endpoint(address.path), name);
+}
 
 }  // namespace
 
-std::unique_ptr<Dial> dial(EventLoop& loop, const std::string& address, const TlsContext* tls,
-                           OnDialed done) {
-  auto state = std::make_shared<DialState>(loop, address, std::move(done));
-  const auto refuse = [&](Status status) {
-    loop.post([state, status = std::move(status)] { state->fail(status); });
-  };
+Task<Result<std::unique_ptr<GreetingSocket>>> dial(EventLoop& loop, std::string address,
+                                                   const TlsContext* tls) {
+  std::unique_ptr<Socket> socket;
   if (address.starts_with(kUnixPrefix)) {
-    auto path = unix_address(address.substr(std::string_view(kUnixPrefix).size()));
-    path.ok() ? state->start_unix(std::move(*path)) : refuse(path.status());
+    const std::string path = address.substr(std::string_view(kUnixPrefix).size());
+    PRECIS_CO_ASSIGN(Descriptor made, co_await connect_to_path(loop, path, address));
+    socket = std::make_unique<Socket>(std::move(made));
   } else {
-    const auto parts = split_address(address);
-    if (!parts.ok()) {
-      refuse(parts.status());
-    } else if (parts->number == 0) {
-      refuse(Status::invalid("address '" + address +
-                             "': nobody listens on port 0; give the port that precisd said when "
-                             "it was ready"));
-    } else {
-      state->start_tcp(*parts, tls);
-    }
+    PRECIS_CO_ASSIGN(const HostPort where, split_address(address));
+    PRECIS_CO_ASSIGN(Descriptor made, co_await connect_to_host(loop, where, address));
+    socket = tls != nullptr ? tls->wrap(std::move(made), where.host)
+                            : std::make_unique<Socket>(std::move(made));
   }
-  return std::make_unique<DialHandle>(std::move(state));
+  auto greeting = std::make_unique<GreetingSocket>(loop, std::move(socket));
+  const Status shaken = co_await greeting->shake_hands();
+  PRECIS_CO_TRY(shaken.with_context(address));
+  co_return greeting;
 }
 
 }  // namespace precis

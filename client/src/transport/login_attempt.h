@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "cachesvc/net/control_stream.h"
 #include "client/src/transport/dial.h"
 #include "precis/greeting.h"
 
@@ -24,36 +23,25 @@ class LoginAttempt {
   };
   struct Admitted {
     Welcome welcome;  // of a refusal: the rest is empty
-    std::shared_ptr<ControlStream> control;
-    std::unique_ptr<Socket> data;
+    std::unique_ptr<Socket> control, data;
   };
   using Done = std::function<void(Result<Admitted>)>;
 
   LoginAttempt(EventLoop& loop, Options options, Done done);
-  ~LoginAttempt();
-  LoginAttempt(const LoginAttempt&) = delete;
-  LoginAttempt& operator=(const LoginAttempt&) = delete;
 
  private:
-  void on_control(FrameKind kind, Bytes body);
-  Status on_challenge(Bytes body);
-  Status on_welcome(Bytes body);
-  void dial_data(const std::string& address);
-  void on_data(FrameKind kind, Bytes body);
-  void data_failed(const Status& why);
+  Task<void> run();
+  Task<Result<Admitted>> log_in();
+  Status check(const Welcome& welcome, const Nonce& challenge, const Hello& hello);
+  Task<Result<std::unique_ptr<Socket>>> bind(std::string address, std::uint64_t connection);
   void finish(Result<Admitted> result);
 
   EventLoop& loop_;
   const Options options_;
   Done done_;
-  std::unique_ptr<EventLoop::Timer> deadline_, retry_;
-  std::unique_ptr<Dial> dial_;
-  std::shared_ptr<ControlStream> control_, data_;
-  Nonce challenge_{};
-  Hello hello_;
-  Admitted admitted_;
+  std::unique_ptr<EventLoop::Timer> deadline_;
   Proof bind_key_{};
-  bool over_unix_ = false;  // the data socket that is being bound
+  Task<void> running_;
 };
 
 }  // namespace precis

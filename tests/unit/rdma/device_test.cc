@@ -54,7 +54,7 @@ struct Sides {
   LoopThread server;
   bool is_there = false;
   std::unique_ptr<RdmaDevice> server_device, client_device;
-  std::unique_ptr<RdmaPeer> peer;
+  std::shared_ptr<RdmaPeer> peer;
   std::unique_ptr<RdmaMemory> local;
 };
 

@@ -5,15 +5,6 @@
 namespace precis {
 namespace {
 
-class PlainRegistration final : public Registration {
- public:
-  explicit PlainRegistration(MutableBytes bytes) : bytes_(bytes) {}
-  MutableBytes bytes() const override { return bytes_; }
-
- private:
-  MutableBytes bytes_;
-};
-
 // A queue whose chunks end when the test says so.
 struct HeldQueue {
   explicit HeldQueue(BulkLimits limits)
@@ -63,42 +54,6 @@ TEST_CASE("a transfer is cut by size and by ranges, in order", "[transport]") {
   CHECK(f.chunks[2].offset == 210);
   CHECK(f.chunks[2].size_bytes == 15);
   CHECK(f.results == std::vector<Status>{Status()});
-}
-
-TEST_CASE("a chunk is cut into pieces that are its bytes in its order", "[transport]") {
-  std::vector<std::byte> memory(64);
-  const auto at = [&](std::size_t offset, std::size_t size) {
-    return MutableBytes(memory).subspan(offset, size);
-  };
-  // Ranges that end before, on and after a piece's end.
-  const auto pieces = cut({nullptr, {at(40, 3), at(0, 1), at(10, 9), at(30, 4)}, 100, 17}, 4);
-  std::vector<const std::byte*> order, expected;
-  std::uint64_t offset = 100;
-  for (const BulkChunk& piece : pieces) {
-    CHECK(piece.offset == offset);
-    CHECK(piece.size_bytes == std::min<std::size_t>(4, 117 - offset));
-    for (const MutableBytes range : piece.local) {
-      CHECK(!range.empty());
-      for (std::byte& byte : range) order.push_back(&byte);
-      offset += range.size();
-    }
-  }
-  for (const MutableBytes range : {at(40, 3), at(0, 1), at(10, 9), at(30, 4)}) {
-    for (std::byte& byte : range) expected.push_back(&byte);
-  }
-  CHECK(order == expected);
-}
-
-TEST_CASE("only small ranges share a chunk where gathering costs a copy", "[transport]") {
-  Fixture f(
-      {.chunk_bytes = 100, .ranges_per_chunk = 9, .chunks_under_way = 9, .gathered_bytes = 30});
-  f.push({f.piece(0, 10), f.piece(20, 20), f.piece(50, 5), f.piece(100, 80), f.piece(200, 10),
-          f.piece(300, 150)});
-  std::vector<std::size_t> sizes;
-  for (const BulkChunk& chunk : f.chunks) sizes.push_back(chunk.size_bytes);
-  CHECK(sizes == std::vector<std::size_t>{30, 5, 80, 10, 100, 50});
-  CHECK(f.chunks[0].local.size() == 2);
-  CHECK(f.chunks[5].offset == 50 + 30 + 5 + 80 + 10 + 100);
 }
 
 TEST_CASE("no more chunks are under way than allowed, and the next starts as one ends",

@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "cachesvc/net/control_stream.h"
-#include "cachesvc/net/tls.h"
-#include "precis/limits.h"
 
 namespace precis {
 namespace {
@@ -38,7 +36,7 @@ struct Flooded {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     peer = Descriptor(ends[1]);
     stream = std::make_shared<ControlStream>(
-        loop, std::make_unique<Socket>(Descriptor(ends[0])), limits::kMessageBytesMax);
+        loop, std::make_unique<Socket>(Descriptor(ends[0])));
     std::vector<std::byte> all;
     for (unsigned i = 0; i < kFrames; ++i) {
       const auto frame = numbered_frame(i);
@@ -46,7 +44,7 @@ struct Flooded {
     }
     REQUIRE(::write(peer.get(), all.data(), all.size()) == static_cast<ssize_t>(all.size()));
   }
-  ~Flooded() { stream->close(); }
+  ~Flooded() { stream->close({}); }
 
   void start() {
     stream->start({.on_frame =

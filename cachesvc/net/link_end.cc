@@ -1,0 +1,102 @@
+#include "cachesvc/net/link_end.h"
+
+#include <string>
+#include <utility>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+// The two sockets of a peer that closes or dies end at most this far apart.
+constexpr std::chrono::seconds kEndsApartMax{1};
+
+}  // namespace
+
+void LinkEnd::start(Handlers handlers) {
+  handlers_ = std::move(handlers);
+  if (is_over_) return;
+  channel_->start({.on_frame = [this](const FrameHeader& header,
+                                      std::vector<std::byte> body) { on_frame(header, body); },
+                   .on_end = [this](const Status& why) { end(why); }});
+}
+
+void LinkEnd::on_frame(const FrameHeader& header, std::vector<std::byte> body) {
+  if (header.kind == FrameKind::kMessage) {
+    held_.push_back({header.after_bulk, std::move(body)});
+    return hand_out();
+  }
+  const Status status =
+      header.kind == FrameKind::kRdma
+          ? on_rdma_turn(body)
+          : Status::invalid("the peer sent a frame of kind " +
+                            std::to_string(static_cast<int>(header.kind)) + " after the greeting");
+  if (!status.ok()) end(status);
+}
+
+void LinkEnd::on_bulk_received() {
+  ++bulk_frames_received_;
+  hand_out();
+}
+
+// A handler may destroy this.
+void LinkEnd::hand_out() {
+  const std::weak_ptr<LinkEnd*> alive = alive_;
+  while (!alive.expired() && !is_over_ && !held_.empty() &&
+         held_.front().after_bulk <= bulk_frames_received_) {
+    auto body = std::move(held_.front().body);
+    held_.pop_front();
+    const auto on_message = handlers_.on_message;
+    if (on_message) on_message(std::move(body));
+  }
+}
+
+void LinkEnd::send(std::vector<std::byte> message) {
+  if (is_over_) return;
+  if (message.size() <= limits::kMessageBytesMax) {
+    return channel_->send(FrameKind::kMessage, std::move(message), bulk_frames_sent());
+  }
+  end(Status::invalid("this side's message of " + std::to_string(message.size()) +
+                      " B exceeds the limit of " + std::to_string(limits::kMessageBytesMax) +
+                      " B"));
+}
+
+std::function<void(Status)> LinkEnd::bulk_end_handler() {
+  return [&loop = loop_, alive = std::weak_ptr<LinkEnd*>(alive_)](const Status& why) {
+    loop.post([alive, why] {
+      if (const auto link = alive.lock()) (*link)->on_bulk_end(why);
+    });
+  };
+}
+
+// The control socket says what the peer sent before it went, so its end is waited for a while.
+void LinkEnd::on_bulk_end(const Status& why) {
+  if (is_over_) return;
+  stop_bulk(why);
+  bulk_ended_ = loop_.after(kEndsApartMax, [this, why] { end(why); });
+}
+
+void LinkEnd::close() {
+  const Handlers unused = std::exchange(handlers_, {});  // may hold the last of what holds this
+  shut(Status::canceled("the connection was closed on this side"));
+}
+
+void LinkEnd::end(const Status& why) {
+  if (is_over_) return;
+  shut(why);
+  loop_.post([alive = std::weak_ptr<LinkEnd*>(alive_), why] {
+    const auto link = alive.lock();
+    if (!link) return;
+    const Handlers handlers = std::exchange((*link)->handlers_, {});
+    if (handlers.on_closed) handlers.on_closed(why);
+  });
+}
+
+void LinkEnd::shut(const Status& why) {
+  if (std::exchange(is_over_, true)) return;
+  bulk_ended_.reset();
+  stop_bulk(why);
+  channel_->close(patience_);
+}
+
+}  // namespace precis

@@ -1,0 +1,151 @@
+#include "cachesvc/transport/server_link.h"
+
+#include <utility>
+
+#include "cachesvc/transport/rdma_mover.h"
+#include "cachesvc/transport/shared_mover.h"
+#include "cachesvc/transport/stream_mover.h"
+
+namespace precis {
+
+ServerLink::ServerLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel, Identity identity,
+                       std::shared_ptr<RdmaDevice> rdma)
+    : LinkEnd(loop, std::move(channel), {}),
+      identity_(std::move(identity)),
+      rdma_(std::move(rdma)) {}
+
+ServerLink::~ServerLink() { close(); }
+
+void ServerLink::add(std::shared_ptr<Mover> mover, bool is_fastest) {
+  auto queue = std::make_unique<BulkQueue>(
+      mover->limits(), [mover = mover.get()](BulkChunk chunk, BulkQueue::Ended ended) {
+        mover->post(std::move(chunk), std::move(ended));
+      });
+  means_.insert(is_fastest ? means_.begin() : means_.end(), {std::move(mover), std::move(queue)});
+}
+
+// The client's offer, then that it is ready: nothing else, and nothing twice.
+Status ServerLink::on_rdma_turn(Bytes body) {
+  PRECIS_ASSIGN(RdmaTurn turn, decode_rdma_turn(body));
+  if (!rdma_ || !data_ || ++rdma_turns_ > 2) {
+    return Status::invalid("the peer joins RDMA, which it was not offered, or does so twice");
+  }
+  if (rdma_turns_ == 2) {
+    if (!rdma_peer_) return Status::invalid("the peer is ready for RDMA that it was refused");
+    auto mover = RdmaMover::make(loop(), *rdma_, std::move(rdma_peer_),
+                                 {turn.window, std::move(turn.window_key)}, data_);
+    if (mover.ok()) add(std::move(*mover), true);
+    return {};
+  }
+  RdmaTurn answer;
+  if (auto peer = rdma_->make_peer(); peer.ok()) {
+    if ((*peer)->connect({turn.device, turn.endpoint}).ok()) {
+      rdma_peer_ = std::move(*peer);
+      answer.device = rdma_peer_->address().device;
+      answer.endpoint = rdma_peer_->address().endpoint;
+    }
+  }
+  channel().send(FrameKind::kRdma, encode(answer));
+  return {};
+}
+
+void ServerLink::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket, Executor& copiers) {
+  if (is_over()) return;  // nobody would close it
+  identity_.kind = socket->kind();
+  const bool is_unix = socket->is_unix();
+  data_ = std::make_shared<DataStream>(bulk_loop, std::move(socket));
+  std::shared_ptr<SharedBuffers> buffers;
+  if (is_unix) {
+    buffers = std::make_shared<SharedBuffers>(copiers);
+    add(std::make_shared<SharedMover>(loop(), data_, buffers, copiers));
+  }
+  // Shared with the handlers, which the bulk loop may be about to call when the link goes.
+  auto mover = std::make_shared<StreamMover>(loop(), data_);
+  add(mover);
+  DataStream::Handlers handlers{
+      .on_frame = [mover, buffers, data = std::weak_ptr<DataStream>(data_)](
+                      const BulkHeader& header, Descriptor passed) -> Status {
+        if (header.kind == BulkKind::kUnshare && buffers) {
+          buffers->remove(header.id);
+          return {};
+        }
+        if (header.kind != BulkKind::kShare) return mover->on_frame(header);
+        const bool mapped =
+            buffers && buffers->add(header.id, header.offset, std::move(passed)).ok();
+        if (const auto stream = data.lock()) {
+          stream->send(
+              {.header = {BulkKind::kShared, 0, header.id, 0, mapped ? 1u : 0u}, .data = {}});
+        }
+        return {};
+      },
+      .place = [mover](const BulkHeader& header,
+                       std::size_t done) { return mover->place(header, done); },
+      .on_data = [mover](const BulkHeader& header) { mover->on_data(header); },
+      .on_end = bulk_end_handler()};
+  bulk_loop.post([stream = data_, handlers = std::move(handlers)]() mutable {
+    stream->start(std::move(handlers));
+  });
+}
+
+void ServerLink::stop_bulk(const Status& why) {
+  for (const Means& means : means_) {
+    means.queue->fail(why);
+    means.mover->cancel(why);
+  }
+  rdma_peer_.reset();
+}
+
+void ServerLink::pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
+                      const Registration& local, Completion done) {
+  transfer(BulkTransfer::Kind::kPull, from, offset, {into}, local, std::move(done));
+}
+
+void ServerLink::push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
+                      std::uint64_t offset, Completion done) {
+  transfer(BulkTransfer::Kind::kPush, to, offset, as_local(from), local, std::move(done));
+}
+
+void ServerLink::transfer(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,
+                          std::vector<MutableBytes> local, const Registration& registration,
+                          Completion done) {
+  auto later = [&loop = loop(), done = std::move(done)](const Status& status) {
+    loop.post([done, status] { done(status); });
+  };
+  if (is_over()) return later(Status::unavailable("the connection is over"));
+  auto transfer = BulkTransfer::make(kind, remote, offset, std::move(local), registration, later);
+  if (!transfer.ok()) return later(transfer.status());
+  for (const Means& means : means_) {
+    if (means.mover->supports(registration.space(), remote)) {
+      return means.queue->add(std::move(*transfer));
+    }
+  }
+  later(Status::unavailable("the client has bound no bulk socket that reaches the memory"));
+}
+
+std::shared_ptr<const PeerMemory> ServerLink::read_in_place(const RemoteRegion& remote) {
+  for (const Means& means : means_) {
+    if (is_over() || !means.mover->supports(MemorySpace::kHost, remote)) continue;
+    if (auto memory = means.mover->read_in_place(remote)) return memory;
+  }
+  return nullptr;
+}
+
+std::optional<std::chrono::steady_clock::time_point> ServerLink::stalled_since() const {
+  std::optional<std::chrono::steady_clock::time_point> earliest;
+  for (const Means& means : means_) {
+    const auto since = means.queue->stalled_since();
+    if (since && (!earliest || *since < *earliest)) earliest = since;
+  }
+  return earliest;
+}
+
+std::string ServerLink::description() const {
+  std::string movers;
+  for (const Means& means : means_) {
+    const std::string name = means.mover->name();
+    movers += (movers.empty() || name.empty() ? "" : ", ") + name;
+  }
+  return identity_.kind + (movers.empty() ? "" : " (" + movers + ")");
+}
+
+}  // namespace precis

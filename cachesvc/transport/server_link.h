@@ -1,0 +1,65 @@
+// The server's end of one admitted client: the bulk socket that the client has bound to it, and the
+// movers that both allow. Used on the control loop's thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cachesvc/base/executor.h"
+#include "cachesvc/net/data_stream.h"
+#include "cachesvc/net/link_end.h"
+#include "cachesvc/net/rdma/rdma.h"
+#include "cachesvc/transport/mover.h"
+
+namespace precis {
+
+class ServerLink final : public Connection, public LinkEnd {
+ public:
+  struct Identity {
+    std::string peer;
+    std::string kind;  // of the socket it is known by: "tcp"
+    Proof bind_key{};
+  };
+  // `rdma` may be null: none was offered.
+  ServerLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel, Identity identity,
+             std::shared_ptr<RdmaDevice> rdma = nullptr);
+  ~ServerLink() override;
+
+  const Proof& bind_key() const { return identity_.bind_key; }
+  bool is_bound() const { return data_ != nullptr; }
+  // Takes the bulk socket, whose frames are read on `bulk_loop` from now on.
+  void bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket, Executor& copiers);
+  void add(std::shared_ptr<Mover> mover, bool is_fastest = false);
+
+  void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
+            const Registration& local, Completion done) override;
+  void push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
+            std::uint64_t offset, Completion done) override;
+  std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& remote) override;
+  void take_turns(Turns turns) override { channel().take_turns(std::move(turns)); }
+  std::size_t unsent_bytes() const override { return channel().unsent_bytes(); }
+  std::optional<std::chrono::steady_clock::time_point> stalled_since() const override;
+  std::string description() const override;
+  std::string peer() const override { return identity_.peer; }
+
+ private:
+  struct Means {
+    std::shared_ptr<Mover> mover;  // shared with the bulk loop's handlers
+    std::unique_ptr<BulkQueue> queue;
+  };
+  Status on_rdma_turn(Bytes body) override;
+  void stop_bulk(const Status& why) override;
+  std::uint64_t bulk_frames_sent() const override { return data_ ? data_->data_frames_sent() : 0; }
+  void transfer(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,
+                std::vector<MutableBytes> local, const Registration& registration, Completion done);
+
+  Identity identity_;  // its kind is the bulk socket's, once there is one
+  const std::shared_ptr<RdmaDevice> rdma_;
+  std::shared_ptr<RdmaPeer> rdma_peer_;  // between the client's turns
+  unsigned rdma_turns_ = 0;
+  std::shared_ptr<DataStream> data_;
+  std::vector<Means> means_;  // the fastest first
+};
+
+}  // namespace precis

@@ -1,0 +1,47 @@
+// Memory that a client moves bytes from and to: the caller's, or pages of the transport's own.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/src/transport/client_regions.h"
+#include "client/src/transport/client_transport.h"
+
+namespace precis {
+
+// Any thread.
+class ClientMemory final : public Registration {
+ public:
+  // `device` may be null.
+  ClientMemory(MutableBytes bytes, std::shared_ptr<RdmaDevice> device)
+      : bytes_(bytes), device_(std::move(device)) {}
+  ClientMemory(std::unique_ptr<Pages> pages, std::shared_ptr<RdmaDevice> device);
+  ~ClientMemory() override;
+  MutableBytes bytes() const override { return bytes_; }
+
+  // Where `part` lies in memory that the connection's server has mapped, or reaches by RDMA:
+  // `buffer` 0 and `key` empty if it has not.
+  void locate(const std::shared_ptr<ClientRegions>& regions, MutableBytes part,
+              RemoteRegion& region);
+
+ private:
+  // Registers the memory when a server first asks for it: that takes time and pins it. Empty where
+  // it can't be registered: a limit on locked memory, say.
+  std::string rdma_key();
+
+  const MutableBytes bytes_;
+  const std::unique_ptr<Pages> pages_;
+  const std::uint64_t buffer_ = 0;
+  const std::shared_ptr<RdmaDevice> device_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<ClientRegions>> told_;  // guarded by mutex_, as all below
+  bool tried_rdma_ = false;
+  std::unique_ptr<RdmaMemory> rdma_;
+};
+
+std::unique_ptr<Exposure> expose_memory(std::shared_ptr<ClientRegions> regions,
+                                        ClientMemory& memory, MutableBytes part);
+
+}  // namespace precis

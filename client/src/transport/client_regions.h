@@ -1,0 +1,81 @@
+// What a server may reach of a client's memory by one connection: the table of regions that its
+// bulk frames are served from, the memory files it has mapped, and what RDMA hardware answers it.
+//
+// Any thread, except where the loop's is named. Shared by the connection and by what it exposed,
+// either of which may go first.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "cachesvc/net/data_stream.h"
+#include "cachesvc/net/pages.h"
+#include "cachesvc/net/rdma/rdma.h"
+#include "cachesvc/net/region_table.h"
+#include "cachesvc/net/shared_window.h"
+#include "precis/greeting.h"
+
+namespace precis {
+
+class ClientRegions : public std::enable_shared_from_this<ClientRegions> {
+ public:
+  // `data`: the bulk socket. Null within one process, where the table is all there is.
+  ClientRegions(EventLoop& loop, std::shared_ptr<DataStream> data)
+      : loop_(loop), data_(std::move(data)) {}
+
+  // The loop's thread, before anything else: serves the server's transfers, and shares the window
+  // where the bulk socket can pass it. Else RDMA is offered by `device`, which may be null. The
+  // server only reaches this side by it: what this side can end is the whole connection.
+  // `on_data`: all bytes of a push are there.
+  void open(std::shared_ptr<RdmaDevice> device, std::function<void()> on_data,
+            std::function<void(Status)> on_end);
+  // The loop's thread: the server reaches nothing any more but by the words of the window.
+  void close();
+  // The loop's thread. This side's first turn; empty where it has no RDMA to offer.
+  std::optional<RdmaTurn> rdma_offer() const;
+  // The loop's thread. What this side says after the server's turn: from now on the server may
+  // reach the window, and registered memory. kUnavailable where it does not want to.
+  Result<RdmaTurn> join_rdma(const RdmaTurn& answer);
+
+  const std::shared_ptr<RegionTable>& table() const { return table_; }
+  // Whether the server can reach memory by RDMA, by now.
+  bool has_rdma() const { return is_joined_.load(); }
+
+  // Shares the memory file `id` with the server, once; true once the server has mapped it. Waits
+  // for that, but not on the loop's thread.
+  bool share(std::uint64_t id, const Pages& pages);
+  void unshare(std::uint64_t id);
+  // A slot for the region: false where no more are to be had, or no window is shared.
+  bool claim_slot(std::uint64_t region, std::uint32_t& index);
+  // Waits until the server has let go of the slot's region.
+  void release_slot(std::uint32_t index);
+
+ private:
+  enum class Shared { kAsked, kMapped, kRefused };
+  Status on_frame(const BulkHeader& header);
+  void serve_pull(const BulkHeader& header);
+  void cut_off();
+  bool has_ended() const;  // the server has closed the bulk socket
+
+  EventLoop& loop_;
+  const std::shared_ptr<DataStream> data_;
+  const std::shared_ptr<RegionTable> table_ = std::make_shared<RegionTable>();
+  std::unique_ptr<Pages> window_;       // null where nothing can be shared
+  std::shared_ptr<RdmaDevice> device_;  // shared with registered memory
+  std::unique_ptr<RdmaMemory> window_memory_;
+  std::shared_ptr<RdmaPeer> peer_;  // null where there is no RDMA; goes before the window
+  std::atomic<bool> is_joined_{false}, is_cut_off_{false};  // once the server reaches nothing
+  std::mutex mutex_;
+  std::condition_variable answered_;
+  std::unordered_map<std::uint64_t, Shared> shared_;  // guarded by mutex_, as all below
+  std::vector<std::uint32_t> free_slots_;
+  bool is_closed_ = false;
+};
+
+}  // namespace precis
