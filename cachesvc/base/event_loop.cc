@@ -29,7 +29,7 @@ constexpr int kProgressPerLook = 16;
 constexpr std::chrono::milliseconds kLentTime{5};
 // Of what is posted by what was posted, before the descriptors have their turn.
 constexpr int kInboxTurnsMax = 8;
-constexpr std::size_t kHandlersTurnMax = 256;  // then what is posted has its turn
+constexpr std::chrono::milliseconds kHandlersTime{1};  // then what is posted has its turn
 constexpr int kLastTurnsMax = 8;
 
 void relax() {
@@ -119,7 +119,8 @@ struct EventLoop::Impl {
     }
     // Not poll(), which does not return while a descriptor is ready again and again.
     std::size_t handlers = 0;
-    while (handlers < kHandlersTurnMax && context.poll_one() > 0) ++handlers;
+    const auto enough = Clock::now() + kHandlersTime;
+    while (context.poll_one() > 0 && (++handlers, Clock::now() < enough)) {}
     handlers -= std::min(handlers, std::exchange(wakeups, 0));
     return posted + handlers > 0;
   }
@@ -365,64 +366,6 @@ std::unique_ptr<EventLoop::Timer> EventLoop::after(std::chrono::nanoseconds dela
     std::shared_ptr<bool> alive_;
   };
   return std::make_unique<AsioTimer>(impl_->context, delay, std::move(fn));
-}
-
-namespace {
-
-using asio::posix::descriptor_base;
-
-// Shared by the handle and the waits under way, which may outlive it in the context's queue.
-struct WatchState : std::enable_shared_from_this<WatchState> {
-  WatchState(asio::io_context& context, int fd, std::function<void()> r, std::function<void()> w)
-      : descriptor(context, fd), readable(std::move(r)), writable(std::move(w)) {}
-  void await_readable() {
-    descriptor.async_wait(descriptor_base::wait_read,
-                          [self = shared_from_this()](const boost::system::error_code& error) {
-                            if (error || !self->alive) return;
-                            self->readable();
-                            if (self->alive) self->await_readable();
-                          });
-  }
-  void await_writable() {
-    if (std::exchange(awaited, true)) return;
-    descriptor.async_wait(descriptor_base::wait_write,
-                          [self = shared_from_this()](const boost::system::error_code& error) {
-                            self->awaited = false;
-                            if (!error && self->alive) self->writable();
-                          });
-  }
-  asio::posix::stream_descriptor descriptor;
-  std::function<void()> readable, writable;
-  bool alive = true;
-  bool awaited = false;
-};
-
-class StateWatch final : public EventLoop::SocketWatch {
- public:
-  explicit StateWatch(std::shared_ptr<WatchState> state) : state_(std::move(state)) {}
-  ~StateWatch() override {
-    state_->alive = false;
-    state_->descriptor.release();
-  }
-  void await_writable() override { state_->await_writable(); }
-
- private:
-  std::shared_ptr<WatchState> state_;
-};
-
-}  // namespace
-
-std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
-  return watch_socket(fd, std::move(fn), nullptr);
-}
-
-std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
-                                                                std::function<void()> readable,
-                                                                std::function<void()> writable) {
-  auto state =
-      std::make_shared<WatchState>(impl_->context, fd, std::move(readable), std::move(writable));
-  state->await_readable();
-  return std::make_unique<StateWatch>(std::move(state));
 }
 
 std::unique_ptr<EventLoop::Watch> EventLoop::add_poller(Poller poller) {

@@ -57,6 +57,8 @@ class EventLoop {
   class SocketWatch : public Watch {
    public:
     virtual void await_writable() = 0;
+    // Whether readable is not called for now, although fd may be: what came last is not read yet.
+    virtual void hold(bool on) = 0;
   };
   std::unique_ptr<SocketWatch> watch_socket(int fd, std::function<void()> readable,
                                             std::function<void()> writable);

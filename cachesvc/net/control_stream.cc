@@ -14,8 +14,9 @@ namespace {
 
 // One call to the kernel brings most messages whole.
 constexpr std::size_t kReadBytes = 64u << 10;
-// One turn of the loop reads at most this much of one stream, so that others have their turn.
+// One turn reads and hands out at most so much of one stream, so that others have their turn.
 constexpr std::size_t kTurnBytesMax = 512u << 10;
+constexpr std::size_t kTurnFramesMax = 8;
 constexpr std::size_t kRangesMax = 32;  // given to the kernel in one call
 
 }  // namespace
@@ -58,7 +59,7 @@ void ControlStream::start(Handlers handlers) {
   reading_ = true;
   if (!watch_ && socket_) {
     watch_ = loop_.watch_socket(
-        socket_->descriptor(), [this] { receive(); }, [this] { flush(); });
+        socket_->descriptor(), [this] { on_readable(); }, [this] { flush(); });
   }
   // TLS may hold bytes of which the descriptor says nothing; so may a pause.
   loop_.post([self = shared_from_this()] {
@@ -115,9 +116,30 @@ void ControlStream::end(Status why) {
   });
 }
 
+void ControlStream::on_readable() { turns_ ? ask_for_turn() : receive(); }
+
+void ControlStream::ask_for_turn() {
+  if (std::exchange(turn_asked_, true)) return;
+  if (watch_) watch_->hold(true);
+  auto turn = [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->turn_asked_ = false;
+    self->receive();
+    if (self->watch_ && !self->turn_asked_) self->watch_->hold(false);
+  };
+  turns_ ? turns_(std::move(turn)) : loop_.post(std::move(turn));
+}
+
 void ControlStream::receive() {
   const auto self = shared_from_this();  // a handler may let go of the owner's
   thread_local std::array<std::byte, kReadBytes> scratch;
+  if (turn_asked_) return;
+  frames_left_ = kTurnFramesMax;
+  if (!unread_.empty() && reading_) {
+    if (const Status status = take(std::exchange(unread_, {})); !status.ok()) return end(status);
+    if (!unread_.empty()) return ask_for_turn();
+  }
   for (std::size_t budget = kTurnBytesMax; budget > 0 && reading_ && socket_ && !ended_;) {
     // A large body is read to where it belongs; all else through the scratch, several frames at a
     // time. Nothing is read past a stranger's frame, for its socket may go on as another's.
@@ -147,14 +169,19 @@ void ControlStream::receive() {
     }
     if (!status.ok()) return end(status);
     if (!socket_) return;
+    if (frames_left_ == 0) break;
     if (io.bytes < into.size() && !socket_->has_buffered()) return;  // that was all for now
   }
-  if (reading_ && socket_ && !ended_) loop_.post([self] { self->receive(); });
+  if (reading_ && socket_ && !ended_) ask_for_turn();
 }
 
 // Takes bytes apart into frames.
 Status ControlStream::take(Bytes bytes) {
   while (!bytes.empty() && !ended_) {
+    if (frames_left_ == 0) {
+      unread_.assign(bytes.begin(), bytes.end());
+      return {};
+    }
     if (header_got_ < FrameHeader::kBytes) {
       const std::size_t n = std::min(bytes.size(), FrameHeader::kBytes - header_got_);
       std::copy_n(bytes.begin(), n,
@@ -198,6 +225,7 @@ bool ControlStream::grow_body(std::size_t arriving) {
 void ControlStream::hand_out() {
   header_got_ = 0;
   body_got_ = 0;
+  --frames_left_;
   if (meter_ != nullptr) meter_->give_back(*this);
   const auto handlers = handlers_;
   if (handlers) handlers->on_frame(header_, std::exchange(body_, {}));

@@ -52,6 +52,10 @@ class ControlStream : public std::enable_shared_from_this<ControlStream> {
   void start(Handlers handlers);
   void set_body_bytes_max(std::size_t bytes) { body_bytes_max_ = bytes; }
   void set_meter(InboxMeter* meter) { meter_ = meter; }
+  // From now on what arrives is read and handed out in turns, each of which `turns` is asked for: it
+  // calls what it is given, once, on the loop. At first the loop's own order decides.
+  using Turns = std::function<void(std::function<void()>)>;
+  void take_turns(Turns turns) { turns_ = std::move(turns); }
   // Stops reading until the next start(). Only while bodies are at most limits::kWelcomeBytesMax:
   // then nothing is read past a frame.
   void pause();
@@ -74,6 +78,8 @@ class ControlStream : public std::enable_shared_from_this<ControlStream> {
     std::array<std::byte, FrameHeader::kBytes> header;
     std::vector<std::byte> body;
   };
+  void on_readable();
+  void ask_for_turn();
   void receive();
   Status take(Bytes bytes);
   Status begin_body();
@@ -87,6 +93,8 @@ class ControlStream : public std::enable_shared_from_this<ControlStream> {
   InboxMeter* meter_;
   std::unique_ptr<EventLoop::SocketWatch> watch_;
   std::shared_ptr<Handlers> handlers_;
+  Turns turns_;
+  bool turn_asked_ = false;
   bool reading_ = false;  // handlers want frames
   bool ended_ = false;
 
@@ -95,6 +103,8 @@ class ControlStream : public std::enable_shared_from_this<ControlStream> {
   FrameHeader header_;
   std::vector<std::byte> body_;
   std::size_t body_got_ = 0;
+  std::size_t frames_left_ = 0;    // of this turn
+  std::vector<std::byte> unread_;  // came with the last frame of a turn
 
   std::deque<Outgoing> outgoing_;
   std::size_t front_sent_ = 0;  // of the first

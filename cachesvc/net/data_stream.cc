@@ -100,12 +100,20 @@ void DataStream::fail(Status why) {
 void DataStream::receive() {
   const auto self = shared_from_this();
   if (closed_) return watch_.reset();
+  if (turn_posted_) return;
   std::size_t budget = kTurnBytesMax;
   bool waits = false;
   while (!waits && budget > 0) {
     if (const Status status = receive_some(budget, waits); !status.ok()) return fail(status);
   }
-  if (!waits) loop_.post([self] { self->receive(); });
+  if (waits || !watch_) return;
+  turn_posted_ = true;
+  watch_->hold(true);
+  loop_.post([self] {
+    self->turn_posted_ = false;
+    self->receive();
+    if (self->watch_ && !self->turn_posted_) self->watch_->hold(false);
+  });
 }
 
 // One call to the kernel. `waits`: nothing more is there for now, or ever.

@@ -81,6 +81,7 @@ class DataStream : public std::enable_shared_from_this<DataStream> {
   EventLoop& loop_;
   const std::unique_ptr<Socket> socket_;
   std::unique_ptr<EventLoop::SocketWatch> watch_;  // the loop's
+  bool turn_posted_ = false;                       // the loop's: it reads on later
   std::shared_ptr<Handlers> handlers_;             // guarded by receiving_
 
   std::mutex receiving_;  // held while bytes are received

@@ -21,9 +21,9 @@ class PathHasher {
  public:
   // Tokens of one piece: about a millisecond.
   static constexpr std::size_t kPieceTokens = 64u << 10;
-  // The loop hashes no more than takes a thread to wake up.
+  // Half a millisecond of work: beside transfers it takes longer to wake a thread for it.
   static constexpr std::size_t kHereTokensMax = 64u << 10;
-  static constexpr std::size_t kHereHashedMax = 8u << 10;  // tokens that were not remembered
+  static constexpr std::size_t kHereHashedMax = 32u << 10;  // tokens that were not remembered
 
   explicit PathHasher(EventLoop& loop) : loop_(loop), room_(loop) {}
 

@@ -17,6 +17,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/get_path.h"
 #include "cachesvc/pipeline/lookup.h"
+#include "cachesvc/pipeline/fair_turns.h"
 #include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/trim.h"
@@ -41,6 +42,7 @@ class Handlers {
     TrimPath& trim_path;
     Lookup& lookup;
     PathHasher& paths;
+    FairTurns& turns;  // of what clients send
     Memory& memory;
     Admission& admission;
     Metrics& metrics;

@@ -59,6 +59,9 @@ void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
                                   {"from", connection_->peer()},
                                   {"tenant", tenant_name_},
                                   {"transport", connection_->description()}});
+  connection_->take_turns([&turns = parts_.turns, owner = owner_](std::function<void()> turn) {
+    turns.ask(owner, std::move(turn));
+  });
   // The connection is this object's own, and calls nothing back once destroyed.
   connection_->start({[this](std::vector<std::byte> message) { on_message(std::move(message)); },
                       [this](const Status& why) { on_closed(why); }});

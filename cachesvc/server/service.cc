@@ -92,6 +92,7 @@ struct Service::Impl {
   std::unique_ptr<kernels::Backend> backend;
   RestoreRate rate;
   PathHasher paths{loop};
+  FairTurns turns{loop};
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Registration> registration;
   std::unique_ptr<PutRoom> put_room;
@@ -218,6 +219,7 @@ void Service::Impl::wire() {
                       *trim_path,
                       *lookup,
                       paths,
+                      turns,
                       *memory,
                       admission,
                       metrics,

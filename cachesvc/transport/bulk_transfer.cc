@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cachesvc/base/executor.h"
 #include "cachesvc/base/stream_copy.h"
 #include "cachesvc/net/region_table.h"
 
@@ -119,9 +120,14 @@ void BulkTransfer::complete_if_over() {
 void copy_chunk(const BulkChunk& chunk, MutableBytes there) {
   const bool pull = chunk.transfer->kind() == BulkTransfer::Kind::kPull;
   const auto copy = chunk.size_bytes <= kCachedBytesMax ? &cached_copy : &stream_copy;
-  for (const MutableBytes here : chunk.local) {
-    copy(pull ? here.data() : there.data(), pull ? there.data() : here.data(), here.size());
-    there = there.subspan(here.size());
+  for (const MutableBytes range : chunk.local) {
+    for (MutableBytes rest = range; !rest.empty();) {
+      const MutableBytes here = rest.first(std::min(rest.size(), kCachedBytesMax));
+      copy(pull ? here.data() : there.data(), pull ? there.data() : here.data(), here.size());
+      there = there.subspan(here.size());
+      rest = rest.subspan(here.size());
+      give_way(here.size());
+    }
   }
 }
 

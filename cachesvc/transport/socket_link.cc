@@ -233,6 +233,7 @@ class LinkConnection final : public Connection {
   void start(Handlers handlers) override { link_->start(std::move(handlers)); }
   void send(std::vector<std::byte> message) override { link_->send(std::move(message)); }
   void close() override { link_->close(); }
+  void take_turns(Turns turns) override { link_->take_turns(std::move(turns)); }
   std::size_t unsent_bytes() const override { return link_->unsent_bytes(); }
   std::optional<std::chrono::steady_clock::time_point> stalled_since() const override {
     return link_->stalled_since();

@@ -38,6 +38,7 @@ class SocketLink : public std::enable_shared_from_this<SocketLink> {
   void send(std::vector<std::byte> message);
   // This side's own end: no handler is called any more.
   void close();
+  void take_turns(Connection::Turns turns) { control_->take_turns(std::move(turns)); }
   // The link broke, or its transport goes: the handlers hear why.
   void end(const Status& why);
 

@@ -56,6 +56,10 @@ class Connection {
   // limits::kSendQueueBytesMax waiting means the peer does not read: the connection closes.
   virtual void send(std::vector<std::byte> message) = 0;
   virtual void close() = 0;
+  // What the peer sends is taken in turns, for each of which `turns` is asked: it calls what it is
+  // given, once, on the loop. So one who sends much waits for others. Before start().
+  using Turns = std::function<void(std::function<void()>)>;
+  virtual void take_turns(Turns) {}
   // Bytes of messages that the peer has not taken yet.
   virtual std::size_t unsent_bytes() const { return 0; }
   // Since when pull() and push() have got nowhere; none while nothing is under way.

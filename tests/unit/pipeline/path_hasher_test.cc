@@ -54,7 +54,7 @@ TEST_CASE("a short path is hashed at once, a long one in pieces beside the loop"
   CHECK(h.hasher.turns().pieces() == kPieces);
 }
 
-TEST_CASE("the loop hashes of a path no more than takes a thread to wake up, and learns it",
+TEST_CASE("the loop hashes at most half a millisecond of a path, and learns it",
           "[unit][pipeline]") {
   Hashing h;
   const auto path = random_path(3, PathHasher::kHereTokensMax);

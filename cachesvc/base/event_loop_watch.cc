@@ -1,0 +1,75 @@
+// The loop's watches of descriptors (event_loop.h).
+#include <utility>
+
+#include "cachesvc/base/asio.h"
+#include "cachesvc/base/event_loop.h"
+
+namespace precis {
+namespace {
+
+namespace asio = boost::asio;
+using asio::posix::descriptor_base;
+
+// Shared by the handle and the waits under way, which may outlive it in the context's queue.
+struct WatchState : std::enable_shared_from_this<WatchState> {
+  WatchState(asio::io_context& context, int fd, std::function<void()> r, std::function<void()> w)
+      : descriptor(context, fd), readable(std::move(r)), writable(std::move(w)) {}
+  void await_readable() {
+    descriptor.async_wait(descriptor_base::wait_read,
+                          [self = shared_from_this()](const boost::system::error_code& error) {
+                            if (error || !self->alive) return;
+                            self->readable();
+                            self->waiting = self->alive && !self->held;
+                            if (self->waiting) self->await_readable();
+                          });
+  }
+  void hold(bool on) {
+    held = on;
+    if (!held && !std::exchange(waiting, true)) await_readable();
+  }
+  void await_writable() {
+    if (std::exchange(awaited, true)) return;
+    descriptor.async_wait(descriptor_base::wait_write,
+                          [self = shared_from_this()](const boost::system::error_code& error) {
+                            self->awaited = false;
+                            if (!error && self->alive) self->writable();
+                          });
+  }
+  asio::posix::stream_descriptor descriptor;
+  std::function<void()> readable, writable;
+  bool alive = true;
+  bool held = false;
+  bool waiting = true;   // to be readable
+  bool awaited = false;  // to be writable
+};
+
+class StateWatch final : public EventLoop::SocketWatch {
+ public:
+  explicit StateWatch(std::shared_ptr<WatchState> state) : state_(std::move(state)) {}
+  ~StateWatch() override {
+    state_->alive = false;
+    state_->descriptor.release();
+  }
+  void await_writable() override { state_->await_writable(); }
+  void hold(bool on) override { state_->hold(on); }
+
+ private:
+  std::shared_ptr<WatchState> state_;
+};
+
+}  // namespace
+
+std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
+  return watch_socket(fd, std::move(fn), nullptr);
+}
+
+std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
+                                                                std::function<void()> readable,
+                                                                std::function<void()> writable) {
+  auto state =
+      std::make_shared<WatchState>(AsioAccess::context(*this), fd, std::move(readable), std::move(writable));
+  state->await_readable();
+  return std::make_unique<StateWatch>(std::move(state));
+}
+
+}  // namespace precis
