@@ -155,7 +155,7 @@ class RocksdbStore final : public Store {
         handles_(std::move(handles)) {}
 
   ~RocksdbStore() override {
-    (void)admit(WriteUse::kMakeRoom, unflushed_bytes_);  // closing flushes
+    (void)admit(WriteUse::kMakeRoom, bytes_to_flush());  // closing flushes
     for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
     db_->Close();  // Flushes what was written without WAL.
   }
@@ -198,7 +198,7 @@ class RocksdbStore final : public Store {
     std::unique_lock lock(changes_);
     if (!dirty_) return {};
     PRECIS_TRY(check_linked(/*with_log=*/false));
-    PRECIS_TRY(admit(WriteUse::kMakeRoom, unflushed_bytes_));
+    PRECIS_TRY(admit(WriteUse::kMakeRoom, bytes_to_flush()));
     dirty_ = false;
     const auto flush = [&] { return db_->Flush({}, handles_); };
     rocksdb::Status status = attempt(/*logs=*/false, flush);
@@ -283,6 +283,15 @@ class RocksdbStore final : public Store {
 
   Status admit(WriteUse use, std::uint64_t size_bytes) const {
     return guard_ ? guard_->admit(use, size_bytes) : Status();
+  }
+
+  // RocksDB flushes by itself, too: what its memtables hold is all that a flush may write. They
+  // count whole pieces of memory, so a few small rows are counted here.
+  std::uint64_t bytes_to_flush() const {
+    std::uint64_t memtable_bytes = 0;
+    const bool known = db_->GetAggregatedIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables,
+                                                     &memtable_bytes);
+    return known ? std::min(memtable_bytes, unflushed_bytes_.load()) : unflushed_bytes_.load();
   }
 
   // kUnavailable if somebody has deleted the files that a change is written to. RocksDB would go on
@@ -384,7 +393,7 @@ class RocksdbStore final : public Store {
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
   std::atomic<bool> dirty_ = true;                  // perhaps written to since the last flush
-  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since then, at least
+  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since harden() flushed, at least
   // Held by who changes something, alone by who flushes or recovers from a failure.
   std::shared_mutex changes_;
   std::atomic<bool> refuses_ = false;

@@ -9,6 +9,7 @@
 
 #include "cachesvc/store/extent_files.h"
 #include "cachesvc/store/file_pool.h"
+#include "cachesvc/store/rocksdb_store.h"
 #include "tests/unit/store/store_machine.h"
 
 using namespace precis;
@@ -127,6 +128,33 @@ TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store
   CHECK(guard.room().value().reserve_bytes == 0);
   CHECK(refused.code() == StatusCode::kOutOfSpace);
   CHECK_THAT(refused.message(), Contains("make room on that disk"));
+}
+
+TEST_CASE("rows past all that the disk has free keep no space from coming back",
+          "[unit][store][space]") {
+  // The rows are RocksDB's own, which flushes them by itself; the payload's disk is the drive.
+  const TestDir dir;
+  SmallMachine machine;
+  machine.guard = SpaceGuard::open(machine.drive.folder(), "/data").value();
+  machine.guard->restore_reserve();
+  auto rows = open_rocksdb_store(dir.path(), {.guard = machine.guard});
+  REQUIRE(rows.ok());
+  const auto store = open_extent_store(std::move(rows).value(), machine.drive.folder(),
+                                       {.file_bytes = machine.guard->budget().file_bytes,
+                                        .tidy_after = kTidyAtOnce},
+                                       machine.guard)
+                         .value();
+  const unsigned full = fill(*store);
+  const std::uint64_t taken = machine.drive.bytes();
+  const Value row = noise(1, 32 << 10);
+  for (std::uint64_t written = 0; written < 40 * kMiB; written += row.size()) {
+    const std::string key = std::to_string(written / row.size() % 10);
+    REQUIRE(store->write({{{Table::kSegments, key, row}}, {}, true}, Durability::kWal) == Status());
+  }
+  CHECK(store->harden() == Status());
+  for (unsigned i = 0; i < full; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
+  // By a thread: that it never does would be this test's time limit.
+  while (machine.drive.bytes() > taken / 2) std::this_thread::yield();
 }
 
 TEST_CASE("no crash brings back a row whose bytes were punched out",
