@@ -104,13 +104,14 @@ class NumberedRows final : public Store {
   std::vector<std::string> take_dropped() override { return rows_->take_dropped(); }
 
   std::optional<RecoveryDoubt> doubt() override {
-    const std::lock_guard lock(writes_);
+    const std::lock_guard lock(doubt_mutex_);
     return doubt_;
   }
 
   Status accept_loss() override {
     const std::lock_guard lock(writes_);
     PRECIS_TRY(record_->save(written_, std::nullopt));
+    const std::lock_guard told(doubt_mutex_);
     doubt_.reset();
     return {};
   }
@@ -118,10 +119,12 @@ class NumberedRows final : public Store {
  private:
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<AckRecord> record_;
-  std::mutex writes_;
+  std::mutex writes_;  // held while the disk writes
   // Guarded by writes_.
   std::uint64_t last_;
-  std::optional<RecoveryDoubt> doubt_;
+  // Apart from writes_: who asks must not wait for a disk that stands still.
+  std::mutex doubt_mutex_;              // after writes_
+  std::optional<RecoveryDoubt> doubt_;  // guarded by doubt_mutex_
   std::atomic<std::uint64_t> written_;  // the last change that the rows hold; written under writes_
 };
 

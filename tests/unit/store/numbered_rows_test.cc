@@ -3,6 +3,7 @@
 #include "cachesvc/store/numbered_rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -314,4 +315,29 @@ TEST_CASE("a store of an earlier release gets a record, and no doubt", "[unit][s
   disk.fill();
   fs::remove(disk.newest(".log"));
   CHECK(disk.open()->doubt());
+}
+
+TEST_CASE("who asks for the doubt does not wait for a disk that stands still", "[unit][store]") {
+  // A disk whose syncs take until they are let go.
+  struct HeldRows final : ForwardingStore {
+    using ForwardingStore::ForwardingStore;
+    Status write(const StoreBatch& batch, Durability durability) override {
+      began = true;
+      began.notify_all();
+      held.wait(true);
+      return ForwardingStore::write(batch, durability);
+    }
+    std::atomic<bool> held = true, began = false;
+  };
+  const TestDir dir;
+  MemoryStore memory;
+  auto made = std::make_unique<HeldRows>(memory);
+  HeldRows& rows = *made;
+  const auto store = number_rows(std::move(made), dir.path() + "/acknowledged").value();
+  std::thread writer([&] { CHECK(put(*store, "a", value_of(1), Durability::kFsync).ok()); });
+  rows.began.wait(false);
+  CHECK_FALSE(store->doubt());  // on this thread: one that waits would never return
+  rows.held = false;
+  rows.held.notify_all();
+  writer.join();
 }
