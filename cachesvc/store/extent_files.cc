@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -198,30 +199,49 @@ Status ExtentFiles::sync() {
 }
 
 Status ExtentFiles::check() {
-  std::vector<std::uint32_t> known;
   {
     std::lock_guard lock(mutex_);
     PRECIS_TRY(deleted_);
-    for (const auto& [number, entry] : files_) {
-      if (entry.file) known.push_back(number);
-    }
   }
   Status status = pool_.folder().linked();
-  std::set<std::string> names;
-  if (status.ok()) {
-    const auto all = pool_.folder().names();
-    if (!all.ok()) return {};  // says nothing of any file
-    names.insert(all->begin(), all->end());
-  }
+  if (status.ok()) status = check_names();
   std::lock_guard lock(mutex_);
-  for (const std::uint32_t number : known) {
-    if (!status.ok() || names.contains(extent_file_name(number)) || !files_.contains(number))
-      continue;
-    status = Status::unavailable("payload file " + extent_file_name(number) +
-                                 " was deleted under the running service: what was in it is lost; "
-                                 "put it back, or restart the service to serve what is left");
+  // Another look may have found something meanwhile.
+  if (deleted_.ok()) deleted_ = status;
+  return deleted_;
+}
+
+// Listing many files takes a while, so it is left out while the folder is as it was when it was
+// last found whole. Changes that follow each other closely may have one stamp: a look counts once
+// its stamp is that old.
+Status ExtentFiles::check_names() {
+  constexpr std::chrono::seconds kStampStep{1};
+  const auto now = std::chrono::steady_clock::now();
+  const std::optional<std::uint64_t> stamp = pool_.folder().stamp();
+  std::vector<std::uint32_t> missing;
+  bool is_settled = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (looked_.stamp != stamp) looked_ = {stamp, now, false};
+    if (looked_.is_whole) return {};
+    is_settled = stamp && now - looked_.since >= kStampStep;
+    for (const auto& [number, entry] : files_) {
+      if (entry.file) missing.push_back(number);
+    }
   }
-  return deleted_ = status;
+  const auto all = pool_.folder().names();
+  if (!all.ok()) return {};  // says nothing of any file
+  const std::set<std::string> names(all->begin(), all->end());
+  std::erase_if(missing, [&](auto number) { return names.contains(extent_file_name(number)); });
+  std::lock_guard lock(mutex_);
+  for (const std::uint32_t number : missing) {
+    if (!files_.contains(number)) continue;  // these have removed it meanwhile
+    return Status::unavailable("payload file " + extent_file_name(number) +
+                               " was deleted under the running service: put it back where there "
+                               "is a copy, and restart the service, which serves what is left");
+  }
+  if (is_settled && looked_.stamp == stamp) looked_.is_whole = true;
+  return {};
 }
 
 // ---- reading

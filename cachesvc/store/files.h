@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,9 @@ class Folder {
   // Open files stay readable.
   virtual Status remove(const std::string& name) = 0;
   virtual Result<std::vector<std::string>> names() = 0;
+  // Differs from one call to another where names came or went between them, but for changes within
+  // the same second. None where the file system does not say.
+  virtual std::optional<std::uint64_t> stamp() = 0;
   // Which names there are survives a crash of the machine.
   virtual Status sync() = 0;
   virtual Result<DiskRoom> room() = 0;

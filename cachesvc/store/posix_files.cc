@@ -294,6 +294,13 @@ class PosixFolder final : public Folder {
     return names;
   }
 
+  std::optional<std::uint64_t> stamp() override {
+    struct stat told {};
+    if (::fstat(folder_.get(), &told) != 0) return std::nullopt;
+    return static_cast<std::uint64_t>(told.st_ctim.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(told.st_ctim.tv_nsec);
+  }
+
   Status sync() override {
     PRECIS_TRY(linked());
     return ::fsync(folder_.get()) == 0 ? Status() : from_errno(errno, "syncing " + path_);

@@ -309,9 +309,9 @@ class RocksdbStore final : public Store {
   Status check_files() {
     PRECIS_TRY(deleted_.check_directory());
     PRECIS_TRY(check_linked(/*with_log=*/true));
-    std::vector<std::string> missing = missing_tables();
-    if (!missing.empty()) missing = missing_tables();  // not one that a compaction removed
-    if (!missing.empty()) return deleted_.found(dir_ + missing.front());
+    // A compaction may remove tables between the list and the look.
+    const auto missing = DeletedFiles::missing_twice([this] { return missing_tables(); });
+    if (missing) return deleted_.found(dir_ + *missing);
     std::error_code error;
     const bool current = std::filesystem::exists(dir_ + "/CURRENT", error);
     return current || error ? Status() : deleted_.found(dir_ + "/CURRENT");
