@@ -21,8 +21,9 @@ Result<std::string> accept_loss(const std::string& data_dir, std::uint64_t chang
   const std::string kept = std::to_string(store->stats().unclaimed_bytes) + " B of payload";
   if (doubt->lost_changes != changes) {
     return Status::invalid("--accept-loss " + std::to_string(changes) + ": " + lost + " of " +
-                           data_dir + " are missing, and " + kept +
-                           " are kept for them; to give them up say --accept-loss " +
+                           data_dir + " are missing, and " + kept + " are kept for them" +
+                           (doubt->logs.empty() ? "" : ", " + doubt->logs) +
+                           "; to give them up say --accept-loss " +
                            std::to_string(doubt->lost_changes));
   }
   PRECIS_TRY(store->accept_loss());

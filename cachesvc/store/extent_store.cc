@@ -408,8 +408,10 @@ Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
   PRECIS_ASSIGN(std::unique_ptr<SpaceGuard> opened,
                 SpaceGuard::open(std::move(top), dir, options.min_free_bytes));
   const std::shared_ptr<SpaceGuard> guard = std::move(opened);
-  PRECIS_ASSIGN(std::unique_ptr<Store> rows, open_rocksdb_store(dir, {.guard = guard}));
-  PRECIS_ASSIGN(rows, number_rows(std::move(rows), dir + "/acknowledged"));
+  KeptLogs kept_logs(dir);
+  PRECIS_ASSIGN(std::unique_ptr<Store> rows,
+                open_rocksdb_store(dir, {.guard = guard, .kept_logs = &kept_logs}));
+  PRECIS_ASSIGN(rows, number_rows(std::move(rows), dir + "/acknowledged", {}, kept_logs));
   PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(dir + "/payload"));
   ExtentStoreOptions fitting = options;
   fitting.file_bytes = std::min(options.file_bytes, guard->budget().file_bytes);

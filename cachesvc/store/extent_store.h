@@ -41,8 +41,9 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
                                                  std::shared_ptr<SpaceGuard> guard = nullptr);
 
 // RocksDB in `dir`, payload files in `dir`/payload, and in `dir`/acknowledged what says whether any
-// change that was acknowledged is missing (numbered_rows.h). Payload files are smaller than
-// options.file_bytes on a small disk. Opens on a full disk, too.
+// change that was acknowledged is missing (numbered_rows.h). Where one is, the logs that it was in
+// are kept in `dir`/before_recovery until accept_loss() (kept_logs.h). Payload files are smaller
+// than options.file_bytes on a small disk. Opens on a full disk, too.
 Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
                                                const ExtentStoreOptions& options = {});
 

@@ -436,9 +436,11 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
   }
   const rocksdb::DBOptions db_opts = db_options(options);
   PRECIS_TRY(check_families(db_opts, dir));
+  if (options.kept_logs) options.kept_logs->keep();
   rocksdb::DB* db = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(budget), &handles, &db);
+  if (!status.ok() && options.kept_logs) options.kept_logs->forget_latest();  // all is as it was
   if (!status.ok()) return cannot_open(status, dir);
   auto store =
       std::make_unique<RocksdbStore>(dir, options.guard, std::move(lock), db, std::move(handles));
