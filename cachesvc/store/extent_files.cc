@@ -42,6 +42,8 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     Entry& entry = files_[*number];
     entry.file = std::move(handle);
     entry.size = std::max(entry.size, size);
+    PRECIS_ASSIGN(const std::uint64_t taken, file->taken());
+    entry.punched = size - std::min(size, taken);
     // What an earlier process wrote may be in the machine's memory alone.
     entry.dirty = true;
   }
@@ -126,9 +128,9 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
     entry->second.live += size;
     entry->second.dirty = true;
     file = entry->second.file;
+    file->hold(true);  // before a sync can find it dirty, which lets go of it
     many_dirty = entry->second.size == kFileBlockBytes + size && have_many_dirty();
   }
-  file->hold(true);
   if (const Status status = write(file, extents.front().offset, values); !status.ok()) {
     for (const Extent& extent : extents) free(extent);
     return status;
@@ -136,8 +138,8 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
   {
     std::lock_guard lock(mutex_);
     files_.at(extents.front().file).dirty = true;  // a sync may have come between
+    file->hold(true);
   }
-  file->hold(true);
   // Files with unsynced bytes stay open, so their number is limited. A failure is remembered.
   if (many_dirty) (void)sync();
   return extents;
@@ -346,11 +348,14 @@ Status ExtentFiles::punch(std::span<const Hole> holes) {
     }
     if (!handle) continue;
     PRECIS_ASSIGN(const std::shared_ptr<File> file, handle->use());
+    // An earlier process may have punched a part of it.
+    PRECIS_ASSIGN(const std::uint64_t before, file->taken());
     PRECIS_TRY(file->punch(hole.offset, hole.size));
+    PRECIS_ASSIGN(const std::uint64_t after, file->taken());
     std::lock_guard lock(mutex_);
     const auto entry = files_.find(hole.file);
     if (entry == files_.end()) continue;
-    entry->second.punched += hole.size;
+    entry->second.punched += std::min(hole.size, before - std::min(before, after));
     // Bytes beside it that were freed meanwhile were merged with it; they stay dead.
     const auto dead = --entry->second.dead.upper_bound(hole.offset);
     const std::uint64_t begin = dead->first, end = dead->first + dead->second;
@@ -422,7 +427,7 @@ ExtentFiles::Stats ExtentFiles::stats() const {
   stats.missing_bytes = missing_bytes_;
   for (const auto& [number, entry] : files_) {
     stats.live_bytes += entry.live;
-    stats.file_bytes += entry.file ? entry.size - entry.punched : 0;
+    stats.file_bytes += entry.file ? entry.size - std::min(entry.size, entry.punched) : 0;
     ++stats.files;
   }
   return stats;

@@ -25,7 +25,8 @@ struct ExtentStoreOptions {
   // searched with it: moving and syncing is felt by who gets beside it. At once after
   // opening, and where something failed, for want of space perhaps, until payload is written again.
   std::chrono::milliseconds tidy_after{1000};
-  // Payload that would leave less free on the disk is refused; 0: the mark that DiskBudget sets.
+  // Payload that would leave less free on the disk is refused. What is less than the mark that
+  // DiskBudget sets, 0 for example, is raised to it.
   std::uint64_t min_free_bytes = 0;
 };
 

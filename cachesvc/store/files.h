@@ -34,6 +34,8 @@ class File {
   // was written since the last success may be lost, whatever a later call says.
   virtual Status sync() = 0;
   virtual Result<std::uint64_t> size() = 0;
+  // The bytes that it takes on the disk: without holes, by whomever they were punched.
+  virtual Result<std::uint64_t> taken() = 0;
   // Gives the bytes' room back to the disk: whole blocks, that read as zeros from then on. The size
   // stays. Needs no room itself. kUnsupported where the file system cannot do it.
   virtual Status punch(std::uint64_t offset, std::uint64_t size) = 0;

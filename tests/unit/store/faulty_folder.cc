@@ -48,6 +48,12 @@ class FaultyFile final : public File {
     return inode_->bytes.size();
   }
 
+  Result<std::uint64_t> taken() override {
+    std::lock_guard lock(drive_.mutex_);
+    PRECIS_TRY(drive_.operate(era_));
+    return inode_->taken();
+  }
+
   Status punch(std::uint64_t offset, std::uint64_t size) override {
     std::lock_guard lock(drive_.mutex_);
     PRECIS_TRY(drive_.operate(era_));
