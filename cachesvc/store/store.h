@@ -77,6 +77,8 @@ struct StoreStats {
   std::uint64_t missing_bytes = 0;
   // In payload files beside what rows mean. After a doubtful recovery this may be of lost rows.
   std::uint64_t unclaimed_bytes = 0;
+  // Searches for space to give back that have ended since the opening.
+  std::uint64_t tidy_passes = 0;
   std::uint64_t kept_log_bytes = 0;  // logs of doubtful recoveries (kept_logs.h), at the opening
 };
 
