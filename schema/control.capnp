@@ -558,4 +558,5 @@ struct ServerStatus {
   doubtfulRecovery @18 :Bool;    # acknowledged changes are missing, or may be
   lostChanges @19 :UInt64;       # 0 where that is not known
   keptBytes @20 :UInt64;         # of payload that no row means, kept for them
+  keptLogBytes @21 :UInt64;      # of logs from before the recovery
 }

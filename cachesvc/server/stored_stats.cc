@@ -26,6 +26,8 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
   add("precis_lost_changes", doubt ? doubt->lost_changes : 0,
       "Changes acknowledged and missing since a doubtful recovery");
   add("precis_unclaimed_bytes", disk.unclaimed_bytes, "Payload file bytes that no row means");
+  add("precis_kept_log_bytes", disk.kept_log_bytes,
+      "Bytes of logs that are kept since a doubtful recovery");
   add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
   add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
   add("precis_disk_free_bytes", health.free_bytes, "Bytes free on the store's disk");
@@ -48,6 +50,7 @@ void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const 
   if (loss.doubt) {
     status.lost_changes = loss.doubt->lost_changes;
     status.kept_bytes = loss.kept_bytes;
+    status.kept_log_bytes = loss.kept_log_bytes;
   }
   if (disk.files.ok()) return;
   status.disk_fault = named ? disk.files.message() : "files of the store are gone";
@@ -66,9 +69,10 @@ KnownLoss warn_of_loss(Log& log, Store& store) {
         "payload is deleted until the loss is accepted (precisctl fsck says how)",
         {{"lost_changes", doubt->lost_changes},
          {"record_lost", doubt->record_lost},
-         {"kept_payload_bytes", stats.unclaimed_bytes}});
+         {"kept_payload_bytes", stats.unclaimed_bytes},
+         {"logs", doubt->logs}});
   }
-  return {doubt, stats.unclaimed_bytes};
+  return {doubt, stats.unclaimed_bytes, stats.kept_log_bytes};
 }
 
 }  // namespace precis

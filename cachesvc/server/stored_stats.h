@@ -16,7 +16,8 @@ namespace precis {
 // The loss that a store found as it was opened; it stays so until it is opened again.
 struct KnownLoss {
   std::optional<RecoveryDoubt> doubt;
-  std::uint64_t kept_bytes = 0;  // of payload that no row means, kept for what is missing
+  std::uint64_t kept_bytes = 0;      // of payload that no row means, kept for what is missing
+  std::uint64_t kept_log_bytes = 0;  // of logs from before
 };
 
 // Appends the rows of the RAM tier, the catalog, the store and its disk.

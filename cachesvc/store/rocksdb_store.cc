@@ -155,7 +155,7 @@ class RocksdbStore final : public Store {
         handles_(std::move(handles)) {}
 
   ~RocksdbStore() override {
-    (void)admit(WriteUse::kMakeRoom, unflushed_bytes_);  // closing flushes
+    (void)admit(WriteUse::kMakeRoom, bytes_to_flush());  // closing flushes
     for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
     db_->Close();  // Flushes what was written without WAL.
   }
@@ -198,7 +198,7 @@ class RocksdbStore final : public Store {
     std::unique_lock lock(changes_);
     if (!dirty_) return {};
     PRECIS_TRY(check_linked(/*with_log=*/false));
-    PRECIS_TRY(admit(WriteUse::kMakeRoom, unflushed_bytes_));
+    PRECIS_TRY(admit(WriteUse::kMakeRoom, bytes_to_flush()));
     dirty_ = false;
     const auto flush = [&] { return db_->Flush({}, handles_); };
     rocksdb::Status status = attempt(/*logs=*/false, flush);
@@ -285,6 +285,15 @@ class RocksdbStore final : public Store {
     return guard_ ? guard_->admit(use, size_bytes) : Status();
   }
 
+  // RocksDB flushes by itself, too: what its memtables hold is all that a flush may write. They
+  // count whole pieces of memory, so a few small rows are counted here.
+  std::uint64_t bytes_to_flush() const {
+    std::uint64_t memtable_bytes = 0;
+    const bool known = db_->GetAggregatedIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables,
+                                                     &memtable_bytes);
+    return known ? std::min(memtable_bytes, unflushed_bytes_.load()) : unflushed_bytes_.load();
+  }
+
   // kUnavailable if somebody has deleted the files that a change is written to. RocksDB would go on
   // writing to a file that no restart finds.
   Status check_linked(bool with_log) {
@@ -300,9 +309,9 @@ class RocksdbStore final : public Store {
   Status check_files() {
     PRECIS_TRY(deleted_.check_directory());
     PRECIS_TRY(check_linked(/*with_log=*/true));
-    std::vector<std::string> missing = missing_tables();
-    if (!missing.empty()) missing = missing_tables();  // not one that a compaction removed
-    if (!missing.empty()) return deleted_.found(dir_ + missing.front());
+    // A compaction may remove tables between the list and the look.
+    const auto missing = DeletedFiles::missing_twice([this] { return missing_tables(); });
+    if (missing) return deleted_.found(dir_ + *missing);
     std::error_code error;
     const bool current = std::filesystem::exists(dir_ + "/CURRENT", error);
     return current || error ? Status() : deleted_.found(dir_ + "/CURRENT");
@@ -384,7 +393,7 @@ class RocksdbStore final : public Store {
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
   std::atomic<bool> dirty_ = true;                  // perhaps written to since the last flush
-  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since then, at least
+  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since harden() flushed, at least
   // Held by who changes something, alone by who flushes or recovers from a failure.
   std::shared_mutex changes_;
   std::atomic<bool> refuses_ = false;
@@ -424,9 +433,11 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
   if (options.guard) PRECIS_TRY(make_room_to_open(*options.guard, dir));
   const rocksdb::DBOptions db_opts = db_options(options);
   PRECIS_TRY(check_families(db_opts, dir));
+  if (options.kept_logs) options.kept_logs->keep();
   rocksdb::DB* db = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(budget), &handles, &db);
+  if (!status.ok() && options.kept_logs) options.kept_logs->forget_latest();  // all is as it was
   if (!status.ok()) return cannot_open(status, dir);
   auto store =
       std::make_unique<RocksdbStore>(dir, options.guard, std::move(lock), db, std::move(handles));

@@ -232,6 +232,7 @@ static void write(ServerStatus::Builder out, const msg::ServerStatus& in) {
   out.setDoubtfulRecovery(in.doubtful_recovery);
   out.setLostChanges(in.lost_changes);
   out.setKeptBytes(in.kept_bytes);
+  out.setKeptLogBytes(in.kept_log_bytes);
 }
 static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   PRECIS_TRY(read_name("server", in.getServer(), out.server));
@@ -255,6 +256,7 @@ static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   out.doubtful_recovery = in.getDoubtfulRecovery();
   out.lost_changes = in.getLostChanges();
   out.kept_bytes = in.getKeptBytes();
+  out.kept_log_bytes = in.getKeptLogBytes();
   return {};
 }
 

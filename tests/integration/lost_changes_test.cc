@@ -124,7 +124,9 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
   std::uint64_t lost = 0;
   for (int start = 0; start < 2; ++start) {
     Service service(dir);
-    CHECK_THAT(service.log(), Contains("changes that were acknowledged are missing"));
+    CHECK_THAT(service.log(), Contains("changes that were acknowledged are missing") &&
+                                  Contains("are kept in " + dir.path("data/before_recovery")));
+    CHECK(fs::exists(dir.path("data/before_recovery/1/CURRENT")));
     const auto client = Client::connect(service.address, {}).value();
     CHECK(stat(*client, "precis_doubtful_recovery") == 1);
     lost = static_cast<std::uint64_t>(stat(*client, "precis_lost_changes"));
@@ -133,11 +135,12 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
     const std::string said = std::to_string(lost) + " change";
     const Ran status = run({PRECISCTL_PATH, "--address", service.address, "status"});
     CHECK(status.exit_code == 0);
-    CHECK_THAT(status.out, Contains("WARNING: " + said));
+    CHECK_THAT(status.out, Contains("WARNING: " + said) && Contains("DIR/before_recovery"));
     const auto answered = client->status().value();
     CHECK(answered.doubtful_recovery);
     CHECK(answered.lost_changes == lost);
     CHECK(answered.kept_bytes > 0);
+    CHECK(answered.kept_log_bytes > 0);
     const Ran fsck = run({PRECISCTL_PATH, "--address", service.address, "fsck"});
     CHECK(fsck.exit_code != 0);
     CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)));
@@ -164,6 +167,7 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
   const Ran accepted = accept(lost);
   CHECK(accepted.exit_code == 0);
   CHECK_THAT(accepted.out, Contains("gave up " + std::to_string(lost)));
+  CHECK_FALSE(fs::exists(dir.path("data/before_recovery")));
   CHECK_THAT(accept(lost).err, Contains("nothing is missing"));
   check_audit(dir.path("audit"), lost);
   Service service(dir);

@@ -364,6 +364,7 @@ def test_the_service_tells_about_itself(cache, model):
     assert status.rdma  # "off", or the device in words
     assert status.exposed == ""  # it listens on the loopback, or not at all
     assert not status.doubtful_recovery and status.lost_changes == 0 and status.kept_bytes == 0
+    assert status.kept_log_bytes == 0
     assert any(row.fingerprint == model.fingerprint for row in cache.models())
     assert all(name.startswith("precis_") for name in cache.stats())
     assert len(cache.stats()) > 5

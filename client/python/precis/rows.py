@@ -239,6 +239,8 @@ class ServerStatus:
     """So many; 0 where that is not known."""
     kept_bytes: int
     """Bytes of payload that nothing names, kept for them at the service's start."""
+    kept_log_bytes: int
+    """Bytes of logs from before the recovery, kept as well."""
 
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:

@@ -179,7 +179,8 @@ void bind_operations(nb::module_& module) {
       .def_ro("exposed", &Server::exposed)
       .def_ro("doubtful_recovery", &Server::doubtful_recovery)
       .def_ro("lost_changes", &Server::lost_changes)
-      .def_ro("kept_bytes", &Server::kept_bytes);
+      .def_ro("kept_bytes", &Server::kept_bytes)
+      .def_ro("kept_log_bytes", &Server::kept_log_bytes);
 }
 
 }  // namespace

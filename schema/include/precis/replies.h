@@ -175,6 +175,7 @@ struct ServerStatus {
   // start.
   bool doubtful_recovery = false;
   std::uint64_t lost_changes = 0, kept_bytes = 0;
+  std::uint64_t kept_log_bytes = 0;  // of logs from before the recovery, kept as well
   bool operator==(const ServerStatus&) const = default;
 };
 
