@@ -11,6 +11,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -18,6 +20,7 @@
 #include <utility>
 
 #include "cachesvc/store/deleted_files.h"
+#include "cachesvc/store/info_log.h"
 #include "cachesvc/store/store_lock.h"
 #include "cachesvc/store/store_remains.h"
 #include "precis/limits.h"
@@ -37,7 +40,6 @@ constexpr std::uint32_t kFormat = 2;  // 1 held payload in blob files
 constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
 // Per value beside key and value: type, family, two lengths of at most five bytes.
 constexpr std::size_t kBatchOverheadBytes = 16;
-constexpr std::size_t kLogFilesMax = 4;  // RocksDB's own information logs, in the data dir
 
 // ---- errors
 
@@ -98,13 +100,28 @@ class NoPolling final : public rocksdb::EventListener {
   }
 };
 
+class InfoLogger final : public rocksdb::Logger {
+ public:
+  InfoLogger(const std::string& dir, std::uint64_t bytes_max)
+      : Logger(rocksdb::InfoLogLevel::INFO_LEVEL), log_(dir, bytes_max) {}
+  using Logger::Logv;
+  void Logv(const char* format, std::va_list arguments) override {
+    std::array<char, 4096> line{};  // what is longer is cut
+    (void)std::vsnprintf(line.data(), line.size(), format, arguments);
+    log_.write(line.data());
+  }
+
+ private:
+  InfoLog log_;
+};
+
 DiskBudget budget_of(const RocksdbStoreOptions& options) {
   return options.guard ? options.guard->budget() : DiskBudget::of(~std::uint64_t{0});
 }
 
 // With these sizes all that RocksDB writes by itself fits into the reserve (disk_budget.h). RocksDB
 // takes a log's room from the disk when it makes the log.
-rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
+rocksdb::DBOptions db_options(const std::string& dir, const RocksdbStoreOptions& options) {
   const DiskBudget budget = budget_of(options);
   rocksdb::DBOptions db;
   if (options.env) db.env = options.env;
@@ -116,8 +133,7 @@ rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
   db.db_write_buffer_size = 2 * budget.memtable_bytes;
   db.max_total_wal_size = 4 * budget.memtable_bytes;
   db.manifest_preallocation_size = budget.memtable_bytes / 4;
-  db.max_log_file_size = budget.memtable_bytes;
-  db.keep_log_file_num = kLogFilesMax;
+  db.info_log = std::make_shared<InfoLogger>(dir, budget.memtable_bytes);
   db.stats_dump_period_sec = 0;
   db.listeners.push_back(std::make_shared<NoPolling>());
   return db;
@@ -434,7 +450,7 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
   if (options.guard) {
     PRECIS_TRY(options.guard->admit(WriteUse::kMakeRoom, bytes_to_open(dir)));
   }
-  const rocksdb::DBOptions db_opts = db_options(options);
+  const rocksdb::DBOptions db_opts = db_options(dir, options);
   PRECIS_TRY(check_families(db_opts, dir));
   if (options.kept_logs) options.kept_logs->keep();
   rocksdb::DB* db = nullptr;
