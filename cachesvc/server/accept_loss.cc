@@ -36,8 +36,9 @@ Result<std::string> give_up(const std::string& dir, std::uint64_t changes,
   const std::string kept = std::to_string(store->stats().unclaimed_bytes) + " B of payload";
   if (doubt->lost_changes != changes) {
     return Status::invalid("--accept-loss " + std::to_string(changes) + ": " + lost + " of " + dir +
-                           " are missing, and " + kept +
-                           " are kept for them; to give them up say --accept-loss " +
+                           " are missing, and " + kept + " are kept for them" +
+                           (doubt->logs.empty() ? "" : ", " + doubt->logs) +
+                           "; to give them up say --accept-loss " +
                            std::to_string(doubt->lost_changes));
   }
   PRECIS_TRY(store->accept_loss());

@@ -100,6 +100,7 @@ struct Service::Impl {
   std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
   Executor storage{"storage", kStorageThreads};
   Executor reads{"reads", kReadThreads};
+  Executor figures{"figures", 1};  // what the store counts, behind no change that waits for the disk
   std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
@@ -425,7 +426,7 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   msg::Stats stats{metrics.rows()};
   const Catalog::Totals totals = catalog->totals(tenant);
   const HotTierStats hot = hot_tier->stats();
-  const StoreStats disk = co_await run_on(storage, loop, [&] { return store->stats(); });
+  const StoreStats disk = co_await run_on(figures, loop, [&] { return store->stats(); });
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };

@@ -26,6 +26,8 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
   add("precis_lost_changes", doubt ? doubt->lost_changes : 0,
       "Changes acknowledged and missing since a doubtful recovery");
   add("precis_unclaimed_bytes", disk.unclaimed_bytes, "Payload file bytes that no row means");
+  add("precis_kept_log_bytes", disk.kept_log_bytes,
+      "Bytes of logs that are kept since a doubtful recovery");
   add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
   add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
   add("precis_disk_free_bytes", health.free_bytes, "Bytes free on the store's disk");
@@ -66,7 +68,8 @@ KnownLoss warn_of_loss(Log& log, Store& store) {
         "payload is deleted until the loss is accepted (precisctl fsck says how)",
         {{"lost_changes", doubt->lost_changes},
          {"record_lost", doubt->record_lost},
-         {"kept_payload_bytes", stats.unclaimed_bytes}});
+         {"kept_payload_bytes", stats.unclaimed_bytes},
+         {"logs", doubt->logs}});
   }
   return {doubt, stats.unclaimed_bytes};
 }

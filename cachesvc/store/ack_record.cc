@@ -125,6 +125,7 @@ Status AckRecord::load(bool is_new) {
   const std::string boot(newest->boot.data(), ::strnlen(newest->boot.data(), newest->boot.size()));
   const bool same_boot = !boot.empty() && boot == boot_;
   generation_ = newest->generation;
+  synced_ = newest->synced;  // for save(), which writes it anew before anything else is synced
   before_.last = newest->written;
   before_.expected = same_boot ? newest->written : newest->synced;
   if (newest->doubtful != 0) {

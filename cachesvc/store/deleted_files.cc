@@ -2,6 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cerrno>
+
 namespace precis {
 
 Status DeletedFiles::check() {
@@ -19,9 +22,20 @@ Status DeletedFiles::check_directory() {
   struct stat opened = {}, named = {};
   if (::fstat(lock_, &opened) != 0) return {};
   const std::string name = dir_ + "/store.lock";
-  const bool same = ::stat(name.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
-                    opened.st_dev == named.st_dev;
+  if (::stat(name.c_str(), &named) != 0) {
+    return errno == ENOENT || errno == ENOTDIR ? found(name) : Status();
+  }
+  const bool same = opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
   return same ? Status() : found(name);
+}
+
+std::optional<std::string> DeletedFiles::missing_twice(
+    const std::function<std::vector<std::string>()>& look) {
+  const std::vector<std::string> first = look();
+  if (first.empty()) return std::nullopt;
+  const std::vector<std::string> second = look();
+  const auto both = std::ranges::find_first_of(first, second);
+  return both == first.end() ? std::nullopt : std::optional(*both);
 }
 
 Status DeletedFiles::found(const std::string& what) {

@@ -19,8 +19,8 @@ struct DiskBudget {
   // Changes that make room are refused when they would leave less.
   std::uint64_t smallest_free_bytes() const { return memtable_bytes / 4; }
 
-  // For a file system of `total_bytes`. `min_free_bytes`: the mark, at least the reserve's size;
-  // 0: the reserve's size and a payload file's.
+  // For a file system of `total_bytes`. `min_free_bytes`: the mark; a smaller one than the
+  // reserve's size and a payload file's is raised to these.
   static DiskBudget of(std::uint64_t total_bytes, std::uint64_t min_free_bytes = 0);
 };
 

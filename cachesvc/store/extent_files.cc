@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -41,6 +42,8 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     Entry& entry = files_[*number];
     entry.file = std::move(handle);
     entry.size = std::max(entry.size, size);
+    PRECIS_ASSIGN(const std::uint64_t taken, file->taken());
+    entry.punched = size - std::min(size, taken);
     // What an earlier process wrote may be in the machine's memory alone.
     entry.dirty = true;
   }
@@ -125,9 +128,9 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
     entry->second.live += size;
     entry->second.dirty = true;
     file = entry->second.file;
+    file->hold(true);  // before a sync can find it dirty, which lets go of it
     many_dirty = entry->second.size == kFileBlockBytes + size && have_many_dirty();
   }
-  file->hold(true);
   if (const Status status = write(file, extents.front().offset, values); !status.ok()) {
     for (const Extent& extent : extents) free(extent);
     return status;
@@ -135,8 +138,8 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
   {
     std::lock_guard lock(mutex_);
     files_.at(extents.front().file).dirty = true;  // a sync may have come between
+    file->hold(true);
   }
-  file->hold(true);
   // Files with unsynced bytes stay open, so their number is limited. A failure is remembered.
   if (many_dirty) (void)sync();
   return extents;
@@ -198,30 +201,49 @@ Status ExtentFiles::sync() {
 }
 
 Status ExtentFiles::check() {
-  std::vector<std::uint32_t> known;
   {
     std::lock_guard lock(mutex_);
     PRECIS_TRY(deleted_);
-    for (const auto& [number, entry] : files_) {
-      if (entry.file) known.push_back(number);
-    }
   }
   Status status = pool_.folder().linked();
-  std::set<std::string> names;
-  if (status.ok()) {
-    const auto all = pool_.folder().names();
-    if (!all.ok()) return {};  // says nothing of any file
-    names.insert(all->begin(), all->end());
-  }
+  if (status.ok()) status = check_names();
   std::lock_guard lock(mutex_);
-  for (const std::uint32_t number : known) {
-    if (!status.ok() || names.contains(extent_file_name(number)) || !files_.contains(number))
-      continue;
-    status = Status::unavailable("payload file " + extent_file_name(number) +
-                                 " was deleted under the running service: what was in it is lost; "
-                                 "put it back, or restart the service to serve what is left");
+  // Another look may have found something meanwhile.
+  if (deleted_.ok()) deleted_ = status;
+  return deleted_;
+}
+
+// Listing many files takes a while, so it is left out while the folder is as it was when it was
+// last found whole. Changes that follow each other closely may have one stamp: a look counts once
+// its stamp is that old.
+Status ExtentFiles::check_names() {
+  constexpr std::chrono::seconds kStampStep{1};
+  const auto now = std::chrono::steady_clock::now();
+  const std::optional<std::uint64_t> stamp = pool_.folder().stamp();
+  std::vector<std::uint32_t> missing;
+  bool is_settled = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (looked_.stamp != stamp) looked_ = {stamp, now, false};
+    if (looked_.is_whole) return {};
+    is_settled = stamp && now - looked_.since >= kStampStep;
+    for (const auto& [number, entry] : files_) {
+      if (entry.file) missing.push_back(number);
+    }
   }
-  return deleted_ = status;
+  const auto all = pool_.folder().names();
+  if (!all.ok()) return {};  // says nothing of any file
+  const std::set<std::string> names(all->begin(), all->end());
+  std::erase_if(missing, [&](auto number) { return names.contains(extent_file_name(number)); });
+  std::lock_guard lock(mutex_);
+  for (const std::uint32_t number : missing) {
+    if (!files_.contains(number)) continue;  // these have removed it meanwhile
+    return Status::unavailable("payload file " + extent_file_name(number) +
+                               " was deleted under the running service: put it back where there "
+                               "is a copy, and restart the service, which serves what is left");
+  }
+  if (is_settled && looked_.stamp == stamp) looked_.is_whole = true;
+  return {};
 }
 
 // ---- reading
@@ -326,11 +348,14 @@ Status ExtentFiles::punch(std::span<const Hole> holes) {
     }
     if (!handle) continue;
     PRECIS_ASSIGN(const std::shared_ptr<File> file, handle->use());
+    // An earlier process may have punched a part of it.
+    PRECIS_ASSIGN(const std::uint64_t before, file->taken());
     PRECIS_TRY(file->punch(hole.offset, hole.size));
+    PRECIS_ASSIGN(const std::uint64_t after, file->taken());
     std::lock_guard lock(mutex_);
     const auto entry = files_.find(hole.file);
     if (entry == files_.end()) continue;
-    entry->second.punched += hole.size;
+    entry->second.punched += std::min(hole.size, before - std::min(before, after));
     // Bytes beside it that were freed meanwhile were merged with it; they stay dead.
     const auto dead = --entry->second.dead.upper_bound(hole.offset);
     const std::uint64_t begin = dead->first, end = dead->first + dead->second;
@@ -402,7 +427,7 @@ ExtentFiles::Stats ExtentFiles::stats() const {
   stats.missing_bytes = missing_bytes_;
   for (const auto& [number, entry] : files_) {
     stats.live_bytes += entry.live;
-    stats.file_bytes += entry.file ? entry.size - entry.punched : 0;
+    stats.file_bytes += entry.file ? entry.size - std::min(entry.size, entry.punched) : 0;
     ++stats.files;
   }
   return stats;

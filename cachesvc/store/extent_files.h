@@ -5,6 +5,7 @@
 // begin on. Files are numbered; one at a time is appended to, and after opening a new one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -97,7 +98,7 @@ class ExtentFiles {
   Status punch(std::span<const Hole> holes);
 
   // [blocking] Checks whether somebody else has deleted files or their folder. If so it returns
-  // kUnavailable, and so does every later append and sync.
+  // kUnavailable, and so does every later append and sync, until the folder is opened anew.
   Status check();
 
   struct Stats {
@@ -133,6 +134,7 @@ class ExtentFiles {
         file_bytes_(file_bytes),
         guard_(guard) {}
   Status load(std::span<const Extent> live);
+  Status check_names();
   void find_dead(std::span<const Extent> live);
   // With mutex_ held, these two.
   bool have_many_dirty() const;
@@ -154,6 +156,13 @@ class ExtentFiles {
   std::optional<std::uint32_t> open_;  // appended to
   std::uint32_t next_ = 1;
   Status deleted_;  // by somebody else, while these were open
+  // The folder's stamp at the last look at its names, since when it has had that, and whether a
+  // look since then found all files.
+  struct Looked {
+    std::optional<std::uint64_t> stamp;
+    std::chrono::steady_clock::time_point since;
+    bool is_whole = false;
+  } looked_;
 };
 
 }  // namespace precis

@@ -143,6 +143,7 @@ class ExtentStore final : public Store {
     stats.disk_bytes += files.file_bytes;
     stats.payload_bytes = files.live_bytes;
     stats.missing_bytes = files.missing_bytes;
+    stats.tidy_passes = tidy_passes_;
     stats.unclaimed_bytes = files.file_bytes - std::min(files.file_bytes, files.live_bytes);
     return stats;
   }
@@ -246,6 +247,7 @@ class ExtentStore final : public Store {
       // What fails, on a full disk say, is tried again when more space is freed.
       while (!stop.stop_requested() && tidy(stop)) {
       }
+      ++tidy_passes_;
       lock.lock();
     }
   }
@@ -364,6 +366,7 @@ class ExtentStore final : public Store {
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<ExtentFiles> files_;
   std::atomic<bool> doubtful_;  // rows_->doubt(), for the tidier
+  std::atomic<std::uint64_t> tidy_passes_ = 0;
   std::mutex writes_;  // one batch of rows at a time, and their place in the index with them
   // These before the index: a value that goes with it frees its extent, and says so.
   std::mutex tidy_mutex_;
@@ -408,8 +411,10 @@ Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
   PRECIS_ASSIGN(std::unique_ptr<SpaceGuard> opened,
                 SpaceGuard::open(std::move(top), dir, options.min_free_bytes));
   const std::shared_ptr<SpaceGuard> guard = std::move(opened);
-  PRECIS_ASSIGN(std::unique_ptr<Store> rows, open_rocksdb_store(dir, {.guard = guard}));
-  PRECIS_ASSIGN(rows, number_rows(std::move(rows), dir + "/acknowledged"));
+  KeptLogs kept_logs(dir);
+  PRECIS_ASSIGN(std::unique_ptr<Store> rows,
+                open_rocksdb_store(dir, {.guard = guard, .kept_logs = &kept_logs}));
+  PRECIS_ASSIGN(rows, number_rows(std::move(rows), dir + "/acknowledged", {}, kept_logs));
   PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(dir + "/payload"));
   ExtentStoreOptions fitting = options;
   fitting.file_bytes = std::min(options.file_bytes, guard->budget().file_bytes);

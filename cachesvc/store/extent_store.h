@@ -25,7 +25,8 @@ struct ExtentStoreOptions {
   // searched with it: moving and syncing is felt by who gets beside it. At once after
   // opening, and where something failed, for want of space perhaps, until payload is written again.
   std::chrono::milliseconds tidy_after{1000};
-  // Payload that would leave less free on the disk is refused; 0: the mark that DiskBudget sets.
+  // Payload that would leave less free on the disk is refused. What is less than the mark that
+  // DiskBudget sets, 0 for example, is raised to it.
   std::uint64_t min_free_bytes = 0;
 };
 
@@ -41,8 +42,9 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
                                                  std::shared_ptr<SpaceGuard> guard = nullptr);
 
 // RocksDB in `dir`, payload files in `dir`/payload, and in `dir`/acknowledged what says whether any
-// change that was acknowledged is missing (numbered_rows.h). Payload files are smaller than
-// options.file_bytes on a small disk. Opens on a full disk, too.
+// change that was acknowledged is missing (numbered_rows.h). Where one is, the logs that it was in
+// are kept in `dir`/before_recovery until accept_loss() (kept_logs.h). Payload files are smaller
+// than options.file_bytes on a small disk. Opens on a full disk, too.
 Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
                                                const ExtentStoreOptions& options = {});
 

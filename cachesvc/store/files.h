@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class File {
   // was written since the last success may be lost, whatever a later call says.
   virtual Status sync() = 0;
   virtual Result<std::uint64_t> size() = 0;
+  // The bytes that it takes on the disk: without holes, by whomever they were punched.
+  virtual Result<std::uint64_t> taken() = 0;
   // Gives the bytes' room back to the disk: whole blocks, that read as zeros from then on. The size
   // stays. Needs no room itself. kUnsupported where the file system cannot do it.
   virtual Status punch(std::uint64_t offset, std::uint64_t size) = 0;
@@ -57,6 +60,9 @@ class Folder {
   // Open files stay readable.
   virtual Status remove(const std::string& name) = 0;
   virtual Result<std::vector<std::string>> names() = 0;
+  // Differs from one call to another where names came or went between them, but for changes within
+  // the same second. None where the file system does not say.
+  virtual std::optional<std::uint64_t> stamp() = 0;
   // Which names there are survives a crash of the machine.
   virtual Status sync() = 0;
   virtual Result<DiskRoom> room() = 0;

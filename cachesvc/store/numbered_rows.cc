@@ -37,25 +37,33 @@ std::uint64_t unix_ms() {
   return static_cast<std::uint64_t>(duration_cast<milliseconds>(since).count());
 }
 
-// The doubt about the rows' recovery, those of earlier starts included; none if nothing is missing.
-std::optional<RecoveryDoubt> judge(const AckRecord::Before& before, std::uint64_t found) {
+// The doubt about the rows' recovery, earlier ones included, and whether this one added to it.
+struct Judgement {
+  std::optional<RecoveryDoubt> doubt;
+  bool is_new = false;
+};
+
+Judgement judge(const AckRecord::Before& before, std::uint64_t found) {
   const bool record_lost = before.is_damaged || (before.is_new && found > 0);
   const std::uint64_t lost = before.expected > found ? before.expected - found : 0;
-  if (lost == 0 && !record_lost) return before.doubt;
+  if (lost == 0 && !record_lost) return {before.doubt};
   RecoveryDoubt doubt = before.doubt.value_or(RecoveryDoubt{0, unix_ms(), false});
   doubt.lost_changes += lost;
   doubt.record_lost = doubt.record_lost || record_lost;
-  return doubt;
+  return {doubt, true};
 }
 
 class NumberedRows final : public Store {
  public:
   // `found`: the last change that the rows hold; `last`: the last number that was given.
   NumberedRows(std::unique_ptr<Store> rows, std::unique_ptr<AckRecord> record, std::uint64_t found,
-               std::uint64_t last, const std::optional<RecoveryDoubt>& doubt)
+               std::uint64_t last, const std::optional<RecoveryDoubt>& doubt,
+               std::optional<KeptLogs> kept_logs)
       : rows_(std::move(rows)),
         record_(std::move(record)),
         last_(last),
+        kept_logs_(std::move(kept_logs)),
+        kept_log_bytes_(kept_logs_ ? kept_logs_->bytes() : 0),
         doubt_(doubt),
         written_(found) {}
 
@@ -99,18 +107,25 @@ class NumberedRows final : public Store {
       return key == kNumberKey ? Status() : row(key, value);
     });
   }
-  StoreStats stats() override { return rows_->stats(); }
+  StoreStats stats() override {
+    StoreStats stats = rows_->stats();
+    stats.kept_log_bytes = kept_log_bytes_;
+    return stats;
+  }
   StoreHealth health() override { return rows_->health(); }
   std::vector<std::string> take_dropped() override { return rows_->take_dropped(); }
 
   std::optional<RecoveryDoubt> doubt() override {
-    const std::lock_guard lock(writes_);
+    const std::lock_guard lock(doubt_mutex_);
     return doubt_;
   }
 
   Status accept_loss() override {
     const std::lock_guard lock(writes_);
     PRECIS_TRY(record_->save(written_, std::nullopt));
+    if (kept_logs_) kept_logs_->forget();
+    kept_log_bytes_ = 0;
+    const std::lock_guard told(doubt_mutex_);
     doubt_.reset();
     return {};
   }
@@ -118,10 +133,14 @@ class NumberedRows final : public Store {
  private:
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<AckRecord> record_;
-  std::mutex writes_;
+  std::mutex writes_;  // held while the disk writes
   // Guarded by writes_.
   std::uint64_t last_;
-  std::optional<RecoveryDoubt> doubt_;
+  std::optional<KeptLogs> kept_logs_;
+  std::atomic<std::uint64_t> kept_log_bytes_;
+  // Apart from writes_: who asks must not wait for a disk that stands still.
+  std::mutex doubt_mutex_;              // after writes_
+  std::optional<RecoveryDoubt> doubt_;  // guarded by doubt_mutex_
   std::atomic<std::uint64_t> written_;  // the last change that the rows hold; written under writes_
 };
 
@@ -129,15 +148,20 @@ class NumberedRows final : public Store {
 
 Result<std::unique_ptr<Store>> number_rows(std::unique_ptr<Store> rows,
                                            const std::string& record_path,
-                                           const AckRecordOptions& options) {
+                                           const AckRecordOptions& options,
+                                           std::optional<KeptLogs> kept_logs) {
   PRECIS_ASSIGN(std::unique_ptr<AckRecord> record, AckRecord::open(record_path, options));
   PRECIS_ASSIGN(const std::uint64_t found, stored_number(*rows));
-  const std::optional<RecoveryDoubt> doubt = judge(record->before(), found);
+  auto [doubt, is_new] = judge(record->before(), found);
   // Numbers that were given before are not given again, though their changes are gone.
   const std::uint64_t last = std::max(found, record->before().last);
   PRECIS_TRY(record->save(found, doubt));
-  return std::unique_ptr<Store>(
-      std::make_unique<NumberedRows>(std::move(rows), std::move(record), found, last, doubt));
+  // Once the doubt is on the disk: a start that dies before leaves the logs to the next one.
+  if (kept_logs && !doubt) kept_logs->forget();
+  if (kept_logs && doubt && !is_new) kept_logs->forget_latest();
+  if (kept_logs && doubt) doubt->logs = kept_logs->text();
+  return std::unique_ptr<Store>(std::make_unique<NumberedRows>(
+      std::move(rows), std::move(record), found, last, doubt, std::move(kept_logs)));
 }
 
 }  // namespace precis

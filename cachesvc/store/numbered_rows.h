@@ -4,18 +4,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cachesvc/store/ack_record.h"
+#include "cachesvc/store/kept_logs.h"
 #include "cachesvc/store/store.h"
 
 namespace precis {
 
 // `rows` as they are, with doubt() where they lack a change that `record_path` says was
 // acknowledged. A store of an earlier release has neither number nor record and gets both. Batches
-// at kWal and better are written one after the other.
+// at kWal and better are written one after the other. `kept_logs` are those that the opening of
+// `rows` kept: they go where it has lost nothing, and when the loss is accepted.
 Result<std::unique_ptr<Store>> number_rows(std::unique_ptr<Store> rows,
                                            const std::string& record_path,
-                                           const AckRecordOptions& options = {});
+                                           const AckRecordOptions& options = {},
+                                           std::optional<KeptLogs> kept_logs = std::nullopt);
 
 }  // namespace precis

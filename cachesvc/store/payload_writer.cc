@@ -12,6 +12,7 @@ namespace {
 
 // What is written in one go, if so much waits: enough for a disk's own speed.
 constexpr std::uint64_t kBatchBytes = 8u << 20;
+constexpr std::size_t kSweepItemsMin = 1024;
 
 }  // namespace
 
@@ -79,29 +80,39 @@ PayloadWriter::~PayloadWriter() = default;
 std::shared_ptr<PayloadWriter::Value> PayloadWriter::add(SharedBytes value, WriteUse use) {
   // Shared by who named it, by readers meanwhile, and by the writer while it writes.
   auto added = std::make_shared<Value>(files_, freed_, std::move(value), use);
-  push({added, nullptr});
+  push({added, nullptr, {}});
   return added;
 }
 
 void PayloadWriter::add_again(const std::shared_ptr<Value>& value) {
   value->begin();
-  push({value, nullptr});
+  push({value, nullptr, {}});
 }
 
-void PayloadWriter::then(std::function<void()> fn) { push({{}, std::move(fn)}); }
+void PayloadWriter::then(std::function<void()> fn, std::weak_ptr<const void> owner) {
+  push({{}, std::move(fn), std::move(owner)});
+}
 
 void PayloadWriter::wait_for_all() {
-  std::promise<void> reached;
-  then([&] { reached.set_value(); });
-  reached.get_future().wait();
+  const auto reached = std::make_shared<std::promise<void>>();
+  then([reached = reached.get()] { reached->set_value(); }, reached);
+  reached->get_future().wait();
 }
 
 void PayloadWriter::push(Item item) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(item));
+    if (queue_.size() >= sweep_at_) sweep();
   }
   wanted_.notify_one();
+}
+
+// While the disk stands still, dead items would stay, each with the memory of its value. At most
+// half of a long queue is dead.
+void PayloadWriter::sweep() {
+  std::erase_if(queue_, [](const Item& item) { return item.is_dead(); });
+  sweep_at_ = std::max(kSweepItemsMin, 2 * queue_.size());
 }
 
 void PayloadWriter::run(const std::stop_token& stop) {
@@ -121,20 +132,20 @@ void PayloadWriter::run(const std::stop_token& stop) {
       }
       queue_.pop_front();
     }
-    std::function<void()> fn;
+    Item item;
     if (values.empty() && !queue_.empty()) {
-      fn = std::move(queue_.front().fn);
+      item = std::move(queue_.front());
       queue_.pop_front();
     }
     lock.unlock();
-    if (fn) fn();
+    if (const auto owner = item.owner.lock()) item.fn();
     const auto written =
         files_.append(bytes, values.empty() ? WriteUse::kPayload : values.front()->use_);
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i]->end(written.ok() ? Result<Extent>((*written)[i]) : written.status());
     }
     values.clear();  // before the lock: it may be the end of some
-    fn = nullptr;
+    item = {};
     lock.lock();
   }
 }

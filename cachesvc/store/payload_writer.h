@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -33,25 +34,31 @@ class PayloadWriter {
   std::shared_ptr<Value> add(SharedBytes value, WriteUse use = WriteUse::kPayload);
   // Once more, one that failed.
   void add_again(const std::shared_ptr<Value>& value);
-  // Runs on the writer's thread when all that was added before is written or has failed.
-  void then(std::function<void()> fn);
+  // Runs on the writer's thread when all that was added before is written or has failed; not
+  // where `owner` is gone by then.
+  void then(std::function<void()> fn, std::weak_ptr<const void> owner);
   void wait_for_all();
 
  private:
-  // One or the other.
+  // A value, or a function and its owner.
   struct Item {
     std::weak_ptr<Value> value;
     std::function<void()> fn;
+    std::weak_ptr<const void> owner;
+    bool is_dead() const { return fn ? owner.expired() : value.expired(); }
   };
   void push(Item item);
+  void sweep();  // with mutex_ held
   void run(const std::stop_token& stop);
 
   ExtentFiles& files_;
   const std::shared_ptr<const std::function<void()>> freed_;  // shared with the values
   std::mutex mutex_;
   std::condition_variable_any wanted_;
-  std::deque<Item> queue_;  // guarded by mutex_
-  std::jthread thread_;     // last: it uses all of the above
+  // Guarded by mutex_.
+  std::deque<Item> queue_;
+  std::size_t sweep_at_ = 0;  // the length of queue_ from which dead items are looked for
+  std::jthread thread_;       // last: it uses all of the above
 };
 
 class PayloadWriter::Value final : public StagedValue {

@@ -133,6 +133,12 @@ class PosixFile final : public File {
     return static_cast<std::uint64_t>(told.st_size);
   }
 
+  Result<std::uint64_t> taken() override {
+    struct stat told {};
+    if (::fstat(file_.get(), &told) != 0) return from_errno(errno, "looking at " + path_);
+    return static_cast<std::uint64_t>(told.st_blocks) * 512;  // whatever st_blksize is
+  }
+
   Status punch(std::uint64_t offset, std::uint64_t size) override {
     constexpr int kHow = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     if (::fallocate(file_.get(), kHow, static_cast<off_t>(offset), static_cast<off_t>(size)) == 0) {
@@ -292,6 +298,13 @@ class PosixFolder final : public Folder {
     }
     if (error) return from_errno(error.value(), "listing " + path_);
     return names;
+  }
+
+  std::optional<std::uint64_t> stamp() override {
+    struct stat told {};
+    if (::fstat(folder_.get(), &told) != 0) return std::nullopt;
+    return static_cast<std::uint64_t>(told.st_ctim.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(told.st_ctim.tv_nsec);
   }
 
   Status sync() override {

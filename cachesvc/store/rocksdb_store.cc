@@ -11,6 +11,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -18,6 +20,7 @@
 #include <utility>
 
 #include "cachesvc/store/deleted_files.h"
+#include "cachesvc/store/info_log.h"
 #include "cachesvc/store/store_lock.h"
 #include "cachesvc/store/store_remains.h"
 #include "precis/limits.h"
@@ -37,7 +40,6 @@ constexpr std::uint32_t kFormat = 2;  // 1 held payload in blob files
 constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
 // Per value beside key and value: type, family, two lengths of at most five bytes.
 constexpr std::size_t kBatchOverheadBytes = 16;
-constexpr std::size_t kLogFilesMax = 4;  // RocksDB's own information logs, in the data dir
 
 // ---- errors
 
@@ -98,13 +100,28 @@ class NoPolling final : public rocksdb::EventListener {
   }
 };
 
+class InfoLogger final : public rocksdb::Logger {
+ public:
+  InfoLogger(const std::string& dir, std::uint64_t bytes_max)
+      : Logger(rocksdb::InfoLogLevel::INFO_LEVEL), log_(dir, bytes_max) {}
+  using Logger::Logv;
+  void Logv(const char* format, std::va_list arguments) override {
+    std::array<char, 4096> line{};  // what is longer is cut
+    (void)std::vsnprintf(line.data(), line.size(), format, arguments);
+    log_.write(line.data());
+  }
+
+ private:
+  InfoLog log_;
+};
+
 DiskBudget budget_of(const RocksdbStoreOptions& options) {
   return options.guard ? options.guard->budget() : DiskBudget::of(~std::uint64_t{0});
 }
 
 // With these sizes all that RocksDB writes by itself fits into the reserve (disk_budget.h). RocksDB
 // takes a log's room from the disk when it makes the log.
-rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
+rocksdb::DBOptions db_options(const std::string& dir, const RocksdbStoreOptions& options) {
   const DiskBudget budget = budget_of(options);
   rocksdb::DBOptions db;
   if (options.env) db.env = options.env;
@@ -116,8 +133,7 @@ rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
   db.db_write_buffer_size = 2 * budget.memtable_bytes;
   db.max_total_wal_size = 4 * budget.memtable_bytes;
   db.manifest_preallocation_size = budget.memtable_bytes / 4;
-  db.max_log_file_size = budget.memtable_bytes;
-  db.keep_log_file_num = kLogFilesMax;
+  db.info_log = std::make_shared<InfoLogger>(dir, budget.memtable_bytes);
   db.stats_dump_period_sec = 0;
   db.listeners.push_back(std::make_shared<NoPolling>());
   return db;
@@ -155,7 +171,7 @@ class RocksdbStore final : public Store {
         handles_(std::move(handles)) {}
 
   ~RocksdbStore() override {
-    (void)admit(WriteUse::kMakeRoom, unflushed_bytes_);  // closing flushes
+    (void)admit(WriteUse::kMakeRoom, bytes_to_flush());  // closing flushes
     for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
     db_->Close();  // Flushes what was written without WAL.
   }
@@ -198,7 +214,7 @@ class RocksdbStore final : public Store {
     std::unique_lock lock(changes_);
     if (!dirty_) return {};
     PRECIS_TRY(check_linked(/*with_log=*/false));
-    PRECIS_TRY(admit(WriteUse::kMakeRoom, unflushed_bytes_));
+    PRECIS_TRY(admit(WriteUse::kMakeRoom, bytes_to_flush()));
     dirty_ = false;
     const auto flush = [&] { return db_->Flush({}, handles_); };
     rocksdb::Status status = attempt(/*logs=*/false, flush);
@@ -285,6 +301,15 @@ class RocksdbStore final : public Store {
     return guard_ ? guard_->admit(use, size_bytes) : Status();
   }
 
+  // RocksDB flushes by itself, too: what its memtables hold is all that a flush may write. They
+  // count whole pieces of memory, so a few small rows are counted here.
+  std::uint64_t bytes_to_flush() const {
+    std::uint64_t memtable_bytes = 0;
+    const bool known = db_->GetAggregatedIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables,
+                                                     &memtable_bytes);
+    return known ? std::min(memtable_bytes, unflushed_bytes_.load()) : unflushed_bytes_.load();
+  }
+
   // kUnavailable if somebody has deleted the files that a change is written to. RocksDB would go on
   // writing to a file that no restart finds.
   Status check_linked(bool with_log) {
@@ -300,9 +325,9 @@ class RocksdbStore final : public Store {
   Status check_files() {
     PRECIS_TRY(deleted_.check_directory());
     PRECIS_TRY(check_linked(/*with_log=*/true));
-    std::vector<std::string> missing = missing_tables();
-    if (!missing.empty()) missing = missing_tables();  // not one that a compaction removed
-    if (!missing.empty()) return deleted_.found(dir_ + missing.front());
+    // A compaction may remove tables between the list and the look.
+    const auto missing = DeletedFiles::missing_twice([this] { return missing_tables(); });
+    if (missing) return deleted_.found(dir_ + *missing);
     std::error_code error;
     const bool current = std::filesystem::exists(dir_ + "/CURRENT", error);
     return current || error ? Status() : deleted_.found(dir_ + "/CURRENT");
@@ -384,7 +409,7 @@ class RocksdbStore final : public Store {
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
   std::atomic<bool> dirty_ = true;                  // perhaps written to since the last flush
-  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since then, at least
+  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since harden() flushed, at least
   // Held by who changes something, alone by who flushes or recovers from a failure.
   std::shared_mutex changes_;
   std::atomic<bool> refuses_ = false;
@@ -422,11 +447,13 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
   PRECIS_TRY(check_remains(dir));
   const DiskBudget budget = budget_of(options);
   if (options.guard) PRECIS_TRY(make_room_to_open(*options.guard, dir));
-  const rocksdb::DBOptions db_opts = db_options(options);
+  const rocksdb::DBOptions db_opts = db_options(dir, options);
   PRECIS_TRY(check_families(db_opts, dir));
+  if (options.kept_logs) options.kept_logs->keep();
   rocksdb::DB* db = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(budget), &handles, &db);
+  if (!status.ok() && options.kept_logs) options.kept_logs->forget_latest();  // all is as it was
   if (!status.ok()) return cannot_open(status, dir);
   auto store =
       std::make_unique<RocksdbStore>(dir, options.guard, std::move(lock), db, std::move(handles));

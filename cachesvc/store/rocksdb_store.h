@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "cachesvc/store/kept_logs.h"
 #include "cachesvc/store/space_guard.h"
 #include "cachesvc/store/store.h"
 
@@ -17,6 +18,9 @@ struct RocksdbStoreOptions {
   rocksdb::Env* env = nullptr;  // for tests, e.g. over a faulty file system; none: the machine's
   // Is asked before anything is written, and says how large files may be; none: the disk is large.
   std::shared_ptr<SpaceGuard> guard = nullptr;
+  // Keeps what RocksDB deletes as it opens, for number_rows() to say whether it is of use; may be
+  // null.
+  KeptLogs* kept_logs = nullptr;
 };
 
 // Opens or makes the store in `dir`, whose parents are made too.

@@ -77,6 +77,9 @@ struct StoreStats {
   std::uint64_t missing_bytes = 0;
   // In payload files beside what rows mean. After a doubtful recovery this may be of lost rows.
   std::uint64_t unclaimed_bytes = 0;
+  // Searches for space to give back that have ended since the opening.
+  std::uint64_t tidy_passes = 0;
+  std::uint64_t kept_log_bytes = 0;  // logs of doubtful recoveries (kept_logs.h), at the opening
 };
 
 // Opening found less than was acknowledged. What is left is served, and no payload is deleted until
@@ -85,6 +88,7 @@ struct RecoveryDoubt {
   std::uint64_t lost_changes = 0;   // acknowledged, and not there; 0 where that is not known
   std::uint64_t since_unix_ms = 0;  // found for the first time
   bool record_lost = false;         // the file that says what was acknowledged is lost, or damaged
+  std::string logs = {};            // for people: where the logs from before are, if anywhere
   bool operator==(const RecoveryDoubt&) const = default;
 };
 

@@ -6,6 +6,20 @@
 #include <utility>
 
 namespace precis {
+namespace {
+
+// What a row or a value takes in memory beside its bytes, about.
+constexpr std::uint64_t kOverheadBytes = 256;
+
+std::uint64_t row_bytes_of(const WriteBehind::Change& change) {
+  std::uint64_t bytes = kOverheadBytes * (1 + change.payload.keys.size());
+  for (const StoreBatch::Put& put : change.rows.puts) {
+    bytes += kOverheadBytes + put.key.size() + put.value.size();
+  }
+  return bytes;
+}
+
+}  // namespace
 
 WriteBehind::WriteBehind(ExtentIndex& index, PayloadWriter& writer, std::uint64_t bytes_max,
                          std::function<Status(const Change&)> apply, std::function<void()> failed)
@@ -24,16 +38,26 @@ bool WriteBehind::leave(const std::shared_ptr<Change>& change) {
   std::unique_lock ordered(order_);
   std::lock_guard lock(mutex_);
   if (!change->rows.deletes.empty() || failed || (over && backlog_.empty())) return false;
-  if (!first_failure().ok() || !make_room_for(*change)) return false;
+  change->row_bytes = row_bytes_of(*change);
+  if (!backlog_.first_failure().ok() || !make_room_for(*change)) return false;
   keep_what_is_replaced(*change);
   for (StoreBatch::Put& put : change->rows.puts) {
     put.value = change->row_values.emplace_back(put.value.begin(), put.value.end());
   }
   index_.expect(payload);
-  backlog_.push_back(change);
+  backlog_.add(change);
   bytes_ += payload.size_bytes;
-  writer_.then([this, change] { settle(change); });
+  settle_later(change);
   return true;
+}
+
+// The backlog alone keeps it: nothing is left of what gives way.
+void WriteBehind::settle_later(const std::shared_ptr<Change>& change) {
+  const std::weak_ptr<Change> waiting = change;
+  const auto settle_it = [this, waiting] {
+    if (const auto found = waiting.lock()) settle(found);
+  };
+  writer_.then(settle_it, waiting);
 }
 
 // On the writer's thread, when its values have been written or have failed.
@@ -43,7 +67,7 @@ void WriteBehind::settle(const std::shared_ptr<Change>& change) {
     std::lock_guard lock(mutex_);
     if (change->dropped) return;
     change->settling = true;
-    status = first_failure(change);
+    status = backlog_.first_failure(change.get());
   }
   for (const auto& value : change->payload.values) {
     if (Status written = value->wait(); status.ok()) status = std::move(written);
@@ -52,46 +76,50 @@ void WriteBehind::settle(const std::shared_ptr<Change>& change) {
   if (!status.ok()) failed_();
   std::lock_guard lock(mutex_);
   change->settling = false;
-  change->failed = std::move(status);
+  backlog_.set_failed(*change, std::move(status));
   if (!change->failed.ok()) return;
   index_.forget(change->payload);
   bytes_ -= change->payload.size_bytes;
-  std::erase(backlog_, change);
+  backlog_.remove(change);
 }
 
 // ---- catching up
 
 std::shared_lock<std::shared_mutex> WriteBehind::while_none_waits() {
   std::shared_lock held(order_);
-  if (!backlog().empty()) held.unlock();
+  std::lock_guard lock(mutex_);
+  if (!backlog_.empty()) held.unlock();
   return held;
 }
 
 WriteBehind::CaughtUp WriteBehind::catch_up() {
   std::unique_lock held(order_);
   writer_.wait_for_all();  // what is left now has failed
-  for (const auto& change : backlog()) {
-    {
-      std::lock_guard lock(mutex_);
-      change->failed = {};
-    }
+  std::vector<std::shared_ptr<Change>> failed;
+  {
+    std::lock_guard lock(mutex_);
+    failed = backlog_.copy();
+    for (const auto& change : failed) backlog_.set_failed(*change, {});
+  }
+  for (const auto& change : failed) {
     for (const auto& value : change->payload.values) {
       if (value->has_failed()) writer_.add_again(value);
     }
-    writer_.then([this, change] { settle(change); });
+    settle_later(change);
   }
   writer_.wait_for_all();
   std::lock_guard lock(mutex_);
-  return {std::move(held), first_failure()};
+  return {std::move(held), backlog_.first_failure()};
 }
 
 void WriteBehind::catch_up_with(Table table) {
-  const auto waits = [&](const std::shared_ptr<Change>& change) {
-    return std::ranges::any_of(change->rows.puts, [&](auto& put) { return put.table == table; });
+  const auto waits = [&](const auto& placed) {
+    const StoreBatch& rows = placed.second->rows;
+    return std::ranges::any_of(rows.puts, [&](auto& put) { return put.table == table; });
   };
   {
     std::lock_guard lock(mutex_);
-    if (std::ranges::none_of(backlog_, waits)) return;
+    if (std::ranges::none_of(backlog_.all(), waits)) return;
   }
   (void)catch_up();
 }
@@ -102,7 +130,7 @@ void WriteBehind::supersede(const Change& newer) {
   for (const auto& each : newer.rows.deletes) rows.emplace(each.table, each.key);
   for (const std::string& key : newer.payload.keys) rows.emplace(Table::kPayload, key);
   std::lock_guard lock(mutex_);
-  for (const auto& change : backlog_) {
+  for (const auto& change : backlog_.copy()) {
     std::erase_if(change->rows.puts, [&](auto& p) { return rows.contains({p.table, p.key}); });
     PayloadBatch left, gone;
     for (std::size_t i = 0; i < change->payload.keys.size(); ++i) {
@@ -114,23 +142,8 @@ void WriteBehind::supersede(const Change& newer) {
     index_.forget(gone);
     bytes_ -= gone.size_bytes;
     change->payload = std::move(left);
+    if (change->rows.puts.empty() && change->payload.keys.empty()) backlog_.remove(change);
   }
-  std::erase_if(backlog_, [](const std::shared_ptr<Change>& change) {
-    return change->rows.puts.empty() && change->payload.keys.empty();
-  });
-}
-
-Status WriteBehind::first_failure(const std::shared_ptr<Change>& end) const {
-  for (const auto& change : backlog_) {
-    if (change == end) break;
-    if (!change->failed.ok()) return change->failed;
-  }
-  return {};
-}
-
-std::vector<std::shared_ptr<WriteBehind::Change>> WriteBehind::backlog() const {
-  std::lock_guard lock(mutex_);
-  return backlog_;
 }
 
 }  // namespace precis

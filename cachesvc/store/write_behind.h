@@ -5,9 +5,7 @@
 // may wait, the oldest give way (write_behind_room.cc).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "cachesvc/store/backlog.h"
 #include "cachesvc/store/extent_index.h"
 #include "cachesvc/store/payload_writer.h"
 #include "cachesvc/store/store.h"
@@ -24,22 +23,11 @@ namespace precis {
 // Thread-safe.
 class WriteBehind {
  public:
-  // A batch taken apart.
-  struct Change {
-    StoreBatch rows;
-    // What `rows` borrow once the batch is gone; a deque: what stands in it does not move.
-    std::deque<std::vector<std::byte>> row_values;
-    PayloadBatch payload;
-    // These describe a change that was left for later; its mutex guards them.
-    Status failed;
-    bool settling = false;  // the writer's thread has it
-    bool kept = false;      // it changes what is stored or waits already, and so can't give way
-    bool dropped = false;   // it gave way
-  };
+  using Change = WaitingChange;
 
   // All of these outlive it, but `writer`, which ends before it does: it runs what is left.
   // `apply` stores a change whose payload is written; `failed` is called where one was not.
-  // At most `bytes_max` of payload are left for later.
+  // At most `bytes_max` of payload are left for later, and as much of rows.
   WriteBehind(ExtentIndex& index, PayloadWriter& writer, std::uint64_t bytes_max,
               std::function<Status(const Change&)> apply, std::function<void()> failed);
 
@@ -67,16 +55,12 @@ class WriteBehind {
   std::vector<std::string> take_dropped();
 
  private:
-  using Changes = std::vector<std::shared_ptr<Change>>;
+  void settle_later(const std::shared_ptr<Change>& change);
   void settle(const std::shared_ptr<Change>& change);
   // These with mutex_ held.
   bool make_room_for(const Change& change);
   void keep_what_is_replaced(Change& change);
-  Changes resting_on(const std::shared_ptr<Change>& change) const;
   void drop(const std::shared_ptr<Change>& change);
-  // With mutex_ held. Of those before `end`, or of all.
-  Status first_failure(const std::shared_ptr<Change>& end = nullptr) const;
-  std::vector<std::shared_ptr<Change>> backlog() const;
 
   ExtentIndex& index_;
   PayloadWriter& writer_;
@@ -87,8 +71,8 @@ class WriteBehind {
   std::shared_mutex order_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
-  std::vector<std::shared_ptr<Change>> backlog_;  // left for later, in order
-  std::uint64_t bytes_ = 0;                       // of their payload
+  Backlog backlog_;          // left for later
+  std::uint64_t bytes_ = 0;  // of their payload
   std::vector<std::string> dropped_;
 };
 

@@ -1,6 +1,5 @@
 // Changes that give way: which, and what goes with them (write_behind.h).
 #include <algorithm>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -21,55 +20,43 @@ void WriteBehind::keep_what_is_replaced(Change& change) {
   const std::set<std::string> keys(change.payload.keys.begin(), change.payload.keys.end());
   change.kept = std::ranges::any_of(keys, [&](auto& key) { return index_.find(key).ok(); });
   if (!change.kept) return;
-  for (const auto& older : backlog_) {
-    older->kept = older->kept || std::ranges::any_of(older->payload.keys,
-                                                     [&](auto& key) { return keys.contains(key); });
+  for (const auto& older : backlog_.copy()) {
+    const bool is_replaced =
+        std::ranges::any_of(older->payload.keys, [&](auto& key) { return keys.contains(key); });
+    if (is_replaced) backlog_.keep(*older);
   }
-}
-
-// `change` and all that came after it and mean nothing without it.
-WriteBehind::Changes WriteBehind::resting_on(const std::shared_ptr<Change>& change) const {
-  Changes all;
-  std::set<std::string> names;
-  for (const auto& each : backlog_) {
-    if (each != change && !names.contains(each->rows.rests_on)) continue;
-    all.push_back(each);
-    if (!each->rows.name.empty()) names.insert(each->rows.name);
-  }
-  return all;
 }
 
 // The oldest go first, and of those one that is partly written only where no other is left: else,
 // of puts that come faster than the disk writes, none would ever be written whole.
 bool WriteBehind::make_room_for(const Change& change) {
-  if (change.payload.size_bytes > bytes_max_) return false;
-  const std::uint64_t most = bytes_max_ - change.payload.size_bytes;
-  if (bytes_ <= most) return true;
-  // The changes that the new one rests on stay.
-  std::set<const Change*> needed;
-  std::set<std::string> names{change.rows.rests_on};
-  for (const auto& each : std::ranges::reverse_view(backlog_)) {
-    if (each->rows.name.empty() || !names.contains(each->rows.name)) continue;
-    needed.insert(each.get());
-    names.insert(each->rows.rests_on);
-  }
+  if (change.payload.size_bytes > bytes_max_ || change.row_bytes > bytes_max_) return false;
+  std::uint64_t left = bytes_ + change.payload.size_bytes;
+  std::uint64_t rows_left = backlog_.row_bytes() + change.row_bytes;
+  const auto has_room = [&] { return left <= bytes_max_ && rows_left <= bytes_max_; };
+  if (has_room()) return true;
+  // What the new change rests on stays.
+  const std::set<const Change*> needed = backlog_.needed_for(change.rows.rests_on);
+  const auto stays = [&](const std::shared_ptr<Change>& one) {
+    return one->settling || one->kept || needed.contains(one.get());
+  };
   std::set<std::shared_ptr<Change>> going;
-  std::uint64_t left = bytes_;
   for (const bool partly_written : {false, true}) {
-    for (const auto& each : backlog_) {
-      if (left <= most) break;
-      if (each->payload.keys.empty() || has_written(*each) != partly_written) continue;
-      const Changes all = resting_on(each);
-      const bool stays = std::ranges::any_of(all, [&](const std::shared_ptr<Change>& one) {
-        return one->settling || one->kept || needed.contains(one.get());
-      });
-      if (stays) continue;
+    for (const auto& [place, each] : backlog_.droppable()) {
+      if (has_room()) break;
+      // Of one that was superseded the rows may be left alone.
+      if (each->payload.keys.empty() || stays(each)) continue;
+      if (has_written(*each) != partly_written) continue;
+      const auto all = backlog_.resting_on(each);
+      if (std::ranges::any_of(all, stays)) continue;
       for (const auto& one : all) {
-        if (going.insert(one).second) left -= one->payload.size_bytes;
+        if (!going.insert(one).second) continue;
+        left -= one->payload.size_bytes;
+        rows_left -= one->row_bytes;
       }
     }
   }
-  if (left > most) return false;
+  if (!has_room()) return false;
   for (const auto& each : going) drop(each);
   return true;
 }
@@ -77,11 +64,14 @@ bool WriteBehind::make_room_for(const Change& change) {
 void WriteBehind::drop(const std::shared_ptr<Change>& change) {
   // A session's row has no name, for nobody need be told of it: its tip is named.
   if (!change->rows.name.empty()) dropped_.push_back(change->rows.name);
+  backlog_.remove(change);
   change->dropped = true;
   index_.forget(change->payload);
   bytes_ -= change->payload.size_bytes;
-  change->payload = {};  // the writer passes over what nobody holds
-  std::erase(backlog_, change);
+  // The writer passes over values that nobody holds.
+  change->payload = {};
+  change->rows = {};
+  change->row_values.clear();
 }
 
 std::vector<std::string> WriteBehind::take_dropped() {

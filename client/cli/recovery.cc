@@ -14,6 +14,7 @@ Result<Recovery> find_recovery(Client& client) {
     if (row.name == "precis_doubtful_recovery") recovery.doubtful = value != 0;
     if (row.name == "precis_lost_changes") recovery.lost_changes = value;
     if (row.name == "precis_unclaimed_bytes") recovery.kept_bytes = value;
+    if (row.name == "precis_kept_log_bytes") recovery.kept_log_bytes = value;
   }
   return recovery;
 }
@@ -30,17 +31,22 @@ std::string recovery_text(const Recovery& recovery) {
                         recovery.lost_changes == 1 ? "is" : "are")
           : std::string(
                 "the file that says what was acknowledged is lost, so changes may be missing");
+  const std::string logs = recovery.kept_log_bytes == 0
+                               ? std::string()
+                               : fmt::format(", and {} of logs from before in DIR/before_recovery",
+                                             bytes_text(recovery.kept_log_bytes));
   return fmt::format(
-      "{} since its store was recovered; {} of payload that nothing names are kept. Put a copy of "
-      "the data directory back, or stop the service and give the loss up for good with precisd "
+      "{} since its store was recovered; {} of payload that nothing names are kept{}. Put a copy "
+      "of the data directory back, or stop the service and give the loss up for good with precisd "
       "--data DIR --accept-loss {}",
-      lost, bytes_text(recovery.kept_bytes), recovery.lost_changes);
+      lost, bytes_text(recovery.kept_bytes), logs, recovery.lost_changes);
 }
 
 Json to_json(const Recovery& recovery) {
   return {{"doubtful", recovery.doubtful},
           {"lost_changes", recovery.lost_changes},
-          {"kept_bytes", recovery.kept_bytes}};
+          {"kept_bytes", recovery.kept_bytes},
+          {"kept_log_bytes", recovery.kept_log_bytes}};
 }
 
 }  // namespace precis::cli

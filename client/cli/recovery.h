@@ -11,8 +11,9 @@ namespace precis::cli {
 
 struct Recovery {
   bool doubtful = false;  // acknowledged changes are missing, or may be, and nobody accepted that
-  std::uint64_t lost_changes = 0;  // 0 where that is not known
-  std::uint64_t kept_bytes = 0;    // of payload that no row means, kept meanwhile
+  std::uint64_t lost_changes = 0;    // 0 where that is not known
+  std::uint64_t kept_bytes = 0;      // of payload that no row means, kept meanwhile
+  std::uint64_t kept_log_bytes = 0;  // of logs from before the recovery, kept in the data directory
 };
 
 // As the service is now.

@@ -124,7 +124,9 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
   std::uint64_t lost = 0;
   for (int start = 0; start < 2; ++start) {
     Service service(dir);
-    CHECK_THAT(service.log(), Contains("changes that were acknowledged are missing"));
+    CHECK_THAT(service.log(), Contains("changes that were acknowledged are missing") &&
+                                  Contains("are kept in " + dir.path("data/before_recovery")));
+    CHECK(fs::exists(dir.path("data/before_recovery/1/CURRENT")));
     const auto client = Client::connect(service.address, {}).value();
     CHECK(stat(*client, "precis_doubtful_recovery") == 1);
     lost = static_cast<std::uint64_t>(stat(*client, "precis_lost_changes"));
@@ -140,7 +142,8 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
     CHECK(answered.kept_bytes > 0);
     const Ran fsck = run({PRECISCTL_PATH, "--address", service.address, "fsck"});
     CHECK(fsck.exit_code != 0);
-    CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)));
+    CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)) &&
+                             Contains("DIR/before_recovery"));
     // It serves and takes more.
     const Model model = client->register_model(tiny_model()).value();
     const auto path = random_tokens(random, 100);
@@ -164,6 +167,7 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
   const Ran accepted = accept(lost);
   CHECK(accepted.exit_code == 0);
   CHECK_THAT(accepted.out, Contains("gave up " + std::to_string(lost)));
+  CHECK_FALSE(fs::exists(dir.path("data/before_recovery")));
   CHECK_THAT(accept(lost).err, Contains("nothing is missing"));
   check_audit(dir.path("audit"), lost);
   Service service(dir);

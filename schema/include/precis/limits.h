@@ -106,5 +106,7 @@ inline constexpr std::uint64_t kPayloadFileBytesMin = 1u << 20, kPayloadFileByte
 inline constexpr std::uint32_t kOpenPayloadFilesMax = 128;
 inline constexpr std::uint32_t kOpenTableFilesMax = 256;
 inline constexpr std::uint32_t kOpenOtherFilesMax = 64;
+// Openings of a store whose logs are kept while it is in doubt what they lost.
+inline constexpr std::uint32_t kKeptLogFoldersMax = 8;
 
 }  // namespace precis::limits

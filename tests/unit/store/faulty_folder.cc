@@ -48,6 +48,12 @@ class FaultyFile final : public File {
     return inode_->bytes.size();
   }
 
+  Result<std::uint64_t> taken() override {
+    std::lock_guard lock(drive_.mutex_);
+    PRECIS_TRY(drive_.operate(era_));
+    return inode_->taken();
+  }
+
   Status punch(std::uint64_t offset, std::uint64_t size) override {
     std::lock_guard lock(drive_.mutex_);
     PRECIS_TRY(drive_.operate(era_));
@@ -103,6 +109,7 @@ class FaultyFolder final : public Folder {
     PRECIS_TRY(drive_.operate(era_));
     const auto [file, added] = drive_.files_.try_emplace(name);
     if (!added) return Status::unavailable("faulty drive: there is a file " + name);
+    ++drive_.name_changes_;
     file->second = std::make_shared<FaultyDrive::Inode>();
     return std::unique_ptr<File>(std::make_unique<FaultyFile>(drive_, file->second, era_));
   }
@@ -119,6 +126,7 @@ class FaultyFolder final : public Folder {
     std::lock_guard lock(drive_.mutex_);
     PRECIS_TRY(drive_.operate(era_));
     if (drive_.files_.erase(name) == 0) return Status::not_found("faulty drive: no file " + name);
+    ++drive_.name_changes_;
     return {};
   }
 
@@ -128,6 +136,11 @@ class FaultyFolder final : public Folder {
       PRECIS_TRY(drive_.operate(era_));
     }
     return drive_.names();
+  }
+
+  std::optional<std::uint64_t> stamp() override {
+    std::lock_guard lock(drive_.mutex_);
+    return drive_.name_changes_;
   }
 
   Status sync() override {

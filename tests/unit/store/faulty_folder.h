@@ -62,7 +62,7 @@ class FaultyDrive {
   // Guarded by mutex_.
   Inodes files_, synced_files_;
   std::uint64_t era_ = 0;  // how often the power went
-  std::uint64_t operations_ = 0;
+  std::uint64_t operations_ = 0, name_changes_ = 0;
   unsigned open_files_ = 0;
   std::optional<std::uint64_t> fails_at_;
   Status failure_;

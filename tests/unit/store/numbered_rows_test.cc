@@ -3,13 +3,12 @@
 #include "cachesvc/store/numbered_rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <thread>
 
-#include "cachesvc/store/rocksdb_store.h"
-#include "tests/unit/store/store_machine.h"
+#include "tests/unit/store/numbered_disk.h"
 
 using namespace precis;
 using namespace precis::testing;
@@ -17,91 +16,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kValues = 12;
-constexpr Table kRowTables[] = {Table::kSegments, Table::kSessions, Table::kModels,
-                                Table::kBudgets,  Table::kMeta,     Table::kProjections,
-                                Table::kProfiles};
-
-Value value_of(int i) { return noise(static_cast<std::uint64_t>(i), 3000); }
-
-void put_with_rows(Store& store, int i, Durability durability) {
-  const std::string key = std::to_string(i);
-  const Value value = value_of(i);
-  StoreBatch batch{{{Table::kPayload, key, value}}, {}};
-  for (const Table table : kRowTables) batch.puts.push_back({table, key, value});
-  REQUIRE(store.write(batch, durability).ok());
-}
-
-// RocksDB and payload files in a folder, as a service has them.
-struct Disk {
-  TestDir dir;
-  std::string boot = "first";
-
-  std::string path(const std::string& name = {}) const { return dir.path() + "/store/" + name; }
-  Result<std::unique_ptr<Store>> try_open() const {
-    PRECIS_ASSIGN(std::unique_ptr<Store> rows, open_rocksdb_store(dir.path() + "/store"));
-    PRECIS_ASSIGN(rows, number_rows(std::move(rows), path("acknowledged"), {boot}));
-    PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(path("payload")));
-    // A file for each few values, which is removed at once when no row means them.
-    return open_extent_store(std::move(rows), std::move(folder),
-                             {16 << 10, 0.5, kWriteBehindBytes, kTidyAtOnce});
+// Until the tidier has begun and ended a search for space. Two end: one of them may have begun
+// before.
+void let_tidy(Store& store) {
+  const std::uint64_t before = store.stats().tidy_passes;
+  while (store.stats().tidy_passes < before + 2) {
+    REQUIRE(put(store, "freed", value_of(98)).ok());
+    REQUIRE(erase(store, "freed").ok());
+    std::this_thread::yield();
   }
-  std::unique_ptr<Store> open() const {
-    auto store = try_open();
-    INFO(store.status().to_string());
-    REQUIRE(store.ok());
-    return std::move(store).value();
-  }
-  // Leaves what a kill leaves: closing writes nothing that was written through the log.
-  void fill(Durability durability = Durability::kFsync) const {
-    const auto store = open();
-    for (int i = 0; i < kValues; ++i) {
-      put_with_rows(*store, i, durability);
-    }
-  }
-  fs::path newest(const std::string& ending) const {
-    fs::path found;
-    for (const auto& file : fs::directory_iterator(path())) {
-      const bool is_one = file.path().extension() == ending && file.file_size() > 0;
-      if (is_one && file.path() > found) found = file.path();
-    }
-    REQUIRE_FALSE(found.empty());
-    return found;
-  }
-  std::map<std::string, std::uint64_t> payload() const {
-    std::map<std::string, std::uint64_t> sizes;
-    for (const auto& file : fs::directory_iterator(path("payload"))) {
-      sizes[file.path().filename().string()] = file.file_size();
-    }
-    return sizes;
-  }
-  void save_copy() const {
-    fs::remove_all(dir.path() + "/copy");
-    fs::copy(path(), dir.path() + "/copy", fs::copy_options::recursive);
-  }
-  void restore_copy() const {
-    fs::remove_all(path());
-    fs::copy(dir.path() + "/copy", path(), fs::copy_options::recursive);
-  }
-};
-
-// That are there with all of their rows.
-int values_left(Store& store) {
-  int left = 0;
-  for (int i = 0; i < kValues; ++i) {
-    const auto value = store.get(Table::kPayload, std::to_string(i));
-    if (!value.ok()) continue;
-    REQUIRE(*value == value_of(i));
-    const bool whole = std::ranges::all_of(
-        kRowTables, [&](Table table) { return store.get(table, std::to_string(i)).ok(); });
-    left += whole ? 1 : 0;
-  }
-  return left;
-}
-
-// Whoever tidies has every chance to.
-void let_tidy() {
-  for (int turn = 0; turn < 500; ++turn) std::this_thread::yield();
 }
 
 // Opened after damage: all is there, or the loss is told and no payload is deleted. Returns whether
@@ -120,7 +43,7 @@ bool is_told(const Disk& disk) {
   CHECK_FALSE(doubt->record_lost);
   CHECK(store->stats().unclaimed_bytes >= static_cast<std::uint64_t>(kValues - left) * 4096);
   REQUIRE(put(*store, "more", value_of(99), Durability::kFsync).ok());  // it goes on
-  let_tidy();
+  let_tidy(*store);
   for (const auto& [name, size] : before) REQUIRE(disk.payload()[name] == size);
   return true;
 }
@@ -190,7 +113,7 @@ TEST_CASE("a list of tables that is cut is refused, or its loss is told, and no 
     if (store.ok()) {
       ++opened;
       if (values_left(**store) < kValues) REQUIRE((*store)->doubt());
-      let_tidy();
+      let_tidy(**store);
     }
     for (const auto& [name, size] : before) REQUIRE(disk.payload()[name] == size);
   }
@@ -314,4 +237,29 @@ TEST_CASE("a store of an earlier release gets a record, and no doubt", "[unit][s
   disk.fill();
   fs::remove(disk.newest(".log"));
   CHECK(disk.open()->doubt());
+}
+
+TEST_CASE("who asks for the doubt does not wait for a disk that stands still", "[unit][store]") {
+  // A disk whose syncs take until they are let go.
+  struct HeldRows final : ForwardingStore {
+    using ForwardingStore::ForwardingStore;
+    Status write(const StoreBatch& batch, Durability durability) override {
+      began = true;
+      began.notify_all();
+      held.wait(true);
+      return ForwardingStore::write(batch, durability);
+    }
+    std::atomic<bool> held = true, began = false;
+  };
+  const TestDir dir;
+  MemoryStore memory;
+  auto made = std::make_unique<HeldRows>(memory);
+  HeldRows& rows = *made;
+  const auto store = number_rows(std::move(made), dir.path() + "/acknowledged").value();
+  std::thread writer([&] { CHECK(put(*store, "a", value_of(1), Durability::kFsync).ok()); });
+  rows.began.wait(false);
+  CHECK_FALSE(store->doubt());  // on this thread: one that waits would never return
+  rows.held = false;
+  rows.held.notify_all();
+  writer.join();
 }

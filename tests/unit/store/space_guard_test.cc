@@ -9,6 +9,7 @@
 
 #include "cachesvc/store/extent_files.h"
 #include "cachesvc/store/file_pool.h"
+#include "cachesvc/store/rocksdb_store.h"
 #include "tests/unit/store/store_machine.h"
 
 using namespace precis;
@@ -57,7 +58,9 @@ TEST_CASE("a disk's room is shared out by its size, within limits", "[unit][stor
   CHECK(large.reserve_bytes == 64 * kMiB);
   CHECK(large.file_bytes == 256 * kMiB);
   CHECK(DiskBudget::of(320 * kMiB, 100 * kMiB).min_free_bytes == 100 * kMiB);
-  CHECK(DiskBudget::of(320 * kMiB, 1).min_free_bytes == 20 * kMiB);  // for rows
+  // For rows, and for a payload file whose values are moved.
+  CHECK(DiskBudget::of(320 * kMiB, 1).min_free_bytes == 25 * kMiB);
+  CHECK(DiskBudget::of(320 * kMiB, 24 * kMiB).min_free_bytes == 25 * kMiB);
 }
 
 TEST_CASE("payload stops at the mark, with the numbers, and goes on where there is room again",
@@ -129,6 +132,33 @@ TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store
   CHECK_THAT(refused.message(), Contains("make room on that disk"));
 }
 
+TEST_CASE("rows past all that the disk has free keep no space from coming back",
+          "[unit][store][space]") {
+  // The rows are RocksDB's own, which flushes them by itself; the payload's disk is the drive.
+  const TestDir dir;
+  SmallMachine machine;
+  machine.guard = SpaceGuard::open(machine.drive.folder(), "/data").value();
+  machine.guard->restore_reserve();
+  auto rows = open_rocksdb_store(dir.path(), {.guard = machine.guard});
+  REQUIRE(rows.ok());
+  const auto store = open_extent_store(std::move(rows).value(), machine.drive.folder(),
+                                       {.file_bytes = machine.guard->budget().file_bytes,
+                                        .tidy_after = kTidyAtOnce},
+                                       machine.guard)
+                         .value();
+  const unsigned full = fill(*store);
+  const std::uint64_t taken = machine.drive.bytes();
+  const Value row = noise(1, 32 << 10);
+  for (std::uint64_t written = 0; written < 40 * kMiB; written += row.size()) {
+    const std::string key = std::to_string(written / row.size() % 10);
+    REQUIRE(store->write({{{Table::kSegments, key, row}}, {}, true}, Durability::kWal) == Status());
+  }
+  CHECK(store->harden() == Status());
+  for (unsigned i = 0; i < full; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
+  // By a thread: that it never does would be this test's time limit.
+  while (machine.drive.bytes() > taken / 2) std::this_thread::yield();
+}
+
 TEST_CASE("no crash brings back a row whose bytes were punched out",
           "[unit][store][space][power]") {
   for (unsigned seed = 0; seed < 8; ++seed) {
@@ -180,6 +210,33 @@ TEST_CASE("what is being read is not punched out", "[unit][store][space]") {
   CHECK(drive.bytes() == before - 3 * 4096 + (3 * 4096 - 10'000));  // the last block is a part
   CHECK(files->holes().empty());
   CHECK(std::ranges::equal(files->pin(places[0]).read().value().bytes(), Bytes(kept)));
+}
+
+TEST_CASE("bytes that were punched out are not counted, nor after opening, nor twice",
+          "[unit][store][space]") {
+  FaultyDrive drive;
+  std::vector<Extent> places;
+  std::uint64_t left = 0;
+  {
+    const auto files = ExtentFiles::open(drive.folder(), {}, kMiB).value();
+    const Value a = noise(1, 8192), b = noise(2, 40'960), c = noise(3, 8192);
+    const std::vector<Bytes> values = {a, b, c};
+    places = files->append(values).value();
+    files->free(places[1]);
+    const std::uint64_t all = files->stats().file_bytes;
+    REQUIRE(files->punch(files->holes()) == Status());
+    left = files->stats().file_bytes;
+    CHECK(left == all - 40'960);
+    CHECK(left == drive.bytes());
+  }
+  const std::vector<Extent> live = {places[0], places[2]};
+  const auto files = ExtentFiles::open(drive.folder(), live, kMiB).value();
+  CHECK(files->stats().file_bytes == left);
+  REQUIRE(files->punch(files->holes()) == Status());
+  CHECK(files->stats().file_bytes == left);
+  files->free(places[0]);
+  REQUIRE(files->punch(files->holes()) == Status());
+  CHECK(files->stats().file_bytes == left - 8192);
 }
 
 TEST_CASE("values that lie over one another are not punched out", "[unit][store][space]") {
