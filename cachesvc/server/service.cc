@@ -96,7 +96,7 @@ struct Service::Impl {
   std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
   Executor storage{"storage", kStorageThreads};
   Executor reads{"reads", kReadThreads};
-  Executor figures{"figures", 1};  // what the store counts, behind no change that waits for the disk
+  Executor figures{"figures", 1};  // the store's, behind no change that waits for the disk
   std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
@@ -425,14 +425,12 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
 
 // Of the process; what stands in the catalog, of the tenant.
 Task<msg::Stats> Service::Impl::stats(std::string tenant) {
-  // These are the loop's; the rest may wait for the store.
   const std::size_t waiting = memory->waiting() + put_room->waiting();
   const std::uint64_t request_bytes = admission.message_bytes.used();
   msg::Stats stats{metrics.rows()};
   const Catalog::Totals totals = catalog->totals(tenant);
   const HotTierStats hot = hot_tier->stats();
   const StoreStats disk = co_await run_on(figures, loop, [&] { return store->stats(); });
-  const auto doubt = co_await run_on(figures, loop, [&] { return store->doubt(); });
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
@@ -444,7 +442,8 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
   add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
   add("precis_turns_total", paths.turns().pieces(),
       "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
-  add_stored(stats, hot, totals, catalog->dropped_segments(), disk, doubt, disk_watch->health());
+  add_stored(stats, hot, totals, catalog->dropped_segments(), disk, store->doubt(),
+             disk_watch->health());
   co_return stats;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "precis/status.h"
+#include "precis/view.h"
 
 namespace precis {
 
@@ -15,6 +16,12 @@ Status check_remains(const std::string& dir);
 // Bytes that RocksDB writes at most as it opens the store: its logs as tables, its list of files
 // anew, and some small files.
 std::uint64_t bytes_to_open(const std::string& dir);
+
+inline constexpr std::uint32_t kStoreFormat = 2;  // 1 held payload in blob files
+
+// Checks the row that names the format of a store: kVersionMismatch where another build wrote it,
+// kCorruption where it does not read.
+Status check_stored_format(const std::string& dir, Bytes stored);
 
 // The files in the directory itself, without the reserve, which is room that is kept free.
 std::uint64_t bytes_of_files(const std::string& dir);
