@@ -34,7 +34,6 @@ namespace {
 constexpr std::array<std::string_view, kTableCount> kFamilyNames = {
     "segments", "payload", "sessions", "models", "budgets", "meta", "projections", "profiles"};
 const char* const kFormatKey = "store.format";
-constexpr std::uint32_t kFormat = 2;  // 1 held payload in blob files
 
 // RocksDB stores value sizes in 32 bits; far above any row.
 constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
@@ -266,28 +265,12 @@ class RocksdbStore final : public Store {
     (void)mark_log();
     const auto stored = get(Table::kMeta, kFormatKey);
     if (stored.status().code() == StatusCode::kNotFound) {
-      std::array<std::byte, sizeof kFormat> value;
-      std::memcpy(value.data(), &kFormat, sizeof kFormat);
+      std::array<std::byte, sizeof kStoreFormat> value;
+      std::memcpy(value.data(), &kStoreFormat, sizeof kStoreFormat);
       return write({{{Table::kMeta, kFormatKey, value}}, {}}, Durability::kFsync);
     }
     PRECIS_TRY(stored.status());
-    std::uint32_t format = 0;
-    if (stored->size() != sizeof format) {
-      return Status::corruption("store in " + dir_ + ": its format row has " +
-                                std::to_string(stored->size()) + " B, not 4");
-    }
-    std::memcpy(&format, stored->data(), sizeof format);
-    if (format < kFormat) {
-      return Status::version("store in " + dir_ + " has format " + std::to_string(format) +
-                             " of an older build, this one reads " + std::to_string(kFormat) +
-                             ": use that build, or another data directory");
-    }
-    if (format > kFormat) {
-      return Status::version("store in " + dir_ + " has format " + std::to_string(format) +
-                             ", this build reads up to " + std::to_string(kFormat) +
-                             ": use the newer build that wrote it");
-    }
-    return {};
+    return check_stored_format(dir_, *stored);
   }
 
  private:
@@ -301,8 +284,7 @@ class RocksdbStore final : public Store {
     return guard_ ? guard_->admit(use, size_bytes) : Status();
   }
 
-  // RocksDB flushes by itself, too: what its memtables hold is all that a flush may write. They
-  // count whole pieces of memory, so a few small rows are counted here.
+  // What memtables hold: RocksDB flushes by itself, too. They count large pieces of memory.
   std::uint64_t bytes_to_flush() const {
     std::uint64_t memtable_bytes = 0;
     const bool known = db_->GetAggregatedIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables,
