@@ -100,8 +100,7 @@ struct Service::Impl {
   std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
   Executor storage{"storage", kStorageThreads};
   Executor reads{"reads", kReadThreads};
-  Executor figures{"figures",
-                   1};  // what the store counts, behind no change that waits for the disk
+  Executor figures{"figures", 1};  // the store's, behind no change that waits for the disk
   std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
@@ -421,7 +420,6 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
 
 // Of the process; what stands in the catalog, of the tenant.
 Task<msg::Stats> Service::Impl::stats(std::string tenant) {
-  // These are the loop's; the rest may wait for the store.
   const std::size_t waiting = memory->waiting() + put_room->waiting();
   const std::uint64_t request_bytes = admission.message_bytes.used();
   msg::Stats stats{metrics.rows()};

@@ -11,6 +11,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -18,6 +20,7 @@
 #include <utility>
 
 #include "cachesvc/store/deleted_files.h"
+#include "cachesvc/store/info_log.h"
 #include "cachesvc/store/store_lock.h"
 #include "cachesvc/store/store_remains.h"
 #include "precis/limits.h"
@@ -31,13 +34,11 @@ namespace {
 constexpr std::array<std::string_view, kTableCount> kFamilyNames = {
     "segments", "payload", "sessions", "models", "budgets", "meta", "projections", "profiles"};
 const char* const kFormatKey = "store.format";
-constexpr std::uint32_t kFormat = 2;  // 1 held payload in blob files
 
 // RocksDB stores value sizes in 32 bits; far above any row.
 constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
 // Per value beside key and value: type, family, two lengths of at most five bytes.
 constexpr std::size_t kBatchOverheadBytes = 16;
-constexpr std::size_t kLogFilesMax = 4;  // RocksDB's own information logs, in the data dir
 
 // ---- errors
 
@@ -98,13 +99,28 @@ class NoPolling final : public rocksdb::EventListener {
   }
 };
 
+class InfoLogger final : public rocksdb::Logger {
+ public:
+  InfoLogger(const std::string& dir, std::uint64_t bytes_max)
+      : Logger(rocksdb::InfoLogLevel::INFO_LEVEL), log_(dir, bytes_max) {}
+  using Logger::Logv;
+  void Logv(const char* format, std::va_list arguments) override {
+    std::array<char, 4096> line{};  // what is longer is cut
+    (void)std::vsnprintf(line.data(), line.size(), format, arguments);
+    log_.write(line.data());
+  }
+
+ private:
+  InfoLog log_;
+};
+
 DiskBudget budget_of(const RocksdbStoreOptions& options) {
   return options.guard ? options.guard->budget() : DiskBudget::of(~std::uint64_t{0});
 }
 
 // With these sizes all that RocksDB writes by itself fits into the reserve (disk_budget.h). RocksDB
 // takes a log's room from the disk when it makes the log.
-rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
+rocksdb::DBOptions db_options(const std::string& dir, const RocksdbStoreOptions& options) {
   const DiskBudget budget = budget_of(options);
   rocksdb::DBOptions db;
   if (options.env) db.env = options.env;
@@ -116,8 +132,7 @@ rocksdb::DBOptions db_options(const RocksdbStoreOptions& options) {
   db.db_write_buffer_size = 2 * budget.memtable_bytes;
   db.max_total_wal_size = 4 * budget.memtable_bytes;
   db.manifest_preallocation_size = budget.memtable_bytes / 4;
-  db.max_log_file_size = budget.memtable_bytes;
-  db.keep_log_file_num = kLogFilesMax;
+  db.info_log = std::make_shared<InfoLogger>(dir, budget.memtable_bytes);
   db.stats_dump_period_sec = 0;
   db.listeners.push_back(std::make_shared<NoPolling>());
   return db;
@@ -250,28 +265,12 @@ class RocksdbStore final : public Store {
     (void)mark_log();
     const auto stored = get(Table::kMeta, kFormatKey);
     if (stored.status().code() == StatusCode::kNotFound) {
-      std::array<std::byte, sizeof kFormat> value;
-      std::memcpy(value.data(), &kFormat, sizeof kFormat);
+      std::array<std::byte, sizeof kStoreFormat> value;
+      std::memcpy(value.data(), &kStoreFormat, sizeof kStoreFormat);
       return write({{{Table::kMeta, kFormatKey, value}}, {}}, Durability::kFsync);
     }
     PRECIS_TRY(stored.status());
-    std::uint32_t format = 0;
-    if (stored->size() != sizeof format) {
-      return Status::corruption("store in " + dir_ + ": its format row has " +
-                                std::to_string(stored->size()) + " B, not 4");
-    }
-    std::memcpy(&format, stored->data(), sizeof format);
-    if (format < kFormat) {
-      return Status::version("store in " + dir_ + " has format " + std::to_string(format) +
-                             " of an older build, this one reads " + std::to_string(kFormat) +
-                             ": use that build, or another data directory");
-    }
-    if (format > kFormat) {
-      return Status::version("store in " + dir_ + " has format " + std::to_string(format) +
-                             ", this build reads up to " + std::to_string(kFormat) +
-                             ": use the newer build that wrote it");
-    }
-    return {};
+    return check_stored_format(dir_, *stored);
   }
 
  private:
@@ -285,8 +284,7 @@ class RocksdbStore final : public Store {
     return guard_ ? guard_->admit(use, size_bytes) : Status();
   }
 
-  // RocksDB flushes by itself, too: what its memtables hold is all that a flush may write. They
-  // count whole pieces of memory, so a few small rows are counted here.
+  // What memtables hold: RocksDB flushes by itself, too. They count large pieces of memory.
   std::uint64_t bytes_to_flush() const {
     std::uint64_t memtable_bytes = 0;
     const bool known = db_->GetAggregatedIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables,
@@ -431,7 +429,7 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
   PRECIS_TRY(check_remains(dir));
   const DiskBudget budget = budget_of(options);
   if (options.guard) PRECIS_TRY(make_room_to_open(*options.guard, dir));
-  const rocksdb::DBOptions db_opts = db_options(options);
+  const rocksdb::DBOptions db_opts = db_options(dir, options);
   PRECIS_TRY(check_families(db_opts, dir));
   if (options.kept_logs) options.kept_logs->keep();
   rocksdb::DB* db = nullptr;

@@ -1,6 +1,7 @@
 #include "cachesvc/store/store_remains.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -89,6 +90,26 @@ std::uint64_t bytes_of_files(const std::string& dir) {
     if (!gone) bytes += size_bytes;
   }
   return bytes;
+}
+
+Status check_stored_format(const std::string& dir, Bytes stored) {
+  std::uint32_t format = 0;
+  if (stored.size() != sizeof format) {
+    return Status::corruption("store in " + dir + ": its format row has " +
+                              std::to_string(stored.size()) + " B, not 4");
+  }
+  std::memcpy(&format, stored.data(), sizeof format);
+  if (format < kStoreFormat) {
+    return Status::version("store in " + dir + " has format " + std::to_string(format) +
+                           " of an older build, this one reads " + std::to_string(kStoreFormat) +
+                           ": use that build, or another data directory");
+  }
+  if (format > kStoreFormat) {
+    return Status::version("store in " + dir + " has format " + std::to_string(format) +
+                           ", this build reads up to " + std::to_string(kStoreFormat) +
+                           ": use the newer build that wrote it");
+  }
+  return {};
 }
 
 }  // namespace precis

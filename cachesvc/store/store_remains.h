@@ -6,6 +6,7 @@
 
 #include "cachesvc/store/space_guard.h"
 #include "precis/status.h"
+#include "precis/view.h"
 
 namespace precis {
 
@@ -17,6 +18,12 @@ Status check_remains(const std::string& dir);
 // and, if that does not do, RocksDB's information logs: an older build's store has no reserve.
 // kOutOfSpace, saying how many bytes are lacking.
 Status make_room_to_open(SpaceGuard& guard, const std::string& dir);
+
+inline constexpr std::uint32_t kStoreFormat = 2;  // 1 held payload in blob files
+
+// Checks the row that names the format of a store: kVersionMismatch where another build wrote it,
+// kCorruption where it does not read.
+Status check_stored_format(const std::string& dir, Bytes stored);
 
 // The files in the directory itself, without the reserve, which is room that is kept free.
 std::uint64_t bytes_of_files(const std::string& dir);

@@ -37,8 +37,7 @@ std::string recovery_text(const Recovery& recovery) {
                                              bytes_text(recovery.kept_log_bytes));
   return fmt::format(
       "{} since its store was recovered; {} of payload that nothing names are kept{}. Put a copy "
-      "of "
-      "the data directory back, or stop the service and give the loss up for good with precisd "
+      "of the data directory back, or stop the service and give the loss up for good with precisd "
       "--data DIR --accept-loss {}",
       lost, bytes_text(recovery.kept_bytes), logs, recovery.lost_changes);
 }

@@ -143,7 +143,8 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
     CHECK(answered.kept_log_bytes > 0);
     const Ran fsck = run({PRECISCTL_PATH, "--address", service.address, "fsck"});
     CHECK(fsck.exit_code != 0);
-    CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)));
+    CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)) &&
+                             Contains("DIR/before_recovery"));
     // It serves and takes more.
     const Model model = client->register_model(tiny_model()).value();
     const auto path = random_tokens(random, 100);

@@ -3,15 +3,18 @@
 #include "cachesvc/store/rocksdb_store.h"
 
 #include <rocksdb/db.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
+#include "cachesvc/store/info_log.h"
 #include "tests/unit/store/faulty_disk.h"
 #include "tests/unit/store/test_dir.h"
 
@@ -269,6 +272,47 @@ TEST_CASE("a disk that is full from the first row on ends no process", "[unit][s
   REQUIRE(put(*store, Table::kModels, "key", value, durability) == Status());
   CHECK(store->harden().ok());
   CHECK(*store->get(Table::kModels, "key") == value);
+}
+
+TEST_CASE("what RocksDB says where there is no room for it ends no process", "[unit][store]") {
+  const TestDir dir;
+  const auto store = open_store(dir.path());
+  // No file may be longer than its log of what it does is now, about.
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  rlimit limit = before;
+  limit.rlim_cur = std::filesystem::file_size(dir.path() + "/LOG") + 4096;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  Status status;
+  for (int i = 0; i < 25 && status.ok(); ++i) {  // it says some KiB of each
+    status = put(*store, Table::kModels, "key", noise(1, 100), Durability::kMemory);
+    if (status.ok()) status = store->harden();
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(status == Status());
+  CHECK(*store->get(Table::kModels, "key") == noise(1, 100));
+}
+
+TEST_CASE("RocksDB's account of what it does is bounded, and so is what is left of older ones",
+          "[unit][store]") {
+  const TestDir dir;
+  const std::string log = dir.path() + "/LOG", old = log + ".old";
+  std::ofstream(old + ".1795579535113107") << "of an earlier release";
+  {
+    InfoLog info(dir.path(), 1000);
+    for (int i = 0; i < 100; ++i) info.write("line " + std::to_string(i));
+    CHECK(std::filesystem::file_size(log) <= 1000);
+    CHECK(std::filesystem::file_size(old) <= 1000);
+    std::ifstream file(log);
+    std::string line, last;
+    while (std::getline(file, line)) last = line;
+    CHECK_THAT(last, Catch::EndsWith(" line 99"));
+  }
+  CHECK_FALSE(std::filesystem::exists(old + ".1795579535113107"));
+  open_store(dir.path()).reset();
+  CHECK(std::filesystem::file_size(log) > 1000);
+  CHECK(std::filesystem::file_size(old) <= 1000);
 }
 
 TEST_CASE("a flush that fails for want of space is reported by harden, which works later",
