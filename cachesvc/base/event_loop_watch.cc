@@ -66,8 +66,8 @@ std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::functio
 std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
                                                                 std::function<void()> readable,
                                                                 std::function<void()> writable) {
-  auto state =
-      std::make_shared<WatchState>(AsioAccess::context(*this), fd, std::move(readable), std::move(writable));
+  auto state = std::make_shared<WatchState>(AsioAccess::context(*this), fd, std::move(readable),
+                                            std::move(writable));
   state->await_readable();
   return std::make_unique<StateWatch>(std::move(state));
 }

@@ -23,8 +23,14 @@ void LinkEnd::start(Handlers handlers) {
 
 void LinkEnd::on_frame(const FrameHeader& header, std::vector<std::byte> body) {
   if (header.kind == FrameKind::kMessage) {
+    held_bytes_ += body.size();
     held_.push_back({header.after_bulk, std::move(body)});
-    return hand_out();
+    const std::weak_ptr<LinkEnd*> alive = alive_;
+    hand_out();
+    if (alive.expired() || held_bytes_ <= held_bytes_max()) return;
+    return end(Status::invalid("messages of " + std::to_string(held_bytes_) +
+                               " B wait for bulk bytes that do not come; the most is " +
+                               std::to_string(held_bytes_max()) + " B"));
   }
   const Status status =
       header.kind == FrameKind::kRdma
@@ -46,6 +52,7 @@ void LinkEnd::hand_out() {
          held_.front().after_bulk <= bulk_frames_received_) {
     auto body = std::move(held_.front().body);
     held_.pop_front();
+    held_bytes_ -= body.size();
     const auto on_message = handlers_.on_message;
     if (on_message) on_message(std::move(body));
   }

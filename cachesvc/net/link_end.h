@@ -43,6 +43,8 @@ class LinkEnd : public virtual Messages {
   virtual void stop_bulk(const Status& why) = 0;
   // Bulk frames with data that this end has sent: they go before the next message.
   virtual std::uint64_t bulk_frames_sent() const { return 0; }
+  // Of messages that wait for such frames of the peer's. More ends the link.
+  virtual std::size_t held_bytes_max() const { return 0; }
   // This end has received one.
   void on_bulk_received();
   // To be called by any thread where the bulk socket ends, also after this is gone.
@@ -67,6 +69,7 @@ class LinkEnd : public virtual Messages {
     std::vector<std::byte> body;
   };
   std::deque<Held> held_;  // messages whose bulk bytes are on their way
+  std::size_t held_bytes_ = 0;
   std::uint64_t bulk_frames_received_ = 0;
   bool is_over_ = false;
   std::unique_ptr<EventLoop::Timer> bulk_ended_;  // until the control socket ends as well

@@ -11,6 +11,10 @@
 #include <cerrno>
 #include <cstring>
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 namespace precis {
 namespace {
 
@@ -120,6 +124,10 @@ Io Socket::write(std::span<const Bytes> ranges, int pass) {
   return result(
       uninterrupted([&] { return ::sendmsg(descriptor(), &message, MSG_DONTWAIT | MSG_NOSIGNAL); }),
       /*reading=*/false);
+}
+
+void let_pass_descriptors(int socket, bool on) {
+  set_option(socket, SOL_SOCKET, SO_PASSRIGHTS, on ? 1 : 0);
 }
 
 void Socket::shut_down() { ::shutdown(descriptor(), SHUT_RDWR); }

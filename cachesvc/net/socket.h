@@ -50,6 +50,11 @@ class Socket {
   bool is_unix_ = false;
 };
 
+// Whether peers may pass descriptors over a Unix socket; a listening one's setting is that of the
+// sockets it accepts. A passed descriptor may take long to close (a TCP socket that lingers), and
+// the reader's thread closes it. Changes nothing where the kernel can't forbid it (before 6.16).
+void let_pass_descriptors(int socket, bool on);
+
 // "10.0.0.7:40312", or "unix: uid 1000, pid 4242" as the kernel tells it; and the part of it that
 // counts as one address.
 struct PeerName {

@@ -59,6 +59,12 @@ Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
   return context;
 }
 
+// How often one call of ours may still ask the kernel for bytes, twice for a record: a peer that
+// sends records without data (key updates) would hold up the thread else. What is left over makes
+// the socket readable again.
+constexpr unsigned kReceivesMax = 64;
+thread_local unsigned receives_left = 0;
+
 // OpenSSL's own socket BIO raises SIGPIPE where the peer is gone; a library must not.
 int send_quietly(BIO* bio, const char* data, int size) {
   const int socket = static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
@@ -70,6 +76,11 @@ int send_quietly(BIO* bio, const char* data, int size) {
 }
 int receive(BIO* bio, char* data, int size) {
   const int socket = static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
+  if (receives_left == 0) {
+    ::BIO_set_retry_read(bio);
+    return -1;
+  }
+  --receives_left;
   const ssize_t got = ::recv(socket, data, static_cast<std::size_t>(size), MSG_DONTWAIT);
   ::BIO_clear_retry_flags(bio);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) ::BIO_set_retry_read(bio);
@@ -111,10 +122,14 @@ class TlsSocket final : public Socket {
   }
 
   bool is_encrypted() const override { return true; }
-  Io handshake() override { return result(::SSL_do_handshake(ssl_.get()), 1); }
+  Io handshake() override {
+    receives_left = kReceivesMax;
+    return result(::SSL_do_handshake(ssl_.get()), 1);
+  }
 
   Io read(MutableBytes into, Descriptor*) override {
     std::size_t got = 0;
+    receives_left = kReceivesMax;
     const int returned = ::SSL_read_ex(ssl_.get(), into.data(), into.size(), &got);
     return result(returned, got);
   }

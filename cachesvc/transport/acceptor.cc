@@ -10,6 +10,7 @@
 
 #include "cachesvc/base/asio.h"
 #include "cachesvc/net/address.h"
+#include "cachesvc/net/socket.h"
 
 namespace precis {
 namespace {
@@ -116,6 +117,7 @@ Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std:
   PRECIS_ASSIGN(const UnixAddress address, unix_address(path));
   PRECIS_ASSIGN(Descriptor socket,
                 open_listening(Unix::endpoint(address.path), "listen_unix " + path));
+  let_pass_descriptors(socket.get(), false);  // until one is bound (strangers.cc)
   // The token lets in, not the file's mode; its directory may keep others out.
   ::chmod(path.c_str(), 0666);
   return std::unique_ptr<ListeningSocket>(

@@ -82,6 +82,9 @@ Status Strangers::answer(Guest& guest, const GreetingSocket::Frame& frame, std::
   if (frame.kind == FrameKind::kBind) {
     PRECIS_ASSIGN(const Bind bind, decode_bind(frame.body));
     PRECIS_TRY(host_.may_bind(guest.peer, bind));
+    if (guest.socket.socket().is_unix()) {
+      let_pass_descriptors(guest.socket.socket().descriptor(), true);
+    }
     static_cast<void>(guest.socket.write(FrameKind::kBound, {}));
     forget(guest);
     host_.bound(guest.socket.release(), bind);

@@ -156,6 +156,11 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
   PRECIS_TRY(check_tokens(tokens));
   msg::Lookup body{model.fingerprint, model.adapter, {tokens.begin(), tokens.end()}};
   PRECIS_ASSIGN(msg::Match found, call<msg::Match>(std::move(body)));
+  if (found.matched_tokens > tokens.size()) {
+    return Status::corruption("the service answers that " + std::to_string(found.matched_tokens) +
+                              " tokens of a path of " + std::to_string(tokens.size()) +
+                              " are stored");
+  }
   LookupMatch match;
   static_cast<msg::Match&>(match) = std::move(found);
   match.model = model;

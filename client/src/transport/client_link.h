@@ -7,6 +7,7 @@
 #include "cachesvc/net/link_end.h"
 #include "client/src/transport/client_regions.h"
 #include "client/src/transport/client_transport.h"
+#include "precis/limits.h"
 
 namespace precis {
 
@@ -26,6 +27,7 @@ class ClientLink final : public ClientConnection, public LinkEnd {
 
  private:
   Status on_rdma_turn(Bytes body) override;
+  std::size_t held_bytes_max() const override { return limits::kSendQueueBytesMax; }
   void stop_bulk(const Status&) override { regions_->close(); }
 
   const std::shared_ptr<ClientRegions> regions_;  // shared with what is exposed

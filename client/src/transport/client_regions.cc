@@ -92,7 +92,9 @@ Status ClientRegions::on_frame(const BulkHeader& header) {
     case BulkKind::kPull: serve_pull(header); return {};
     case BulkKind::kShared: {
       const std::lock_guard lock(mutex_);
-      shared_[header.id] = header.offset == 1 ? Shared::kMapped : Shared::kRefused;
+      const auto asked = shared_.find(header.id);  // not there once it was unshared
+      if (asked == shared_.end()) return {};
+      asked->second = header.offset == 1 ? Shared::kMapped : Shared::kRefused;
       answered_.notify_all();
       return {};
     }

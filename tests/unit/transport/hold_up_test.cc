@@ -1,23 +1,29 @@
-// What one peer sends is handed out in turns (control_stream.h).
+// What keeps one peer from holding up the others.
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cachesvc/net/control_stream.h"
+#include "cachesvc/transport/acceptor.h"
+#include "cachesvc/transport/server_link.h"
 
 namespace precis {
 namespace {
 
 constexpr unsigned kFrames = 1000;
 
-std::vector<std::byte> numbered_frame(unsigned number) {
-  const auto header = encode_frame_header({FrameKind::kMessage, sizeof number, 0});
+std::vector<std::byte> numbered_frame(unsigned number, std::uint64_t after_bulk = 0) {
+  const auto header = encode_frame_header({FrameKind::kMessage, sizeof number, after_bulk});
   std::vector<std::byte> frame(header.begin(), header.end());
   const auto* const bytes = reinterpret_cast<const std::byte*>(&number);
   frame.insert(frame.end(), bytes, bytes + sizeof number);
@@ -88,6 +94,54 @@ TEST_CASE("frames that arrived before the peer closed are handed out before its 
   flooded.start();
   flooded.loop.run();
   flooded.check_all_came_in_order();
+}
+
+TEST_CASE("a client's message that waits for bulk bytes ends its connection",
+          "[unit][transport]") {
+  EventLoop loop;
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  const Descriptor peer(ends[1]);
+  ServerLink link(
+      loop, std::make_shared<ControlStream>(loop, std::make_unique<Socket>(Descriptor(ends[0]))),
+      {"a test", "unix", {}});
+  const auto frame = numbered_frame(1, 1);
+  REQUIRE(::write(peer.get(), frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
+  Status ended;
+  link.start({.on_message = [](const std::vector<std::byte>&) { FAIL("it was handed out"); },
+              .on_closed =
+                  [&](Status why) {
+                    ended = std::move(why);
+                    loop.stop();
+                  }});
+  loop.run();
+  CHECK(ended.code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("who is not admitted passes no descriptors over the Unix socket", "[unit][transport]") {
+  std::string folder = (std::filesystem::temp_directory_path() / "precis-socket-XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  EventLoop loop;
+  {
+    const auto listening = listen_unix(loop, folder + "/socket", [](Descriptor) {}).value();
+    Socket stranger(Descriptor(::socket(AF_UNIX, SOCK_STREAM, 0)));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    listening->address().copy(address.sun_path, sizeof address.sun_path - 1);
+    REQUIRE(::connect(stranger.descriptor(), reinterpret_cast<const sockaddr*>(&address),
+                      sizeof address) == 0);
+    const std::byte one{1};
+    const Bytes range(&one, 1);
+    const auto passed = stranger.write({&range, 1}, STDIN_FILENO);
+    int known = 0;
+    socklen_t size = sizeof known;
+    if (::getsockopt(stranger.descriptor(), SOL_SOCKET, 83, &known, &size) != 0) {
+      WARN("this kernel can't forbid it");  // before Linux 6.16
+    } else {
+      CHECK(passed.state == Socket::Io::State::kEnded);
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
