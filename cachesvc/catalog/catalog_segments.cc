@@ -1,5 +1,5 @@
 // Segments: matching, reading, removing, taking out of service. Commits: catalog_commits.cc.
-#include <algorithm>
+#include <set>
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
@@ -101,8 +101,9 @@ Status CatalogImpl::check_removable(std::string_view tenant, const SegmentId& id
                            "; remove what stands on it first, or with it (--recursive)");
   }
   Status pinned;
+  const std::set<SegmentId> going(all.begin(), all.end());
   sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& session) {
-    if (!session.pinned || std::find(all.begin(), all.end(), session.tip) == all.end()) return;
+    if (!session.pinned || !going.contains(session.tip)) return;
     pinned = Status::invalid(
         "segment " + id.hex() + ": session '" + session.name + "' is pinned and its tip " +
         session.tip.hex() +
@@ -134,8 +135,9 @@ Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentI
     removed.bytes += row.stored_bytes;
   }
   std::vector<msg::SessionRow> without_tip;
+  const std::set<SegmentId> going(all.begin(), all.end());
   sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& present) {
-    if (std::find(all.begin(), all.end(), present.tip) == all.end()) return;
+    if (!going.contains(present.tip)) return;
     msg::SessionRow& session = without_tip.emplace_back(present);
     session.tip = {};
     session.tip_end = 0;

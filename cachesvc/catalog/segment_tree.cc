@@ -87,7 +87,10 @@ void SegmentTree::erase(const SegmentId& id) {
   const SegmentRow& row = *at->second.row;
   forget(at->second);
   if (const auto siblings = children_.find(row.parent); siblings != children_.end()) {
-    std::erase(siblings->second, id);
+    // From the end on: a removal takes them out in that order.
+    auto& ids = siblings->second;
+    const auto same = std::find(ids.rbegin(), ids.rend(), id);
+    if (same != ids.rend()) ids.erase(std::next(same).base());
     if (siblings->second.empty()) children_.erase(siblings);
   }
   nodes_.erase(at);

@@ -100,7 +100,9 @@ Result<GetPath::Prefix> GetPath::resolve(const Tenant& tenant, const msg::Get& r
       return Status::invalid("segment " + row->id.hex() +
                              " does not stand on the one named before it; name the whole chain");
     }
-    PRECIS_ASSIGN(prefix.model, parts_.catalog.model(tenant.name, row->model));
+    if (prefix.links.empty() || row->model != prefix.links.back()->model) {
+      PRECIS_ASSIGN(prefix.model, parts_.catalog.model(tenant.name, row->model));
+    }
     if (const std::uint64_t stored = row->plan.total(); link.entries > stored) {
       return Status::not_found("segment " + row->id.hex() + " was trimmed to " +
                                counted(stored, "entry", "entries") +
