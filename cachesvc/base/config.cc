@@ -191,6 +191,11 @@ Result<Token> read_token(const TenantConfig& tenant, const std::string& credenti
   }
   path = std::filesystem::path(of_credentials ? credentials_dir : beside) /
          path;  // an absolute path stays
+  // A pipe that nobody writes to would be waited for.
+  std::error_code none;
+  if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none)) {
+    return Status::invalid(path.string() + " is no regular file, must be one that holds the token");
+  }
   PRECIS_ASSIGN(std::string text, read_file(path.string(), limits::kCredentialBytesMax));
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
   if (text.empty()) return Status::invalid(path.string() + " is empty, must hold the token");

@@ -18,8 +18,7 @@ Status cannot_read(const std::string& path, int error) {
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
-  // A pipe that nobody writes to would be waited for, here or at each read.
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (file < 0) return cannot_read(path, errno);
   std::string text;
   Status status;
@@ -27,11 +26,7 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
   for (;;) {
     const ssize_t size = ::read(file, part.data(), part.size());
     if (size < 0 && errno == EINTR) continue;
-    if (size < 0 && errno == EAGAIN) {
-      status = Status::invalid(path + " is a pipe that has nothing to read; name a file");
-    } else if (size < 0) {
-      status = cannot_read(path, errno);
-    }
+    if (size < 0) status = cannot_read(path, errno);
     if (size <= 0) break;
     text.append(part.data(), static_cast<std::size_t>(size));
     if (text.size() > bytes_max) {

@@ -83,8 +83,10 @@ TEST_CASE("a wrong configuration changes nothing at SIGHUP, and the log says wha
   const std::string bad = GENERATE(
       std::string("max_puts = 0\n[[tenant]]\nname = \"blue\"\n"), std::string("max_putz = 1\n"),
       std::string("max_puts = \n"), std::string("audit_log = \"no/such/folder/audit\"\n"),
-      std::string("[[tenant]]\nname = \"blue\"\ntoken_file = \"no-such-file\"\n"));
+      std::string("[[tenant]]\nname = \"blue\"\ntoken_file = \"no-such-file\"\n"),
+      std::string("[[tenant]]\nname = \"blue\"\ntoken_file = \"fifo\"\n"));
   CAPTURE(bad);
+  REQUIRE(::mkfifo(dir.path("fifo").c_str(), 0600) == 0);  // nobody writes to it
   service.write_config(bad);
   service.reload();
   CHECK(Client::connect(service.address(), as("red", "first")).ok());
