@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kLentTime{5};
 // Of what is posted by what was posted, before the descriptors have their turn.
 constexpr int kInboxTurnsMax = 8;
 // Then what is posted has its turn, or the descriptors theirs.
-constexpr std::chrono::microseconds kTurnTime{500};
+constexpr std::chrono::microseconds kTurnTime{100};
 constexpr int kLastTurnsMax = 8;
 
 void relax() {
@@ -123,7 +123,8 @@ struct EventLoop::Impl {
     // Not poll(), which does not return while a descriptor is ready again and again.
     std::size_t handlers = 0;
     if (posted > 0) enough = Clock::now() + kTurnTime;
-    while (context.poll_one() > 0 && (++handlers, Clock::now() < enough)) {}
+    while (context.poll_one() > 0 && (++handlers, Clock::now() < enough)) {
+    }
     handlers -= std::min(handlers, std::exchange(wakeups, 0));
     return posted + handlers > 0;
   }

@@ -17,7 +17,8 @@ constexpr std::size_t kReadBytes = 64u << 10;
 // One turn reads and hands out at most so much of one stream, so that others have their turn.
 constexpr std::size_t kTurnBytesMax = 512u << 10;
 constexpr std::size_t kTurnFramesMax = 8;
-constexpr std::size_t kRangesMax = 32;  // given to the kernel in one call
+constexpr std::chrono::microseconds kTurnTime{50};  // then no further frame
+constexpr std::size_t kRangesMax = 32;              // given to the kernel in one call
 
 }  // namespace
 
@@ -122,6 +123,7 @@ void ControlStream::receive() {
   thread_local std::array<std::byte, kReadBytes> scratch;
   if (turn_asked_) return;
   frames_left_ = kTurnFramesMax;
+  turn_ends_ = std::chrono::steady_clock::now() + kTurnTime;
   if (!unread_.empty() && watch_) {
     if (const Status status = take(std::exchange(unread_, {})); !status.ok()) return end(status);
     if (!unread_.empty()) return ask_for_turn();
@@ -211,6 +213,7 @@ void ControlStream::hand_out() {
   if (meter_ != nullptr) meter_->give_back(*this);
   const auto handlers = handlers_;
   if (handlers) handlers->on_frame(header_, std::exchange(body_, {}));
+  if (std::chrono::steady_clock::now() >= turn_ends_) frames_left_ = 0;
 }
 
 void ControlStream::send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) {

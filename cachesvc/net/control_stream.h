@@ -81,7 +81,8 @@ class ControlStream final : public FrameChannel,
   FrameHeader header_;
   std::vector<std::byte> body_;
   std::size_t body_got_ = 0;
-  std::size_t frames_left_ = 0;    // of this turn
+  std::size_t frames_left_ = 0;  // of this turn
+  std::chrono::steady_clock::time_point turn_ends_{};
   std::vector<std::byte> unread_;  // came with the last frame of a turn
 
   std::deque<Outgoing> outgoing_;

@@ -166,9 +166,11 @@ void DataStream::send(Frame frame) {
     size += range.size();
   }
   queued->frame = std::move(frame);
+  bool taken = false;
   {
     const std::lock_guard lock(queue_mutex_);
-    if (!closed_ && queue_.size() < kFramesMax) {
+    taken = !closed_ && queue_.size() < kFramesMax;
+    if (taken) {
       auto at = queue_.end();
       if (queued->frame.first) {
         at = std::find_if(queue_.begin(), queue_.end(),
@@ -177,7 +179,7 @@ void DataStream::send(Frame frame) {
       queue_.insert(at, std::move(queued));
     }
   }
-  if (queued) {
+  if (!taken) {
     if (queued->frame.sent) queued->frame.sent(false);
     if (closed_) return;
     return loop_.post([self = shared_from_this()] {

@@ -41,7 +41,7 @@ class Weight {
 struct Owner {
   Owner() = default;
   // No aggregate: g++ 12 destroys one twice that is made in an argument of what is co_awaited.
-  Owner(std::string name, Weight tenant_weight = {}, const void* from = nullptr)
+  Owner(std::string name, Weight tenant_weight = {}, const void* from = nullptr)  // NOLINT: {"a"}
       : tenant(std::move(name)), weight(std::move(tenant_weight)), connection(from) {}
   std::string tenant;
   Weight weight;

@@ -1,5 +1,6 @@
 #include "cachesvc/pipeline/fair_turns.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -7,12 +8,28 @@ namespace precis {
 namespace {
 
 // Then the rest of the loop has its turn: answers are sent, and others are heard.
-constexpr std::chrono::microseconds kServeTime{200};
+constexpr std::uint64_t kServeNs = 50'000;
+// While others ask, a pause of so many times a turn's length follows it.
+constexpr std::uint64_t kPausePerTurn = 4;
+// A tenant asks until so long after it asked last.
+constexpr std::uint64_t kAskingNs = 100'000'000;
 
 }  // namespace
 
 void FairTurns::ask(const Owner& owner, std::function<void()> turn) {
-  queue_->push(owner, std::move(turn));
+  tenants_[owner.tenant].asked_ns = clock_.monotonic_ns();
+  queue({owner, std::move(turn)}, 1);
+}
+
+bool FairTurns::others_ask(const std::string& tenant, std::uint64_t now_ns) const {
+  return std::ranges::any_of(tenants_, [&](const auto& row) {
+    return row.first != tenant && now_ns - row.second.asked_ns < kAskingNs;
+  });
+}
+
+void FairTurns::queue(Turn turn, double cost) {
+  const Owner owner = turn.owner;
+  queue_->push(owner, std::move(turn), cost);
   if (!std::exchange(posted_, true)) post();
 }
 
@@ -23,10 +40,34 @@ void FairTurns::post() {
 }
 
 void FairTurns::serve() {
-  const auto enough = std::chrono::steady_clock::now() + kServeTime;
-  while (!queue_->empty() && std::chrono::steady_clock::now() < enough) queue_->pop()();
+  std::uint64_t now_ns = clock_.monotonic_ns();
+  const std::uint64_t enough_ns = now_ns + kServeNs;
+  while (!queue_->empty() && now_ns < enough_ns) {
+    Turn turn = queue_->pop();
+    Tenant& tenant = tenants_[turn.owner.tenant];
+    if (tenant.paused_until_ns > now_ns && others_ask(turn.owner.tenant, now_ns)) {
+      tenant.paused.push_back(std::move(turn));
+    } else {
+      turn.call();
+      const std::uint64_t began_ns = std::exchange(now_ns, clock_.monotonic_ns());
+      tenant.paused_until_ns = now_ns + kPausePerTurn * (now_ns - began_ns);
+    }
+    resume_later(tenant, now_ns);
+  }
   posted_ = !queue_->empty();
   if (posted_) post();
+}
+
+// One turn after each pause.
+void FairTurns::resume_later(Tenant& tenant, std::uint64_t now_ns) {
+  if (tenant.timer || tenant.paused.empty()) return;
+  tenant.timer =
+      loop_.after(std::chrono::nanoseconds(tenant.paused_until_ns - now_ns), [this, &tenant] {
+        const auto fired = std::move(tenant.timer);  // lives until the end of its own call
+        Turn turn = std::move(tenant.paused.front());
+        tenant.paused.pop_front();
+        queue(std::move(turn), 0);  // it has paid
+      });
 }
 
 }  // namespace precis

@@ -32,12 +32,19 @@ StoreHealth DiskWatch::health() const {
   return health_;
 }
 
+StoreStats DiskWatch::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
 void DiskWatch::look() {
   StoreHealth now = store_.health();
+  const StoreStats stats = store_.stats();
   StoreHealth before;
   {
     const std::lock_guard lock(mutex_);
     before = std::exchange(health_, now);
+    stats_ = stats;
   }
   if (!now.files.ok() && before.files.ok()) {
     log_.error("files of the store were deleted, changes fail from now on",

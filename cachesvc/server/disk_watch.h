@@ -17,8 +17,9 @@ class DiskWatch {
   DiskWatch(Store& store, Log& log);
   ~DiskWatch();
 
-  // Any thread: as of the last look.
+  // Any thread: as of the last look. Whoever asks often costs the disk nothing.
   StoreHealth health() const;
+  StoreStats stats() const;
 
  private:
   void look();
@@ -28,6 +29,7 @@ class DiskWatch {
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;
   StoreHealth health_;   // guarded by mutex_
+  StoreStats stats_;     // guarded by mutex_
   std::jthread thread_;  // last: it uses all of the above
 };
 

@@ -426,7 +426,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::SetBudget request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::GetStats) {
-  co_return msg::ReplyBody(co_await parts_.server_stats(tenant_.name));
+  co_return msg::ReplyBody(parts_.server_stats(tenant_.name));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Ping) { co_return answer(Status()); }

@@ -15,9 +15,9 @@
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/task.h"
+#include "cachesvc/pipeline/fair_turns.h"
 #include "cachesvc/pipeline/get_path.h"
 #include "cachesvc/pipeline/lookup.h"
-#include "cachesvc/pipeline/fair_turns.h"
 #include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/trim.h"
@@ -51,7 +51,7 @@ class Handlers {
     ToldSome& refused;  // of requests, those in the log
     BudgetDefaults configured;
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
-    std::function<Task<msg::Stats>(const std::string& tenant)> server_stats;
+    std::function<msg::Stats(const std::string& tenant)> server_stats;
     // Of an answer of so many bytes; kRejected where too much is unsent already.
     std::function<Status(std::size_t size_bytes)> may_send;
   };

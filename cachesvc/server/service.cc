@@ -92,7 +92,7 @@ struct Service::Impl {
   std::unique_ptr<kernels::Backend> backend;
   RestoreRate rate;
   PathHasher paths{loop};
-  FairTurns turns{loop};
+  FairTurns turns{loop, clock};
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Registration> registration;
   std::unique_ptr<PutRoom> put_room;
@@ -100,7 +100,6 @@ struct Service::Impl {
   std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
   Executor storage{"storage", kStorageThreads};
   Executor reads{"reads", kReadThreads};
-  Executor figures{"figures", 1};  // the store's, behind no change that waits for the disk
   std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
@@ -131,7 +130,7 @@ struct Service::Impl {
   void begin_stop();
   void finish_stop();
   msg::ServerStatus status(const std::string& tenant) const;
-  Task<msg::Stats> stats(std::string tenant);
+  msg::Stats stats(const std::string& tenant);
 };
 
 // ---- building -----------------------------------------------------------------------------------
@@ -419,13 +418,12 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
 }
 
 // Of the process; what stands in the catalog, of the tenant.
-Task<msg::Stats> Service::Impl::stats(std::string tenant) {
+msg::Stats Service::Impl::stats(const std::string& tenant) {
   const std::size_t waiting = memory->waiting() + put_room->waiting();
   const std::uint64_t request_bytes = admission.message_bytes.used();
   msg::Stats stats{metrics.rows()};
   const Catalog::Totals totals = catalog->totals(tenant);
   const HotTierStats hot = hot_tier->stats();
-  const StoreStats disk = co_await run_on(figures, loop, [&] { return store->stats(); });
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
@@ -439,9 +437,9 @@ Task<msg::Stats> Service::Impl::stats(std::string tenant) {
       "1 where the service has an RDMA device for clients of other hosts");
   add("precis_turns_total", paths.turns().pieces(),
       "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
-  add_stored(stats, hot, totals, catalog->dropped_segments(), disk, loss.doubt,
+  add_stored(stats, hot, totals, catalog->dropped_segments(), disk_watch->stats(), loss.doubt,
              disk_watch->health());
-  co_return stats;
+  return stats;
 }
 
 }  // namespace precis

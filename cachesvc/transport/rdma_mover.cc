@@ -20,20 +20,19 @@ static_assert(sizeof(SharedSlot::open) == 8 && offsetof(SharedSlot, open) == 0 &
 
 }  // namespace
 
-Result<std::shared_ptr<RdmaMover>> RdmaMover::make(EventLoop& control, RdmaDevice& device,
+Result<std::shared_ptr<RdmaMover>> RdmaMover::make(RdmaDevice& device,
                                                    std::shared_ptr<RdmaPeer> peer, Window window,
                                                    std::shared_ptr<DataStream> stream) {
   std::shared_ptr<RdmaMover> mover(
-      new RdmaMover(control, device, std::move(peer), std::move(window), std::move(stream)));
+      new RdmaMover(device, std::move(peer), std::move(window), std::move(stream)));
   const auto words = std::as_writable_bytes(std::span(mover->words_));
   PRECIS_ASSIGN(mover->words_memory_, device.register_memory(words, MemorySpace::kHost));
   return mover;
 }
 
-RdmaMover::RdmaMover(EventLoop& control, RdmaDevice& device, std::shared_ptr<RdmaPeer> peer,
-                     Window window, std::shared_ptr<DataStream> stream)
-    : control_(control),
-      device_(device),
+RdmaMover::RdmaMover(RdmaDevice& device, std::shared_ptr<RdmaPeer> peer, Window window,
+                     std::shared_ptr<DataStream> stream)
+    : device_(device),
       window_(std::move(window)),
       stream_(std::move(stream)),
       words_(kOpenWords + limits::kSharedSlotsMax),

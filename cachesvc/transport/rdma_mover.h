@@ -42,9 +42,8 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
   };
   // `device` outlives it; `peer` is connected. `stream` is kept open until nothing is under way.
   // kOutOfSpace where its own few words can't be registered.
-  static Result<std::shared_ptr<RdmaMover>> make(EventLoop& control, RdmaDevice& device,
-                                                 std::shared_ptr<RdmaPeer> peer, Window window,
-                                                 std::shared_ptr<DataStream> stream);
+  static Result<std::shared_ptr<RdmaMover>> make(RdmaDevice& device, std::shared_ptr<RdmaPeer> peer,
+                                                 Window window, std::shared_ptr<DataStream> stream);
 
   const char* name() const override { return "rdma"; }
   bool supports(MemorySpace local, const RemoteRegion& remote) const override;
@@ -65,7 +64,7 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
     std::size_t chunks = 0;  // under way
     std::vector<Waiting> waiting;
   };
-  RdmaMover(EventLoop& control, RdmaDevice& device, std::shared_ptr<RdmaPeer> peer, Window window,
+  RdmaMover(RdmaDevice& device, std::shared_ptr<RdmaPeer> peer, Window window,
             std::shared_ptr<DataStream> stream);
   RdmaRemote slot_word(std::uint32_t slot, std::size_t offset) const;
   Bytes word(std::size_t index) const;
@@ -77,7 +76,6 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
   void leave(std::uint32_t slot);
   void note(const Status& status);
 
-  EventLoop& control_;
   RdmaDevice& device_;
   const Window window_;
   const std::shared_ptr<DataStream> stream_;  // whose end the client waits for as well

@@ -32,7 +32,7 @@ Status ServerLink::on_rdma_turn(Bytes body) {
   }
   if (rdma_turns_ == 2) {
     if (!rdma_peer_) return Status::invalid("the peer is ready for RDMA that it was refused");
-    auto mover = RdmaMover::make(loop(), *rdma_, std::move(rdma_peer_),
+    auto mover = RdmaMover::make(*rdma_, std::move(rdma_peer_),
                                  {turn.window, std::move(turn.window_key)}, data_);
     if (mover.ok()) add(std::move(*mover), true);
     return {};

@@ -384,8 +384,7 @@ void Channel::check_deadlines() {
   for (const std::uint64_t id : late) expire(id);
   if (ask && probe_ == 0) {
     probe_ = next_id_.fetch_add(1);
-    submit(probe_, encode(msg::Request{probe_, msg::Ping{}}),
-           std::make_shared<PendingRequest>());
+    submit(probe_, encode(msg::Request{probe_, msg::Ping{}}), std::make_shared<PendingRequest>());
   }
 }
 

@@ -18,10 +18,10 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/executor.h"
-#include "client/src/transport/client_transport.h"
 #include "client/src/buffer_pool.h"
 #include "client/src/host_memory.h"
 #include "client/src/interrupt.h"
+#include "client/src/transport/client_transport.h"
 #include "precis/client.h"
 #include "precis/limits.h"
 #include "precis/messages.h"

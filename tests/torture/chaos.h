@@ -19,9 +19,9 @@ struct ChaosOptions {
   std::uint32_t clients = 64;
   std::uint32_t seconds = 60;  // of killing; 0: three rounds, however long they take
   std::uint32_t seed = 0;
-  std::string data_dir;             // empty or not there
-  bool tcp = false;                 // no memory is shared
-  std::string log_level = "error";  // as precisd's
+  std::string data_dir;                                                // empty or not there
+  bool tcp = false;                                                    // no memory is shared
+  std::string log_level = "error";                                     // as precisd's
   std::function<void(double done, const std::string& note)> progress;  // done: of 1
 };
 

@@ -15,7 +15,7 @@ namespace precis {
 
 struct ConnectOptions {
   std::string tenant;  // empty: the service's default tenant
-  std::string token;  // never travels: the client proves that it knows it
+  std::string token;   // never travels: the client proves that it knows it
   // TLS: who may sign the service's certificate, a PEM file or "system"; empty: no TLS. For mutual
   // TLS also the client's own certificate and key, PEM files.
   std::string tls_ca, tls_cert, tls_key;

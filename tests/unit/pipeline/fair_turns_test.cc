@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cachesvc/pipeline/fair_turns.h"
@@ -7,10 +9,18 @@
 namespace precis {
 namespace {
 
+class ManualClock final : public Clock {
+ public:
+  std::uint64_t unix_ms() const override { return 0; }
+  std::uint64_t monotonic_ns() const override { return now_ns; }
+  std::uint64_t now_ns = 1;
+};
+
 TEST_CASE("who asks for many turns on the loop waits for those who ask for few",
           "[unit][pipeline]") {
   EventLoop loop;
-  FairTurns turns(loop);
+  ManualClock clock;
+  FairTurns turns(loop, clock);
   std::string order;
   const int connections[3] = {};
   for (int i = 0; i < 6; ++i) {
@@ -28,15 +38,12 @@ TEST_CASE("who asks for many turns on the loop waits for those who ask for few",
 
 TEST_CASE("long turns leave the loop to others in between", "[unit][pipeline]") {
   EventLoop loop;
-  FairTurns turns(loop);
+  ManualClock clock;
+  FairTurns turns(loop, clock);
   int done = 0, done_when_posted = -1;
-  const auto spend_two_milliseconds = [] {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
-    while (std::chrono::steady_clock::now() < until) {}
-  };
   for (int i = 0; i < 5; ++i) {
     turns.ask({}, [&] {
-      spend_two_milliseconds();
+      clock.now_ns += 2'000'000;
       if (++done == 1) loop.post([&] { done_when_posted = done; });
       if (done == 5) loop.stop();
     });
@@ -46,11 +53,54 @@ TEST_CASE("long turns leave the loop to others in between", "[unit][pipeline]") 
   CHECK(done_when_posted < 5);
 }
 
+TEST_CASE("while others ask, a tenant's turn is followed by a pause of four times its length",
+          "[unit][pipeline]") {
+  EventLoop loop;
+  ManualClock clock;
+  FairTurns turns(loop, clock);
+  const int connections[2] = {};
+  std::string order;
+  turns.ask({"a", 1, &connections[0]}, [&] {
+    order += 'a';
+    clock.now_ns += 1'000'000;
+    turns.ask({"b", 1, &connections[1]}, [&] { order += 'b'; });
+    for (int i = 0; i < 2; ++i) {
+      turns.ask({"a", 1, &connections[0]}, [&] {
+        order += 'a';
+        if (order.size() == 5) loop.stop();
+      });
+    }
+  });
+  // The loop's timer, which is real, fires before the clock has moved: the pause goes on.
+  const auto early = loop.after(std::chrono::milliseconds(20), [&] {
+    order += '|';
+    clock.now_ns += 4'000'000;
+  });
+  loop.run();
+  CHECK(order == "ab|aa");
+}
+
+TEST_CASE("a tenant that is alone goes on without a pause", "[unit][pipeline]") {
+  EventLoop loop;
+  ManualClock clock;
+  FairTurns turns(loop, clock);
+  int done = 0;
+  std::function<void()> turn = [&] {
+    clock.now_ns += 1'000'000;
+    if (++done == 5) return loop.stop();
+    turns.ask({"a", 1, nullptr}, turn);
+  };
+  turns.ask({"a", 1, nullptr}, turn);
+  loop.run();
+  CHECK(done == 5);
+}
+
 TEST_CASE("turns that were asked for go with their queue", "[unit][pipeline]") {
   EventLoop loop;
+  ManualClock clock;
   bool called = false;
   {
-    FairTurns turns(loop);
+    FairTurns turns(loop, clock);
     turns.ask({}, [&] { called = true; });
   }
   loop.post([&] { loop.stop(); });

@@ -41,8 +41,7 @@ struct Flooded {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     peer = Descriptor(ends[1]);
-    stream = std::make_shared<ControlStream>(
-        loop, std::make_unique<Socket>(Descriptor(ends[0])));
+    stream = std::make_shared<ControlStream>(loop, std::make_unique<Socket>(Descriptor(ends[0])));
     std::vector<std::byte> all;
     for (unsigned i = 0; i < kFrames; ++i) {
       const auto frame = numbered_frame(i);
@@ -96,8 +95,7 @@ TEST_CASE("frames that arrived before the peer closed are handed out before its 
   flooded.check_all_came_in_order();
 }
 
-TEST_CASE("a client's message that waits for bulk bytes ends its connection",
-          "[unit][transport]") {
+TEST_CASE("a client's message that waits for bulk bytes ends its connection", "[unit][transport]") {
   EventLoop loop;
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
