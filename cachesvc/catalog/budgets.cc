@@ -11,12 +11,21 @@ namespace {
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
 
 Status check_keep(const Budget& keep) {
-  const bool fits =
-      keep.kind == Budget::Kind::kAll ||
-      (keep.value > 0 && (keep.kind != Budget::Kind::kRatio || keep.value <= kPartsPerMillion));
+  const auto is_share = [](std::uint64_t ppm) { return ppm > 0 && ppm <= kPartsPerMillion; };
+  bool fits = false;
+  switch (keep.kind) {
+    case Budget::Kind::kAll: fits = true; break;
+    case Budget::Kind::kRatio: fits = is_share(keep.value); break;
+    case Budget::Kind::kQuality:
+      fits = is_share(keep.quality_share_ppm()) && is_share(keep.quality_cap_ppm());
+      break;
+    case Budget::Kind::kEntries:
+    case Budget::Kind::kBytes: fits = keep.value > 0; break;
+  }
   return fits ? Status()
               : Status::invalid("keep is " + keep.to_string() +
-                                ", must be a ratio in (0, 1] or at least one entry or byte");
+                                ", must be a ratio or a quality in (0, 1], or at least one entry "
+                                "or byte");
 }
 
 Status check_recipe(const std::string& recipe) {

@@ -27,7 +27,7 @@ struct GetPath::Prefix {
 
 Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& tenant,
                                         msg::Get request, Connection& to,
-                                        std::function<void(msg::LayerServed)> served) {
+                                        std::function<Status(msg::LayerServed)> served) {
   PRECIS_CO_ASSIGN(Prefix prefix, resolve(tenant, request));
   const GaugeHold open(parts_.metrics.gets_open, 1);
   const Owner owner = tenant.owner(&to);
@@ -229,14 +229,14 @@ bool GetPath::follow(Prefix& prefix, std::size_t link) const {
 // does.
 Task<void> GetPath::push(const msg::Get& request, Leases leases, LayerCut cut,
                          msg::LayerServed message, Connection& to, InFlight& in_flight,
-                         std::function<void(msg::LayerServed)>& served) {
-  const Status status = co_await completion<Status>([&](Completion done) {
+                         std::function<Status(msg::LayerServed)>& served) {
+  Status status = co_await completion<Status>([&](Completion done) {
     to.push(std::move(cut.ranges), parts_.registration, request.destination, message.offset,
             std::move(done));
   });
   leases.clear();
   parts_.memory.retry();
-  if (status.ok()) served(std::move(message));
+  if (status.ok()) status = served(std::move(message));
   in_flight.leave(status);
 }
 

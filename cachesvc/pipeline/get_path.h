@@ -48,9 +48,10 @@ class GetPath {
     bool canceled = false;
   };
 
-  // Serves `request` layer by layer; `served` is called after each layer's bytes are in place.
+  // Serves `request` layer by layer; `served` is called after each layer's bytes are in place; an
+  // error that it returns ends the get.
   Task<Result<msg::GetDone>> run(std::shared_ptr<Get> get, const Tenant& tenant, msg::Get request,
-                                 Connection& to, std::function<void(msg::LayerServed)> served);
+                                 Connection& to, std::function<Status(msg::LayerServed)> served);
 
  private:
   struct Prefix;  // the links of one get, resolved
@@ -69,7 +70,7 @@ class GetPath {
                                      std::uint32_t layer);
   Task<void> push(const msg::Get& request, Leases leases, LayerCut cut, msg::LayerServed message,
                   Connection& to, InFlight& in_flight,
-                  std::function<void(msg::LayerServed)>& served);
+                  std::function<Status(msg::LayerServed)>& served);
   Parts parts_;
 };
 

@@ -133,6 +133,10 @@ Task<Status> PutPath::push(std::shared_ptr<Put> put, msg::PushLayer piece, Conne
     const Put::Busy busy(*put);
     taken = co_await take_in(put, std::move(piece), from);
   }
+  // One that waited for memory in vain may come again.
+  if (taken.ok() || taken.code() == StatusCode::kRejected) {
+    put->heard = std::chrono::steady_clock::now();
+  }
   let_go(*put);
   co_return taken;
 }
@@ -316,9 +320,9 @@ void PutPath::end_behind(Put& put) {
 Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<Put> put, JointPut::Writer writer,
                                                Durability durability) {
   PRECIS_CO_TRY(put->failure);
-  put->heard = std::chrono::steady_clock::now();
   auto info = co_await put->joint->agree(
       writer, durability, [&](Durability strongest) { return carry_out(put, strongest); });
+  if (info.ok()) put->heard = std::chrono::steady_clock::now();
   let_go(*put);
   // Who asked again may have asked for more than what was carried out.
   if (info.ok() && put->durability < durability) PRECIS_CO_TRY(co_await harden(*put, durability));

@@ -71,7 +71,8 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   std::size_t behind = 0;          // compressions and moves of records under way
   std::function<void(bool)> idle;  // commit waits for them
   std::atomic<std::uint64_t> compress_ns{0};
-  // Of all who write it. What only waits for others is no request under way.
+  // When something of it was taken, from any who write it: what is refused does not keep its
+  // memory.
   std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
   std::size_t requests = 0;  // under way
   std::unique_ptr<PutCount> count;
@@ -84,10 +85,7 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   class Busy {
    public:
     explicit Busy(Put& put) : put_(put) { ++put_.requests; }
-    ~Busy() {
-      --put_.requests;
-      put_.heard = std::chrono::steady_clock::now();
-    }
+    ~Busy() { --put_.requests; }
     Busy(const Busy&) = delete;
     Busy& operator=(const Busy&) = delete;
 

@@ -127,20 +127,22 @@ Status StagedLayer::claim(const msg::PushLayer& piece) {
   PRECIS_TRY(check_regions(piece));
   const std::uint32_t end = piece.token_begin + piece.token_count;
   for (std::uint32_t h = piece.head_begin; h < piece.head_begin + piece.head_count; ++h) {
-    for (const auto& [begin, stop] : claimed_[h]) {
-      if (piece.token_begin < stop && begin < end) {
-        return Status::invalid("layer " + std::to_string(layer_) + " head " + std::to_string(h) +
-                               ": tokens " + range_text(piece.token_begin, piece.token_count) +
-                               " were pushed before, each may be pushed once");
-      }
-    }
-    if (observes(piece) && observed_[h]) {
+    const auto refused = [&](const std::string& why) {
       return Status::invalid("layer " + std::to_string(layer_) + " head " + std::to_string(h) +
-                             ": queries were pushed before");
+                             ": " + why);
+    };
+    if (claimed_[h].overlaps(piece.token_begin, end)) {
+      return refused("tokens " + range_text(piece.token_begin, piece.token_count) +
+                     " were pushed before, each may be pushed once");
     }
+    if (claimed_[h].count_with(piece.token_begin, end) > limits::kPiecesApartMax) {
+      return refused("its tokens came in " + std::to_string(limits::kPiecesApartMax) +
+                     " pieces that do not touch, the most there may be; push those between first");
+    }
+    if (observes(piece) && observed_[h]) return refused("queries were pushed before");
   }
   for (std::uint32_t h = piece.head_begin; h < piece.head_begin + piece.head_count; ++h) {
-    claimed_[h].emplace_back(piece.token_begin, end);
+    claimed_[h].add(piece.token_begin, end);
     if (observes(piece)) observed_[h] = true;
   }
   if (observes(piece)) {
@@ -154,9 +156,8 @@ Status StagedLayer::claim(const msg::PushLayer& piece) {
 }
 
 void StagedLayer::unclaim(const msg::PushLayer& piece) {
-  const std::pair claim(piece.token_begin, piece.token_begin + piece.token_count);
   for (std::uint32_t h = piece.head_begin; h < piece.head_begin + piece.head_count; ++h) {
-    std::erase(claimed_[h], claim);
+    claimed_[h].remove(piece.token_begin, piece.token_begin + piece.token_count);
     if (observes(piece)) observed_[h] = false;
   }
   // What the next piece brings is its own affair, unless memory was taken for it.
@@ -304,8 +305,7 @@ std::string StagedLayer::missing() const {
   if (tokens_arrived_ < all) {
     std::uint32_t lacking = 0, worst = 0, fewest = num_tokens_;
     for (std::uint32_t h = 0; h < model_.num_kv_heads; ++h) {
-      std::uint32_t tokens = 0;
-      for (const auto& [begin, end] : claimed_[h]) tokens += end - begin;
+      const auto tokens = static_cast<std::uint32_t>(claimed_[h].tokens());
       if (tokens == num_tokens_) continue;
       ++lacking;
       if (tokens >= fewest) continue;

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cachesvc/base/arena.h"
 #include "cachesvc/pipeline/in_flight.h"
+#include "cachesvc/pipeline/token_ranges.h"
 #include "cachesvc/transport/transport.h"
 #include "precis/kernels.h"
 #include "precis/messages.h"
@@ -71,8 +71,7 @@ class StagedLayer {
   bool begun_ = false;
   std::uint32_t num_queries_ = 0;
   bool has_lse_ = false, has_scores_ = false, has_stats_ = false;
-  std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>>
-      claimed_;                         // [head] token ranges
+  std::vector<TokenRanges> claimed_;    // [head]
   std::vector<bool> observed_;          // [head] whose observations were claimed
   std::uint64_t tokens_arrived_ = 0;    // over all heads
   std::uint32_t observed_arrived_ = 0;  // heads

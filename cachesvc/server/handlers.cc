@@ -39,7 +39,7 @@ Status check_name(const char* field, const std::string& name) {
 }  // namespace
 
 Handlers::Handlers(const Parts& parts, Tenant tenant, std::string client, Connection& connection,
-                   std::function<void(msg::LayerServed)> served)
+                   std::function<Status(msg::LayerServed)> served)
     : parts_(parts),
       tenant_(std::move(tenant)),
       client_(std::move(client)),

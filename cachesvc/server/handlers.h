@@ -53,13 +53,13 @@ class Handlers {
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
     std::function<msg::Stats(const std::string& tenant)> server_stats;
     // Of an answer of so many bytes; kRejected where too much is unsent already.
-    std::function<Status(std::size_t size_bytes)> may_send;
+    std::function<Status(const std::string& tenant, std::size_t size_bytes)> may_send;
   };
   using Answer = Result<msg::ReplyBody>;
 
   // `client`: what it calls itself.
   Handlers(const Parts& parts, Tenant tenant, std::string client, Connection& connection,
-           std::function<void(msg::LayerServed)> served);
+           std::function<Status(msg::LayerServed)> served);
   ~Handlers();  // drops the puts under way
 
   Task<Answer> handle(std::uint64_t id, msg::RequestBody body);
@@ -148,7 +148,7 @@ class Handlers {
   std::string client_;
   Connection& connection_;
   bool gone_ = false;
-  std::function<void(msg::LayerServed)> served_;
+  std::function<Status(msg::LayerServed)> served_;
   std::uint64_t next_put_ = 1;
   Quota::Part put_part_;
   std::unordered_map<std::uint64_t, OpenPut> puts_;

@@ -43,7 +43,7 @@ Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string cl
       request_part_(parts.admission.requests, owner_),
       byte_part_(parts.admission.message_bytes, owner_),
       handlers_(parts, std::move(tenant), client_, *connection_, [this](msg::LayerServed served) {
-        if (open_) connection_->send(encode(msg::ServerMessage(std::move(served))));
+        return send(encode(msg::ServerMessage(std::move(served))));
       }) {
   ++parts_.metrics.connections;
   ++parts_.metrics.connected;
@@ -237,19 +237,28 @@ void Peer::reply(std::uint64_t id, Handlers::Answer answer, RequestName request)
     note_failed(request, reply.status);
   }
   if (!open_) return;
-  std::vector<std::byte> message = encode(msg::ServerMessage(std::move(reply)));
-  // Looked at where it may matter, for it looks at every connection.
-  const bool much = message.size() + connection_->unsent_bytes() > kSmallAnswerBytes;
+  const Status sent = send(encode(msg::ServerMessage(std::move(reply))));
+  if (!sent.ok() && open_) {
+    connection_->send(encode(msg::ServerMessage(msg::Reply{id, sent, msg::Done{}})));
+  }
+}
+
+Status Peer::send(std::vector<std::byte> message) {
+  if (!open_) return {};
   Status may = check_reply_size(message.size());
   if (!may.ok()) {
     ++parts_.metrics.requests_failed;
     log_.warn("reply too large", {{"client", client_}, {"why", may.message()}});
-  } else if (much) {
-    may = parts_.may_send(message.size());
-    if (!may.ok()) ++parts_.metrics.requests_rejected;
+    return may;
   }
-  if (!may.ok()) message = encode(msg::ServerMessage(msg::Reply{id, may, msg::Done{}}));
+  // Asked where it may matter, for it looks at every connection.
+  if (message.size() + connection_->unsent_bytes() > kSmallAnswerBytes) {
+    may = parts_.may_send(tenant_name_, message.size());
+    if (!may.ok()) ++parts_.metrics.requests_rejected;
+    PRECIS_TRY(may);
+  }
   if (open_) connection_->send(std::move(message));
+  return {};
 }
 
 }  // namespace precis

@@ -15,6 +15,7 @@
 #include "cachesvc/server/stored_stats.h"
 #include "cachesvc/server/tenants.h"
 #include "cachesvc/server/told.h"
+#include "cachesvc/server/unread_answers.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/server/wrong_proofs.h"
 #include "cachesvc/store/extent_store.h"
@@ -126,7 +127,6 @@ struct Service::Impl {
   void note_refused(const AuditWho& who, const Status& why);
   void watch_pressure();
   void tell_dropped();
-  Status may_send(std::size_t size_bytes);
   void begin_stop();
   void finish_stop();
   msg::ServerStatus status(const std::string& tenant) const;
@@ -229,7 +229,9 @@ void Service::Impl::wire() {
                       configured,
                       [this](const std::string& tenant) { return status(tenant); },
                       [this](const std::string& tenant) { return stats(tenant); },
-                      [this](std::size_t size_bytes) { return may_send(size_bytes); }});
+                      [this](const std::string& tenant, std::size_t size_bytes) {
+                        return may_send(peers, config.max_message_bytes, tenant, size_bytes);
+                      }});
 }
 
 Status Service::Impl::listen() {
@@ -335,28 +337,6 @@ void Service::Impl::tell_dropped() {
   if (dropped == dropped_told) return;
   log.warn("segments committed at memory gave way to newer ones: the disk is slower than puts come",
            {{"count", dropped - std::exchange(dropped_told, dropped)}});
-}
-
-// Answers that nobody reads are bounded over all connections: large ones are not sent then, and who
-// has most of them unread is shed when small ones alone are too many.
-Status Service::Impl::may_send(std::size_t size_bytes) {
-  std::size_t unsent = 0;
-  std::shared_ptr<Peer> most;
-  for (const auto& peer : peers) {
-    unsent += peer->unsent_bytes();
-    if (!most || peer->unsent_bytes() > most->unsent_bytes()) most = peer;
-  }
-  if (unsent == 0 || unsent + size_bytes <= config.max_message_bytes) return {};
-  if (size_bytes <= kSmallAnswerBytes) {
-    most->shed("it does not read its answers, of which " + std::to_string(most->unsent_bytes()) +
-               " B wait");
-    return {};
-  }
-  return Status::rejected(
-      "answers of " + std::to_string(unsent) + " B wait to be read and this one has " +
-          std::to_string(size_bytes) + " B, the most there may be are " +
-          std::to_string(config.max_message_bytes) + " B (max_message_bytes); retry later",
-      limits::kRetryAfterRequestsMs);
 }
 
 // ---- running and stopping -----------------------------------------------------------------------

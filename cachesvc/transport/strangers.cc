@@ -37,9 +37,10 @@ void Strangers::make_room(const std::string& address) {
   const auto most =
       std::max_element(counts.begin(), counts.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  const std::string& crowded = of_address ? address : most->first;
+  // In the order of their age: of addresses that have as many, it is the oldest guest of all.
   const auto oldest = std::find_if(guests_.begin(), guests_.end(), [&](const auto& guest) {
-    return guest->peer.name.address == crowded;
+    const std::string& its = guest->peer.name.address;
+    return of_address ? its == address : counts[its] == most->second;
   });
   drop(**oldest, Status::rejected("too many connections of its address wait to be admitted"));
 }

@@ -8,6 +8,7 @@
 #include "precis/limits.h"
 #include "tests/hostile/attacks.h"
 #include "tests/hostile/talk.h"
+#include "tests/integration/random_kv.h"
 
 namespace precis::hostile {
 namespace {
@@ -110,6 +111,70 @@ void read_no_answers(Victim& victim, Finding& finding) {
     if (!some) ::poll(nullptr, 0, 5);
   }
   finding.count("requests_without_reading", static_cast<double>(asked));
+  const Status honest = victim.serve_honest();
+  finding.expect(honest.ok(), "beside them an honest client failed: " + honest.to_string());
+}
+
+// Gets into shared memory need nobody who reads, and each layer brings a message of 1024 heads.
+void read_no_layers(Victim& victim, Finding& finding) {
+  ModelSpec spec = testing::tiny_model();
+  spec.name = "hostile/layers";
+  spec.num_layers = 16;
+  spec.num_q_heads = spec.num_kv_heads = 1024;
+  spec.head_dim = 2;
+  std::mt19937 random(11);
+  const auto tokens = testing::random_tokens(random, spec.block_tokens);
+  SegmentId segment;
+  {
+    ConnectOptions options;
+    options.tenant = "open";
+    auto client = Client::connect(victim.address(), options);
+    PRECIS_CHECK(client.ok());
+    const auto model = (*client)->register_model(spec);
+    PutOptions put;
+    put.recipe = "global_kvdiff(min_entries=1)";
+    const auto info = testing::put_all(**client, *model, tokens,
+                                       testing::random_kv(random, spec, 0, spec.block_tokens), put);
+    PRECIS_CHECK(info.ok());
+    segment = info->id;
+  }
+  constexpr std::size_t kFileBytes = 8u << 20;
+  constexpr std::uint64_t kFile = 3;
+  std::vector<std::unique_ptr<MemoryFile>> files;
+  std::vector<std::unique_ptr<Talk>> talks;
+  std::vector<msg::Get> gets;
+  for (unsigned i = 0; i < 16; ++i) {
+    auto talk = std::make_unique<Talk>(victim.target(), Talk::Options{.over_unix = true});
+    if (!talk->greet(Victim::login("open")).ok() || !talk->bind(true) || !talk->share()) continue;
+    files.push_back(std::make_unique<MemoryFile>(kFileBytes));
+    if (!talk->share_file(kFile, kFileBytes, {files.back()->descriptor()})) continue;
+    msg::Get get;
+    get.links.push_back({segment});
+    get.budget = Budget::entries(1);
+    get.destination = talk->expose(0, 0, true);
+    get.destination.buffer = kFile;
+    get.destination.size_bytes = kFileBytes;
+    const auto first = talk->call(get);
+    finding.expect(
+        first && first->status.ok(),
+        "a get that is read failed: " + (first ? first->status.to_string() : "no answer"));
+    gets.push_back(get);
+    talks.push_back(std::move(talk));
+  }
+  finding.expect(talks.size() == 16, "not all of them were admitted");
+  std::uint64_t asked = 0;
+  const auto until = std::chrono::steady_clock::now() + milliseconds(4000);
+  while (std::chrono::steady_clock::now() < until) {
+    bool some = false;
+    for (std::size_t i = 0; i < talks.size(); ++i) {
+      const Buffer ask = frame(FrameKind::kMessage, encode(msg::Request{asked + 1, gets[i]}));
+      const bool went = talks[i]->control().send(ask, {}, milliseconds(0));
+      asked += went ? 1 : 0;
+      some |= went;
+    }
+    if (!some) ::poll(nullptr, 0, 5);
+  }
+  finding.count("gets_without_reading", static_cast<double>(asked));
   const Status honest = victim.serve_honest();
   finding.expect(honest.ok(), "beside them an honest client failed: " + honest.to_string());
 }

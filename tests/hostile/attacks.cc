@@ -12,6 +12,7 @@ const std::vector<Attack>& attacks() {
       {4, "garbage", send_garbage},
       {5, "large messages", announce_large_messages},
       {5, "unread answers", read_no_answers},
+      {5, "unread layers", read_no_layers},
       {6, "bulk header flood", flood_bulk_headers},
       {6, "silent connections", stay_silent},
       {6, "connect and close", connect_and_close},

@@ -26,6 +26,7 @@ void swap_shared_files(Victim& victim, Finding& finding);
 void send_garbage(Victim& victim, Finding& finding);
 void announce_large_messages(Victim& victim, Finding& finding);
 void read_no_answers(Victim& victim, Finding& finding);
+void read_no_layers(Victim& victim, Finding& finding);
 void flood_bulk_headers(Victim& victim, Finding& finding);
 // attack_greeting.cc
 void stay_silent(Victim& victim, Finding& finding);

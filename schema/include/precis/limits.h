@@ -79,6 +79,7 @@ inline constexpr std::size_t kWrongProofRowsMax = 4096;        // addresses and 
 inline constexpr std::size_t kSharedBuffersMax = 32;
 inline constexpr std::size_t kSharedBytesMax = std::size_t{64} << 30;
 inline constexpr std::uint32_t kSharedSlotsMax = 4096;
+inline constexpr std::uint32_t kPiecesApartMax = 1024;  // of a head that is pushed
 inline constexpr std::uint32_t kPutsPerConnectionMax = 64;
 inline constexpr std::uint32_t kWritersMax = kConnectionsMax;  // of one put
 inline constexpr std::uint32_t kRequestsInFlightPerConnectionMax = 512;

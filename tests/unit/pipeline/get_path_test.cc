@@ -165,9 +165,10 @@ struct Fixture {
   Result<msg::GetDone> run(const msg::Get& request) {
     const Tenant tenant{f.tenant, ""};
     std::optional<Result<msg::GetDone>> answer;
-    const std::function<void(msg::LayerServed)> told = [this](msg::LayerServed layer) {
+    const std::function<Status(msg::LayerServed)> told = [this](msg::LayerServed layer) {
       served.push_back(layer.layer);
       on_served(layer.layer);
+      return Status();
     };
     const auto ask = [&]() -> Task<void> {
       answer.emplace(co_await path.run(get, tenant, request, reader, told));

@@ -167,6 +167,24 @@ TEST_CASE("a layer waits for the observations that its recipe needs", "[unit][pi
   CHECK(observed.missing() == "queries of only 0 of 2 KV heads");
 }
 
+TEST_CASE("pieces that do not touch are few, so that each is placed at once", "[unit][pipeline]") {
+  const Source source;
+  StagedLayer layer(source.model, recipe, 1, 4 * limits::kPiecesApartMax);
+  const auto piece = [&](std::uint32_t token) {
+    msg::PushLayer one = source.piece(0, 2, 0, 1);
+    one.token_begin = token;
+    return one;
+  };
+  for (std::uint32_t i = 0; i < limits::kPiecesApartMax; ++i) {
+    REQUIRE(layer.claim(piece(2 * i)) == Status());
+  }
+  const Status apart = layer.claim(piece(2 * limits::kPiecesApartMax));
+  CHECK(apart.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(apart.message(), Catch::Contains("push those between first"));
+  CHECK(layer.claim(piece(1)) == Status());
+  CHECK(layer.claim(piece(2 * limits::kPiecesApartMax)) == Status());
+}
+
 TEST_CASE("what is missing is told by heads and tokens", "[unit][pipeline]") {
   const Source source;
   StagedLayer layer(source.model, recipe, 1, kTokens);

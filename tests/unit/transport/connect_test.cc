@@ -49,13 +49,22 @@ TEST_CASE("attempts cut short at any moment do not stand in the way of the next"
 // A plain socket that says bytes to a service, and hears what it answers.
 class Plain {
  public:
-  explicit Plain(const std::string& address)
+  // From 127.`net`.0.1.
+  explicit Plain(const std::string& address, std::uint32_t net = 0)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(split_address(address).value().number);
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + (net << 16));
+    REQUIRE(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&from), sizeof from) == 0);
     ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
     REQUIRE(::connect(socket_.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+  }
+  bool is_open() const {
+    char byte = 0;
+    return ::recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
   }
   void say(Bytes bytes) {
     static_cast<void>(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
@@ -146,6 +155,20 @@ TEST_CASE("silent strangers keep nobody out", "[transport]") {
     again.second.send(bytes_of("hello"));
     CHECK(text_of(again.first.inbox().wait_messages(1)[0]) == "hello");
   }
+}
+
+TEST_CASE("of many addresses with one stranger each, the oldest makes room", "[transport]") {
+  Pair pair(Wire::kTcp);
+  std::vector<std::unique_ptr<Plain>> silent;
+  for (std::uint32_t net = 1; net < limits::kStrangersMax; ++net) {
+    silent.push_back(std::make_unique<Plain>(pair.address, net));
+    silent.back()->challenge();
+  }
+  Plain last(pair.address);
+  last.challenge();
+  const Plain one_more(pair.address, limits::kStrangersMax);
+  silent.front()->hear_out();  // ends
+  CHECK(last.is_open());
 }
 
 TEST_CASE("a stranger's time is bounded", "[transport]") {
