@@ -1,5 +1,5 @@
 // Looks after the store's disk every second, on a thread of its own: what an operator must know is
-// in the log once, when it begins and when it ends.
+// in the log once, when it begins and when it ends. Statistics of the store are of the last look.
 #pragma once
 
 #include <condition_variable>
