@@ -186,7 +186,7 @@ int approve(const Config& config) {
     std::cerr << "precisd: " << precis::printable(config.origin("min_free_bytes"))
               << "min_free_bytes is " << config.min_free_bytes << ", the disk of "
               << precis::printable(config.data_dir) << " needs at least " << *kept
-              << " B for rows, so these are kept free\n";
+              << " B free to go on, so these are kept free\n";
   }
   std::cout << "precisd: the configuration is valid\n";
   return 0;

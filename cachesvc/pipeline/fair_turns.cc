@@ -1,6 +1,5 @@
 #include "cachesvc/pipeline/fair_turns.h"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -17,14 +16,14 @@ constexpr std::uint64_t kAskingNs = 100'000'000;
 }  // namespace
 
 void FairTurns::ask(const Owner& owner, std::function<void()> turn) {
-  tenants_[owner.tenant].asked_ns = clock_.monotonic_ns();
+  if (last_ && last_->tenant != owner.tenant) last_of_another_ = std::move(last_);
+  last_ = {owner.tenant, clock_.monotonic_ns()};
   queue({owner, std::move(turn)}, 1);
 }
 
 bool FairTurns::others_ask(const std::string& tenant, std::uint64_t now_ns) const {
-  return std::ranges::any_of(tenants_, [&](const auto& row) {
-    return row.first != tenant && now_ns - row.second.asked_ns < kAskingNs;
-  });
+  const std::optional<Asked>& other = last_ && last_->tenant == tenant ? last_of_another_ : last_;
+  return other && now_ns - other->at_ns < kAskingNs;
 }
 
 void FairTurns::queue(Turn turn, double cost) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,9 +37,13 @@ class FairTurns {
   };
   using Queue = FairQueue<Turn>;
   struct Tenant {
-    std::uint64_t asked_ns = 0, paused_until_ns = 0;
+    std::uint64_t paused_until_ns = 0;
     std::deque<Turn> paused;  // the first is queued when the timer fires
     std::unique_ptr<EventLoop::Timer> timer;
+  };
+  struct Asked {
+    std::string tenant;
+    std::uint64_t at_ns;
   };
   bool others_ask(const std::string& tenant, std::uint64_t now_ns) const;
   void resume_later(Tenant& tenant, std::uint64_t now_ns);
@@ -50,6 +55,7 @@ class FairTurns {
   const Clock& clock_;
   const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();  // shared with what is posted
   std::map<std::string, Tenant> tenants_;
+  std::optional<Asked> last_, last_of_another_;  // of another tenant than `last_`
   bool posted_ = false;
 };
 

@@ -12,31 +12,30 @@
 #include "cachesvc/base/log.h"
 #include "cachesvc/server/handlers.h"
 #include "cachesvc/server/request_name.h"
+#include "cachesvc/server/unread_answers.h"
 #include "cachesvc/transport/transport.h"
 
 namespace precis {
 
-// An answer up to this size is sent in any case.
-inline constexpr std::size_t kSmallAnswerBytes = 64u << 10;
 // A request up to this size is decoded on the loop: about what a path has that is hashed there.
 inline constexpr std::size_t kSmallRequestBytes = 256u << 10;
 
-class Peer : public std::enable_shared_from_this<Peer> {
+class Peer : public std::enable_shared_from_this<Peer>, public Reader {
  public:
   Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string client,
        std::unique_ptr<Connection> connection);
-  ~Peer();
+  ~Peer() override;
 
   // `closed` is called once, when the connection has ended.
   void start(std::function<void(const std::shared_ptr<Peer>&)> closed);
   void close(const std::string& why);
   // Closes the connection of a client that harms the others, saying why in the log.
-  void shed(const std::string& why);
+  void shed(const std::string& why) override;
 
-  const std::string& tenant() const { return tenant_name_; }
+  const std::string& tenant() const override { return tenant_name_; }
   // The client, for the audit log.
   AuditWho who() const { return {tenant_name_, client_, connection_->peer()}; }
-  std::size_t unsent_bytes() const { return open_ ? connection_->unsent_bytes() : 0; }
+  std::size_t unsent_bytes() const override { return open_ ? connection_->unsent_bytes() : 0; }
   // While others wait for memory: gives up what its client does not use. `silence`: how long it may
   // have moved nothing.
   void give_way(std::chrono::steady_clock::duration silence);

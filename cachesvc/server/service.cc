@@ -230,7 +230,8 @@ void Service::Impl::wire() {
                       [this](const std::string& tenant) { return status(tenant); },
                       [this](const std::string& tenant) { return stats(tenant); },
                       [this](const std::string& tenant, std::size_t size_bytes) {
-                        return may_send(peers, config.max_message_bytes, tenant, size_bytes);
+                        return may_send({peers.begin(), peers.end()}, config.max_message_bytes,
+                                        tenant, size_bytes);
                       }});
 }
 

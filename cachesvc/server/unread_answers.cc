@@ -7,14 +7,14 @@
 
 namespace precis {
 
-Status may_send(const std::unordered_set<std::shared_ptr<Peer>>& peers, std::size_t bytes_max,
+Status may_send(const std::vector<std::shared_ptr<Reader>>& readers, std::size_t bytes_max,
                 const std::string& tenant, std::size_t size_bytes) {
   for (;;) {
     std::size_t unsent = 0;
     std::map<std::string, std::size_t> of_tenant;
-    for (const auto& peer : peers) {
-      unsent += peer->unsent_bytes();
-      of_tenant[peer->tenant()] += peer->unsent_bytes();
+    for (const auto& reader : readers) {
+      unsent += reader->unsent_bytes();
+      of_tenant[reader->tenant()] += reader->unsent_bytes();
     }
     if (unsent == 0 || unsent + size_bytes <= bytes_max) return {};
     const auto by_bytes = [](const auto& a, const auto& b) { return a.second < b.second; };
@@ -26,10 +26,10 @@ Status may_send(const std::unordered_set<std::shared_ptr<Peer>>& peers, std::siz
                                   std::to_string(bytes_max) + " B (max_message_bytes); retry later",
                               limits::kRetryAfterRequestsMs);
     }
-    std::shared_ptr<Peer> slowest;
-    for (const auto& peer : peers) {
-      if (peer->tenant() != most) continue;
-      if (!slowest || peer->unsent_bytes() > slowest->unsent_bytes()) slowest = peer;
+    std::shared_ptr<Reader> slowest;
+    for (const auto& reader : readers) {
+      if (reader->tenant() != most) continue;
+      if (!slowest || reader->unsent_bytes() > slowest->unsent_bytes()) slowest = reader;
     }
     slowest->shed("it does not read its answers, of which " +
                   std::to_string(slowest->unsent_bytes()) + " B wait");

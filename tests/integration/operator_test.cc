@@ -241,7 +241,7 @@ TEST_CASE("a min_free_bytes that is less than rows need is raised, and that is s
   const auto client = Client::connect(service.address(), {}).value();
   const std::string kept = std::to_string(client->status().value().disk_min_free_bytes);
   CHECK_THAT(little.err, Contains("c.toml:1: min_free_bytes is 4096, ") &&
-                             Contains("needs at least " + kept + " B for rows"));
+                             Contains("needs at least " + kept + " B free to go on"));
   CHECK_THAT(service.log(), Contains("min_free_bytes=4096 kept_free_bytes=" + kept));
 }
 

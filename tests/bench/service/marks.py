@@ -61,7 +61,7 @@ def mark_of(row: Row) -> Mark | None:
         case "put_compressed":
             return at_least(0.85)
         case "lookup_get":
-            return times(1.3)
+            return times(2)
         case "first_layer":
             return FIRST_LAYER
         case "server_cpu":
