@@ -1,5 +1,7 @@
 #include "cachesvc/net/data_stream.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -165,6 +167,7 @@ void DataStream::send(Frame frame) {
     queued->ranges.push_back(range);
     size += range.size();
   }
+  if (frame.pass >= 0) queued->pass = Descriptor(::fcntl(frame.pass, F_DUPFD_CLOEXEC, 0));
   queued->frame = std::move(frame);
   bool taken = false;
   {
@@ -215,7 +218,7 @@ void DataStream::flush(std::unique_lock<std::mutex> sending) {
   std::vector<std::function<void()>> told;
   std::size_t calls = 0;
   bool more = true;
-  while (more && !blocked_ && !closed_ && calls < kTurnBytesMax / kCallBytesMax) {
+  while (more && !blocked_ && !unwritable_ && !closed_ && calls < kTurnBytesMax / kCallBytesMax) {
     more = send_front(told);
     ++calls;
   }
@@ -224,10 +227,10 @@ void DataStream::flush(std::unique_lock<std::mutex> sending) {
     const std::lock_guard lock(queue_mutex_);
     left = !queue_.empty();
   }
-  const bool blocked = blocked_;
+  const bool blocked = blocked_, over = unwritable_ || closed_;
   sending.unlock();
   for (const auto& tell : told) tell();
-  if (!left || closed_) return;
+  if (!left || over) return;
   if (!blocked) return post_flush();
   if (on_loop) {
     if (watch_) watch_->await_writable();
@@ -262,15 +265,17 @@ bool DataStream::send_front(std::vector<std::function<void()>>& told) {
     size += some[count].size();
     if (some[count++].size() < range.size()) break;
   }
-  const Socket::Io io = socket_->write(std::span(some).first(count), front->frame.pass);
+  const Socket::Io io = socket_->write(std::span(some).first(count), front->pass.get());
   if (io.state == Socket::Io::State::kWait) blocked_ = true;
   if (io.state == Socket::Io::State::kEnded) {
-    // The end shows when the peer is read from, after all that it had sent.
-    blocked_ = true;
+    // The end shows when the peer is read from, after all that it had sent. A peer may have closed
+    // one direction alone, so this side closes the other.
+    socket_->shut_down();
+    unwritable_ = true;
     return false;
   }
   if (io.state != Socket::Io::State::kMoved) return true;
-  front->frame.pass = -1;
+  front->pass = Descriptor();
   const std::size_t of_header = std::min(io.bytes, BulkHeader::kBytes - front->header_sent);
   front->header_sent += of_header;
   std::size_t left = io.bytes - of_header;

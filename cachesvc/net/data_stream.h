@@ -46,7 +46,7 @@ class DataStream : public std::enable_shared_from_this<DataStream> {
     // Where set: asked before each piece of data is read, which may be read as long as what it
     // returns lives. Null: the data is gone, and zeros take its place.
     std::function<std::shared_ptr<void>()> hold = nullptr;
-    int pass = -1;  // a descriptor for the peer, until `sent`
+    int pass = -1;  // a descriptor for the peer, of which send() makes a copy
     // Whether the frame was handed to the kernel, with all of its data as it lay there.
     std::function<void(bool ok)> sent = nullptr;
     bool first = false;  // ahead of other frames that have not begun
@@ -73,6 +73,7 @@ class DataStream : public std::enable_shared_from_this<DataStream> {
     std::size_t header_sent = 0;
     std::vector<Bytes> ranges;  // of data, unsent
     Frame frame;
+    Descriptor pass;
     bool begun = false;
     bool whole = true;  // else the data is gone, and zeros take its place
   };
@@ -100,7 +101,8 @@ class DataStream : public std::enable_shared_from_this<DataStream> {
   std::mutex queue_mutex_;
   std::deque<std::unique_ptr<Queued>> queue_;  // guarded by queue_mutex_; the first, by sending_
   bool flush_posted_ = false;                  // guarded by queue_mutex_
-  bool blocked_ = false;                       // guarded by sending_: the kernel takes no more
+  bool blocked_ = false;                       // guarded by sending_: the kernel takes no more now,
+  bool unwritable_ = false;                    // or ever
   std::atomic<bool> closed_{false};
   std::atomic<std::uint64_t> data_frames_sent_{0};
 };

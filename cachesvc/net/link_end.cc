@@ -16,22 +16,15 @@ constexpr std::chrono::seconds kEndsApartMax{1};
 void LinkEnd::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   if (is_over_) return;
-  channel_->start({.on_frame = [this](const FrameHeader& header,
-                                      std::vector<std::byte> body) { on_frame(header, body); },
+  channel_->start({.on_frame =
+                       [this](const FrameHeader& header, std::vector<std::byte> body) {
+                         on_frame(header, std::move(body));
+                       },
                    .on_end = [this](const Status& why) { end(why); }});
 }
 
 void LinkEnd::on_frame(const FrameHeader& header, std::vector<std::byte> body) {
-  if (header.kind == FrameKind::kMessage) {
-    held_bytes_ += body.size();
-    held_.push_back({header.after_bulk, std::move(body)});
-    const std::weak_ptr<LinkEnd*> alive = alive_;
-    hand_out();
-    if (alive.expired() || held_bytes_ <= held_bytes_max()) return;
-    return end(Status::invalid("messages of " + std::to_string(held_bytes_) +
-                               " B wait for bulk bytes that do not come; the most is " +
-                               std::to_string(held_bytes_max()) + " B"));
-  }
+  if (header.kind == FrameKind::kMessage) return on_message(header.after_bulk, std::move(body));
   const Status status =
       header.kind == FrameKind::kRdma
           ? on_rdma_turn(body)
@@ -40,22 +33,12 @@ void LinkEnd::on_frame(const FrameHeader& header, std::vector<std::byte> body) {
   if (!status.ok()) end(status);
 }
 
-void LinkEnd::on_bulk_received() {
-  ++bulk_frames_received_;
-  hand_out();
-}
-
-// A handler may destroy this.
-void LinkEnd::hand_out() {
+bool LinkEnd::deliver(std::vector<std::byte> body) {
+  if (is_over_) return false;
   const std::weak_ptr<LinkEnd*> alive = alive_;
-  while (!alive.expired() && !is_over_ && !held_.empty() &&
-         held_.front().after_bulk <= bulk_frames_received_) {
-    auto body = std::move(held_.front().body);
-    held_.pop_front();
-    held_bytes_ -= body.size();
-    const auto on_message = handlers_.on_message;
-    if (on_message) on_message(std::move(body));
-  }
+  const auto handler = handlers_.on_message;
+  if (handler) handler(std::move(body));
+  return !alive.expired() && !is_over_;
 }
 
 void LinkEnd::send(std::vector<std::byte> message) {

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -43,10 +42,10 @@ class LinkEnd : public virtual Messages {
   virtual void stop_bulk(const Status& why) = 0;
   // Bulk frames with data that this end has sent: they go before the next message.
   virtual std::uint64_t bulk_frames_sent() const { return 0; }
-  // Of messages that wait for such frames of the peer's. More ends the link.
-  virtual std::size_t held_bytes_max() const { return 0; }
-  // This end has received one.
-  void on_bulk_received();
+  // The peer's next message, which follows so many such frames of its own.
+  virtual void on_message(std::uint64_t after_bulk, std::vector<std::byte> body) = 0;
+  // Hands one out, after which this may be gone: false where it is, or over.
+  bool deliver(std::vector<std::byte> body);
   // To be called by any thread where the bulk socket ends, also after this is gone.
   std::function<void(Status)> bulk_end_handler();
 
@@ -57,20 +56,12 @@ class LinkEnd : public virtual Messages {
  private:
   void on_frame(const FrameHeader& header, std::vector<std::byte> body);
   void on_bulk_end(const Status& why);
-  void hand_out();
   void shut(const Status& why);
 
   EventLoop& loop_;
   const std::shared_ptr<FrameChannel> channel_;
   const std::chrono::milliseconds patience_;
   Handlers handlers_;
-  struct Held {
-    std::uint64_t after_bulk;
-    std::vector<std::byte> body;
-  };
-  std::deque<Held> held_;  // messages whose bulk bytes are on their way
-  std::size_t held_bytes_ = 0;
-  std::uint64_t bulk_frames_received_ = 0;
   bool is_over_ = false;
   std::unique_ptr<EventLoop::Timer> bulk_ended_;  // until the control socket ends as well
   std::shared_ptr<void> kept_;

@@ -52,8 +52,8 @@ bool Tenants::has_same(const Tenants& other, std::string_view name) const {
 }
 
 Tenant Tenants::named(const std::string& tenant) const {
-  const auto known = std::ranges::find(tenants_, name_of(tenant), &TenantConfig::name);
-  PRECIS_CHECK(known != tenants_.end());
+  const TenantConfig* const known = find(name_of(tenant));
+  PRECIS_CHECK(known != nullptr);
   return tenant_of(*known);
 }
 
@@ -64,11 +64,11 @@ Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challe
                            std::to_string(kProtocolVersion) + "; use matching releases");
   }
   const std::string name = name_of(hello.tenant);
-  const auto known = std::ranges::find(tenants_, name, &TenantConfig::name);
+  const TenantConfig* const known = find(name);
   // An unknown tenant takes as long as a wrong token.
-  const std::string token = known == tenants_.end() ? "no such tenant" : known->token;
+  const std::string token = known == nullptr ? "no such tenant" : known->token;
   const bool right = equal_in_constant_time(client_proof(token, challenge, hello), hello.proof);
-  if (known != tenants_.end() && (right || token.empty())) {
+  if (known != nullptr && (right || token.empty())) {
     return Admitted{tenant_of(*known), token};
   }
   return Status::denied("tenant '" + name +

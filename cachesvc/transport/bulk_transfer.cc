@@ -94,16 +94,7 @@ void copy_chunk(const BulkChunk& chunk, MutableBytes there) {
   }
 }
 
-std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges) {
-  std::vector<MutableBytes> local;
-  local.reserve(ranges.size());
-  for (const Bytes range : ranges) {
-    local.emplace_back(const_cast<std::byte*>(range.data()), range.size());
-  }
-  return local;
-}
-
-BulkQueue::BulkQueue(Limits limits, Move move)
+BulkQueue::BulkQueue(BulkLimits limits, Move move)
     : state_(std::make_shared<State>(State{limits, std::move(move), {}, 0, {}, false, {}})) {}
 
 BulkQueue::~BulkQueue() { fail(Status::canceled("the connection was closed on this side")); }

@@ -75,17 +75,13 @@ class BulkTransfer {
 // Any thread.
 void copy_chunk(const BulkChunk& chunk, MutableBytes there);
 
-// What a push reads, in the one form of both kinds: it is not written through.
-std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges);
-
 // Transfers in order, with a bound on the chunks under way.
 class BulkQueue {
  public:
-  using Limits = BulkLimits;
   // Moves one chunk, then calls `ended` once, at once or later on the loop.
   using Ended = std::function<void(Status)>;
   using Move = std::function<void(BulkChunk chunk, Ended ended)>;
-  BulkQueue(Limits limits, Move move);
+  BulkQueue(BulkLimits limits, Move move);
   ~BulkQueue();
   BulkQueue(const BulkQueue&) = delete;
   BulkQueue& operator=(const BulkQueue&) = delete;
@@ -99,7 +95,7 @@ class BulkQueue {
  private:
   // Shared by the queue and the chunks under way, which may outlive it.
   struct State {
-    Limits limits;
+    BulkLimits limits;
     Move move;
     std::deque<std::shared_ptr<BulkTransfer>> queue;  // with chunks to start
     std::size_t under_way = 0;

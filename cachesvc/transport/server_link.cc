@@ -7,6 +7,19 @@
 #include "cachesvc/transport/stream_mover.h"
 
 namespace precis {
+namespace {
+
+// What a push reads, in the one form of both kinds: it is not written through.
+std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges) {
+  std::vector<MutableBytes> local;
+  local.reserve(ranges.size());
+  for (const Bytes range : ranges) {
+    local.emplace_back(const_cast<std::byte*>(range.data()), range.size());
+  }
+  return local;
+}
+
+}  // namespace
 
 ServerLink::ServerLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel, Identity identity,
                        std::shared_ptr<RdmaDevice> rdma)
@@ -22,6 +35,14 @@ void ServerLink::add(std::shared_ptr<Mover> mover, bool is_fastest) {
         mover->post(std::move(chunk), std::move(ended));
       });
   means_.insert(is_fastest ? means_.begin() : means_.end(), {std::move(mover), std::move(queue)});
+}
+
+// A client sends no bulk bytes of its own accord, so nothing of its waits for any.
+void ServerLink::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
+  if (after_bulk != 0) {
+    return end(Status::invalid("the peer sent a message that waits for bulk bytes of its own"));
+  }
+  deliver(std::move(body));
 }
 
 // The client's offer, then that it is ready: nothing else, and nothing twice.

@@ -49,6 +49,7 @@ class ServerLink final : public Connection, public LinkEnd {
     std::unique_ptr<BulkQueue> queue;
   };
   Status on_rdma_turn(Bytes body) override;
+  void on_message(std::uint64_t after_bulk, std::vector<std::byte> body) override;
   void stop_bulk(const Status& why) override;
   std::uint64_t bulk_frames_sent() const override { return data_ ? data_->data_frames_sent() : 0; }
   void transfer(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,

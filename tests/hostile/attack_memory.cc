@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::size_t kRows = 16384;  // bytes of K, and of V, that are pushed
 constexpr std::uint32_t kTokens = 64;
+// Of a put that stages more than half of the memory there is.
+constexpr std::uint32_t kManyTokens = 80'000;
 
 ModelSpec model_spec() {
   ModelSpec spec;
@@ -34,23 +36,35 @@ ModelSpec model_spec() {
   return spec;
 }
 
+// The id of a new put, or none where it is refused.
+std::optional<std::uint64_t> begin_put(Talk& talk, std::uint32_t path, std::uint32_t tokens) {
+  talk.call(msg::RegisterModel{model_spec()});
+  msg::BeginPut begin;
+  begin.model = model_fingerprint(model_spec());
+  begin.tokens.assign(tokens, 90'000 + path);
+  begin.recipe = "global_kvdiff(min_entries=16)";
+  const auto begun = talk.call(begin);
+  const auto* const put = begun ? std::get_if<msg::PutBegun>(&begun->body) : nullptr;
+  if (put == nullptr) return {};
+  return put->put;
+}
+
 // A client with a shared buffer and a put of which nothing was pushed.
 struct Pusher {
-  Pusher(const Target& target, std::uint32_t path) : talk(target, {}) {
+  Pusher(const Target& target, std::uint32_t path, std::uint32_t tokens = kTokens)
+      : talk(target, {}) {
     PRECIS_CHECK(talk.greet(Victim::login("open")).ok() && talk.bind(true) && talk.share());
-    talk.call(msg::RegisterModel{model_spec()});
-    msg::BeginPut begin;
-    begin.model = model_fingerprint(model_spec());
-    begin.tokens.assign(kTokens, 90'000 + path);
-    begin.recipe = "global_kvdiff(min_entries=16)";
-    const auto begun = talk.call(begin);
-    const auto* const put = begun ? std::get_if<msg::PutBegun>(&begun->body) : nullptr;
-    PRECIS_CHECK(put != nullptr);
-    id = put->put;
+    begin(path, tokens);
+  }
+  void begin(std::uint32_t path, std::uint32_t tokens = kTokens) {
+    const auto begun = begin_put(talk, path, tokens);
+    PRECIS_CHECK(begun.has_value());
+    id = *begun;
   }
   // Pushes K from `keys`, and V from memory that is in order. Returns the answer.
-  std::optional<Status> push(const RemoteRegion& keys) {
+  std::optional<Status> push(const RemoteRegion& keys, std::uint32_t token_begin = 0) {
     msg::PushLayer push;
+    push.token_begin = token_begin;
     push.put = id;
     push.head_count = 2;
     push.token_count = kTokens;
@@ -235,7 +249,7 @@ void pass_stray_descriptors(Victim& victim, Finding& finding) {
 // One thread shares small and large files under one id in turn while pushes of the large name it.
 void swap_shared_files(Victim& victim, Finding& finding) {
   const MemoryFile small(4096), large(1u << 20);
-  unsigned pushed = 0;
+  unsigned pushed = 0, taken = 0;
   for (std::uint32_t round = 0; round < 4; ++round) {
     Pusher pusher(victim.target(), 100 + round);
     std::atomic<bool> over{false};
@@ -251,17 +265,53 @@ void swap_shared_files(Victim& victim, Finding& finding) {
         }
       }
     });
-    for (unsigned i = 0; i < 200 && !pusher.talk.is_over() && pusher.talk.data().is_open(); ++i) {
+    for (unsigned i = 0; i < 100 && !pusher.talk.is_over() && pusher.talk.data().is_open(); ++i) {
+      pusher.talk.call(msg::AbortPut{pusher.id});
+      pusher.begin(1000 * (round + 1) + i);  // the one before stays with its first error
       RemoteRegion keys = pusher.talk.expose(0, kRows, true);
       keys.buffer = 5;
       keys.buffer_offset = (1u << 20) - kRows;
-      pusher.push(keys);
+      const auto status = pusher.push(keys);
       ++pushed;
+      taken += status && status->ok() ? 1 : 0;
     }
     over = true;
     swapper.join();
   }
   finding.count("pushes", pushed);
+  finding.count("pushes_taken", taken);
+  // Else the large file was never, or always, there when it was named.
+  finding.expect(taken > 0 && taken < pushed, "no push met both files");
+}
+
+// Its put keeps memory, and each piece that it pushes is refused.
+void push_refused_layers(Victim& victim, Finding& finding) {
+  Pusher pusher(victim.target(), 1, kManyTokens);
+  Talk honest(victim.target(), {.patience = milliseconds(500)});
+  finding.expect(honest.greet(Victim::login("alice")).ok() && honest.bind(false),
+                 "an honest client was not admitted");
+  honest.call(msg::RegisterModel{model_spec()});
+  msg::BeginPut begin;
+  begin.model = model_fingerprint(model_spec());
+  begin.tokens.assign(kManyTokens, 7);
+  begin.recipe = "global_kvdiff(min_entries=16)";
+  const std::uint64_t request = honest.send(begin);
+  const RemoteRegion keys = pusher.talk.expose(0, kRows, true);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  std::optional<msg::Reply> reply;
+  unsigned pushed = 0;
+  while (!reply && std::chrono::steady_clock::now() < until) {
+    const auto patience = std::chrono::steady_clock::now() + milliseconds(200);
+    while (std::chrono::steady_clock::now() < patience) {
+      const auto status = pusher.push(keys, kManyTokens);  // past the put's last token
+      finding.expect(!status || !status->ok(), "a piece past the put's end was taken");
+      ++pushed;
+    }
+    reply = honest.await(request);
+  }
+  finding.count("layers_refused", pushed);
+  finding.expect(reply && reply->status.ok(),
+                 "an honest put had no memory while another's was kept");
 }
 
 }  // namespace precis::hostile

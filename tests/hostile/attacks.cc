@@ -9,6 +9,7 @@ const std::vector<Attack>& attacks() {
       {3, "bad memory files", share_bad_files},
       {6, "stray descriptors", pass_stray_descriptors},
       {1, "swapped memory files", swap_shared_files},
+      {5, "refused layers", push_refused_layers},
       {4, "garbage", send_garbage},
       {5, "large messages", announce_large_messages},
       {5, "unread answers", read_no_answers},

@@ -22,6 +22,7 @@ void reach_foreign_memory(Victim& victim, Finding& finding);
 void share_bad_files(Victim& victim, Finding& finding);
 void pass_stray_descriptors(Victim& victim, Finding& finding);
 void swap_shared_files(Victim& victim, Finding& finding);
+void push_refused_layers(Victim& victim, Finding& finding);
 // attack_frames.cc
 void send_garbage(Victim& victim, Finding& finding);
 void announce_large_messages(Victim& victim, Finding& finding);

@@ -20,6 +20,7 @@ constexpr std::uint64_t kBoundBytes = Victim::kMemoryBytes + testing::kBesideMem
 
 std::vector<std::string> flags_for(const std::string& config) {
   std::ofstream file(config);
+  file << "silent_client_ms = 1000\n";
   for (const char* tenant : {"alice", "bob"}) {
     file << "[[tenant]]\nname = \"" << tenant << "\"\ntoken = \"token of " << tenant << "\"\n";
   }

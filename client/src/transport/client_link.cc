@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/src/transport/client_memory.h"
+#include "precis/limits.h"
 
 namespace precis {
 namespace {
@@ -35,6 +36,30 @@ Status ClientLink::on_rdma_turn(Bytes body) {
   const auto ready = regions_->join_rdma(answer);
   if (ready.ok()) channel().send(FrameKind::kRdma, encode(*ready));
   return {};
+}
+
+void ClientLink::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
+  if (held_.empty() && after_bulk <= bulk_frames_received_) {
+    deliver(std::move(body));
+    return;
+  }
+  held_bytes_ += FrameHeader::kBytes + body.size();
+  if (held_bytes_ > limits::kSendQueueBytesMax) {
+    return end(Status::invalid("messages of " + std::to_string(held_bytes_) +
+                               " B wait for bulk bytes that do not come; the most is " +
+                               std::to_string(limits::kSendQueueBytesMax) + " B"));
+  }
+  held_.push_back({after_bulk, std::move(body)});
+}
+
+void ClientLink::on_bulk_received() {
+  ++bulk_frames_received_;
+  while (!held_.empty() && held_.front().after_bulk <= bulk_frames_received_) {
+    auto body = std::move(held_.front().body);
+    held_.pop_front();
+    held_bytes_ -= FrameHeader::kBytes + body.size();
+    if (!deliver(std::move(body))) return;
+  }
 }
 
 Result<std::unique_ptr<Exposure>> ClientLink::expose(Registration& registration,

@@ -1,13 +1,15 @@
 // The client's end of an admitted connection. Used on the loop's thread, except expose().
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cachesvc/net/link_end.h"
 #include "client/src/transport/client_regions.h"
 #include "client/src/transport/client_transport.h"
-#include "precis/limits.h"
 
 namespace precis {
 
@@ -27,11 +29,19 @@ class ClientLink final : public ClientConnection, public LinkEnd {
 
  private:
   Status on_rdma_turn(Bytes body) override;
-  std::size_t held_bytes_max() const override { return limits::kSendQueueBytesMax; }
+  void on_message(std::uint64_t after_bulk, std::vector<std::byte> body) override;
+  void on_bulk_received();
   void stop_bulk(const Status&) override { regions_->close(); }
 
   const std::shared_ptr<ClientRegions> regions_;  // shared with what is exposed
   const std::string kind_;
+  struct Held {
+    std::uint64_t after_bulk;
+    std::vector<std::byte> body;
+  };
+  std::deque<Held> held_;  // messages whose bulk bytes are on their way
+  std::size_t held_bytes_ = 0;
+  std::uint64_t bulk_frames_received_ = 0;
 };
 
 }  // namespace precis

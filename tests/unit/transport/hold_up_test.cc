@@ -1,11 +1,14 @@
 // What keeps one peer from holding up the others.
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "cachesvc/net/control_stream.h"
+#include "cachesvc/net/data_stream.h"
 #include "cachesvc/transport/acceptor.h"
 #include "cachesvc/transport/server_link.h"
 
@@ -22,8 +26,8 @@ namespace {
 
 constexpr unsigned kFrames = 1000;
 
-std::vector<std::byte> numbered_frame(unsigned number, std::uint64_t after_bulk = 0) {
-  const auto header = encode_frame_header({FrameKind::kMessage, sizeof number, after_bulk});
+std::vector<std::byte> numbered_frame(unsigned number) {
+  const auto header = encode_frame_header({FrameKind::kMessage, sizeof number, 0});
   std::vector<std::byte> frame(header.begin(), header.end());
   const auto* const bytes = reinterpret_cast<const std::byte*>(&number);
   frame.insert(frame.end(), bytes, bytes + sizeof number);
@@ -103,7 +107,8 @@ TEST_CASE("a client's message that waits for bulk bytes ends its connection", "[
   ServerLink link(
       loop, std::make_shared<ControlStream>(loop, std::make_unique<Socket>(Descriptor(ends[0]))),
       {"a test", "unix", {}});
-  const auto frame = numbered_frame(1, 1);
+  // An empty one, which costs its sender no byte beside the header.
+  const auto frame = encode_frame_header({FrameKind::kMessage, 0, 1});
   REQUIRE(::write(peer.get(), frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
   Status ended;
   link.start({.on_message = [](const std::vector<std::byte>&) { FAIL("it was handed out"); },
@@ -112,8 +117,60 @@ TEST_CASE("a client's message that waits for bulk bytes ends its connection", "[
                     ended = std::move(why);
                     loop.stop();
                   }});
+  const auto patience = loop.after(std::chrono::seconds(10), [&] { loop.stop(); });
   loop.run();
   CHECK(ended.code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a peer that reads no more, but does not close, ends its bulk stream",
+          "[unit][transport]") {
+  EventLoop loop;
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  const Descriptor peer(ends[1]);
+  REQUIRE(::shutdown(peer.get(), SHUT_RD) == 0);
+  const auto stream =
+      std::make_shared<DataStream>(loop, std::make_unique<Socket>(Descriptor(ends[0])));
+  bool ended = false;
+  stream->start({.on_frame = [](const BulkHeader&, Descriptor) -> Status { return {}; },
+                 .place = [](const BulkHeader&, std::size_t) -> DataStream::Place { return {}; },
+                 .on_data = [](const BulkHeader&) {},
+                 .on_end =
+                     [&](const Status&) {
+                       ended = true;
+                       loop.stop();
+                     }});
+  stream->send({.header = {BulkKind::kShared, 0, 1, 0, 0}, .data = {}});
+  const auto patience = loop.after(std::chrono::seconds(10), [&] { loop.stop(); });
+  loop.run();
+  CHECK(ended);
+  stream->close();
+}
+
+TEST_CASE("a descriptor goes with its frame though its owner has closed it by then",
+          "[unit][transport]") {
+  EventLoop loop;
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  Socket peer{Descriptor(ends[1])};
+  const auto stream =
+      std::make_shared<DataStream>(loop, std::make_unique<Socket>(Descriptor(ends[0])));
+  {
+    const Descriptor file(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+    loop.post([&stream, copy = std::make_shared<Descriptor>(::dup(file.get()))] {
+      stream->send({.header = {BulkKind::kShare, 0, 1, 0, 0}, .data = {}, .pass = copy->get()});
+    });  // on the loop it waits for the end of the turn, and `copy` goes before
+  }
+  const auto patience = loop.after(std::chrono::milliseconds(50), [&] { loop.stop(); });
+  loop.run();
+  std::array<std::byte, BulkHeader::kBytes> header;
+  Descriptor passed;
+  CHECK(peer.read(header, &passed).bytes == header.size());
+  REQUIRE(passed);
+  std::byte read{1};
+  CHECK(::read(passed.get(), &read, 1) == 1);
+  CHECK(read == std::byte{0});
+  stream->close();
 }
 
 TEST_CASE("who is not admitted passes no descriptors over the Unix socket", "[unit][transport]") {
