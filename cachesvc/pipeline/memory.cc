@@ -8,9 +8,29 @@
 namespace precis {
 
 Memory::Memory(Arena& arena, HotTier& hot_tier, EventLoop& loop, std::chrono::milliseconds wait)
-    : arena_(arena), hot_tier_(hot_tier), loop_(loop), wait_(wait), line_(loop, wait) {}
+    : arena_(arena),
+      hot_tier_(hot_tier),
+      size_bytes_(arena.memory().size() - arena.used_bytes()),
+      loop_(loop),
+      wait_(wait),
+      line_(loop, wait) {}
+
+// Else it would wait in vain at the head of the line, and empty the hot tier first.
+Status Memory::check_fits(const std::vector<Want>& wants) const {
+  std::size_t sum = 0;
+  for (const Want& want : wants) {
+    if (want.size_bytes > size_bytes_ - sum) {
+      return Status::invalid("more memory is needed at once than the " +
+                             std::to_string(size_bytes_) +
+                             " B that the service has: raise memory_bytes");
+    }
+    sum += want.size_bytes;
+  }
+  return {};
+}
 
 Memory::Answer Memory::take(const std::vector<Want>& wants, bool evicting) {
+  PRECIS_TRY(check_fits(wants));
   Pieces pieces;
   for (const Want& want : wants) {
     auto piece = arena_.allocate(want.size_bytes, want.end);

@@ -70,12 +70,14 @@ class Memory {
 
  private:
   using Answer = Result<Pieces>;
+  Status check_fits(const std::vector<Want>& wants) const;
   Answer at_once(const std::vector<Want>& wants, bool evicting);
   Answer take(const std::vector<Want>& wants, bool evicting = true);
   Answer give_up(const std::vector<Want>& wants);
 
   Arena& arena_;
   HotTier& hot_tier_;
+  const std::size_t size_bytes_;  // of the arena, less what was taken before this came
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
   FairLine line_;

@@ -110,7 +110,9 @@ Status Quota::check(const Part& part, std::uint64_t amount) const {
 }
 
 Admission::Admission(const Limits& limits, const std::vector<TenantConfig>& tenants)
-    : requests("requests being answered", "max_requests", limits.requests,
+    : connections("connections", "the service's limit", limits::kConnectionsMax,
+                  limits::kRetryAfterRequestsMs),
+      requests("requests being answered", "max_requests", limits.requests,
                limits::kRetryAfterRequestsMs),
       message_bytes("bytes of requests being answered", "max_message_bytes", limits.message_bytes,
                     limits::kRetryAfterRequestsMs),
@@ -119,7 +121,9 @@ Admission::Admission(const Limits& limits, const std::vector<TenantConfig>& tena
 }
 
 void Admission::set_tenants(const std::vector<TenantConfig>& tenants) {
-  for (Quota* const quota : {&requests, &message_bytes, &puts}) quota->expect_only(tenants);
+  for (Quota* const quota : {&connections, &requests, &message_bytes, &puts}) {
+    quota->expect_only(tenants);
+  }
 }
 
 }  // namespace precis

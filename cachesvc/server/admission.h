@@ -1,4 +1,4 @@
-// Who may have how much of what all connections share: requests being answered, the bytes of their
+// Who may have how much of what all share: connections, requests being answered, the bytes of their
 // messages, puts under way. What is past a limit is kRejected, naming it, and told when to come
 // back.
 //
@@ -112,7 +112,7 @@ struct Admission {
   // Takes up tenants that were configured anew. A weight counts at once for the connections there
   // are.
   void set_tenants(const std::vector<TenantConfig>& tenants);
-  Quota requests, message_bytes, puts;
+  Quota connections, requests, message_bytes, puts;
 };
 
 }  // namespace precis

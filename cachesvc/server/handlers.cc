@@ -75,6 +75,7 @@ msg::SegmentInfo Handlers::with_tier(msg::SegmentInfo info) const {
 }
 
 void Handlers::note(Change change) {
+  if (change.was && change.was == change.is) return;  // nothing changed
   if (!change.event.empty()) {
     parts_.log.info(change.event, {{"from", connection_.peer()},
                                    {"tenant", tenant_.name},

@@ -40,8 +40,10 @@ Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string cl
       tenant_name_(tenant.name),
       connection_(std::move(connection)),
       owner_(tenant.owner(connection_.get())),
+      connection_part_(parts.admission.connections, owner_),
       request_part_(parts.admission.requests, owner_),
       byte_part_(parts.admission.message_bytes, owner_),
+      counted_(Quota::take(connection_part_, 1)),
       handlers_(parts, std::move(tenant), client_, *connection_, [this](msg::LayerServed served) {
         return send(encode(msg::ServerMessage(std::move(served))));
       }) {
@@ -116,7 +118,7 @@ void Peer::give_way(std::chrono::steady_clock::duration silence) {
   }
   const auto since = connection_->stalled_since();
   if (since && std::chrono::steady_clock::now() - *since > silence) {
-    shed("its transfers stand still while others wait for memory");
+    shed("its transfers move too little while others wait for memory");
   }
 }
 

@@ -65,7 +65,8 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   std::string tenant_name_;
   std::unique_ptr<Connection> connection_;
   const Owner owner_;  // this connection
-  Quota::Part request_part_, byte_part_;
+  Quota::Part connection_part_, request_part_, byte_part_;
+  const Result<Quota::Hold> counted_;  // as a connection; greeted ones find room
   Handlers handlers_;  // its puts' memory goes before the connection that fills it
   std::function<void(const std::shared_ptr<Peer>&)> closed_;
   bool open_ = true;

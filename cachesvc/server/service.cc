@@ -113,7 +113,6 @@ struct Service::Impl {
   std::string address;
   std::uint64_t started_ns = 0;
   std::uint64_t dropped_told = 0;
-  std::size_t connections_max = limits::kConnectionsMax;
   bool stopping = false;
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
@@ -250,7 +249,7 @@ Status Service::Impl::listen() {
   const Catalog::Totals totals = catalog->totals();
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
-  connections_max = connections_for(descriptors.rlim_cur);
+  admission.connections.set_limit(connections_for(descriptors.rlim_cur));
   log.info("serving", {{"version", kVersion},
                        {"address", address},
                        {"data_dir", config.data_dir},
@@ -280,11 +279,9 @@ Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
 // The token of the stranger's tenant.
 Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
   PRECIS_ASSIGN(std::string token, log_in(stranger, tenants, wrong_proofs));
-  if (peers.size() >= connections_max) {
-    return Status::rejected("the service has " + std::to_string(peers.size()) +
-                                " connections, the most there may be; retry later",
-                            limits::kRetryAfterRequestsMs);
-  }
+  // As accept() will, once it is told that it is welcome.
+  Quota::Part part(admission.connections, tenants.named(stranger.hello.tenant).owner(nullptr));
+  PRECIS_TRY(Quota::take(part, 1).status());
   return token;
 }
 
@@ -301,6 +298,8 @@ void Service::Impl::accept(std::unique_ptr<Connection> connection, const Hello& 
                                      std::move(connection));
   peers.insert(peer);
   peer->start([this](const std::shared_ptr<Peer>& closed) {
+    // What ended is forgotten here: a weak pointer keeps the memory of what it pointed to.
+    std::erase_if(leaving, [](const std::weak_ptr<Peer>& one) { return one.expired(); });
     leaving.emplace_back(closed);
     peers.erase(closed);
     loop.post([closed] {});  // not destroyed inside a callback of its own connection

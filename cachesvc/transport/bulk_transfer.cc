@@ -95,12 +95,16 @@ void copy_chunk(const BulkChunk& chunk, MutableBytes there) {
 }
 
 BulkQueue::BulkQueue(BulkLimits limits, Move move)
-    : state_(std::make_shared<State>(State{limits, std::move(move), {}, 0, {}, false, {}})) {}
+    : state_(std::make_shared<State>(State{limits, std::move(move), {}, 0, {}, 0, false, {}})) {}
 
 BulkQueue::~BulkQueue() { fail(Status::canceled("the connection was closed on this side")); }
 
 void BulkQueue::add(std::shared_ptr<BulkTransfer> transfer) {
   if (!state_->failed.ok() || !transfer->has_next()) return transfer->settle(state_->failed);
+  if (state_->under_way == 0) {
+    state_->last_step = std::chrono::steady_clock::now();
+    state_->moved_since = 0;
+  }
   state_->queue.push_back(std::move(transfer));
   pump(state_);
 }
@@ -126,10 +130,15 @@ void BulkQueue::pump(const std::shared_ptr<State>& state) {
     }
     BulkChunk chunk = transfer->next(transfer, state->limits);
     if (!transfer->has_next()) state->queue.pop_front();
-    if (++state->under_way == 1) state->last_step = std::chrono::steady_clock::now();
-    state->move(std::move(chunk), [state, transfer](Status status) {
+    ++state->under_way;
+    const std::size_t size = chunk.size_bytes;
+    state->move(std::move(chunk), [state, transfer, size](Status status) {
       --state->under_way;
-      state->last_step = std::chrono::steady_clock::now();
+      state->moved_since += size;
+      if (state->moved_since >= kStepBytes) {
+        state->last_step = std::chrono::steady_clock::now();
+        state->moved_since = 0;
+      }
       transfer->finish(status);
       pump(state);
     });

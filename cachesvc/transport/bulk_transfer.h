@@ -89,7 +89,10 @@ class BulkQueue {
   void add(std::shared_ptr<BulkTransfer> transfer);
   // Starts nothing more: what is queued ends with `status`, what is under way as its chunks do.
   void fail(const Status& status);
-  // When a chunk last began where none was, or ended; none while nothing is under way.
+  // What moves less than kStepBytes in a while stands still.
+  static constexpr std::uint64_t kStepBytes = 32u << 20;
+  // When a transfer last began where none was, or so much had moved again; none while nothing is
+  // under way.
   std::optional<std::chrono::steady_clock::time_point> stalled_since() const;
 
  private:
@@ -100,6 +103,7 @@ class BulkQueue {
     std::deque<std::shared_ptr<BulkTransfer>> queue;  // with chunks to start
     std::size_t under_way = 0;
     std::chrono::steady_clock::time_point last_step{};
+    std::uint64_t moved_since = 0;  // bytes
     bool pumping = false;
     Status failed;
   };

@@ -9,6 +9,7 @@
 #include "precis/limits.h"
 #include "tests/hostile/attacks.h"
 #include "tests/hostile/talk.h"
+#include "tests/integration/proc.h"
 
 namespace precis::hostile {
 
@@ -68,6 +69,37 @@ void connect_and_close(Victim& victim, Finding& finding) {
   finding.count("connections", static_cast<double>(connected));
   finding.count("descriptors_at_most", static_cast<double>(descriptors));
   finding.expect(descriptors < 1000, "closed connections keep their descriptors");
+}
+
+// Of a tenant that is admitted, as many as it is let.
+void hold_connections(Victim& victim, Finding& finding) {
+  std::deque<Talk> held;
+  for (unsigned i = 0; i < 2 * limits::kConnectionsMax; ++i) {
+    held.emplace_back(victim.target(), Talk::Options{});
+    if (!held.back().greet(Victim::login("bob")).ok()) held.pop_back();
+  }
+  const Status honest = victim.serve_honest();
+  finding.count("connections_held", static_cast<double>(held.size()));
+  finding.expect(honest.ok(), "another tenant was not served: " + honest.to_string());
+}
+
+// What a connection took is given back, also if many came and went.
+void come_and_go(Victim& victim, Finding& finding) {
+  constexpr unsigned kWarm = 2000, kTimes = 20'000;
+  const auto visit = [&](unsigned times) {
+    unsigned admitted = 0;
+    for (unsigned i = 0; i < times; ++i) {
+      Talk talk(victim.target(), {.over_unix = true});
+      admitted += talk.greet(Victim::login("bob")).ok() ? 1 : 0;
+    }
+    return admitted;
+  };
+  visit(kWarm);
+  const std::uint64_t before = testing::resident_bytes(victim.pid());
+  finding.count("admitted", visit(kTimes));
+  const std::uint64_t after = testing::resident_bytes(victim.pid());
+  finding.count("bytes_kept", static_cast<double>(after - std::min(before, after)));
+  finding.expect(after < before + kTimes * 200, "memory of connections that went is kept");
 }
 
 // As fast as it can, from one address, also by way of made-up tenants: first so many that all of

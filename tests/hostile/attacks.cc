@@ -17,6 +17,8 @@ const std::vector<Attack>& attacks() {
       {6, "bulk header flood", flood_bulk_headers},
       {6, "silent connections", stay_silent},
       {6, "connect and close", connect_and_close},
+      {6, "held connections", hold_connections},
+      {6, "come and go", come_and_go},
       {14, "token guesses", guess_tokens},
       {14, "wrong binds", bind_wrongly},
   };

@@ -33,6 +33,8 @@ void flood_bulk_headers(Victim& victim, Finding& finding);
 void stay_silent(Victim& victim, Finding& finding);
 void connect_and_close(Victim& victim, Finding& finding);
 void guess_tokens(Victim& victim, Finding& finding);
+void hold_connections(Victim& victim, Finding& finding);
+void come_and_go(Victim& victim, Finding& finding);
 void bind_wrongly(Victim& victim, Finding& finding);
 
 }  // namespace precis::hostile

@@ -259,18 +259,24 @@ TEST_CASE("a repair by fsck is told from other removals by the name of its clien
   CHECK_THAT(log.substr(repair), Contains("client connected client=precisctl/"));  // the second
 }
 
+TEST_CASE_METHOD(AuditFixture, "what changes nothing has no line in the audit log",
+                 "[integration]") {
+  for (int i = 0; i < 3; ++i) REQUIRE(ctl({"budget", "set", "--keep", "0.2"}).exit_code == 0);
+  CHECK(only(audit(), "SetBudget")["new"] == "recipe unset, keep 0.2");
+}
+
 TEST_CASE("no audit log is kept where none is asked for, and one may go to stderr",
           "[integration]") {
   const TempDir dir;
-  const auto log = [&](const std::string& config) {
+  const auto log = [&](const std::string& config, const std::string& keep) {
     std::filesystem::remove(dir.path("notify"));
     OperatedService service(dir, config);
-    CHECK(service.ctl({"budget", "set", "--keep", "0.2"}).exit_code == 0);
+    CHECK(service.ctl({"budget", "set", "--keep", keep}).exit_code == 0);
     service.stop();
     return service.log();
   };
-  CHECK_THAT(log(""), !Contains("\"what\""));
-  CHECK_THAT(log("audit_log = \"stderr\"\n"), Contains("\"what\": \"SetBudget\""));
+  CHECK_THAT(log("", "0.2"), !Contains("\"what\""));
+  CHECK_THAT(log("audit_log = \"stderr\"\n", "0.3"), Contains("\"what\": \"SetBudget\""));
   std::ofstream(dir.path("bad.toml")) << "audit_log = \"/dev/null\"\n";
   const Ran ran = run(precisd_command(dir.path("other"), {"--config", dir.path("bad.toml")}));
   CHECK(ran.exit_code == 1);

@@ -170,16 +170,36 @@ TEST_CASE("what can never fit is refused at once", "[unit][pipeline]") {
   CHECK(answer->status().code() == StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("what can never fit beside what was taken for good is refused at once, and evicts nothing",
+          "[unit][pipeline]") {
+  EventLoop loop;
+  const auto arena = std::move(Arena::create(kArenaBytes)).value();
+  const auto for_good = std::move(arena->allocate(64)).value();
+  HotTier hot_tier(kArenaBytes);
+  Memory memory(*arena, hot_tier, loop, std::chrono::hours(1));
+  hot_tier.insert(SegmentId{}, 0, nullptr, std::move(arena->allocate(64)).value());
+  const auto refused = [&](std::vector<Memory::Want> wants) {
+    std::optional<Fixture::Answer> answer;
+    const auto acquire = [&]() -> Task<void> { answer.emplace(co_await memory.acquire(wants)); };
+    spawn(acquire());
+    return answer && answer->status().code() == StatusCode::kInvalidArgument;
+  };
+  CHECK(refused({{kArenaBytes}}));
+  CHECK(refused({{kHalf}, {kHalf}}));
+  CHECK(hot_tier.stats().entries == 1);
+}
+
 TEST_CASE("of several pieces all are taken or none", "[unit][pipeline]") {
   Fixture f(std::chrono::hours(1));
+  const auto taken = f.arena->allocate(64);
   std::optional<Fixture::Answer> answer;
   const auto acquire = [&]() -> Task<void> {
-    const std::vector<Memory::Want> wants{{kHalf, Arena::End::kHigh}, {kHalf + 64}};
+    const std::vector<Memory::Want> wants{{kHalf, Arena::End::kHigh}, {kHalf}};
     answer.emplace(co_await f.memory.acquire(wants));
   };
   spawn(acquire());
   CHECK_FALSE(answer);
-  CHECK(f.arena->used_bytes() == 0);
+  CHECK(f.arena->used_bytes() == 64);
   f.memory.stop();
   REQUIRE(answer);
   CHECK(answer->status().code() == StatusCode::kUnavailable);

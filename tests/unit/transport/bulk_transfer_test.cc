@@ -56,6 +56,35 @@ TEST_CASE("a transfer is cut by size and by ranges, in order", "[transport]") {
   CHECK(f.results == std::vector<Status>{Status()});
 }
 
+TEST_CASE("a transfer stands still until so much of it has moved", "[transport]") {
+  Fixture f({.chunk_bytes = 100, .ranges_per_chunk = 2, .chunks_under_way = 1});
+  CHECK_FALSE(f.queue.stalled_since().has_value());
+  f.push({f.piece(0, 300)});
+  const auto began = f.queue.stalled_since();
+  REQUIRE(began.has_value());
+  f.ends[0](Status());  // few bytes: whoever reads so slowly keeps what it reads from
+  CHECK(f.queue.stalled_since() == began);
+
+  std::vector<std::byte> memory(2 * BulkQueue::kStepBytes);
+  const PlainRegistration registration{memory};
+  HeldQueue large({.chunk_bytes = BulkQueue::kStepBytes, .ranges_per_chunk = 2,
+                   .chunks_under_way = 1});
+  RemoteRegion region;
+  region.id = 1;
+  region.size_bytes = memory.size();
+  auto transfer = BulkTransfer::make(BulkTransfer::Kind::kPush, region, 0, {memory}, registration,
+                                     [](const Status&) {});
+  REQUIRE(transfer.ok());
+  large.queue.add(std::move(*transfer));
+  const auto first = large.queue.stalled_since();
+  REQUIRE(first.has_value());
+  large.ends[0](Status());
+  CHECK(large.queue.stalled_since() > first);
+  large.ends[1](Status());
+  f.ends[1](Status());
+  f.ends[2](Status());
+}
+
 TEST_CASE("no more chunks are under way than allowed, and the next starts as one ends",
           "[transport]") {
   Fixture f;
