@@ -170,7 +170,7 @@ TEST_CASE("what can never fit is refused at once", "[unit][pipeline]") {
   CHECK(answer->status().code() == StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("what can never fit beside what was taken for good is refused at once, and evicts nothing",
+TEST_CASE("what can never fit beside what was taken for good is refused, and evicts nothing",
           "[unit][pipeline]") {
   EventLoop loop;
   const auto arena = std::move(Arena::create(kArenaBytes)).value();
