@@ -59,6 +59,9 @@ Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
   return context;
 }
 
+// An alert of the peer's has its number and this offset for a reason, and ends what it leaves.
+bool is_said_by_peer(int reason) { return reason >= SSL_AD_REASON_OFFSET; }
+
 // How often one call of ours may still ask the kernel for bytes, twice for a record: a peer that
 // sends records without data (key updates) would hold up the thread else. What is left over makes
 // the socket readable again.
@@ -124,7 +127,7 @@ class TlsSocket final : public Socket {
   bool is_encrypted() const override { return true; }
   Io handshake() override {
     receives_left = kReceivesMax;
-    return result(::SSL_do_handshake(ssl_.get()), 1);
+    return result(::SSL_do_handshake(ssl_.get()), 1, ::SSL_is_server(ssl_.get()) == 1);
   }
 
   Io read(MutableBytes into, Descriptor*) override {
@@ -160,20 +163,30 @@ class TlsSocket final : public Socket {
   }
 
  private:
-  Io result(int returned, std::size_t bytes) {
+  // `refuses`: what is wrong with the peer is no loss of it, but a refusal by us.
+  Io result(int returned, std::size_t bytes, bool refuses = false) {
     if (returned > 0) return {Io::State::kMoved, bytes, {}};
-    switch (::SSL_get_error(ssl_.get(), returned)) {
+    const int error = ::SSL_get_error(ssl_.get(), returned);
+    switch (error) {
       case SSL_ERROR_WANT_READ:
       case SSL_ERROR_WANT_WRITE: return {Io::State::kWait, 0, {}};
       case SSL_ERROR_ZERO_RETURN:
         return {Io::State::kEnded, 0, Status::unavailable("the peer closed the connection")};
       default: break;
     }
+    const int reason = ERR_GET_REASON(::ERR_peek_error());
+    refuses = refuses && error == SSL_ERROR_SSL && !is_said_by_peer(reason);
     const long verified = ::SSL_get_verify_result(ssl_.get());
+    const bool is_unsigned = verified != X509_V_OK;
     const std::string why =
-        verified == X509_V_OK ? last_error() : ::X509_verify_cert_error_string(verified);
+        "TLS: " +
+        (is_unsigned ? std::string(::X509_verify_cert_error_string(verified)) : last_error());
     ::ERR_clear_error();
-    return {Io::State::kEnded, 0, Status::unavailable("TLS: " + why)};
+    if (!refuses) return {Io::State::kEnded, 0, Status::unavailable(why)};
+    if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
+      return {Io::State::kEnded, 0, Status::denied("TLS: it showed no certificate")};
+    }
+    return {Io::State::kEnded, 0, is_unsigned ? Status::denied(why) : Status::invalid(why)};
   }
 
   const std::unique_ptr<SSL, Free> ssl_;

@@ -10,6 +10,7 @@
 #include "cachesvc/transport/acceptor.h"
 #include "precis/frames.h"
 #include "precis/limits.h"
+#include "tests/unit/transport/certificate.h"
 #include "tests/unit/transport/party.h"
 
 namespace precis::test {
@@ -236,6 +237,78 @@ TEST_CASE("a client trusts no server but one that its authority has signed", "[t
     with.tls = TlsContext::for_client(test_certificate()).value();
     known.thread.on_loop([&] { known.transport = make_socket_client(known.thread.loop, with); });
     CHECK(connect(known, address).status().to_string() == "ok");
+  }
+}
+
+// What a service with mutual TLS says of those that it turns away.
+struct Strict {
+  Strict() {
+    options.tls = TlsContext::for_server(test_certificate()).value();
+    server = std::make_unique<Server>(Wire::kTcp, nullptr, options);
+    Transport::Acceptor acceptor = open_door([this](std::unique_ptr<Connection> connection) {
+      guests.emplace_back(server->thread, std::move(connection));
+    });
+    acceptor.turned_away = [this](const std::string&, const Status& why) { told.push_back(why); };
+    address = listen(*server, Wire::kTcp, std::move(acceptor));
+  }
+  // By which time the loop has dealt with all that came before.
+  std::vector<Status> told_by_now() {
+    Caller known(Wire::kTcp);
+    SocketClientOptions with;
+    with.tls = TlsContext::for_client(test_certificate()).value();
+    known.thread.on_loop([&] { known.transport = make_socket_client(known.thread.loop, with); });
+    CHECK(connect(known, address).status().to_string() == "ok");
+    return server->thread.on_loop([&] { return told; });
+  }
+  SocketOptions options = Server::default_options();
+  std::vector<Status> told;  // on the loop
+  std::unique_ptr<Server> server;
+  std::vector<ServerEnd> guests;
+  std::string address;
+};
+
+TEST_CASE("whom mutual TLS refuses is told of, and who merely leaves is not", "[transport]") {
+  Strict strict;
+  SECTION("without a certificate") {
+    Caller client(Wire::kTls);
+    CHECK_FALSE(connect(client, strict.address).ok());
+    CHECK(strict.told_by_now() == std::vector{Status::denied("TLS: it showed no certificate")});
+  }
+  SECTION("with a certificate of another authority") {
+    const std::string folder = "/tmp/precis-other-" + std::to_string(::getpid());
+    std::filesystem::create_directory(folder);
+    TlsFiles other = make_certificate(folder);
+    other.ca = test_certificate().ca;
+    Caller client(Wire::kTcp);
+    SocketClientOptions options;
+    options.tls = TlsContext::for_client(other).value();
+    client.thread.on_loop(
+        [&] { client.transport = make_socket_client(client.thread.loop, options); });
+    CHECK_FALSE(connect(client, strict.address).ok());
+    const std::vector<Status> told = strict.told_by_now();
+    REQUIRE(told.size() == 1);
+    CHECK(told[0].code() == StatusCode::kPermissionDenied);
+    CHECK_THAT(told[0].message(), Catch::StartsWith("TLS: ") && Catch::Contains("certificate"));
+    std::filesystem::remove_all(folder);
+  }
+  SECTION("what is no TLS") {
+    Plain plain(strict.address);
+    plain.say(bytes_of("GET / HTTP/1.1\r\n\r\n"));
+    plain.hear_out();
+    const std::vector<Status> told = strict.told_by_now();
+    REQUIRE(told.size() == 1);
+    CHECK(told[0].code() == StatusCode::kInvalidArgument);
+  }
+  SECTION("leaving at once, within a record, and for the server's certificate") {
+    { const Plain silent(strict.address); }
+    { Plain(strict.address).say(bytes_of("\x16\x03\x01")); }
+    Caller client(Wire::kTcp);
+    SocketClientOptions options;
+    options.tls = TlsContext::for_client({"", "", "system"}).value();
+    client.thread.on_loop(
+        [&] { client.transport = make_socket_client(client.thread.loop, options); });
+    CHECK_FALSE(connect(client, strict.address).ok());
+    CHECK(strict.told_by_now().empty());
   }
 }
 
