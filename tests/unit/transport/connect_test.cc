@@ -321,6 +321,39 @@ TEST_CASE("loopback addresses are known as such", "[transport]") {
   }
 }
 
+TEST_CASE("a Unix socket that is served is taken from nobody, and one that is left is replaced",
+          "[transport]") {
+  const std::string path = "/tmp/precis-socket-" + std::to_string(::getpid());
+  LoopThread thread;
+  const auto listen_at_path = [&] {
+    return thread.on_loop([&] { return listen_unix(thread.loop, path, [](Descriptor) {}); });
+  };
+  const auto stop = [&](std::unique_ptr<ListeningSocket> listening) {
+    thread.on_loop([&] { listening.reset(); });
+  };
+  auto first = listen_at_path();
+  REQUIRE(first.status().to_string() == "ok");
+  CHECK(
+      listen_at_path().status() ==
+      Status::invalid("listen_unix " + path + ": another process serves it; choose another path"));
+  CHECK(std::filesystem::is_socket(path));
+  // Somebody removes it, and another service takes the path.
+  std::filesystem::remove(path);
+  auto second = listen_at_path();
+  REQUIRE(second.status().to_string() == "ok");
+  stop(std::move(*first));
+  CHECK(std::filesystem::is_socket(path));
+  const std::string left = path + "-left";
+  std::filesystem::create_hard_link(path, left);
+  stop(std::move(*second));
+  CHECK_FALSE(std::filesystem::exists(path));
+  std::filesystem::rename(left, path);  // as one that was killed leaves it
+  auto third = listen_at_path();
+  REQUIRE(third.status().to_string() == "ok");
+  stop(std::move(*third));
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
 TEST_CASE("a socket path longer than the kernel takes works all the same", "[transport]") {
   const std::string folder = "/tmp/precis-" + std::string(150, 'p') + std::to_string(::getpid());
   std::filesystem::create_directory(folder);
