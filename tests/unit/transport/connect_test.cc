@@ -84,15 +84,22 @@ class Plain {
       all.insert(all.end(), some.begin(), some.begin() + got);
     }
   }
-  // The challenge that a service begins with.
-  Challenge challenge() {
-    std::vector<std::byte> frame(FrameHeader::kBytes + encode(Challenge{}).size());
-    REQUIRE(::recv(socket_.get(), frame.data(), frame.size(), MSG_WAITALL) ==
-            static_cast<ssize_t>(frame.size()));
-    return decode_challenge(Bytes(frame).subspan(FrameHeader::kBytes)).value();
+  // The body of the next frame, which must be of that kind.
+  std::vector<std::byte> hear_frame(FrameKind kind) {
+    const FrameHeader header = decode_frame_header(hear(FrameHeader::kBytes)).value();
+    REQUIRE(header.kind == kind);
+    return hear(header.size_bytes);
   }
+  // The challenge that a service begins with.
+  Challenge challenge() { return decode_challenge(hear_frame(FrameKind::kChallenge)).value(); }
 
  private:
+  std::vector<std::byte> hear(std::size_t size) {
+    std::vector<std::byte> bytes(size);
+    if (size == 0) return bytes;
+    REQUIRE(::recv(socket_.get(), bytes.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size));
+    return bytes;
+  }
   Descriptor socket_;
 };
 
@@ -136,14 +143,40 @@ TEST_CASE("what is no greeting is refused or dropped, and disturbs nobody", "[tr
 
 TEST_CASE("a bulk socket is bound by its client alone, and once", "[transport]") {
   Pair pair(Wire::kTcp);
-  for (const std::uint64_t connection : {std::uint64_t{1}, std::uint64_t{2}, ~std::uint64_t{0}}) {
-    CAPTURE(connection);
-    Plain plain(pair.address);
-    const Nonce nonce = make_nonce();
-    plain.say(FrameKind::kBind, encode(Bind{connection, bind_proof({}, nonce, connection)}));
-    const Status told = refusal(plain.hear_out()).status;
-    CHECK(told == Status::denied("no connection is bound by this"));
+  auto accepted = pair.accept_next();
+  Plain control(pair.address);
+  const Nonce challenge = control.challenge().nonce;
+  Hello hello{kProtocolVersion, "test", "", make_nonce(), {}};
+  hello.proof = client_proof("", challenge, hello);
+  control.say(FrameKind::kHello, encode(hello));
+  const Welcome welcome = decode_welcome(control.hear_frame(FrameKind::kWelcome)).value();
+  const ServerEnd at_server(pair.server.thread, get(std::move(accepted)));
+  const std::uint64_t own = welcome.connection;
+  const Proof key = bind_key("", challenge, hello, welcome);
+  const auto bind = [&](std::uint64_t connection, const Proof& by) {
+    auto socket = std::make_unique<Plain>(pair.address);
+    const Nonce nonce = socket->challenge().nonce;
+    socket->say(FrameKind::kBind, encode(Bind{connection, bind_proof(by, nonce, connection)}));
+    return socket;
+  };
+  const auto is_refused = [&](std::uint64_t connection, const Proof& by) {
+    const auto told = decode_welcome(bind(connection, by)->hear_frame(FrameKind::kRefusal));
+    return told->status == Status::denied("no connection is bound by this");
+  };
+  CHECK(is_refused(own, {}));
+  CHECK(is_refused(own - 1, key));  // the pair's
+  CHECK(is_refused(own + 1, key));
+  CHECK(is_refused(~std::uint64_t{0}, key));
+  {
+    Plain stale(pair.address);
+    stale.challenge();
+    stale.say(FrameKind::kBind, encode(Bind{own, bind_proof(key, make_nonce(), own)}));
+    stale.hear_frame(FrameKind::kRefusal);
   }
+  const auto bulk = bind(own, key);
+  bulk->hear_frame(FrameKind::kBound);
+  CHECK(is_refused(own, key));
+  CHECK(bulk->is_open());
 }
 
 TEST_CASE("silent strangers keep nobody out", "[transport]") {
