@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 namespace precis {
@@ -24,6 +25,7 @@ std::string last_error() {
   const unsigned long code = ::ERR_get_error();
   ::ERR_clear_error();
   if (code == 0) return "the connection broke";
+  if (ERR_SYSTEM_ERROR(code)) return std::strerror(ERR_GET_REASON(code));
   std::array<char, 256> text{};
   ::ERR_error_string_n(code, text.data(), text.size());
   const char* const reason = ::ERR_reason_error_string(code);
@@ -31,7 +33,9 @@ std::string last_error() {
 }
 
 Status wrong_file(const char* key, const std::string& path) {
-  return Status::invalid(std::string(key) + " '" + path + "': " + last_error());
+  const char* const what =
+      ERR_SYSTEM_ERROR(::ERR_peek_error()) ? ": cannot read " : ": cannot use ";
+  return Status::invalid(key + (what + path) + ": " + last_error());
 }
 
 using Context = std::unique_ptr<SSL_CTX, Free>;
@@ -53,8 +57,7 @@ Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
     return wrong_file("tls_key", files.key);
   }
   if (!files.key.empty() && ::SSL_CTX_check_private_key(context.get()) != 1) {
-    return Status::invalid("tls_key '" + files.key + "' is not the key of tls_cert '" + files.cert +
-                           "'");
+    return Status::invalid("tls_key: " + files.key + " is not the key of tls_cert " + files.cert);
   }
   return context;
 }

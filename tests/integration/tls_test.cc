@@ -23,9 +23,11 @@ struct Certificates {
     return test::make_certificate(dir.path(name));
   }
   // With `mutual`, clients must show theirs.
-  std::string config(bool mutual) const {
-    return "audit_log = \"stderr\"\ntls_cert = \"" + server.cert + "\"\ntls_key = \"" + server.key +
-           "\"\n" + (mutual ? "tls_client_ca = \"" + client.cert + "\"\n" : "");
+  // Its paths are of the configuration's folder.
+  static std::string config(bool mutual) {
+    return std::string("audit_log = \"stderr\"\n") +
+           "tls_cert = \"server/cert.pem\"\ntls_key = \"server/key.pem\"\n" +
+           (mutual ? "tls_client_ca = \"client/cert.pem\"\n" : "");
   }
   ConnectOptions trusting(const std::string& ca, const TlsFiles& own = {}) const {
     ConnectOptions options;
