@@ -58,4 +58,51 @@ TEST_CASE("a client that mutual TLS refuses is in the log, the audit log and the
   }
 }
 
+TEST_CASE("renewed certificates are taken up at SIGHUP, and those who are connected stay",
+          "[integration]") {
+  const Certificates files;
+  OperatedService service(files.dir, files.config(/*mutual=*/true));
+  const auto connect = [&](const std::string& ca) {
+    ConnectOptions options = files.trusting(ca, files.client);
+    options.retry = false;
+    return Client::connect(service.address(), options);
+  };
+  const std::string old_ca = files.dir.path("old.pem");
+  fs::copy_file(files.server.ca, old_ca);
+  const auto there = connect(old_ca).value();
+
+  files.make("server");
+  CHECK(connect(old_ca).ok());  // until it is told
+  service.reload();
+  CHECK_THAT(service.log(), Contains("TLS's files were read again") &&
+                                Contains("configuration reloaded changed=0 wait_for_restart=0"));
+  CHECK_FALSE(connect(old_ca).ok());
+  CHECK(connect(files.server.ca).ok());
+  CHECK(there->status().ok());
+
+  // A key that is not the certificate's, and mutual TLS that is gone: nothing changes.
+  fs::copy_file(files.client.key, files.server.key, fs::copy_options::overwrite_existing);
+  service.reload();
+  CHECK_THAT(service.log(), Contains("configuration not reloaded") &&
+                                Contains("precisd.toml:3: tls_key: cannot use " + files.server.key +
+                                         ": key values mismatch"));
+  files.make("server");
+  service.write_config(files.config(/*mutual=*/false));
+  service.reload();
+  CHECK_THAT(service.log(), Contains("there is no tls_client_ca any more: whoever comes"));
+  CHECK_FALSE(connect(files.server.ca).ok());
+  CHECK(there->status().ok());
+}
+
+TEST_CASE("a file of TLS that is not there is named with its line", "[integration]") {
+  const Certificates files;
+  OperatedService service(files.dir, files.config(/*mutual=*/false));
+  fs::remove(files.server.key);
+  service.reload();
+  CHECK_THAT(service.log(), Contains("precisd.toml:3: tls_key: cannot read " + files.server.key +
+                                     ": No such file or directory"));
+  const auto wrong = Client::connect(service.address(), files.trusting("/no/ca.pem")).status();
+  CHECK(wrong == Status::invalid("tls_ca: cannot read /no/ca.pem: No such file or directory"));
+}
+
 }  // namespace
