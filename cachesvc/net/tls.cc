@@ -166,6 +166,23 @@ class TlsSocket final : public Socket {
   }
 
  private:
+  // In words that lead to the setting, where there is one.
+  std::string cause(int reason) const {
+    const long verified = ::SSL_get_verify_result(ssl_.get());
+    if (verified != X509_V_OK) return ::X509_verify_cert_error_string(verified);
+    const bool is_server = ::SSL_is_server(ssl_.get()) == 1;
+    switch (reason) {
+      case SSL_R_WRONG_VERSION_NUMBER:
+      case SSL_R_HTTP_REQUEST:
+        return is_server ? "it does not speak TLS"
+                         : "the service does not speak TLS: leave out tls_ca";
+      case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return "it showed no certificate";
+      case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+        return "the service wants a certificate: give tls_cert and tls_key";
+      default: return last_error();
+    }
+  }
+
   // `refuses`: what is wrong with the peer is no loss of it, but a refusal by us.
   Io result(int returned, std::size_t bytes, bool refuses = false) {
     if (returned > 0) return {Io::State::kMoved, bytes, {}};
@@ -177,19 +194,15 @@ class TlsSocket final : public Socket {
         return {Io::State::kEnded, 0, Status::unavailable("the peer closed the connection")};
       default: break;
     }
-    const int reason = ERR_GET_REASON(::ERR_peek_error());
+    const unsigned long first = ::ERR_peek_error();
+    const int reason = ERR_GET_LIB(first) == ERR_LIB_SSL ? ERR_GET_REASON(first) : 0;
     refuses = refuses && error == SSL_ERROR_SSL && !is_said_by_peer(reason);
-    const long verified = ::SSL_get_verify_result(ssl_.get());
-    const bool is_unsigned = verified != X509_V_OK;
-    const std::string why =
-        "TLS: " +
-        (is_unsigned ? std::string(::X509_verify_cert_error_string(verified)) : last_error());
+    const bool is_unsigned = ::SSL_get_verify_result(ssl_.get()) != X509_V_OK;
+    const std::string why = "TLS: " + cause(reason);
     ::ERR_clear_error();
     if (!refuses) return {Io::State::kEnded, 0, Status::unavailable(why)};
-    if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-      return {Io::State::kEnded, 0, Status::denied("TLS: it showed no certificate")};
-    }
-    return {Io::State::kEnded, 0, is_unsigned ? Status::denied(why) : Status::invalid(why)};
+    const bool is_denied = is_unsigned || reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE;
+    return {Io::State::kEnded, 0, is_denied ? Status::denied(why) : Status::invalid(why)};
   }
 
   const std::unique_ptr<SSL, Free> ssl_;

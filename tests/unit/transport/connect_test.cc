@@ -241,10 +241,6 @@ TEST_CASE("a server of another version is told apart, and so is no server at all
 
 TEST_CASE("a client trusts no server but one that its authority has signed", "[transport]") {
   Pair pair(Wire::kTls);
-  SECTION("without TLS it is no greeting") {
-    Caller plain(Wire::kTcp);
-    CHECK_FALSE(connect(plain, pair.address, {}, 2000).ok());
-  }
   SECTION("another authority") {
     Caller client(Wire::kTcp);
     SocketClientOptions options;
@@ -264,7 +260,8 @@ TEST_CASE("a client trusts no server but one that its authority has signed", "[t
         listen(strict, Wire::kTcp, open_door([&](std::unique_ptr<Connection> connection) {
                  guests.emplace_back(strict.thread, std::move(connection));
                }));
-    CHECK_FALSE(connect(pair.client, address).ok());
+    CHECK_THAT(connect(pair.client, address).status().message(),
+               Catch::Contains("give tls_cert and tls_key"));
     Caller known(Wire::kTcp);
     SocketClientOptions with;
     with.tls = TlsContext::for_client(test_certificate()).value();
@@ -329,8 +326,7 @@ TEST_CASE("whom mutual TLS refuses is told of, and who merely leaves is not", "[
     plain.say(bytes_of("GET / HTTP/1.1\r\n\r\n"));
     plain.hear_out();
     const std::vector<Status> told = strict.told_by_now();
-    REQUIRE(told.size() == 1);
-    CHECK(told[0].code() == StatusCode::kInvalidArgument);
+    CHECK(told == std::vector{Status::invalid("TLS: it does not speak TLS")});
   }
   SECTION("leaving at once, within a record, and for the server's certificate") {
     { const Plain silent(strict.address); }
@@ -342,6 +338,25 @@ TEST_CASE("whom mutual TLS refuses is told of, and who merely leaves is not", "[
         [&] { client.transport = make_socket_client(client.thread.loop, options); });
     CHECK_FALSE(connect(client, strict.address).ok());
     CHECK(strict.told_by_now().empty());
+  }
+}
+
+TEST_CASE("where one side alone speaks TLS, both say so", "[transport]") {
+  SECTION("the client does not") {
+    SocketOptions options = Server::default_options();
+    options.greeting_timeout = std::chrono::milliseconds(50);
+    Pair pair(Wire::kTls, options);
+    Caller plain(Wire::kTcp);
+    const Status status = connect(plain, pair.address).status();
+    CHECK(status.code() == StatusCode::kUnavailable);
+    CHECK_THAT(status.message(), Catch::Contains("if the service wants TLS, give tls_ca"));
+  }
+  SECTION("the service does not") {
+    Pair pair(Wire::kTcp);
+    Caller client(Wire::kTls);
+    CHECK(connect(client, pair.address).status() ==
+          Status::unavailable(pair.address +
+                              ": TLS: the service does not speak TLS: leave out tls_ca"));
   }
 }
 
