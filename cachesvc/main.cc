@@ -20,6 +20,7 @@
 #include "cachesvc/server/accept_loss.h"
 #include "cachesvc/server/audit.h"
 #include "cachesvc/server/disk_mark.h"
+#include "cachesvc/server/read_tls.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/transport/socket_transport.h"
@@ -105,7 +106,9 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
     config.memory_bytes = *bytes;
   }
   const auto folder = std::filesystem::path(flags.config_file).parent_path();
-  PRECIS_TRY(config.read_tokens(environment("CREDENTIALS_DIRECTORY"), folder.string()));
+  const std::string credentials = environment("CREDENTIALS_DIRECTORY");
+  PRECIS_TRY(config.read_tokens(credentials, folder.string()));
+  PRECIS_TRY(config.find_tls_files(credentials, folder.string()));
   PRECIS_TRY(config.validate());
   const Status address = precis::split_address(config.listen).status();
   if (!address.ok()) {
@@ -118,10 +121,7 @@ Result<precis::SocketOptions> socket_options(const Config& config) {
   precis::SocketOptions options;
   options.listen_unix = config.resolved_listen_unix();
   options.inbox_bytes_max = config.max_message_bytes;
-  if (!config.tls_cert.empty()) {
-    PRECIS_ASSIGN(options.tls, precis::TlsContext::for_server(
-                                   {config.tls_cert, config.tls_key, config.tls_client_ca}));
-  }
+  PRECIS_ASSIGN(options.tls, precis::read_tls(config));
   return options;
 }
 

@@ -166,31 +166,36 @@ bool is_readable_by_all(const std::string& path) {
   return ::stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && (file.st_mode & S_IROTH) != 0;
 }
 
+// The path of a file that the configuration names, as Config::read_tokens() says.
+Result<std::filesystem::path> find_file(const std::string& name, const std::string& credentials_dir,
+                                        const std::string& beside) {
+  constexpr std::string_view kVariables[] = {"$CREDENTIALS_DIRECTORY", "${CREDENTIALS_DIRECTORY}"};
+  std::filesystem::path path = name;
+  bool of_credentials = path.is_relative() && !credentials_dir.empty();
+  for (const std::string_view variable : kVariables) {
+    if (!name.starts_with(variable)) continue;
+    if (credentials_dir.empty()) {
+      return Status::invalid("is '" + name +
+                             "', and CREDENTIALS_DIRECTORY is not set: systemd sets it where the "
+                             "unit has LoadCredential; else give the path of a file");
+    }
+    path = std::filesystem::path(name.substr(variable.size())).relative_path();
+    of_credentials = true;
+  }
+  // An absolute path stays.
+  return std::filesystem::path(of_credentials ? credentials_dir : beside) / path;
+}
+
 struct Token {
   std::string path, text;
 };
 
-// As Config::read_tokens() says.
 Result<Token> read_token(const TenantConfig& tenant, const std::string& credentials_dir,
                          const std::string& beside) {
-  constexpr std::string_view kVariables[] = {"$CREDENTIALS_DIRECTORY", "${CREDENTIALS_DIRECTORY}"};
   if (!tenant.token.empty()) {
     return Status::invalid("token is given as well; keep one of the two");
   }
-  std::filesystem::path path = tenant.token_file;
-  bool of_credentials = path.is_relative() && !credentials_dir.empty();
-  for (const std::string_view variable : kVariables) {
-    if (!tenant.token_file.starts_with(variable)) continue;
-    if (credentials_dir.empty()) {
-      return Status::invalid("is '" + tenant.token_file +
-                             "', and CREDENTIALS_DIRECTORY is not set: systemd sets it where the "
-                             "unit has LoadCredential; else give the path of a file");
-    }
-    path = std::filesystem::path(tenant.token_file.substr(variable.size())).relative_path();
-    of_credentials = true;
-  }
-  path = std::filesystem::path(of_credentials ? credentials_dir : beside) /
-         path;  // an absolute path stays
+  PRECIS_ASSIGN(const auto path, find_file(tenant.token_file, credentials_dir, beside));
   // A pipe that nobody writes to would be waited for.
   std::error_code none;
   if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none)) {
@@ -229,6 +234,17 @@ Status Config::read_tokens(const std::string& credentials_dir, const std::string
     if (is_readable_by_all(token->path)) exposed_files.push_back(token->path);
   }
   return problems.empty() ? Status() : Status::invalid(problems);
+}
+
+Status Config::find_tls_files(const std::string& credentials_dir, const std::string& beside) {
+  for (const auto& [key, file] : {std::pair{"tls_cert", &tls_cert}, std::pair{"tls_key", &tls_key},
+                                  std::pair{"tls_client_ca", &tls_client_ca}}) {
+    if (file->empty()) continue;
+    const auto path = find_file(*file, credentials_dir, beside);
+    if (!path.ok()) return Status::invalid(origin(key) + key + " " + path.status().message());
+    *file = std::filesystem::absolute(*path).string();
+  }
+  return {};
 }
 
 Result<Config> Config::parse(std::string_view toml, const std::string& where) {

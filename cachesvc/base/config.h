@@ -76,6 +76,8 @@ struct Config {
   // `credentials_dir`, where systemd puts credentials; where that is empty a relative path is of
   // the folder `beside`. kInvalidArgument naming every tenant whose file can't be used.
   Status read_tokens(const std::string& credentials_dir, const std::string& beside);
+  // Makes the paths of TLS's files absolute, by the same rule. kInvalidArgument where it can't.
+  Status find_tls_files(const std::string& credentials_dir, const std::string& beside);
   // Every problem at once, one a line.
   Status validate() const;
   // What a message about `key` begins with: "FILE:LINE: ", or nothing where no file has set it.

@@ -13,8 +13,13 @@ struct Setting {
   bool live;
 };
 
+// A service that listens with TLS takes up other files of it, and can't begin or end it.
+bool stays_with_tls(const Config& running, const Config& next) {
+  return !running.tls_cert.empty() && !next.tls_cert.empty();
+}
+
 // All but the tenants, in the order of deploy/precisd.toml.
-std::vector<Setting> settings(const Config& c) {
+std::vector<Setting> settings(const Config& c, bool with_tls) {
   constexpr bool kLive = true, kRestart = false;
   const auto number = [](auto value) { return std::to_string(value); };
   return {
@@ -25,9 +30,9 @@ std::vector<Setting> settings(const Config& c) {
       {"device", c.device, kRestart},
       {"compute_threads", number(c.compute_threads), kRestart},
       {"listen_unix", c.listen_unix, kRestart},
-      {"tls_cert", c.tls_cert, kRestart},
-      {"tls_key", c.tls_key, kRestart},
-      {"tls_client_ca", c.tls_client_ca, kRestart},
+      {"tls_cert", c.tls_cert, with_tls},
+      {"tls_key", c.tls_key, with_tls},
+      {"tls_client_ca", c.tls_client_ca, with_tls},
       {"rdma", c.rdma, kRestart},
       {"tidy_after_ms", number(c.tidy_after_ms), kRestart},    // the store was opened with it
       {"min_free_bytes", number(c.min_free_bytes), kRestart},  // it too
@@ -74,7 +79,8 @@ std::vector<SettingChange> tenant_changes(const Config& running, const Config& n
 
 ConfigChanges changes_between(const Config& running, const Config& next) {
   ConfigChanges changes;
-  const std::vector<Setting> before = settings(running), after = settings(next);
+  const bool with_tls = stays_with_tls(running, next);
+  const auto before = settings(running, with_tls), after = settings(next, with_tls);
   for (std::size_t at = 0; at < before.size(); ++at) {
     if (before[at].value == after[at].value) continue;
     auto& list = before[at].live ? changes.live : changes.restart;
@@ -88,6 +94,11 @@ ConfigChanges changes_between(const Config& running, const Config& next) {
 
 Config with_live_settings(const Config& running, const Config& next) {
   Config config = running;
+  if (stays_with_tls(running, next)) {
+    config.tls_cert = next.tls_cert;
+    config.tls_key = next.tls_key;
+    config.tls_client_ca = next.tls_client_ca;
+  }
   config.memory_wait_ms = next.memory_wait_ms;
   config.log_level = next.log_level;
   config.audit_log = next.audit_log;

@@ -18,7 +18,7 @@ class Socket {
     enum class State { kMoved, kWait, kEnded };
     State state = State::kMoved;
     std::size_t bytes = 0;  // moved, at least one
-    Status why;             // of kEnded: the peer closed, is gone, or broke TLS
+    Status why;             // of kEnded: kUnavailable where the peer closed, is gone or broke TLS
   };
 
   // Takes the descriptor and makes it non-blocking.
@@ -32,7 +32,8 @@ class Socket {
   virtual bool is_encrypted() const { return false; }
   std::string kind() const { return is_unix_ ? "unix" : is_encrypted() ? "tls" : "tcp"; }
 
-  // TLS's own exchange; kMoved once it is over, and at once without TLS.
+  // TLS's own exchange; kMoved once it is over, and at once without TLS. A server that refuses the
+  // peer by it says kPermissionDenied for its certificate, and else kInvalidArgument.
   virtual Io handshake() { return {}; }
   // With `passed` also takes a descriptor that came with the first byte, if one did; further ones
   // are closed.

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 namespace precis {
@@ -24,6 +25,7 @@ std::string last_error() {
   const unsigned long code = ::ERR_get_error();
   ::ERR_clear_error();
   if (code == 0) return "the connection broke";
+  if (ERR_SYSTEM_ERROR(code)) return std::strerror(ERR_GET_REASON(code));
   std::array<char, 256> text{};
   ::ERR_error_string_n(code, text.data(), text.size());
   const char* const reason = ::ERR_reason_error_string(code);
@@ -31,7 +33,9 @@ std::string last_error() {
 }
 
 Status wrong_file(const char* key, const std::string& path) {
-  return Status::invalid(std::string(key) + " '" + path + "': " + last_error());
+  const char* const what =
+      ERR_SYSTEM_ERROR(::ERR_peek_error()) ? ": cannot read " : ": cannot use ";
+  return Status::invalid(key + (what + path) + ": " + last_error());
 }
 
 using Context = std::unique_ptr<SSL_CTX, Free>;
@@ -53,11 +57,13 @@ Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
     return wrong_file("tls_key", files.key);
   }
   if (!files.key.empty() && ::SSL_CTX_check_private_key(context.get()) != 1) {
-    return Status::invalid("tls_key '" + files.key + "' is not the key of tls_cert '" + files.cert +
-                           "'");
+    return Status::invalid("tls_key: " + files.key + " is not the key of tls_cert " + files.cert);
   }
   return context;
 }
+
+// An alert of the peer's has its number and this offset for a reason, and ends what it leaves.
+bool is_said_by_peer(int reason) { return reason >= SSL_AD_REASON_OFFSET; }
 
 // How often one call of ours may still ask the kernel for bytes, twice for a record: a peer that
 // sends records without data (key updates) would hold up the thread else. What is left over makes
@@ -124,7 +130,7 @@ class TlsSocket final : public Socket {
   bool is_encrypted() const override { return true; }
   Io handshake() override {
     receives_left = kReceivesMax;
-    return result(::SSL_do_handshake(ssl_.get()), 1);
+    return result(::SSL_do_handshake(ssl_.get()), 1, ::SSL_is_server(ssl_.get()) == 1);
   }
 
   Io read(MutableBytes into, Descriptor*) override {
@@ -160,20 +166,43 @@ class TlsSocket final : public Socket {
   }
 
  private:
-  Io result(int returned, std::size_t bytes) {
+  // In words that lead to the setting, where there is one.
+  std::string cause(int reason) const {
+    const long verified = ::SSL_get_verify_result(ssl_.get());
+    if (verified != X509_V_OK) return ::X509_verify_cert_error_string(verified);
+    const bool is_server = ::SSL_is_server(ssl_.get()) == 1;
+    switch (reason) {
+      case SSL_R_WRONG_VERSION_NUMBER:
+      case SSL_R_HTTP_REQUEST:
+        return is_server ? "it does not speak TLS"
+                         : "the service does not speak TLS: leave out tls_ca";
+      case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return "it showed no certificate";
+      case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+        return "the service wants a certificate: give tls_cert and tls_key";
+      default: return last_error();
+    }
+  }
+
+  // `refuses`: what is wrong with the peer is no loss of it, but a refusal by us.
+  Io result(int returned, std::size_t bytes, bool refuses = false) {
     if (returned > 0) return {Io::State::kMoved, bytes, {}};
-    switch (::SSL_get_error(ssl_.get(), returned)) {
+    const int error = ::SSL_get_error(ssl_.get(), returned);
+    switch (error) {
       case SSL_ERROR_WANT_READ:
       case SSL_ERROR_WANT_WRITE: return {Io::State::kWait, 0, {}};
       case SSL_ERROR_ZERO_RETURN:
         return {Io::State::kEnded, 0, Status::unavailable("the peer closed the connection")};
       default: break;
     }
-    const long verified = ::SSL_get_verify_result(ssl_.get());
-    const std::string why =
-        verified == X509_V_OK ? last_error() : ::X509_verify_cert_error_string(verified);
+    const unsigned long first = ::ERR_peek_error();
+    const int reason = ERR_GET_LIB(first) == ERR_LIB_SSL ? ERR_GET_REASON(first) : 0;
+    refuses = refuses && error == SSL_ERROR_SSL && !is_said_by_peer(reason);
+    const bool is_unsigned = ::SSL_get_verify_result(ssl_.get()) != X509_V_OK;
+    const std::string why = "TLS: " + cause(reason);
     ::ERR_clear_error();
-    return {Io::State::kEnded, 0, Status::unavailable("TLS: " + why)};
+    if (!refuses) return {Io::State::kEnded, 0, Status::unavailable(why)};
+    const bool is_denied = is_unsigned || reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE;
+    return {Io::State::kEnded, 0, is_denied ? Status::denied(why) : Status::invalid(why)};
   }
 
   const std::unique_ptr<SSL, Free> ssl_;

@@ -17,7 +17,7 @@ struct TlsFiles {
 class TlsContext {
  public:
   // With files.ca, clients must show a certificate that it signed (mutual TLS). kInvalidArgument
-  // naming the file that is missing or wrong.
+  // for a file that is missing or wrong, beginning with its setting: "tls_cert: cannot read ...".
   static Result<std::shared_ptr<TlsContext>> for_server(const TlsFiles& files);
   // files.ca is a PEM file, or "system" for what the system trusts.
   static Result<std::shared_ptr<TlsContext>> for_client(const TlsFiles& files);

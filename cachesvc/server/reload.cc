@@ -26,6 +26,9 @@ Status keeps_strangers_out(const Config& before, const Config& next) {
     if (was == before.tenants.end() || was->token.empty() || !tenant.token.empty()) continue;
     return Status::invalid("tenant '" + tenant.name + "' has no token any more" + kNextStep);
   }
+  if (!before.tls_client_ca.empty() && next.tls_client_ca.empty() && !next.tls_cert.empty()) {
+    return Status::invalid(std::string("there is no tls_client_ca any more") + kNextStep);
+  }
   return {};
 }
 
@@ -46,7 +49,8 @@ Result<Reloader::Next> Reloader::prepare(const Read& read) {
   PRECIS_TRY(config.validate());
   PRECIS_ASSIGN(const Log::Level level, Log::parse_level(config.log_level));
   PRECIS_ASSIGN(Audit::Sink audit, Audit::Sink::open(config.audit_log));
-  return Next{std::move(config), level, std::move(audit)};
+  PRECIS_ASSIGN(auto tls, read_tls(config));
+  return Next{std::move(config), level, std::move(audit), std::move(tls)};
 }
 
 Task<void> Reloader::run(Read read, std::function<void()> done) {
@@ -90,6 +94,11 @@ void Reloader::take_up(Next next) {
   for (const SettingChange& change : changes.restart) {
     parts_.log.warn("setting differs and waits for a restart",
                     {{"key", change.key}, {"is", change.from}, {"file", change.to}});
+  }
+  if (next.tls && parts_.transport.is_encrypted()) {
+    parts_.transport.use_tls(std::move(next.tls));
+    parts_.log.info("TLS's files were read again, for new connections",
+                    {{"tls_cert", now.tls_cert}});
   }
   if (changes.live.empty()) parts_.audit.write(kOperator, {.what = "Reload"});
   parts_.log.info("configuration reloaded",

@@ -1,5 +1,5 @@
 // Takes up a configuration that was read again, while the service runs: tenants, limits, the log's
-// level and the audit log. All of it or nothing. Loop thread only.
+// level, the audit log and TLS's files. All of it or nothing. Loop thread only.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,9 @@
 #include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/server/admission.h"
 #include "cachesvc/server/audit.h"
+#include "cachesvc/server/read_tls.h"
 #include "cachesvc/server/tenants.h"
+#include "cachesvc/transport/transport.h"
 
 namespace precis {
 
@@ -29,6 +31,7 @@ class Reloader {
     Memory& memory;
     PutRoom& put_room;
     Audit& audit;
+    Transport& transport;
     // Ends the connections of a tenant, saying why.
     std::function<void(const std::string& tenant, const std::string& why)> end_tenant;
   };
@@ -37,9 +40,9 @@ class Reloader {
   explicit Reloader(Parts parts) : parts_(std::move(parts)) {}
 
   // Calls `read` on a storage thread, takes up the configuration that it returns, and
-  // calls `done`. If `read` fails, the configuration is not valid, its audit log can't be opened,
-  // or it would let in everybody where a token was asked for, nothing changes and the log says why.
-  // A reload that comes while another is under way is done after it.
+  // calls `done`. If `read` fails, the configuration is not valid, its audit log can't be opened, a
+  // file of TLS is wrong, or it would let in everybody where a token was asked for, nothing changes
+  // and the log says why. A reload that comes while another is under way is done after it.
   void reload(Read read, std::function<void()> done);
   // True while a reload is under way.
   bool busy() const { return busy_; }
@@ -49,6 +52,7 @@ class Reloader {
     Config config;
     Log::Level level;
     Audit::Sink audit;
+    std::shared_ptr<TlsContext> tls;  // null where it names none
   };
   Task<void> run(Read read, std::function<void()> done);
   static Result<Next> prepare(const Read& read);

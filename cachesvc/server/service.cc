@@ -200,38 +200,37 @@ void Service::Impl::wire() {
       TrimPath::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
   reloader = std::make_unique<Reloader>(
       Reloader::Parts{loop, storage, config, log, tenants, admission, *memory, *put_room, audit,
-                      [this](const std::string& tenant, const std::string& why) {
+                      *transport, [this](const std::string& tenant, const std::string& why) {
                         const auto all = peers;  // closing takes each out of the set
                         for (const auto& peer : all) {
                           if (peer->tenant() == tenant) peer->close(why);
                         }
                       }});
-  parts = std::make_unique<Handlers::Parts>(
-      Handlers::Parts{loop,
-                      storage,
-                      *catalog,
-                      *hot_tier,
-                      *projections,
-                      *put_path,
-                      *get_path,
-                      *cold_reads,
-                      *trim_path,
-                      *lookup,
-                      paths,
-                      turns,
-                      *memory,
-                      admission,
-                      metrics,
-                      log,
-                      audit,
-                      requests,
-                      configured,
-                      [this](const std::string& tenant) { return status(tenant); },
-                      [this](const std::string& tenant) { return stats(tenant); },
-                      [this](const std::string& tenant, std::size_t size_bytes) {
-                        return may_send({peers.begin(), peers.end()}, config.max_message_bytes,
-                                        tenant, size_bytes);
-                      }});
+  parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
+      loop,
+      storage,
+      *catalog,
+      *hot_tier,
+      *projections,
+      *put_path,
+      *get_path,
+      *cold_reads,
+      *trim_path,
+      *lookup,
+      paths,
+      turns,
+      *memory,
+      admission,
+      metrics,
+      log,
+      audit,
+      requests,
+      configured,
+      [this](const std::string& tenant) { return status(tenant); },
+      [this](const std::string& tenant) { return stats(tenant); },
+      [this](const std::string& tenant, std::size_t size_bytes) {
+        return may_send({peers.begin(), peers.end()}, config.max_message_bytes, tenant, size_bytes);
+      }});
 }
 
 Status Service::Impl::listen() {

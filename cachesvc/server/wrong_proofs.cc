@@ -1,7 +1,6 @@
 #include "cachesvc/server/wrong_proofs.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "precis/limits.h"
 
@@ -15,11 +14,11 @@ std::string key_of(const std::string& address, const std::string& tenant) {
   return address + "\n" + tenant;
 }
 
-}  // namespace
-
-bool WrongProofs::is_old(const Row& row) const {
-  return clock_.monotonic_ns() - row.last_ns >= limits::kWrongProofForgetMs * kNsPerMs;
+bool is_old(std::uint64_t last_ns, std::uint64_t now) {
+  return now - last_ns >= limits::kWrongProofForgetMs * kNsPerMs;
 }
+
+}  // namespace
 
 Status WrongProofs::may_try(const std::string& address, const std::string& tenant) const {
   const auto row = rows_.find(key_of(address, tenant));
@@ -36,40 +35,51 @@ Status WrongProofs::may_try(const std::string& address, const std::string& tenan
 
 void WrongProofs::note(const std::string& address, const std::string& tenant, Proof proof) {
   const std::string key = key_of(address, tenant);
-  if (proof == Proof::kRight) {
-    rows_.erase(key);
-    return;
-  }
+  const std::uint64_t now = clock_.monotonic_ns();
   const auto known = rows_.find(key);
-  if (known != rows_.end() && is_old(known->second)) rows_.erase(known);
-  if (!rows_.contains(key)) {
-    const std::uint32_t wrong = rows_.size() >= limits::kWrongProofRowsMax ? make_room() : 0;
-    rows_[key].wrong = wrong;
-  }
-  Row& row = rows_[key];
+  Row row = known != rows_.end() ? take_out(known) : Row{.last_ns = now};
+  if (proof == Proof::kRight) return;
+  if (is_old(row.last_ns, now)) row = {};
+  if (rows_.size() >= limits::kWrongProofRowsMax) row.wrong = make_room(now);  // it was not known
   ++row.wrong;
-  row.last_ns = clock_.monotonic_ns();
+  row.last_ns = now;
   row.exists = row.exists || proof == Proof::kWrong;
-  if (row.wrong < limits::kWrongProofsFree) return;
-  const std::uint32_t doublings = std::min(row.wrong - limits::kWrongProofsFree, 16u);
-  const std::uint64_t wait_ms = std::min<std::uint64_t>(
-      std::uint64_t{limits::kWrongProofWaitMs} << doublings, limits::kWrongProofWaitMsMax);
-  row.wait_until_ns = row.last_ns + wait_ms * kNsPerMs;
+  if (row.wrong >= limits::kWrongProofsFree) {
+    const std::uint32_t doublings = std::min(row.wrong - limits::kWrongProofsFree, 16u);
+    const std::uint64_t wait_ms = std::min<std::uint64_t>(
+        std::uint64_t{limits::kWrongProofWaitMs} << doublings, limits::kWrongProofWaitMsMax);
+    row.wait_until_ns = now + wait_ms * kNsPerMs;
+  }
+  put_in(key, row);
 }
 
-// Takes out the row that protects least: an old one; else one of a tenant that does not exist, for
-// whom no guess is right; else the one with the fewest wrong proofs. The row that takes its place
-// goes on from its count, which is returned: were it to begin at nothing, rows that push each other
-// out would never wait.
-std::uint32_t WrongProofs::make_room() {
-  const auto worth = [this](const Rows::value_type& entry) {
-    const Row& row = entry.second;
-    return std::tuple(!is_old(row), row.exists, row.wrong);
-  };
-  const auto least = std::ranges::min_element(rows_, {}, worth);
-  const std::uint32_t wrong = is_old(least->second) ? 0 : least->second.wrong;
-  rows_.erase(least);
-  return wrong;
+// An old row protects nothing. Of the others, that of a tenant that does not exist protects least,
+// for no guess at it is right; then the one with the fewest wrong proofs.
+WrongProofs::Worth WrongProofs::worth(const Rows::value_type& entry) {
+  return {entry.second.exists, entry.second.wrong, &entry.first};
+}
+
+WrongProofs::Row WrongProofs::take_out(Rows::iterator at) {
+  by_age_.erase({at->second.last_ns, &at->first});
+  by_worth_.erase(worth(*at));
+  const Row row = at->second;
+  rows_.erase(at);
+  return row;
+}
+
+void WrongProofs::put_in(const std::string& key, const Row& row) {
+  const auto at = rows_.emplace(key, row).first;
+  by_age_.emplace(row.last_ns, &at->first);
+  by_worth_.insert(worth(*at));
+}
+
+// Takes out the row that protects least. The row that takes its place goes on from its count, which
+// is returned: were it to begin at nothing, rows that push each other out would never wait.
+std::uint32_t WrongProofs::make_room(std::uint64_t now) {
+  const auto& [oldest_ns, oldest] = *by_age_.begin();
+  if (!is_old(oldest_ns, now)) return take_out(rows_.find(*std::get<2>(*by_worth_.begin()))).wrong;
+  take_out(rows_.find(*oldest));
+  return 0;
 }
 
 }  // namespace precis

@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "cachesvc/base/clock.h"
 #include "precis/status.h"
@@ -31,12 +34,18 @@ class WrongProofs {
     std::uint64_t wait_until_ns = 0, last_ns = 0;  // of the last wrong proof
     bool exists = false;                           // the tenant does
   };
-  using Rows = std::unordered_map<std::string, Row>;
-  bool is_old(const Row& row) const;
-  std::uint32_t make_room();
+  using Rows = std::unordered_map<std::string, Row>;  // by address and tenant
+  using Worth = std::tuple<bool, std::uint32_t, const std::string*>;
+  static Worth worth(const Rows::value_type& entry);
+  Row take_out(Rows::iterator at);
+  void put_in(const std::string& key, const Row& row);
+  std::uint32_t make_room(std::uint64_t now);
 
   const Clock& clock_;
-  Rows rows_;  // by address and tenant; limits::kWrongProofRowsMax
+  Rows rows_;  // limits::kWrongProofRowsMax
+  // The same rows: first whose last wrong proof is longest ago, and first what protects least.
+  std::set<std::pair<std::uint64_t, const std::string*>> by_age_;
+  std::set<Worth> by_worth_;
 };
 
 }  // namespace precis

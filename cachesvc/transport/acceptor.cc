@@ -52,17 +52,34 @@ Result<Descriptor> open_listening(const Endpoint& endpoint, const std::string& w
   return not_to_be_had(error_code(errno, boost::system::system_category()), what);
 }
 
+struct stat at_path(const std::string& path) {
+  struct stat there {};
+  if (::lstat(path.c_str(), &there) != 0) there = {};
+  return there;
+}
+
+// Only a socket that nobody listens on refuses.
+bool is_left(const UnixAddress& address) {
+  const Unix::endpoint endpoint(address.path);
+  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  return ::connect(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 &&
+         errno == ECONNREFUSED;
+}
+
 class Listening final : public ListeningSocket {
  public:
   Listening(EventLoop& loop, Descriptor socket, std::string address, OnSocket on_socket)
       : loop_(loop),
         socket_(std::move(socket)),
         address_(std::move(address)),
+        made_(at_path(address_)),
         on_socket_(std::move(on_socket)) {
     watch();
   }
   ~Listening() override {
-    if (address_.starts_with('/')) ::unlink(address_.c_str());
+    const struct stat now = at_path(address_);
+    const bool is_ours = now.st_ino == made_.st_ino && now.st_dev == made_.st_dev;
+    if (address_.starts_with('/') && is_ours) ::unlink(address_.c_str());
   }
   const std::string& address() const override { return address_; }
 
@@ -82,6 +99,7 @@ class Listening final : public ListeningSocket {
   EventLoop& loop_;
   const Descriptor socket_;
   const std::string address_;
+  const struct stat made_;  // what lies at a Unix socket's path while it is ours
   const OnSocket on_socket_;
   std::unique_ptr<EventLoop::Watch> watch_;
   std::unique_ptr<EventLoop::Timer> pause_;
@@ -107,14 +125,17 @@ Result<std::unique_ptr<ListeningSocket>> listen_tcp(EventLoop& loop, const std::
 
 Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std::string& path,
                                                      OnSocket on_socket) {
-  struct stat there {};
-  if (::lstat(path.c_str(), &there) == 0) {
+  PRECIS_ASSIGN(const UnixAddress address, unix_address(path));
+  if (const struct stat there = at_path(path); there.st_ino != 0) {
     if (!S_ISSOCK(there.st_mode)) {
       return Status::invalid("listen_unix '" + path + "' is there already and is no socket");
     }
+    if (!is_left(address)) {
+      return Status::invalid("listen_unix " + path +
+                             ": another process serves it; choose another path");
+    }
     ::unlink(path.c_str());
   }
-  PRECIS_ASSIGN(const UnixAddress address, unix_address(path));
   PRECIS_ASSIGN(Descriptor socket,
                 open_listening(Unix::endpoint(address.path), "listen_unix " + path));
   let_pass_descriptors(socket.get(), false);  // until one is bound (strangers.cc)

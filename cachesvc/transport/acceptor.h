@@ -21,8 +21,8 @@ using OnSocket = std::function<void(Descriptor)>;
 // `address`: "host:port", "[v6]:port"; port 0 picks one. kInvalidArgument if it cannot be had.
 Result<std::unique_ptr<ListeningSocket>> listen_tcp(EventLoop& loop, const std::string& address,
                                                     OnSocket on_socket);
-// Replaces a socket that is left at `path`; anything else there is kInvalidArgument. Every user of
-// this host may connect where the directory lets them.
+// Replaces a socket at `path` that nobody listens on; anything else there is kInvalidArgument. What
+// others put there later stays. Every user of this host may connect where the directory lets them.
 Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std::string& path,
                                                      OnSocket on_socket);
 

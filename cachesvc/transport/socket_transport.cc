@@ -40,6 +40,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   SocketTransport(EventLoop& loop, const SocketOptions& options)
       : loop_(loop),
         options_(options),
+        tls_(options.tls),
         rdma_(options.rdma),
         copiers_("copies", options.copy_threads),
         meter_(options.inbox_bytes_max) {
@@ -72,7 +73,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
     strangers_ = std::make_unique<Strangers>(loop_, options_.greeting_timeout,
                                              static_cast<Strangers::Host&>(*this));
     PRECIS_ASSIGN(tcp_, listen_tcp(loop_, address, [this](Descriptor socket) {
-                    strangers_->add(std::move(socket), options_.tls.get());
+                    strangers_->add(std::move(socket), tls_.get());
                   }));
     if (!options_.listen_unix.empty()) {
       std::error_code failed;
@@ -95,7 +96,8 @@ class SocketTransport final : public Transport, private Strangers::Host {
   }
 
   bool is_open_to_hosts() const override { return tcp_ && !is_loopback(tcp_->address()); }
-  bool is_encrypted() const override { return options_.tls != nullptr; }
+  bool is_encrypted() const override { return tls_ != nullptr; }
+  void use_tls(std::shared_ptr<TlsContext> tls) override { tls_ = std::move(tls); }
   std::string rdma() const override { return rdma_ ? rdma_->description() : "off"; }
 
  private:
@@ -152,6 +154,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
 
   EventLoop& loop_;
   const SocketOptions options_;
+  std::shared_ptr<TlsContext> tls_;
   const std::shared_ptr<RdmaDevice> rdma_;  // shared with the links
   Executor copiers_;
   InboxMeter meter_;

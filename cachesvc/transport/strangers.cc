@@ -16,7 +16,8 @@ void Strangers::add(Descriptor descriptor, const TlsContext* tls) {
   Guest& guest = *guests_.emplace_back(std::make_unique<Guest>(loop_, std::move(socket)));
   guest.peer = {std::move(name), make_nonce()};
   guest.deadline = loop_.after(patience_, [this, &guest] {
-    drop(guest, Status::timed_out("it said no whole greeting within " +
+    const char* const over = guest.socket.socket().is_encrypted() ? " over TLS" : "";
+    drop(guest, Status::timed_out(std::string("it said no whole greeting") + over + " within " +
                                   std::to_string(patience_.count()) + " ms"));
   });
   guest.greeting.emplace(greet(guest));

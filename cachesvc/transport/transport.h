@@ -28,6 +28,8 @@
 
 namespace precis {
 
+class TlsContext;
+
 // Client memory that the server reads where it is, through a mapping of its own. The client can't
 // take it back before this goes, nor make it end, but may write to it all the while: what is read
 // twice may differ. Goes on the loop's thread; may outlive its connection.
@@ -102,6 +104,8 @@ class Transport {
   // they say then is encrypted.
   virtual bool is_open_to_hosts() const = 0;
   virtual bool is_encrypted() const = 0;
+  // Of a transport that is encrypted: for connections from now on.
+  virtual void use_tls(std::shared_ptr<TlsContext>) {}
   // The RDMA device that clients' memory is reached by, in words, or "off".
   virtual std::string rdma() const { return "off"; }
 };

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kBatch = 5000;    // sessions between two looks at the service
 constexpr std::uint32_t kFramesMax = 12;  // of most sessions
 constexpr std::uint8_t kHosts = 200;
+constexpr std::uint64_t kAdmittedShare = 4;  // one in so many must be, at least
 
 // One whole session of every kind of bulk, over both kinds of control socket.
 Recording record(Victim& victim, Finding& finding) {
@@ -74,6 +75,10 @@ Finding attack_by_mutation(Victim& victim, const MutatedOptions& options) {
   }
   finding.count("sessions", static_cast<double>(done));
   finding.count("sessions_admitted", static_cast<double>(counts.admitted.load()));
+  // Else the changes end at the greeting, and what lies behind it is not attacked.
+  finding.expect(counts.admitted * kAdmittedShare >= done,
+                 "of " + std::to_string(done) + " changed sessions only " +
+                     std::to_string(counts.admitted.load()) + " were admitted");
   finding.count("sessions_answered_all_the_same", static_cast<double>(counts.whole.load()));
   return finding;
 }

@@ -35,6 +35,10 @@ Task<Result<LoginAttempt::Admitted>> LoginAttempt::log_in() {
     co_return Status::unavailable(address + " does not answer as a precisd would (" +
                                   frame.status().message() + "); is the port right?");
   }
+  if (!frame.ok() && options_.tls == nullptr && !address.starts_with(kUnixPrefix)) {
+    co_return Status::unavailable(address + " said nothing (" + frame.status().message() +
+                                  "); if the service wants TLS, give tls_ca");
+  }
   PRECIS_CO_TRY(frame.status());
   const auto challenge = decode_challenge(frame->body);
   PRECIS_CO_TRY(challenge.status().with_context(address));

@@ -85,6 +85,20 @@ TEST_CASE("limits, the level of the log and tenants are taken up by a running se
                                  "max_puts", "silent_client_ms", "tenant red"});
 }
 
+TEST_CASE("a service with TLS takes up other files of it, and one without can't begin with it",
+          "[unit][server]") {
+  Config plain, old, next;
+  old.tls_cert = old.tls_key = old.tls_client_ca = "old";
+  next.tls_cert = next.tls_key = next.tls_client_ca = "next";
+  const std::vector<std::string> keys{"tls_cert", "tls_key", "tls_client_ca"};
+  CHECK(keys_of(changes_between(old, next).live) == keys);
+  CHECK(with_live_settings(old, next) == next);
+  CHECK(keys_of(changes_between(plain, next).restart) == keys);
+  CHECK(with_live_settings(plain, next) == plain);
+  CHECK(keys_of(changes_between(old, plain).restart) == keys);
+  CHECK(with_live_settings(old, plain) == old);
+}
+
 TEST_CASE("what changed of a tenant is told, and no secret", "[unit][server]") {
   Config running, next;
   running.tenants = {{"same", "t0", ""}, {"gone", "secret1", ""}, {"red", "secret2", "salt2"}};

@@ -136,6 +136,23 @@ TEST_CASE("a token is read from a file, and what is wrong with one is named", "[
   std::filesystem::remove(path);
 }
 
+TEST_CASE("TLS's files are found where a token's is", "[unit][server]") {
+  const auto with = [&](const std::string& file, const std::string& credentials,
+                        const std::string& beside) {
+    Config config = Config::parse("tls_client_ca = '" + file + "'", "here").value();
+    const Status status = config.find_tls_files(credentials, beside);
+    CHECK(config.tls_cert.empty());
+    return status.ok() ? config.tls_client_ca : status.message();
+  };
+  CHECK(with("/etc/ca.pem", "/run", "/etc") == "/etc/ca.pem");
+  CHECK(with("tls/ca.pem", "", "/etc/precis") == "/etc/precis/tls/ca.pem");
+  CHECK(with("ca.pem", "", "") == (std::filesystem::current_path() / "ca.pem").string());
+  CHECK(with("ca.pem", "/run/c", "/etc/precis") == "/run/c/ca.pem");
+  CHECK(with("$CREDENTIALS_DIRECTORY/ca.pem", "/run/c", "") == "/run/c/ca.pem");
+  CHECK_THAT(with("$CREDENTIALS_DIRECTORY/ca.pem", "", ""),
+             Catch::StartsWith("here:1: tls_client_ca is '$CRED") && Catch::Contains("is not set"));
+}
+
 TEST_CASE("validation tells every problem at once", "[unit][server]") {
   CHECK(valid().validate() == Status());
   Config config = valid();

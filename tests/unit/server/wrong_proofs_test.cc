@@ -15,7 +15,11 @@ constexpr auto kUnknown = WrongProofs::Proof::kOfUnknownTenant;
 class FakeClock final : public Clock {
  public:
   std::uint64_t unix_ms() const override { return 0; }
-  std::uint64_t monotonic_ns() const override { return now_ms_ * 1'000'000; }
+  std::uint64_t monotonic_ns() const override {
+    ++reads;
+    return now_ms_ * 1'000'000;
+  }
+  mutable std::uint64_t reads = 0;
   void advance_ms(std::uint64_t ms) { now_ms_ += ms; }
 
  private:
@@ -134,6 +138,29 @@ TEST_CASE(
   CHECK(looked_at <= 2 * static_cast<int>(limits::kWrongProofsFree));
   CHECK_FALSE(f.may());
   CHECK_FALSE(f.may("10.0.0.9"));
+}
+
+TEST_CASE(
+    "where too many are remembered, each more costs one look at the clock and not one of each",
+    "[unit][server]") {
+  Fixture f;
+  for (std::size_t i = 1; i < limits::kWrongProofRowsMax; ++i) f.wrong("old", std::to_string(i));
+  f.clock.advance_ms(limits::kWrongProofForgetMs / 2);
+  f.use_up_free();
+  f.clock.reads = 0;
+  for (int i = 0; i < 100; ++i) {
+    f.proofs.note("10.0.0.2", "made up " + std::to_string(i), kUnknown);
+  }
+  CHECK(f.clock.reads == 100);
+  CHECK_FALSE(f.may());
+  // Those that are old go first, whatever their counts, and leave none to who comes.
+  f.clock.advance_ms(limits::kWrongProofForgetMs / 2);
+  for (std::size_t i = 0; i < limits::kWrongProofRowsMax - 200; ++i) {
+    f.proofs.note("10.0.0.3", "made up " + std::to_string(i), kUnknown);
+    CHECK(f.may("10.0.0.3", "made up " + std::to_string(i)));
+  }
+  f.wrong();
+  CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == 2 * limits::kWrongProofWaitMs);
 }
 
 TEST_CASE("wrong proofs are forgotten once none came for long", "[unit][server]") {

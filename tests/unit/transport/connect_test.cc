@@ -10,6 +10,7 @@
 #include "cachesvc/transport/acceptor.h"
 #include "precis/frames.h"
 #include "precis/limits.h"
+#include "tests/unit/transport/certificate.h"
 #include "tests/unit/transport/party.h"
 
 namespace precis::test {
@@ -83,15 +84,22 @@ class Plain {
       all.insert(all.end(), some.begin(), some.begin() + got);
     }
   }
-  // The challenge that a service begins with.
-  Challenge challenge() {
-    std::vector<std::byte> frame(FrameHeader::kBytes + encode(Challenge{}).size());
-    REQUIRE(::recv(socket_.get(), frame.data(), frame.size(), MSG_WAITALL) ==
-            static_cast<ssize_t>(frame.size()));
-    return decode_challenge(Bytes(frame).subspan(FrameHeader::kBytes)).value();
+  // The body of the next frame, which must be of that kind.
+  std::vector<std::byte> hear_frame(FrameKind kind) {
+    const FrameHeader header = decode_frame_header(hear(FrameHeader::kBytes)).value();
+    REQUIRE(header.kind == kind);
+    return hear(header.size_bytes);
   }
+  // The challenge that a service begins with.
+  Challenge challenge() { return decode_challenge(hear_frame(FrameKind::kChallenge)).value(); }
 
  private:
+  std::vector<std::byte> hear(std::size_t size) {
+    std::vector<std::byte> bytes(size);
+    if (size == 0) return bytes;
+    REQUIRE(::recv(socket_.get(), bytes.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size));
+    return bytes;
+  }
   Descriptor socket_;
 };
 
@@ -135,14 +143,40 @@ TEST_CASE("what is no greeting is refused or dropped, and disturbs nobody", "[tr
 
 TEST_CASE("a bulk socket is bound by its client alone, and once", "[transport]") {
   Pair pair(Wire::kTcp);
-  for (const std::uint64_t connection : {std::uint64_t{1}, std::uint64_t{2}, ~std::uint64_t{0}}) {
-    CAPTURE(connection);
-    Plain plain(pair.address);
-    const Nonce nonce = make_nonce();
-    plain.say(FrameKind::kBind, encode(Bind{connection, bind_proof({}, nonce, connection)}));
-    const Status told = refusal(plain.hear_out()).status;
-    CHECK(told == Status::denied("no connection is bound by this"));
+  auto accepted = pair.accept_next();
+  Plain control(pair.address);
+  const Nonce challenge = control.challenge().nonce;
+  Hello hello{kProtocolVersion, "test", "", make_nonce(), {}};
+  hello.proof = client_proof("", challenge, hello);
+  control.say(FrameKind::kHello, encode(hello));
+  const Welcome welcome = decode_welcome(control.hear_frame(FrameKind::kWelcome)).value();
+  const ServerEnd at_server(pair.server.thread, get(std::move(accepted)));
+  const std::uint64_t own = welcome.connection;
+  const Proof key = bind_key("", challenge, hello, welcome);
+  const auto bind = [&](std::uint64_t connection, const Proof& by) {
+    auto socket = std::make_unique<Plain>(pair.address);
+    const Nonce nonce = socket->challenge().nonce;
+    socket->say(FrameKind::kBind, encode(Bind{connection, bind_proof(by, nonce, connection)}));
+    return socket;
+  };
+  const auto is_refused = [&](std::uint64_t connection, const Proof& by) {
+    const auto told = decode_welcome(bind(connection, by)->hear_frame(FrameKind::kRefusal));
+    return told->status == Status::denied("no connection is bound by this");
+  };
+  CHECK(is_refused(own, {}));
+  CHECK(is_refused(own - 1, key));  // the pair's
+  CHECK(is_refused(own + 1, key));
+  CHECK(is_refused(~std::uint64_t{0}, key));
+  {
+    Plain stale(pair.address);
+    stale.challenge();
+    stale.say(FrameKind::kBind, encode(Bind{own, bind_proof(key, make_nonce(), own)}));
+    stale.hear_frame(FrameKind::kRefusal);
   }
+  const auto bulk = bind(own, key);
+  bulk->hear_frame(FrameKind::kBound);
+  CHECK(is_refused(own, key));
+  CHECK(bulk->is_open());
 }
 
 TEST_CASE("silent strangers keep nobody out", "[transport]") {
@@ -207,10 +241,6 @@ TEST_CASE("a server of another version is told apart, and so is no server at all
 
 TEST_CASE("a client trusts no server but one that its authority has signed", "[transport]") {
   Pair pair(Wire::kTls);
-  SECTION("without TLS it is no greeting") {
-    Caller plain(Wire::kTcp);
-    CHECK_FALSE(connect(plain, pair.address, {}, 2000).ok());
-  }
   SECTION("another authority") {
     Caller client(Wire::kTcp);
     SocketClientOptions options;
@@ -230,12 +260,103 @@ TEST_CASE("a client trusts no server but one that its authority has signed", "[t
         listen(strict, Wire::kTcp, open_door([&](std::unique_ptr<Connection> connection) {
                  guests.emplace_back(strict.thread, std::move(connection));
                }));
-    CHECK_FALSE(connect(pair.client, address).ok());
+    CHECK_THAT(connect(pair.client, address).status().message(),
+               Catch::Contains("give tls_cert and tls_key"));
     Caller known(Wire::kTcp);
     SocketClientOptions with;
     with.tls = TlsContext::for_client(test_certificate()).value();
     known.thread.on_loop([&] { known.transport = make_socket_client(known.thread.loop, with); });
     CHECK(connect(known, address).status().to_string() == "ok");
+  }
+}
+
+// What a service with mutual TLS says of those that it turns away.
+struct Strict {
+  Strict() {
+    options.tls = TlsContext::for_server(test_certificate()).value();
+    server = std::make_unique<Server>(Wire::kTcp, nullptr, options);
+    Transport::Acceptor acceptor = open_door([this](std::unique_ptr<Connection> connection) {
+      guests.emplace_back(server->thread, std::move(connection));
+    });
+    acceptor.turned_away = [this](const std::string&, const Status& why) { told.push_back(why); };
+    address = listen(*server, Wire::kTcp, std::move(acceptor));
+  }
+  // By which time the loop has dealt with all that came before.
+  std::vector<Status> told_by_now() {
+    Caller known(Wire::kTcp);
+    SocketClientOptions with;
+    with.tls = TlsContext::for_client(test_certificate()).value();
+    known.thread.on_loop([&] { known.transport = make_socket_client(known.thread.loop, with); });
+    CHECK(connect(known, address).status().to_string() == "ok");
+    return server->thread.on_loop([&] { return told; });
+  }
+  SocketOptions options = Server::default_options();
+  std::vector<Status> told;  // on the loop
+  std::unique_ptr<Server> server;
+  std::vector<ServerEnd> guests;
+  std::string address;
+};
+
+TEST_CASE("whom mutual TLS refuses is told of, and who merely leaves is not", "[transport]") {
+  Strict strict;
+  SECTION("without a certificate") {
+    Caller client(Wire::kTls);
+    CHECK_FALSE(connect(client, strict.address).ok());
+    CHECK(strict.told_by_now() == std::vector{Status::denied("TLS: it showed no certificate")});
+  }
+  SECTION("with a certificate of another authority") {
+    const std::string folder = "/tmp/precis-other-" + std::to_string(::getpid());
+    std::filesystem::create_directory(folder);
+    TlsFiles other = make_certificate(folder);
+    other.ca = test_certificate().ca;
+    Caller client(Wire::kTcp);
+    SocketClientOptions options;
+    options.tls = TlsContext::for_client(other).value();
+    client.thread.on_loop(
+        [&] { client.transport = make_socket_client(client.thread.loop, options); });
+    CHECK_FALSE(connect(client, strict.address).ok());
+    const std::vector<Status> told = strict.told_by_now();
+    REQUIRE(told.size() == 1);
+    CHECK(told[0].code() == StatusCode::kPermissionDenied);
+    CHECK_THAT(told[0].message(), Catch::StartsWith("TLS: ") && Catch::Contains("certificate"));
+    std::filesystem::remove_all(folder);
+  }
+  SECTION("what is no TLS") {
+    Plain plain(strict.address);
+    plain.say(bytes_of("GET / HTTP/1.1\r\n\r\n"));
+    plain.hear_out();
+    const std::vector<Status> told = strict.told_by_now();
+    CHECK(told == std::vector{Status::invalid("TLS: it does not speak TLS")});
+  }
+  SECTION("leaving at once, within a record, and for the server's certificate") {
+    { const Plain silent(strict.address); }
+    { Plain(strict.address).say(bytes_of("\x16\x03\x01")); }
+    Caller client(Wire::kTcp);
+    SocketClientOptions options;
+    options.tls = TlsContext::for_client({"", "", "system"}).value();
+    client.thread.on_loop(
+        [&] { client.transport = make_socket_client(client.thread.loop, options); });
+    CHECK_FALSE(connect(client, strict.address).ok());
+    CHECK(strict.told_by_now().empty());
+  }
+}
+
+TEST_CASE("where one side alone speaks TLS, both say so", "[transport]") {
+  SECTION("the client does not") {
+    SocketOptions options = Server::default_options();
+    options.greeting_timeout = std::chrono::milliseconds(50);
+    Pair pair(Wire::kTls, options);
+    Caller plain(Wire::kTcp);
+    const Status status = connect(plain, pair.address).status();
+    CHECK(status.code() == StatusCode::kUnavailable);
+    CHECK_THAT(status.message(), Catch::Contains("if the service wants TLS, give tls_ca"));
+  }
+  SECTION("the service does not") {
+    Pair pair(Wire::kTcp);
+    Caller client(Wire::kTls);
+    CHECK(connect(client, pair.address).status() ==
+          Status::unavailable(pair.address +
+                              ": TLS: the service does not speak TLS: leave out tls_ca"));
   }
 }
 
@@ -246,6 +367,39 @@ TEST_CASE("loopback addresses are known as such", "[transport]") {
   for (const char* address : {"10.0.0.1:7470", "0.0.0.0:1", "[::]:1", "example:1", "", "1"}) {
     CHECK_FALSE(is_loopback(address));
   }
+}
+
+TEST_CASE("a Unix socket that is served is taken from nobody, and one that is left is replaced",
+          "[transport]") {
+  const std::string path = "/tmp/precis-socket-" + std::to_string(::getpid());
+  LoopThread thread;
+  const auto listen_at_path = [&] {
+    return thread.on_loop([&] { return listen_unix(thread.loop, path, [](Descriptor) {}); });
+  };
+  const auto stop = [&](std::unique_ptr<ListeningSocket> listening) {
+    thread.on_loop([&] { listening.reset(); });
+  };
+  auto first = listen_at_path();
+  REQUIRE(first.status().to_string() == "ok");
+  CHECK(
+      listen_at_path().status() ==
+      Status::invalid("listen_unix " + path + ": another process serves it; choose another path"));
+  CHECK(std::filesystem::is_socket(path));
+  // Somebody removes it, and another service takes the path.
+  std::filesystem::remove(path);
+  auto second = listen_at_path();
+  REQUIRE(second.status().to_string() == "ok");
+  stop(std::move(*first));
+  CHECK(std::filesystem::is_socket(path));
+  const std::string left = path + "-left";
+  std::filesystem::create_hard_link(path, left);
+  stop(std::move(*second));
+  CHECK_FALSE(std::filesystem::exists(path));
+  std::filesystem::rename(left, path);  // as one that was killed leaves it
+  auto third = listen_at_path();
+  REQUIRE(third.status().to_string() == "ok");
+  stop(std::move(*third));
+  CHECK_FALSE(std::filesystem::exists(path));
 }
 
 TEST_CASE("a socket path longer than the kernel takes works all the same", "[transport]") {
