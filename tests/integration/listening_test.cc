@@ -126,6 +126,17 @@ TEST_CASE("the Unix socket is gone once precisd has stopped, and one that is lef
   CHECK(Client::connect("unix:" + path, {}).value()->status().ok());
 }
 
+TEST_CASE("a second service does not take the first one's Unix socket", "[integration]") {
+  const TempDir dir;
+  const std::string path = dir.path("socket");
+  const ServiceProcess first(dir, {"--listen-unix", path});
+  const Ran second = run(precisd_command(dir.path("other"), {"--listen-unix", path}));
+  CHECK(second.exit_code == 1);
+  CHECK_THAT(second.err, Catch::Contains("listen_unix " + path +
+                                         ": another process serves it; choose another path"));
+  CHECK(Client::connect("unix:" + path, {}).value()->status().ok());
+}
+
 TEST_CASE("status says that a service listens beyond the loopback without TLS, or without tokens",
           "[integration]") {
   const TempDir dir;
