@@ -458,6 +458,8 @@ struct SegmentInfo {
   # Absent where it was not asked for.
   trimmed @19 :Types.Budget;
   # What it was trimmed to; absent: it is as it was put.
+  outOfService @20 :Bool;
+  # Damaged, or standing on what is: not served.
 }
 
 struct Segments {

@@ -199,6 +199,7 @@ msg::SegmentInfo CatalogImpl::describe(const SegmentNode& node, bool with_plan) 
   info.created_unix_ms = row.created_unix_ms;
   info.hits = node.hits;
   info.children = static_cast<std::uint32_t>(tree_.children(row.id).size());
+  info.out_of_service = !node.in_service;
   if (with_plan) info.plan = row.plan;
   return info;
 }

@@ -109,7 +109,8 @@ Json to_json(const msg::SegmentInfo& row) {
                {"created_unix_ms", row.created_unix_ms},
                {"hits", row.hits},
                {"children", row.children},
-               {"in_memory", row.in_memory}};
+               {"in_memory", row.in_memory},
+               {"out_of_service", row.out_of_service}};
   if (row.plan) json["plan"] = plan_json(*row.plan);
   return json;
 }

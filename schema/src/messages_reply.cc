@@ -56,6 +56,7 @@ static void write(SegmentInfo::Builder out, const msg::SegmentInfo& in) {
   out.setInMemory(in.in_memory);
   if (in.plan) write(out.initPlan(), *in.plan);
   if (in.trimmed) write(out.initTrimmed(), *in.trimmed);
+  out.setOutOfService(in.out_of_service);
 }
 static Status read(SegmentInfo::Reader in, msg::SegmentInfo& out) {
   PRECIS_TRY(read_segment_id("id", in.getId(), out.id));
@@ -77,6 +78,7 @@ static Status read(SegmentInfo::Reader in, msg::SegmentInfo& out) {
   out.hits = in.getHits();
   out.children = in.getChildren();
   out.in_memory = in.getInMemory();
+  out.out_of_service = in.getOutOfService();
   PRECIS_TRY(read_optional(in.hasPlan(), "plan", in.getPlan(), out.plan));
   return read_optional(in.hasTrimmed(), "trimmed", in.getTrimmed(), out.trimmed);
 }

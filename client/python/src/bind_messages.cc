@@ -103,6 +103,7 @@ void bind_segments(nb::module_& module) {
       .def_ro("hits", &Info::hits)
       .def_ro("children", &Info::children)
       .def_ro("in_memory", &Info::in_memory)
+      .def_ro("out_of_service", &Info::out_of_service)
       .def_prop_ro("plan", [](const Info& i) { return i.plan ? from_plan(*i.plan) : nb::none(); });
 
   nb::class_<msg::MatchLink>(module, "MatchLink")

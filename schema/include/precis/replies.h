@@ -71,6 +71,7 @@ struct SegmentInfo {
   std::uint64_t hits = 0;
   std::uint32_t children = 0;
   bool in_memory = false;         // every layer is in the hot tier
+  bool out_of_service = false;    // damaged, or standing on what is: not served
   std::optional<Plan> plan;       // where asked for: commit, show
   std::optional<Budget> trimmed;  // what it was trimmed to; none: it is as it was put
   const Budget& stored_budget() const { return trimmed ? *trimmed : budget; }

@@ -125,6 +125,7 @@ TEST_CASE("JSON has raw numbers, full ids and null for what is not there", "[cli
   CHECK(json["parent_read"].is_null());
   CHECK(json["stored_bytes"] == std::uint64_t{1} << 53);
   CHECK_FALSE(json.contains("plan"));
+  CHECK(json["out_of_service"] == false);
   segment.plan = Plan{2, 1, {3, 4}};
   CHECK(to_json(segment)["plan"] == Json::parse("[[3], [4]]"));
   const msg::Stats stats{{{"precis_a_bytes", 3.0, "whole"}, {"precis_b_ratio", 0.5, "not"}}};

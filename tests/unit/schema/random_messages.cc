@@ -168,7 +168,7 @@ struct Filler {
     all(x.id, x.parent, x.model, x.adapter, x.recipe, x.preset, x.budget, x.parent_read, x.entries);
     all(x.original_bytes, x.stored_bytes, x.compress_seconds, x.created_unix_ms, x.hits,
         x.children);
-    all(x.in_memory, x.plan, x.trimmed);
+    all(x.in_memory, x.out_of_service, x.plan, x.trimmed);
     token_range(x.begin, x.end);
   }
   void operator()(msg::Segments& x) { (*this)(x.rows); }
