@@ -327,9 +327,11 @@ int main(int argc, char** argv) {
   add_session_commands(app, args);
   add_profile_commands(app, args);
   add_budget_commands(app, args);
-  add_command(app, "stats", "Counters and gauges", args, precis::cli::show_stats);
+  add_command(app, "stats",
+              "Counters and gauges of the service; those of what is stored, the tenant's", args,
+              precis::cli::show_stats);
   CLI::App* fsck = add_command(
-      app, "fsck", "Read and check the records of every segment; damaged ones serve no more", args,
+      app, "fsck", "Read and check every segment of the tenant; damaged ones serve no more", args,
       [&args](Context c) { return precis::cli::check_store(c, args.repair); });
   fsck->add_flag("--repair", args.repair, "Remove what is damaged, with what stands on it");
   try {
