@@ -561,4 +561,5 @@ struct ServerStatus {
   lostChanges @19 :UInt64;       # 0 where that is not known
   keptBytes @20 :UInt64;         # of payload that no row means, kept for them
   keptLogBytes @21 :UInt64;      # of logs from before the recovery
+  diskLow @22 :Bool;             # puts are being refused for want of space
 }

@@ -48,6 +48,7 @@ void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const 
   status.stored_bytes = totals.stored_bytes;
   status.disk_free_bytes = disk.free_bytes;
   status.disk_min_free_bytes = disk.min_free_bytes;
+  status.disk_low = disk.low;
   status.doubtful_recovery = loss.doubt.has_value();
   if (loss.doubt) {
     status.lost_changes = loss.doubt->lost_changes;

@@ -161,6 +161,7 @@ Json to_json(const msg::ServerStatus& s) {
           {"memory_limit_bytes", s.memory_limit_bytes},
           {"disk_free_bytes", s.disk_free_bytes},
           {"disk_min_free_bytes", s.disk_min_free_bytes},
+          {"disk_low", s.disk_low},
           {"disk_fault", s.disk_fault},
           {"exposed", s.exposed}};
 }

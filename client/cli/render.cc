@@ -128,10 +128,14 @@ std::string status_text(const msg::ServerStatus& s) {
   facts.add("memory", fmt::format("{} of {} ({})", bytes_text(s.memory_bytes),
                                   bytes_text(s.memory_limit_bytes),
                                   percent_text(s.memory_bytes, s.memory_limit_bytes)));
-  const bool low = s.disk_free_bytes < s.disk_min_free_bytes;
-  facts.add("disk", fmt::format("{} free, puts are refused below {}{}",
-                                bytes_text(s.disk_free_bytes), bytes_text(s.disk_min_free_bytes),
-                                low ? ": remove or trim prefixes, or make room" : ""));
+  const bool low = s.disk_low || s.disk_free_bytes < s.disk_min_free_bytes;
+  facts.add(
+      "disk",
+      fmt::format("{} free, puts are refused below {}{}", bytes_text(s.disk_free_bytes),
+                  bytes_text(s.disk_min_free_bytes),
+                  low ? ". PUTS ARE BEING REFUSED: remove or trim prefixes (precisctl prefix rm, "
+                        "prefix trim), or make room"
+                      : ""));
   if (!s.disk_fault.empty()) facts.add("disk fault", s.disk_fault);
   if (!s.exposed.empty()) facts.add("exposed", s.exposed);
   return facts.text();

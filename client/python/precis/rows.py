@@ -231,6 +231,8 @@ class ServerStatus:
     disk_free_bytes: int
     disk_min_free_bytes: int
     """Puts that would leave less free are refused."""
+    disk_low: bool
+    """Puts are being refused for want of space."""
     disk_fault: str
     """Why changes fail until an operator acts; empty where nothing is wrong."""
     exposed: str

@@ -176,6 +176,7 @@ void bind_operations(nb::module_& module) {
       .def_ro("segments_out_of_service", &Server::segments_out_of_service)
       .def_ro("disk_free_bytes", &Server::disk_free_bytes)
       .def_ro("disk_min_free_bytes", &Server::disk_min_free_bytes)
+      .def_ro("disk_low", &Server::disk_low)
       .def_ro("disk_fault", &Server::disk_fault)
       .def_ro("exposed", &Server::exposed)
       .def_ro("doubtful_recovery", &Server::doubtful_recovery)

@@ -168,6 +168,7 @@ struct ServerStatus {
   std::uint64_t segments_out_of_service = 0;  // damaged, or standing on what is
   // The disk of the data directory. Puts that would leave less free than the minimum are refused.
   std::uint64_t disk_free_bytes = 0, disk_min_free_bytes = 0;
+  bool disk_low = false;   // puts are being refused for want of space
   std::string disk_fault;  // why changes fail until an operator acts; empty: nothing is wrong
   // Why others on the network may read or change what is stored; empty where they may not.
   std::string exposed;

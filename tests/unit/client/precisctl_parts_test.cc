@@ -69,6 +69,17 @@ TEST_CASE("status shows the RDMA device in words, and a service that says nothin
   CHECK(to_json(status)["rdma"] == status.rdma);
 }
 
+TEST_CASE("status says that puts are being refused, and what to do", "[client]") {
+  msg::ServerStatus status;
+  status.disk_free_bytes = 26'000'000;
+  status.disk_min_free_bytes = 24'500'000;
+  CHECK_THAT(status_text(status), !Catch::Contains("REFUSED"));
+  CHECK(to_json(status)["disk_low"] == false);
+  status.disk_low = true;  // what was refused is larger than the rest
+  CHECK_THAT(status_text(status), Catch::Contains("PUTS ARE BEING REFUSED: remove or trim"));
+  CHECK(to_json(status)["disk_low"] == true);
+}
+
 TEST_CASE("status says how a service is exposed, and nothing where it is not", "[client]") {
   msg::ServerStatus status;
   CHECK_THAT(status_text(status), !Catch::Contains("exposed"));

@@ -197,7 +197,8 @@ struct Filler {
     all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.rdma, x.uptime_seconds,
         x.segments);
     all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes,
-        x.segments_out_of_service, x.disk_free_bytes, x.disk_min_free_bytes, x.disk_fault);
+        x.segments_out_of_service, x.disk_free_bytes, x.disk_min_free_bytes, x.disk_low,
+        x.disk_fault);
     all(x.exposed, x.doubtful_recovery, x.lost_changes, x.kept_bytes, x.kept_log_bytes);
   }
 
