@@ -207,32 +207,31 @@ void Service::Impl::wire() {
                           if (peer->tenant() == tenant) peer->close(why);
                         }
                       }});
-  parts = std::make_unique<Handlers::Parts>(
-      Handlers::Parts{loop,
-                      storage,
-                      *catalog,
-                      *hot_tier,
-                      *projections,
-                      *put_path,
-                      *get_path,
-                      *cold_reads,
-                      *trim_path,
-                      *lookup,
-                      paths,
-                      turns,
-                      *memory,
-                      admission,
-                      metrics,
-                      log,
-                      audit,
-                      requests,
-                      configured,
-                      [this](const std::string& tenant) { return status(tenant); },
-                      [this](const std::string& tenant) { return stats(tenant); },
-                      [this](const std::string& tenant, std::size_t size_bytes) {
-                        return may_send({peers.begin(), peers.end()}, config.max_message_bytes,
-                                        tenant, size_bytes);
-                      }});
+  parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
+      loop,
+      storage,
+      *catalog,
+      *hot_tier,
+      *projections,
+      *put_path,
+      *get_path,
+      *cold_reads,
+      *trim_path,
+      *lookup,
+      paths,
+      turns,
+      *memory,
+      admission,
+      metrics,
+      log,
+      audit,
+      requests,
+      configured,
+      [this](const std::string& tenant) { return status(tenant); },
+      [this](const std::string& tenant) { return stats(tenant); },
+      [this](const std::string& tenant, std::size_t size_bytes) {
+        return may_send({peers.begin(), peers.end()}, config.max_message_bytes, tenant, size_bytes);
+      }});
 }
 
 Status Service::Impl::listen() {
@@ -271,7 +270,8 @@ Status Service::Impl::listen() {
 Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
   auto token = admit(stranger);
   if (!token.ok()) {
-    note_refused({stranger.hello.tenant, stranger.hello.client, stranger.peer}, token.status());
+    note_refused({Tenants::name_of(stranger.hello.tenant), stranger.hello.client, stranger.peer},
+                 token.status());
     return {token.status(), server_name(), ""};
   }
   return {Status(), server_name(), std::move(*token)};
