@@ -226,6 +226,7 @@ Result<Config> Config::load(const std::string& path) {
   const bool has_token = std::ranges::any_of(
       config.tenants, [](const TenantConfig& tenant) { return !tenant.token.empty(); });
   if (has_token && is_readable_by_all(path)) config.exposed_files.push_back(path);
+  if (is_readable_by_all(config.tls_key)) config.exposed_files.push_back(config.tls_key);
   return config;
 }
 

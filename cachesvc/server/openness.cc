@@ -25,9 +25,9 @@ void close_data_dir(Log& log, const std::string& dir) {
   }
 }
 
-void warn_of_exposed_tokens(Log& log, const Config& config) {
+void warn_of_exposed_files(Log& log, const Config& config) {
   for (const std::string& file : config.exposed_files) {
-    log.warn("a file with tokens can be read by every user of this machine",
+    log.warn("a file with a token or the TLS key can be read by every user of this machine",
              {{"file", file}, {"instead", "chmod o-r, or token_file with LoadCredential"}});
   }
 }

@@ -94,7 +94,7 @@ void Reloader::take_up(Next next) {
   if (changes.live.empty()) parts_.audit.write(kOperator, {.what = "Reload"});
   parts_.log.info("configuration reloaded",
                   {{"changed", changes.live.size()}, {"wait_for_restart", changes.restart.size()}});
-  warn_of_exposed_tokens(parts_.log, now);
+  warn_of_exposed_files(parts_.log, now);
   parts_.log.set_level(next.level);
   end_changed_tenants(before);
 }

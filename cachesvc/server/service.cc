@@ -261,7 +261,7 @@ Status Service::Impl::listen() {
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
   warn_of_strangers(log, config, *transport, address);
-  warn_of_exposed_tokens(log, config);
+  warn_of_exposed_files(log, config);
   return {};
 }
 

@@ -235,6 +235,18 @@ TEST_CASE("half of what TLS needs is refused, and the half that is missing named
   CHECK(both.validate() == Status());
 }
 
+TEST_CASE("a TLS key that every user may read is exposed", "[unit][server]") {
+  namespace fs = std::filesystem;
+  const fs::path key = fs::temp_directory_path() / ("precis-key-" + std::to_string(::getpid()));
+  std::ofstream(key) << "a key";
+  const File file("tls_cert = \"cert.pem\"\ntls_key = \"" + key.string() + "\"\n");
+  fs::permissions(key, fs::perms(0644));
+  CHECK(Config::load(file.path())->exposed_files == std::vector<std::string>{key.string()});
+  fs::permissions(key, fs::perms(0600));
+  CHECK(Config::load(file.path())->exposed_files.empty());
+  fs::remove(key);
+}
+
 TEST_CASE("the Unix socket is in the data folder, at a path, or off", "[unit][server]") {
   Config config = valid();
   CHECK(config.resolved_listen_unix() == "data/precisd.sock");
