@@ -127,6 +127,8 @@ TEST_CASE("a configuration that was cut off lets in nobody at SIGHUP", "[integra
   service.reload();
   CHECK(connect("blue", "b") != StatusCode::kOk);
   CHECK(connect("green", "") == StatusCode::kOk);
+  CHECK_THAT(service.log(), Contains("W tenant taken out: its clients are let in no more, what it "
+                                     "stored stays tenant=blue"));
 }
 
 TEST_CASE(
