@@ -202,6 +202,7 @@ void Service::Impl::wire() {
   reloader = std::make_unique<Reloader>(
       Reloader::Parts{loop, storage, config, log, tenants, admission, *memory, *put_room, audit,
                       [this](const std::string& tenant, const std::string& why) {
+                        if (tenants.has(tenant)) wrong_proofs.forget(tenant);
                         const auto all = peers;  // closing takes each out of the set
                         for (const auto& peer : all) {
                           if (peer->tenant() == tenant) peer->close(why);
