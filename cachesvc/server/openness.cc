@@ -32,6 +32,11 @@ void warn_of_exposed_files(Log& log, const Config& config) {
   }
 }
 
+std::string tls_text(const Config& config) {
+  if (config.tls_cert.empty()) return "off";
+  return config.tls_client_ca.empty() ? "on" : "mutual";
+}
+
 std::string exposed_text(const Config& config, bool open, bool encrypted,
                          const std::string& tenant) {
   if (!open) return {};

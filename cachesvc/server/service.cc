@@ -251,12 +251,17 @@ Status Service::Impl::listen() {
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   connections_max = connections_for(descriptors.rlim_cur);
+  const std::string unix_path = config.resolved_listen_unix();
   log.info("serving", {{"version", kVersion},
                        {"address", address},
                        {"data_dir", config.data_dir},
                        {"memory_bytes", arena->memory().size()},
                        {"device", std::string(backend->name())},
                        {"rdma", transport->rdma()},
+                       {"tls", tls_text(config)},
+                       {"unix", unix_path.empty() ? "off" : unix_path},
+                       {"tenants", config.tenants.size()},
+                       {"audit_log", config.audit_log.empty() ? "off" : config.audit_log},
                        {"descriptors_max", descriptors.rlim_cur},
                        {"store_descriptors", kStoreDescriptorsMax},
                        {"segments", totals.segments},

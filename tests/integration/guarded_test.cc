@@ -43,4 +43,13 @@ TEST_CASE("a login that waits for wrong tokens is told so, waited for, and let i
   CHECK(Client::connect(service.address(), anew).status() == Status());
 }
 
+TEST_CASE("the log says at the start what guards the service", "[integration]") {
+  const TempDir dir;
+  const std::string socket = dir.path("a.sock"), audit = dir.path("audit");
+  const OperatedService guarded(dir, std::string() + "listen_unix = \"" + socket +
+                                         "\"\naudit_log = \"" + audit + "\"\n" + kRed);
+  CHECK_THAT(guarded.log(), Contains(" serving ") && Contains(" tls=off unix=" + socket +
+                                                              " tenants=1 audit_log=" + audit));
+}
+
 }  // namespace
