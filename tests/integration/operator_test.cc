@@ -111,6 +111,8 @@ TEST_CASE("a configuration that was cut off lets in nobody at SIGHUP", "[integra
   };
   // Wherever a line ends at which the file is cut.
   for (std::size_t end = 0; end != std::string::npos; end = whole.find('\n', end + 1)) {
+    service.write_config(whole);
+    service.reload();
     service.write_config(whole.substr(0, end));
     CAPTURE(whole.substr(0, end));
     service.reload();
