@@ -173,6 +173,16 @@ int fail(const Status& status, int exit_code) {
   return exit_code;
 }
 
+// The folder that a socket at a path of its own lacks; empty where it is there. systemd may make it
+// at the start (RuntimeDirectory), so that it is no error.
+std::string missing_socket_folder(const Config& config) {
+  const std::string path = config.resolved_listen_unix();
+  if (config.listen_unix == "auto" || path.empty()) return {};
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  std::error_code unknown;
+  return std::filesystem::is_directory(folder, unknown) ? "" : folder.string();
+}
+
 int approve(const Config& config) {
   const Status audit = precis::Audit::Sink::check(config.audit_log);
   if (!audit.ok()) {
@@ -180,7 +190,14 @@ int approve(const Config& config) {
   }
   for (const std::string& file : config.exposed_files) {
     std::cerr << "precisd: " << precis::printable(file)
-              << " holds a token and can be read by every user of this machine: chmod o-r\n";
+              << " holds a token or the TLS key and can be read by every user of this machine: "
+                 "chmod o-r\n";
+  }
+  const std::string missing = missing_socket_folder(config);
+  if (!missing.empty()) {
+    std::cerr << "precisd: " << precis::printable(config.origin("listen_unix")) << "listen_unix is "
+              << precis::printable(config.listen_unix) << ", and there is no folder "
+              << precis::printable(missing) << " now: the start fails without it\n";
   }
   if (const auto kept = precis::raised_min_free_bytes(config)) {
     std::cerr << "precisd: " << precis::printable(config.origin("min_free_bytes"))
@@ -188,7 +205,8 @@ int approve(const Config& config) {
               << precis::printable(config.data_dir) << " needs at least " << *kept
               << " B free to go on, so these are kept free\n";
   }
-  std::cout << "precisd: the configuration is valid\n";
+  std::cout << "precisd: the configuration is valid (addresses, devices and the data directory are "
+               "tried at the start)\n";
   return 0;
 }
 

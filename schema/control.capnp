@@ -458,6 +458,8 @@ struct SegmentInfo {
   # Absent where it was not asked for.
   trimmed @19 :Types.Budget;
   # What it was trimmed to; absent: it is as it was put.
+  outOfService @20 :Bool;
+  # Damaged, or standing on what is: not served.
 }
 
 struct Segments {
@@ -559,4 +561,5 @@ struct ServerStatus {
   lostChanges @19 :UInt64;       # 0 where that is not known
   keptBytes @20 :UInt64;         # of payload that no row means, kept for them
   keptLogBytes @21 :UInt64;      # of logs from before the recovery
+  diskLow @22 :Bool;             # puts are being refused for want of space
 }

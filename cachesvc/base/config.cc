@@ -14,6 +14,7 @@
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/machine_memory.h"
+#include "cachesvc/base/near_name.h"
 #include "precis/device_choice.h"
 #include "precis/limits.h"
 #include "precis/read_file.h"
@@ -97,17 +98,30 @@ class Reader {
   // "FILE:LINE" of each that was there and read.
   const std::map<std::string, std::string, std::less<>>& said_at() const { return said_at_; }
 
-  Status finish() {
+  const std::set<std::string>& known() const { return known_; }
+
+  // `of_service`: in a [[tenant]], the keys that stand above all of these.
+  Status finish(const std::set<std::string>& of_service = {}) {
     for (const auto& [key, node] : table_) {
-      if (known_.count(std::string(key.str())) != 0) continue;
-      std::string choices;
-      for (const std::string& k : known_) choices += (choices.empty() ? "" : ", ") + k;
-      complain(node, key.str(), "is not a setting; choose from " + choices);
+      const std::string name(key.str());
+      if (!known_.contains(name)) complain(node, name, unknown(name, of_service));
     }
     return problems_.empty() ? Status() : Status::invalid(problems_);
   }
 
  private:
+  // What is wrong with a key that is not known.
+  std::string unknown(const std::string& key, const std::set<std::string>& of_service) const {
+    if (of_service.contains(key)) {
+      return "is not a setting of a tenant: write it above the first [[tenant]]";
+    }
+    if (const std::string meant = near_name(key, known_); !meant.empty()) {
+      return "is not a setting; did you mean '" + meant + "'?";
+    }
+    std::string choices;
+    for (const std::string& each : known_) choices += (choices.empty() ? "" : ", ") + each;
+    return "is not a setting; choose from " + choices;
+  }
   const toml::node* find(std::string_view key) {
     known_.insert(std::string(key));
     const toml::node* node = table_.get(key);
@@ -134,7 +148,8 @@ class Reader {
 // By the order in the file: names may be missing, or there twice.
 std::string tenant_key(std::size_t at) { return "tenant " + std::to_string(at); }
 
-Status read_tenants(const toml::table& root, const std::string& where, Config& config) {
+Status read_tenants(const toml::table& root, const std::string& where,
+                    const std::set<std::string>& of_service, Config& config) {
   const toml::node* node = root.get("tenant");
   if (node == nullptr) return {};
   const toml::array* list = node->as_array();
@@ -154,7 +169,7 @@ Status read_tenants(const toml::table& root, const std::string& where, Config& c
     reader.read("token_file", tenant.token_file);
     reader.read("salt", tenant.salt);
     reader.read("weight", tenant.weight);
-    PRECIS_TRY(reader.finish());
+    PRECIS_TRY(reader.finish(of_service));
     config.said_at[tenant_key(config.tenants.size())] = place(where, item);
     config.tenants.push_back(std::move(tenant));
   }
@@ -216,6 +231,7 @@ Result<Config> Config::load(const std::string& path) {
   const bool has_token = std::ranges::any_of(
       config.tenants, [](const TenantConfig& tenant) { return !tenant.token.empty(); });
   if (has_token && is_readable_by_all(path)) config.exposed_files.push_back(path);
+  if (is_readable_by_all(config.tls_key)) config.exposed_files.push_back(config.tls_key);
   return config;
 }
 
@@ -282,7 +298,7 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   reader.allow("tenant");
   PRECIS_TRY(reader.finish());
   config.said_at = reader.said_at();
-  PRECIS_TRY(read_tenants(root, where, config));
+  PRECIS_TRY(read_tenants(root, where, reader.known(), config));
   return config;
 }
 

@@ -63,7 +63,8 @@ struct Config {
   // "FILE:LINE" of what a file has set, by key; of the first [[tenant]], by "tenant 0". Who sets
   // one over the file erases it here.
   std::map<std::string, std::string, std::less<>> said_at;
-  // Files that hold a token and that every user of this machine may read: worth a warning.
+  // Files that hold a token or the TLS key and that every user of this machine may read: worth a
+  // warning.
   std::vector<std::string> exposed_files;
 
   // Reads `path` over the defaults. kNotFound, kInvalidArgument past limits::kConfigBytesMax, or as

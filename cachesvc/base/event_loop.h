@@ -66,7 +66,7 @@ class EventLoop {
   // A source that is polled: `progress` does what work there is and returns how much; `arm`
   // prepares fd for blocking and returns false if work came in meanwhile. The loop spins on
   // progress for at most `spin` after the last work, unless the last times were in vain, then arms
-  // and blocks (DESIGN 6: bounded spin, then block).
+  // and blocks.
   struct Poller {
     int fd;
     std::function<unsigned()> progress;

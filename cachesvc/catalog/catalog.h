@@ -89,6 +89,12 @@ class Catalog {
   virtual std::vector<Row> parents(std::string_view tenant, const TokenPath& path) const = 0;
   // kCorruption if it is out of service: quarantined, or standing on what is.
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
+  struct AnySegment {
+    Row row;
+    bool quarantined = false;  // its own bytes failed a check
+  };
+  // In service or not, for those who look for damage.
+  virtual Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const = 0;
   // The segment and those it stands on, from the root on.
   virtual Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const = 0;
   // A layer's records; where the put staged them the store has begun to write them.

@@ -74,6 +74,7 @@ class CatalogImpl final : public Catalog {
   std::vector<Link> match(std::string_view tenant, const TokenPath& path) const override;
   std::vector<Row> parents(std::string_view tenant, const TokenPath& path) const override;
   Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
+  Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const override;
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
   Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;

@@ -58,6 +58,16 @@ Result<Catalog::Row> CatalogImpl::segment(std::string_view tenant, const Segment
   return node->row;
 }
 
+Result<Catalog::AnySegment> CatalogImpl::stored_segment(std::string_view tenant,
+                                                        const SegmentId& id) const {
+  std::shared_lock lock(state_);
+  const SegmentNode* const node = tree_.find(id);
+  if (!node || node->row->tenant != tenant) {
+    return Status::not_found("segment " + id.hex() + " is not stored");
+  }
+  return AnySegment{node->row, node->quarantined};
+}
+
 Result<std::vector<Catalog::Row>> CatalogImpl::chain(std::string_view tenant,
                                                      const SegmentId& id) const {
   std::shared_lock lock(state_);
@@ -199,6 +209,7 @@ msg::SegmentInfo CatalogImpl::describe(const SegmentNode& node, bool with_plan) 
   info.created_unix_ms = row.created_unix_ms;
   info.hits = node.hits;
   info.children = static_cast<std::uint32_t>(tree_.children(row.id).size());
+  info.out_of_service = !node.in_service;
   if (with_plan) info.plan = row.plan;
   return info;
 }

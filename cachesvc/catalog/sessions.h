@@ -1,5 +1,5 @@
-// The named tips (DESIGN section 1: session) and their rules. In memory only; the catalog stores
-// the rows and knows the segments.
+// The sessions (ARCHITECTURE.md, Words): named tips, and their rules. In memory only; the catalog
+// stores the rows and knows the segments.
 #pragma once
 
 #include <cstddef>

@@ -6,13 +6,29 @@ namespace precis {
 
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
                                                              std::uint32_t layer) {
-  std::vector<Memory::Want> wants(1, Memory::Want{row->layer_bytes[layer]});
-  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants)));
-  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes()));
-  co_return std::move(pieces.front());
+  return read(row, layer, Of::kServed);
 }
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into) {
+  return read_into(row, layer, into, Of::kServed);
+}
+
+Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
+                                                             std::uint32_t layer, Of of) {
+  std::vector<Memory::Want> wants(1, Memory::Want{row->layer_bytes[layer]});
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants)));
+  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), of));
+  co_return std::move(pieces.front());
+}
+
+Result<Catalog::Row> ColdReads::stored(const SegmentRow& row, Of of) const {
+  if (of == Of::kServed) return parts_.catalog.segment(row.tenant, row.id);
+  PRECIS_ASSIGN(Catalog::AnySegment any, parts_.catalog.stored_segment(row.tenant, row.id));
+  return std::move(any.row);
+}
+
+Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
+                                  Of of) {
   // They share the disk's rate; how many they are is taken as it is when this one begins.
   const auto sharing = static_cast<double>(++under_way_);
   Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
@@ -31,7 +47,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   }
   ++parts_.metrics.layers_cold;
   // Removed, trimmed or put anew meanwhile: these bytes say nothing of what is there now.
-  const auto present = parts_.catalog.segment(row->tenant, row->id);
+  const auto present = stored(*row, of);
   PRECIS_CO_TRY(present.status());
   bool same = *present == row;
   if (same && status.code() == StatusCode::kCorruption) {
@@ -65,17 +81,23 @@ Task<Result<msg::Checked>> ColdReads::check(std::string_view tenant, SegmentId s
   msg::Checked checked;
   Status status;
   for (;;) {
-    const auto row = parts_.catalog.segment(tenant, segment);
-    status = row.status();
+    const auto found = parts_.catalog.stored_segment(tenant, segment);
+    status = found.status();
     checked.bytes = 0;
-    for (std::uint32_t layer = 0; row.ok() && layer < (*row)->layer_bytes.size(); ++layer) {
-      const auto records = co_await read(*row, layer);
+    const std::size_t layers = found.ok() ? found->row->layer_bytes.size() : 0;
+    for (std::uint32_t layer = 0; layer < layers; ++layer) {
+      const auto records = co_await read(found->row, layer, Of::kAll);
       status = records.status();
       if (!status.ok()) break;
-      checked.bytes += (*row)->layer_bytes[layer];
+      checked.bytes += found->row->layer_bytes[layer];
     }
     parts_.memory.retry();
-    if (!row.ok() || status.code() != StatusCode::kNotFound) break;
+    if (status.ok() && found->quarantined) {
+      status = Status::corruption("segment " + segment.hex() +
+                                  " is out of service: its stored bytes failed a check before, and "
+                                  "pass it now; put it again or remove it");
+    }
+    if (!found.ok() || status.code() != StatusCode::kNotFound) break;
     // It was removed, or trimmed or put anew: from the start.
   }
   if (status.code() == StatusCode::kCorruption) {

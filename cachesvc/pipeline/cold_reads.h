@@ -2,6 +2,7 @@
 // on the loop's thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -44,11 +45,18 @@ class ColdReads {
   // when it was read or made, and what the disk has may still be.
   void forget(const std::vector<Catalog::Row>& links, std::uint32_t layer, const Status& why);
 
-  // Reads all of a segment and says what is wrong with it, if anything is. kNotFound where there is
-  // no such segment; other errors where it could not be read for now.
+  // Reads all of a segment, in service or not, and says what is wrong with its own bytes, if
+  // anything is. kNotFound where there is no such segment; other errors where it could not be read
+  // for now.
   Task<Result<msg::Checked>> check(std::string_view tenant, SegmentId segment);
 
  private:
+  enum class Of : std::uint8_t { kServed, kAll };  // segments in service alone, or all
+  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
+                                                    Of of);
+  Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into, Of of);
+  // The row that is stored under the id of `row`.
+  Result<Catalog::Row> stored(const SegmentRow& row, Of of) const;
   void report(std::string_view event, const SegmentRow& row, std::uint32_t layer,
               const Status& why);
 

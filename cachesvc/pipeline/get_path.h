@@ -1,5 +1,6 @@
-// get: match -> lease -> cut -> push, layer by layer, straight into the client's buffers (DESIGN
-// section 2). The disk reads ahead while layers are cut and travel. On the loop's thread only.
+// get: match -> lease -> cut -> push, layer by layer, straight into the client's buffers
+// (ARCHITECTURE.md, Get). The disk reads ahead while layers are cut and travel. On the loop's
+// thread only.
 #pragma once
 
 #include <cstdint>

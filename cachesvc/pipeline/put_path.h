@@ -1,5 +1,5 @@
-// put: ingest -> check -> score -> select -> allocate -> join -> encode -> store -> commit (DESIGN
-// section 2; selected rows are compacted as they are encoded).
+// put: ingest -> check -> score -> select -> allocate -> join -> encode -> store -> commit
+// (ARCHITECTURE.md, Put; selected rows are compacted as they are encoded).
 //
 // A put lives from begin() to commit() or abort(); dropped in between (its client left), it leaves
 // no trace. Nothing is visible before commit. All methods run on the event loop's thread.

@@ -10,8 +10,11 @@ namespace {
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kNsPerMinute = 60'000 * kNsPerMs;
 
-// Without the port, which is another with each connection.
-std::string address_of(const std::string& from) { return from.substr(0, from.rfind(':')); }
+// Without the port, which is another with each connection; of a local client the user, "unix: uid
+// 1000", without the process.
+std::string address_of(const std::string& from) {
+  return from.substr(0, from.starts_with("unix") ? from.find(',') : from.rfind(':'));
+}
 
 }  // namespace
 

@@ -51,7 +51,7 @@ void DiskWatch::look() {
                {{"status", now.files.to_string()}});
   }
   if (now.low && !before.low) {
-    log_.error("the disk is nearly full: puts are refused, remove or trim prefixes or make room",
+    log_.error("puts are refused for want of space: remove or trim prefixes, or make room",
                {{"free_bytes", now.free_bytes},
                 {"min_free_bytes", now.min_free_bytes},
                 {"reserve_bytes", now.reserve_bytes},

@@ -25,11 +25,16 @@ void close_data_dir(Log& log, const std::string& dir) {
   }
 }
 
-void warn_of_exposed_tokens(Log& log, const Config& config) {
+void warn_of_exposed_files(Log& log, const Config& config) {
   for (const std::string& file : config.exposed_files) {
-    log.warn("a file with tokens can be read by every user of this machine",
+    log.warn("a file with a token or the TLS key can be read by every user of this machine",
              {{"file", file}, {"instead", "chmod o-r, or token_file with LoadCredential"}});
   }
+}
+
+std::string tls_text(const Config& config) {
+  if (config.tls_cert.empty()) return "off";
+  return config.tls_client_ca.empty() ? "on" : "mutual";
 }
 
 std::string exposed_text(const Config& config, bool open, bool encrypted,

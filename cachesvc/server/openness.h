@@ -13,8 +13,11 @@ namespace precis {
 // where it can't be.
 void close_data_dir(Log& log, const std::string& dir);
 
-// A warning for each file that holds tokens and that everybody may read.
-void warn_of_exposed_tokens(Log& log, const Config& config);
+// A warning for each file that holds a token or the TLS key and that everybody may read.
+void warn_of_exposed_files(Log& log, const Config& config);
+
+// "off", "on", or "mutual" where clients must show a certificate too.
+std::string tls_text(const Config& config);
 
 // Why others on the network may read or change what `tenant` has, in words; empty where they may
 // not. `open`: other hosts reach the service; `encrypted`: TCP is TLS. Other tenants are not named.

@@ -155,7 +155,8 @@ void Peer::on_message(std::vector<std::byte> message) {
                     std::holds_alternative<msg::Cancel>(request->body);
   auto admitted = admit(ends, message.size());
   if (!admitted.ok()) {
-    return reply(request->id, admitted.status(), request_name(request->body.index()));
+    return reply(request->id, admitted.status(), request_name(request->body.index()),
+                 subject_of(request->body));
   }
   ++in_flight_;
   spawn(answer(shared_from_this(), std::move(request).value(), std::move(admitted).value()));
@@ -206,27 +207,29 @@ void Peer::not_understood(std::uint64_t id, std::size_t size_bytes, const Status
 Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted) {
   const Admitted held = std::move(admitted);  // given back before `self` lets go of what it is of
   const RequestName name = request_name(request.body.index());
+  const std::string of = subject_of(request.body);
   Handlers::Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
   --self->in_flight_;
-  reply(request.id, std::move(answer), name);
+  reply(request.id, std::move(answer), name, of);
 }
 
 // What an operator asked for or has to see to is told; the rest is between the client and its user.
-void Peer::note_failed(RequestName request, const Status& why) {
+void Peer::note_failed(RequestName request, const std::string& of, const Status& why) {
   const Log::Fields fields = {{"client", client_},
                               {"from", connection_->peer()},
                               {"tenant", tenant_name_},
                               {"request", request.name},
                               {"status", why.to_string()}};
   if (request.administrative || is_refusal(why.code())) {
-    parts_.audit.write(who(), {.what = request.name, .outcome = why});
+    parts_.audit.write(who(), {.what = request.name, .of = of, .outcome = why});
   }
   const bool matters = request.administrative || why.code() == StatusCode::kOutOfSpace;
   if (matters && parts_.refused.tell()) return log_.info("request refused", fields);
   log_.debug("request failed", fields);
 }
 
-void Peer::reply(std::uint64_t id, Handlers::Answer answer, RequestName request) {
+void Peer::reply(std::uint64_t id, Handlers::Answer answer, RequestName request,
+                 const std::string& of) {
   ++parts_.metrics.requests;
   msg::Reply reply;
   reply.id = id;
@@ -236,7 +239,7 @@ void Peer::reply(std::uint64_t id, Handlers::Answer answer, RequestName request)
     ++parts_.metrics.requests_failed;
     reply.status = answer.status();
     if (reply.status.code() == StatusCode::kRejected) ++parts_.metrics.requests_rejected;
-    note_failed(request, reply.status);
+    note_failed(request, of, reply.status);
   }
   if (!open_) return;
   const Status sent = send(encode(msg::ServerMessage(std::move(reply))));

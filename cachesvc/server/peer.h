@@ -54,10 +54,12 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   // `ends`: it ends something that the connection has.
   Result<Admitted> admit(bool ends, std::size_t size_bytes);
   Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
-  void reply(std::uint64_t id, Handlers::Answer answer, RequestName request);
+  // `of`: subject_of() the request.
+  void reply(std::uint64_t id, Handlers::Answer answer, RequestName request,
+             const std::string& of = {});
   // kRejected where too much waits to be read, kInvalidArgument where it is too large to be sent.
   Status send(std::vector<std::byte> message);
-  void note_failed(RequestName request, const Status& why);
+  void note_failed(RequestName request, const std::string& of, const Status& why);
 
   const Handlers::Parts& parts_;
   Log& log_;

@@ -103,9 +103,9 @@ void Reloader::take_up(Next next) {
   if (changes.live.empty()) parts_.audit.write(kOperator, {.what = "Reload"});
   parts_.log.info("configuration reloaded",
                   {{"changed", changes.live.size()}, {"wait_for_restart", changes.restart.size()}});
-  warn_of_exposed_tokens(parts_.log, now);
-  parts_.log.set_level(next.level);
+  warn_of_exposed_files(parts_.log, now);
   end_changed_tenants(before);
+  parts_.log.set_level(next.level);
 }
 
 // A client that came with a token that counts no more connects again, and is asked for the new one.
@@ -113,6 +113,10 @@ void Reloader::end_changed_tenants(const Config& before) {
   const Tenants was(before.tenants);
   for (const std::string& name : was.names()) {
     if (parts_.tenants.has_same(was, name)) continue;
+    if (!parts_.tenants.has(name)) {
+      parts_.log.warn("tenant taken out: its clients are let in no more, what it stored stays",
+                      {{"tenant", name}});
+    }
     parts_.end_tenant(name, "the configuration of its tenant has changed");
   }
 }

@@ -32,7 +32,8 @@ class Reloader {
     PutRoom& put_room;
     Audit& audit;
     Transport& transport;
-    // Ends the connections of a tenant, saying why.
+    // Ends the connections of a tenant, saying why, and the waits after wrong tokens of one that is
+    // still there.
     std::function<void(const std::string& tenant, const std::string& why)> end_tenant;
   };
   using Read = std::function<Result<Config>()>;

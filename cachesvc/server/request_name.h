@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "precis/requests.h"
@@ -17,5 +18,9 @@ struct RequestName {
 
 // `index`: of the request's type in msg::RequestBody.
 RequestName request_name(std::size_t index);
+
+// What a request that sets or takes away something is about, as far as it names it: a prefix's id,
+// the name of a session, model or profile. Empty for other requests.
+std::string subject_of(const msg::RequestBody& request);
 
 }  // namespace precis

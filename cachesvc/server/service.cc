@@ -201,6 +201,7 @@ void Service::Impl::wire() {
   reloader = std::make_unique<Reloader>(
       Reloader::Parts{loop, storage, config, log, tenants, admission, *memory, *put_room, audit,
                       *transport, [this](const std::string& tenant, const std::string& why) {
+                        if (tenants.has(tenant)) wrong_proofs.forget(tenant);
                         const auto all = peers;  // closing takes each out of the set
                         for (const auto& peer : all) {
                           if (peer->tenant() == tenant) peer->close(why);
@@ -249,18 +250,23 @@ Status Service::Impl::listen() {
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   admission.connections.set_limit(connections_for(descriptors.rlim_cur));
+  const std::string unix_path = config.resolved_listen_unix();
   log.info("serving", {{"version", kVersion},
                        {"address", address},
                        {"data_dir", config.data_dir},
                        {"memory_bytes", arena->memory().size()},
                        {"device", std::string(backend->name())},
                        {"rdma", transport->rdma()},
+                       {"tls", tls_text(config)},
+                       {"unix", unix_path.empty() ? "off" : unix_path},
+                       {"tenants", config.tenants.size()},
+                       {"audit_log", config.audit_log.empty() ? "off" : config.audit_log},
                        {"descriptors_max", descriptors.rlim_cur},
                        {"store_descriptors", kStoreDescriptorsMax},
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
   warn_of_strangers(log, config, *transport, address);
-  warn_of_exposed_tokens(log, config);
+  warn_of_exposed_files(log, config);
   return {};
 }
 
@@ -269,7 +275,8 @@ Status Service::Impl::listen() {
 Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
   auto token = admit(stranger);
   if (!token.ok()) {
-    note_refused({stranger.hello.tenant, stranger.hello.client, stranger.peer}, token.status());
+    note_refused({Tenants::name_of(stranger.hello.tenant), stranger.hello.client, stranger.peer},
+                 token.status());
     return {token.status(), server_name(), ""};
   }
   return {Status(), server_name(), std::move(*token)};

@@ -11,14 +11,16 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
   add("precis_hot_bytes", hot.bytes, "Bytes of the hot tier");
   add("precis_hot_layers", hot.entries, "Layers in the hot tier");
   add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the hot tier");
-  add("precis_models", totals.models, "Models registered");
-  add("precis_segments", totals.segments, "Segments stored");
-  add("precis_sessions", totals.sessions, "Sessions alive");
-  add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments");
-  add("precis_original_bytes", totals.original_bytes, "K and V bytes that the segments stand for");
+  add("precis_models", totals.models, "Models registered (of this tenant)");
+  add("precis_segments", totals.segments, "Segments stored (of this tenant)");
+  add("precis_sessions", totals.sessions, "Sessions alive (of this tenant)");
+  add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments (of this tenant)");
+  add("precis_original_bytes", totals.original_bytes,
+      "K and V bytes that the segments stand for (of this tenant)");
   add("precis_quarantined_segments", totals.quarantined_segments,
-      "Segments out of service, damaged");
-  add("precis_quarantined_rows", totals.quarantined_rows, "Catalog rows out of service, damaged");
+      "Segments out of service: damaged, or standing on what is (of this tenant)");
+  add("precis_quarantined_rows", totals.quarantined_rows,
+      "Catalog rows out of service, damaged (of the service)");
   add("precis_dropped_segments_total", dropped_segments,
       "Segments committed at memory that gave way before they were written");
   add("precis_doubtful_recovery", doubt ? 1 : 0,
@@ -46,6 +48,7 @@ void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const 
   status.stored_bytes = totals.stored_bytes;
   status.disk_free_bytes = disk.free_bytes;
   status.disk_min_free_bytes = disk.min_free_bytes;
+  status.disk_low = disk.low;
   status.doubtful_recovery = loss.doubt.has_value();
   if (loss.doubt) {
     status.lost_changes = loss.doubt->lost_changes;

@@ -53,6 +53,13 @@ void WrongProofs::note(const std::string& address, const std::string& tenant, Pr
   put_in(key, row);
 }
 
+void WrongProofs::forget(const std::string& tenant) {
+  for (auto at = rows_.begin(); at != rows_.end();) {
+    const auto row = at++;
+    if (row->first.ends_with("\n" + tenant)) take_out(row);
+  }
+}
+
 // An old row protects nothing. Of the others, that of a tenant that does not exist protects least,
 // for no guess at it is right; then the one with the fewest wrong proofs.
 WrongProofs::Worth WrongProofs::worth(const Rows::value_type& entry) {

@@ -27,6 +27,8 @@ class WrongProofs {
   // during the wait tells nothing.
   Status may_try(const std::string& address, const std::string& tenant) const;
   void note(const std::string& address, const std::string& tenant, Proof proof);
+  // Ends the waits of a tenant at all addresses: its token is another.
+  void forget(const std::string& tenant);
 
  private:
   struct Row {

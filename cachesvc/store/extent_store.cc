@@ -210,6 +210,8 @@ class ExtentStore final : public Store {
     for (const Extent& extent : gone) files_->free(extent);
     if (!gone.empty() || !status.ok()) wake_tidier(!status.ok() || is_tight());
     if (status.ok() && !change.payload.keys.empty()) there_is_room();
+    const bool is_put = !change.payload.keys.empty() && !rows.makes_room;
+    if (status.ok() && is_put && guard_) guard_->note_stored();
     return status;
   }
 

@@ -4,14 +4,13 @@
 #include <utility>
 
 namespace precis {
-
 Result<std::unique_ptr<SpaceGuard>> SpaceGuard::open(std::unique_ptr<Folder> folder,
-                                                     std::string path,
-                                                     std::uint64_t min_free_bytes) {
+                                                     std::string path, std::uint64_t min_free_bytes,
+                                                     std::chrono::steady_clock::duration calm) {
   PRECIS_ASSIGN(const DiskRoom room, folder->room());
   // An earlier reserve file counts once its room is taken again: a copied one may be sparse.
   return std::unique_ptr<SpaceGuard>(new SpaceGuard(
-      std::move(folder), std::move(path), DiskBudget::of(room.total_bytes, min_free_bytes)));
+      std::move(folder), std::move(path), DiskBudget::of(room.total_bytes, min_free_bytes), calm));
 }
 
 Status SpaceGuard::admit(WriteUse use, std::uint64_t size_bytes) {
@@ -26,6 +25,8 @@ Status SpaceGuard::admit(WriteUse use, std::uint64_t size_bytes) {
       }
       if (has(payload_floor())) return {};
       tight_ = true;  // also where only a large value does not fit
+      refused_bytes_ = size_bytes;
+      refused_at_ = std::chrono::steady_clock::now();
       break;
     }
     case WriteUse::kRows:
@@ -65,9 +66,16 @@ Status SpaceGuard::refuse(WriteUse use, std::uint64_t size_bytes, const Room& ro
 Result<SpaceGuard::Room> SpaceGuard::measure() {
   PRECIS_ASSIGN(const DiskRoom disk, folder_->room());
   Room room{disk.free_bytes, disk.total_bytes, held_, false};
-  room.low = room.free_bytes < payload_floor();
+  const std::uint64_t floor = payload_floor();
+  if (room.free_bytes >= floor + std::max(floor, refused_bytes_)) refused_bytes_ = 0;
+  room.low = room.free_bytes < payload_floor() || refused_bytes_ > 0;
   tight_ = room.free_bytes < 2 * payload_floor();
   return room;
+}
+
+void SpaceGuard::note_stored() {
+  const std::lock_guard lock(mutex_);
+  if (std::chrono::steady_clock::now() - refused_at_ >= calm_) refused_bytes_ = 0;
 }
 
 std::uint64_t SpaceGuard::payload_floor() const {

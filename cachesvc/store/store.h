@@ -100,7 +100,7 @@ struct StoreHealth {
   // refused.
   std::uint64_t free_bytes = 0, total_bytes = 0, min_free_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // that are kept for rows, beside what is free
-  bool low = false;                 // so little is free that payload is refused
+  bool low = false;                 // payload is refused for want of space (SpaceGuard::Room)
 };
 
 // Thread-safe; calls block and belong on the storage executor.

@@ -32,9 +32,9 @@ struct PrefixTrim {
 // Cuts stored records at a smaller budget and says which bytes that freed.
 Status trim_prefix(Context context, const PrefixTrim& how);
 
-// Reads the records of every segment and says which are damaged; `repair` removes those, with what
-// stands on them. kCorruption where damage is left or changes that were acknowledged are missing,
-// else kTimedOut where some could not be read.
+// Reads the records of every segment of the tenant and says which are damaged; `repair` removes
+// those, with what stands on them. kCorruption where damage is left or changes that were
+// acknowledged are missing, else kTimedOut where some could not be read.
 Status check_store(Context context, bool repair);
 
 Status list_sessions(Context context);

@@ -23,6 +23,7 @@ struct Damaged {
 };
 
 struct Found {
+  std::string tenant;  // whose segments these are
   // As they were written: those that can be read, and those that stand on damaged ones.
   std::uint64_t segments = 0, bytes = 0;
   std::uint64_t fallen_segments = 0, fallen_bytes = 0;
@@ -52,6 +53,8 @@ Result<Found> check_all(Client& client) {
   Progress progress("checking", total);
   Found found;
   PRECIS_ASSIGN(found.recovery, find_recovery(client));
+  PRECIS_ASSIGN(const msg::ServerStatus status, client.status());
+  found.tenant = status.tenant;
   std::vector<msg::SegmentInfo> whole;
   for (const msg::SegmentInfo& row : rows) {
     const auto checked = client.check_segment(row.id);
@@ -103,7 +106,8 @@ Json list_of(const std::vector<Damaged>& segments, const char* what) {
 }
 
 Json to_json(const Found& found, const msg::Removed& removed) {
-  return {{"whole_segments", found.segments},
+  return {{"tenant", found.tenant},
+          {"whole_segments", found.segments},
           {"whole_bytes", found.bytes},
           {"damaged", list_of(found.damaged, "damage")},
           {"on_damaged_segments", found.fallen_segments},
@@ -114,8 +118,8 @@ Json to_json(const Found& found, const msg::Removed& removed) {
 }
 
 std::string to_text(const Found& found, const msg::Removed& removed) {
-  std::string text =
-      fmt::format("{}, {}: whole\n", counted(found.segments, "segment"), bytes_text(found.bytes));
+  std::string text = fmt::format("tenant {}: {}, {}: whole\n", printable(found.tenant),
+                                 counted(found.segments, "segment"), bytes_text(found.bytes));
   for (const Damaged& each : found.damaged)
     text += fmt::format("damaged: {}\n", printable(each.damage));
   if (found.fallen_segments > 0) {

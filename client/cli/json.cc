@@ -109,7 +109,8 @@ Json to_json(const msg::SegmentInfo& row) {
                {"created_unix_ms", row.created_unix_ms},
                {"hits", row.hits},
                {"children", row.children},
-               {"in_memory", row.in_memory}};
+               {"in_memory", row.in_memory},
+               {"out_of_service", row.out_of_service}};
   if (row.plan) json["plan"] = plan_json(*row.plan);
   return json;
 }
@@ -160,6 +161,7 @@ Json to_json(const msg::ServerStatus& s) {
           {"memory_limit_bytes", s.memory_limit_bytes},
           {"disk_free_bytes", s.disk_free_bytes},
           {"disk_min_free_bytes", s.disk_min_free_bytes},
+          {"disk_low", s.disk_low},
           {"disk_fault", s.disk_fault},
           {"exposed", s.exposed}};
 }

@@ -37,8 +37,15 @@ constexpr char kExitCodes[] =
     "found; 4 the service cannot be reached or does not answer; 5 the credentials do not suffice.\n"
     "With --json, output and errors (on stderr) are JSON; its keys are stable.";
 
-int exit_code(StatusCode code) {
-  switch (code) {
+// Whether a login was turned away without a look at its token, for wrong ones came before it.
+bool is_login_wait(const Status& status) {
+  return status.code() == StatusCode::kRejected &&
+         status.message().find("wrong tokens came from") != std::string::npos;
+}
+
+int exit_code(const Status& status) {
+  if (is_login_wait(status)) return kDenied;
+  switch (status.code()) {
     case StatusCode::kOk: return kOk;
     case StatusCode::kInvalidArgument: return kUsage;
     case StatusCode::kNotFound: return kNotFound;
@@ -57,8 +64,12 @@ int exit_code(StatusCode code) {
 }
 
 // What to do next; empty where the message says it.
-std::string advice(StatusCode code) {
-  switch (code) {
+std::string advice(const Status& status) {
+  if (is_login_wait(status)) {
+    return "somebody at this address used a wrong token (the service's log and audit log say who): "
+           "check the token, or wait with a longer --timeout";
+  }
+  switch (status.code()) {
     case StatusCode::kUnavailable:
       // Of a host that is not known, a port where nobody listens, and one where somebody else does.
       return "--address HOST:PORT or PRECIS_ADDRESS says where precisd is; precisd --data DIR "
@@ -83,7 +94,7 @@ Status write_text(std::FILE* to, const std::string& text) {
 
 // Where that fails there is nobody else to tell.
 void print_error(const Status& status, bool json) {
-  const std::string hint = advice(status.code());
+  const std::string hint = advice(status);
   if (json) {
     using precis::cli::Json;
     Json error{{"code", precis::status_code_name(status.code())}, {"message", status.message()}};
@@ -104,7 +115,7 @@ int finish(Status status, const std::string& out, bool json) {
         status.ok() ? written : Status(status.code(), status.message() + "; " + written.message());
   }
   if (!status.ok()) print_error(status, json);
-  return exit_code(status.code());
+  return exit_code(status);
 }
 
 // What the command line says. `run` is set by the command that was given.
@@ -327,9 +338,11 @@ int main(int argc, char** argv) {
   add_session_commands(app, args);
   add_profile_commands(app, args);
   add_budget_commands(app, args);
-  add_command(app, "stats", "Counters and gauges", args, precis::cli::show_stats);
+  add_command(app, "stats",
+              "Counters and gauges of the service; those of what is stored, the tenant's", args,
+              precis::cli::show_stats);
   CLI::App* fsck = add_command(
-      app, "fsck", "Read and check the records of every segment; damaged ones serve no more", args,
+      app, "fsck", "Read and check every segment of the tenant; damaged ones serve no more", args,
       [&args](Context c) { return precis::cli::check_store(c, args.repair); });
   fsck->add_flag("--repair", args.repair, "Remove what is damaged, with what stands on it");
   try {

@@ -16,7 +16,8 @@ Result<Recovery> find_recovery(Client& client) {
     if (row.name == "precis_unclaimed_bytes") recovery.kept_bytes = value;
     if (row.name == "precis_kept_log_bytes") recovery.kept_log_bytes = value;
   }
-  return recovery;
+  // Without a doubt, bytes that nothing means wait to be tidied up.
+  return recovery.doubtful ? recovery : Recovery{};
 }
 
 Recovery recovery_of(const msg::ServerStatus& status) {

@@ -40,6 +40,12 @@ std::string tip_text(const msg::SessionRow& row, std::size_t digits = std::strin
   return row.turns > 0 ? "removed" : "none yet";
 }
 
+// "damaged": it is, or it stands on what is.
+std::string tier_text(const msg::SegmentInfo& row) {
+  if (row.out_of_service) return "damaged";
+  return row.in_memory ? "memory" : "disk";
+}
+
 // "name  value" lines, the names padded to one column.
 class Facts {
  public:
@@ -122,10 +128,14 @@ std::string status_text(const msg::ServerStatus& s) {
   facts.add("memory", fmt::format("{} of {} ({})", bytes_text(s.memory_bytes),
                                   bytes_text(s.memory_limit_bytes),
                                   percent_text(s.memory_bytes, s.memory_limit_bytes)));
-  const bool low = s.disk_free_bytes < s.disk_min_free_bytes;
-  facts.add("disk", fmt::format("{} free, puts are refused below {}{}",
-                                bytes_text(s.disk_free_bytes), bytes_text(s.disk_min_free_bytes),
-                                low ? ": remove or trim prefixes, or make room" : ""));
+  const bool low = s.disk_low || s.disk_free_bytes < s.disk_min_free_bytes;
+  facts.add(
+      "disk",
+      fmt::format("{} free, puts are refused below {}{}", bytes_text(s.disk_free_bytes),
+                  bytes_text(s.disk_min_free_bytes),
+                  low ? ". PUTS ARE BEING REFUSED: remove or trim prefixes (precisctl prefix rm, "
+                        "prefix trim), or make room"
+                      : ""));
   if (!s.disk_fault.empty()) facts.add("disk fault", s.disk_fault);
   if (!s.exposed.empty()) facts.add("exposed", s.exposed);
   return facts.text();
@@ -197,8 +207,8 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
     table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
                fmt::format("{}..{}", row.begin, row.end), recipe_text(row),
                keep_text(row.stored_budget()), bytes_text(row.stored_bytes),
-               bytes_text(row.original_bytes), count_text(row.hits),
-               row.in_memory ? "memory" : "disk", when_text(row.created_unix_ms)});
+               bytes_text(row.original_bytes), count_text(row.hits), tier_text(row),
+               when_text(row.created_unix_ms)});
   }
   return table.text();
 }
@@ -223,7 +233,8 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   facts.add("made", when_text(row.created_unix_ms));
   facts.add("hits", count_text(row.hits));
   facts.add("children", count_text(row.children));
-  facts.add("tier", row.in_memory ? "memory" : "disk");
+  facts.add("tier", row.out_of_service ? "damaged, or stands on what is: see precisctl fsck"
+                                       : tier_text(row));
   std::string text = facts.text();
   if (row.plan) text += "\nentries kept, by layer and head\n" + plan_text(*row.plan);
   return text;

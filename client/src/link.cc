@@ -4,8 +4,16 @@ namespace precis {
 
 Result<std::shared_ptr<Link>> Link::open(Dial dial, const CallOptions& options) {
   std::shared_ptr<Link> link(new Link(std::move(dial)));  // shared by all handles
-  PRECIS_ASSIGN(link->channel_, link->dial_(Retry(options, "connect").connect_timeout_ms()));
-  return link;
+  Retry retry(options, "connect");
+  for (;;) {
+    auto channel = link->dial_(retry.connect_timeout_ms());
+    if (channel.ok()) {
+      link->channel_ = std::move(*channel);
+      return link;
+    }
+    if (channel.status().code() != StatusCode::kRejected) return channel.status();
+    PRECIS_TRY(retry.again(channel.status()));
+  }
 }
 
 Result<std::shared_ptr<Channel>> Link::channel(const Retry& call) {

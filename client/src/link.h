@@ -24,7 +24,8 @@ class Link {
   // What a lost connection means for a call that was sent: done twice it is as done once, or not.
   enum class Repeat : std::uint8_t { kSafe, kUnsafe };
 
-  // Connects once; a service that is not there is kUnavailable at once.
+  // Connects; a service that is not there is kUnavailable at once, one that says when to come back
+  // is waited for within the timeout.
   static Result<std::shared_ptr<Link>> open(Dial dial, const CallOptions& options);
 
   // The channel, connected anew where it was lost and the call retries: by one call at a time, of

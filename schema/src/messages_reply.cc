@@ -56,6 +56,7 @@ static void write(SegmentInfo::Builder out, const msg::SegmentInfo& in) {
   out.setInMemory(in.in_memory);
   if (in.plan) write(out.initPlan(), *in.plan);
   if (in.trimmed) write(out.initTrimmed(), *in.trimmed);
+  out.setOutOfService(in.out_of_service);
 }
 static Status read(SegmentInfo::Reader in, msg::SegmentInfo& out) {
   PRECIS_TRY(read_segment_id("id", in.getId(), out.id));
@@ -77,6 +78,7 @@ static Status read(SegmentInfo::Reader in, msg::SegmentInfo& out) {
   out.hits = in.getHits();
   out.children = in.getChildren();
   out.in_memory = in.getInMemory();
+  out.out_of_service = in.getOutOfService();
   PRECIS_TRY(read_optional(in.hasPlan(), "plan", in.getPlan(), out.plan));
   return read_optional(in.hasTrimmed(), "trimmed", in.getTrimmed(), out.trimmed);
 }
@@ -227,6 +229,7 @@ static void write(ServerStatus::Builder out, const msg::ServerStatus& in) {
   out.setSegmentsOutOfService(in.segments_out_of_service);
   out.setDiskFreeBytes(in.disk_free_bytes);
   out.setDiskMinFreeBytes(in.disk_min_free_bytes);
+  out.setDiskLow(in.disk_low);
   out.setDiskFault(as_text(clean_text(in.disk_fault, limits::kTextBytesMax)));
   out.setExposed(as_text(clean_text(in.exposed, limits::kTextBytesMax)));
   out.setDoubtfulRecovery(in.doubtful_recovery);
@@ -251,6 +254,7 @@ static Status read(ServerStatus::Reader in, msg::ServerStatus& out) {
   out.segments_out_of_service = in.getSegmentsOutOfService();
   out.disk_free_bytes = in.getDiskFreeBytes();
   out.disk_min_free_bytes = in.getDiskMinFreeBytes();
+  out.disk_low = in.getDiskLow();
   PRECIS_TRY(read_text("disk_fault", in.getDiskFault(), limits::kTextBytesMax, out.disk_fault));
   PRECIS_TRY(read_text("exposed", in.getExposed(), limits::kTextBytesMax, out.exposed));
   out.doubtful_recovery = in.getDoubtfulRecovery();

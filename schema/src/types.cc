@@ -1,6 +1,8 @@
 #include "precis/types.h"
 
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 
 #include "precis/limits.h"
@@ -113,10 +115,20 @@ std::uint64_t Plan::total() const {
 
 namespace {
 
+// "30", "0.015": as a person writes it.
+std::string number_text(double number) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%g", number);
+  return text.data();
+}
+
 Result<std::uint64_t> share_ppm(std::string_view name, double share) {
   if (!(share > 0.0 && share <= 1.0)) {
-    return Status::invalid(std::string(name) + " is " + std::to_string(share) +
-                           ", must be in (0, 1]");
+    std::string text = std::string(name) + " is " + number_text(share) + ", must be in (0, 1]";
+    if (share > 1.0 && share <= 100.0) {
+      text += ": " + number_text(share / 100) + " is " + number_text(share) + "%";
+    }
+    return Status::invalid(text);
   }
   const auto ppm = static_cast<std::uint64_t>(std::llround(share * 1e6));
   return ppm == 0 ? 1 : ppm;

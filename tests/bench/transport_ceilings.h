@@ -1,6 +1,6 @@
 // What this machine could do at best, measured in the same run as what we do: the ceilings beside
-// which benchmarks print their numbers (DESIGN section 10). All buffers are cold: each run moves
-// bytes that no cache holds.
+// which benchmarks print their numbers. All buffers are cold: each run moves bytes that no cache
+// holds.
 #pragma once
 
 #include <cstddef>

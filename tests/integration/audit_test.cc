@@ -16,6 +16,8 @@ using namespace precis::testing;
 using Catch::Matchers::Contains;
 using nlohmann::json;
 
+constexpr char kNoSegment[] = "0123456789abcdef0123456789abcdef";
+
 // Its lines, each of which is JSON and has every key.
 std::vector<json> lines_of(const std::string& path) {
   std::vector<json> lines;
@@ -174,6 +176,10 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every refusal: of a client, a 
     change.recipe = "no_such_recipe";
     CHECK_FALSE(client->set_budget(change).ok());
     CHECK_FALSE(client->session("none").ok());  // there is none: an answer
+    const SegmentId nothing = parse_segment_id(kNoSegment).value();
+    CHECK_FALSE(client->remove_segment(nothing, false).ok());
+    CHECK_FALSE(client->trim_segment(nothing, Budget::ratio(0.5).value()).ok());
+    CHECK_FALSE(client->add_profile(R"({"version": 7, "name": "learnt"})").ok());
   }
   const auto lines = audit();
   const auto refused = those(lines, "Connect");
@@ -183,12 +189,18 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every refusal: of a client, a 
   CHECK(refused[0]["outcome"] == "permission_denied");
   CHECK_THAT(refused[0]["why"].get<std::string>(), Contains("not admitted with this token"));
   CHECK(refused[1]["client"] == "nobody/1");
+  CHECK(refused[1]["tenant"] == "default");  // as whom it was looked at, for it named none
   CHECK(only(lines, "RemoveSession")["outcome"] == "not_found");
   CHECK(only(lines, "BeginPut")["outcome"] == "invalid_argument");
   CHECK(only(lines, "SetBudget")["outcome"] == "invalid_argument");
   CHECK_THAT(only(lines, "SetBudget")["why"].get<std::string>(), Contains("no_such_recipe"));
+  CHECK(only(lines, "RemoveSession")["of"] == "none");
+  CHECK(only(lines, "SetBudget")["of"] == "all models");
+  CHECK(only(lines, "RemovePrefix")["of"] == kNoSegment);
+  CHECK(only(lines, "TrimPrefix")["of"] == kNoSegment);
+  CHECK(only(lines, "AddProfile")["of"] == "learnt");
   CHECK(only(lines, "RegisterModel")["outcome"] == "ok");
-  CHECK(lines.size() == 6);
+  CHECK(lines.size() == 9);
   for (const json& line : lines) CHECK_THAT(line.dump(), !Contains("guess") && !Contains("secret"));
 }
 

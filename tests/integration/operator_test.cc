@@ -111,6 +111,8 @@ TEST_CASE("a configuration that was cut off lets in nobody at SIGHUP", "[integra
   };
   // Wherever a line ends at which the file is cut.
   for (std::size_t end = 0; end != std::string::npos; end = whole.find('\n', end + 1)) {
+    service.write_config(whole);
+    service.reload();
     service.write_config(whole.substr(0, end));
     CAPTURE(whole.substr(0, end));
     service.reload();
@@ -127,6 +129,8 @@ TEST_CASE("a configuration that was cut off lets in nobody at SIGHUP", "[integra
   service.reload();
   CHECK(connect("blue", "b") != StatusCode::kOk);
   CHECK(connect("green", "") == StatusCode::kOk);
+  CHECK_THAT(service.log(), Contains("W tenant taken out: its clients are let in no more, what it "
+                                     "stored stays tenant=blue"));
 }
 
 TEST_CASE(
@@ -205,7 +209,10 @@ TEST_CASE("--check says what is wrong with the configuration, and starts nothing
   const std::string data = "data_dir = \"" + dir.path("data") + "\"\n";
   const Ran good = check(data);
   CHECK(good.exit_code == 0);
-  CHECK(good.out == "precisd: the configuration is valid\n");
+  CHECK(good.out ==
+        "precisd: the configuration is valid (addresses, devices and the data directory are tried "
+        "at the start)\n");
+  CHECK(good.err.empty());
   CHECK_FALSE(fs::exists(dir.path("data")));
   const Ran bad = check("listen = \"nowhere\"\nmax_puts = 0\n");
   CHECK(bad.exit_code == 2);
@@ -219,6 +226,11 @@ TEST_CASE("--check says what is wrong with the configuration, and starts nothing
   CHECK_THAT(no_audit.err, Contains("c.toml:2: audit_log") && Contains("can't be opened"));
   CHECK(check(data + "audit_log = \"" + dir.path("audit") + "\"\n").exit_code == 0);
   CHECK_FALSE(fs::exists(dir.path("audit")));
+  const Ran no_folder = check(data + "listen_unix = \"" + dir.path("no/such.sock") + "\"\n");
+  CHECK(no_folder.exit_code == 0);
+  CHECK_THAT(no_folder.err, Contains("c.toml:2: listen_unix is ") &&
+                                Contains("there is no folder " + dir.path("no") + " now"));
+  CHECK(check(data + "listen_unix = \"" + dir.path("such.sock") + "\"\n").err.empty());
   // No service could start here: the address and the data are another's.
   const ServiceProcess holder(dir);
   CHECK(check(data, {"--listen", holder.address()}).exit_code == 0);
@@ -356,7 +368,7 @@ TEST_CASE("that tokens can be read by every user is said at the start", "[integr
     return content_of(dir.path("log"));
   };
   const std::string warning =
-      "W a file with tokens can be read by every user of this machine file=";
+      "W a file with a token or the TLS key can be read by every user of this machine file=";
   const std::string by_file = "[[tenant]]\nname = \"red\"\ntoken_file = \"token\"\n";
   const fs::perms open{0644}, closed{0600};
   CHECK_THAT(log(kRed, open, closed), Contains(warning + dir.path("precisd.toml")));

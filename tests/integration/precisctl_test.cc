@@ -272,48 +272,6 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kNotFound);
 }
 
-TEST_CASE_METHOD(PrecisctlFixture,
-                 "fsck finds what has rotted on disk, and removes it when told to",
-                 "[integration]") {
-  const auto one = store(200), two = store(300);
-  Ran ran = ctl({"fsck"});
-  CHECK(ran.exit_code == kOk);
-  CHECK(ran.out.find("2 segments") != std::string::npos);
-  CHECK(ran.err.empty());
-
-  // The first segment's first values lie behind the file's first block.
-  std::vector<std::filesystem::path> files;
-  for (const auto& file : std::filesystem::directory_iterator(dir.path("data") + "/payload")) {
-    files.push_back(file.path());
-  }
-  REQUIRE(files.size() == 1);
-  {
-    std::fstream file(files.front(), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(4096 + 200);
-    file.put('x').put('y');
-    REQUIRE(file.good());
-  }
-  ran = ctl({"fsck", "--json"});
-  CHECK(ran.exit_code == kFailed);
-  json report = json::parse(ran.out);
-  CHECK(report["whole_segments"] == 1);
-  REQUIRE(report["damaged"].size() == 1);
-  CHECK(report["damaged"][0]["segment"] == one.id.hex());
-  CHECK(ctl_json({"stats"})["precis_quarantined_segments"] == 1);
-  CHECK(ctl_json({"status"})["segments_out_of_service"] == 1);
-  CHECK(ctl({"status"}).out.find("1 of them out of service: see precisctl fsck") !=
-        std::string::npos);
-  CHECK(ctl({"fsck"}).err.find("--repair") != std::string::npos);
-
-  report = ctl_json({"fsck", "--repair"});
-  CHECK(report["removed"]["segments"] == 1);
-  report = ctl_json({"fsck"});
-  CHECK(report["whole_segments"] == 1);
-  CHECK(report["damaged"].empty());
-  CHECK(client->segment(one.id).status().code() == StatusCode::kNotFound);
-  CHECK(client->segment(two.id).ok());
-}
-
 TEST_CASE_METHOD(PrecisctlFixture, "output that cannot be written is an error", "[integration]") {
   const auto redirected = [&](const std::string& to, std::vector<std::string> words) {
     words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + to, PRECISCTL_PATH,

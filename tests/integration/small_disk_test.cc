@@ -105,6 +105,15 @@ class Filled {
       REQUIRE(*read == each.prefix);
     }
   }
+  // Whether an operator is told soon that puts are refused, or that they are not.
+  bool is_told(bool refused) {
+    for (int tries = 0; tries < 1000; ++tries) {
+      const bool low = stat(*client_, "precis_disk_low") == 1;
+      if (low == refused && client_->status().value().disk_low == refused) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
   // If it never is, this test's time limit ends it.
   void await_free(std::uint64_t bytes) {
     while (disk_->free_bytes() < bytes) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -139,6 +148,7 @@ TEST_CASE("below the mark puts are told the numbers, all else works, and puts go
   REQUIRE(refused.code() == StatusCode::kOutOfSpace);
   CHECK_THAT(refused.message(), Contains("B free of") && Contains("min_free_bytes") &&
                                     Contains("precisctl prefix rm"));
+  CHECK(service.is_told(true));  // also where more is free than the mark
   const std::size_t full = service.segments();
   REQUIRE(full >= 10);
   CHECK(service.disk().free_bytes() > 2 * kMiB);  // RocksDB's own
@@ -150,6 +160,7 @@ TEST_CASE("below the mark puts are told the numbers, all else works, and puts go
     const std::size_t removed = (service.segments() + 1) / 2;
     service.remove_half();
     service.await_free(before + removed * kMiB);
+    CHECK(service.is_told(false));
     service.check_all();
     service.fill_to(full - 2);
     REQUIRE(service.fill().code() == StatusCode::kOutOfSpace);

@@ -1,4 +1,4 @@
-"""The API of DESIGN section 7, over an embedded service and over a real precisd."""
+"""The Python API, over an embedded service and over a real precisd."""
 
 from __future__ import annotations
 

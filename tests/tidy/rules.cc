@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 // ---- the tables ---------------------------------------------------------------------------------
 
-// What each part may include, itself aside (DESIGN section 8). Tests may include anything.
+// What each part may include, itself aside, as ARCHITECTURE.md has it. Tests may include anything.
 const std::map<std::string, std::set<std::string>> kAllowed = {
     {"schema", {}},
     {"kernels", {"schema"}},

@@ -11,7 +11,8 @@ namespace precis::tidy {
 using Tree = std::map<std::string, std::string>;  // path from the root -> content
 using Findings = std::vector<std::string>;
 
-// Includes of our own headers point down DESIGN section 8 alone, and every quoted include is found.
+// Includes of our own headers point down alone, as ARCHITECTURE.md (The parts) has it, and every
+// quoted include is found.
 Findings check_dependencies(const Tree& tree);
 // Headers of UCX, RocksDB, Asio, Cap'n Proto, CUDA and the rest stay in their homes; public headers
 // include the standard library and each other; a foreign error type is converted in one file.

@@ -1,4 +1,4 @@
-// The tree keeps its own rules (style sections 3 and 4, DESIGN section 8), and the rules bite.
+// The tree keeps its own rules (CONTRIBUTING.md; ARCHITECTURE.md, The parts), and the rules bite.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>

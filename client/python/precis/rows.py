@@ -28,6 +28,7 @@ class Segment:
         original_bytes: K and V of its tokens, uncompressed.
         compress_seconds: compute time of all layers' stages, added up: layers overlap.
         in_memory: every layer is in the RAM tier.
+        out_of_service: damaged, or standing on what is: not served.
         plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads]; None in listings.
     """
 
@@ -50,6 +51,7 @@ class Segment:
     hits: int
     children: int
     in_memory: bool
+    out_of_service: bool
     plan: np.ndarray | None = field(repr=False)
 
     @classmethod
@@ -65,7 +67,7 @@ class Segment:
             **_same(
                 info,
                 "id model adapter begin end recipe preset original_bytes compress_seconds "
-                "created_unix_ms hits children in_memory plan",
+                "created_unix_ms hits children in_memory out_of_service plan",
             ),
         )
 
@@ -229,6 +231,8 @@ class ServerStatus:
     disk_free_bytes: int
     disk_min_free_bytes: int
     """Puts that would leave less free are refused."""
+    disk_low: bool
+    """Puts are being refused for want of space."""
     disk_fault: str
     """Why changes fail until an operator acts; empty where nothing is wrong."""
     exposed: str

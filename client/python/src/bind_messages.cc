@@ -103,6 +103,7 @@ void bind_segments(nb::module_& module) {
       .def_ro("hits", &Info::hits)
       .def_ro("children", &Info::children)
       .def_ro("in_memory", &Info::in_memory)
+      .def_ro("out_of_service", &Info::out_of_service)
       .def_prop_ro("plan", [](const Info& i) { return i.plan ? from_plan(*i.plan) : nb::none(); });
 
   nb::class_<msg::MatchLink>(module, "MatchLink")
@@ -175,6 +176,7 @@ void bind_operations(nb::module_& module) {
       .def_ro("segments_out_of_service", &Server::segments_out_of_service)
       .def_ro("disk_free_bytes", &Server::disk_free_bytes)
       .def_ro("disk_min_free_bytes", &Server::disk_min_free_bytes)
+      .def_ro("disk_low", &Server::disk_low)
       .def_ro("disk_fault", &Server::disk_fault)
       .def_ro("exposed", &Server::exposed)
       .def_ro("doubtful_recovery", &Server::doubtful_recovery)

@@ -4,7 +4,7 @@
 // No token travels. The server sends a nonce, the client answers with an HMAC-SHA256 under the
 // token over both nonces and what it says of itself; the server's answer carries one of its own, so
 // an impostor that lacks the token is found out. Bind sockets by a key that both derive from the
-// token and from a secret of the Welcome, so who only listens to a tenant with a token can't bind.
+// token and from a secret of the Welcome: an eavesdropper cannot bind where the tenant has a token.
 // Every proof is over a fresh nonce: none is accepted twice.
 #pragma once
 

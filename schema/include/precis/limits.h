@@ -84,8 +84,8 @@ inline constexpr std::uint32_t kPutsPerConnectionMax = 64;
 inline constexpr std::uint32_t kWritersMax = kConnectionsMax;  // of one put
 inline constexpr std::uint32_t kRequestsInFlightPerConnectionMax = 512;
 inline constexpr std::uint32_t kGetsPerConnectionMax = 64;
-// What a rejected client is told to wait: about what the service takes to answer what it has, of
-// requests and puts; of memory, which comes free when somebody's whole layer is compressed.
+// How long a rejected client is told to wait. Requests and puts: about the time to answer those
+// under way. Memory: about the time to compress one layer.
 inline constexpr std::uint32_t kRetryAfterRequestsMs = 50;
 inline constexpr std::uint32_t kRetryAfterMemoryMs = 500;
 // Lists are told in pages: rows of one, and of models, which may have kRopeScalingBytesMax each.

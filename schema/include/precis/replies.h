@@ -71,6 +71,7 @@ struct SegmentInfo {
   std::uint64_t hits = 0;
   std::uint32_t children = 0;
   bool in_memory = false;         // every layer is in the hot tier
+  bool out_of_service = false;    // damaged, or standing on what is: not served
   std::optional<Plan> plan;       // where asked for: commit, show
   std::optional<Budget> trimmed;  // what it was trimmed to; none: it is as it was put
   const Budget& stored_budget() const { return trimmed ? *trimmed : budget; }
@@ -167,6 +168,7 @@ struct ServerStatus {
   std::uint64_t segments_out_of_service = 0;  // damaged, or standing on what is
   // The disk of the data directory. Puts that would leave less free than the minimum are refused.
   std::uint64_t disk_free_bytes = 0, disk_min_free_bytes = 0;
+  bool disk_low = false;   // puts are being refused for want of space
   std::string disk_fault;  // why changes fail until an operator acts; empty: nothing is wrong
   // Why others on the network may read or change what is stored; empty where they may not.
   std::string exposed;

@@ -1,4 +1,5 @@
-// The nouns that both sides agree on (DESIGN section 1): model, digest, segment, plan, budget.
+// The nouns that both sides agree on (ARCHITECTURE.md, Words): model, digest, segment, plan,
+// budget.
 #pragma once
 
 #include <array>
@@ -96,7 +97,7 @@ struct Budget {
   std::string to_string() const;  // "0.3", "128 entries", "1048576 B", "all"
 };
 
-// When a commit may be acknowledged (DESIGN section 6).
+// When a commit may be acknowledged (docs/promises.md, Durability).
 enum class Durability : std::uint8_t { kMemory = 0, kWal = 1, kFsync = 2 };
 std::string_view durability_name(Durability d);
 Result<Durability> parse_durability(std::string_view name);

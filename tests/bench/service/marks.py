@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Mark:
-    """A bound on a row: its text, the number that DESIGN's rows carry, and whether it holds."""
+    """A bound on a row: its text, its number, and whether it holds."""
 
     text: str
     bound: float

@@ -23,6 +23,13 @@ TEST_CASE(
     CHECK(f.catalog->totals().segments == 3);
     CHECK(f.catalog->totals().quarantined_segments == 2);
     CHECK(f.catalog->totals().quarantined_rows == 0);
+    // Who looks for damage reads them all the same.
+    CHECK_FALSE(f.catalog->stored_segment(f.tenant, a.row.id)->quarantined);
+    CHECK(f.catalog->stored_segment(f.tenant, b.row.id)->quarantined);
+    CHECK_FALSE(f.catalog->stored_segment(f.tenant, c.row.id)->quarantined);
+    CHECK(f.catalog->info(f.tenant, b.row.id, false)->out_of_service);
+    CHECK(f.catalog->info(f.tenant, c.row.id, false)->out_of_service);
+    CHECK_FALSE(f.catalog->info(f.tenant, a.row.id, false)->out_of_service);
     f.reopen();
   }
 }

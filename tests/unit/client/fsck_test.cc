@@ -24,6 +24,11 @@ struct Segments {
     if (std::holds_alternative<msg::GetStats>(request.body)) {
       return server.reply(request.id, stats);
     }
+    if (std::holds_alternative<msg::GetStatus>(request.body)) {
+      msg::ServerStatus status;
+      status.tenant = "red";
+      return server.reply(request.id, status);
+    }
     if (std::holds_alternative<msg::ListPrefixes>(request.body)) {
       msg::Segments list;
       for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -90,12 +95,21 @@ TEST_CASE("fsck is not content where acknowledged changes are missing", "[client
   CHECK(report["recovery"]["lost_changes"] == 9);
 }
 
+TEST_CASE("fsck says that payload is kept for a doubtful recovery alone", "[client]") {
+  Segments service{{Health::kWhole}};
+  const bool doubtful = GENERATE(true, false);
+  service.stats.rows = {{"precis_doubtful_recovery", doubtful ? 1.0 : 0.0, ""},
+                        {"precis_unclaimed_bytes", 4096, ""}};
+  const auto report = cli::parse_json(fsck(service, /*repair=*/false, /*json=*/true).out);
+  CHECK(report["recovery"]["kept_bytes"] == (doubtful ? 4096 : 0));
+}
+
 TEST_CASE("fsck counts what stands on damage apart from what can be read", "[client]") {
   using enum Health;
   Segments service{{kWhole, kDamaged, kWhole, kWhole, kWhole}, /*children=*/{1, 2, 3}};
   const Outcome found = fsck(service);
   CHECK_THAT(found.status.message(), Catch::Contains("of 5 segments 1 is damaged and 2 stand on"));
-  CHECK_THAT(found.out, Catch::Contains("2 segments, 20 B: whole\n") &&
+  CHECK_THAT(found.out, Catch::Contains("tenant red: 2 segments, 20 B: whole\n") &&
                             Catch::Contains("2 segments, 20 B: whole, but standing on"));
   const auto report = cli::parse_json(fsck(service, /*repair=*/false, /*json=*/true).out);
   CHECK(report["whole_segments"] == 2);
@@ -113,7 +127,8 @@ TEST_CASE("fsck of a store that is whole is well", "[client]") {
   Segments service{{Health::kWhole, Health::kWhole}};
   const Outcome found = fsck(service);
   CHECK(found.status.ok());
-  CHECK(found.out == "2 segments, 20 B: whole\n");
+  CHECK(found.out == "tenant red: 2 segments, 20 B: whole\n");
+  CHECK(cli::parse_json(fsck(service, /*repair=*/false, /*json=*/true).out)["tenant"] == "red");
 }
 
 }  // namespace

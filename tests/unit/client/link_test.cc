@@ -31,6 +31,26 @@ TEST_CASE("a call that the service is too busy for comes again when it was told 
   CHECK(client->models().ok());
 }
 
+TEST_CASE("who is told to come back connects when it was told to, within the timeout", "[client]") {
+  FakeServer server([](FakeServer&, const msg::Request&) {});
+  int dials = 0;
+  Status refusal = Status::rejected("wrong tokens came", 1);
+  const Link::Dial dial =
+      [&, real = server.dial()](std::uint32_t timeout_ms) -> Result<std::shared_ptr<Channel>> {
+    if (++dials <= 3) return refusal;
+    return real(timeout_ms);
+  };
+  CHECK(Link::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true}).ok());
+  CHECK(dials == 4);
+  dials = 0;
+  const auto once = Link::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = false});
+  CHECK(once.status() == refusal);
+  refusal = Status::rejected("wrong tokens came", 60'000);  // past the timeout
+  const auto late = Link::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true});
+  CHECK(late.status() == refusal);
+  CHECK(dials == 2);
+}
+
 TEST_CASE("nobody comes again before the service told them to", "[client]") {
   const Status busy = Status::rejected("max_requests", 100);
   for (int i = 0; i < 32; ++i) {

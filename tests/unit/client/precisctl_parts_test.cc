@@ -69,6 +69,17 @@ TEST_CASE("status shows the RDMA device in words, and a service that says nothin
   CHECK(to_json(status)["rdma"] == status.rdma);
 }
 
+TEST_CASE("status says that puts are being refused, and what to do", "[client]") {
+  msg::ServerStatus status;
+  status.disk_free_bytes = 26'000'000;
+  status.disk_min_free_bytes = 24'500'000;
+  CHECK_THAT(status_text(status), !Catch::Contains("REFUSED"));
+  CHECK(to_json(status)["disk_low"] == false);
+  status.disk_low = true;  // what was refused is larger than the rest
+  CHECK_THAT(status_text(status), Catch::Contains("PUTS ARE BEING REFUSED: remove or trim"));
+  CHECK(to_json(status)["disk_low"] == true);
+}
+
 TEST_CASE("status says how a service is exposed, and nothing where it is not", "[client]") {
   msg::ServerStatus status;
   CHECK_THAT(status_text(status), !Catch::Contains("exposed"));
@@ -125,6 +136,7 @@ TEST_CASE("JSON has raw numbers, full ids and null for what is not there", "[cli
   CHECK(json["parent_read"].is_null());
   CHECK(json["stored_bytes"] == std::uint64_t{1} << 53);
   CHECK_FALSE(json.contains("plan"));
+  CHECK(json["out_of_service"] == false);
   segment.plan = Plan{2, 1, {3, 4}};
   CHECK(to_json(segment)["plan"] == Json::parse("[[3], [4]]"));
   const msg::Stats stats{{{"precis_a_bytes", 3.0, "whole"}, {"precis_b_ratio", 0.5, "not"}}};

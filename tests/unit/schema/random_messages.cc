@@ -168,7 +168,7 @@ struct Filler {
     all(x.id, x.parent, x.model, x.adapter, x.recipe, x.preset, x.budget, x.parent_read, x.entries);
     all(x.original_bytes, x.stored_bytes, x.compress_seconds, x.created_unix_ms, x.hits,
         x.children);
-    all(x.in_memory, x.plan, x.trimmed);
+    all(x.in_memory, x.out_of_service, x.plan, x.trimmed);
     token_range(x.begin, x.end);
   }
   void operator()(msg::Segments& x) { (*this)(x.rows); }
@@ -197,7 +197,8 @@ struct Filler {
     all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.rdma, x.uptime_seconds,
         x.segments);
     all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes,
-        x.segments_out_of_service, x.disk_free_bytes, x.disk_min_free_bytes, x.disk_fault);
+        x.segments_out_of_service, x.disk_free_bytes, x.disk_min_free_bytes, x.disk_low,
+        x.disk_fault);
     all(x.exposed, x.doubtful_recovery, x.lost_changes, x.kept_bytes, x.kept_log_bytes);
   }
 

@@ -66,6 +66,23 @@ TEST_CASE("of refusals that repeat the first have a line each, and one says how 
   CHECK(f.refuse(1000) == limits::kAuditRepeatsToldMax);
 }
 
+TEST_CASE("local users have lines of their own, whatever their processes are", "[unit][server]") {
+  FakeClock clock;
+  AuditLimit limit{clock};
+  const auto take = [&](int uid, int pid) {
+    const AuditWho who{.from = "unix: uid " + std::to_string(uid) + ", pid " + std::to_string(pid)};
+    return limit.take(who, {.what = "Connect", .outcome = Status::denied("no")}, kLine);
+  };
+  int lines = 0;
+  for (int pid = 1; pid <= 100; ++pid) lines += take(1000, pid) ? 1 : 0;
+  CHECK(lines == limits::kAuditRepeatsToldMax);
+  CHECK(take(1001, 7));
+  clock.advance_ms(limits::kAuditRepeatMs);
+  const auto due = limit.due();
+  REQUIRE(due.size() == 1);
+  CHECK(due[0].who.from == "unix: uid 1000");
+}
+
 TEST_CASE("refusals of many addresses are bounded by the minute, and counted", "[unit][server]") {
   Fixture f;
   std::size_t lines = 0;

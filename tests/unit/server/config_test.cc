@@ -5,6 +5,9 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
+
+#include "cachesvc/base/near_name.h"
 
 namespace precis {
 namespace {
@@ -81,8 +84,16 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
     return config.status().message();
   };
   CHECK_THAT(problem("listen = 7"), Catch::Contains(":1: listen must be a text, in quotes"));
-  CHECK_THAT(problem("\nlisten_on = \"x\""),
-             Catch::Contains(":2: listen_on is not a setting") && Catch::Contains("data_dir"));
+  CHECK_THAT(
+      problem("\nspeed = \"x\""),
+      Catch::Contains(":2: speed is not a setting; choose from") && Catch::Contains("data_dir"));
+  CHECK_THAT(problem("max_putz = 1"),
+             Catch::Contains(":1: max_putz is not a setting; did you mean 'max_puts'?"));
+  CHECK_THAT(problem("[[tenant]]\nname = \"x\"\ntokne = \"t\""),
+             Catch::Contains(":3: tokne is not a setting; did you mean 'token'?"));
+  CHECK_THAT(problem("[[tenant]]\nname = \"x\"\nmax_puts = 1"),
+             Catch::Contains(":3: max_puts is not a setting of a tenant: write it above the first "
+                             "[[tenant]]"));
   CHECK_THAT(problem("compute_threads = -1"), Catch::Contains("is -1, must be in [0, 4294967295]"));
   CHECK_THAT(problem("memory_wait_ms = 31e18"), Catch::Contains("must be a whole number"));
   CHECK_THAT(problem("compute_threads = true"), Catch::Contains("must be a whole number"));
@@ -241,6 +252,18 @@ TEST_CASE("half of what TLS needs is refused, and the half that is missing named
   CHECK(both.validate() == Status());
 }
 
+TEST_CASE("a TLS key that every user may read is exposed", "[unit][server]") {
+  namespace fs = std::filesystem;
+  const fs::path key = fs::temp_directory_path() / ("precis-key-" + std::to_string(::getpid()));
+  std::ofstream(key) << "a key";
+  const File file("tls_cert = \"cert.pem\"\ntls_key = \"" + key.string() + "\"\n");
+  fs::permissions(key, fs::perms(0644));
+  CHECK(Config::load(file.path())->exposed_files == std::vector<std::string>{key.string()});
+  fs::permissions(key, fs::perms(0600));
+  CHECK(Config::load(file.path())->exposed_files.empty());
+  fs::remove(key);
+}
+
 TEST_CASE("the Unix socket is in the data folder, at a path, or off", "[unit][server]") {
   Config config = valid();
   CHECK(config.resolved_listen_unix() == "data/precisd.sock");
@@ -252,6 +275,20 @@ TEST_CASE("the Unix socket is in the data folder, at a path, or off", "[unit][se
 
 TEST_CASE("a share may be written as a whole number", "[unit][server]") {
   CHECK(Config::parse("default_keep = 1", "here")->default_keep == 1.0);
+  const auto percent = Config::parse("data_dir = \"d\"\ndefault_keep = 30", "here");
+  CHECK_THAT(percent->validate().message(),
+             Catch::Contains("keep is 30, must be in (0, 1]: 0.3 is 30%"));
+}
+
+TEST_CASE("a name that is misspelt is recognised, another one is not", "[unit][server]") {
+  const std::set<std::string> names{"name", "token", "token_file", "weight"};
+  for (const char* misspelt : {"tokn", "ttoken", "tokem", "tokne", "TOken"}) {
+    CHECK(near_name(misspelt, names) == "token");
+  }
+  CHECK(near_name("nmae", names) == "name");
+  for (const char* other : {"", "x", "ab", "salt", "tokenization"}) {
+    CHECK(near_name(other, names).empty());
+  }
 }
 
 TEST_CASE("sizes are read with and without units", "[unit][server]") {

@@ -15,6 +15,15 @@ Config with_tenants(const std::vector<TenantConfig>& tenants) {
 
 }  // namespace
 
+TEST_CASE("TLS is off, on or mutual", "[unit][server]") {
+  Config config;
+  CHECK(tls_text(config) == "off");
+  config.tls_cert = config.tls_key = "file";
+  CHECK(tls_text(config) == "on");
+  config.tls_client_ca = "file";
+  CHECK(tls_text(config) == "mutual");
+}
+
 TEST_CASE("what is exposed to the network is said to each tenant of its own", "[unit][server]") {
   const Config none, both = with_tenants({{"red", "secret", ""}, {"blue", "", ""}});
   for (const Config& config : {none, both}) CHECK(exposed_text(config, false, false, "red") == "");

@@ -59,6 +59,17 @@ TEST_CASE("the first wrong proofs are free, then there is a wait that says how l
   CHECK(f.may());
 }
 
+TEST_CASE("a tenant's waits end where its token is changed, and no other's", "[unit][server]") {
+  Fixture f;
+  f.use_up_free();
+  for (std::uint32_t i = 0; i < limits::kWrongProofsFree; ++i) f.wrong("10.0.0.2");
+  for (std::uint32_t i = 0; i < limits::kWrongProofsFree; ++i) f.wrong("10.0.0.1", "blue");
+  f.proofs.forget("red");
+  CHECK(f.may());
+  CHECK(f.may("10.0.0.2"));
+  CHECK_FALSE(f.may("10.0.0.1", "blue"));
+}
+
 TEST_CASE("each further wrong proof doubles the wait, up to its maximum", "[unit][server]") {
   Fixture f;
   f.use_up_free();

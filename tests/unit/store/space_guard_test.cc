@@ -23,9 +23,10 @@ constexpr std::uint64_t kMiB = 1u << 20;
 // A store over a drive of 32 MiB: 2 MiB of reserve, a mark of 3 MiB, payload files of 1 MiB.
 struct SmallMachine : Machine {
   std::shared_ptr<SpaceGuard> guard;
+  std::chrono::seconds calm{10};
   SmallMachine() { drive.set_room(32 * kMiB); }
   std::unique_ptr<Store> open() {
-    guard = SpaceGuard::open(drive.folder(), "/data").value();
+    guard = SpaceGuard::open(drive.folder(), "/data", 0, calm).value();
     guard->restore_reserve();
     auto store = open_extent_store(
         std::make_unique<ForwardingStore>(rows), drive.folder(),
@@ -74,7 +75,7 @@ TEST_CASE("payload stops at the mark, with the numbers, and goes on where there 
              Contains("/data") && Contains(std::to_string(machine.free_bytes()) + " B free") &&
                  Contains(std::to_string(3 * kMiB) + " B that are kept free (min_free_bytes)"));
   CHECK(machine.free_bytes() >= 3 * kMiB);
-  CHECK(store->health().low == false);  // room is there, if not for a value of this size
+  CHECK(store->health().low);  // though room is there, if not for a value of this size
   CHECK(store->health().min_free_bytes == 3 * kMiB);
   // Every second value of each file, so that none becomes empty by itself.
   for (unsigned i = 0; i < full; i += 2) REQUIRE(erase(*store, std::to_string(i)).ok());
@@ -83,7 +84,31 @@ TEST_CASE("payload stops at the mark, with the numbers, and goes on where there 
   for (unsigned i = 1; i < full; i += 2) {
     REQUIRE(*store->get(Table::kPayload, std::to_string(i)) == noise(i, kMiB / 5));
   }
+  CHECK_FALSE(store->health().low);
   CHECK(fill(*store, full) > full + full / 3);
+}
+
+TEST_CASE("a disk is low from the first refusal until puts are stored or much more is free",
+          "[unit][store][space]") {
+  SmallMachine machine;
+  machine.calm = std::chrono::seconds(GENERATE(0, 3600));
+  const auto store = machine.open();
+  const auto leave_free = [&](std::uint64_t bytes) {
+    machine.drive.set_room(machine.drive.bytes() + bytes);
+  };
+  leave_free(4 * kMiB);
+  CHECK_FALSE(store->health().low);
+  CHECK(put(*store, "large", noise(1, 2 * kMiB)).code() == StatusCode::kOutOfSpace);
+  CHECK(store->health().low);  // though more than the mark is free
+  // Others that fit say that puts go on, unless one was refused a moment ago.
+  CHECK(put(*store, "small", noise(1, 100)).ok());
+  CHECK(store->health().low == (machine.calm.count() > 0));
+  CHECK(put(*store, "large", noise(1, 2 * kMiB)).code() == StatusCode::kOutOfSpace);
+  CHECK(store->health().low);
+  leave_free(5 * kMiB);
+  CHECK(store->health().low);
+  leave_free(7 * kMiB);
+  CHECK_FALSE(store->health().low);
 }
 
 TEST_CASE("what makes room is written below the mark, in the reserve at last",
