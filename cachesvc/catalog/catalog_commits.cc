@@ -150,21 +150,18 @@ Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
 
 void CatalogImpl::forget_dropped() {
   std::set<SegmentId> gone;
-  std::set<std::string> tenants;
   for (const std::string& name : store_.take_dropped()) {
     SegmentId id;
     PRECIS_CHECK(name.size() == id.bytes.size());
     std::memcpy(id.bytes.data(), name.data(), name.size());
-    const SegmentNode* const node = tree_.find(id);
-    if (!node) continue;
-    tenants.insert(node->row->tenant);
+    if (!tree_.find(id)) continue;
     for (const SegmentId& each : tree_.subtree(id)) gone.insert(each);
   }
   if (gone.empty()) return;
   std::vector<std::pair<std::string, msg::SessionRow>> moved;
-  for (const std::string& tenant : tenants) {
-    sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& present) {
-      if (!gone.contains(present.tip)) return;
+  for (const SegmentId& id : gone) {
+    const std::string& tenant = tree_.find(id)->row->tenant;
+    sessions_.each_at(tenant, id, clock_.unix_ms(), [&](const msg::SessionRow& present) {
       const SegmentNode* const tip = tip_without(tree_.find(present.tip), gone);
       msg::SessionRow& session = moved.emplace_back(tenant, present).second;
       session.tip = tip ? tip->row->id : SegmentId();

@@ -181,8 +181,10 @@ class CatalogImpl final : public Catalog {
   void store_each(std::span<Commit* const> commits);  // each as it says what came of it
   void commit_all(std::span<Commit* const> commits);
   Durability at_least_as(const SegmentNode* present, Durability asked) const;
-  Status check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
-                         const std::vector<SegmentId>& all) const;
+  // What refuses a removal: what stands on the segment, and pinned sessions at any of these.
+  Status check_childless(const SegmentId& id) const;
+  Status check_unpinned(std::string_view tenant, const SegmentId& id,
+                        const std::vector<SegmentId>& all) const;
 
   Store& store_;
   const Clock& clock_;
