@@ -54,12 +54,13 @@ class Catalog {
 
   // ---- profiles, by model and name
   // [blocking] In the place of one of the same name. kInvalidArgument, kVersionMismatch: the JSON;
-  // kNotFound: its model is not registered.
+  // kNotFound: its model is not registered; kRejected: the tenant has too many.
   virtual Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) = 0;
   virtual std::vector<msg::ProfileRow> profiles(std::string_view tenant,
                                                 std::optional<Digest> model) const = 0;
+  // [blocking] With its JSON, as it was added.
   virtual Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
-                                          std::string_view name) const = 0;  // with its JSON
+                                          std::string_view name) = 0;
   // [blocking]
   virtual Status remove_profile(std::string_view tenant, const Digest& model,
                                 std::string_view name) = 0;

@@ -49,7 +49,7 @@ class CatalogImpl final : public Catalog {
   std::vector<msg::ProfileRow> profiles(std::string_view tenant,
                                         std::optional<Digest> model) const override;
   Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
-                                  std::string_view name) const override;
+                                  std::string_view name) override;
   Status remove_profile(std::string_view tenant, const Digest& model,
                         std::string_view name) override;
   Result<FoundProfile> find_profile(std::string_view tenant, const Digest& model,
@@ -150,6 +150,10 @@ class CatalogImpl final : public Catalog {
   // With changes_ held. Refuses a recipe that needs a profile for all models, or for one without.
   Status check_has_profile(std::string_view tenant, const msg::SetBudget& request) const;
   static msg::ProfileRow describe(const KnownProfile& known);
+  Status check_profile_room(std::string_view tenant, const Profile& profile) const;
+  Result<std::optional<msg::ProfileRow>> profile_with_text(std::string_view tenant,
+                                                           const Digest& model,
+                                                           std::string_view name);
   // As find_profile().
   static Result<FoundProfile> fitting_profile(const Model& holder, const Digest& model,
                                               const Recipe& recipe);
