@@ -5,17 +5,18 @@
 namespace precis {
 
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
-                                                             std::uint32_t layer) {
+                                                             std::uint32_t layer, Owner owner) {
   std::vector<Memory::Want> wants(1, Memory::Want{row->layer_bytes[layer]});
-  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants)));
-  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes()));
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
+  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), owner));
   co_return std::move(pieces.front());
 }
 
-Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into) {
+Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
+                                  Owner owner) {
   // They share the disk's rate; how many they are is taken as it is when this one begins.
   const auto sharing = static_cast<double>(++under_way_);
-  Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
+  Status status = co_await run_on(parts_.reads, parts_.loop, owner, [&]() -> Status {
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
     PRECIS_TRY(parts_.catalog.peek_layer(*row, layer, into));
     const auto seconds = static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9;
@@ -24,7 +25,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   });
   --under_way_;
   if (status.code() == StatusCode::kNotFound) {  // going, or missing: where changes wait, it shows
-    status = co_await run_on(parts_.storage, parts_.loop, [&]() -> Status {
+    status = co_await run_on(parts_.storage, parts_.loop, owner, [&]() -> Status {
       PRECIS_TRY(parts_.catalog.read_layer(*row, layer, into));
       return check_records(into, *row, layer);
     });
@@ -36,7 +37,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   bool same = *present == row;
   if (same && status.code() == StatusCode::kCorruption) {
     // Doubt is a miss: out of service before anybody is answered.
-    same = co_await run_on(parts_.storage, parts_.loop,
+    same = co_await run_on(parts_.storage, parts_.loop, owner,
                            [&] { return parts_.catalog.quarantine(*row); });
   }
   if (!same) {
@@ -61,15 +62,15 @@ void ColdReads::report(std::string_view event, const SegmentRow& row, std::uint3
   parts_.log.error(event, {{"segment", row.id.hex()}, {"layer", layer}, {"status", why.message()}});
 }
 
-Task<Result<msg::Checked>> ColdReads::check(std::string_view tenant, SegmentId segment) {
+Task<Result<msg::Checked>> ColdReads::check(Owner owner, SegmentId segment) {
   msg::Checked checked;
   Status status;
   for (;;) {
-    const auto row = parts_.catalog.segment(tenant, segment);
+    const auto row = parts_.catalog.segment(owner.tenant, segment);
     status = row.status();
     checked.bytes = 0;
     for (std::uint32_t layer = 0; row.ok() && layer < (*row)->layer_bytes.size(); ++layer) {
-      const auto records = co_await read(*row, layer);
+      const auto records = co_await read(*row, layer, owner);
       status = records.status();
       if (!status.ok()) break;
       checked.bytes += (*row)->layer_bytes[layer];

@@ -10,6 +10,7 @@
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/restore_rate.h"
 #include "cachesvc/store/hot_tier.h"
@@ -21,8 +22,8 @@ class ColdReads {
   // All outlive it.
   struct Parts {
     EventLoop& loop;
-    Executor& reads;    // reads and checks
-    Executor& storage;  // changes of the catalog
+    FairExecutor& reads;    // reads and checks
+    FairExecutor& storage;  // changes of the catalog
     Memory& memory;
     Catalog& catalog;
     HotTier& hot_tier;
@@ -35,10 +36,12 @@ class ColdReads {
 
   // The layer's records. Where they fail a check their segment is out of service before this
   // returns, and the error is kCorruption.
-  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer);
+  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
+                                                    Owner owner);
   // The same, into memory of row->layer_bytes[layer]. kNotFound if `row` is no longer what is
   // stored.
-  Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into);
+  Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
+                         Owner owner);
 
   // What is in memory of a prefix failed a check at `layer`: it goes, to be read anew. It was sound
   // when it was read or made, and what the disk has may still be.
@@ -46,7 +49,7 @@ class ColdReads {
 
   // Reads all of a segment and says what is wrong with it, if anything is. kNotFound where there is
   // no such segment; other errors where it could not be read for now.
-  Task<Result<msg::Checked>> check(std::string_view tenant, SegmentId segment);
+  Task<Result<msg::Checked>> check(Owner owner, SegmentId segment);
 
  private:
   void report(std::string_view event, const SegmentRow& row, std::uint32_t layer,

@@ -354,7 +354,7 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<Put> put, Dura
 }
 
 Task<Status> PutPath::harden(const Put& put, Durability durability) {
-  co_return co_await run_on(parts_.storage, parts_.loop, [&] {
+  co_return co_await run_on(parts_.storage, parts_.loop, put.owner, [&] {
     return parts_.catalog.harden(put.row.tenant, put.row.id, durability);
   });
 }
@@ -390,7 +390,7 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
   row.compress_seconds = static_cast<double>(put.compress_ns.load()) * 1e-9;
   row.created_unix_ms = parts_.clock.unix_ms();
 
-  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop,
+  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, put.owner,
                                 [&] { return parts_.catalog.commit(row, payload, durability); }));
   // Two equal puts may end at once: the first one's records are stored, and only those may be hot.
   const auto stored = parts_.catalog.segment(row.tenant, row.id);

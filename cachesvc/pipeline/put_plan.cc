@@ -34,7 +34,7 @@ Task<Result<PutPath::Planned>> PutPath::plan(const Tenant& tenant, msg::BeginPut
   }
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), put->model.block_tokens));
   const Status settled = settle(tenant, request, *put);
-  put->weight = tenant.weight;
+  put->owner = tenant.owner(&from);
   put->layers.resize(put->model.num_layers);
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
   std::vector<TokenId> tokens = std::exchange(request.tokens, {});

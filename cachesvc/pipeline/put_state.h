@@ -48,7 +48,7 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
     std::vector<std::function<void(bool)>> waiting_for_memory;
   };
 
-  Weight weight;  // of its tenant
+  Owner owner;  // its tenant, and the connection that began it
   ModelSpec model;
   Recipe recipe;
   SegmentRow row;             // what commit will write; plan and sizes are filled in as layers come

@@ -99,8 +99,8 @@ struct Service::Impl {
   std::unique_ptr<PutRoom> put_room;
   std::unique_ptr<Lookup> lookup;
   std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
-  Executor storage{"storage", kStorageThreads};
-  Executor reads{"reads", kReadThreads};
+  FairExecutor storage{"storage", kStorageThreads};
+  FairExecutor reads{"reads", kReadThreads};
   std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
