@@ -110,7 +110,7 @@ void PutPath::let_go(Put& put) {
   if (put.failure.ok()) return;
   if (put.requests > 0) parts_.loop.post([this] { parts_.memory.drop_unwanted(); });
   if (put.requests > 0 || put.behind > 0) return;
-  put.layers.clear();
+  put.drop_kept();
   put.room.reset();
   parts_.memory.retry();
 }

@@ -7,6 +7,7 @@
 #include "cachesvc/pipeline/put_records.h"
 #include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
+#include "precis/rope.h"
 
 namespace precis {
 namespace {
@@ -249,7 +250,10 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
   Put::Layer& layer = put.layers[index];
   kernels::LayerInput input = layer.staged->input(put.row.begin);
   input.entries = put.entries;
-  if (!put.rope.empty()) input.rope_frequencies = put.rope[index];
+  // For this layer alone: those of all may take megabytes, for each put under way.
+  const auto rope =
+      put.recipe.needs_rope() ? rope_frequencies(put.model, index) : std::vector<double>();
+  input.rope_frequencies = rope;
   if (layer.projection) {
     input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
   }
