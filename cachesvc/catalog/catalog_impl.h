@@ -29,7 +29,7 @@ namespace precis {
 
 class CatalogImpl final : public Catalog {
  public:
-  CatalogImpl(Store& store, const Clock& clock);
+  CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max);
   ~CatalogImpl() override;
   Status load();
 
@@ -178,7 +178,7 @@ class CatalogImpl final : public Catalog {
   Result<const SegmentNode*> find_parent(const SegmentRow& row) const;
   // What commit() and trim() say of one. Raises its durability to that of what it takes the place
   // of, and its parents' to its own.
-  Status check_commit(Commit& commit);
+  Status check_commit(Commit& commit, std::uint64_t promised_bytes = 0);  // of memory, to others
   // Commits that have been checked, none of which stands on another or is of the same segment, each
   // in the place of what stands under its id, if anything does. All or none.
   Status store_segments(std::span<Commit* const> commits);
@@ -192,6 +192,7 @@ class CatalogImpl final : public Catalog {
 
   Store& store_;
   const Clock& clock_;
+  const std::uint64_t kept_bytes_max_;  // of memory, for segments
 
   CommitQueue commits_waiting_;  // before changes_
   std::mutex changes_;
