@@ -113,15 +113,17 @@ void CatalogImpl::add_hits(Change& change, std::vector<SegmentId>& saved) {
 
 // ---- opening ------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Catalog>> Catalog::open(Store& store, const Clock& clock) {
-  auto catalog = std::make_unique<CatalogImpl>(store, clock);
+Result<std::unique_ptr<Catalog>> Catalog::open(Store& store, const Clock& clock,
+                                               std::uint64_t kept_bytes_max) {
+  auto catalog = std::make_unique<CatalogImpl>(store, clock, kept_bytes_max);
   PRECIS_TRY(catalog->load());
   return std::unique_ptr<Catalog>(std::move(catalog));
 }
 
-CatalogImpl::CatalogImpl(Store& store, const Clock& clock)
+CatalogImpl::CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max)
     : store_(store),
       clock_(clock),
+      kept_bytes_max_(kept_bytes_max),
       tree_([this](std::string_view tenant, const Digest& fingerprint) {
         return find_model(tenant, fingerprint);
       }) {}

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,8 +28,12 @@ namespace precis {
 class Catalog {
  public:
   // Reads every small row. Rows that fail their check are quarantined: counted, left on disk, not
-  // served. kVersionMismatch if the store was written by a newer format.
-  static Result<std::unique_ptr<Catalog>> open(Store& store, const Clock& clock);
+  // served. kVersionMismatch if the store was written by a newer format. `kept_bytes_max`: of
+  // memory for all segments; commits past it are kOutOfSpace, what is stored is opened all the
+  // same.
+  static Result<std::unique_ptr<Catalog>> open(
+      Store& store, const Clock& clock,
+      std::uint64_t kept_bytes_max = std::numeric_limits<std::uint64_t>::max());
   virtual ~Catalog() = default;
 
   // ---- models
@@ -54,12 +59,13 @@ class Catalog {
 
   // ---- profiles, by model and name
   // [blocking] In the place of one of the same name. kInvalidArgument, kVersionMismatch: the JSON;
-  // kNotFound: its model is not registered.
+  // kNotFound: its model is not registered; kRejected: the tenant has too many.
   virtual Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) = 0;
   virtual std::vector<msg::ProfileRow> profiles(std::string_view tenant,
                                                 std::optional<Digest> model) const = 0;
+  // [blocking] With its JSON, as it was added.
   virtual Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
-                                          std::string_view name) const = 0;  // with its JSON
+                                          std::string_view name) = 0;
   // [blocking]
   virtual Status remove_profile(std::string_view tenant, const Digest& model,
                                 std::string_view name) = 0;
@@ -107,7 +113,8 @@ class Catalog {
   // layers[l] is layer l. Committing an id that is there already is OK and changes
   // nothing, unless it is quarantined: then these bytes take the place of the bad ones. The
   // segments it stands on are at least as durable when it returns. kNotFound if the parent has gone
-  // meanwhile, kInvalidArgument if the row does not fit its model, its parent or its payload.
+  // meanwhile, kInvalidArgument if the row does not fit its model, its parent or its payload,
+  // kOutOfSpace if there is no room for it on the disk or in memory.
   // One that was trimmed gets back what it lost.
   // At kMemory nothing is promised: where more is committed so than may wait for the disk, the
   // oldest segments that wait are gone, with what stands on them, and sessions whose tip was one

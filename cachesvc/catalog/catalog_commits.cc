@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/limits.h"
@@ -17,6 +18,22 @@ const SegmentNode* tip_without(const SegmentNode* tip, const std::set<SegmentId>
     if (gone.contains(node->row->id)) left = node->parent;
   }
   return left;
+}
+
+// Whether memory for what is known of segments has room for this one.
+Status check_kept(const SegmentTree& tree, const SegmentRow& row, std::uint64_t promised_bytes,
+                  std::uint64_t max_bytes) {
+  const SegmentNode* const present = tree.find(row.id);
+  const std::uint64_t of_others =
+      tree.kept_bytes() + promised_bytes - (present ? kept_bytes(*present->row) : 0);
+  const std::uint64_t wanted = kept_bytes(row);
+  if (of_others <= max_bytes && wanted <= max_bytes - of_others) return {};
+  return Status::out_of_space(
+      "segment " + row.id.hex() + ": to know it takes " + std::to_string(wanted) +
+      " B of memory for its " + counted(row.blocks.size(), "block") + " and " +
+      counted(row.layer_bytes.size(), "layer") + ", what is stored takes " +
+      std::to_string(of_others) + " of the " + std::to_string(max_bytes) +
+      " B for that; remove something, use a larger block_tokens, or raise memory_bytes");
 }
 
 }  // namespace
@@ -78,7 +95,7 @@ Result<const SegmentNode*> CatalogImpl::find_parent(const SegmentRow& row) const
   return parent;
 }
 
-Status CatalogImpl::check_commit(Commit& commit) {
+Status CatalogImpl::check_commit(Commit& commit, std::uint64_t promised_bytes) {
   const SegmentRow& row = commit.row;
   commit.durability = at_least_as(tree_.find(row.id), commit.durability);
   const auto model = models_.find({row.tenant, row.model});
@@ -95,6 +112,7 @@ Status CatalogImpl::check_commit(Commit& commit) {
     return Status::invalid("segment " + row.id.hex() +
                            ": its payload is not what layer_bytes says");
   }
+  if (!commit.makes_room) PRECIS_TRY(check_kept(tree_, row, promised_bytes, kept_bytes_max_));
   const bool rests_on_less = commit.durability != Durability::kMemory && chain_is_volatile(parent);
   return rests_on_less ? harden() : Status();
 }
@@ -150,21 +168,18 @@ Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
 
 void CatalogImpl::forget_dropped() {
   std::set<SegmentId> gone;
-  std::set<std::string> tenants;
   for (const std::string& name : store_.take_dropped()) {
     SegmentId id;
     PRECIS_CHECK(name.size() == id.bytes.size());
     std::memcpy(id.bytes.data(), name.data(), name.size());
-    const SegmentNode* const node = tree_.find(id);
-    if (!node) continue;
-    tenants.insert(node->row->tenant);
+    if (!tree_.find(id)) continue;
     for (const SegmentId& each : tree_.subtree(id)) gone.insert(each);
   }
   if (gone.empty()) return;
   std::vector<std::pair<std::string, msg::SessionRow>> moved;
-  for (const std::string& tenant : tenants) {
-    sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& present) {
-      if (!gone.contains(present.tip)) return;
+  for (const SegmentId& id : gone) {
+    const std::string& tenant = tree_.find(id)->row->tenant;
+    sessions_.each_at(tenant, id, clock_.unix_ms(), [&](const msg::SessionRow& present) {
       const SegmentNode* const tip = tip_without(tree_.find(present.tip), gone);
       msg::SessionRow& session = moved.emplace_back(tenant, present).second;
       session.tip = tip ? tip->row->id : SegmentId();
@@ -236,18 +251,24 @@ Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
 // segment as another before it, or stands on it, is checked only when that one is stored.
 void CatalogImpl::commit_all(std::span<Commit* const> commits) {
   std::vector<Commit*> checked;  // in one batch, none of which another depends on
+  std::uint64_t promised = 0;    // bytes of memory for these
   for (Commit* const commit : commits) {
     const bool depends = std::ranges::any_of(checked, [&](const Commit* other) {
       return other->row.id == commit->row.id || other->row.id == commit->row.parent;
     });
-    if (depends) store_each(std::exchange(checked, {}));
+    if (depends) {
+      store_each(std::exchange(checked, {}));
+      promised = 0;
+    }
     const SegmentNode* const present = tree_.find(commit->row.id);
     if (present && present->in_service && !present->row->trimmed) {
       commit->status = harden_again(*present, commit->durability);
       continue;
     }
-    commit->status = check_commit(*commit);
-    if (commit->status.ok()) checked.push_back(commit);
+    commit->status = check_commit(*commit, promised);
+    if (!commit->status.ok()) continue;
+    checked.push_back(commit);
+    promised += kept_bytes(commit->row);
   }
   store_each(checked);
 }

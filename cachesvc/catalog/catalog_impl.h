@@ -29,7 +29,7 @@ namespace precis {
 
 class CatalogImpl final : public Catalog {
  public:
-  CatalogImpl(Store& store, const Clock& clock);
+  CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max);
   ~CatalogImpl() override;
   Status load();
 
@@ -49,7 +49,7 @@ class CatalogImpl final : public Catalog {
   std::vector<msg::ProfileRow> profiles(std::string_view tenant,
                                         std::optional<Digest> model) const override;
   Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
-                                  std::string_view name) const override;
+                                  std::string_view name) override;
   Status remove_profile(std::string_view tenant, const Digest& model,
                         std::string_view name) override;
   Result<FoundProfile> find_profile(std::string_view tenant, const Digest& model,
@@ -151,6 +151,10 @@ class CatalogImpl final : public Catalog {
   // With changes_ held. Refuses a recipe that needs a profile for all models, or for one without.
   Status check_has_profile(std::string_view tenant, const msg::SetBudget& request) const;
   static msg::ProfileRow describe(const KnownProfile& known);
+  Status check_profile_room(std::string_view tenant, const Profile& profile) const;
+  Result<std::optional<msg::ProfileRow>> profile_with_text(std::string_view tenant,
+                                                           const Digest& model,
+                                                           std::string_view name);
   // As find_profile().
   static Result<FoundProfile> fitting_profile(const Model& holder, const Digest& model,
                                               const Recipe& recipe);
@@ -175,18 +179,21 @@ class CatalogImpl final : public Catalog {
   Result<const SegmentNode*> find_parent(const SegmentRow& row) const;
   // What commit() and trim() say of one. Raises its durability to that of what it takes the place
   // of, and its parents' to its own.
-  Status check_commit(Commit& commit);
+  Status check_commit(Commit& commit, std::uint64_t promised_bytes = 0);  // of memory, to others
   // Commits that have been checked, none of which stands on another or is of the same segment, each
   // in the place of what stands under its id, if anything does. All or none.
   Status store_segments(std::span<Commit* const> commits);
   void store_each(std::span<Commit* const> commits);  // each as it says what came of it
   void commit_all(std::span<Commit* const> commits);
   Durability at_least_as(const SegmentNode* present, Durability asked) const;
-  Status check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
-                         const std::vector<SegmentId>& all) const;
+  // What refuses a removal: what stands on the segment, and pinned sessions at any of these.
+  Status check_childless(const SegmentId& id) const;
+  Status check_unpinned(std::string_view tenant, const SegmentId& id,
+                        const std::vector<SegmentId>& all) const;
 
   Store& store_;
   const Clock& clock_;
+  const std::uint64_t kept_bytes_max_;  // of memory, for segments
 
   CommitQueue commits_waiting_;  // before changes_
   std::mutex changes_;

@@ -1,5 +1,6 @@
 // Profiles: kept with their model, found for a recipe.
 #include <algorithm>
+#include <optional>
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
@@ -8,6 +9,9 @@
 
 namespace precis {
 namespace {
+
+// Numbers in the tables of a tenant's profiles, at 4 bytes in memory: eight of the largest.
+constexpr std::size_t kTenantNumbersMax = 2 * limits::kProfileBytesMax;
 
 Status none_such(std::string_view name, const std::string& model) {
   return Status::not_found("model '" + model + "' has no profile '" + std::string(name) +
@@ -29,8 +33,36 @@ msg::ProfileRow CatalogImpl::describe(const KnownProfile& known) {
           {}};
 }
 
+// By number, and by what their tables take in memory.
+Status CatalogImpl::check_profile_room(std::string_view tenant, const Profile& profile) const {
+  std::size_t count = 1, numbers = profile.table.size();
+  const auto [first, last] = models_of(tenant);
+  for (auto m = first; m != last; ++m) {
+    for (const auto& [name, known] : m->second.profiles) {
+      if (m->first.second == profile.model && name == profile.name) continue;  // it is replaced
+      ++count;
+      numbers += known.profile->table.size();
+    }
+  }
+  if (count > limits::kProfilesPerTenantMax) {
+    return Status::rejected("tenant '" + std::string(tenant) + "' has its " +
+                            std::to_string(count - 1) + " profiles; remove one first");
+  }
+  if (numbers > kTenantNumbersMax) {
+    return Status::rejected("the tables of tenant '" + std::string(tenant) + "' would have " +
+                            std::to_string(numbers) + " numbers, at most " +
+                            std::to_string(kTenantNumbersMax) +
+                            " are kept; remove a profile first");
+  }
+  return {};
+}
+
 Result<msg::ProfileRow> CatalogImpl::add_profile(std::string_view tenant, std::string_view json) {
-  PRECIS_ASSIGN(Profile profile, parse_profile(json));
+  PRECIS_ASSIGN(Profile parsed, parse_profile(json));
+  KnownProfile known{nullptr, profile_digest(parsed)};
+  known.profile = std::make_shared<const Profile>(std::move(parsed));
+  const Profile& profile = *known.profile;
+  Change change;
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const Model* const model, known_model(tenant, profile.model));
   const ModelSpec& spec = model->spec;
@@ -40,23 +72,18 @@ Result<msg::ProfileRow> CatalogImpl::add_profile(std::string_view tenant, std::s
                            "' has " + std::to_string(spec.num_layers) + " with " +
                            std::to_string(spec.num_kv_heads));
   }
-  std::size_t count = 0;
-  const auto [first, last] = models_of(tenant);
-  for (auto m = first; m != last; ++m) count += m->second.profiles.size();
-  if (!model->profiles.contains(profile.name) && count >= limits::kProfilesPerTenantMax) {
-    return Status::rejected("tenant '" + std::string(tenant) + "' has its " +
-                            std::to_string(count) + " profiles; remove one first");
+  PRECIS_TRY(check_profile_room(tenant, profile));
+  known.added_unix_ms = clock_.unix_ms();
+  // Later than the one that it replaces, by which the two are told apart.
+  if (const auto before = model->profiles.find(profile.name); before != model->profiles.end()) {
+    known.added_unix_ms = std::max(known.added_unix_ms, before->second.added_unix_ms + 1);
   }
-  KnownProfile known{nullptr, profile_digest(profile), clock_.unix_ms()};
-  Change change;
   change.put(Table::kProfiles, profile_key(tenant, profile.model, profile.name),
              encode(StoredProfile{std::string(tenant), std::string(json), known.added_unix_ms}));
   PRECIS_TRY(write(std::move(change), Durability::kWal));
-  known.profile = std::make_shared<const Profile>(std::move(profile));
   std::unique_lock lock(state_);
-  const Profile& added = *known.profile;
-  Model& holder = models_.at({std::string(tenant), added.model});
-  return describe(holder.profiles[added.name] = std::move(known));
+  Model& holder = models_.at({std::string(tenant), profile.model});
+  return describe(holder.profiles[profile.name] = std::move(known));
 }
 
 std::vector<msg::ProfileRow> CatalogImpl::profiles(std::string_view tenant,
@@ -71,14 +98,36 @@ std::vector<msg::ProfileRow> CatalogImpl::profiles(std::string_view tenant,
   return rows;
 }
 
+// The text is read from the store, as it was added: in memory there is the table alone. While a
+// change is under way the store may be ahead of memory; what both say without one is what counts.
 Result<msg::ProfileRow> CatalogImpl::profile(std::string_view tenant, const Digest& model,
-                                             std::string_view name) const {
-  std::shared_lock lock(state_);
-  PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
-  const auto found = holder->profiles.find(name);
-  if (found == holder->profiles.end()) return none_such(name, holder->spec.name);
-  msg::ProfileRow row = describe(found->second);
-  row.json = profile_json(*found->second.profile);
+                                             std::string_view name) {
+  PRECIS_ASSIGN(const auto row, profile_with_text(tenant, model, name));
+  if (row) return *row;
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const auto still, profile_with_text(tenant, model, name));
+  if (still) return *still;
+  return Status::corruption("the text of profile '" + std::string(name) + "' is missing");
+}
+
+// None where store and memory differ.
+Result<std::optional<msg::ProfileRow>> CatalogImpl::profile_with_text(std::string_view tenant,
+                                                                      const Digest& model,
+                                                                      std::string_view name) {
+  std::optional<msg::ProfileRow> row;
+  {
+    std::shared_lock lock(state_);
+    PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
+    const auto found = holder->profiles.find(name);
+    if (found == holder->profiles.end()) return none_such(name, holder->spec.name);
+    row = describe(found->second);
+  }
+  const auto bytes = store_.get(Table::kProfiles, profile_key(tenant, model, name));
+  if (bytes.status().code() == StatusCode::kNotFound) return std::optional<msg::ProfileRow>();
+  PRECIS_TRY(bytes.status());
+  PRECIS_ASSIGN(StoredProfile stored, decode_stored_profile(*bytes));
+  if (stored.added_unix_ms != row->added_unix_ms) return std::optional<msg::ProfileRow>();
+  row->json = std::move(stored.json);
   return row;
 }
 

@@ -1,5 +1,5 @@
 // Segments: matching, reading, removing, taking out of service. Commits: catalog_commits.cc.
-#include <set>
+#include <algorithm>
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
@@ -101,25 +101,27 @@ Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, Mutab
 
 // ---- remove and quarantine ----------------------------------------------------------------------
 
-Status CatalogImpl::check_removable(std::string_view tenant, const SegmentId& id, bool recursive,
-                                    const std::vector<SegmentId>& all) const {
-  if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
-    const std::size_t above = all.size() - 1;
-    return Status::invalid("segment " + id.hex() + ": " +
-                           counted(above, "segment stands", "segments stand") +
-                           " on it, the first is " + children.front().hex() +
-                           "; remove what stands on it first, or with it (--recursive)");
-  }
-  Status pinned;
-  const std::set<SegmentId> going(all.begin(), all.end());
-  sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& session) {
-    if (!session.pinned || !going.contains(session.tip)) return;
-    pinned = Status::invalid(
-        "segment " + id.hex() + ": session '" + session.name + "' is pinned and its tip " +
-        session.tip.hex() +
+Status CatalogImpl::check_childless(const SegmentId& id) const {
+  const auto& children = tree_.children(id);
+  if (children.empty()) return {};
+  return Status::invalid("segment " + id.hex() + ": " +
+                         counted(children.size(), "segment stands", "segments stand") +
+                         " directly on it, the first is " + children.front().hex() +
+                         "; remove what stands on it first, or with it (--recursive)");
+}
+
+Status CatalogImpl::check_unpinned(std::string_view tenant, const SegmentId& id,
+                                   const std::vector<SegmentId>& all) const {
+  const std::uint64_t now_ms = clock_.unix_ms();
+  for (const SegmentId& each : all) {
+    const msg::SessionRow* const session = sessions_.pinned_at(tenant, each, now_ms);
+    if (!session) continue;
+    return Status::invalid(
+        "segment " + id.hex() + ": session '" + session->name + "' is pinned and its tip " +
+        session->tip.hex() +
         " stands on it; remove the session or unpin it first (precisctl session unpin)");
-  });
-  return pinned;
+  }
+  return {};
 }
 
 Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentId& id,
@@ -129,8 +131,9 @@ Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentI
   if (!node || node->row->tenant != tenant) {
     return Status::not_found("segment " + id.hex() + " is not stored");
   }
+  if (!recursive) PRECIS_TRY(check_childless(id));
   const std::vector<SegmentId> all = tree_.subtree(id);
-  PRECIS_TRY(check_removable(tenant, id, recursive, all));
+  PRECIS_TRY(check_unpinned(tenant, id, all));
 
   Change change;
   msg::Removed removed;
@@ -144,17 +147,18 @@ Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentI
     ++removed.segments;
     removed.bytes += row.stored_bytes;
   }
+  const std::uint64_t now_ms = clock_.unix_ms();
   std::vector<msg::SessionRow> without_tip;
-  const std::set<SegmentId> going(all.begin(), all.end());
-  sessions_.each(tenant, clock_.unix_ms(), [&](const msg::SessionRow& present) {
-    if (!going.contains(present.tip)) return;
-    msg::SessionRow& session = without_tip.emplace_back(present);
-    session.tip = {};
-    session.tip_end = 0;
-    session.updated_unix_ms = clock_.unix_ms();
-    change.put(Table::kSessions, session_key(tenant, session.name),
-               encode(StoredSession{std::string(tenant), session}));
-  });
+  for (const SegmentId& each : all) {
+    sessions_.each_at(tenant, each, now_ms, [&](const msg::SessionRow& present) {
+      msg::SessionRow& session = without_tip.emplace_back(present);
+      session.tip = {};
+      session.tip_end = 0;
+      session.updated_unix_ms = now_ms;
+      change.put(Table::kSessions, session_key(tenant, session.name),
+                 encode(StoredSession{std::string(tenant), session}));
+    });
+  }
   PRECIS_TRY(write(std::move(change), Durability::kWal));
 
   std::unique_lock lock(state_);

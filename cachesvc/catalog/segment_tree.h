@@ -22,6 +22,10 @@ namespace precis {
 // and itself, so that everything the catalog derives from it holds.
 Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const SegmentRow* parent);
 
+// About what a stored segment takes in memory for good: its row, its places in the tree and the
+// index, and the store's note of where its layers lie.
+std::uint64_t kept_bytes(const SegmentRow& row);
+
 // Not thread-safe, but for what it says of hits. Nodes stay where they are until erased.
 class SegmentTree {
  public:
@@ -52,6 +56,7 @@ class SegmentTree {
   std::uint64_t in_service() const { return in_service_; }
   std::uint64_t stored_bytes() const { return stored_bytes_; }
   std::uint64_t original_bytes() const { return original_bytes_; }
+  std::uint64_t kept_bytes() const { return kept_bytes_; }  // of all segments
 
  private:
   void refresh(const SegmentId& id);
@@ -66,7 +71,7 @@ class SegmentTree {
   std::unordered_map<SegmentId, std::vector<SegmentId>> children_;  // by parent
   std::map<std::string, TenantSegments, std::less<>> tenants_;
   PrefixIndex index_;
-  std::uint64_t in_service_ = 0, stored_bytes_ = 0, original_bytes_ = 0;
+  std::uint64_t in_service_ = 0, stored_bytes_ = 0, original_bytes_ = 0, kept_bytes_ = 0;
 };
 
 }  // namespace precis

@@ -64,12 +64,20 @@ void Sessions::put(std::string_view tenant, msg::SessionRow row) {
   erase(key);
   if (row.expires_unix_ms != 0) expiries_.emplace(row.expires_unix_ms, key);
   ++counts_[key.tenant];
-  rows_.emplace(std::move(key), std::move(row));
+  by_tip_.insert(at_tip(*rows_.emplace(std::move(key), std::move(row)).first));
+}
+
+Sessions::AtTip Sessions::at_tip(const Rows::value_type& row) {
+  const std::uint64_t expires_ms = row.second.expires_unix_ms;
+  const std::uint64_t sooner =
+      expires_ms == 0 ? 0 : std::numeric_limits<std::uint64_t>::max() - expires_ms;
+  return {row.first.tenant, row.second.tip, !row.second.pinned, sooner, &row.second};
 }
 
 void Sessions::erase(const Key& key) {
   const auto row = rows_.find(key);
   if (row == rows_.end()) return;
+  by_tip_.erase(at_tip(*row));
   expiries_.erase({row->second.expires_unix_ms, key});
   const auto count = counts_.find(key.tenant);
   if (--count->second == 0) counts_.erase(count);
@@ -80,6 +88,14 @@ const msg::SessionRow* Sessions::find(std::string_view tenant, std::string_view 
                                       std::uint64_t now_ms) const {
   const auto row = rows_.find({std::string(tenant), std::string(name)});
   return row == rows_.end() || has_expired(row->second, now_ms) ? nullptr : &row->second;
+}
+
+const msg::SessionRow* Sessions::pinned_at(std::string_view tenant, const SegmentId& tip,
+                                           std::uint64_t now_ms) const {
+  const auto at = by_tip_.lower_bound(first_at(tenant, tip));
+  if (at == by_tip_.end() || !is_at(*at, tenant, tip)) return nullptr;
+  const msg::SessionRow& row = *std::get<const msg::SessionRow*>(*at);
+  return row.pinned && !has_expired(row, now_ms) ? &row : nullptr;
 }
 
 std::vector<msg::SessionRow> Sessions::page(std::string_view tenant, std::string_view after,

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -49,14 +50,19 @@ class Sessions {
   // At most `limit` of them by name, those whose names come after `after`.
   std::vector<msg::SessionRow> page(std::string_view tenant, std::string_view after,
                                     std::size_t limit, std::uint64_t now_ms) const;
-  // The same one after the other, without a copy.
+  // The tenant's with this tip, one after the other. Looks at no other.
   template <typename Fn>
-  void each(std::string_view tenant, std::uint64_t now_ms, const Fn& fn) const {
-    for (auto row = rows_.lower_bound({std::string(tenant), {}});
-         row != rows_.end() && row->first.tenant == tenant; ++row) {
-      if (!has_expired(row->second, now_ms)) fn(row->second);
+  void each_at(std::string_view tenant, const SegmentId& tip, std::uint64_t now_ms,
+               const Fn& fn) const {
+    for (auto at = by_tip_.lower_bound(first_at(tenant, tip));
+         at != by_tip_.end() && is_at(*at, tenant, tip); ++at) {
+      const msg::SessionRow& row = *std::get<const msg::SessionRow*>(*at);
+      if (!has_expired(row, now_ms)) fn(row);
     }
   }
+  // One of them that is pinned; null if none is. Work: one look-up, however many they are.
+  const msg::SessionRow* pinned_at(std::string_view tenant, const SegmentId& tip,
+                                   std::uint64_t now_ms) const;
   // These two look at those whose time has passed, which do not stay for long, and at no other.
   std::uint64_t count(std::string_view tenant, std::uint64_t now_ms) const;
   std::uint64_t count(std::uint64_t now_ms) const;
@@ -68,7 +74,21 @@ class Sessions {
     return row.expires_unix_ms != 0 && row.expires_unix_ms <= now_ms;
   }
 
-  std::map<Key, msg::SessionRow> rows_;
+  // Tenant and tip; unpinned; the earlier it expires the greater; the row, which stays where it is.
+  // So the pinned one that lives longest is the first of its tip.
+  using AtTip =
+      std::tuple<std::string_view, SegmentId, bool, std::uint64_t, const msg::SessionRow*>;
+  using Rows = std::map<Key, msg::SessionRow>;
+  static AtTip at_tip(const Rows::value_type& row);
+  static AtTip first_at(std::string_view tenant, const SegmentId& tip) {
+    return {tenant, tip, false, 0, nullptr};
+  }
+  static bool is_at(const AtTip& at, std::string_view tenant, const SegmentId& tip) {
+    return std::get<0>(at) == tenant && std::get<SegmentId>(at) == tip;
+  }
+
+  Rows rows_;
+  std::set<AtTip> by_tip_;                                    // all rows
   std::map<std::string, std::uint64_t, std::less<>> counts_;  // of rows, by tenant
   std::set<std::pair<std::uint64_t, Key>> expiries_;          // of rows that expire
 };

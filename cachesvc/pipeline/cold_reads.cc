@@ -5,19 +5,21 @@
 namespace precis {
 
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
-                                                             std::uint32_t layer) {
-  return read(row, layer, Of::kServed);
+                                                             std::uint32_t layer, Owner owner) {
+  return read(row, layer, std::move(owner), Of::kServed);
 }
 
-Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into) {
-  return read_into(row, layer, into, Of::kServed);
+Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
+                                  Owner owner) {
+  return read_into(row, layer, into, std::move(owner), Of::kServed);
 }
 
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
-                                                             std::uint32_t layer, Of of) {
+                                                             std::uint32_t layer, Owner owner,
+                                                             Of of) {
   std::vector<Memory::Want> wants(1, Memory::Want{row->layer_bytes[layer]});
-  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants)));
-  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), of));
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
+  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), owner, of));
   co_return std::move(pieces.front());
 }
 
@@ -28,10 +30,10 @@ Result<Catalog::Row> ColdReads::stored(const SegmentRow& row, Of of) const {
 }
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
-                                  Of of) {
+                                  Owner owner, Of of) {
   // They share the disk's rate; how many they are is taken as it is when this one begins.
   const auto sharing = static_cast<double>(++under_way_);
-  Status status = co_await run_on(parts_.reads, parts_.loop, [&]() -> Status {
+  Status status = co_await run_on(parts_.reads, parts_.loop, owner, [&]() -> Status {
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
     PRECIS_TRY(parts_.catalog.peek_layer(*row, layer, into));
     const auto seconds = static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9;
@@ -40,7 +42,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   });
   --under_way_;
   if (status.code() == StatusCode::kNotFound) {  // going, or missing: where changes wait, it shows
-    status = co_await run_on(parts_.storage, parts_.loop, [&]() -> Status {
+    status = co_await run_on(parts_.storage, parts_.loop, owner, [&]() -> Status {
       PRECIS_TRY(parts_.catalog.read_layer(*row, layer, into));
       return check_records(into, *row, layer);
     });
@@ -52,7 +54,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   bool same = *present == row;
   if (same && status.code() == StatusCode::kCorruption) {
     // Doubt is a miss: out of service before anybody is answered.
-    same = co_await run_on(parts_.storage, parts_.loop,
+    same = co_await run_on(parts_.storage, parts_.loop, owner,
                            [&] { return parts_.catalog.quarantine(*row); });
   }
   if (!same) {
@@ -77,16 +79,16 @@ void ColdReads::report(std::string_view event, const SegmentRow& row, std::uint3
   parts_.log.error(event, {{"segment", row.id.hex()}, {"layer", layer}, {"status", why.message()}});
 }
 
-Task<Result<msg::Checked>> ColdReads::check(std::string_view tenant, SegmentId segment) {
+Task<Result<msg::Checked>> ColdReads::check(Owner owner, SegmentId segment) {
   msg::Checked checked;
   Status status;
   for (;;) {
-    const auto found = parts_.catalog.stored_segment(tenant, segment);
+    const auto found = parts_.catalog.stored_segment(owner.tenant, segment);
     status = found.status();
     checked.bytes = 0;
     const std::size_t layers = found.ok() ? found->row->layer_bytes.size() : 0;
     for (std::uint32_t layer = 0; layer < layers; ++layer) {
-      const auto records = co_await read(found->row, layer, Of::kAll);
+      const auto records = co_await read(found->row, layer, owner, Of::kAll);
       status = records.status();
       if (!status.ok()) break;
       checked.bytes += found->row->layer_bytes[layer];

@@ -11,6 +11,7 @@
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/restore_rate.h"
 #include "cachesvc/store/hot_tier.h"
@@ -22,8 +23,8 @@ class ColdReads {
   // All outlive it.
   struct Parts {
     EventLoop& loop;
-    Executor& reads;    // reads and checks
-    Executor& storage;  // changes of the catalog
+    FairExecutor& reads;    // reads and checks
+    FairExecutor& storage;  // changes of the catalog
     Memory& memory;
     Catalog& catalog;
     HotTier& hot_tier;
@@ -36,10 +37,12 @@ class ColdReads {
 
   // The layer's records. Where they fail a check their segment is out of service before this
   // returns, and the error is kCorruption.
-  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer);
+  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
+                                                    Owner owner);
   // The same, into memory of row->layer_bytes[layer]. kNotFound if `row` is no longer what is
   // stored.
-  Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into);
+  Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
+                         Owner owner);
 
   // What is in memory of a prefix failed a check at `layer`: it goes, to be read anew. It was sound
   // when it was read or made, and what the disk has may still be.
@@ -48,13 +51,14 @@ class ColdReads {
   // Reads all of a segment, in service or not, and says what is wrong with its own bytes, if
   // anything is. kNotFound where there is no such segment; other errors where it could not be read
   // for now.
-  Task<Result<msg::Checked>> check(std::string_view tenant, SegmentId segment);
+  Task<Result<msg::Checked>> check(Owner owner, SegmentId segment);
 
  private:
   enum class Of : std::uint8_t { kServed, kAll };  // segments in service alone, or all
   Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
-                                                    Of of);
-  Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into, Of of);
+                                                    Owner owner, Of of);
+  Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
+                         Owner owner, Of of);
   // The row that is stored under the id of `row`.
   Result<Catalog::Row> stored(const SegmentRow& row, Of of) const;
   void report(std::string_view event, const SegmentRow& row, std::uint32_t layer,

@@ -9,10 +9,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/executor.h"
+#include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/fair_queue.h"
 
 namespace precis {
@@ -80,6 +82,19 @@ template <typename Piece>
 InTurns<Piece> in_turns(FairExecutor& executor, EventLoop& loop, Owner owner, Piece piece,
                         double cost = 1) {
   return {executor, loop, std::move(owner), std::move(piece), cost};
+}
+
+// co_await run_on(executor, loop, owner, fn): fn() when it is the owner's turn, its result back on
+// the loop.
+template <typename Fn>
+Task<std::invoke_result_t<Fn&>> run_on(FairExecutor& executor, EventLoop& loop, Owner owner,
+                                       Fn fn) {
+  std::optional<std::invoke_result_t<Fn&>> result;
+  co_await in_turns(executor, loop, std::move(owner), [&] {
+    result.emplace(fn());
+    return false;
+  });
+  co_return std::move(*result);
 }
 
 }  // namespace precis

@@ -52,7 +52,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
     }
     // The first one's reader can begin with it, so where it takes a while it travels alone.
     if (layer == 1 && offset > kInlineCutBytesMax) co_await pushes.alone();
-    auto cut = co_await cut_records(prefix, *leases, layer);
+    auto cut = co_await cut_records(prefix, *leases, layer, owner);
     if (cut.status().code() == StatusCode::kCorruption && doubted != layer) {
       doubted = layer;
       leases->clear();
@@ -161,7 +161,7 @@ Task<Status> GetPath::begin(Prefix& prefix, std::uint32_t layer, const Owner& ow
         }
       }
     }
-    begun.emplace_back(lease(prefix, next, std::move(leases), std::move(room).value()));
+    begun.emplace_back(lease(prefix, next, std::move(leases), std::move(room).value(), owner));
   }
   co_return Status();
 }
@@ -175,7 +175,7 @@ GetPath::Leases GetPath::find_hot(const Prefix& prefix, std::uint32_t layer) con
 }
 
 Task<Result<GetPath::Leases>> GetPath::lease(Prefix& prefix, std::uint32_t layer, Leases leases,
-                                             Memory::Pieces room) {
+                                             Memory::Pieces room, Owner owner) {
   parts_.metrics.layers_hot += static_cast<std::int64_t>(leases.size() - room.size());
   auto piece = room.begin();
   for (std::size_t link = 0; link < leases.size();) {
@@ -185,7 +185,7 @@ Task<Result<GetPath::Leases>> GetPath::lease(Prefix& prefix, std::uint32_t layer
     }
     const Catalog::Row row = prefix.links[link];
     (*piece)->shrink(row->layer_bytes[layer]);  // where it was trimmed meanwhile
-    const Status status = co_await parts_.cold.read_into(row, layer, (*piece)->bytes());
+    const Status status = co_await parts_.cold.read_into(row, layer, (*piece)->bytes(), owner);
     if (status.ok()) {
       leases[link] = parts_.hot_tier.insert(row->id, layer, row, std::move(*piece++));
     } else if (prefix.links[link] == row && !follow(prefix, link)) {
@@ -196,7 +196,7 @@ Task<Result<GetPath::Leases>> GetPath::lease(Prefix& prefix, std::uint32_t layer
 }
 
 Task<Result<LayerCut>> GetPath::cut_records(const Prefix& prefix, const Leases& leases,
-                                            std::uint32_t layer) {
+                                            std::uint32_t layer, const Owner& owner) {
   std::vector<Bytes> records;
   std::size_t size_bytes = 0;
   for (const HotTier::Lease& lease : leases) {
@@ -208,7 +208,7 @@ Task<Result<LayerCut>> GetPath::cut_records(const Prefix& prefix, const Leases& 
                      prefix.model.head_dim, prefix.model.dtype, parts_.zeros);
   };
   if (size_bytes <= kInlineCutBytesMax) co_return cut();
-  co_return co_await run_on(parts_.reads, parts_.loop, cut);
+  co_return co_await run_on(parts_.reads, parts_.loop, owner, cut);
 }
 
 // Where a link was trimmed meanwhile, what is left holds the cut still, or it does not.

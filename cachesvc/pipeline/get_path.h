@@ -30,7 +30,7 @@ class GetPath {
   // All outlive the path.
   struct Parts {
     EventLoop& loop;
-    Executor& reads;  // cuts
+    FairExecutor& reads;  // cuts
     ColdReads& cold;
     Memory& memory;
     const Registration& registration;  // of the arena
@@ -65,10 +65,10 @@ class GetPath {
   Leases find_hot(const Prefix& prefix, std::uint32_t layer) const;
   // Reads and checks into `room`, a piece each, the links of which there is no lease yet.
   Task<Result<Leases>> lease(Prefix& prefix, std::uint32_t layer, Leases leases,
-                             Memory::Pieces room);
+                             Memory::Pieces room, Owner owner);
   bool follow(Prefix& prefix, std::size_t link) const;
   Task<Result<LayerCut>> cut_records(const Prefix& prefix, const Leases& leases,
-                                     std::uint32_t layer);
+                                     std::uint32_t layer, const Owner& owner);
   Task<void> push(const msg::Get& request, Leases leases, LayerCut cut, msg::LayerServed message,
                   Connection& to, InFlight& in_flight,
                   std::function<Status(msg::LayerServed)>& served);

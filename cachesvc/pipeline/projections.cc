@@ -103,7 +103,7 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
     row.grams = sha256(std::as_bytes(std::span(grams)));
     return Status();
   }));
-  const Status stored = co_await run_on(parts_.storage, parts_.loop, [&] {
+  const Status stored = co_await run_on(parts_.storage, parts_.loop, tenant.owner(&from), [&] {
     return parts_.catalog.add_projection(row, weights, std::as_bytes(std::span(grams)));
   });
   co_return stored;
@@ -117,8 +117,8 @@ HotTier::Lease Projections::find(const Catalog::Projection& row, Part part) {
 }
 
 Task<Result<HotTier::Lease>> Projections::read(const Catalog::Projection& row, Part part,
-                                               std::unique_ptr<Arena::Buffer> memory) {
-  const Status status = co_await run_on(parts_.reads, parts_.loop, [&] {
+                                               std::unique_ptr<Arena::Buffer> memory, Owner owner) {
+  const Status status = co_await run_on(parts_.reads, parts_.loop, std::move(owner), [&] {
     return parts_.catalog.read_projection(*row, part, memory->bytes());
   });
   if (status.code() == StatusCode::kCorruption) {

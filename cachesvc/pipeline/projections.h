@@ -9,6 +9,7 @@
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/tenant.h"
 #include "cachesvc/store/hot_tier.h"
@@ -23,8 +24,8 @@ class Projections {
   struct Parts {
     EventLoop& loop;
     Executor& compute;
-    Executor& storage;
-    Executor& reads;
+    FairExecutor& storage;
+    FairExecutor& reads;
     Memory& memory;
     const Registration& registration;  // of the arena
     Catalog& catalog;
@@ -45,7 +46,7 @@ class Projections {
   // Null if it is not in memory; then read() it into a buffer of part_bytes().
   HotTier::Lease find(const Catalog::Projection& row, Part part);
   Task<Result<HotTier::Lease>> read(const Catalog::Projection& row, Part part,
-                                    std::unique_ptr<Arena::Buffer> memory);
+                                    std::unique_ptr<Arena::Buffer> memory, Owner owner);
   static kernels::OutputProjection view(const StoredProjection& row, Part part, Bytes bytes);
 
  private:

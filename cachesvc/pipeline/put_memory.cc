@@ -42,7 +42,7 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
   if (now.empty()) co_return Status();
   auto memory = parts_.memory.try_acquire(now);
   if (memory.status().code() == StatusCode::kOutOfSpace) {
-    memory = co_await parts_.memory.acquire(wants, Owner{put.row.tenant, put.weight, &from},
+    memory = co_await parts_.memory.acquire(wants, Owner{put.row.tenant, put.owner.weight, &from},
                                             [&put] { return !put.failure.ok(); });
   }
   if (!memory.ok()) layer.projection = nullptr;
@@ -53,7 +53,8 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
     return last;
   };
   if (reads_projection) {
-    auto read = co_await parts_.projections.read(put.projections[index], put.part, take_last());
+    auto read = co_await parts_.projections.read(put.projections[index], put.part, take_last(),
+                                                 Owner{put.row.tenant, put.owner.weight, &from});
     if (!read.ok()) co_return read.status().with_context(where);
     layer.projection = std::move(read).value();
   }
@@ -109,7 +110,7 @@ void PutPath::let_go(Put& put) {
   if (put.failure.ok()) return;
   if (put.requests > 0) parts_.loop.post([this] { parts_.memory.drop_unwanted(); });
   if (put.requests > 0 || put.behind > 0) return;
-  put.layers.clear();
+  put.drop_kept();
   put.room.reset();
   parts_.memory.retry();
 }

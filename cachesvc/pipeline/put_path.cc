@@ -7,6 +7,7 @@
 #include "cachesvc/pipeline/put_records.h"
 #include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
+#include "precis/rope.h"
 
 namespace precis {
 namespace {
@@ -249,7 +250,10 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
   Put::Layer& layer = put.layers[index];
   kernels::LayerInput input = layer.staged->input(put.row.begin);
   input.entries = put.entries;
-  if (!put.rope.empty()) input.rope_frequencies = put.rope[index];
+  // For this layer alone: those of all may take megabytes, for each put under way.
+  const auto rope =
+      put.recipe.needs_rope() ? rope_frequencies(put.model, index) : std::vector<double>();
+  input.rope_frequencies = rope;
   if (layer.projection) {
     input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
   }
@@ -354,7 +358,7 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<Put> put, Dura
 }
 
 Task<Status> PutPath::harden(const Put& put, Durability durability) {
-  co_return co_await run_on(parts_.storage, parts_.loop, [&] {
+  co_return co_await run_on(parts_.storage, parts_.loop, put.owner, [&] {
     return parts_.catalog.harden(put.row.tenant, put.row.id, durability);
   });
 }
@@ -390,7 +394,7 @@ Task<Status> PutPath::store(Put& put, Durability durability) {
   row.compress_seconds = static_cast<double>(put.compress_ns.load()) * 1e-9;
   row.created_unix_ms = parts_.clock.unix_ms();
 
-  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop,
+  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, put.owner,
                                 [&] { return parts_.catalog.commit(row, payload, durability); }));
   // Two equal puts may end at once: the first one's records are stored, and only those may be hot.
   const auto stored = parts_.catalog.segment(row.tenant, row.id);

@@ -38,7 +38,7 @@ class PutPath {
   struct Parts {
     EventLoop& loop;
     Executor& compute;
-    Executor& storage;
+    FairExecutor& storage;
     Memory& memory;
     const Registration& registration;  // of the arena
     std::size_t arena_bytes;

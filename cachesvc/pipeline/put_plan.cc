@@ -7,7 +7,6 @@
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/recipe.h"
-#include "precis/rope.h"
 
 namespace precis {
 namespace {
@@ -34,8 +33,7 @@ Task<Result<PutPath::Planned>> PutPath::plan(const Tenant& tenant, msg::BeginPut
   }
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), put->model.block_tokens));
   const Status settled = settle(tenant, request, *put);
-  put->weight = tenant.weight;
-  put->layers.resize(put->model.num_layers);
+  put->owner = tenant.owner(&from);
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
   std::vector<TokenId> tokens = std::exchange(request.tokens, {});
   co_return co_await parts_.paths.with(tenant.owner(&from), root, std::move(tokens),
@@ -73,7 +71,6 @@ Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
     // Names may come to mean other tables; the segment is of this one.
     put.recipe.profile = found.digest.hex();
   }
-  if (put.recipe.needs_rope()) put.rope = rope_frequencies(put.model);
   if (!put.recipe.needs_o_proj()) return {};
   put.part = Projections::part_of(put.recipe);
   for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
@@ -131,7 +128,11 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, const 
   // One that was trimmed is put again, which gives back what it lost.
   const auto stored = parts_.catalog.segment(tenant.name, row.id);
   put.already_stored = stored.ok() && !(*stored)->trimmed;
-
+  if (put.already_stored) {  // Nothing is pushed of it.
+    put.drop_kept();
+    return {};
+  }
+  put.layers.resize(model.num_layers);
   put.floors.resize(model.num_layers);
   put.mass.resize(model.num_layers);
   return {};
@@ -165,12 +166,12 @@ Task<Status> PutPath::deal(Put& put) {
 
 Task<Result<std::unique_ptr<PutRoom::Place>>> PutPath::find_room(Put& put, const Tenant& tenant,
                                                                  const Connection& from) {
-  std::size_t staged_bytes = 0;
+  std::size_t bytes = 0;
   if (!put.already_stored) {
     PRECIS_CO_TRY(co_await deal(put));
-    staged_bytes = put.staged_bytes_max();
+    bytes = put.staged_bytes_max() + put.kept_bytes();
   }
-  co_return co_await parts_.room.enter(staged_bytes, tenant.owner(&from));
+  co_return co_await parts_.room.enter(bytes, tenant.owner(&from));
 }
 
 }  // namespace precis

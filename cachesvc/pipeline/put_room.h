@@ -16,7 +16,8 @@ namespace precis {
 
 class PutRoom {
  public:
-  // `size_bytes`: of the arena that puts may count on; a put that is alone may count on more.
+  // `size_bytes`: of the arena that puts may count on; a put that is alone may count on more. What
+  // a put keeps beside the arena counts as well, so that it is bounded with the rest.
   PutRoom(EventLoop& loop, std::size_t size_bytes, std::chrono::milliseconds wait)
       : loop_(loop), size_bytes_(size_bytes), wait_(wait), line_(loop, wait) {}
 
@@ -38,6 +39,7 @@ class PutRoom {
   Task<Result<std::unique_ptr<Place>>> enter(std::size_t bytes, Owner owner);
   void stop();
   std::size_t waiting() const { return line_.size(); }
+  std::size_t taken_bytes() const { return taken_; }
   // How long those who come from now on wait. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {
     wait_ = wait;

@@ -48,7 +48,7 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
     std::vector<std::function<void(bool)>> waiting_for_memory;
   };
 
-  Weight weight;  // of its tenant
+  Owner owner;  // its tenant, and the connection that began it
   ModelSpec model;
   Recipe recipe;
   SegmentRow row;             // what commit will write; plan and sizes are filled in as layers come
@@ -79,7 +79,6 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   std::shared_ptr<const Profile> profile;        // of recipes that need one
   std::vector<Catalog::Projection> projections;  // [num_layers], of recipes that need them
   Projections::Part part = Projections::Part::kWeights;
-  std::vector<std::vector<double>> rope;  // [num_layers] rope_frequencies(), of recipes that ask
 
   // A request of it is under way.
   class Busy {
@@ -121,6 +120,19 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
     for (std::uint32_t l = 0; l < model.num_layers; ++l)
       records = std::max(records, records_bytes_max(l) + projection_bytes(l));
     return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + records + entries_bytes_max();
+  }
+  // What it keeps beside that, until it is committed or has failed: digests, tail and counts.
+  std::size_t kept_bytes() const {
+    const std::size_t layer_bytes = sizeof(Layer) + sizeof(floors[0]) + sizeof(mass[0]) +
+                                    3 * sizeof(std::uint32_t) * std::size_t{model.num_kv_heads};
+    return row.blocks.size() * sizeof(Digest) + row.tail.size() * sizeof(TokenId) +
+           layers.size() * layer_bytes + model.rope_scaling.size();
+  }
+  void drop_kept() {
+    std::vector<Digest>().swap(row.blocks);
+    std::vector<TokenId>().swap(row.tail);
+    std::vector<Layer>().swap(layers);
+    joiner.reset();
   }
   // Of it the budget's part, however it is dealt out.
   std::size_t entries_bytes_max() const {

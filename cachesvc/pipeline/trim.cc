@@ -16,9 +16,9 @@ struct TrimPath::Cut {
   std::vector<Catalog::Layer> layers;
 };
 
-Task<Result<msg::Trimmed>> TrimPath::run(const Tenant& tenant, msg::TrimPrefix request) {
+Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
   for (;;) {
-    auto trimmed = co_await attempt(tenant, request);
+    auto trimmed = co_await attempt(owner, request);
     parts_.memory.retry();  // what it held has come free, however it ended
     PRECIS_CO_TRY(trimmed.status());
     if (*trimmed) co_return **trimmed;
@@ -27,15 +27,15 @@ Task<Result<msg::Trimmed>> TrimPath::run(const Tenant& tenant, msg::TrimPrefix r
 }
 
 // Nothing where what it read is no longer what is stored.
-Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Tenant& tenant,
+Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                                             const msg::TrimPrefix& request) {
-  PRECIS_CO_ASSIGN(const Catalog::Row row, parts_.catalog.segment(tenant.name, request.segment));
-  PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(tenant.name, row->model));
+  PRECIS_CO_ASSIGN(const Catalog::Row row, parts_.catalog.segment(owner.tenant, request.segment));
+  PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(owner.tenant, row->model));
   PRECIS_CO_ASSIGN(const std::uint64_t entries, cut_entries(*row, model, request.budget));
   if (entries == row->plan.total()) {
     if (!request.dry_run) {
-      PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, [&] {
-        return parts_.catalog.harden(tenant.name, row->id, request.durability);
+      PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, owner, [&] {
+        return parts_.catalog.harden(owner.tenant, row->id, request.durability);
       }));
     }
     co_return msg::Trimmed{entries, row->stored_bytes, 0};
@@ -47,11 +47,11 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Tenant& tenant
   const std::size_t room = kernels::encoded_bytes_max(
       entries, model.num_layers * model.num_kv_heads, model.head_dim, model.dtype);
   std::vector<Memory::Want> wants{{room}, {std::ranges::max(row->layer_bytes), Arena::End::kHigh}};
-  PRECIS_CO_ASSIGN(auto pieces,
-                   co_await parts_.memory.acquire(std::move(wants), tenant.owner(nullptr)));
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
   cut.memory = std::move(pieces.front());
-  const Status filled = co_await fill(row, entries, pieces.back()->bytes(), cut);
-  if (filled.code() == StatusCode::kNotFound && parts_.catalog.segment(tenant.name, row->id).ok()) {
+  const Status filled = co_await fill(owner, row, entries, pieces.back()->bytes(), cut);
+  if (filled.code() == StatusCode::kNotFound &&
+      parts_.catalog.segment(owner.tenant, row->id).ok()) {
     co_return std::optional<msg::Trimmed>();
   }
   PRECIS_CO_TRY(filled);
@@ -59,7 +59,7 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Tenant& tenant
                              row->stored_bytes - cut.row.stored_bytes};
   if (request.dry_run) co_return trimmed;
 
-  PRECIS_CO_ASSIGN(const bool stored, co_await run_on(parts_.storage, parts_.loop, [&] {
+  PRECIS_CO_ASSIGN(const bool stored, co_await run_on(parts_.storage, parts_.loop, owner, [&] {
                      return parts_.catalog.trim(*row, cut.row, cut.layers, request.durability);
                    }));
   if (!stored) co_return std::optional<msg::Trimmed>();
@@ -70,15 +70,15 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Tenant& tenant
 }
 
 // Reads one layer after the other into `layer_memory` and keeps the cut of each.
-Task<Status> TrimPath::fill(const Catalog::Row& row, std::uint64_t entries,
+Task<Status> TrimPath::fill(const Owner& owner, const Catalog::Row& row, std::uint64_t entries,
                             MutableBytes layer_memory, Cut& cut) {
   cut.row.plan.counts.clear();
   cut.row.layer_bytes.clear();
   cut.row.stored_bytes = 0;
   for (std::uint32_t layer = 0; layer < row->layer_bytes.size(); ++layer) {
     const MutableBytes records = layer_memory.first(row->layer_bytes[layer]);
-    PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records));
-    PRECIS_CO_TRY(co_await run_on(parts_.reads, parts_.loop,
+    PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records, owner));
+    PRECIS_CO_TRY(co_await run_on(parts_.reads, parts_.loop, owner,
                                   [&] { return add_layer(records, entries, cut); }));
   }
   co_return Status();

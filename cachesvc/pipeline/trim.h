@@ -14,7 +14,6 @@
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/cold_reads.h"
 #include "cachesvc/pipeline/memory.h"
-#include "cachesvc/pipeline/tenant.h"
 #include "cachesvc/store/hot_tier.h"
 
 namespace precis {
@@ -24,8 +23,8 @@ class TrimPath {
   // All outlive the path.
   struct Parts {
     EventLoop& loop;
-    Executor& reads;    // cuts
-    Executor& storage;  // changes of the catalog
+    FairExecutor& reads;    // cuts
+    FairExecutor& storage;  // changes of the catalog
     ColdReads& cold;
     Memory& memory;
     Catalog& catalog;
@@ -37,14 +36,14 @@ class TrimPath {
   // Needs memory for what is left and for one layer as it is stored. kInvalidArgument naming the
   // limit for a budget above what is stored; at what is stored it is only as durable as asked
   // afterwards.
-  Task<Result<msg::Trimmed>> run(const Tenant& tenant, msg::TrimPrefix request);
+  Task<Result<msg::Trimmed>> run(Owner owner, msg::TrimPrefix request);
 
  private:
   struct Cut;  // of all layers
-  Task<Result<std::optional<msg::Trimmed>>> attempt(const Tenant& tenant,
+  Task<Result<std::optional<msg::Trimmed>>> attempt(const Owner& owner,
                                                     const msg::TrimPrefix& request);
-  Task<Status> fill(const Catalog::Row& row, std::uint64_t entries, MutableBytes layer_memory,
-                    Cut& cut);
+  Task<Status> fill(const Owner& owner, const Catalog::Row& row, std::uint64_t entries,
+                    MutableBytes layer_memory, Cut& cut);
   static Status add_layer(Bytes records, std::uint64_t entries, Cut& cut);
 
   const Parts parts_;

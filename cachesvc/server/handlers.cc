@@ -389,12 +389,12 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::RemovePrefix request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CheckPrefix request) {
-  co_return answer(co_await parts_.cold_reads.check(tenant_.name, request.segment));
+  co_return answer(co_await parts_.cold_reads.check(tenant_.owner(&connection_), request.segment));
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::TrimPrefix request) {
   const auto before = parts_.catalog.info(tenant_.name, request.segment, /*with_plan=*/false);
-  auto trimmed = co_await parts_.trim_path.run(tenant_, request);
+  auto trimmed = co_await parts_.trim_path.run(tenant_.owner(&connection_), request);
   if (trimmed.ok() && trimmed->freed_bytes > 0 && !request.dry_run) {
     const auto size_text = [](std::uint64_t entries, std::uint64_t bytes) {
       return std::to_string(entries) + " entries, " + std::to_string(bytes) + " B";

@@ -32,7 +32,7 @@ class Handlers {
   // What requests reach; all outlive the handlers.
   struct Parts {
     EventLoop& loop;
-    Executor& storage;
+    FairExecutor& storage;
     Catalog& catalog;
     HotTier& hot_tier;
     Projections& projections;
@@ -126,10 +126,11 @@ class Handlers {
   // The tip of a session; none where there is no such session.
   std::optional<std::string> tip_of(const std::string& session) const;
   Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
-  // Runs a catalog call that waits for the store on the storage executor.
+  // Runs a catalog call that waits for the store on the storage executor, when it is this
+  // connection's turn.
   template <typename Fn>
   auto stored(Fn fn) {
-    return run_on(parts_.storage, parts_.loop, std::move(fn));
+    return run_on(parts_.storage, parts_.loop, tenant_.owner(&connection_), std::move(fn));
   }
 
   // Runs what reads many rows beside the loop, when it is this connection's turn.

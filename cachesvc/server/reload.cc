@@ -54,7 +54,7 @@ Result<Reloader::Next> Reloader::prepare(const Read& read) {
 }
 
 Task<void> Reloader::run(Read read, std::function<void()> done) {
-  auto next = co_await run_on(parts_.storage, parts_.loop, [&] { return prepare(read); });
+  auto next = co_await run_on(parts_.storage, parts_.loop, Owner(), [&] { return prepare(read); });
   const Status may = next.ok() ? keeps_strangers_out(parts_.config, next->config) : next.status();
   if (may.ok()) {
     take_up(std::move(next).value());

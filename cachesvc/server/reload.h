@@ -8,6 +8,7 @@
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/task.h"
+#include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/server/admission.h"
@@ -23,7 +24,7 @@ class Reloader {
   // The parts that a configuration changes; all outlive the reloader.
   struct Parts {
     EventLoop& loop;
-    Executor& storage;
+    FairExecutor& storage;
     Config& config;  // that is in force
     Log& log;
     Tenants& tenants;

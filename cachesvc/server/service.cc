@@ -34,6 +34,9 @@ constexpr std::uint64_t kStagingShare = 4;
 // As much may be acknowledged in memory and not yet written: not for the disk to hold the service
 // up, and little enough for the rest to serve while the disk is full.
 constexpr std::uint64_t kWriteBehindShare = 4;
+// Beside the arena, for what the catalog knows of segments: as much again as a quarter of it, and
+// no less than a million blocks of paths take.
+constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
 constexpr std::chrono::seconds kPressureCheck{1};
 
 // The store's descriptors are set apart; of the rest each connection takes two. Where there are
@@ -99,8 +102,8 @@ struct Service::Impl {
   std::unique_ptr<PutRoom> put_room;
   std::unique_ptr<Lookup> lookup;
   std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
-  Executor storage{"storage", kStorageThreads};
-  Executor reads{"reads", kReadThreads};
+  FairExecutor storage{"storage", kStorageThreads};
+  FairExecutor reads{"reads", kReadThreads};
   std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
@@ -171,7 +174,9 @@ Status Service::Impl::open_store() {
   warn_of_raised_mark(log, config);
   disk_watch = std::make_unique<DiskWatch>(*store, log);
   loss = warn_of_loss(log, *store);
-  PRECIS_ASSIGN(catalog, Catalog::open(*store, clock));
+  const std::uint64_t kept_bytes_max =
+      std::max<std::uint64_t>(kKeptBytesLeast, arena->memory().size() / kKeptShare);
+  PRECIS_ASSIGN(catalog, Catalog::open(*store, clock, kept_bytes_max));
   return {};
 }
 

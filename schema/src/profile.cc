@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -25,6 +26,9 @@ std::string_view kind_name(TableKind kind) {
 
 // Fields that a profile may have besides its table; those that nobody knows are passed over.
 constexpr std::size_t kFieldsMax = 64;
+constexpr std::size_t kNumbersAtATime = 4096;
+// In a table: each takes at least four bytes as it is written, "0.0,".
+constexpr std::size_t kNumbersMax = limits::kProfileBytesMax / 4;
 
 // A profile's JSON as it is read: one object of plain values and one list of numbers. A tree of
 // whatever a text says could take a hundred times the text's bytes.
@@ -75,6 +79,11 @@ class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
   bool value(V v) {
     if (!inside_) return false;
     if (in_table_) {
+      if (table->size() == kNumbersMax) {
+        problem = Status::invalid("profile: table has more than " + std::to_string(kNumbersMax) +
+                                  " numbers");
+        return false;
+      }
       if constexpr (std::is_arithmetic_v<V> && !std::is_same_v<V, bool>) {
         table->push_back(static_cast<double>(v));
       } else {
@@ -145,19 +154,31 @@ Status read_table(const std::optional<std::vector<double>>& table, Profile& prof
   return {};
 }
 
-Json as_json(const Profile& profile) {
-  return {{"version", kProfileVersion},
-          {"name", profile.name},
-          {"kind", kind_name(profile.kind)},
-          {"model", profile.model.hex()},
-          {"scorer", profile.scorer},
-          {"sinks", profile.sinks},
-          {"recent", profile.recent},
-          {"num_layers", profile.num_layers},
-          {"num_kv_heads", profile.num_kv_heads},
-          {"num_tokens", profile.num_tokens},
-          {"text_digest", profile.text_digest},
-          {"table", profile.table}};
+// The table's numbers are written some at a time: a tree of all takes several times their text.
+std::string text_of(const Profile& profile, const std::string& name) {
+  const Json head = {{"version", kProfileVersion},
+                     {"name", name},
+                     {"kind", kind_name(profile.kind)},
+                     {"model", profile.model.hex()},
+                     {"scorer", profile.scorer},
+                     {"sinks", profile.sinks},
+                     {"recent", profile.recent},
+                     {"num_layers", profile.num_layers},
+                     {"num_kv_heads", profile.num_kv_heads},
+                     {"num_tokens", profile.num_tokens},
+                     {"text_digest", profile.text_digest},
+                     {"table", Json::array()}};
+  constexpr std::string_view kEnd = "]}";
+  std::string text = head.dump();
+  text.resize(text.size() - kEnd.size());
+  for (std::span<const float> rest = profile.table; !rest.empty();) {
+    const auto some = rest.first(std::min(rest.size(), kNumbersAtATime));
+    rest = rest.subspan(some.size());
+    const std::string list = Json(some).dump();
+    text.append(list, 1, list.size() - 2);  // without its brackets
+    if (!rest.empty()) text += ',';
+  }
+  return text += kEnd;
 }
 
 bool is_sha256(std::string_view text) {
@@ -230,12 +251,10 @@ Result<Profile> parse_profile(std::string_view text) {
   return profile;
 }
 
-std::string profile_json(const Profile& profile) { return as_json(profile).dump(); }
+std::string profile_json(const Profile& profile) { return text_of(profile, profile.name); }
 
 Digest profile_digest(const Profile& profile) {
-  Profile unnamed = profile;
-  unnamed.name.clear();
-  const std::string json = profile_json(unnamed);
+  const std::string json = text_of(profile, {});
   return sha256(std::as_bytes(std::span(json)));
 }
 

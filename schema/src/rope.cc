@@ -77,6 +77,11 @@ std::vector<double> frequencies_of(const ModelSpec& model, const Json* rope) {
   return frequencies;
 }
 
+Json parse_scaling(const ModelSpec& model) {
+  if (model.rope_scaling.empty()) return Json::object();
+  return Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
+}
+
 // Transformers' kinds. Of those that rope_frequencies() does not turn back nothing is needed.
 constexpr std::string_view kKinds[] = {"default", "dynamic",      "linear", "llama3", "longrope",
                                        "mrope",   "proportional", "su",     "yarn"};
@@ -140,10 +145,13 @@ Status check_rope_scaling(const ModelSpec& model) {
   return {};
 }
 
+std::vector<double> rope_frequencies(const ModelSpec& model, std::uint32_t layer) {
+  const Json rope = parse_scaling(model);
+  return frequencies_of(model, of_layer(rope, layer));
+}
+
 std::vector<std::vector<double>> rope_frequencies(const ModelSpec& model) {
-  const Json rope = model.rope_scaling.empty()
-                        ? Json::object()
-                        : Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
+  const Json rope = parse_scaling(model);
   std::vector<std::vector<double>> layers;
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     layers.push_back(frequencies_of(model, of_layer(rope, l)));

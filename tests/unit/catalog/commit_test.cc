@@ -1,6 +1,7 @@
 // Committing, reading, listing.
 #include <catch2/catch.hpp>
 
+#include "cachesvc/catalog/segment_tree.h"
 #include "precis/limits.h"
 #include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
@@ -211,4 +212,34 @@ TEST_CASE("hits are counted at once; those of unknown segments are ignored", "[u
   f.catalog->count_hit(id);
   f.catalog->count_hit(SegmentId{});
   CHECK(f.catalog->info(f.tenant, id, false)->hits == 2);
+}
+
+TEST_CASE("what is known of segments takes bounded memory: a commit past it is refused",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment first = f.put(tokens(400)), second = f.segment(tokens(400, 5000)),
+                   third = f.segment(tokens(400, 9000));
+  const std::uint64_t each = kept_bytes(first.row);
+  CHECK(each >= first.row.blocks.size() * (sizeof(Digest) + 64));
+  const auto open = [&](std::uint64_t max) {
+    f.catalog = std::move(Catalog::open(f.store, f.clock, max)).value();
+  };
+  open(2 * each);
+  CHECK(f.commit(second).ok());
+  const Status refused = f.commit(third);
+  CHECK(refused.code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(refused.message(),
+             Catch::Contains(std::to_string(2 * each)) && Catch::Contains("100 blocks"));
+  CHECK(f.match(third.path).empty());
+  CHECK(f.commit(third, Durability::kFsync).code() == StatusCode::kOutOfSpace);
+  CHECK(f.commit(first).ok());  // it is there
+  REQUIRE(f.catalog->remove(f.tenant, first.row.id, false, nullptr).ok());
+  CHECK(f.commit(third).ok());
+
+  open(each);  // what is stored stays, and can go
+  CHECK(f.matched(second.path) == 400);
+  CHECK(f.commit(first).code() == StatusCode::kOutOfSpace);
+  REQUIRE(f.catalog->remove(f.tenant, second.row.id, false, nullptr).ok());
+  REQUIRE(f.catalog->remove(f.tenant, third.row.id, false, nullptr).ok());
+  CHECK(f.commit(first).ok());
 }

@@ -103,3 +103,57 @@ TEST_CASE("profiles are refused that fit no model, are too many, or that the sto
   CHECK(add(f, f.profile("more")).code() == StatusCode::kRejected);
   CHECK(add(f, f.profile("p0", 0.25f)).ok());
 }
+
+// The canonical text of so short a number has 19 characters: shown so, a profile of the size that
+// is taken in could not be sent.
+TEST_CASE("a profile is shown as the text that was added, now and after a restart",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  std::string text = profile_json(f.profile("one", 0.1f));
+  const std::string number = "0.10000000149011612";
+  for (std::size_t at = 0; (at = text.find(number, at)) != std::string::npos;)
+    text.replace(at, number.size(), "0.1");
+  const auto added = f.catalog->add_profile(f.tenant, text);
+  REQUIRE(added.ok());
+  CHECK(added->digest == profile_digest(f.profile("one", 0.1f)));
+  CHECK(f.catalog->profile(f.tenant, f.fingerprint, "one")->json == text);
+  f.reopen();
+  CHECK(f.catalog->profile(f.tenant, f.fingerprint, "one")->json == text);
+
+  // Another in its place within the same millisecond is told apart.
+  REQUIRE(add(f, f.profile("one", 0.5f)).ok());
+  const auto shown = f.catalog->profile(f.tenant, f.fingerprint, "one");
+  REQUIRE(shown.ok());
+  CHECK(shown->added_unix_ms > added->added_unix_ms);
+  CHECK(shown->json == profile_json(f.profile("one", 0.5f)));
+  CHECK(f.catalog->profile(f.tenant, f.fingerprint, "two").status().code() ==
+        StatusCode::kNotFound);
+}
+
+TEST_CASE("the tables of a tenant's profiles are bounded together", "[unit][catalog]") {
+  CatalogFixture f;
+  ModelSpec large = f.model;
+  large.name = "large";
+  large.num_layers = 64;
+  large.num_kv_heads = large.num_q_heads = 256;
+  const auto row = f.catalog->register_model(f.tenant, large);
+  REQUIRE(row.ok());
+  Profile profile = f.profile("p0");
+  profile.model = row->fingerprint;
+  profile.num_layers = large.num_layers;
+  profile.num_kv_heads = large.num_kv_heads;
+  profile.table.assign(std::size_t{Profile::kCurveRows} * 64 * 256, 1.0f);
+  const std::size_t fit = 2 * limits::kProfileBytesMax / profile.table.size();
+  REQUIRE(fit < limits::kProfilesPerTenantMax);
+  for (std::size_t i = 0; i < fit; ++i) {
+    profile.name = "p" + std::to_string(i);
+    REQUIRE(add(f, profile).ok());
+  }
+  CHECK(add(f, profile).ok());  // in its own place
+  profile.name = "more";
+  const Status refused = add(f, profile);
+  CHECK(refused.code() == StatusCode::kRejected);
+  CHECK_THAT(refused.message(), Contains(std::to_string(2 * limits::kProfileBytesMax)));
+  REQUIRE(f.catalog->remove_profile(f.tenant, row->fingerprint, "p0").ok());
+  CHECK(add(f, profile).ok());
+}

@@ -1,5 +1,9 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <string>
+#include <vector>
 
+#include "cachesvc/catalog/sessions.h"
 #include "precis/limits.h"
 #include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
@@ -244,4 +248,78 @@ TEST_CASE("a change of a session that the store refuses is not made", "[unit][ca
   fails([&] { return f.catalog->open_session(f.tenant, {"chat", 99}).status(); });
   fails([&] { return f.catalog->open_session(f.tenant, {"new", {}}).status(); });
   fails([&] { return f.catalog->remove_session(f.tenant, "chat"); });
+}
+
+// ---- by tip -------------------------------------------------------------------------------------
+
+namespace {
+
+SegmentId tip_of(unsigned char byte) {
+  SegmentId id;
+  id.bytes.fill(byte);
+  return id;
+}
+
+msg::SessionRow session_at(const std::string& name, const SegmentId& tip) {
+  msg::SessionRow row;
+  row.name = name;
+  row.tip = tip;
+  return row;
+}
+
+std::vector<std::string> names_at(const Sessions& sessions, const SegmentId& tip,
+                                  std::uint64_t now_ms = 0) {
+  std::vector<std::string> names;
+  sessions.each_at("tenant", tip, now_ms,
+                   [&](const msg::SessionRow& row) { names.push_back(row.name); });
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("sessions are found by their tip, and no others are looked at", "[unit][catalog]") {
+  Sessions sessions;
+  const SegmentId a = tip_of(1), b = tip_of(2);
+  for (int i = 0; i < 1000; ++i)
+    sessions.put("tenant", session_at("other-" + std::to_string(i), tip_of(3)));
+  sessions.put("tenant", session_at("x", a));
+  sessions.put("tenant", session_at("y", a));
+  sessions.put("stranger", session_at("z", a));
+  CHECK(names_at(sessions, a) == std::vector<std::string>{"x", "y"});
+
+  sessions.put("tenant", session_at("x", b));  // moves on
+  CHECK(names_at(sessions, a) == std::vector<std::string>{"y"});
+  CHECK(names_at(sessions, b) == std::vector<std::string>{"x"});
+  sessions.erase({"tenant", "y"});
+  CHECK(names_at(sessions, a).empty());
+}
+
+TEST_CASE("a pinned session is found among any number at its tip, until its time has passed",
+          "[unit][catalog]") {
+  Sessions sessions;
+  const SegmentId a = tip_of(1);
+  for (int i = 0; i < 1000; ++i)
+    sessions.put("tenant", session_at("unpinned-" + std::to_string(i), a));
+  CHECK(sessions.pinned_at("tenant", a, 0) == nullptr);
+
+  msg::SessionRow pinned = session_at("short", a);
+  pinned.pinned = true;
+  pinned.expires_unix_ms = 10;
+  sessions.put("tenant", pinned);
+  pinned.name = "long";
+  pinned.expires_unix_ms = 20;
+  sessions.put("tenant", pinned);
+  CHECK(sessions.pinned_at("stranger", a, 0) == nullptr);
+  REQUIRE(sessions.pinned_at("tenant", a, 15));
+  CHECK(sessions.pinned_at("tenant", a, 15)->name == "long");
+  CHECK(sessions.pinned_at("tenant", a, 20) == nullptr);
+  CHECK(names_at(sessions, a, 20).size() == 1000);
+
+  pinned.expires_unix_ms = 0;  // for good
+  sessions.put("tenant", pinned);
+  CHECK(sessions.pinned_at("tenant", a, 1'000'000) != nullptr);
+  pinned.pinned = false;
+  sessions.put("tenant", pinned);
+  CHECK(sessions.pinned_at("tenant", a, 15) == nullptr);
 }

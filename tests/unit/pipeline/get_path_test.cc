@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -111,7 +112,7 @@ struct Fixture {
   RestoreRate rate;
   Metrics metrics;
   Log log{Log::Level::kOff};
-  Executor reads{"reads", 4}, storage{"storage", 1};
+  FairExecutor reads{"reads", 4}, storage{"storage", 1};
   testing::NoRegistration registration;
   ColdReads cold{{loop, reads, storage, memory, *open(), hot_tier, rate, metrics, log, f.clock}};
   GetPath path{{loop, reads, cold, memory, registration, zeros->bytes(), *catalog, hot_tier, rate,
@@ -239,6 +240,31 @@ TEST_CASE("a layer that can't be read ends its get, and the next one reads that 
   const int ahead = std::min<int>(kLayers, static_cast<int>(failing) + 3) - 1;  // were read
   CHECK(f.store.reads() - before == static_cast<int>(kLayers) - ahead);
   f.check_nothing_held();
+}
+
+TEST_CASE("a tenant's many reads leave another tenant's one its turn", "[unit][pipeline]") {
+  Fixture f;
+  FairExecutor reads("one", 1);
+  ColdReads cold({f.loop, reads, f.storage, f.memory, *f.catalog, f.hot_tier, f.rate, f.metrics,
+                  f.log, f.f.clock});
+  std::promise<void> all_asked;
+  reads.post({"gate"}, [&] {
+    all_asked.get_future().wait();
+    return false;
+  });
+  const Catalog::Row row = f.catalog->segment(f.f.tenant, f.segment.row.id).value();
+  std::string order;
+  const auto read = [&](const char* tenant) -> Task<void> {
+    std::vector<std::byte> into(row->layer_bytes[0]);
+    CHECK((co_await cold.read_into(row, 0, into, Owner(tenant))).ok());
+    order += *tenant;
+    if (order.size() == 21) f.loop.stop();
+  };
+  for (int i = 0; i < 20; ++i) spawn(read("many"));
+  spawn(read("one"));
+  all_asked.set_value();
+  f.loop.run();
+  CHECK(order.find('o') <= 1);
 }
 
 TEST_CASE("a layer that rots in memory is read from the disk again", "[unit][pipeline]") {

@@ -152,7 +152,12 @@ std::unique_ptr<Catalog> PutFixture::open() {
 }
 
 void PutFixture::turn() {
-  compute.post([this] { storage.post([this] { loop.post([this] { loop.stop(); }); }); });
+  compute.post([this] {
+    storage.post(Owner(), [this] {
+      loop.post([this] { loop.stop(); });
+      return false;
+    });
+  });
   loop.run();
 }
 

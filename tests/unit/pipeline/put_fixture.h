@@ -140,7 +140,8 @@ class PutFixture {
   HotTier hot_tier;
   Memory memory;
   PutRoom room;
-  Executor compute, storage{"storage", 1}, reads{"reads", 1};
+  Executor compute;
+  FairExecutor storage{"storage", 1}, reads{"reads", 1};
   NoRegistration registration;
   PathHasher paths{loop};
   Metrics metrics;

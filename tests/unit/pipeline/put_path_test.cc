@@ -398,4 +398,40 @@ TEST_CASE("a put that is given up leaves its memory, whatever of it waits or is 
   CHECK(next->ok());
 }
 
+TEST_CASE("what a put keeps beside the arena counts in its room, and goes when it fails",
+          "[unit][pipeline]") {
+  PutFixture f;
+  const PutPtr put = f.begin(f.request(kUniform, Budget::all()), f.one);
+  const std::size_t blocks = kTokens / f.f.model.block_tokens;
+  REQUIRE(put->row.blocks.size() == blocks);
+  CHECK(put->kept_bytes() >= blocks * sizeof(Digest) + kLayers * sizeof(PutPath::Put::Layer));
+  CHECK(f.room.taken_bytes() == put->staged_bytes_max() + put->kept_bytes());
+  REQUIRE(f.path.abort(*put).ok());
+  CHECK(f.room.taken_bytes() == 0);
+  CHECK(put->row.blocks.capacity() == 0);
+  CHECK(put->layers.empty());
+}
+
+TEST_CASE("a put of what is stored already keeps nothing and takes no room", "[unit][pipeline]") {
+  PutFixture f;
+  const msg::BeginPut request = f.request(kUniform, Budget::all());
+  const PutPtr first = f.begin(request, f.one);
+  for (const PushedLayer& layer : f.layers) {
+    f.push(first, layer.heads(kUniform, 0, kHeads), f.one);
+    f.settle();
+  }
+  f.answered(f.commit(first, f.one));
+  const std::size_t taken = f.room.taken_bytes();
+  const PutPtr again = f.begin(request, f.other);
+  REQUIRE(again->already_stored);
+  CHECK(f.room.taken_bytes() == taken);
+  CHECK(again->row.blocks.capacity() == 0);
+  CHECK(again->layers.capacity() == 0);
+  const auto& pushed = f.push(again, f.layers[0].heads(kUniform, 0, kHeads), f.other);
+  f.settle();
+  REQUIRE(pushed);
+  CHECK(pushed->ok());
+  CHECK(f.answered(f.commit(again, f.other)).ok());
+}
+
 }  // namespace precis

@@ -2,6 +2,9 @@
 #include "precis/profile.h"
 
 #include <catch2/catch.hpp>
+#include <string>
+
+#include "precis/limits.h"
 
 namespace precis {
 namespace {
@@ -46,6 +49,33 @@ TEST_CASE("a profile is an object of plain values and one list of numbers", "[un
   CHECK(parse_profile(json).value() == weights(0.5f));
   json.replace(json.find("0.5"), 3, "true");
   CHECK_THAT(refusal(json), Catch::Contains("table[0] must be a number"));
+}
+
+TEST_CASE("a profile's text is the same however many numbers are written at a time",
+          "[unit][schema]") {
+  const std::string head =
+      R"({"version":1,"name":"w","kind":"weights","model":")" + std::string(64, '0') +
+      R"(","scorer":"s","sinks":0,"recent":0,"num_layers":2,"num_kv_heads":3,"num_tokens":0,)" +
+      R"("text_digest":"",)";
+  Profile small = weights(0.1f);
+  small.scorer = "s";
+  CHECK(profile_json(small) ==
+        head + R"("table":[0.10000000149011612,0.10000000149011612,0.10000000149011612,)" +
+            R"(0.10000000149011612,0.10000000149011612,0.10000000149011612]})");
+  Profile large = weights(0);
+  large.num_layers = 1000;
+  large.num_kv_heads = 10;
+  large.table.clear();
+  for (int i = 0; i < 10'000; ++i) large.table.push_back(static_cast<float>(i) / 7);
+  CHECK(parse_profile(profile_json(large)).value() == large);
+}
+
+TEST_CASE("a table of very many short numbers is refused before it is kept", "[unit][schema]") {
+  constexpr std::size_t kMost = limits::kProfileBytesMax / 4;
+  std::string text = "{\"table\": [0";
+  for (std::size_t i = 0; i < kMost; ++i) text += ",0";
+  CHECK_THAT(parse_profile(text + "]}").status().message(),
+             Catch::Contains("more than " + std::to_string(kMost)));
 }
 
 }  // namespace

@@ -63,6 +63,8 @@ TEST_CASE("layers of unlike kinds turn unlike", "[unit][schema]") {
   REQUIRE(layers.size() == 2);
   CHECK(layers[0][2] == Approx(0.25));
   CHECK(layers[1][2] == Approx(1.0 / 9));
+  for (std::uint32_t layer = 0; layer < 2; ++layer)
+    CHECK(rope_frequencies(spec, layer) == layers[layer]);
 }
 
 TEST_CASE("layers without RoPE do not turn", "[unit][schema]") {
