@@ -138,7 +138,8 @@ class Catalog {
   // quarantines it.
   virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
   // [blocking] kInvalidArgument naming what stands on it: children unless `recursive`, pinned
-  // sessions in any case. Unpinned sessions whose tip goes lose it. `gone`, if given, gets the
+  // sessions in any case. Unpinned sessions whose tip goes lose it. Many go in several changes,
+  // leaves first; an error after the first of them says how many went. `gone`, if given, gets the
   // removed ids, parents first.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                                       std::vector<SegmentId>* gone) = 0;

@@ -186,8 +186,9 @@ class CatalogImpl final : public Catalog {
   void store_each(std::span<Commit* const> commits);  // each as it says what came of it
   void commit_all(std::span<Commit* const> commits);
   Durability at_least_as(const SegmentNode* present, Durability asked) const;
-  // What refuses a removal: what stands on the segment, and pinned sessions at any of these.
-  Status check_childless(const SegmentId& id) const;
+  std::vector<SegmentId> last_of(std::vector<SegmentId>& left) const;
+  Status remove_some(std::string_view tenant, const std::vector<SegmentId>& some,
+                     msg::Removed& removed);
   Status check_unpinned(std::string_view tenant, const SegmentId& id,
                         const std::vector<SegmentId>& all) const;
 

@@ -1,11 +1,21 @@
 // Segments: matching, reading, removing, taking out of service. Commits: catalog_commits.cc.
 #include <algorithm>
+#include <chrono>
+#include <thread>
+#include <unordered_set>
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 
 namespace precis {
+namespace {
+
+// Of the segments that one change removes, and how long others have between two such changes.
+constexpr std::size_t kLayersOfRemoval = 4096;
+constexpr std::chrono::milliseconds kBetweenRemovals{1};
+
+}  // namespace
 
 // ---- paths --------------------------------------------------------------------------------------
 
@@ -101,15 +111,6 @@ Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, Mutab
 
 // ---- remove and quarantine ----------------------------------------------------------------------
 
-Status CatalogImpl::check_childless(const SegmentId& id) const {
-  const auto& children = tree_.children(id);
-  if (children.empty()) return {};
-  return Status::invalid("segment " + id.hex() + ": " +
-                         counted(children.size(), "segment stands", "segments stand") +
-                         " directly on it, the first is " + children.front().hex() +
-                         "; remove what stands on it first, or with it (--recursive)");
-}
-
 Status CatalogImpl::check_unpinned(std::string_view tenant, const SegmentId& id,
                                    const std::vector<SegmentId>& all) const {
   const std::uint64_t now_ms = clock_.unix_ms();
@@ -124,32 +125,87 @@ Status CatalogImpl::check_unpinned(std::string_view tenant, const SegmentId& id,
   return {};
 }
 
+// Taken out of `left`, which has parents first, from its end: on none of them stands anything but
+// those before it. Of no more than a change's layers, but one at least. Those that have gone
+// meanwhile are passed over; `left` is empty where something was put on them.
+std::vector<SegmentId> CatalogImpl::last_of(std::vector<SegmentId>& left) const {
+  std::vector<SegmentId> some;
+  std::unordered_set<SegmentId> going;
+  for (std::size_t layers = 0; !left.empty(); left.pop_back()) {
+    const SegmentId& each = left.back();
+    const SegmentNode* const node = tree_.find(each);
+    if (!node) continue;
+    layers += node->row->layer_bytes.size();
+    if (!some.empty() && layers > kLayersOfRemoval) break;
+    const auto goes = [&](const SegmentId& child) { return going.contains(child); };
+    if (!std::ranges::all_of(tree_.children(each), goes)) {
+      left.clear();
+      break;
+    }
+    some.push_back(each);
+    going.insert(each);
+  }
+  return some;
+}
+
+// Leaves first, in changes of a bounded size between which others have theirs: what a crash or a
+// failure leaves is a smaller tree.
 Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentId& id,
                                          bool recursive, std::vector<SegmentId>* gone) {
-  std::lock_guard changing(changes_);
-  const SegmentNode* const node = tree_.find(id);
-  if (!node || node->row->tenant != tenant) {
-    return Status::not_found("segment " + id.hex() + " is not stored");
-  }
-  if (!recursive) PRECIS_TRY(check_childless(id));
-  const std::vector<SegmentId> all = tree_.subtree(id);
-  PRECIS_TRY(check_unpinned(tenant, id, all));
-
-  Change change;
   msg::Removed removed;
-  for (const SegmentId& each : all) {
+  std::vector<SegmentId> left, done;  // parents first; children first
+  Status status;
+  for (bool first = true; status.ok(); first = false) {
+    if (!first) std::this_thread::sleep_for(kBetweenRemovals);
+    std::lock_guard changing(changes_);
+    const SegmentNode* const node = tree_.find(id);
+    if (!node && !first) break;  // others removed it
+    if (!node || node->row->tenant != tenant) {
+      return Status::not_found("segment " + id.hex() + " is not stored");
+    }
+    if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
+      return Status::invalid("segment " + id.hex() + ": " +
+                             counted(children.size(), "segment stands", "segments stand") +
+                             " directly on it, the first is " + children.front().hex() +
+                             "; remove what stands on it first, or with it (--recursive)");
+    }
+    std::vector<SegmentId> some;
+    if (left.empty()) {
+      left = tree_.subtree(id);
+      status = check_unpinned(tenant, id, left);
+      if (!status.ok()) break;
+      some.assign(left.rbegin(), left.rend());
+    }
+    // Rows from disk may stand on each other in a circle: then they go together.
+    if (auto last = last_of(left); !last.empty() || some.empty()) some = std::move(last);
+    if (some.empty()) continue;  // something was put on them meanwhile
+    status = check_unpinned(tenant, id, some);
+    if (status.ok()) status = remove_some(tenant, some, removed);
+    if (status.ok()) done.insert(done.end(), some.begin(), some.end());
+    if (!done.empty() && done.back() == id) break;
+  }
+  if (gone) gone->assign(done.rbegin(), done.rend());
+  if (status.ok()) return removed;
+  if (done.empty()) return status;
+  return status.with_context(counted(done.size(), "segment") + " that stood on " + id.hex() +
+                             " went, it stays");
+}
+
+// On none of them stands anything but those before it.
+Status CatalogImpl::remove_some(std::string_view tenant, const std::vector<SegmentId>& some,
+                                msg::Removed& removed) {
+  const std::uint64_t now_ms = clock_.unix_ms();
+  Change change;
+  std::vector<msg::SessionRow> without_tip;
+  std::uint64_t bytes = 0;
+  for (const SegmentId& each : some) {
     const SegmentRow& row = *tree_.find(each)->row;
     change.erase(Table::kSegments, segment_key(each));
     for (std::uint32_t l = 0; l < row.layer_bytes.size(); ++l) {
       change.erase(Table::kPayload, payload_key(each, l));
     }
     if (is_marked(each)) change.erase(Table::kMeta, quarantine_key(each));
-    ++removed.segments;
-    removed.bytes += row.stored_bytes;
-  }
-  const std::uint64_t now_ms = clock_.unix_ms();
-  std::vector<msg::SessionRow> without_tip;
-  for (const SegmentId& each : all) {
+    bytes += row.stored_bytes;
     sessions_.each_at(tenant, each, now_ms, [&](const msg::SessionRow& present) {
       msg::SessionRow& session = without_tip.emplace_back(present);
       session.tip = {};
@@ -163,16 +219,17 @@ Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentI
 
   std::unique_lock lock(state_);
   for (msg::SessionRow& session : without_tip) sessions_.put(tenant, std::move(session));
-  for (auto each = all.rbegin(); each != all.rend(); ++each) {  // Children before their parents.
-    const SegmentRow& row = *tree_.find(*each)->row;
+  for (const SegmentId& each : some) {
+    const SegmentRow& row = *tree_.find(each)->row;
     const auto model = models_.find({row.tenant, row.model});
     if (model != models_.end()) --model->second.segments;
-    tree_.erase(*each);
-    marks_.erase(*each);
-    marks_to_save_.erase(*each);
+    tree_.erase(each);
+    marks_.erase(each);
+    marks_to_save_.erase(each);
   }
-  if (gone) *gone = all;
-  return removed;
+  removed.segments += some.size();
+  removed.bytes += bytes;
+  return {};
 }
 
 bool CatalogImpl::quarantine(const SegmentRow& row) {

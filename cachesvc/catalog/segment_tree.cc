@@ -1,8 +1,8 @@
 #include "cachesvc/catalog/segment_tree.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "cachesvc/base/counted.h"
@@ -142,7 +142,7 @@ const std::vector<SegmentId>& SegmentTree::children(const SegmentId& id) const {
 
 std::vector<SegmentId> SegmentTree::subtree(const SegmentId& id) const {
   std::vector<SegmentId> all{id};
-  std::set<SegmentId> seen{id};  // rows from disk may stand on each other in a circle
+  std::unordered_set<SegmentId> seen{id};  // rows from disk may stand on each other in a circle
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (const SegmentId& next : children(all[i])) {
       if (seen.insert(next).second) all.push_back(next);

@@ -1,10 +1,32 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <string>
+#include <vector>
 
 #include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
+#include "tests/unit/store/forwarding_store.h"
 
 using namespace precis;
 using namespace precis::testing;
+
+namespace {
+
+// Counts what each change deletes; fails once so many are written.
+class CountedDeletes final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  Status write(const StoreBatch& batch, Durability durability) override {
+    if (batch.deletes.empty()) return ForwardingStore::write(batch, durability);
+    if (writes_left-- == 0) return Status::unavailable("the disk is away");
+    batches.push_back(batch.deletes.size());
+    return ForwardingStore::write(batch, durability);
+  }
+  std::vector<std::size_t> batches;
+  std::size_t writes_left = 1000;
+};
+
+}  // namespace
 
 TEST_CASE("a removed segment is gone from memory and store", "[unit][catalog]") {
   CatalogFixture f;
@@ -98,6 +120,48 @@ TEST_CASE("a removal that the store refuses removes nothing", "[unit][catalog]")
   CHECK(f.matched(segment.path) == 8);
   CHECK(f.has_payload(segment));
   CHECK(f.tip("chat") == segment.row.id);
+}
+
+TEST_CASE("a removal of very many layers is several changes, the leaves first", "[unit][catalog]") {
+  CatalogFixture f;
+  CountedDeletes counted(f.store);
+  f.catalog = std::move(Catalog::open(counted, f.clock)).value();
+  const NewSegment root = f.put(tokens(4));
+  std::vector<NewSegment> leaves;
+  for (TokenId i = 0; i < 4000; ++i) {
+    Tokens path = tokens(4);
+    path.push_back(5000 + i);
+    leaves.push_back(f.put(path, &root));
+  }
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", leaves[0].row.id}).ok());
+  REQUIRE(f.catalog->pin_session(f.tenant, {"chat", true}).ok());
+  counted.batches.clear();
+  CHECK_FALSE(f.catalog->remove(f.tenant, root.row.id, true, nullptr).ok());
+  CHECK(counted.batches.empty());  // refused as a whole
+  REQUIRE(f.catalog->pin_session(f.tenant, {"chat", false}).ok());
+
+  // A failure in between leaves a smaller tree.
+  counted.batches.clear();
+  counted.writes_left = 1;
+  std::vector<SegmentId> gone;
+  const auto failed = f.catalog->remove(f.tenant, root.row.id, true, &gone);
+  CHECK(failed.status().code() == StatusCode::kUnavailable);
+  CHECK_THAT(failed.status().message(), Catch::Contains(std::to_string(gone.size()) + " segments"));
+  CHECK(gone.size() > 1000);
+  CHECK(f.matched(root.path) == 4);
+  CHECK(f.catalog->totals().segments == 4001 - gone.size());
+
+  counted.writes_left = 1000;
+  const auto removed = f.catalog->remove(f.tenant, root.row.id, true, &gone);
+  REQUIRE(removed.ok());
+  CHECK(gone.front() == root.row.id);
+  CHECK(gone.size() == removed->segments);
+  CHECK(f.catalog->totals().segments == 0);
+  CHECK(f.tip("chat").is_null());
+  CHECK(counted.batches.size() >= 3);
+  CHECK(std::ranges::max(counted.batches) <= 4096 / 3 * 4);  // rows beside the layers
+  f.catalog.reset();
 }
 
 TEST_CASE("a row outlives the removal of its segment for those who hold it", "[unit][catalog]") {
