@@ -16,11 +16,10 @@ constexpr std::chrono::seconds kEndsApartMax{1};
 void LinkEnd::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   if (is_over_) return;
-  channel_->start({.on_frame =
-                       [this](const FrameHeader& header, std::vector<std::byte> body) {
-                         on_frame(header, std::move(body));
-                       },
-                   .on_end = [this](const Status& why) { end(why); }});
+  channel_->start(
+      {.on_frame = [this](const FrameHeader& header,
+                          std::vector<std::byte> body) { on_frame(header, std::move(body)); },
+       .on_end = [this](const Status& why) { end(why); }});
 }
 
 void LinkEnd::on_frame(const FrameHeader& header, std::vector<std::byte> body) {

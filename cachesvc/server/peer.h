@@ -69,7 +69,7 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   const Owner owner_;  // this connection
   Quota::Part connection_part_, request_part_, byte_part_;
   const Result<Quota::Hold> counted_;  // as a connection; greeted ones find room
-  Handlers handlers_;  // its puts' memory goes before the connection that fills it
+  Handlers handlers_;                  // its puts' memory goes before the connection that fills it
   std::function<void(const std::shared_ptr<Peer>&)> closed_;
   bool open_ = true;
   bool told_not_understood_ = false;  // a request of its was, and is in the log

@@ -67,8 +67,8 @@ TEST_CASE("a transfer stands still until so much of it has moved", "[transport]"
 
   std::vector<std::byte> memory(2 * BulkQueue::kStepBytes);
   const PlainRegistration registration{memory};
-  HeldQueue large({.chunk_bytes = BulkQueue::kStepBytes, .ranges_per_chunk = 2,
-                   .chunks_under_way = 1});
+  HeldQueue large(
+      {.chunk_bytes = BulkQueue::kStepBytes, .ranges_per_chunk = 2, .chunks_under_way = 1});
   RemoteRegion region;
   region.id = 1;
   region.size_bytes = memory.size();
