@@ -75,7 +75,7 @@ class EventLoop {
   };
   std::unique_ptr<Watch> add_poller(Poller poller);
   // Without a poller: how long the loop looks at its descriptors after the last work before it
-  // blocks, where that has paid lately. As long as a peer on another core takes for its answer.
+  // blocks, where that has paid lately. On the loop's thread, or before run().
   void spin_for(std::chrono::nanoseconds spin);
   // Asks the loop to run the pollers' progress soon (after posting an operation on one).
   void kick();

@@ -45,7 +45,7 @@ struct Met {
     SocketClientOptions options;
     auto device = RdmaDevice::open_software(nullptr);
     if (device.ok()) options.rdma = std::move(*device);
-    client_transport = make_socket_client(client.loop, options);
+    client.on_loop([&] { client_transport = make_socket_client(client.loop, options); });
   }
   ~Met() {
     client.on_loop([&] { client_transport.reset(); });
