@@ -72,7 +72,8 @@ TEST_CASE("fsck finds what has rotted on disk, and removes it when told to", "[i
   CHECK(ctl({"status"}).out.find("2 of them out of service: see precisctl fsck") !=
         std::string::npos);
   CHECK(ctl({"fsck"}).err.find("--repair") != std::string::npos);
-  for (const json& row : ctl_json({"prefix", "ls"})["prefixes"]) {
+  const json listed = ctl_json({"prefix", "ls"});
+  for (const json& row : listed["prefixes"]) {
     CHECK(row["out_of_service"] == (row["id"] != other.id.hex()));
   }
   CHECK(ctl({"prefix", "ls"}).out.find(" damaged ") != std::string::npos);
