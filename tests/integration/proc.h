@@ -11,13 +11,16 @@ namespace precis::testing {
 std::uint64_t resident_bytes(pid_t pid);
 std::uint64_t peak_resident_bytes(pid_t pid);
 
-// What precisd takes beside memory_bytes at most, by deploy/precisd.toml: three times
-// max_message_bytes of 256 MiB, and 256 MiB. ThreadSanitizer keeps several bytes for each.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr std::uint64_t kBesideMemoryBytes = 16 * (std::uint64_t{256} << 20);
+// What a sanitizer keeps at most, around what is in use and of what was given back.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr std::uint64_t kSanitizerBytes = std::uint64_t{3} << 30;
 #else
-inline constexpr std::uint64_t kBesideMemoryBytes = 4 * (std::uint64_t{256} << 20);
+inline constexpr std::uint64_t kSanitizerBytes = 0;
 #endif
+// What precisd takes beside memory_bytes at most, by deploy/precisd.toml: three times
+// max_message_bytes of 256 MiB, and 256 MiB.
+inline constexpr std::uint64_t kBesideMemoryBytes =
+    4 * (std::uint64_t{256} << 20) + kSanitizerBytes;
 
 // Open descriptors that are no files on disk: sockets, pipes, watches, memory of others.
 std::uint64_t open_links(pid_t pid);
