@@ -149,7 +149,7 @@ def test_a_trim_takes_memory_for_what_it_leaves_and_one_layer(tmp_path):
     assert segment.bytes > 26_000_000
     with precis.open(tmp_path / "cache", memory_bytes=16 << 20) as cache:
         model = cache.register_model(spec)
-        with pytest.raises(precis.Error, match="arena"):
+        with pytest.raises(precis.Error, match="raise memory_bytes"):
             cache.trim(segment, keep=0.9)
         assert cache.segment(segment.id).trimmed is None
         assert cache.trim(segment, keep=0.3).bytes < segment.bytes / 3
