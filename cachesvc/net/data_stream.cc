@@ -169,20 +169,18 @@ void DataStream::send(Frame frame) {
   }
   if (frame.pass >= 0) queued->pass = Descriptor(::fcntl(frame.pass, F_DUPFD_CLOEXEC, 0));
   queued->frame = std::move(frame);
-  bool taken = false;
   {
     const std::lock_guard lock(queue_mutex_);
-    taken = !closed_ && queue_.size() < kFramesMax;
-    if (taken) {
+    if (!closed_ && queue_.size() < kFramesMax) {
       auto at = queue_.end();
       if (queued->frame.first) {
         at = std::find_if(queue_.begin(), queue_.end(),
                           [](const auto& other) { return !other->begun && !other->frame.first; });
       }
-      queue_.insert(at, std::move(queued));
+      queue_.insert(at, std::exchange(queued, nullptr));
     }
   }
-  if (!taken) {
+  if (queued) {  // it was not taken
     if (queued->frame.sent) queued->frame.sent(false);
     if (closed_) return;
     return loop_.post([self = shared_from_this()] {

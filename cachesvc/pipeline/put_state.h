@@ -123,7 +123,7 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
   }
   // What it keeps beside that, until it is committed or has failed: digests, tail and counts.
   std::size_t kept_bytes() const {
-    const std::size_t layer_bytes = sizeof(Layer) + sizeof(floors[0]) + sizeof(mass[0]) +
+    const std::size_t layer_bytes = sizeof(Layer) + sizeof(std::vector<float>) + sizeof(double) +
                                     3 * sizeof(std::uint32_t) * std::size_t{model.num_kv_heads};
     return row.blocks.size() * sizeof(Digest) + row.tail.size() * sizeof(TokenId) +
            layers.size() * layer_bytes + model.rope_scaling.size();

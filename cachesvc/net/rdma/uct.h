@@ -12,22 +12,19 @@
 
 namespace precis {
 
-// clang-format off: it indents each line of these further than the last
+// It would indent each line of these further than the last.
+// clang-format off
 #define PRECIS_UCT_CALLS(X)                                                                       \
-  X(ucs_status_string)                                                                            \
-  X(ucs_async_context_create)                                                                     \
-  X(ucs_async_context_destroy)                                                                    \
-  X(uct_query_components)                                                                         \
-  X(uct_release_component_list)                                                                   \
-  X(uct_component_query) X(uct_md_config_read) X(uct_md_open) X(uct_md_close) X(uct_md_query)     \
-      X(uct_md_query_tl_resources) X(uct_release_tl_resource_list) X(uct_md_mem_reg)              \
-          X(uct_md_mem_dereg) X(uct_md_mkey_pack) X(uct_rkey_unpack) X(uct_rkey_release)          \
-              X(uct_md_iface_config_read) X(uct_config_modify) X(uct_config_release)              \
-                  X(uct_worker_create) X(uct_worker_destroy) X(uct_iface_open) X(uct_iface_close) \
-                      X(uct_iface_query) X(uct_iface_get_address) X(uct_iface_get_device_address) \
-                          X(uct_iface_is_reachable) X(uct_iface_event_fd_get)                     \
-                              X(uct_iface_event_arm) X(uct_ep_create) X(uct_ep_destroy)           \
-                                  X(uct_ep_get_address) X(uct_ep_connect_to_ep)
+  X(ucs_status_string) X(ucs_async_context_create) X(ucs_async_context_destroy)                   \
+  X(uct_query_components) X(uct_release_component_list) X(uct_component_query)                    \
+  X(uct_md_config_read) X(uct_md_open) X(uct_md_close) X(uct_md_query)                            \
+  X(uct_md_query_tl_resources) X(uct_release_tl_resource_list) X(uct_md_mem_reg)                  \
+  X(uct_md_mem_dereg) X(uct_md_mkey_pack) X(uct_rkey_unpack) X(uct_rkey_release)                  \
+  X(uct_md_iface_config_read) X(uct_config_modify) X(uct_config_release) X(uct_worker_create)     \
+  X(uct_worker_destroy) X(uct_iface_open) X(uct_iface_close) X(uct_iface_query)                   \
+  X(uct_iface_get_address) X(uct_iface_get_device_address) X(uct_iface_is_reachable)              \
+  X(uct_iface_event_fd_get) X(uct_iface_event_arm) X(uct_ep_create) X(uct_ep_destroy)             \
+  X(uct_ep_get_address) X(uct_ep_connect_to_ep)
 // clang-format on
 
 struct Uct {
