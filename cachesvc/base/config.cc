@@ -110,7 +110,7 @@ class Reader {
   }
 
  private:
-  // What is wrong with a key that is not known.
+  // Says what is wrong with a key that is not known.
   std::string unknown(const std::string& key, const std::set<std::string>& of_service) const {
     if (of_service.contains(key)) {
       return "is not a setting of a tenant: write it above the first [[tenant]]";

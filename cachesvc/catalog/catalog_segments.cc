@@ -11,7 +11,7 @@
 namespace precis {
 namespace {
 
-// Of the segments that one change removes, and how long others have between two such changes.
+// One change removes segments of so many layers, and others have so long between two of them.
 constexpr std::size_t kLayersOfRemoval = 4096;
 constexpr std::chrono::milliseconds kBetweenRemovals{1};
 
@@ -126,7 +126,7 @@ Status CatalogImpl::check_unpinned(std::string_view tenant, const SegmentId& id,
 }
 
 // Taken out of `left`, which has parents first, from its end: on none of them stands anything but
-// those before it. Of no more than a change's layers, but one at least. Those that have gone
+// those before it. They have a change's layers at most, or are one. Those that have gone
 // meanwhile are passed over; `left` is empty where something was put on them.
 std::vector<SegmentId> CatalogImpl::last_of(std::vector<SegmentId>& left) const {
   std::vector<SegmentId> some;

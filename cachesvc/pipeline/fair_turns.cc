@@ -16,8 +16,10 @@ constexpr std::uint64_t kAskingNs = 100'000'000;
 }  // namespace
 
 void FairTurns::ask(const Owner& owner, std::function<void()> turn) {
-  if (last_ && last_->tenant != owner.tenant) last_of_another_ = std::move(last_);
-  last_ = {owner.tenant, clock_.monotonic_ns()};
+  if (!last_ || last_->tenant != owner.tenant) {
+    last_of_another_ = std::exchange(last_, Asked{owner.tenant, 0});
+  }
+  last_->at_ns = clock_.monotonic_ns();
   queue({owner, std::move(turn)}, 1);
 }
 

@@ -121,7 +121,7 @@ class PutPath::Put : public std::enable_shared_from_this<Put> {
       records = std::max(records, records_bytes_max(l) + projection_bytes(l));
     return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + records + entries_bytes_max();
   }
-  // What it keeps beside that, until it is committed or has failed: digests, tail and counts.
+  // Digests, tail and counts, which it keeps beside that until it is committed or has failed.
   std::size_t kept_bytes() const {
     const std::size_t layer_bytes = sizeof(Layer) + sizeof(std::vector<float>) + sizeof(double) +
                                     3 * sizeof(std::uint32_t) * std::size_t{model.num_kv_heads};

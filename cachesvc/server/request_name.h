@@ -19,8 +19,8 @@ struct RequestName {
 // `index`: of the request's type in msg::RequestBody.
 RequestName request_name(std::size_t index);
 
-// What a request that sets or takes away something is about, as far as it names it: a prefix's id,
-// the name of a session, model or profile. Empty for other requests.
+// The name or id of the thing that a request sets or takes away: a prefix's id, the name of a
+// session, model or profile. Empty for other requests.
 std::string subject_of(const msg::RequestBody& request);
 
 }  // namespace precis

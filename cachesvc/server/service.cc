@@ -309,7 +309,7 @@ void Service::Impl::accept(std::unique_ptr<Connection> connection, const Hello& 
                                      std::move(connection));
   peers.insert(peer);
   peer->start([this](const std::shared_ptr<Peer>& closed) {
-    // What ended is forgotten here: a weak pointer keeps the memory of what it pointed to.
+    // Forgets those that have ended, for a weak pointer keeps the memory of its object.
     std::erase_if(leaving, [](const std::weak_ptr<Peer>& one) { return one.expired(); });
     leaving.emplace_back(closed);
     peers.erase(closed);

@@ -89,7 +89,7 @@ class BulkQueue {
   void add(std::shared_ptr<BulkTransfer> transfer);
   // Starts nothing more: what is queued ends with `status`, what is under way as its chunks do.
   void fail(const Status& status);
-  // What moves less than kStepBytes in a while stands still.
+  // A queue that moves less than kStepBytes in a while stands still.
   static constexpr std::uint64_t kStepBytes = 32u << 20;
   // When a transfer last began where none was, or so much had moved again; none while nothing is
   // under way.

@@ -9,7 +9,7 @@
 namespace precis {
 namespace {
 
-// What a push reads, in the one form of both kinds: it is not written through.
+// Pushes have their ranges in the form of pulls, and are not written through.
 std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges) {
   std::vector<MutableBytes> local;
   local.reserve(ranges.size());

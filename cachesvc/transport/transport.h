@@ -104,7 +104,7 @@ class Transport {
   // they say then is encrypted.
   virtual bool is_open_to_hosts() const = 0;
   virtual bool is_encrypted() const = 0;
-  // Of a transport that is encrypted: for connections from now on.
+  // Connections from now on use it, where the transport is encrypted.
   virtual void use_tls(std::shared_ptr<TlsContext>) {}
   // The RDMA device that clients' memory is reached by, in words, or "off".
   virtual std::string rdma() const { return "off"; }

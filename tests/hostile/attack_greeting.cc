@@ -71,7 +71,7 @@ void connect_and_close(Victim& victim, Finding& finding) {
   finding.expect(descriptors < 1000, "closed connections keep their descriptors");
 }
 
-// Of a tenant that is admitted, as many as it is let.
+// A tenant that is admitted opens as many connections as it is let.
 void hold_connections(Victim& victim, Finding& finding) {
   std::deque<Talk> held;
   for (unsigned i = 0; i < 2 * limits::kConnectionsMax; ++i) {
@@ -83,7 +83,7 @@ void hold_connections(Victim& victim, Finding& finding) {
   finding.expect(honest.ok(), "another tenant was not served: " + honest.to_string());
 }
 
-// What a connection took is given back, also if many came and went.
+// The service gives back what connections took, also if many came and went.
 void come_and_go(Victim& victim, Finding& finding) {
   constexpr unsigned kWarm = 2000, kTimes = 20'000;
   const auto visit = [&](unsigned times) {

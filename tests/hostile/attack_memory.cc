@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kRows = 16384;  // bytes of K, and of V, that are pushed
 constexpr std::uint32_t kTokens = 64;
-// Of a put that stages more than half of the memory there is.
+// A put of so many stages more than half of the memory there is.
 constexpr std::uint32_t kManyTokens = 80'000;
 
 ModelSpec model_spec() {

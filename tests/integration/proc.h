@@ -11,7 +11,7 @@ namespace precis::testing {
 std::uint64_t resident_bytes(pid_t pid);
 std::uint64_t peak_resident_bytes(pid_t pid);
 
-// What a sanitizer keeps at most, around what is in use and of what was given back.
+// A sanitizer keeps so much at most, around what is in use and of what was given back.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr std::uint64_t kSanitizerBytes = std::uint64_t{3} << 30;
 #else

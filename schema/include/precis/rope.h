@@ -14,7 +14,7 @@ namespace precis {
 // per kind of layer (with layer_types), and layers without RoPE (rope_layers: 1 or 0 of each).
 // Empty where a layer has none, or where it says something else: then keys cannot be turned back.
 std::vector<std::vector<double>> rope_frequencies(const ModelSpec& model);
-// Of one layer.
+// The frequencies of one layer.
 std::vector<double> rope_frequencies(const ModelSpec& model, std::uint32_t layer);
 
 // kInvalidArgument where rope_scaling is no JSON object, or says a kind that nobody knows or a
