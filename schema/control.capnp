@@ -12,8 +12,9 @@
 #    layer; the server pulls it and then replies, after which the client may reuse that memory.
 #    CommitPut makes the segment visible, at once and whole, when it is as durable as asked;
 #    AbortPut, or the end of the connection, leaves no trace of it.
-# 4. A get: Lookup names the longest stored prefix of a token path and its price. Get names the
-#    links of that prefix, a budget and client memory. The server pushes each layer into that memory
+# 4. A get: Lookup names the longest stored prefix of a token path and its price, and, where it is
+#    given a budget, what of it a reader gets. Get names the links of that prefix, a budget or what
+#    was counted, and client memory. The server pushes each layer into that memory
 #    and sends one LayerServed when the layer is in place, then the Reply. Cancel ends a Get early;
 #    both requests are answered.
 # 5. Everything else is one Request and one Reply: models with their projections and profiles,
@@ -197,20 +198,32 @@ struct Lookup {  # -> Match
   model @0 :Data;
   adapter @1 :Text;
   tokens @2 :Data;
+  keep @3 :Types.Budget;
+  # Absent, with align 1: what is stored, and nothing is counted. Else the service reads the records
+  # and answers what of them a reader gets at this budget, exactly.
+  align @4 :UInt32 = 1;
+  # Every (layer, head) of the prefix gets a multiple of so many entries.
 }
 
 struct Get {  # -> LayerServed per layer, then GetDone
   links @0 :List(Link);
   # From the root on, each the parent of the next.
   budget @1 :Types.Budget;
+  # All where links have counts.
   destination @2 :RemoteRegion;
+  headBegin @3 :UInt32;
+  headCount @4 :UInt32;
+  # The KV heads that are served; count 0: all from headBegin on.
 
   struct Link {
     segment @0 :Data;
     matchedEnd @1 :UInt32;
     entries @2 :UInt64;
     # Of a budget of all: those that were matched, where the segment may have been trimmed since.
-    # 0: those that are stored.
+    # 0: those that are stored. Without meaning where there are counts.
+    counts @3 :Data;
+    # u32 [numLayers, heads that are served]: so many first entries of each. Empty: by the budget;
+    # of all links, or of none.
   }
 }
 
@@ -376,10 +389,10 @@ struct LayerServed {
   layer @1 :UInt32;
   offset @2 :UInt64;
   counts @3 :Data;
-  # u32 [num_links, num_kv_heads].
+  # u32 [num_links, heads that are served].
   tailChecksums @4 :Data;
-  # 16 bytes [num_links, num_kv_heads]: of the last, partial checksum block of each cut, zero where
-  # none.
+  # 16 bytes [num_links, heads that are served]: of the last, partial checksum block of each cut,
+  # zero where none.
 }
 
 struct Done {}
@@ -473,13 +486,32 @@ struct Match {
   # 0: nothing, and no links.
   links @1 :List(Link);
   plan @2 :Types.Plan;
+  # Added up over the links: what is stored, or, where they have counts, what a reader gets.
   bytes @3 :UInt64;
   predictedSeconds @4 :Float64;
 
   struct Link {
     segment @0 :SegmentInfo;
     matchedEnd @1 :UInt32;
+    counts @2 :Data;
+    # u32 [numLayers, numKvHeads]: first entries to be served of each; empty unless the lookup had a
+    # budget or an alignment.
   }
+}
+
+struct PassedMatch {
+  # A match as one client hands it to another: no message of the protocol.
+  version @0 :UInt32;
+  # 1.
+  match @1 :Match;
+  model @2 :Types.ModelSpec;
+  fingerprint @3 :Data;
+  adapter @4 :Text;
+  keep @5 :Types.Budget;
+  align @6 :UInt32 = 1;
+  # Of the lookup.
+  tokens @7 :Data;
+  # u32, those that matched; empty: not said.
 }
 
 struct GetDone {

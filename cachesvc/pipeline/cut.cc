@@ -1,6 +1,9 @@
 #include "cachesvc/pipeline/cut.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <utility>
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/base/executor.h"
@@ -21,6 +24,17 @@ void pad(std::vector<Bytes>& ranges, std::size_t bytes, Bytes inside, Bytes zero
   } else {
     ranges.push_back(zeros.first(bytes));
   }
+}
+
+// What a reader's budget comes to, whatever is stored; of all: what is.
+Result<std::uint64_t> asked_entries(const SegmentRow& row, const ModelSpec& model,
+                                    const Budget& budget) {
+  if (budget.kind == Budget::Kind::kAll) return row.plan.total();
+  if (budget.kind == Budget::Kind::kQuality) {
+    return Status::invalid("a quality target is for puts; name a ratio, entries or bytes");
+  }
+  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(row.recipe));
+  return budget_entries(recipe, model, row.end - row.begin, budget, row.begin);
 }
 
 }  // namespace
@@ -48,13 +62,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
 Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
                                   const Budget& budget) {
   const std::uint64_t stored = row.plan.total();
-  if (budget.kind == Budget::Kind::kAll) return stored;
-  if (budget.kind == Budget::Kind::kQuality) {
-    return Status::invalid("a quality target is for puts; name a ratio, entries or bytes");
-  }
-  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(row.recipe));
-  PRECIS_ASSIGN(const std::uint64_t entries,
-                budget_entries(recipe, model, row.end - row.begin, budget, row.begin));
+  PRECIS_ASSIGN(const std::uint64_t entries, asked_entries(row, model, budget));
   if (entries <= stored) return entries;
   return Status::invalid("a budget of " + budget.to_string() + " is " +
                          counted(entries, "entry", "entries") + " of segment " + row.id.hex() +
@@ -62,46 +70,73 @@ Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
                          row.stored_budget().to_string() + "); ask for that or less");
 }
 
-Result<LayerCut> cut_layer(std::span<const Bytes> records, std::span<const std::uint64_t> entries,
-                           std::uint32_t layer, std::uint32_t num_kv_heads, std::uint32_t head_dim,
-                           Dtype dtype, Bytes zeros) {
-  struct Piece {
-    Bytes record;
-    std::array<Bytes, kServedSections> sections;
-  };
-  LayerCut cut;
-  std::vector<Piece> pieces;  // [num_links, num_kv_heads]
-  for (std::size_t link = 0; link < records.size(); ++link) {
-    Bytes rest = records[link];
-    for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
+Result<std::uint64_t> cut_entries_at_most(const SegmentRow& row, const ModelSpec& model,
+                                          const Budget& budget) {
+  PRECIS_ASSIGN(const std::uint64_t entries, asked_entries(row, model, budget));
+  return std::min(entries, row.plan.total());
+}
+
+Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& shape) {
+  LayerRecords layer;
+  layer.num_heads = shape.num_heads;
+  layer.records.reserve(links.size() * shape.num_heads);
+  for (Bytes rest : links) {
+    for (std::uint32_t h = 0; h < shape.head_begin + shape.num_heads; ++h) {
       std::size_t size = 0;
       const auto opened = kernels::open_record(rest, &size);
       if (!opened.ok()) return Status::corruption(opened.status().message());  // of any version
       const kernels::RecordView& record = *opened;
-      if (record.layer != layer || record.head != h || record.head_dim != head_dim ||
-          record.dtype != dtype) {
-        return Status::corruption("the record of layer " + std::to_string(layer) + " head " +
+      if (record.layer != shape.layer || record.head != h || record.head_dim != shape.head_dim ||
+          record.dtype != shape.dtype) {
+        return Status::corruption("the record of layer " + std::to_string(shape.layer) + " head " +
                                   std::to_string(h) + " is another's");
       }
-      const std::uint32_t count = kernels::count_at(record, entries[link]);
-      PRECIS_ASSIGN(const kernels::Checksum tail, kernels::cut_tail_checksum(record, count));
-      cut.counts.push_back(count);
-      cut.tail_checksums.push_back(tail);
-      pieces.push_back({rest.first(size), kernels::cut_ranges(record, count)});
+      if (h >= shape.head_begin) layer.records.push_back({record, rest.first(size)});
       rest = rest.subspan(size);
     }
   }
-  for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
+  return layer;
+}
+
+std::vector<std::uint32_t> counts_at(const LayerRecords& layer,
+                                     std::span<const std::uint64_t> entries) {
+  std::vector<std::uint32_t> counts;
+  counts.reserve(layer.records.size());
+  for (std::size_t link = 0; link < layer.num_links(); ++link) {
+    for (std::uint32_t h = 0; h < layer.num_heads; ++h) {
+      counts.push_back(kernels::count_at(layer.at(link, h).view, entries[link]));
+    }
+  }
+  return counts;
+}
+
+Result<LayerCut> cut_layer(const LayerRecords& layer, std::vector<std::uint32_t> counts,
+                           Bytes zeros) {
+  LayerCut cut;
+  cut.counts = std::move(counts);
+  std::vector<std::array<Bytes, kServedSections>> pieces;  // [num_links, num_heads]
+  for (std::size_t i = 0; i < layer.records.size(); ++i) {
+    const kernels::RecordView& record = layer.records[i].view;
+    if (cut.counts[i] > record.count) {
+      return Status::corruption("the record of layer " + std::to_string(record.layer) + " head " +
+                                std::to_string(record.head) + " has " +
+                                counted(record.count, "entry", "entries") + ", not the " +
+                                std::to_string(cut.counts[i]) + " that its segment's row says");
+    }
+    PRECIS_ASSIGN(const kernels::Checksum tail, kernels::cut_tail_checksum(record, cut.counts[i]));
+    cut.tail_checksums.push_back(tail);
+    pieces.push_back(kernels::cut_ranges(record, cut.counts[i]));
+  }
+  for (std::uint32_t h = 0; h < layer.num_heads; ++h) {
     for (std::size_t section = 0; section < kServedSections; ++section) {
       std::size_t bytes = 0;
       Bytes inside;
-      for (std::size_t link = 0; link < records.size(); ++link) {
-        const Piece& piece = pieces[link * num_kv_heads + h];
-        const Bytes part = piece.sections[section];
+      for (std::size_t link = 0; link < layer.num_links(); ++link) {
+        const Bytes part = pieces[link * layer.num_heads + h][section];
         if (part.empty()) continue;
         cut.ranges.push_back(part);
         bytes += part.size();
-        inside = piece.record;
+        inside = layer.at(link, h).bytes;
       }
       pad(cut.ranges, align_section(bytes) - bytes, inside, zeros);
       cut.size_bytes += align_section(bytes);

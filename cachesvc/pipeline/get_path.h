@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -14,6 +13,7 @@
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/chain_layers.h"
 #include "cachesvc/pipeline/cold_reads.h"
 #include "cachesvc/pipeline/cut.h"
 #include "cachesvc/pipeline/in_flight.h"
@@ -56,19 +56,12 @@ class GetPath {
 
  private:
   struct Prefix;  // the links of one get, resolved
-  Result<Prefix> resolve(const Tenant& tenant, const msg::Get& request) const;
-  using Leases = std::vector<HotTier::Lease>;  // of one layer, of every link
-  // Adds to `begun`, the first of which is `layer`: that, and what can be read ahead now.
-  Task<Status> begin(Prefix& prefix, std::uint32_t layer, const Owner& owner,
-                     std::deque<Started<Result<Leases>>>& begun);
-  // Null where a link's is cold.
-  Leases find_hot(const Prefix& prefix, std::uint32_t layer) const;
-  // Reads and checks into `room`, a piece each, the links of which there is no lease yet.
-  Task<Result<Leases>> lease(Prefix& prefix, std::uint32_t layer, Leases leases,
-                             Memory::Pieces room, Owner owner);
-  bool follow(Prefix& prefix, std::size_t link) const;
-  Task<Result<LayerCut>> cut_records(const Prefix& prefix, const Leases& leases,
-                                     std::uint32_t layer, const Owner& owner);
+  using Leases = ChainLayers::Leases;
+  Task<Result<Prefix>> resolve(const Tenant& tenant, const msg::Get& request, Owner owner) const;
+  // Of the request's links, but for what their counts ask for.
+  Result<Prefix> find(const Tenant& tenant, const msg::Get& request) const;
+  Task<Result<LayerCut>> cut_records(const Prefix& prefix, const msg::Get& request,
+                                     const Leases& leases, std::uint32_t layer, const Owner& owner);
   Task<void> push(const msg::Get& request, Leases leases, LayerCut cut, msg::LayerServed message,
                   Connection& to, InFlight& in_flight,
                   std::function<Status(msg::LayerServed)>& served);

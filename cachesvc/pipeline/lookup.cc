@@ -1,12 +1,22 @@
 #include "cachesvc/pipeline/lookup.h"
 
+#include <string>
 #include <utility>
 
 #include "precis/block_digest.h"
+#include "precis/limits.h"
 #include "precis/served_layout.h"
 
 namespace precis {
 namespace {
+
+// Of a chain that is trimmed, or put anew, again and again while it is counted.
+constexpr int kAttemptsMax = 4;
+
+// Records of one lookup that the loop itself counts, and entries that it looks at for one of them:
+// a quarter of a millisecond.
+constexpr std::size_t kInlineRecordsMax = 512;
+constexpr std::size_t kEntriesARecord = 512;
 
 // The layer's entry counts of all links side by side, as ServedLayout takes them.
 std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
@@ -20,33 +30,109 @@ std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
   return counts;
 }
 
+msg::Match empty_match(const ModelSpec& model) {
+  msg::Match match;
+  match.plan = {model.num_layers, model.num_kv_heads, {}};
+  match.plan.counts.resize(std::size_t{model.num_layers} * model.num_kv_heads);
+  return match;
+}
+
+// What is wrong with a budget wherever it is read at.
+Status check_keep(const Budget& keep) {
+  if (keep.kind == Budget::Kind::kQuality) {
+    return Status::invalid("a quality target is for puts; look up at a ratio, entries or bytes");
+  }
+  if (keep.kind != Budget::Kind::kAll && keep.value == 0) {
+    return Status::invalid("keep is 0, must keep something");
+  }
+  if (keep.kind == Budget::Kind::kRatio && keep.value > 1'000'000) {
+    return Status::invalid("keep of " + std::to_string(keep.value) +
+                           " parts per million is outside (0, 1000000]");
+  }
+  return {};
+}
+
+Status check_count_of(const ModelSpec& model, std::size_t num_links) {
+  const std::uint64_t counts = std::uint64_t{num_links} * model.num_layers * model.num_kv_heads;
+  if (counts <= limits::kMatchCountsMax) return {};
+  return Status::invalid(
+      "a match of " + std::to_string(num_links) + " segments of " +
+      std::to_string(model.num_layers) + " layers and " + std::to_string(model.num_kv_heads) +
+      " KV heads has " + std::to_string(counts) + " counts, the limit is " +
+      std::to_string(limits::kMatchCountsMax) + "; look it up without keep and align");
+}
+
 }  // namespace
 
-Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request,
-                                     const void* from) const {
-  PRECIS_CO_ASSIGN(const ModelSpec model, catalog_.model(tenant.name, request.model));
+struct Lookup::Counting {
+  const ModelSpec& model;
+  std::vector<std::uint64_t> entries;  // [num_links]
+  ReaderCut cut;
+  std::vector<std::vector<std::uint32_t>> counts;  // [num_links][num_layers * num_kv_heads]
+  Plan plan;
+  std::uint64_t bytes = 0;
+
+  void add(LayerCounts layer) {
+    for (std::size_t link = 0; link < counts.size(); ++link) {
+      const auto begin = layer.counts.begin() +
+                         static_cast<std::ptrdiff_t>(link) * std::ptrdiff_t{model.num_kv_heads};
+      counts[link].insert(counts[link].end(), begin, begin + model.num_kv_heads);
+    }
+    plan.counts.insert(plan.counts.end(), layer.plan.begin(), layer.plan.end());
+    bytes +=
+        ServedLayout::of(layer.counts, model.num_kv_heads, model.head_dim, model.dtype).size_bytes;
+  }
+};
+
+Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, const void* from,
+                                     const bool& gone) const {
+  PRECIS_CO_ASSIGN(const ModelSpec model, parts_.layers.catalog.model(tenant.name, request.model));
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), model.block_tokens));
+  if (request.keep) {
+    PRECIS_CO_TRY(check_keep(*request.keep));
+  }
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
-  co_return co_await paths_.with(tenant.owner(from), root, std::move(request.tokens),
-                                 model.block_tokens, [&](const TokenPath& path) {
-                                   auto found = match(tenant.name, model, path);
-                                   while (!found) found = match(tenant.name, model, path);
-                                   return Result<msg::Match>(std::move(*found));
-                                 });
+  Owner owner = tenant.owner(from);
+  if (!request.counts()) {
+    co_return co_await parts_.paths.with(std::move(owner), root, std::move(request.tokens),
+                                         model.block_tokens, [&](const TokenPath& path) {
+                                           auto found = match(tenant.name, model, path);
+                                           while (!found) found = match(tenant.name, model, path);
+                                           return Result<msg::Match>(std::move(*found));
+                                         });
+  }
+  Links links = co_await parts_.paths.with(
+      owner, root, std::move(request.tokens), model.block_tokens,
+      [&](const TokenPath& path) { return parts_.layers.catalog.match(tenant.name, path); });
+  if (links.empty()) co_return empty_match(model);
+  auto counted = co_await count(std::move(owner), model, request, std::move(links), gone);
+  parts_.layers.memory.retry();  // what it held has come free, however it ended
+  co_return counted;
 }
 
 std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec& model,
                                         const TokenPath& path) const {
-  const auto links = catalog_.match(tenant, path);
-  msg::Match match;
-  match.plan = {model.num_layers, model.num_kv_heads, {}};
-  match.plan.counts.resize(std::size_t{model.num_layers} * model.num_kv_heads);
-  if (links.empty()) return match;
+  const auto links = parts_.layers.catalog.match(tenant, path);
+  if (links.empty()) return empty_match(model);
+  auto described = describe(tenant, model, links);
+  if (!described) return std::nullopt;
+  msg::Match& match = described->match;
+  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+    match.bytes +=
+        ServedLayout::of(layer_counts(links, l), model.num_kv_heads, model.head_dim, model.dtype)
+            .size_bytes;
+  }
+  match.predicted_seconds = parts_.rate.predict_seconds(match.bytes, described->cold_bytes);
+  return std::move(match);
+}
 
+std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const ModelSpec& model,
+                                                  const Links& links) const {
+  Described described{empty_match(model)};
+  msg::Match& match = described.match;
   match.matched_tokens = links.back().matched_end;
-  std::uint64_t cold_bytes = 0;
   for (const Catalog::Link& link : links) {
-    auto found = catalog_.info(tenant, link.row->id, /*with_plan=*/false);
+    auto found = parts_.layers.catalog.info(tenant, link.row->id, /*with_plan=*/false);
     // Removed, trimmed or put anew since it was matched: what is there now is another match.
     if (!found.ok() || found->entries != link.row->plan.total()) return std::nullopt;
     msg::SegmentInfo info = std::move(found).value();
@@ -54,21 +140,117 @@ std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec
       match.plan.counts[i] += link.row->plan.counts[i];
     }
     info.in_memory = true;
-    const std::vector<bool> hot = hot_tier_.present(info.id, model.num_layers, link.row);
+    const std::vector<bool> hot =
+        parts_.layers.hot_tier.present(info.id, model.num_layers, link.row);
     for (std::uint32_t l = 0; l < model.num_layers; ++l) {
       if (hot[l]) continue;
       info.in_memory = false;
-      cold_bytes += link.row->layer_bytes[l];
+      described.cold_bytes += link.row->layer_bytes[l];
     }
     match.links.push_back({std::move(info), link.matched_end});
   }
-  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
-    match.bytes +=
-        ServedLayout::of(layer_counts(links, l), model.num_kv_heads, model.head_dim, model.dtype)
-            .size_bytes;
+  return described;
+}
+
+// The path is not matched again where its chain changes, for its tokens have been freed: of the
+// same segments, trimmed or put anew, what is there now is counted; where one has gone, who asks
+// looks the path up again.
+Task<Result<msg::Match>> Lookup::count(Owner owner, const ModelSpec& model,
+                                       const msg::Lookup& request, Links links,
+                                       const bool& gone) const {
+  PRECIS_CO_TRY(check_count_of(model, links.size()));
+  for (int attempts = 0; attempts < kAttemptsMax; ++attempts) {
+    auto counted = co_await attempt(owner, model, request, links, gone);
+    PRECIS_CO_TRY(counted.status());
+    if (*counted) co_return std::move(**counted);
+    for (Catalog::Link& link : links) {
+      auto now = parts_.layers.catalog.segment(owner.tenant, link.row->id);
+      if (now.status().code() == StatusCode::kNotFound) {
+        co_return Status::unavailable("segment " + link.row->id.hex() +
+                                      " was removed while its entries were counted; look the path "
+                                      "up again");
+      }
+      PRECIS_CO_TRY(now.status());
+      link.row = std::move(now).value();
+    }
   }
-  match.predicted_seconds = rate_.predict_seconds(match.bytes, cold_bytes);
-  return match;
+  co_return Status::unavailable("segment " + links.back().row->id.hex() +
+                                " or one that it stands on was changed each of the " +
+                                std::to_string(kAttemptsMax) +
+                                " times that its entries were counted; look the path up again");
+}
+
+Task<Result<std::optional<msg::Match>>> Lookup::attempt(const Owner& owner, const ModelSpec& model,
+                                                        const msg::Lookup& request,
+                                                        const Links& links,
+                                                        const bool& gone) const {
+  Counting counting{model, {}, {}, {}, {model.num_layers, model.num_kv_heads, {}}};
+  std::vector<Catalog::Row> rows;
+  for (const Catalog::Link& link : links) {
+    rows.push_back(link.row);
+    PRECIS_CO_ASSIGN(const std::uint64_t entries,
+                     cut_entries_at_most(*link.row, model, request.keep.value_or(Budget::all())));
+    counting.entries.push_back(entries);
+  }
+  const Catalog::Link& last = links.back();
+  counting.cut = {counting.entries, request.align, last.matched_end < last.row->end,
+                  last.matched_end};
+  counting.counts.resize(links.size());
+
+  // One layer's leases at a time: nothing is read ahead.
+  ChainLayers layers(parts_.layers, std::move(rows), model.num_layers, owner, 0, {});
+  std::size_t inline_left = kInlineRecordsMax;
+  for (std::uint32_t layer = 0; layer < model.num_layers;) {
+    if (gone) co_return Status::canceled("the client has left");
+    auto leases = co_await layers.lease(layer);
+    if (leases.status().code() == StatusCode::kNotFound) co_return std::optional<msg::Match>();
+    PRECIS_CO_TRY(leases.status());
+    auto counted = co_await count_records(counting, *leases, layer, inline_left, owner);
+    if (counted.status().code() == StatusCode::kCorruption) {
+      const bool again = co_await layers.doubt(layer, *leases, counted.status());
+      if (again) continue;
+    }
+    PRECIS_CO_TRY(counted.status());
+    counting.add(std::move(*counted));
+    leases->clear();
+    if (parts_.layers.memory.is_awaited()) parts_.layers.memory.retry();
+    ++layer;
+  }
+
+  auto described = describe(owner.tenant, model, links);
+  if (!described) co_return std::optional<msg::Match>();
+  msg::Match& match = described->match;
+  for (std::size_t link = 0; link < links.size(); ++link) {
+    match.links[link].counts = std::move(counting.counts[link]);
+  }
+  match.plan = std::move(counting.plan);
+  match.bytes = counting.bytes;
+  match.predicted_seconds = parts_.rate.predict_seconds(match.bytes, described->cold_bytes);
+  co_return std::optional<msg::Match>(std::move(match));
+}
+
+Task<Result<LayerCounts>> Lookup::count_records(const Counting& counting,
+                                                const ChainLayers::Leases& leases,
+                                                std::uint32_t layer, std::size_t& inline_left,
+                                                const Owner& owner) const {
+  const ModelSpec& model = counting.model;
+  std::vector<Bytes> records;
+  for (const HotTier::Lease& lease : leases) records.push_back(lease->bytes());
+  const auto count = [&]() -> Result<LayerCounts> {
+    PRECIS_ASSIGN(const LayerRecords opened,
+                  open_layer(records, {layer, 0, model.num_kv_heads, model.head_dim, model.dtype}));
+    return count_layer(opened, counting.cut);
+  };
+  std::size_t work = records.size() * model.num_kv_heads;
+  if (counting.cut.in_part) {  // whose positions are looked at
+    work +=
+        records.back().size() / record_entry_bytes(model.head_dim, model.dtype) / kEntriesARecord;
+  }
+  if (work <= inline_left) {
+    inline_left -= work;
+    co_return count();
+  }
+  co_return co_await run_on(parts_.reads, parts_.loop, owner, count);
 }
 
 }  // namespace precis

@@ -1,37 +1,67 @@
-// Lookup: the longest stored prefix of a path, and its price.
+// Lookup: the longest stored prefix of a path, its price, and, where it is asked for at a budget or
+// in pages, how many entries of it a reader gets, exactly.
 #pragma once
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/chain_layers.h"
+#include "cachesvc/pipeline/exact_counts.h"
 #include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/restore_rate.h"
 #include "cachesvc/pipeline/tenant.h"
-#include "cachesvc/store/hot_tier.h"
 #include "precis/messages.h"
 
 namespace precis {
 
 class Lookup {
  public:
-  Lookup(Catalog& catalog, PathHasher& paths, const HotTier& hot_tier, const RestoreRate& rate)
-      : catalog_(catalog), paths_(paths), hot_tier_(hot_tier), rate_(rate) {}
+  // All outlive it.
+  struct Parts {
+    EventLoop& loop;
+    FairExecutor& reads;  // counts
+    PathHasher& paths;
+    const RestoreRate& rate;
+    ChainLayers::Parts layers;
+  };
+  explicit Lookup(const Parts& parts) : parts_(parts) {}
 
   // kNotFound if the model is not registered; a Match of 0 tokens if nothing is stored. `from`
-  // names the connection, whose turns a long path waits for.
-  Task<Result<msg::Match>> run(const Tenant& tenant, msg::Lookup request, const void* from) const;
+  // names the connection, whose turns a long path waits for; counting ends once it is `gone`.
+  // Of a request that counts: kInvalidArgument for a budget that is none, kCorruption as a get,
+  // kUnavailable where what is stored of the path did not stay the same for as long as it takes.
+  Task<Result<msg::Match>> run(const Tenant& tenant, msg::Lookup request, const void* from,
+                               const bool& gone) const;
 
  private:
-  // Any thread. None where something was removed meanwhile, so that it has to be matched again.
+  using Links = std::vector<Catalog::Link>;
+  // A match without its price.
+  struct Described {
+    msg::Match match;
+    std::uint64_t cold_bytes = 0;
+  };
+  // Any thread, both. None where something was removed meanwhile, so that it has to be matched
+  // again.
   std::optional<msg::Match> match(std::string_view tenant, const ModelSpec& model,
                                   const TokenPath& path) const;
+  std::optional<Described> describe(std::string_view tenant, const ModelSpec& model,
+                                    const Links& links) const;
 
-  Catalog& catalog_;
-  PathHasher& paths_;
-  const HotTier& hot_tier_;
-  const RestoreRate& rate_;
+  struct Counting;  // of one match, as far as it has come
+  Task<Result<msg::Match>> count(Owner owner, const ModelSpec& model, const msg::Lookup& request,
+                                 Links links, const bool& gone) const;
+  // None where what is stored has changed meanwhile.
+  Task<Result<std::optional<msg::Match>>> attempt(const Owner& owner, const ModelSpec& model,
+                                                  const msg::Lookup& request, const Links& links,
+                                                  const bool& gone) const;
+  Task<Result<LayerCounts>> count_records(const Counting& counting,
+                                          const ChainLayers::Leases& leases, std::uint32_t layer,
+                                          std::size_t& inline_left, const Owner& owner) const;
+
+  const Parts parts_;
 };
 
 }  // namespace precis

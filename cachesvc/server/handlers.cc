@@ -256,7 +256,15 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Lookup request) {
   const std::size_t tokens = request.tokens.size();
-  auto match = co_await parts_.lookup.run(tenant_, std::move(request), &connection_);
+  const bool counts = request.counts();
+  if (counts && counting_ >= limits::kGetsPerConnectionMax) {
+    co_return Status::rejected("this connection has " + std::to_string(counting_) +
+                                   " lookups of a budget under way, the most there may be",
+                               limits::kRetryAfterRequestsMs);
+  }
+  counting_ += counts ? 1 : 0;
+  auto match = co_await parts_.lookup.run(tenant_, std::move(request), &connection_, gone_);
+  counting_ -= counts ? 1 : 0;
   ++parts_.metrics.lookups;
   parts_.metrics.lookup_tokens += static_cast<std::int64_t>(tokens);
   if (match.ok() && match->matched_tokens > 0) {

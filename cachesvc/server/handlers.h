@@ -149,6 +149,7 @@ class Handlers {
   std::string client_;
   Connection& connection_;
   bool gone_ = false;
+  std::uint32_t counting_ = 0;  // lookups under way that count entries
   std::function<Status(msg::LayerServed)> served_;
   std::uint64_t next_put_ = 1;
   Quota::Part put_part_;

@@ -190,7 +190,6 @@ void Service::Impl::wire() {
   put_room = std::make_unique<PutRoom>(
       loop, arena->memory().size() - arena->memory().size() / kStagingShare,
       std::chrono::milliseconds(config.memory_wait_ms));
-  lookup = std::make_unique<Lookup>(*catalog, paths, *hot_tier, rate);
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
   put_path = std::make_unique<PutPath>(PutPath::Parts{
@@ -198,6 +197,8 @@ void Service::Impl::wire() {
       paths, *hot_tier, *projections, *put_room, metrics, clock, configured});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
+  lookup = std::make_unique<Lookup>(Lookup::Parts{
+      loop, reads, paths, rate, {*cold_reads, *memory, *catalog, *hot_tier, metrics}});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,
                                                       *registration, zeros->bytes(), *catalog,
                                                       *hot_tier, rate, metrics, clock});

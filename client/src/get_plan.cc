@@ -1,6 +1,9 @@
 #include "client/src/get_plan.h"
 
+#include <algorithm>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "precis/limits.h"
 #include "precis/recipe.h"
@@ -50,9 +53,100 @@ Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo&
                          "): ask for at most that, or for all of it");
 }
 
+// Of every link, or of none.
+Status check_counts(const LookupMatch& match, const msg::MatchLink& link) {
+  const ModelSpec& model = match.model.spec;
+  const msg::SegmentInfo& segment = link.segment;
+  const std::size_t size = match.counted() ? std::size_t{model.num_layers} * model.num_kv_heads : 0;
+  const std::string name = "match: segment " + segment.id.hex();
+  if (link.counts.size() != size) {
+    return Status::invalid(name + " has " + std::to_string(link.counts.size()) +
+                           " counts, must be " + std::to_string(size));
+  }
+  std::uint64_t sum = 0;
+  for (const std::uint32_t count : link.counts) {
+    if (count > segment.end - segment.begin) {
+      return Status::invalid(name + " has a count of " + std::to_string(count) + " for " +
+                             std::to_string(segment.end - segment.begin) + " tokens");
+    }
+    sum += count;
+  }
+  if (sum <= segment.entries) return {};
+  return Status::invalid(name + " has counts of " + std::to_string(sum) + " entries, it stores " +
+                         std::to_string(segment.entries));
+}
+
+Status check_counted(const LookupMatch& match, const Budget& keep) {
+  if (!match.counted()) return {};
+  const std::uint64_t counts =
+      std::uint64_t{match.links.size()} * match.links.front().counts.size();
+  if (counts > limits::kMatchCountsMax) {
+    return Status::invalid("match: " + std::to_string(counts) + " counts, the limit is " +
+                           std::to_string(limits::kMatchCountsMax));
+  }
+  if (keep.kind == Budget::Kind::kAll) return {};
+  const LookupOptions& made = match.options;
+  return Status::invalid("the match was made at keep " +
+                         made.keep.value_or(Budget::all()).to_string() + " and align " +
+                         std::to_string(made.align) + ": get it without one");
+}
+
+Status take_heads(const GetOptions& options, GetPlan& plan) {
+  const std::uint32_t all = plan.model.num_kv_heads, begin = options.head_begin;
+  if (begin >= all || options.head_count > all - begin) {
+    return Status::invalid("heads: [" + std::to_string(begin) + ", " +
+                           std::to_string(std::uint64_t{begin} + options.head_count) +
+                           "), the model has " + std::to_string(all));
+  }
+  plan.head_begin = begin;
+  plan.num_heads = options.head_count > 0 ? options.head_count : all - begin;
+  return {};
+}
+
+// [num_layers, num_heads] of the heads asked for.
+std::vector<std::uint32_t> counts_of_heads(const GetPlan& plan,
+                                           const std::vector<std::uint32_t>& counts) {
+  std::vector<std::uint32_t> taken;
+  if (counts.empty()) return taken;
+  for (std::uint32_t l = 0; l < plan.model.num_layers; ++l) {
+    const auto begin =
+        counts.begin() +
+        static_cast<std::ptrdiff_t>(std::size_t{l} * plan.model.num_kv_heads + plan.head_begin);
+    taken.insert(taken.end(), begin, begin + plan.num_heads);
+  }
+  return taken;
+}
+
 }  // namespace
 
-Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep) {
+Status check_plan(const LookupMatch& match) {
+  const ModelSpec& model = match.model.spec;
+  const std::size_t size = std::size_t{model.num_layers} * model.num_kv_heads;
+  if (match.plan.num_layers != model.num_layers || match.plan.num_kv_heads != model.num_kv_heads ||
+      match.plan.counts.size() != size) {
+    return Status::invalid("match: plan of " + std::to_string(match.plan.num_layers) +
+                           " layers and " + std::to_string(match.plan.num_kv_heads) +
+                           " KV heads, the model has " + std::to_string(model.num_layers) +
+                           " and " + std::to_string(model.num_kv_heads));
+  }
+  if (!match.counted()) return {};
+  const bool whole = match.links.back().matched_end == match.links.back().segment.end;
+  for (std::size_t i = 0; i < size; ++i) {
+    std::uint64_t sum = 0;
+    for (const msg::MatchLink& link : match.links) {
+      if (link.counts.size() != size) return check_counts(match, link);
+      sum += link.counts[i];
+    }
+    if (match.plan.counts[i] == sum || (!whole && match.plan.counts[i] < sum)) continue;
+    return Status::invalid("match: plan of " + std::to_string(match.plan.counts[i]) +
+                           " entries of layer " + std::to_string(i / model.num_kv_heads) +
+                           ", head " + std::to_string(i % model.num_kv_heads) + ", counts of " +
+                           std::to_string(sum));
+  }
+  return {};
+}
+
+Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const GetOptions& options) {
   if (match.links.empty() || match.matched_tokens == 0) {
     return Status::invalid("get: the match is empty, nothing is stored of this path");
   }
@@ -62,30 +156,51 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep) {
   }
   const ModelSpec& model = match.model.spec;
   PRECIS_TRY(model.validate());
-  GetPlan plan{model, keep, {}, 0};
+  PRECIS_TRY(check_counted(match, keep));
+  GetPlan plan;
+  plan.model = model;
+  plan.budget = keep;
+  PRECIS_TRY(take_heads(options, plan));
   std::uint32_t begin = 0;
   std::uint64_t total = 0;
   for (const msg::MatchLink& link : match.links) {
     const msg::SegmentInfo& segment = link.segment;
     PRECIS_TRY(check_link(model, link, begin, &link == &match.links.back()));
+    PRECIS_TRY(check_counts(match, link));
     auto entries = entries_at(model, segment, keep);
     if (!entries.ok()) return entries.status().with_context("segment " + segment.id.hex());
-    plan.links.push_back({segment.id, segment.begin, segment.end, link.matched_end, *entries});
-    total += *entries;
+    GetPlan::Link& planned = plan.links.emplace_back();
+    planned = {segment.id, segment.begin, segment.end, link.matched_end, *entries};
+    planned.counts = counts_of_heads(plan, link.counts);
+    planned.served_max =
+        match.counted()
+            ? std::accumulate(planned.counts.begin(), planned.counts.end(), std::uint64_t{0})
+            : entries_of_heads(*entries, segment.end - begin, model.num_layers, plan.num_heads);
+    total += planned.served_max;
     begin = segment.end;
   }
-  plan.capacity_bytes = served_capacity_bytes(total, model.num_layers, model.num_kv_heads,
-                                              model.head_dim, model.dtype);
+  plan.capacity_bytes = match.counted()
+                            ? served_counts_bytes(plan.links, model.num_layers, plan.num_heads,
+                                                  model.head_dim, model.dtype)
+                            : served_capacity_bytes(total, model.num_layers, plan.num_heads,
+                                                    model.head_dim, model.dtype);
+  // Counts may be of nothing, but a get has some memory.
+  plan.capacity_bytes = std::max(plan.capacity_bytes, kSectionAlign);
   return plan;
 }
 
 msg::Get get_request(const GetPlan& plan, RemoteRegion destination) {
   msg::Get request;
   for (const GetPlan::Link& link : plan.links) {
-    request.links.push_back({link.segment, link.matched_end, link.entries});
+    const std::uint64_t entries = plan.counted() ? 0 : link.entries;
+    request.links.push_back({link.segment, link.matched_end, entries, link.counts});
   }
   request.budget = plan.budget;
   request.destination = std::move(destination);
+  if (plan.num_heads != plan.model.num_kv_heads) {
+    request.head_begin = plan.head_begin;
+    request.head_count = plan.num_heads;
+  }
   return request;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<std::uint64_t> entries_of(const GetPlan& plan) {
   std::vector<std::uint64_t> entries;
-  for (const GetPlan::Link& link : plan.links) entries.push_back(link.entries);
+  for (const GetPlan::Link& link : plan.links) entries.push_back(link.served_max);
   return entries;
 }
 
@@ -145,7 +145,7 @@ Result<ServedLayout> GetState::place(const msg::LayerServed& served) {
   placed_[served.layer] = true;
   used_.emplace_back(begin, end);
   for (std::size_t i = 0; i < served.counts.size(); ++i) {
-    entries_left_[i / plan_.model.num_kv_heads] -= served.counts[i];
+    entries_left_[i / plan_.num_heads] -= served.counts[i];
   }
   return layout;
 }
@@ -170,11 +170,11 @@ Status GetState::missing() const {
       return Status::corruption("the service ended the get without layer " + std::to_string(l));
     }
   }
-  for (std::size_t link = 0; link < entries_left_.size(); ++link) {
+  for (std::size_t link = 0; link < entries_left_.size() && plan_.is_exact(); ++link) {
     if (entries_left_[link] != 0) {
       return Status::corruption("the service served " + std::to_string(entries_left_[link]) +
                                 " entries less than the " +
-                                std::to_string(plan_.links[link].entries) + " of segment " +
+                                std::to_string(plan_.links[link].served_max) + " of segment " +
                                 plan_.links[link].segment.hex());
     }
   }
@@ -274,7 +274,7 @@ HeadEntries GetState::head(std::uint32_t layer, std::uint32_t head) const {
 
 Plan GetState::counts() const {
   const std::lock_guard lock(mutex_);
-  Plan plan{plan_.model.num_layers, plan_.model.num_kv_heads, {}};
+  Plan plan{plan_.model.num_layers, plan_.num_heads, {}};
   plan.counts.resize(std::size_t{plan.num_layers} * plan.num_kv_heads);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     for (std::size_t h = 0; h < layers_[l].heads.size(); ++h) {

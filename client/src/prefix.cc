@@ -11,13 +11,13 @@
 namespace precis {
 
 Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(const std::shared_ptr<Link>& link,
-                                                          const CallOptions& options,
+                                                          const CallOptions& call,
                                                           const LookupMatch& match,
                                                           const Budget& keep,
-                                                          std::span<const LayerOut> out) {
-  PRECIS_ASSIGN(GetPlan plan, plan_get(match, keep));
-  PRECIS_TRY(check_out(plan.model, out));
-  auto impl = std::make_shared<Impl>(link, options, std::move(plan), out);
+                                                          const GetOptions& options) {
+  PRECIS_ASSIGN(GetPlan plan, plan_get(match, keep, options));
+  PRECIS_TRY(check_out(plan.model, plan.num_heads, options.out));
+  auto impl = std::make_shared<Impl>(link, call, std::move(plan), options.out);
   PRECIS_TRY(impl->start());
   return impl;
 }
@@ -126,7 +126,7 @@ Status Prefix::Impl::fill(std::uint32_t layer) {
   const std::lock_guard lock(filling_);
   if (filled_[layer]) return {};
   const auto state = holder(layer);
-  for (std::uint32_t h = 0; h < plan.model.num_kv_heads; ++h) {
+  for (std::uint32_t h = 0; h < plan.num_heads; ++h) {
     PRECIS_TRY(copy_head(state->head(layer, h), layer, h, out_[layer]));
   }
   filled_[layer] = true;
@@ -207,6 +207,7 @@ Prefix::~Prefix() = default;
 const ModelSpec& Prefix::model() const { return impl_->plan.model; }
 std::uint32_t Prefix::matched_tokens() const { return impl_->plan.links.back().matched_end; }
 std::uint32_t Prefix::num_layers() const { return model().num_layers; }
+std::uint32_t Prefix::num_heads() const { return impl_->plan.num_heads; }
 Status Prefix::wait_layer(std::uint32_t layer) const { return impl_->wait_layer(layer); }
 Status Prefix::wait() const { return impl_->wait(); }
 HeadEntries Prefix::head(std::uint32_t layer, std::uint32_t head) const {

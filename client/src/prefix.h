@@ -20,8 +20,8 @@ namespace precis {
 struct Prefix::Impl {
   // Sends the get; layers are on their way when this returns.
   static Result<std::shared_ptr<Impl>> begin(const std::shared_ptr<Link>& link,
-                                             const CallOptions& options, const LookupMatch& match,
-                                             const Budget& keep, std::span<const LayerOut> out);
+                                             const CallOptions& call, const LookupMatch& match,
+                                             const Budget& keep, const GetOptions& options);
 
   Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
        std::span<const LayerOut> out);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/src/attach.h"
+#include "client/src/get_plan.h"
 #include "client/src/prefix.h"
 #include "client/src/put.h"
 #include "precis/limits.h"
@@ -18,6 +19,18 @@ Status check_tokens(std::span<const TokenId> tokens) {
   if (!tokens.empty() && tokens.size() <= limits::kPathTokensMax) return {};
   return Status::invalid("a path of " + std::to_string(tokens.size()) + " tokens, must be 1 to " +
                          std::to_string(limits::kPathTokensMax));
+}
+
+// As the service does, which need not be asked.
+Status check_lookup(const LookupOptions& options) {
+  if (options.align < 1 || options.align > limits::kAlignMax) {
+    return Status::invalid("align is " + std::to_string(options.align) + ", must be in [1, " +
+                           std::to_string(limits::kAlignMax) + "]");
+  }
+  if (options.keep && options.keep->kind == Budget::Kind::kQuality) {
+    return Status::invalid("a quality target is for puts; look up at a ratio, entries or bytes");
+  }
+  return {};
 }
 
 Status check_projections(const ModelSpec& spec, std::span<const HeadsView> o_proj) {
@@ -152,10 +165,19 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   return Put(std::move(impl));
 }
 
-Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const TokenId> tokens) {
+Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const TokenId> tokens,
+                                         const LookupOptions& options) {
   PRECIS_TRY(check_tokens(tokens));
-  msg::Lookup body{model.fingerprint, model.adapter, {tokens.begin(), tokens.end()}};
-  PRECIS_ASSIGN(msg::Match found, call<msg::Match>(std::move(body)));
+  PRECIS_TRY(check_lookup(options));
+  msg::Lookup body{model.fingerprint,
+                   model.adapter,
+                   {tokens.begin(), tokens.end()},
+                   options.keep,
+                   options.align};
+  const bool counts = body.counts();  // which may take reads of the disk
+  PRECIS_ASSIGN(
+      msg::Match found,
+      call<msg::Match>(std::move(body), counts ? Patience::kWhileAlive : Patience::kOneTimeout));
   if (found.matched_tokens > tokens.size()) {
     return Status::corruption("the service answers that " + std::to_string(found.matched_tokens) +
                               " tokens of a path of " + std::to_string(tokens.size()) +
@@ -164,12 +186,21 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
   LookupMatch match;
   static_cast<msg::Match&>(match) = std::move(found);
   match.model = model;
+  match.options = options;
+  if (!counts || !match) return match;
+  if (!match.counted()) {
+    return Status::unsupported(
+        "the service does not count what a budget comes to: it is older "
+        "than this client");
+  }
+  const Status fits = check_plan(match);
+  if (!fits.ok()) return Status::corruption("the service's " + fits.message());
   return match;
 }
 
 Result<Prefix> RemoteClient::get(const LookupMatch& match, const Budget& keep,
-                                 std::span<const LayerOut> out) {
-  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(link_, options_, match, keep, out));
+                                 const GetOptions& options) {
+  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(link_, options_, match, keep, options));
   return Prefix(std::move(impl));
 }
 

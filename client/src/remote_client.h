@@ -34,9 +34,10 @@ class RemoteClient final : public Client {
 
   Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,
                         const PutOptions& options) override;
-  Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens) override;
+  Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens,
+                             const LookupOptions& options) override;
   Result<Prefix> get(const LookupMatch& match, const Budget& keep,
-                     std::span<const LayerOut> out) override;
+                     const GetOptions& options) override;
 
   Result<msg::SessionRow> open_session(const std::string& name,
                                        std::optional<std::uint64_t> ttl_seconds) override;

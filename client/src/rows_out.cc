@@ -10,11 +10,12 @@ std::string name_of(std::size_t layer, const char* which) {
   return "out[" + std::to_string(layer) + "]." + which;
 }
 
-Status check_rows(const ModelSpec& model, const std::string& name, const RowsOut& rows) {
-  if (rows.num_heads != model.num_kv_heads || rows.head_dim != model.head_dim) {
+Status check_rows(const ModelSpec& model, std::uint32_t num_heads, const std::string& name,
+                  const RowsOut& rows) {
+  if (rows.num_heads != num_heads || rows.head_dim != model.head_dim) {
     return Status::invalid(name + ": shape [" + std::to_string(rows.num_heads) + ", " +
                            std::to_string(rows.num_tokens) + ", " + std::to_string(rows.head_dim) +
-                           "], must be [" + std::to_string(model.num_kv_heads) + ", n, " +
+                           "], must be [" + std::to_string(num_heads) + ", n, " +
                            std::to_string(model.head_dim) + "]");
   }
   if (rows.dtype != model.dtype) {
@@ -46,15 +47,15 @@ Status copy_rows(const HeadsView& from, const RowsOut& to, std::uint32_t head,
 
 }  // namespace
 
-Status check_out(const ModelSpec& model, std::span<const LayerOut> out) {
+Status check_out(const ModelSpec& model, std::uint32_t num_heads, std::span<const LayerOut> out) {
   if (out.empty()) return {};
   if (out.size() != model.num_layers) {
     return Status::invalid("out: has " + std::to_string(out.size()) + " layers, the model has " +
                            std::to_string(model.num_layers));
   }
   for (std::size_t l = 0; l < out.size(); ++l) {
-    PRECIS_TRY(check_rows(model, name_of(l, "keys"), out[l].keys));
-    PRECIS_TRY(check_rows(model, name_of(l, "values"), out[l].values));
+    PRECIS_TRY(check_rows(model, num_heads, name_of(l, "keys"), out[l].keys));
+    PRECIS_TRY(check_rows(model, num_heads, name_of(l, "values"), out[l].values));
   }
   return {};
 }

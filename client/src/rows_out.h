@@ -13,7 +13,8 @@
 namespace precis {
 
 // kInvalidArgument naming the first that does not fit: "out[3].keys". None at all is fine.
-Status check_out(const ModelSpec& model, std::span<const LayerOut> out);
+// `num_heads`: of a layer, those that are got.
+Status check_out(const ModelSpec& model, std::uint32_t num_heads, std::span<const LayerOut> out);
 
 // The rows of one head to the first rows of its place. kInvalidArgument where it has not so many.
 Status copy_head(const HeadEntries& entries, std::uint32_t layer, std::uint32_t head,

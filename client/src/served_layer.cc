@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "cachesvc/base/counted.h"
 #include "cachesvc/base/executor.h"
 #include "precis/record.h"
 
@@ -73,7 +74,7 @@ Status check_entries(const GetPlan::Link& link, const kernels::RecordView& recor
 Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& served,
                                   std::span<const std::uint64_t> entries_left,
                                   std::size_t buffer_bytes) {
-  const std::uint32_t num_heads = plan.model.num_kv_heads;
+  const std::uint32_t num_heads = plan.num_heads;
   const std::size_t cuts = plan.links.size() * num_heads;
   if (served.counts.size() != cuts || served.tail_checksums.size() != cuts) {
     return broken(served, std::to_string(served.counts.size()) + " counts and " +
@@ -82,11 +83,22 @@ Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& s
   }
   for (std::size_t link = 0; link < plan.links.size(); ++link) {
     std::uint64_t sum = 0;  // of at most kKvHeadsMax counts of 32 bits
-    for (std::uint32_t h = 0; h < num_heads; ++h) sum += served.counts[link * num_heads + h];
+    for (std::uint32_t h = 0; h < num_heads; ++h) {
+      const std::uint32_t count = served.counts[link * num_heads + h];
+      sum += count;
+      if (!plan.counted()) continue;
+      const std::uint32_t asked = plan.links[link].counts[served.layer * num_heads + h];
+      if (count != asked) {
+        return broken(served, counted(count, "entry", "entries") + " of segment " +
+                                  plan.links[link].segment.hex() + ", head " +
+                                  std::to_string(plan.head_begin + h) + ", " +
+                                  std::to_string(asked) + " were asked for");
+      }
+    }
     if (sum > entries_left[link]) {
       return broken(served, std::to_string(sum) + " entries of segment " +
                                 plan.links[link].segment.hex() + ", of its " +
-                                std::to_string(plan.links[link].entries) + " only " +
+                                std::to_string(plan.links[link].served_max) + " only " +
                                 std::to_string(entries_left[link]) + " are left");
     }
   }
@@ -104,14 +116,14 @@ Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& s
 
 Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const ServedLayout& layout,
                     Bytes layer) {
-  const std::uint32_t num_heads = plan.model.num_kv_heads;
+  const std::uint32_t num_heads = plan.num_heads;
   const std::size_t row_bytes = plan.model.head_dim * dtype_size_bytes(plan.model.dtype);
   for (std::uint32_t h = 0; h < num_heads; ++h) {
     auto at = layout.heads[h].section;
     for (std::size_t link = 0; link < plan.links.size(); ++link) {
       const std::size_t cut = link * num_heads + h;
       const std::uint32_t count = served.counts[cut];
-      const auto record = record_at(plan, served.layer, h, count, at, layer);
+      const auto record = record_at(plan, served.layer, plan.head_begin + h, count, at, layer);
       const bool whole_blocks = count % kChecksumBlockEntries == 0;
       Status status =
           kernels::verify_record(record, whole_blocks ? nullptr : &served.tail_checksums[cut]);
@@ -133,7 +145,7 @@ std::vector<HeadEntries> arrange_layer(const GetPlan& plan, const msg::LayerServ
   const GetPlan::Link& last = plan.links.back();
   const std::size_t row_bytes = model.head_dim * dtype_size_bytes(model.dtype);
   std::vector<HeadEntries> heads;
-  for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
+  for (std::uint32_t h = 0; h < plan.num_heads; ++h) {
     const auto& at = layout.heads[h].section;
     auto* positions = reinterpret_cast<std::uint32_t*>(layer.data() + at[kPositions]);
     auto* seats = reinterpret_cast<std::uint32_t*>(layer.data() + at[kSeats]);
@@ -144,7 +156,7 @@ std::vector<HeadEntries> arrange_layer(const GetPlan& plan, const msg::LayerServ
     const std::uint32_t served_count = layout.heads[h].count;
     std::uint32_t count = served_count;
     if (last.matched_end < last.end) {
-      count -= served.counts[(plan.links.size() - 1) * model.num_kv_heads + h];
+      count -= served.counts[(plan.links.size() - 1) * plan.num_heads + h];
       for (std::uint32_t i = count; i < served_count; ++i) {
         if (positions[i] >= last.matched_end) continue;
         if (i != count) {

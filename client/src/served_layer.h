@@ -15,8 +15,9 @@
 
 namespace precis {
 
-// Where the layer lies. `entries_left`: [num_links] how many entries each link may still serve;
-// `buffer_bytes`: of the destination. kCorruption naming what does not fit; nothing is read.
+// Where the layer lies, one of the model's. `entries_left`: [num_links] how many entries each link
+// may still serve; `buffer_bytes`: of the destination. kCorruption naming what does not fit;
+// nothing is read.
 Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& served,
                                   std::span<const std::uint64_t> entries_left,
                                   std::size_t buffer_bytes);

@@ -4,6 +4,7 @@
 #include "precis/limits.h"
 #include "precis/messages.h"
 #include "wire_fields.h"
+#include "wire_match.h"
 #include "wire_model.h"
 #include "wire_nouns.h"
 #include "wire_status.h"
@@ -35,82 +36,7 @@ static Status read(PutBegun::Reader in, msg::PutBegun& out) {
   return {};
 }
 
-static void write(SegmentInfo::Builder out, const msg::SegmentInfo& in) {
-  out.setId(as_data(in.id));
-  out.setParent(as_data(in.parent));
-  out.setModel(as_data(in.model));
-  out.setAdapter(as_text(in.adapter));
-  out.setBegin(in.begin);
-  out.setEnd(in.end);
-  out.setRecipe(as_text(in.recipe));
-  out.setPreset(as_text(in.preset));
-  write(out.initBudget(), in.budget);
-  if (in.parent_read) write(out.initParentRead(), *in.parent_read);
-  out.setEntries(in.entries);
-  out.setOriginalBytes(in.original_bytes);
-  out.setStoredBytes(in.stored_bytes);
-  out.setCompressSeconds(in.compress_seconds);
-  out.setCreatedUnixMs(in.created_unix_ms);
-  out.setHits(in.hits);
-  out.setChildren(in.children);
-  out.setInMemory(in.in_memory);
-  if (in.plan) write(out.initPlan(), *in.plan);
-  if (in.trimmed) write(out.initTrimmed(), *in.trimmed);
-  out.setOutOfService(in.out_of_service);
-}
-static Status read(SegmentInfo::Reader in, msg::SegmentInfo& out) {
-  PRECIS_TRY(read_segment_id("id", in.getId(), out.id));
-  PRECIS_TRY(read_segment_id("parent", in.getParent(), out.parent));
-  PRECIS_TRY(read_digest("model", in.getModel(), out.model));
-  PRECIS_TRY(read_name("adapter", in.getAdapter(), out.adapter));
-  out.begin = in.getBegin();
-  out.end = in.getEnd();
-  PRECIS_TRY(check_token_range("end", out.begin, out.end));
-  PRECIS_TRY(read_text("recipe", in.getRecipe(), limits::kRecipeBytesMax, out.recipe));
-  PRECIS_TRY(read_name("preset", in.getPreset(), out.preset));
-  PRECIS_TRY(read(in.getBudget(), out.budget).with_context("budget"));
-  PRECIS_TRY(read_optional(in.hasParentRead(), "parent_read", in.getParentRead(), out.parent_read));
-  out.entries = in.getEntries();
-  out.original_bytes = in.getOriginalBytes();
-  out.stored_bytes = in.getStoredBytes();
-  out.compress_seconds = in.getCompressSeconds();
-  out.created_unix_ms = in.getCreatedUnixMs();
-  out.hits = in.getHits();
-  out.children = in.getChildren();
-  out.in_memory = in.getInMemory();
-  out.out_of_service = in.getOutOfService();
-  PRECIS_TRY(read_optional(in.hasPlan(), "plan", in.getPlan(), out.plan));
-  return read_optional(in.hasTrimmed(), "trimmed", in.getTrimmed(), out.trimmed);
-}
-
 // ---- get ---------------------------------------------------------------------------------------
-static void write(Match::Link::Builder out, const msg::MatchLink& in) {
-  write(out.initSegment(), in.segment);
-  out.setMatchedEnd(in.matched_end);
-}
-static Status read(Match::Link::Reader in, msg::MatchLink& out) {
-  PRECIS_TRY(read(in.getSegment(), out.segment).with_context("segment"));
-  out.matched_end = in.getMatchedEnd();
-  return check_max("matched_end", out.matched_end, out.segment.end);
-}
-
-static void write(Match::Builder out, const msg::Match& in) {
-  out.setMatchedTokens(in.matched_tokens);
-  write_list(out.initLinks(static_cast<unsigned>(in.links.size())), in.links);
-  write(out.initPlan(), in.plan);
-  out.setBytes(in.bytes);
-  out.setPredictedSeconds(in.predicted_seconds);
-}
-static Status read(Match::Reader in, msg::Match& out) {
-  out.matched_tokens = in.getMatchedTokens();
-  PRECIS_TRY(check_max("matched_tokens", out.matched_tokens, limits::kPathTokensMax));
-  PRECIS_TRY(read_list("links", in.getLinks(), limits::kChainSegmentsMax, out.links));
-  PRECIS_TRY(read(in.getPlan(), out.plan).with_context("plan"));
-  out.bytes = in.getBytes();
-  out.predicted_seconds = in.getPredictedSeconds();
-  return {};
-}
-
 static void write(GetDone::Builder out, const msg::GetDone& in) { out.setBytes(in.bytes); }
 static Status read(GetDone::Reader in, msg::GetDone& out) {
   out.bytes = in.getBytes();

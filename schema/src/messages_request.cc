@@ -4,6 +4,7 @@
 #include "precis/limits.h"
 #include "precis/messages.h"
 #include "wire_fields.h"
+#include "wire_match.h"
 #include "wire_model.h"
 #include "wire_nouns.h"
 
@@ -118,40 +119,6 @@ static Status read(AbortPut::Reader in, msg::AbortPut& out) {
 }
 
 // ---- get ---------------------------------------------------------------------------------------
-static void write(Lookup::Builder out, const msg::Lookup& in) {
-  out.setModel(as_data(in.model));
-  out.setAdapter(as_text(in.adapter));
-  out.setTokens(as_data(in.tokens));
-}
-static Status read(Lookup::Reader in, msg::Lookup& out) {
-  PRECIS_TRY(read_digest("model", in.getModel(), out.model));
-  PRECIS_TRY(read_name("adapter", in.getAdapter(), out.adapter));
-  return read_array("tokens", in.getTokens(), limits::kPathTokensMax, out.tokens);
-}
-
-static void write(Get::Link::Builder out, const msg::GetLink& in) {
-  out.setSegment(as_data(in.segment));
-  out.setMatchedEnd(in.matched_end);
-  out.setEntries(in.entries);
-}
-static Status read(Get::Link::Reader in, msg::GetLink& out) {
-  PRECIS_TRY(read_segment_id("segment", in.getSegment(), out.segment));
-  out.matched_end = in.getMatchedEnd();
-  out.entries = in.getEntries();
-  return check_max("matched_end", out.matched_end, limits::kPathTokensMax);
-}
-
-static void write(Get::Builder out, const msg::Get& in) {
-  write_list(out.initLinks(static_cast<unsigned>(in.links.size())), in.links);
-  write(out.initBudget(), in.budget);
-  write(out.initDestination(), in.destination);
-}
-static Status read(Get::Reader in, msg::Get& out) {
-  PRECIS_TRY(read_list("links", in.getLinks(), limits::kChainSegmentsMax, out.links));
-  PRECIS_TRY(read(in.getBudget(), out.budget).with_context("budget"));
-  return read(in.getDestination(), out.destination).with_context("destination");
-}
-
 static void write(Cancel::Builder out, const msg::Cancel& in) { out.setRequest(in.request); }
 static Status read(Cancel::Reader in, msg::Cancel& out) {
   out.request = in.getRequest();
@@ -403,7 +370,11 @@ static std::size_t payload_bytes(const msg::RequestBody& body) {
   if (const auto* lookup = std::get_if<msg::Lookup>(&body)) {
     return lookup->tokens.size() * sizeof(TokenId);
   }
-  return 0;
+  std::size_t counts = 0;
+  if (const auto* get = std::get_if<msg::Get>(&body)) {
+    for (const msg::GetLink& link : get->links) counts += link.counts.size();
+  }
+  return counts * sizeof(std::uint32_t);
 }
 
 }  // namespace wire

@@ -5,8 +5,10 @@
 #include <cstring>
 
 #include "cachesvc/pipeline/cut.h"
+#include "cachesvc/pipeline/exact_counts.h"
 #include "client/src/get_plan.h"
 #include "client/src/served_layer.h"
+#include "precis/block_digest.h"
 #include "tests/fuzz/checks.h"
 #include "tests/fuzz/mended_record.h"
 #include "tests/fuzz/targets.h"
@@ -115,6 +117,22 @@ Inputs record_seeds(std::uint64_t seed) {
 
 // ---- the records of a layer, and their cuts
 
+// Of records that say anything at all: counts that are there, and what they say a reader gets.
+void check_counts(const LayerRecords& layer, std::uint64_t entries) {
+  const std::uint32_t matched_end = prefix().plan.links.back().matched_end;
+  for (const std::uint32_t align : {1u, 16u}) {
+    const LayerCounts counted = count_layer(layer, {{&entries, 1}, align, true, matched_end});
+    for (std::uint32_t h = 0; h < layer.num_heads; ++h) {
+      const kernels::RecordView& record = layer.at(0, h).view;
+      PRECIS_CHECK(counted.counts[h] <= record.count);
+      const auto within =
+          std::ranges::count_if(record.positions.first(counted.counts[h]),
+                                [&](std::uint32_t position) { return position < matched_end; });
+      PRECIS_CHECK(within == counted.plan[h] && counted.plan[h] % align == 0);
+    }
+  }
+}
+
 bool check_layer(Bytes records, std::uint32_t layer) {
   static const std::vector<std::byte> kZeros(kSectionAlign);
   const Prefix& p = prefix();
@@ -122,12 +140,15 @@ bool check_layer(Bytes records, std::uint32_t layer) {
   if (!status.ok()) return refused_as_damaged(status);
   PRECIS_CHECK(!check_records(with_a_flipped_bit(records), p.row, layer).ok());
   for (const std::uint64_t entries : {std::uint64_t{0}, std::uint64_t{77}, p.entries.back()}) {
-    const auto cut = cut_layer({&records, 1}, {&entries, 1}, layer, p.model.num_kv_heads,
-                               p.model.head_dim, p.model.dtype, kZeros);
-    if (!cut.ok()) return refused_as_damaged(cut.status());  // sound, but of another shape
+    const auto opened = open_layer(
+        {&records, 1}, {layer, 0, p.model.num_kv_heads, p.model.head_dim, p.model.dtype});
+    if (!opened.ok()) return refused_as_damaged(opened.status());  // sound, but of another shape
+    const auto cut = cut_layer(*opened, counts_at(*opened, {&entries, 1}), kZeros);
+    if (!cut.ok()) return refused_as_damaged(cut.status());
     std::size_t size = 0;
     for (const Bytes range : cut->ranges) size += range.size();
     PRECIS_CHECK(size == cut->size_bytes);
+    check_counts(*opened, entries);
   }
   return true;
 }
@@ -250,18 +271,56 @@ bool run_plan_get(Bytes input) {
     }
     accepted = true;
     std::uint64_t entries = 0;
-    for (const GetPlan::Link& link : plan->links) entries += link.entries;
+    for (const GetPlan::Link& link : plan->links) entries += link.served_max;
     // Room for what was asked for, whatever the match says.
     PRECIS_CHECK(plan->capacity_bytes / record_entry_bytes(model.head_dim, model.dtype) >= entries);
   }
   return accepted;
 }
 
+// As it is stored, and counted.
+std::vector<LookupMatch> matches() {
+  std::vector<LookupMatch> all(2, testing::match_of(prefix().model, prefix().segments));
+  for (LookupMatch& match : all) {
+    match.model.fingerprint = model_fingerprint(match.model.spec);
+    match.plan = {match.model.spec.num_layers, match.model.spec.num_kv_heads, {}};
+    match.plan.counts.resize(prefix().row.plan.counts.size());
+  }
+  testing::count_all(all[1], prefix().segments, 7);
+  return all;
+}
+
 Inputs match_seeds(std::uint64_t seed) {
-  msg::Reply reply;
-  reply.id = seed;
-  reply.body = static_cast<const msg::Match&>(testing::match_of(prefix().model, prefix().segments));
-  return {encode(msg::ServerMessage(reply))};
+  Inputs inputs;
+  for (const LookupMatch& match : matches()) {
+    msg::Reply reply;
+    reply.id = seed;
+    reply.body = static_cast<const msg::Match&>(match);
+    inputs.push_back(encode(msg::ServerMessage(reply)));
+  }
+  return inputs;
+}
+
+// ---- a match that another client handed on
+
+bool run_match_from_bytes(Bytes input) {
+  std::vector<TokenId> tokens;
+  const auto match = match_from_bytes(input, &tokens);
+  if (!match.ok()) return refused(match.status());
+  PRECIS_CHECK(!*match || plan_get(*match, Budget::all()).ok());
+  const std::vector<std::byte> bytes = to_bytes(*match, tokens);
+  const auto again = match_from_bytes(bytes, &tokens);
+  PRECIS_CHECK(again.ok() && to_bytes(*again, tokens) == bytes);
+  return true;
+}
+
+Inputs passed_match_seeds(std::uint64_t) {
+  Inputs inputs;
+  for (const LookupMatch& match : matches()) {
+    inputs.push_back(to_bytes(match));
+    inputs.push_back(to_bytes(match, std::vector<TokenId>(match.matched_tokens, 3)));
+  }
+  return inputs;
 }
 
 constexpr Target kTargets[] = {
@@ -269,6 +328,7 @@ constexpr Target kTargets[] = {
     {"check_records", run_check_records, layer_seeds},
     {"served_layer", run_served_layer, served_seeds},
     {"plan_get", run_plan_get, match_seeds},
+    {"match_from_bytes", run_match_from_bytes, passed_match_seeds},
 };
 
 }  // namespace

@@ -56,7 +56,9 @@ class Session {
   }
 
   bool get() {
-    const auto looked_up = talk_.call(msg::Lookup{model_, "", path(plan_.seed)});
+    msg::Lookup lookup{model_, "", path(plan_.seed)};
+    if (plan_.seed % 2 == 0) lookup.align = 4;  // then it has counts
+    const auto looked_up = talk_.call(lookup);
     const auto* const match = body_of<msg::Match>(looked_up);
     msg::Get get;
     get.destination = talk_.expose(64u << 10, kDestinationBytes, shared());
@@ -66,7 +68,7 @@ class Session {
       return false;
     }
     for (const msg::MatchLink& link : match->links) {
-      get.links.push_back({link.segment.id, link.matched_end, 0});
+      get.links.push_back({link.segment.id, link.matched_end, 0, link.counts});
     }
     segment_ = match->links.empty() ? SegmentId() : match->links.back().segment.id;
     return match->links.empty() || plan_.bulk == Plan::Bulk::kNone || done(talk_.call(get));

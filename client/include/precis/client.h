@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "precis/match.h"
 #include "precis/messages.h"
 #include "precis/options.h"
 #include "precis/recipe.h"
@@ -99,13 +100,15 @@ class Prefix {
   const ModelSpec& model() const;
   std::uint32_t matched_tokens() const;
   std::uint32_t num_layers() const;
+  std::uint32_t num_heads() const;  // KV heads of a layer: those that were asked for
   // Waits for one layer: it has arrived and its checksums held. kCorruption otherwise.
   Status wait_layer(std::uint32_t layer) const;
   // Waits for all.
   Status wait() const;
-  // Of a layer that wait_layer() said OK to; asking for another is a bug and aborts.
+  // Of a layer that wait_layer() said OK to, and the head-th of the heads that were asked for;
+  // asking for another is a bug and aborts.
   HeadEntries head(std::uint32_t layer, std::uint32_t head) const;
-  Plan plan() const;            // entry counts at this cut; after wait()
+  Plan plan() const;            // entry counts [num_layers, num_heads] at this cut; after wait()
   std::uint64_t bytes() const;  // moved; after wait()
   double seconds() const;       // from request to the last layer checked; after wait()
 
@@ -123,11 +126,6 @@ class HostBuffer {
  public:
   virtual ~HostBuffer() = default;
   virtual MutableBytes bytes() const = 0;  // from a page's boundary on; zeros at first
-};
-
-struct LookupMatch : msg::Match {
-  Model model;
-  explicit operator bool() const { return matched_tokens > 0; }
 };
 
 class Client {
@@ -167,18 +165,16 @@ class Client {
   // tokens: the whole path from the root; the put is of those past the parent's end.
   virtual Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,
                                 const PutOptions& options = {}) = 0;
-  // The longest stored prefix; matched_tokens is 0 when there is none.
-  virtual Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens) = 0;
+  // The longest stored prefix; matched_tokens is 0 when there is none. With options: what a get of
+  // it brings, exactly; then also kCorruption, as a get.
+  virtual Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens,
+                                     const LookupOptions& options = {}) = 0;
   // Begins to stream the prefix; `keep` of each link by itself (a ratio of its tokens, entries per
   // head, bytes), at most what it stores (kInvalidArgument names the first that stores less);
-  // Budget::all() for all of it.
-  // `out` [num_layers]: rows are left there, too. A layer is written by the wait_layer() or wait()
-  // that first says OK to it, in the calling thread and after its checksums held; nothing else ever
-  // touches that memory, so it must live as long as the Prefix is waited for. kInvalidArgument:
-  // another shape or dtype than the model's, or, by those waits, a head that kept more rows than
-  // there is room for (match.plan says how many it may be).
+  // Budget::all() for all of it. A match that is counted() has its budget: it is served as it was
+  // counted, another `keep` is kInvalidArgument, and kNotFound says that it was trimmed since.
   virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all(),
-                             std::span<const LayerOut> out = {}) = 0;
+                             const GetOptions& options = {}) = 0;
 
   virtual Result<msg::SessionRow> open_session(const std::string& name,
                                                std::optional<std::uint64_t> ttl_seconds) = 0;

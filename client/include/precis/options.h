@@ -27,9 +27,9 @@ struct ConnectOptions {
   // may be used, with commas: "mlx5_0:1".
   std::string rdma = "auto";
   // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
-  // bytes (begin_put, layer, commit, get, check_segment, trim_segment) take what they take: they
-  // time out when the service has been silent this long, and a quiet one is asked for a sign of
-  // life meanwhile.
+  // bytes (begin_put, layer, commit, get, check_segment, trim_segment, a lookup with options) take
+  // what they take: they time out when the service has been silent this long, and a quiet one is
+  // asked for a sign of life meanwhile.
   std::uint32_t timeout_ms = 10'000;
   // Of each call as a whole, with its retries, and of a get up to its last layer: past it the call
   // is kTimedOut, naming what it waited for. 0: none. Client::with_deadline() sets it for some.
@@ -73,6 +73,20 @@ struct PutOptions {
   std::uint32_t writers = 1;
 };
 
+// What a lookup says of the prefix that it finds. With neither: what is stored, and nothing is read
+// for it. Else the service counts what a get brings, to the entry, before anything travels: `plan`
+// and `bytes` of the match are exact then, for memory to be set aside, and get() of that match,
+// without a budget, serves exactly that. What of it is cold is read for it.
+struct LookupOptions {
+  // As get()'s, but that a link that stores less is taken whole, which is no error. No quality.
+  std::optional<Budget> keep{};
+  // Entries of a page of the reader's memory, 1 to 4096. Above 1 every (layer, KV head) gets the
+  // nearest multiple of it, over all links; at least one page, at most what is stored in whole
+  // pages, so nothing where that is less than a page. The last link gives or takes the difference,
+  // and as far as it can't, the ones before it.
+  std::uint32_t align = 1;
+};
+
 // One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys
 // post-RoPE, over the put's new tokens [begin, end). A tensor-parallel rank pushes its heads from
 // head_begin; chunked prefill pushes token blocks from token_begin, counted from `begin`. Where
@@ -104,6 +118,19 @@ struct RowsOut {
 // written, in that order; the rest stay as they were.
 struct LayerOut {
   RowsOut keys, values;
+};
+
+// What of a prefix a get brings, and where it leaves it.
+struct GetOptions {
+  // [num_layers]: rows are left there, too. A layer is written by the wait_layer() or wait() that
+  // first says OK to it, in the calling thread and after its checksums held; nothing else ever
+  // touches that memory, so it must live as long as the Prefix is waited for. kInvalidArgument:
+  // another shape or dtype than that of the heads asked for, or, by those waits, a head that kept
+  // more rows than there is room for (match.plan says how many it may be).
+  std::span<const LayerOut> out = {};
+  // KV heads [head_begin, head_begin + head_count) alone are read, travel and are checked; count 0:
+  // all from head_begin on. The prefix then has those heads, the first of them as its head 0.
+  std::uint32_t head_begin = 0, head_count = 0;
 };
 
 }  // namespace precis

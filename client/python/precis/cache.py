@@ -286,29 +286,47 @@ class Cache:
         )
         return Put(core, model)
 
-    def lookup(self, model: Model, tokens: Any) -> Match:
+    def lookup(self, model: Model, tokens: Any, keep: Keep | None = None, align: int = 1) -> Match:
         """Finds the longest stored prefix of a path; the match is false when there is none.
 
         A path that ends inside a segment matches it up to the last whole block of
         `ModelSpec.block_tokens` tokens.
+
+        With `keep` or `align` the match says exactly what a get brings, before anything travels:
+        ``match.plan`` and ``match.bytes``, so that pages can be set aside for it. The service reads
+        records for that where they are cold. ``cache.get(match)``, without a budget, then serves
+        exactly that. With neither, `plan` is what is stored.
+
+        Args:
+            keep: as in begin_put, but no quality; of a segment that stores less, what it stores.
+                precis.ALL for all that is stored of what matched.
+            align: entries of a page, 1 to 4096. Each (layer, KV head) gets the nearest multiple of
+                it, over all segments; at least one page, at most what is stored in whole pages, so
+                nothing where less than a page is. The last segment gives or takes the difference.
         """
         path = tokens_in(tokens)
-        return Match.from_core(self.core.lookup(model.core, path), path)
+        align = count_in(align, "align", 2**32 - 1)
+        return Match.from_core(self.core.lookup(model.core, path, to_pair(keep), align), path)
 
     def get(
         self,
         match: Match,
         keep: Keep | None = None,
         *,
+        heads: range | tuple[int, int] | None = None,
         out: Sequence[tuple[Any, Any]] | None = None,
     ) -> Prefix:
         """Begins to stream a matched prefix, at a budget of at most what is stored.
 
         Args:
-            keep: as in begin_put; by default everything that is stored.
+            keep: as in begin_put; by default everything that is stored, or, of a match that was
+                looked up with `keep` or `align`, what it says: such a match takes no other.
+            heads: the KV heads that are read, travel and are checked, from the first up to, not
+                including, the second: range(2, 4) or (2, 4); by default all. ``prefix.layers[l]``
+                then has these heads alone, the first of them as ``heads[0]``.
             out: memory of your own for the rows: of every layer (keys, values), NumPy arrays or
-                CPU tensors [num_kv_heads, n, head_dim] of the model's dtype (bf16 also as its bits
-                in uint16), with n at least the most rows that a head of the layer has at this
+                CPU tensors [heads, n, head_dim] of the model's dtype (bf16 also as its bits in
+                uint16), with n at least the most rows that a head of the layer has at this
                 budget; ``match.plan[layer].max()`` always is enough. Head h of layer l gets its
                 ``prefix.plan[l, h]`` rows at [h, :count] once ``prefix.layers[l]`` or
                 ``prefix.wait()`` has returned; what lies behind them is left alone. Nothing else
@@ -317,11 +335,14 @@ class Cache:
         Raises:
             InvalidArgument: an array of `out` does not fit; its name says which. Where a head has
                 more rows than its array, `prefix.layers[l]` and `prefix.wait()` raise it.
+            NotFound: a segment was trimmed or removed since it was looked up.
         """
         pair = to_pair(ALL if keep is None else keep)
+        taken = range(match.plan.shape[1]) if heads is None else _heads_in(heads)
         arrays = [] if out is None else _out_arrays(out)
-        core = self.core.get(match.core, pair, [tuple(map(exported, rows)) for rows in arrays])
-        return Prefix(core, match, from_pair(pair), arrays)
+        rows = [tuple(map(exported, layer)) for layer in arrays]
+        core = self.core.get(match.core, pair, rows, taken.start, len(taken))
+        return Prefix(core, match, match.keep or from_pair(pair), arrays, taken)
 
     # ---- sessions -------------------------------------------------------------------------------
 
@@ -402,6 +423,17 @@ class Cache:
     def status(self) -> ServerStatus:
         """The service about itself."""
         return ServerStatus.from_core(self.core.status())
+
+
+def _heads_in(heads: Any) -> range:
+    if isinstance(heads, tuple) and len(heads) == 2:
+        first, end = (count_in(head, "heads") for head in heads)
+        heads = range(first, end)
+    if not isinstance(heads, range) or heads.step != 1:
+        raise InvalidArgument(f"heads: {heads!r} is no range of heads, as range(2, 4) or (2, 4) is")
+    if len(heads) == 0 or heads.start < 0:
+        raise InvalidArgument(f"heads: {heads!r} names no heads")
+    return heads
 
 
 def _out_arrays(out: Any) -> list[tuple[Any, Any]]:

@@ -44,7 +44,7 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer of a prefix: heads[h] of each KV head."""
+    """One layer of a prefix: heads[h] of each KV head that was asked for."""
 
     heads: tuple[Head, ...]
 
@@ -54,7 +54,7 @@ class _Layers(Sequence[Layer]):
 
     def __init__(self, core: Any) -> None:
         self._core = core
-        self._heads = core.model.num_kv_heads
+        self._heads = core.num_heads
 
     def __len__(self) -> int:
         return self._core.num_layers
@@ -75,14 +75,18 @@ class Prefix:
     Attributes:
         match: what was asked for.
         keep: the budget it is read at; a child that is computed over it records this.
+        heads: the KV heads of the model that it has, a range.
     """
 
-    def __init__(self, core: Any, match: Match, keep: Budget, out: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, core: Any, match: Match, keep: Budget, out: Sequence[Any], heads: range
+    ) -> None:
         self._core = core
         self._out = out  # where rows are left, too: alive as long as somebody may wait here
         self._layers = _Layers(core)
         self.match = match
         self.keep = keep
+        self.heads = heads
 
     def __repr__(self) -> str:
         return f"Prefix(matched_tokens={self.matched_tokens}, layers={len(self.layers)})"
@@ -108,7 +112,7 @@ class Prefix:
 
     @property
     def plan(self) -> np.ndarray:
-        """Entries per (layer, KV head) at this cut, uint32 [num_layers, num_kv_heads]. Waits."""
+        """Entries per (layer, KV head) at this cut, uint32 [num_layers, heads]. Waits."""
         self.wait()
         return self._core.plan()
 

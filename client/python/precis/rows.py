@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
 from .budget import Budget, from_pair
+from .errors import InvalidArgument
 from .model import ModelSpec
 
 
@@ -88,10 +90,16 @@ class Trimmed:
 
 @dataclass(frozen=True, eq=False)
 class MatchLink:
-    """One segment of a match; of a partial hit, its entries before matched_end."""
+    """One segment of a match; of a partial hit, its entries before matched_end.
+
+    Attributes:
+        counts: of a match that was looked up with `keep` or `align`, how many first entries of each
+            (layer, KV head) are served, uint32 [num_layers, num_kv_heads]; None of others.
+    """
 
     segment: Segment
     matched_end: int
+    counts: np.ndarray | None = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +110,11 @@ class Match:
         matched_tokens: how far it reaches.
         bytes: what reading all of it moves.
         predicted_seconds: how long that should take, from the measured rate of the tier it is in.
-        plan: stored entries per (layer, KV head), uint32 [num_layers, num_kv_heads].
+        plan: stored entries per (layer, KV head), uint32 [num_layers, num_kv_heads]. Of a match
+            looked up with `keep` or `align`: exactly those that a get brings, as `bytes` is then.
         links: its segments, from the root on.
-        tokens: those that matched, uint32 [matched_tokens].
+        tokens: those that matched, uint32 [matched_tokens]; empty if it came from C++ without them.
+        keep, align: that it was looked up with; None and 1 if with neither.
     """
 
     matched_tokens: int
@@ -114,21 +124,48 @@ class Match:
     links: tuple[MatchLink, ...] = field(repr=False)
     core: Any = field(repr=False)
     tokens: np.ndarray = field(repr=False)
+    keep: Budget | None
+    align: int
 
     def __bool__(self) -> bool:
         return self.matched_tokens > 0
 
+    def to_bytes(self) -> bytes:
+        """The match, for another client of the same tenant: another process, another host."""
+        return self.core.to_bytes(self.tokens)
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray | memoryview) -> Match:
+        """What to_bytes() gave, here or elsewhere.
+
+        Raises:
+            InvalidArgument: it is no match that could be read; the message names the field.
+            VersionMismatch: a newer version wrote it.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise InvalidArgument(f"data: {type(data).__name__} is no bytes")
+        core, tokens = _core.match_from_bytes(bytes(data))
+        return Match.from_core(core, tokens[0])
+
     @classmethod
     def from_core(cls, match: Any, path: np.ndarray) -> Match:
         """As the extension module answered it, when asked for `path`."""
+        plan, counted = match.plan, match.counted
         links = tuple(
-            MatchLink(Segment.from_core(link.segment), link.matched_end) for link in match.links
+            MatchLink(
+                Segment.from_core(link.segment),
+                link.matched_end,
+                link.counts.reshape(plan.shape) if counted else None,
+            )
+            for link in match.links
         )
         return cls(
             links=links,
             core=match,
             tokens=path[: match.matched_tokens].copy(),
-            **_same(match, "matched_tokens bytes predicted_seconds plan"),
+            plan=plan,
+            keep=_budget(match.keep),
+            **_same(match, "matched_tokens bytes predicted_seconds align"),
         )
 
 

@@ -169,6 +169,7 @@ void bind_prefix(nb::module_& module) {
   nb::class_<OwnedPrefix>(module, "Prefix")
       .def_prop_ro("matched_tokens", [](const OwnedPrefix& p) { return p.get().matched_tokens(); })
       .def_prop_ro("num_layers", [](const OwnedPrefix& p) { return p.get().num_layers(); })
+      .def_prop_ro("num_heads", [](const OwnedPrefix& p) { return p.get().num_heads(); })
       .def_prop_ro("model", [](const OwnedPrefix& p) { return p.get().model(); })
       .def("wait_layer",
            [](const OwnedPrefix& p, std::uint32_t layer) {
@@ -212,12 +213,16 @@ void bind_paths(ClientClass& client) {
           nb::arg("writers"))
       .def(
           "lookup",
-          [](OwnedClient& owned, const Model& model, const TokenArray& tokens) {
-            return answer([&, &c = owned.get()] { return c.lookup(model, token_view(tokens)); });
+          [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
+             const std::optional<BudgetPair>& keep, std::uint32_t align) {
+            const LookupOptions options{to_budget(keep), align};
+            return answer(
+                [&, &c = owned.get()] { return c.lookup(model, token_view(tokens), options); });
           },
-          nb::arg("model"), nb::arg("tokens").noconvert())
+          nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"))
       .def("get", [](OwnedClient& owned, const LookupMatch& match, const BudgetPair& keep,
-                     const std::vector<std::pair<OutArray, OutArray>>& out) {
+                     const std::vector<std::pair<OutArray, OutArray>>& out,
+                     std::uint32_t head_begin, std::uint32_t head_count) {
         const Budget budget = to_budget(keep);
         std::vector<LayerOut> layers;
         for (const auto& [keys, values] : out) {
@@ -225,7 +230,8 @@ void bind_paths(ClientClass& client) {
           layers.push_back({rows_out(keys, (name + ".keys").c_str()),
                             rows_out(values, (name + ".values").c_str())});
         }
-        Prefix prefix = answer([&, &c = owned.get()] { return c.get(match, budget, layers); });
+        const GetOptions options{layers, head_begin, head_count};
+        Prefix prefix = answer([&, &c = owned.get()] { return c.get(match, budget, options); });
         return OwnedPrefix(std::make_shared<Prefix>(std::move(prefix)));
       });
 }

@@ -7,7 +7,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "arrays.h"
 #include "bindings.h"
 #include "convert.h"
 #include "errors.h"
@@ -108,14 +111,35 @@ void bind_segments(nb::module_& module) {
 
   nb::class_<msg::MatchLink>(module, "MatchLink")
       .def_ro("segment", &msg::MatchLink::segment)
-      .def_ro("matched_end", &msg::MatchLink::matched_end);
+      .def_ro("matched_end", &msg::MatchLink::matched_end)
+      .def_prop_ro("counts", [](const msg::MatchLink& link) {  // of all layers, in one row
+        return array_of(link.counts, 1, link.counts.size());
+      });
 
   nb::class_<LookupMatch>(module, "Match")
       .def_ro("matched_tokens", &LookupMatch::matched_tokens)
       .def_ro("links", &LookupMatch::links)
       .def_prop_ro("plan", [](const LookupMatch& m) { return from_plan(m.plan); })
       .def_ro("bytes", &LookupMatch::bytes)
-      .def_ro("predicted_seconds", &LookupMatch::predicted_seconds);
+      .def_ro("predicted_seconds", &LookupMatch::predicted_seconds)
+      .def_prop_ro("counted", &LookupMatch::counted)
+      .def_prop_ro("keep", [](const LookupMatch& m) { return from_budget(m.options.keep); })
+      .def_prop_ro("align", [](const LookupMatch& m) { return m.options.align; })
+      .def(
+          "to_bytes",
+          [](const LookupMatch& match, const TokenArray& tokens) {
+            const std::vector<std::byte> bytes = to_bytes(match, token_view(tokens));
+            return nb::bytes(bytes.data(), bytes.size());
+          },
+          nb::arg("tokens").noconvert());
+  // The match, and the tokens that came with it, in one row.
+  module.def("match_from_bytes", [](const nb::bytes& bytes) {
+    std::vector<TokenId> tokens;
+    LookupMatch match = unwrap(
+        match_from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()}, &tokens));
+    const std::size_t count = tokens.size();
+    return nb::make_tuple(std::move(match), array_of(std::move(tokens), 1, count));
+  });
 
   nb::class_<msg::Removed>(module, "Removed")
       .def_ro("segments", &msg::Removed::segments)

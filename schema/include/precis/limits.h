@@ -31,6 +31,10 @@ inline constexpr std::uint32_t kPathBlocksMax = kPathTokensMax / 64;
 inline constexpr std::size_t kDigestBytesMax = 64u << 20;
 inline constexpr std::uint32_t kChainSegmentsMax = 4096;
 inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kKvHeadsMax;
+// Of a match that is counted: entries of a page, and counts over all of its segments, layers and
+// heads, 16 MiB of them: 80 layers of 8 heads in 6,553 segments.
+inline constexpr std::uint32_t kAlignMax = 4096;
+inline constexpr std::uint64_t kMatchCountsMax = 1u << 22;
 inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per head and layer
 
 // Messages. A control message carries at most a path of tokens, its digests and a plan.

@@ -19,13 +19,31 @@
 #include "precis/view.h"
 
 namespace precis {
+namespace msg {
+
+// A match as one client hands it to another, with what is needed to read it.
+struct PassedMatch {
+  Match match;
+  ModelSpec model;
+  Digest fingerprint;
+  std::string adapter;
+  std::optional<Budget> keep;  // of the lookup, as align
+  std::uint32_t align = 1;
+  std::vector<TokenId> tokens;  // those that matched, or none: not said
+  bool operator==(const PassedMatch&) const = default;
+};
+
+}  // namespace msg
 
 // Encoders cannot fail: limits are the caller's to keep. Decoders take bytes from outside:
 // truncated, oversize, unknown or out-of-range content is kInvalidArgument naming the field.
 std::vector<std::byte> encode(const msg::Request&);
 std::vector<std::byte> encode(const msg::ServerMessage&);
+std::vector<std::byte> encode(const msg::PassedMatch&);
 Result<msg::Request> decode_request(Bytes);
 Result<msg::ServerMessage> decode_server_message(Bytes);
+// kVersionMismatch where a newer build wrote it.
+Result<msg::PassedMatch> decode_passed_match(Bytes);
 // The id of a Request that decode_request refuses, so that its sender can be told what is wrong
 // with it; none where not even that can be read.
 std::optional<std::uint64_t> request_id(Bytes);

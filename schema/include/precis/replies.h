@@ -85,13 +85,17 @@ struct Segments {
 struct MatchLink {
   SegmentInfo segment;
   std::uint32_t matched_end = 0;  // at most segment.end
+  // [num_layers, num_kv_heads] first entries to be served of each; empty: nothing was counted.
+  std::vector<std::uint32_t> counts{};
   bool operator==(const MatchLink&) const = default;
 };
 struct Match {
   std::uint32_t matched_tokens = 0;  // 0: nothing, and no links
   std::vector<MatchLink> links;
-  Plan plan;                // stored entries per (layer, head), added up over the links
-  std::uint64_t bytes = 0;  // what a get at the stored budget moves
+  // Entries per (layer, head), added up over the links: those that are stored, or, where the links
+  // have counts, exactly those that a reader gets.
+  Plan plan;
+  std::uint64_t bytes = 0;  // what a get of all, or of the counts, moves
   double predicted_seconds = 0;
   bool operator==(const Match&) const = default;
 };
@@ -196,8 +200,8 @@ struct LayerServed {
   std::uint64_t id = 0;  // of the Get
   std::uint32_t layer = 0;
   std::uint64_t offset = 0;
-  std::vector<std::uint32_t> counts;  // [num_links, num_kv_heads]
-  // Of the last, partial checksum block of each cut [num_links, num_kv_heads]; zero where none.
+  std::vector<std::uint32_t> counts;  // [num_links, heads that are served]
+  // Of the last, partial checksum block of each cut, shaped as counts; zero where there is none.
   std::vector<std::array<std::uint8_t, 16>> tail_checksums;
   bool operator==(const LayerServed&) const = default;
 };

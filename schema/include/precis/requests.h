@@ -107,6 +107,11 @@ struct Lookup {
   Digest model;
   std::string adapter;
   std::vector<TokenId> tokens;
+  // None, with align 1: what is stored, and nothing is counted. Else the match has counts: of every
+  // link the cut at `keep`, or what it stores where that is less, in whole pages of `align`.
+  std::optional<Budget> keep{};
+  std::uint32_t align = 1;
+  bool counts() const { return keep || align != 1; }
   bool operator==(const Lookup&) const = default;
 };
 struct GetLink {
@@ -114,12 +119,16 @@ struct GetLink {
   std::uint32_t matched_end = 0;  // entries at or past this position are left out by the reader
   // Of a budget of all: those that were matched, if it was trimmed since; 0: those that are stored.
   std::uint64_t entries = 0;
+  // [num_layers, heads that are served] first entries of each; empty: by the budget. Of all links
+  // or of none.
+  std::vector<std::uint32_t> counts{};
   bool operator==(const GetLink&) const = default;
 };
 struct Get {
   std::vector<GetLink> links;  // from the root on, each the parent of the next
-  Budget budget;               // of every link, by its own recipe's arithmetic
-  RemoteRegion destination;    // at least served_capacity_bytes() (served_layout.h)
+  Budget budget;               // of every link, by its own recipe's arithmetic; all with counts
+  RemoteRegion destination;    // of served_layout.h's size for its entries or counts
+  std::uint32_t head_begin = 0, head_count = 0;  // KV heads; count 0: all from head_begin on
   bool operator==(const Get&) const = default;
 };
 struct Cancel {

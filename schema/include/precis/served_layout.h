@@ -39,17 +39,17 @@ struct ServedLayout {
   std::vector<Head> heads;
   std::size_t size_bytes = 0;
 
-  // counts: [num_links, num_kv_heads].
-  static ServedLayout of(std::span<const std::uint32_t> counts, std::uint32_t num_kv_heads,
+  // counts: [num_links, num_heads], of the heads that are served.
+  static ServedLayout of(std::span<const std::uint32_t> counts, std::uint32_t num_heads,
                          std::uint32_t head_dim, Dtype dtype) {
     ServedLayout layout;
-    layout.heads.resize(num_kv_heads);
+    layout.heads.resize(num_heads);
     const std::size_t row_bytes = std::size_t{head_dim} * dtype_size_bytes(dtype);
-    const std::size_t num_links = counts.size() / num_kv_heads;
-    for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
+    const std::size_t num_links = counts.size() / num_heads;
+    for (std::uint32_t h = 0; h < num_heads; ++h) {
       std::array<std::size_t, kServedSections> bytes{};
       for (std::size_t link = 0; link < num_links; ++link) {
-        const std::uint32_t count = counts[link * num_kv_heads + h];
+        const std::uint32_t count = counts[link * num_heads + h];
         const auto part = served_part_bytes(count, row_bytes);
         for (std::size_t s = 0; s < kServedSections; ++s) bytes[s] += part[s];
         layout.heads[h].count += count;
@@ -63,13 +63,38 @@ struct ServedLayout {
   }
 };
 
-// Enough for `entries` entries however they spread over the heads of all layers.
+// Enough for `entries` entries however they spread over `num_heads` heads of all layers.
 constexpr std::size_t served_capacity_bytes(std::uint64_t entries, std::uint32_t num_layers,
-                                            std::uint32_t num_kv_heads, std::uint32_t head_dim,
+                                            std::uint32_t num_heads, std::uint32_t head_dim,
                                             Dtype dtype) {
   const std::size_t per_entry = record_entry_bytes(head_dim, dtype);
   return entries * per_entry + entries / kChecksumBlockEntries * kChecksumBytes +
-         std::size_t{num_layers} * num_kv_heads * kServedSections * kSectionAlign;
+         std::size_t{num_layers} * num_heads * kServedSections * kSectionAlign;
+}
+
+// The most entries that `num_heads` heads of a segment can hold of a cut of `entries`.
+constexpr std::uint64_t entries_of_heads(std::uint64_t entries, std::uint32_t num_tokens,
+                                         std::uint32_t num_layers, std::uint32_t num_heads) {
+  const std::uint64_t rows = std::uint64_t{num_tokens} * num_layers * num_heads;
+  return entries < rows ? entries : rows;
+}
+
+// Exactly what `num_heads` heads take of links whose counts are [num_layers, num_heads] each.
+template <typename Links>
+std::size_t served_counts_bytes(const Links& links, std::uint32_t num_layers,
+                                std::uint32_t num_heads, std::uint32_t head_dim, Dtype dtype) {
+  std::size_t bytes = 0;
+  std::vector<std::uint32_t> of_layer;
+  for (std::uint32_t layer = 0; layer < num_layers; ++layer) {
+    of_layer.clear();
+    for (const auto& link : links) {
+      const auto begin =
+          link.counts.begin() + static_cast<std::ptrdiff_t>(std::size_t{layer} * num_heads);
+      of_layer.insert(of_layer.end(), begin, begin + num_heads);
+    }
+    bytes += ServedLayout::of(of_layer, num_heads, head_dim, dtype).size_bytes;
+  }
+  return bytes;
 }
 
 }  // namespace precis

@@ -26,6 +26,25 @@ struct Serving {
   Status verdict = {};  // of the get, after its layers
   std::uint32_t layers_served = UINT32_MAX;
 
+  // By the cut, or by the request's counts; of the heads that it asks for.
+  ServedBytes serve(const msg::Get& get, std::uint32_t layer) const {
+    const std::uint32_t end =
+        get.head_count > 0 ? get.head_begin + get.head_count : model.num_kv_heads;
+    std::vector<std::vector<std::uint32_t>> counts;
+    for (std::size_t link = 0; link < segments.size(); ++link) {
+      counts.push_back(get.links[link].counts);
+      if (!counts.back().empty()) continue;
+      for (const auto& heads : segments[link].entries) {
+        for (std::uint32_t h = get.head_begin; h < end; ++h) {
+          const auto within = std::ranges::count_if(
+              heads[h], [&](const Entry& entry) { return entry.seat <= entries[link]; });
+          counts.back().push_back(static_cast<std::uint32_t>(within));
+        }
+      }
+    }
+    return serve_counts(model, segments, counts, layer, get.head_begin, end);
+  }
+
   void operator()(FakeServer& server, const msg::Request& request) const {
     const auto& get = std::get<msg::Get>(request.body);
     const std::uint32_t layers = std::min(layers_served, model.num_layers);
@@ -38,7 +57,7 @@ struct Serving {
     if (layers == 0) return one_done();
     std::uint64_t offset = 0;
     for (std::uint32_t l = 0; l < layers; ++l) {
-      ServedBytes served = serve_layer(model, segments, entries, l);
+      ServedBytes served = serve(get, l);
       served.message.id = request.id;
       served.message.offset = offset;
       const std::uint64_t place = offset;

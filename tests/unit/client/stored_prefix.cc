@@ -98,21 +98,58 @@ LookupMatch match_of(const ModelSpec& model, const std::vector<StoredSegment>& s
   return match;
 }
 
+void count_all(LookupMatch& match, const std::vector<StoredSegment>& segments,
+               std::uint64_t entries) {
+  const ModelSpec& model = match.model.spec;
+  match.options.keep = Budget::all();
+  match.plan = {model.num_layers, model.num_kv_heads, {}};
+  match.plan.counts.resize(std::size_t{model.num_layers} * model.num_kv_heads);
+  for (std::size_t link = 0; link < segments.size(); ++link) {
+    auto& counts = match.links[link].counts;
+    counts.clear();
+    for (const auto& layer : segments[link].entries) {
+      for (const auto& head : layer) {
+        const auto within =
+            std::ranges::count_if(head, [&](const Entry& entry) { return entry.seat <= entries; });
+        match.plan.counts[counts.size()] += static_cast<std::uint32_t>(within);
+        counts.push_back(static_cast<std::uint32_t>(within));
+      }
+    }
+  }
+}
+
 ServedBytes serve_layer(const ModelSpec& model, const std::vector<StoredSegment>& segments,
                         const std::vector<std::uint64_t>& entries, std::uint32_t layer) {
-  ServedBytes served;
-  served.message.layer = layer;
-  std::vector<std::vector<std::array<Bytes, 6>>> cuts(segments.size());  // [link][head]
+  std::vector<std::vector<std::uint32_t>> counts(segments.size());
   for (std::size_t link = 0; link < segments.size(); ++link) {
+    counts[link].resize(std::size_t{layer} * model.num_kv_heads);  // of layers before: not served
     for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
       const auto record = kernels::open_record(segments[link].records[layer][h]).value();
-      const std::uint32_t count = kernels::count_at(record, entries[link]);
+      counts[link].push_back(kernels::count_at(record, entries[link]));
+    }
+  }
+  return serve_counts(model, segments, counts, layer, 0, model.num_kv_heads);
+}
+
+ServedBytes serve_counts(const ModelSpec& model, const std::vector<StoredSegment>& segments,
+                         const std::vector<std::vector<std::uint32_t>>& counts, std::uint32_t layer,
+                         std::uint32_t head_begin, std::uint32_t head_end) {
+  ServedBytes served;
+  served.message.layer = layer;
+  const std::uint32_t num_heads = head_end - head_begin;
+  PRECIS_CHECK(head_end <= model.num_kv_heads);
+  std::vector<std::vector<std::array<Bytes, 6>>> cuts(segments.size());  // [link][head]
+  for (std::size_t link = 0; link < segments.size(); ++link) {
+    for (std::uint32_t h = 0; h < num_heads; ++h) {
+      const auto& bytes = segments[link].records[layer][head_begin + h];
+      const auto record = kernels::open_record(bytes).value();
+      const std::uint32_t count = counts[link][std::size_t{layer} * num_heads + h];
       served.message.counts.push_back(count);
       served.message.tail_checksums.push_back(kernels::cut_tail_checksum(record, count).value());
       cuts[link].push_back(kernels::cut_ranges(record, count));
     }
   }
-  for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
+  for (std::uint32_t h = 0; h < num_heads; ++h) {
     for (std::size_t s = 0; s < kServedSections; ++s) {
       for (std::size_t link = 0; link < segments.size(); ++link) {
         const Bytes range = cuts[link][h][s];

@@ -41,8 +41,17 @@ void reseal(const ModelSpec& model, StoredSegment& segment);
 // The match a lookup of the whole path would give.
 LookupMatch match_of(const ModelSpec& model, const std::vector<StoredSegment>& segments);
 
+// What a lookup at `entries` of each link says besides: counts, plan and bytes.
+void count_all(LookupMatch& match, const std::vector<StoredSegment>& segments,
+               std::uint64_t entries);
+
 // Layer `layer` cut at `entries` [num_links], to be pushed to message.offset.
 ServedBytes serve_layer(const ModelSpec& model, const std::vector<StoredSegment>& segments,
                         const std::vector<std::uint64_t>& entries, std::uint32_t layer);
+// The same of heads [head_begin, head_end) alone, where counts[link] [num_layers, those heads] says
+// how many entries of each, and not the cut.
+ServedBytes serve_counts(const ModelSpec& model, const std::vector<StoredSegment>& segments,
+                         const std::vector<std::vector<std::uint32_t>>& counts, std::uint32_t layer,
+                         std::uint32_t head_begin, std::uint32_t head_end);
 
 }  // namespace precis::testing

@@ -21,6 +21,15 @@ std::vector<std::byte> make_records(const testing::Seats& seats, std::mt19937& r
   return testing::make_records({SegmentId{}, layer, kHeadDim, kDtype}, seats, random);
 }
 
+constexpr LayerShape kShape{kLayer, 0, kHeads, kHeadDim, kDtype};
+
+// Each link at its cut.
+Result<LayerCut> cut_at(std::span<const Bytes> links, std::span<const std::uint64_t> entries,
+                        Bytes zeros) {
+  PRECIS_ASSIGN(const LayerRecords layer, open_layer(links, kShape));
+  return cut_layer(layer, counts_at(layer, entries), zeros);
+}
+
 // Seats 1..total dealt at random over the heads.
 testing::Seats deal(std::uint32_t total, std::mt19937& random) {
   testing::Seats seats(kHeads);
@@ -83,7 +92,7 @@ TEST_CASE("a cut's ranges fill the reader's layout", "[unit][pipeline]") {
   for (const auto& link : links) records.emplace_back(link);
   for (const bool whole : {false, true}) {
     if (whole) std::fill(entries.begin(), entries.end(), UINT64_MAX);
-    const auto cut = cut_layer(records, entries, kLayer, kHeads, kHeadDim, kDtype, zeros);
+    const auto cut = cut_at(records, entries, zeros);
     REQUIRE(cut.ok());
     check_as_reader(*cut, gather(*cut), links);
     std::uint64_t total = 0;
@@ -92,13 +101,45 @@ TEST_CASE("a cut's ranges fill the reader's layout", "[unit][pipeline]") {
   }
 }
 
+TEST_CASE("some heads are cut as they are of the whole layer", "[unit][pipeline]") {
+  std::mt19937 random(5);
+  const auto link = make_records(deal(150, random), random);
+  const std::vector<std::byte> zeros(kSectionAlign);
+  const Bytes records[] = {link};
+  const std::uint64_t entries[] = {97};
+  const LayerRecords both = open_layer(records, kShape).value();
+  for (std::uint32_t h = 0; h < kHeads; ++h) {
+    const LayerRecords one = open_layer(records, {kLayer, h, 1, kHeadDim, kDtype}).value();
+    REQUIRE(one.records.size() == 1);
+    const auto cut = cut_layer(one, counts_at(one, entries), zeros).value();
+    CHECK(cut.counts == std::vector{counts_at(both, entries)[h]});
+    const auto& record = both.at(0, h).view;
+    const auto keys = kernels::cut_ranges(record, cut.counts[0])[4];
+    const std::vector<std::byte> served = gather(cut);
+    const std::size_t at = ServedLayout::of(cut.counts, 1, kHeadDim, kDtype).heads[0].section[4];
+    CHECK(std::equal(keys.begin(), keys.end(), served.begin() + static_cast<std::ptrdiff_t>(at)));
+  }
+}
+
+TEST_CASE("a cut of more than a record holds is corruption", "[unit][pipeline]") {
+  std::mt19937 random(5);
+  const auto link = make_records({{1, 2, 3}, {4}}, random);
+  const Bytes records[] = {link};
+  const LayerRecords layer = open_layer(records, kShape).value();
+  const std::vector<std::byte> zeros(kSectionAlign);
+  CHECK(cut_layer(layer, {3, 1}, zeros).ok());
+  const auto cut = cut_layer(layer, {3, 2}, zeros);
+  CHECK(cut.status().code() == StatusCode::kCorruption);
+  CHECK_THAT(cut.status().message(), Catch::Contains("head 1 has 1 entry, not the 2"));
+}
+
 TEST_CASE("one link alone needs no range of zeros", "[unit][pipeline]") {
   std::mt19937 random(7);
   const auto link = make_records(deal(150, random), random);
   const std::vector<std::byte> zeros(kSectionAlign);
   const std::vector<Bytes> records = {link};
   const std::vector<std::uint64_t> entries = {97};
-  const auto cut = cut_layer(records, entries, kLayer, kHeads, kHeadDim, kDtype, zeros);
+  const auto cut = cut_at(records, entries, zeros);
   REQUIRE(cut.ok());
   for (const Bytes range : cut->ranges) {
     CHECK(range.data() >= link.data());
@@ -114,7 +155,7 @@ TEST_CASE("damage in a cut's last block is found, not hashed afresh", "[unit][pi
   const std::vector<std::byte> zeros(kSectionAlign);
   const std::vector<Bytes> records = {link};
   const std::vector<std::uint64_t> entries = {3};
-  const auto cut = cut_layer(records, entries, kLayer, kHeads, kHeadDim, kDtype, zeros);
+  const auto cut = cut_at(records, entries, zeros);
   CHECK(cut.status().code() == StatusCode::kCorruption);
 }
 
@@ -124,7 +165,7 @@ TEST_CASE("a record in the wrong place is corruption", "[unit][pipeline]") {
   const std::vector<std::byte> zeros(kSectionAlign);
   const std::vector<Bytes> records = {link};
   const std::vector<std::uint64_t> entries = {10};
-  const auto cut = cut_layer(records, entries, kLayer, kHeads, kHeadDim, kDtype, zeros);
+  const auto cut = cut_at(records, entries, zeros);
   CHECK(cut.status().code() == StatusCode::kCorruption);
   CHECK_THAT(cut.status().message(), Catch::Contains("layer 3 head 0"));
 }
@@ -171,8 +212,7 @@ TEST_CASE("any bit of stored records that flips is found, or changes nothing tha
     PRECIS_TRY(check_records(records, row, kLayer));
     const Bytes links[] = {records};
     const std::uint64_t entries[] = {150};
-    PRECIS_ASSIGN(const LayerCut cut,
-                  cut_layer(links, entries, kLayer, kHeads, kHeadDim, kDtype, zeros));
+    PRECIS_ASSIGN(const LayerCut cut, cut_at(links, entries, zeros));
     return gather(cut);
   };
   const std::vector<std::byte> right = served().value();

@@ -4,208 +4,15 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <condition_variable>
-#include <cstring>
 #include <future>
-#include <map>
-#include <mutex>
-#include <optional>
 
-#include "cachesvc/base/log.h"
-#include "cachesvc/catalog/catalog_keys.h"
-#include "tests/unit/catalog/catalog_fixture.h"
-#include "tests/unit/pipeline/made_records.h"
-#include "tests/unit/pipeline/near_peer.h"
-#include "tests/unit/store/forwarding_store.h"
+#include "tests/unit/pipeline/served_fixture.h"
 
 namespace precis {
 namespace {
 
-using testing::NewSegment;
-
-constexpr std::uint32_t kLayers = 6;    // more than are read ahead and in flight at a time
-constexpr std::uint32_t kEntries = 70;  // of each head: more than a block of a record
-constexpr std::uint64_t kHeads = kLayers * 2;
-constexpr std::uint64_t kStored = kHeads * kEntries;
-constexpr std::size_t kArenaBytes = 4u << 20;
-
-// Counts reads of payload; those of one layer fail, or stand still.
-class DoubtfulStore final : public testing::ForwardingStore {
- public:
-  using ForwardingStore::ForwardingStore;
-
-  void fail(const NewSegment& segment, std::uint32_t layer, Status status) {
-    const std::lock_guard lock(mutex_);
-    failing_[payload_key(segment.row.id, layer)] = std::move(status);
-  }
-  void hold(const NewSegment& segment, std::uint32_t layer) {
-    const std::lock_guard lock(mutex_);
-    held_ = payload_key(segment.row.id, layer);
-  }
-  void mend() {
-    const std::lock_guard lock(mutex_);
-    failing_.clear();
-    held_.reset();
-    changed_.notify_all();
-  }
-  int reads() const {
-    const std::lock_guard lock(mutex_);
-    return reads_;
-  }
-
-  Status read_into(Table table, const std::string& key, MutableBytes into) override {
-    {
-      std::unique_lock lock(mutex_);
-      ++reads_;
-      changed_.wait(lock, [&] { return held_ != key; });
-      if (const auto failing = failing_.find(key); failing != failing_.end()) {
-        return failing->second;
-      }
-    }
-    return ForwardingStore::read_into(table, key, into);
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  std::map<std::string, Status> failing_;
-  std::optional<std::string> held_;
-  int reads_ = 0;
-};
-
-// A reader whose memory is here: a push copies, and is told of later.
-class NearReader final : public testing::NearPeer {
- public:
-  NearReader(EventLoop& loop, std::size_t size_bytes) : memory(size_bytes), loop_(loop) {}
-  void push(std::vector<Bytes> from, const Registration&, const RemoteRegion& to,
-            std::uint64_t offset, Completion done) override {
-    const Status status = pushes++ < dies_after ? Status() : Status::unavailable("the peer died");
-    if (status.ok()) {
-      for (const Bytes range : from) {
-        REQUIRE(offset + range.size() <= to.size_bytes);
-        std::memcpy(memory.data() + offset, range.data(), range.size());
-        offset += range.size();
-      }
-    }
-    loop_.post([done = std::move(done), status] { done(status); });
-  }
-
-  std::vector<std::byte> memory;
-  int pushes = 0;
-  int dies_after = INT32_MAX;
-
- private:
-  EventLoop& loop_;
-};
-
-// A service's parts as far as a get needs them, and a segment of real records.
-struct Fixture {
-  testing::CatalogFixture f;
-  DoubtfulStore store{f.store};
-  std::unique_ptr<Catalog> catalog;
-  EventLoop loop;
-  std::unique_ptr<Arena> arena = std::move(Arena::create(kArenaBytes)).value();
-  std::unique_ptr<Arena::Buffer> zeros = std::move(arena->allocate(kSectionAlign)).value();
-  HotTier hot_tier{kArenaBytes};
-  Memory memory{*arena, hot_tier, loop, std::chrono::milliseconds(1)};
-  RestoreRate rate;
-  Metrics metrics;
-  Log log{Log::Level::kOff};
-  FairExecutor reads{"reads", 4}, storage{"storage", 1};
-  testing::NoRegistration registration;
-  ColdReads cold{{loop, reads, storage, memory, *open(), hot_tier, rate, metrics, log, f.clock}};
-  GetPath path{{loop, reads, cold, memory, registration, zeros->bytes(), *catalog, hot_tier, rate,
-                metrics, f.clock}};
-  NearReader reader{loop, 1u << 20};
-  std::mt19937 random{3};
-  NewSegment segment = put(testing::tokens(80));
-  std::shared_ptr<GetPath::Get> get = std::make_shared<GetPath::Get>();
-  std::vector<std::uint32_t> served;
-  std::function<void(std::uint32_t layer)> on_served = [](std::uint32_t) {};
-
-  ~Fixture() { store.mend(); }  // before who reads is waited for
-
-  Catalog* open() {
-    auto opened = Catalog::open(store, f.clock);
-    REQUIRE(opened.ok());
-    catalog = std::move(opened).value();
-    f.model.num_layers = kLayers;
-    f.fingerprint = model_fingerprint(f.model);
-    f.root = path_root(f.tenant, "", f.fingerprint, "");
-    REQUIRE(catalog->register_model(f.tenant, f.model).ok());
-    return catalog.get();
-  }
-  // Seats go from layer to layer: a smaller cut takes a part of each.
-  NewSegment put(const testing::Tokens& tokens, const NewSegment* parent = nullptr) {
-    NewSegment made = f.segment(tokens, parent, 1, kEntries);
-    made.row.stored_bytes = 0;
-    for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
-      testing::Seats seats(f.model.num_kv_heads);
-      for (std::uint32_t h = 0; h < seats.size(); ++h) {
-        for (std::uint32_t i = 0; i < kEntries; ++i) {
-          seats[h].push_back(1 + (i * f.model.num_kv_heads + h) * kLayers + layer);
-        }
-      }
-      made.layers[layer] = testing::make_records(
-          {made.row.id, layer, f.model.head_dim, f.model.dtype}, seats, random);
-      made.row.layer_bytes[layer] = made.layers[layer].size();
-      made.row.stored_bytes += made.layers[layer].size();
-    }
-    const Status status = catalog->commit(made.row, made.payload(), Durability::kWal);
-    INFO(status.to_string());
-    REQUIRE(status.ok());
-    return made;
-  }
-  msg::Get request() const {
-    msg::Get request;
-    request.links = {{segment.row.id}};
-    request.destination.size_bytes = reader.memory.size();
-    return request;
-  }
-  Result<msg::GetDone> run(const msg::Get& request) {
-    const Tenant tenant{f.tenant, ""};
-    std::optional<Result<msg::GetDone>> answer;
-    const std::function<Status(msg::LayerServed)> told = [this](msg::LayerServed layer) {
-      served.push_back(layer.layer);
-      on_served(layer.layer);
-      return Status();
-    };
-    const auto ask = [&]() -> Task<void> {
-      answer.emplace(co_await path.run(get, tenant, request, reader, told));
-      loop.stop();
-    };
-    spawn(ask());
-    loop.run();
-    return std::move(*answer);
-  }
-  // What a get at `entries` brings, by the cut alone.
-  std::vector<std::byte> expected(std::uint64_t entries) const {
-    std::vector<std::byte> all;
-    for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
-      const Bytes records[] = {segment.layers[layer]};
-      const auto cut = cut_layer(records, std::array{entries}, layer, f.model.num_kv_heads,
-                                 f.model.head_dim, f.model.dtype, zeros->bytes());
-      REQUIRE(cut.ok());
-      for (const Bytes range : cut->ranges) all.insert(all.end(), range.begin(), range.end());
-    }
-    return all;
-  }
-  void check_brought(const Result<msg::GetDone>& done, std::uint64_t entries) const {
-    INFO(done.status().to_string());
-    REQUIRE(done.ok());
-    const auto right = expected(entries);
-    REQUIRE(done->bytes == right.size());
-    CHECK(std::equal(right.begin(), right.end(), reader.memory.begin()));
-  }
-  // Nothing is held but what the hot tier keeps.
-  void check_nothing_held() {
-    hot_tier.erase(segment.row.id);
-    CHECK(arena->used_bytes() == kSectionAlign);
-    CHECK(metrics.gets_open == 0);
-    CHECK(memory.waiting() == 0);
-  }
-};
+using namespace testing;  // of the fixture
+using Fixture = ServedFixture;
 
 }  // namespace
 
@@ -359,7 +166,89 @@ TEST_CASE("a get that names what can't be served is told why", "[unit][pipeline]
   const Status trimmed = refusal([](msg::Get& get) { get.links[0].entries = kStored + 1; });
   CHECK(trimmed.code() == StatusCode::kNotFound);
   CHECK_THAT(trimmed.message(), Catch::Contains("look it up again"));
+
+  const std::vector<std::uint32_t> all(kHeads, kEntries);
+  const Status budget = refusal([&](msg::Get& get) {
+    get.links[0].counts = all;
+    get.budget = Budget::entries(1);
+  });
+  CHECK(budget.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(budget.message(), Catch::Contains("without one"));
+
+  const Status few = refusal([&](msg::Get& get) { get.links[0].counts = {1}; });
+  CHECK(few.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(few.message(), Catch::Contains("has 1 counts, must be 12"));
+  const Status some = refusal([&](msg::Get& get) {
+    get.links[0].counts = all;
+    get.links.push_back({above.row.id});
+  });
+  CHECK_THAT(some.message(), Catch::Contains("has 0 counts, must be 12"));
+
+  const Status more = refusal([&](msg::Get& get) {
+    get.links[0].counts = all;
+    ++get.links[0].counts.back();
+  });
+  CHECK(more.code() == StatusCode::kNotFound);
+  CHECK_THAT(more.message(), Catch::Contains("was trimmed to 840 entries since it was looked up"));
+
+  const Status heads = refusal([&](msg::Get& get) { get.head_begin = 2; });
+  CHECK(heads.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(heads.message(), Catch::Contains("of a model of 2 KV heads"));
+  CHECK(refusal([&](msg::Get& get) { get.head_count = 3; }).code() == StatusCode::kInvalidArgument);
   CHECK(f.store.reads() == 0);
+}
+
+TEST_CASE("a get of counts brings exactly the first entries of each head", "[unit][pipeline]") {
+  Fixture f;
+  msg::Get request = f.request();
+  for (const std::uint32_t a_head : {0u, 1u, 64u, 67u, kEntries}) {
+    request.links[0].counts.assign(kHeads, a_head);
+    request.destination.size_bytes = f.expected(std::uint64_t{a_head} * kHeads).size();
+    f.check_brought(f.run(request), std::uint64_t{a_head} * kHeads);
+  }
+  // Of one head alone, a layer without any of it.
+  request.links[0].counts = {5, 0, 66, 70, 1, 2};
+  request.head_begin = request.head_count = 1;
+  request.destination.size_bytes =
+      served_counts_bytes(request.links, kLayers, 1, f.f.model.head_dim, f.f.model.dtype);
+  const auto done = f.run(request);
+  REQUIRE(done.ok());
+  CHECK(done->bytes == request.destination.size_bytes);
+  --request.destination.size_bytes;
+  CHECK(f.run(request).status().code() == StatusCode::kInvalidArgument);
+  f.check_nothing_held();
+}
+
+TEST_CASE("a get of some heads brings them as a get of all does", "[unit][pipeline]") {
+  Fixture f;
+  msg::Get request = f.request();
+  request.budget = Budget::entries(67);
+  request.head_begin = GENERATE(0u, 1u);
+  request.head_count = request.head_begin == 1 ? 0 : 1;  // 0: all that follow
+  const auto done = f.run(request);
+  REQUIRE(done.ok());
+  const auto right = f.expected(67 * kHeads, request.head_begin, 1);
+  REQUIRE(done->bytes == right.size());
+  CHECK(std::equal(right.begin(), right.end(), f.reader.memory.begin()));
+  f.check_nothing_held();
+}
+
+TEST_CASE("a get of counts follows a segment that was trimmed and holds them still",
+          "[unit][pipeline]") {
+  Fixture f;
+  const bool holds = GENERATE(true, false);
+  f.store.hold(f.segment, 3);
+  f.on_served = [&](std::uint32_t layer) {
+    if (layer != 0) return;
+    f.trim(f.segment, 10);
+    f.store.mend();
+  };
+  msg::Get request = f.request();
+  request.links[0].counts.assign(kHeads, holds ? 10 : 11);
+  const auto done = f.run(request);
+  CHECK(done.status().code() == (holds ? StatusCode::kOk : StatusCode::kNotFound));
+  CHECK((f.served.size() == kLayers) == holds);
+  f.check_nothing_held();
 }
 
 }  // namespace precis

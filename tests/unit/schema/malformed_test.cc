@@ -145,12 +145,29 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   msg::Lookup lookup;
   lookup.tokens.resize(limits::kPathTokensMax + 1);
   CHECK_THAT(refusal(lookup), Contains("tokens count is 16777217, maximum 16777216"));
+  lookup.tokens.resize(1);
+  lookup.align = GENERATE(0u, limits::kAlignMax + 1);
+  CHECK_THAT(refusal(lookup), Contains("align is ") && Contains("must be in [1, 4096]"));
+  lookup.align = 1;
+  lookup.keep = Budget{static_cast<Budget::Kind>(5), 1};
+  CHECK_THAT(refusal(lookup), Contains("keep: kind is 5, maximum 4"));
   msg::Get get;
   get.links.resize(limits::kChainSegmentsMax + 1);
   CHECK_THAT(refusal(get), Contains("links count is 4097, maximum 4096"));
   get.links.resize(1);
   get.budget.kind = static_cast<Budget::Kind>(5);
   CHECK_THAT(refusal(get), Contains("budget: kind is 5, maximum 4"));
+  get.budget = {};
+  get.head_begin = 1;
+  get.head_count = limits::kKvHeadsMax;
+  CHECK_THAT(refusal(get), Contains("head_count is 1024, maximum 1023"));
+  get.head_begin = get.head_count = 0;
+  get.links[0].counts = {limits::kPathTokensMax + 1};
+  CHECK_THAT(refusal(get), Contains("links: counts is 16777217, maximum 16777216"));
+  get.links[0].counts.assign(limits::kMatchCountsMax, 1);
+  get.links.push_back({});
+  get.links[1].counts = {1};
+  CHECK_THAT(refusal(get), Contains("counts of all links is 4194305, maximum 4194304"));
   CHECK_THAT(refusal(msg::CommitPut{1, static_cast<Durability>(3)}), Contains("durability is 3"));
   CHECK_THAT(refusal(msg::ListPrefixes{{}, limits::kListPageRowsMax + 1}),
              Contains("limit is 1001"));
@@ -214,6 +231,28 @@ TEST_CASE("replies whose parts do not fit together are refused", "[unit][schema]
   match.links.resize(1);
   match.links[0].matched_end = 1;
   CHECK_THAT(refused(msg::Reply{1, {}, match}), Contains("matched_end is 1, maximum 0"));
+}
+
+TEST_CASE("a match that was passed on is refused where its parts do not fit", "[unit][schema]") {
+  RandomMessages random(4);
+  msg::PassedMatch match;
+  match.model = std::get<msg::RegisterModel>(random.request(0).body).model;
+  match.match.matched_tokens = 3;
+  match.tokens = {1, 2, 3};
+  REQUIRE(decode_passed_match(encode(match)).value() == match);
+  const auto refused = [&] {
+    const auto decoded = decode_passed_match(encode(match));
+    REQUIRE(decoded.status().code() == StatusCode::kInvalidArgument);
+    return decoded.status().message();
+  };
+  match.tokens.pop_back();
+  CHECK_THAT(refused(), Contains("tokens has 2 elements, of 3 that matched"));
+  match.tokens.clear();
+  match.align = 0;
+  CHECK_THAT(refused(), Contains("align is 0"));
+  match.align = 1;
+  match.model.head_dim = 0;
+  CHECK_THAT(refused(), Contains("model: "));
 }
 
 TEST_CASE("the id of a request that is refused can still be read", "[unit][schema]") {

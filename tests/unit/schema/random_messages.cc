@@ -112,12 +112,24 @@ struct Filler {
     x.durability = static_cast<Durability>(r.number(2));
   }
   void operator()(msg::AbortPut& x) { (*this)(x.put); }
-  void operator()(msg::Lookup& x) { all(x.model, x.adapter, x.tokens); }
+  void operator()(msg::Lookup& x) {
+    all(x.model, x.adapter, x.tokens, x.keep);
+    x.align = 1 + up_to(limits::kAlignMax - 1);
+  }
+  void counts(std::vector<std::uint32_t>& x) {
+    x.resize(r.number(5));
+    for (auto& count : x) count = up_to(limits::kPathTokensMax);
+  }
   void operator()(msg::GetLink& x) {
     all(x.segment, x.entries);
     x.matched_end = up_to(limits::kPathTokensMax);
+    counts(x.counts);
   }
-  void operator()(msg::Get& x) { all(x.links, x.budget, x.destination); }
+  void operator()(msg::Get& x) {
+    all(x.links, x.budget, x.destination);
+    x.head_begin = up_to(limits::kKvHeadsMax);
+    x.head_count = up_to(limits::kKvHeadsMax - x.head_begin);
+  }
   void operator()(msg::Cancel& x) { (*this)(x.request); }
   void operator()(msg::OpenSession& x) { all(x.name, x.ttl_seconds); }
   void operator()(msg::AdvanceSession& x) { all(x.name, x.tip); }
@@ -175,6 +187,7 @@ struct Filler {
   void operator()(msg::MatchLink& x) {
     (*this)(x.segment);
     x.matched_end = up_to(x.segment.end);
+    counts(x.counts);
   }
   void operator()(msg::Match& x) {
     all(x.links, x.plan, x.bytes, x.predicted_seconds);

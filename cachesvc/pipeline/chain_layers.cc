@@ -1,0 +1,122 @@
+#include "cachesvc/pipeline/chain_layers.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace precis {
+
+ChainLayers::ChainLayers(const Parts& parts, std::vector<Catalog::Row> links,
+                         std::uint32_t num_layers, Owner owner, std::uint32_t ahead,
+                         Follows follows)
+    : parts_(parts),
+      links_(std::move(links)),
+      num_layers_(num_layers),
+      owner_(std::move(owner)),
+      ahead_(ahead),
+      follows_(std::move(follows)) {}
+
+Task<Result<ChainLayers::Leases>> ChainLayers::lease(std::uint32_t layer) {
+  PRECIS_CO_TRY(co_await begin(layer));
+  auto leases = co_await begun_.front();
+  begun_.pop_front();
+  co_return leases;
+}
+
+Task<bool> ChainLayers::doubt(std::uint32_t layer, Leases& leases, const Status& why) {
+  if (doubted_ == layer) co_return false;
+  doubted_ = layer;
+  leases.clear();
+  co_await end();  // who waits for memory holds none
+  parts_.cold.forget(links_, layer, why);
+  co_return true;
+}
+
+Task<void> ChainLayers::end() {
+  for (auto& unused : begun_) (void)co_await unused;
+  begun_.clear();
+}
+
+// Who waits for memory holds none, but of earlier layers, which go as they are sent: so gets never
+// wait for each other for ever. What is read ahead takes what nobody uses, in the order of layers.
+Task<Status> ChainLayers::begin(std::uint32_t layer) {
+  for (auto next = static_cast<std::uint32_t>(layer + begun_.size());
+       next < num_layers_ && next <= layer + ahead_; ++next) {
+    const auto room_of = [&](auto&& is_wanted) {
+      std::vector<Memory::Want> wants;
+      for (std::size_t link = 0; link < links_.size(); ++link) {
+        if (is_wanted(link)) wants.push_back({links_[link]->layer_bytes[next]});
+      }
+      return wants;
+    };
+    Leases leases;
+    Result<Memory::Pieces> room = Memory::Pieces{};
+    if (next > layer) {
+      room = parts_.memory.try_free(room_of([&](std::size_t link) {
+        const Catalog::Row& row = links_[link];
+        return !parts_.hot_tier.contains(row->id, next, row);
+      }));
+      if (!room.ok()) break;
+      leases = find_hot(next);
+    } else {
+      leases = find_hot(next);
+      room = parts_.memory.try_acquire(room_of([&](std::size_t link) { return !leases[link]; }));
+      if (!room.ok()) {
+        leases.clear();
+        room = co_await parts_.memory.acquire(room_of([](std::size_t) { return true; }), owner_);
+        PRECIS_CO_TRY(room.status());
+        leases = find_hot(next);  // others read, too
+        for (std::size_t link = leases.size(); link-- > 0;) {
+          if (leases[link]) room->erase(room->begin() + static_cast<std::ptrdiff_t>(link));
+        }
+      }
+    }
+    begun_.emplace_back(fill(next, std::move(leases), std::move(room).value()));
+  }
+  co_return Status();
+}
+
+ChainLayers::Leases ChainLayers::find_hot(std::uint32_t layer) const {
+  Leases leases;
+  for (const Catalog::Row& row : links_) {
+    leases.push_back(parts_.hot_tier.find(row->id, layer, row));
+  }
+  return leases;
+}
+
+Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases leases,
+                                                    Memory::Pieces room) {
+  parts_.metrics.layers_hot += static_cast<std::int64_t>(leases.size() - room.size());
+  auto piece = room.begin();
+  for (std::size_t link = 0; link < leases.size();) {
+    if (leases[link]) {
+      ++link;
+      continue;
+    }
+    const Catalog::Row row = links_[link];
+    (*piece)->shrink(row->layer_bytes[layer]);  // where it was trimmed meanwhile
+    const Status status = co_await parts_.cold.read_into(row, layer, (*piece)->bytes(), owner_);
+    if (status.ok()) {
+      leases[link] = parts_.hot_tier.insert(row->id, layer, row, std::move(*piece++));
+    } else if (links_[link] == row && !follow(link)) {
+      co_return status;
+    }
+  }
+  co_return leases;
+}
+
+// Where a link was trimmed meanwhile, what is left holds what is read still, or it does not.
+bool ChainLayers::follow(std::size_t link) {
+  Catalog::Row& row = links_[link];
+  auto present = parts_.catalog.segment(row->tenant, row->id);
+  if (!present.ok() || *present == row || !(*present)->same_put(*row)) return false;
+  if (!follows_ || !follows_(link, **present)) return false;
+  // Nor does it fit where there is room for what it was, if it has grown.
+  if (!std::ranges::equal((*present)->layer_bytes, row->layer_bytes, std::ranges::less_equal())) {
+    return false;
+  }
+  row = std::move(present).value();
+  return true;
+}
+
+}  // namespace precis

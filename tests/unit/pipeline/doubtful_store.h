@@ -1,0 +1,63 @@
+// A store whose reads fail or stand still.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cachesvc/catalog/catalog_keys.h"
+#include "tests/unit/catalog/catalog_fixture.h"
+#include "tests/unit/store/forwarding_store.h"
+
+namespace precis::testing {
+
+// Counts reads of payload; those of one layer fail, or stand still.
+class DoubtfulStore final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+
+  void fail(const NewSegment& segment, std::uint32_t layer, Status status) {
+    const std::lock_guard lock(mutex_);
+    failing_[payload_key(segment.row.id, layer)] = std::move(status);
+  }
+  void hold(const NewSegment& segment, std::uint32_t layer) {
+    const std::lock_guard lock(mutex_);
+    held_ = payload_key(segment.row.id, layer);
+  }
+  void mend() {
+    const std::lock_guard lock(mutex_);
+    failing_.clear();
+    held_.reset();
+    changed_.notify_all();
+  }
+  int reads() const {
+    const std::lock_guard lock(mutex_);
+    return reads_;
+  }
+
+  Status read_into(Table table, const std::string& key, MutableBytes into) override {
+    {
+      std::unique_lock lock(mutex_);
+      ++reads_;
+      changed_.wait(lock, [&] { return held_ != key; });
+      if (const auto failing = failing_.find(key); failing != failing_.end()) {
+        return failing->second;
+      }
+    }
+    return ForwardingStore::read_into(table, key, into);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::map<std::string, Status> failing_;
+  std::optional<std::string> held_;
+  int reads_ = 0;
+};
+
+}  // namespace precis::testing

@@ -1,0 +1,159 @@
+// A lookup at a budget: what it says is what a get brings, whatever happens meanwhile.
+#include "cachesvc/pipeline/lookup.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "tests/unit/pipeline/served_fixture.h"
+
+namespace precis {
+namespace {
+
+using namespace testing;  // of the fixture
+
+struct LookupFixture : ServedFixture {
+  PathHasher paths{loop};
+  Lookup lookup{{loop, reads, paths, rate, {cold, memory, *catalog, hot_tier, metrics}}};
+  bool gone = false;
+
+  // Once so many reads have begun; false after ten seconds.
+  bool has_read(int times) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (store.reads() < times && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    return store.reads() >= times;
+  }
+  Result<msg::Match> find(std::optional<Budget> keep, std::uint32_t align = 1,
+                          Tokens tokens_of_it = tokens(80)) {
+    const Tenant tenant{f.tenant, ""};
+    std::optional<Result<msg::Match>> answer;
+    msg::Lookup request{f.fingerprint, "", std::move(tokens_of_it), keep, align};
+    const auto ask = [&]() -> Task<void> {
+      answer.emplace(co_await lookup.run(tenant, std::move(request), &reader, gone));
+      loop.stop();
+    };
+    spawn(ask());
+    loop.run();
+    return std::move(*answer);
+  }
+};
+
+void check_counts(const Result<msg::Match>& match, std::uint32_t a_head) {
+  INFO(match.status().to_string());
+  REQUIRE(match.ok());
+  const std::vector<std::uint32_t> right(kHeads, a_head);
+  REQUIRE(match->links.size() == 1);
+  CHECK(match->links[0].counts == right);
+  CHECK(match->plan.counts == right);
+}
+
+}  // namespace
+
+TEST_CASE("a lookup at a budget says what a get brings, and reads what is cold once",
+          "[unit][pipeline]") {
+  LookupFixture f;
+  for (const std::uint32_t a_head : {67u, 8u, kEntries}) {
+    const auto match = f.find(Budget::entries(a_head));
+    check_counts(match, a_head);
+    msg::Get request = f.request();
+    request.links[0].counts = match->links[0].counts;
+    request.destination.size_bytes = match->bytes;
+    f.check_brought(f.run(request), std::uint64_t{a_head} * kHeads);
+  }
+  check_counts(f.find({}, 16), 64);
+  check_counts(f.find(Budget::entries(20), 16), 16);
+  check_counts(f.find(Budget::entries(1'000'000)), kEntries);  // no more than is stored
+  CHECK(f.store.reads() == kLayers);
+  f.check_nothing_held();
+}
+
+TEST_CASE("a lookup without a budget reads nothing and counts nothing", "[unit][pipeline]") {
+  LookupFixture f;
+  const auto match = f.find({});
+  REQUIRE(match.ok());
+  CHECK(match->links[0].counts.empty());
+  CHECK(match->plan.counts == std::vector<std::uint32_t>(kHeads, kEntries));
+  CHECK(f.store.reads() == 0);
+}
+
+TEST_CASE("a lookup counts a segment that is trimmed meanwhile as it is then", "[unit][pipeline]") {
+  LookupFixture f;
+  f.store.hold(f.segment, 3);
+  // While the read of layer 3 stands still.
+  const auto meanwhile = [&]() -> Task<void> {
+    CHECK(co_await run_on(f.storage, f.loop, Owner(f.f.tenant), [&] { return f.has_read(4); }));
+    f.trim(f.segment, 10);
+    f.store.mend();
+  };
+  spawn(meanwhile());
+  check_counts(f.find(Budget::entries(20)), 10);
+  f.check_nothing_held();
+}
+
+TEST_CASE("a lookup whose segment is removed meanwhile is to be asked again", "[unit][pipeline]") {
+  LookupFixture f;
+  f.store.hold(f.segment, 3);
+  const auto meanwhile = [&]() -> Task<void> {
+    CHECK(co_await run_on(f.storage, f.loop, Owner(f.f.tenant), [&] { return f.has_read(4); }));
+    CHECK(f.catalog->remove(f.f.tenant, f.segment.row.id, false, nullptr).ok());
+    f.hot_tier.erase(f.segment.row.id);
+    f.store.mend();
+  };
+  spawn(meanwhile());
+  const auto match = f.find(Budget::entries(20));
+  CHECK(match.status().code() == StatusCode::kUnavailable);
+  CHECK_THAT(match.status().message(), Catch::Contains("was removed while"));
+  const auto again = f.find(Budget::entries(20));
+  REQUIRE(again.ok());
+  CHECK(again->links.empty());
+  f.check_nothing_held();
+}
+
+TEST_CASE("a lookup doubts records as a get does", "[unit][pipeline]") {
+  LookupFixture f;
+  SECTION("what rots in memory is read from the disk again") {
+    check_counts(f.find(Budget::entries(8)), 8);
+    const Catalog::Row row = f.catalog->segment(f.f.tenant, f.segment.row.id).value();
+    const Bytes records = f.hot_tier.find(row->id, 2, row)->bytes();
+    const_cast<std::byte&>(records[8]) ^= std::byte{4};
+    check_counts(f.find(Budget::entries(8)), 8);
+    CHECK(f.metrics.corrupt_layers == 1);
+  }
+  SECTION("what rots on the disk takes its segment out of service") {
+    f.store.fail(f.segment, 2, Status::corruption("it rotted"));
+    CHECK(f.find(Budget::entries(8)).status().code() == StatusCode::kCorruption);
+    f.store.mend();
+    const auto match = f.find(Budget::entries(8));
+    REQUIRE(match.ok());
+    CHECK(match->links.empty());
+  }
+  SECTION("a disk that is away is said") {
+    f.store.fail(f.segment, 2, Status::unavailable("the disk is away"));
+    CHECK(f.find(Budget::entries(8)).status().code() == StatusCode::kUnavailable);
+    f.store.mend();
+    check_counts(f.find(Budget::entries(8)), 8);
+  }
+  f.check_nothing_held();
+}
+
+TEST_CASE("a lookup at what is no budget is refused, whatever is stored", "[unit][pipeline]") {
+  LookupFixture f;
+  const Tokens path = GENERATE(tokens(80), tokens(80, 7));
+  CHECK_THAT(f.find(Budget::quality(0.5).value(), 1, path).status().message(),
+             Catch::Contains("a quality target is for puts"));
+  CHECK_THAT(f.find(Budget::entries(0), 1, path).status().message(), Catch::Contains("keep is 0"));
+  CHECK(f.find(Budget::ratio_ppm(1'000'001), 1, path).status().code() ==
+        StatusCode::kInvalidArgument);
+  CHECK(f.store.reads() == 0);
+}
+
+TEST_CASE("a lookup whose client has left counts no further", "[unit][pipeline]") {
+  LookupFixture f;
+  f.gone = true;
+  CHECK(f.find(Budget::entries(8)).status().code() == StatusCode::kCanceled);
+  CHECK(f.store.reads() == 0);
+}
+
+}  // namespace precis
