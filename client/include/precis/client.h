@@ -52,10 +52,11 @@ class Put {
   Status layer(std::uint32_t layer, const LayerPush& push);
 
   // As layer(), without waiting for it: the service takes pieces in one after the other while the
-  // next ones are made. What `push` points to stays as it is until it was waited for: by
-  // wait_layers() or layer(), by commit() or abort(), by an error that ends the put, or by the
-  // destructor, after which nothing reads it (and which may wait for that). kLayersAheadMax pieces
-  // may be under way; a further one waits for the oldest. A deadline counts from here.
+  // next ones are made. What `push` points to, but for pages and what is copied with them, stays as
+  // it is until it was waited for: by wait_layers() or layer(), by commit() or abort(), by an error
+  // that ends the put, or by the destructor, after which nothing reads it (and which may wait for
+  // that). kLayersAheadMax pieces may be under way; a further one waits for the oldest. A deadline
+  // counts from here.
   Status start_layer(std::uint32_t layer, const LayerPush& push);
   // Returns once the service holds the bytes of all that were started, but for the `left` last.
   Status wait_layers(std::size_t left = 0);
@@ -172,13 +173,9 @@ class Client {
   // Begins to stream the prefix; `keep` of each link by itself (a ratio of its tokens, entries per
   // head, bytes), at most what it stores (kInvalidArgument names the first that stores less);
   // Budget::all() for all of it.
-  // `out` [num_layers]: rows are left there, too. A layer is written by the wait_layer() or wait()
-  // that first says OK to it, in the calling thread and after its checksums held; nothing else ever
-  // touches that memory, so it must live as long as the Prefix is waited for. kInvalidArgument:
-  // another shape or dtype than the model's, or, by those waits, a head that kept more rows than
-  // there is room for (match.plan says how many it may be).
+  // GetOptions: memory of the caller's that rows are left in, too.
   virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all(),
-                             std::span<const LayerOut> out = {}) = 0;
+                             const GetOptions& options = {}) = 0;
 
   virtual Result<msg::SessionRow> open_session(const std::string& name,
                                                std::optional<std::uint64_t> ttl_seconds) = 0;

@@ -16,6 +16,7 @@ from .arrays import count_in, exported, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
 from .model import Model, ModelSpec
+from .pages import Pages, sink_of
 from .prefix import Prefix
 from .projections import Projections, projections_in
 from .put import Put
@@ -301,6 +302,7 @@ class Cache:
         keep: Keep | None = None,
         *,
         out: Sequence[tuple[Any, Any]] | None = None,
+        pages: tuple[Pages, Any, Any] | None = None,
     ) -> Prefix:
         """Begins to stream a matched prefix, at a budget of at most what is stored.
 
@@ -313,15 +315,20 @@ class Cache:
                 ``prefix.plan[l, h]`` rows at [h, :count] once ``prefix.layers[l]`` or
                 ``prefix.wait()`` has returned; what lies behind them is left alone. Nothing else
                 writes there, and the prefix keeps the arrays alive.
+            pages: paged memory of your own for the rows: (precis.Pages, table, starts), both uint32
+                arrays, which are copied. Head h of layer l gets its rows, in order and at the same
+                time as above, in the pages ``table[starts[i] : starts[i + 1]]`` with i = l *
+                num_kv_heads + h; what lies behind them is left alone.
 
         Raises:
-            InvalidArgument: an array of `out` does not fit; its name says which. Where a head has
-                more rows than its array, `prefix.layers[l]` and `prefix.wait()` raise it.
+            InvalidArgument: an array of `out` does not fit, its name says which; a page is none.
+                Where a head has more rows than its array or its pages, `prefix.layers[l]` and
+                `prefix.wait()` raise it.
         """
         pair = to_pair(ALL if keep is None else keep)
-        arrays = [] if out is None else _out_arrays(out)
-        core = self.core.get(match.core, pair, [tuple(map(exported, rows)) for rows in arrays])
-        return Prefix(core, match, from_pair(pair), arrays)
+        arrays, rows = out_rows(out)
+        core = self.core.get(match.core, pair, rows, sink_of(pages))
+        return Prefix(core, match, from_pair(pair), (arrays, pages))
 
     # ---- sessions -------------------------------------------------------------------------------
 
@@ -402,6 +409,12 @@ class Cache:
     def status(self) -> ServerStatus:
         """The service about itself."""
         return ServerStatus.from_core(self.core.status())
+
+
+def out_rows(out: Any) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+    """Memory for rows of every layer, and the same as the extension module takes it."""
+    arrays = [] if out is None else _out_arrays(out)
+    return arrays, [(exported(keys), exported(values)) for keys, values in arrays]
 
 
 def _out_arrays(out: Any) -> list[tuple[Any, Any]]:

@@ -77,7 +77,7 @@ class Prefix:
         keep: the budget it is read at; a child that is computed over it records this.
     """
 
-    def __init__(self, core: Any, match: Match, keep: Budget, out: Sequence[Any] = ()) -> None:
+    def __init__(self, core: Any, match: Match, keep: Budget, out: Any = ()) -> None:
         self._core = core
         self._out = out  # where rows are left, too: alive as long as somebody may wait here
         self._layers = _Layers(core)
@@ -86,6 +86,11 @@ class Prefix:
 
     def __repr__(self) -> str:
         return f"Prefix(matched_tokens={self.matched_tokens}, layers={len(self.layers)})"
+
+    @property
+    def core(self) -> Any:
+        """The C++ beneath."""
+        return self._core
 
     @property
     def matched_tokens(self) -> int:

@@ -47,7 +47,7 @@ TEST_CASE("a get leaves rows in the caller's memory once their layer has been wa
   const auto client = server.connect().value();
   const auto match = match_of(serving.model, serving.segments);
   OwnRows own(serving.model, 501);  // of a path of 500 tokens
-  const auto prefix = client->get(match, Budget::all(), own.layers()).value();
+  const auto prefix = client->get(match, Budget::all(), {.out = own.layers()}).value();
   REQUIRE(prefix.wait().ok());
   for (std::uint32_t l = 0; l < serving.model.num_layers; ++l) {
     for (std::uint32_t h = 0; h < serving.model.num_kv_heads; ++h) {
@@ -68,8 +68,8 @@ TEST_CASE("a layer that fails its checksums leaves nothing in the caller's memor
   const auto client = server.connect().value();
   OwnRows own(serving.model, 400);
   const auto before = own.bytes;
-  const auto prefix =
-      client->get(match_of(serving.model, serving.segments), Budget::all(), own.layers()).value();
+  const auto match = match_of(serving.model, serving.segments);
+  const auto prefix = client->get(match, Budget::all(), {.out = own.layers()}).value();
   CHECK(prefix.wait().code() == StatusCode::kCorruption);
   CHECK(own.bytes == before);
 }
@@ -83,7 +83,7 @@ TEST_CASE("memory for a get that does not fit is refused by name", "[client]") {
   const auto refused = [&](const std::function<void(std::vector<LayerOut>&)>& change) {
     auto out = own.layers();
     change(out);
-    const Status status = client->get(match, Budget::all(), out).status();
+    const Status status = client->get(match, Budget::all(), {.out = out}).status();
     CHECK(status.code() == StatusCode::kInvalidArgument);
     return status.message();
   };
