@@ -17,16 +17,18 @@ Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(const std::shared_ptr<
                                                           const GetOptions& options) {
   PRECIS_ASSIGN(GetPlan plan, plan_get(match, keep, options));
   PRECIS_TRY(check_out(plan.model, plan.num_heads, options.out));
-  auto impl = std::make_shared<Impl>(link, call, std::move(plan), options.out);
+  if (options.pages) PRECIS_TRY(PageSink::check(plan.model, plan.num_heads, *options.pages));
+  auto impl = std::make_shared<Impl>(link, call, std::move(plan), options);
   PRECIS_TRY(impl->start());
   return impl;
 }
 
 Prefix::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
-                   std::span<const LayerOut> out)
+                   const GetOptions& get)
     : plan(std::move(what)),
-      out_(out.begin(), out.end()),
-      filled_(out.size()),
+      out_(get.out.begin(), get.out.end()),
+      pages_(get.pages ? std::optional<PageSink>(*get.pages) : std::nullopt),
+      filled_(plan.model.num_layers),
       link_(std::move(way)),
       retry_(options, "get"),
       handed_(plan.model.num_layers) {}
@@ -122,12 +124,14 @@ Status Prefix::Impl::wait_layer(std::uint32_t layer) {
 }
 
 Status Prefix::Impl::fill(std::uint32_t layer) {
-  if (out_.empty()) return {};
+  if (!fills()) return {};
   const std::lock_guard lock(filling_);
   if (filled_[layer]) return {};
   const auto state = holder(layer);
   for (std::uint32_t h = 0; h < plan.num_heads; ++h) {
-    PRECIS_TRY(copy_head(state->head(layer, h), layer, h, out_[layer]));
+    const HeadEntries entries = state->head(layer, h);
+    if (!out_.empty()) PRECIS_TRY(copy_head(entries, layer, h, out_[layer]));
+    if (pages_) PRECIS_TRY(pages_->fill(entries, layer, h, plan.num_heads));
   }
   filled_[layer] = true;
   return {};
@@ -136,7 +140,7 @@ Status Prefix::Impl::fill(std::uint32_t layer) {
 Status Prefix::Impl::wait() {
   // Layer by layer, so that one is copied while the next ones travel.
   Interrupt interrupt;  // asked also between layers that are there
-  for (std::uint32_t l = 0; l < out_.size(); ++l) {
+  for (std::uint32_t l = 0; fills() && l < plan.model.num_layers; ++l) {
     PRECIS_TRY(wait_layer(l));
     if (interrupt.came()) return Status::canceled("the wait for a prefix was interrupted");
   }

@@ -8,11 +8,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "client/src/get_state.h"
 #include "client/src/link.h"
+#include "client/src/page_sink.h"
 #include "precis/client.h"
 
 namespace precis {
@@ -23,8 +24,7 @@ struct Prefix::Impl {
                                              const CallOptions& call, const LookupMatch& match,
                                              const Budget& keep, const GetOptions& options);
 
-  Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
-       std::span<const LayerOut> out);
+  Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what, const GetOptions& get);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -56,6 +56,7 @@ struct Prefix::Impl {
   Status again(std::uint64_t failed, const Status& why);
   // Copies a layer that was handed out to the caller's memory, once.
   Status fill(std::uint32_t layer);
+  bool fills() const { return !out_.empty() || pages_.has_value(); }
   AttemptPtr newest();
   bool handed_out(std::uint32_t layer);
   // Waits for the layers handed out of earlier attempts to arrive in this one too.
@@ -65,6 +66,7 @@ struct Prefix::Impl {
   Result<bool> hand_out(const AttemptPtr& attempt, std::uint32_t begin, std::uint32_t end);
 
   const std::vector<LayerOut> out_;  // [num_layers], or none
+  const std::optional<PageSink> pages_;
   std::mutex filling_;
   std::vector<bool> filled_;  // [layer], guarded by filling_
 

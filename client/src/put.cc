@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "client/src/paged_push.h"
 #include "client/src/put_piece.h"
 #include "precis/recipe.h"
 
@@ -53,17 +54,20 @@ Status expose_piece(Channel& channel, const LayerPush& push, msg::PushLayer& mes
 }  // namespace
 
 Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<Link> link,
+                                                    std::shared_ptr<StagingPool> staging,
                                                     const CallOptions& options,
                                                     const ModelSpec& model, msg::BeginPut begin) {
-  auto impl = std::make_unique<Impl>(std::move(link), options, model, std::move(begin));
+  auto impl =
+      std::make_unique<Impl>(std::move(link), std::move(staging), options, model, std::move(begin));
   Retry retry(options, "begin_put");
   PRECIS_TRY(impl->begin(retry));
   return impl;
 }
 
-Put::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& opts, const ModelSpec& spec,
-                msg::BeginPut begin)
+Put::Impl::Impl(std::shared_ptr<Link> way, std::shared_ptr<StagingPool> pool,
+                const CallOptions& opts, const ModelSpec& spec, msg::BeginPut begin)
     : link(std::move(way)),
+      staging(std::move(pool)),
       options(opts),
       model(spec),
       pushed(model.num_layers),
@@ -115,21 +119,42 @@ Status Put::Impl::begin_anew(Retry& retry) {
 
 // ---- push ---------------------------------------------------------------------------------------
 
+Result<std::unique_ptr<StagingPool::Buffer>> Put::Impl::make_room(const LayerPush& push,
+                                                                  LayerPush& rows) {
+  PRECIS_TRY(check_paged_push(model, begun.end, push));
+  PRECIS_ASSIGN(auto buffer, staging->allocate(staged_bytes(push)));
+  rows = staged_push(push, buffer->bytes());
+  return buffer;
+}
+
 Status Put::Impl::start(std::uint32_t layer, const LayerPush& push) {
-  auto checked = check_piece(model, recipe, begun, layer, push);
+  const std::string name = "layer " + std::to_string(layer);
+  LayerPush rows = push;
+  std::unique_ptr<StagingPool::Buffer> staged;
+  if (push.pages) {
+    PRECIS_TRY(wait(kLayersAheadMax - 1));  // whose buffer then is free
+    auto room = make_room(push, rows);
+    PRECIS_TRY(room.status().with_context(name));
+    staged = std::move(*room);
+  }
+  auto checked = check_piece(model, recipe, begun, layer, rows);
   // What the service finds names its layer itself, which may be an earlier one.
-  PRECIS_TRY(checked.status().with_context("layer " + std::to_string(layer)));
+  PRECIS_TRY(checked.status().with_context(name));
   PutPiece piece = std::move(checked).value();
   const PieceExtent extent = piece.extent();
   for (const PieceExtent& earlier : pushed[layer]) {
     if (!extent.overlaps(earlier)) continue;
-    return Status::invalid(
-        "layer " + std::to_string(layer) + ": heads [" + std::to_string(extent.head_begin) + ", " +
-        std::to_string(extent.head_end) + ") and tokens [" + std::to_string(extent.token_begin) +
-        ", " + std::to_string(extent.token_end) + ") of it were pushed before");
+    return Status::invalid(name + ": heads [" + std::to_string(extent.head_begin) + ", " +
+                           std::to_string(extent.head_end) + ") and tokens [" +
+                           std::to_string(extent.token_begin) + ", " +
+                           std::to_string(extent.token_end) + ") of it were pushed before");
   }
   pushed[layer].push_back(extent);
   if (begun.already_stored) return {};
+  if (staged) {
+    fill_piece(push, piece, staged->bytes());
+    piece.staged = std::move(staged);
+  }
   PRECIS_TRY(wait(kLayersAheadMax - 1));
   send(ahead_.emplace_back(options, layer, std::move(piece)));
   return {};

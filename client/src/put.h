@@ -9,16 +9,19 @@
 #include "client/src/link.h"
 #include "client/src/put_piece.h"
 #include "client/src/retry.h"
+#include "client/src/staging_pool.h"
 #include "precis/client.h"
 
 namespace precis {
 
 struct Put::Impl {
   // kInternal if what the service began is no put of `begin`'s path.
-  static Result<std::unique_ptr<Impl>> start(std::shared_ptr<Link> link, const CallOptions& options,
-                                             const ModelSpec& model, msg::BeginPut begin);
-  Impl(std::shared_ptr<Link> way, const CallOptions& opts, const ModelSpec& spec,
-       msg::BeginPut begin);
+  static Result<std::unique_ptr<Impl>> start(std::shared_ptr<Link> link,
+                                             std::shared_ptr<StagingPool> staging,
+                                             const CallOptions& options, const ModelSpec& model,
+                                             msg::BeginPut begin);
+  Impl(std::shared_ptr<Link> way, std::shared_ptr<StagingPool> pool, const CallOptions& opts,
+       const ModelSpec& spec, msg::BeginPut begin);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -32,7 +35,8 @@ struct Put::Impl {
   void call_off_all();
   Result<msg::SegmentInfo> commit(Durability durability);
 
-  const std::shared_ptr<Link> link;  // shared with the client and its other handles
+  const std::shared_ptr<Link> link;            // shared with the client and its other handles
+  const std::shared_ptr<StagingPool> staging;  // as well
   const CallOptions options;
   const ModelSpec model;
   std::shared_ptr<Channel> channel;  // that the put is of, and ends with
@@ -55,6 +59,8 @@ struct Put::Impl {
     Channel::Call call;
   };
 
+  // Memory for the rows and queries of a push out of pages, and the push out of that memory.
+  Result<std::unique_ptr<StagingPool::Buffer>> make_room(const LayerPush& push, LayerPush& rows);
   void send(Ahead& ahead);
   Status expose_and_send(Ahead& ahead);
   Status answered(Ahead& ahead);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "client/src/staging_pool.h"
 #include "precis/client.h"
 
 namespace precis {
@@ -20,9 +22,10 @@ struct PieceExtent {
 };
 
 struct PutPiece {
-  LayerPush push;                         // cut to the put's new tokens
-  std::vector<std::byte> packed_queries;  // where those pushed stand apart
-  std::vector<float> packed_scores;       // where those of the whole path were pushed
+  LayerPush push;                               // cut to the put's new tokens
+  std::vector<std::byte> packed_queries;        // where those pushed stand apart
+  std::vector<float> packed_scores;             // where those of the whole path were pushed
+  std::unique_ptr<StagingPool::Buffer> staged;  // where rows came in pages
 
   PieceExtent extent() const {
     return {push.head_begin, push.head_begin + push.keys.num_heads, push.token_begin,

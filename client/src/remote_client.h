@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/src/link.h"
+#include "client/src/staging_pool.h"
 #include "precis/client.h"
 
 namespace precis {
@@ -16,8 +17,11 @@ namespace precis {
 class RemoteClient final : public Client {
  public:
   RemoteClient(std::shared_ptr<Link> link, std::shared_ptr<HostMemory> memory,
-               const CallOptions& options)
-      : link_(std::move(link)), memory_(std::move(memory)), options_(options) {}
+               std::shared_ptr<StagingPool> staging, const CallOptions& options)
+      : link_(std::move(link)),
+        memory_(std::move(memory)),
+        staging_(std::move(staging)),
+        options_(options) {}
 
   std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) override;
 
@@ -83,8 +87,9 @@ class RemoteClient final : public Client {
     return link_->call<T>(options_, std::move(body), patience, repeat);
   }
 
-  const std::shared_ptr<Link> link_;          // shared with the puts and prefixes begun on it
-  const std::shared_ptr<HostMemory> memory_;  // shared with the channels
+  const std::shared_ptr<Link> link_;            // shared with the puts and prefixes begun on it
+  const std::shared_ptr<HostMemory> memory_;    // shared with the channels
+  const std::shared_ptr<StagingPool> staging_;  // shared with the puts
   const CallOptions options_;
 };
 

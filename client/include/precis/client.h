@@ -53,10 +53,11 @@ class Put {
   Status layer(std::uint32_t layer, const LayerPush& push);
 
   // As layer(), without waiting for it: the service takes pieces in one after the other while the
-  // next ones are made. What `push` points to stays as it is until it was waited for: by
-  // wait_layers() or layer(), by commit() or abort(), by an error that ends the put, or by the
-  // destructor, after which nothing reads it (and which may wait for that). kLayersAheadMax pieces
-  // may be under way; a further one waits for the oldest. A deadline counts from here.
+  // next ones are made. What `push` points to, but for pages and what is copied with them, stays as
+  // it is until it was waited for: by wait_layers() or layer(), by commit() or abort(), by an error
+  // that ends the put, or by the destructor, after which nothing reads it (and which may wait for
+  // that). kLayersAheadMax pieces may be under way; a further one waits for the oldest. A deadline
+  // counts from here.
   Status start_layer(std::uint32_t layer, const LayerPush& push);
   // Returns once the service holds the bytes of all that were started, but for the `left` last.
   Status wait_layers(std::size_t left = 0);

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "precis/pages.h"
 #include "precis/types.h"
 #include "precis/view.h"
 
@@ -102,6 +103,10 @@ struct LayerPush {
   // Of queries to come, for expected_attention: [num_q_heads of these heads, head_dim] and
   // [num_q_heads of these heads, head_dim, head_dim].
   std::span<const float> query_mean, query_covariance;
+  // Keys and values in pages, in place of the views. They and the queries are copied before the
+  // push is under way (the copy is the only one where a service of the same host reads them), and
+  // may be reused as soon as the call returns.
+  std::optional<PagesIn> pages = std::nullopt;
 };
 
 // Memory of the caller's for the K or the V of one layer: [num_kv_heads, num_tokens, head_dim] of
@@ -122,15 +127,17 @@ struct LayerOut {
 
 // What of a prefix a get brings, and where it leaves it.
 struct GetOptions {
-  // [num_layers]: rows are left there, too. A layer is written by the wait_layer() or wait() that
-  // first says OK to it, in the calling thread and after its checksums held; nothing else ever
-  // touches that memory, so it must live as long as the Prefix is waited for. kInvalidArgument:
-  // another shape or dtype than that of the heads asked for, or, by those waits, a head that kept
-  // more rows than there is room for (match.plan says how many it may be).
+  // [num_layers] and pages: rows are left there, too. A layer is written by the wait_layer() or
+  // wait() that first says OK to it, in the calling thread and after its checksums held; nothing
+  // else ever touches that memory, so it must live as long as the Prefix is waited for. What lies
+  // past a head's rows stays as it was. kInvalidArgument: another shape or dtype than that of the
+  // heads asked for, pages that are not there, or, by those waits, a head that kept more rows than
+  // there is room for (match.plan says how many it may be).
   std::span<const LayerOut> out = {};
   // KV heads [head_begin, head_begin + head_count) alone are read, travel and are checked; count 0:
   // all from head_begin on. The prefix then has those heads, the first of them as its head 0.
   std::uint32_t head_begin = 0, head_count = 0;
+  std::optional<PagesOut> pages = std::nullopt;  // its table is copied
 };
 
 }  // namespace precis

@@ -20,6 +20,7 @@ from ._core import canonical_recipe, preset_names
 from .arrays import BFloat16Array as BFloat16Array
 from .budget import ALL, Budget, Keep, bytes_, entries, quality, ratio
 from .cache import Cache, connect, open
+from .calls import Calls
 from .compress import Kept, compress
 from .errors import (
     Canceled,
@@ -37,6 +38,7 @@ from .errors import (
     VersionMismatch,
 )
 from .model import Model, ModelSpec
+from .pages import Pages
 from .prefix import Head, Layer, Prefix
 from .put import Put
 from .rows import (
@@ -61,6 +63,7 @@ __all__ = [
     "BudgetRow",
     "Budgets",
     "Cache",
+    "Calls",
     "Canceled",
     "Corruption",
     "Error",
@@ -77,6 +80,7 @@ __all__ = [
     "ModelSpec",
     "NotFound",
     "OutOfSpace",
+    "Pages",
     "PermissionDenied",
     "Prefix",
     "ProfileRow",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from .errors import InvalidArgument
+from .errors import InvalidArgument, Unsupported
 
 
 class BFloat16Array(np.ndarray):
@@ -90,6 +90,47 @@ def rows_in_place(array: Any, field: str) -> Any:
     if not _rows_follow(array.shape, strides):
         raise InvalidArgument(f"{field}: rows of [heads, n, head_dim] must be contiguous")
     return array
+
+
+def pages_in_place(array: Any, field: str) -> Any:
+    """Pages of rows [num_pages, page_rows, head_dim] that are written where they lie."""
+    if _is_torch(array):
+        if array.device.type != "cpu":
+            raise Unsupported(
+                f"{field}: the tensor is on {array.device}; pages in device memory need copies "
+                "between device and host, which this client does not make"
+            )
+        return array.detach()
+    if not isinstance(array, np.ndarray):
+        if not hasattr(array, "__dlpack__"):
+            raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
+        try:
+            array = np.from_dlpack(array)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise InvalidArgument(f"{field}: NumPy can't take it: {error}") from None
+    if not array.flags.writeable:
+        raise InvalidArgument(f"{field}: the array is read-only")
+    array = _numpy_in(array, field)
+    if any(stride % array.itemsize for stride in array.strides):
+        raise InvalidArgument(f"{field}: strides of {array.strides} B are no whole elements")
+    return array
+
+
+def page_numbers(value: Any, field: str, dimensions: int) -> np.ndarray:
+    """Numbers of pages, or places among them, as uint32; an array of that is taken as it lies."""
+    if _is_torch(value):
+        value = value.detach().cpu().numpy()
+    array = np.asarray(value)
+    if array.ndim != dimensions:
+        raise InvalidArgument(
+            f"{field}: shape {list(array.shape)}, must have {dimensions} dimensions"
+        )
+    if array.dtype != np.uint32 and array.size:
+        if array.dtype.kind not in "iu":
+            raise InvalidArgument(f"{field}: dtype {array.dtype}, must be integers")
+        if int(array.min()) < 0 or int(array.max()) >= 1 << 32:
+            raise InvalidArgument(f"{field}: a number lies outside [0, 2^32)")
+    return np.ascontiguousarray(array, dtype=np.uint32)
 
 
 def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from .arrays import count_in, exported, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
 from .model import Model, ModelSpec
+from .pages import Pages, sink_of
 from .prefix import Prefix
 from .projections import Projections, projections_in
 from .put import Put
@@ -305,8 +306,9 @@ class Cache:
                 nothing where less than a page is. The last segment gives or takes the difference.
         """
         path = tokens_in(tokens)
-        align = count_in(align, "align", 2**32 - 1)
-        return Match.from_core(self.core.lookup(model.core, path, to_pair(keep), align), path)
+        return Match.from_core(
+            self.core.lookup(model.core, path, *lookup_options(keep, align)), path
+        )
 
     def get(
         self,
@@ -315,6 +317,7 @@ class Cache:
         *,
         heads: range | tuple[int, int] | None = None,
         out: Sequence[tuple[Any, Any]] | None = None,
+        pages: tuple[Pages, Any, Any] | None = None,
     ) -> Prefix:
         """Begins to stream a matched prefix, at a budget of at most what is stored.
 
@@ -331,18 +334,19 @@ class Cache:
                 ``prefix.plan[l, h]`` rows at [h, :count] once ``prefix.layers[l]`` or
                 ``prefix.wait()`` has returned; what lies behind them is left alone. Nothing else
                 writes there, and the prefix keeps the arrays alive.
+            pages: paged memory of your own for the rows: (precis.Pages, table, starts), both uint32
+                arrays, which are copied. Head h of layer l gets its rows, in order and at the same
+                time as above, in the pages ``table[starts[i] : starts[i + 1]]`` with i = l *
+                num_kv_heads + h; what lies behind them is left alone.
 
         Raises:
-            InvalidArgument: an array of `out` does not fit; its name says which. Where a head has
-                more rows than its array, `prefix.layers[l]` and `prefix.wait()` raise it.
+            InvalidArgument: an array of `out` does not fit, its name says which; a page is none.
+                Where a head has more rows than its array or its pages, `prefix.layers[l]` and
+                `prefix.wait()` raise it.
             NotFound: a segment was trimmed or removed since it was looked up.
         """
-        pair = to_pair(ALL if keep is None else keep)
-        taken = range(match.plan.shape[1]) if heads is None else _heads_in(heads)
-        arrays = [] if out is None else _out_arrays(out)
-        rows = [tuple(map(exported, layer)) for layer in arrays]
-        core = self.core.get(match.core, pair, rows, taken.start, len(taken))
-        return Prefix(core, match, match.keep or from_pair(pair), arrays, taken)
+        arguments, make = get_arguments(match, keep, heads, out, pages)
+        return make(self.core.get(*arguments))
 
     # ---- sessions -------------------------------------------------------------------------------
 
@@ -423,6 +427,27 @@ class Cache:
     def status(self) -> ServerStatus:
         """The service about itself."""
         return ServerStatus.from_core(self.core.status())
+
+
+def lookup_options(keep: Keep | None, align: int) -> tuple[tuple[int, int] | None, int]:
+    """What the extension module's lookup takes beside the path."""
+    return to_pair(keep), count_in(align, "align", 2**32 - 1)
+
+
+def get_arguments(
+    match: Match, keep: Keep | None, heads: Any, out: Any, pages: Any
+) -> tuple[tuple[Any, ...], Callable[[Any], Prefix]]:
+    """What the extension module's get takes, and what makes a Prefix of its answer.
+
+    The latter keeps the memory alive that rows are left in.
+    """
+    pair = to_pair(ALL if keep is None else keep)
+    taken = range(match.plan.shape[1]) if heads is None else _heads_in(heads)
+    arrays = [] if out is None else _out_arrays(out)
+    rows = [(exported(keys), exported(values)) for keys, values in arrays]
+    read = match.keep or from_pair(pair)
+    arguments = (match.core, pair, rows, sink_of(pages), taken.start, len(taken))
+    return arguments, lambda core: Prefix(core, match, read, (arrays, pages), taken)
 
 
 def _heads_in(heads: Any) -> range:

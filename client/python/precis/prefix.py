@@ -52,8 +52,9 @@ class Layer:
 class _Layers(Sequence[Layer]):
     """The layers of a prefix; layers[l] waits until layer l has arrived and was checked."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Any, out: Any) -> None:
         self._core = core
+        self._out = out  # where a layer that is asked for here is left, too
         self._heads = core.num_heads
 
     def __len__(self) -> int:
@@ -78,18 +79,21 @@ class Prefix:
         heads: the KV heads of the model that it has, a range.
     """
 
-    def __init__(
-        self, core: Any, match: Match, keep: Budget, out: Sequence[Any], heads: range
-    ) -> None:
+    def __init__(self, core: Any, match: Match, keep: Budget, out: Any, heads: range) -> None:
         self._core = core
         self._out = out  # where rows are left, too: alive as long as somebody may wait here
-        self._layers = _Layers(core)
+        self._layers = _Layers(core, out)
         self.match = match
         self.keep = keep
         self.heads = heads
 
     def __repr__(self) -> str:
         return f"Prefix(matched_tokens={self.matched_tokens}, layers={len(self.layers)})"
+
+    @property
+    def core(self) -> Any:
+        """The C++ beneath."""
+        return self._core
 
     @property
     def matched_tokens(self) -> int:

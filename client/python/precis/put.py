@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Any, Literal
 
 from .arguments import names_arguments
-from .arrays import count_in, exported, floats_in, heads_in, statistics_in
+from .arrays import count_in, exported, floats_in, heads_in, page_numbers, statistics_in
 from .errors import Error
 from .model import Model
+from .pages import Pages
 from .rows import Segment
 
 
@@ -130,6 +131,50 @@ class Put:
             wait,
         )
 
+    def layer_from_pages(
+        self,
+        index: int,
+        pages: Pages,
+        table: Any,
+        first_row: int = 0,
+        num_tokens: int | None = None,
+        queries: Any = None,
+        *,
+        head_begin: int = 0,
+        token_begin: int = 0,
+        wait: bool = True,
+    ) -> None:
+        """Pushes one layer, or a piece of it, out of pages.
+
+        Rows and queries are gathered into memory that a service of the same host reads where it
+        lies: that copy is the only one there, and pages and queries may be reused when this
+        returns. With ``wait=False`` it returns once they are gathered, but waits for the oldest of
+        four pieces under way.
+
+        Args:
+            table: uint32 [num_heads, pages]: token t of head h is row ``first_row + t`` of the rows
+                of the pages ``table[h]``, one after the other.
+            num_tokens: by default those of the put from token_begin on.
+            queries, head_begin, token_begin: as in layer().
+
+        Raises:
+            InvalidArgument: a page that is none, too few rows, or what layer() raises it for.
+        """
+        token_begin = count_in(token_begin, "token_begin")
+        if num_tokens is None:
+            num_tokens = max(0, self.end - self.begin - token_begin)
+        self._core.layer_from_pages(
+            count_in(index, "layer"),
+            pages.core,
+            page_numbers(table, "table", 2),
+            count_in(first_row, "first_row"),
+            count_in(num_tokens, "num_tokens"),
+            None if queries is None else exported(heads_in(queries, "queries")),
+            count_in(head_begin, "head_begin"),
+            token_begin,
+            wait,
+        )
+
     def wait(self) -> None:
         """Waits until the service holds the bytes of all layers pushed with ``wait=False``."""
         self._core.wait()
@@ -145,9 +190,17 @@ class Put:
             Error: of the class of what ended the put before. Unavailable where that was a deadline
                 or an interrupt while a layer was waited for: put again.
         """
-        segment = Segment.from_core(self._core.commit(durability))
+        return self._committed(self._core.commit(durability))
+
+    @property
+    def core(self) -> Any:
+        """The C++ beneath."""
+        return self._core
+
+    def _committed(self, core: Any) -> Segment:
         self._done = True
-        return segment
+        self._core.let_go()
+        return Segment.from_core(core)
 
     def abort(self) -> None:
         """Gives up; no trace is left. Nothing where it has failed or been aborted before."""

@@ -83,6 +83,41 @@ HeadsView heads_view(const AnyArray& array, const char* field) {
   return view;
 }
 
+PagedRows paged_rows(const OutArray& array, const char* field) {
+  const AnyArray any(array);
+  const std::string name(field);
+  const std::optional<Dtype> dtype = dtype_of(any);
+  if (!dtype) {
+    raise(Status::invalid(name + ": the dtype is none of bf16 (or its bits as uint16), f16, f32"));
+  }
+  if (any.ndim() != 3 || any.size() == 0) {
+    raise(Status::invalid(name + ": shape " + shape_of(any) +
+                          ", must be [num_pages, page_rows, head_dim], none of them 0"));
+  }
+  PagedRows rows;
+  rows.data = static_cast<std::byte*>(array.data());
+  rows.num_pages = any.shape(0);
+  rows.page_rows = extent(any, 1, field);
+  rows.head_dim = extent(any, 2, field);
+  rows.dtype = *dtype;
+  const std::uint64_t element = dtype_size_bytes(*dtype);
+  // Where an extent is 1 the stride may be anything.
+  const auto stride = [&](std::size_t dimension) -> std::uint64_t {
+    if (any.shape(dimension) > 1 && any.stride(dimension) < 0) {
+      raise(Status::invalid(name + ": stands in descending order of address"));
+    }
+    return any.shape(dimension) > 1 ? static_cast<std::uint64_t>(any.stride(dimension)) * element
+                                    : element;
+  };
+  rows.dim_stride_bytes = stride(2);
+  rows.row_stride_bytes = stride(1);
+  rows.page_stride_bytes = rows.num_pages > 1
+                               ? stride(0)
+                               : (rows.page_rows - 1) * rows.row_stride_bytes +
+                                     (rows.head_dim - 1) * rows.dim_stride_bytes + element;
+  return rows;
+}
+
 RowsOut rows_out(const OutArray& array, const char* field) {
   const HeadsView view = heads_view(AnyArray(array), field);
   return {static_cast<std::byte*>(array.data()),

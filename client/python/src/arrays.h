@@ -28,6 +28,9 @@ HeadsView heads_view(const AnyArray& array, const char* field);
 using OutArray = nb::ndarray<nb::device::cpu>;
 RowsOut rows_out(const OutArray& array, const char* field);
 
+// A view of `array` [num_pages, page_rows, head_dim], whose strides are what they are.
+PagedRows paged_rows(const OutArray& array, const char* field);
+
 // A view of a contiguous float32 array, whatever its shape; empty for none.
 std::span<const float> float_view(const std::optional<FloatArray>& array);
 std::span<const std::uint32_t> token_view(const TokenArray& tokens);

@@ -4,10 +4,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,9 +18,10 @@
 #include "convert.h"
 #include "errors.h"
 #include "gil.h"
-#include "one_call.h"
 #include "owned.h"
+#include "pages.h"
 #include "precis/client.h"
+#include "put_handle.h"
 
 namespace precis::python {
 namespace {
@@ -31,8 +32,6 @@ auto answer(Call&& call) {
   return unwrap(without_gil(std::forward<Call>(call)));
 }
 
-using OwnedClient = Owned<Client>;
-using OwnedPrefix = Owned<Prefix>;
 using OwnedBuffer = Owned<HostBuffer>;
 
 std::optional<SegmentId> to_parent(const std::optional<std::string>& parent) {
@@ -44,83 +43,6 @@ std::optional<Digest> to_scope(const std::optional<std::string>& model) {
   if (!model) return std::nullopt;
   return unwrap(parse_digest(*model));
 }
-
-// The arrays of one push, whose memory they keep.
-struct PushedArrays {
-  AnyArray keys, values;
-  std::optional<AnyArray> queries;
-  std::optional<FloatArray> lse, scores, query_mean, query_covariance;
-
-  LayerPush views(std::uint32_t head_begin, std::uint32_t token_begin) const {
-    return {.keys = heads_view(keys, "keys"),
-            .values = heads_view(values, "values"),
-            .queries = queries ? heads_view(*queries, "queries") : HeadsView{},
-            .lse = float_view(lse),
-            .scores = float_view(scores),
-            .head_begin = head_begin,
-            .token_begin = token_begin,
-            .query_mean = float_view(query_mean),
-            .query_covariance = float_view(query_covariance)};
-  }
-};
-
-// A Put and what it reads of Python's while pieces of it are under way. Its threads take turns.
-class PutHandle {
- public:
-  explicit PutHandle(Put put) : state_(std::make_unique<State>(std::move(put))) {}
-  PutHandle(PutHandle&&) = default;
-  // Pieces under way are called off, which waits. A forked child leaves them to its parent.
-  ~PutHandle() {
-    if (!state_) return;
-    if (maker_.is_this_process()) {
-      without_gil([this] { state_->put.reset(); });
-    } else {
-      state_.release();
-    }
-  }
-
-  const msg::PutBegun& begun() const {
-    maker_.check();
-    return state_->put->begun();
-  }
-
-  void layer(std::uint32_t layer, PushedArrays arrays, std::uint32_t head_begin,
-             std::uint32_t token_begin, bool wait) {
-    maker_.check();
-    const LayerPush push = arrays.views(head_begin, token_begin);  // or throws
-    const OneCall::In turn(state_->calls);
-    state_->held.push_back(std::move(arrays));
-    const Status status = without_gil([&]() -> Status {
-      return wait ? state_->put->layer(layer, push) : state_->put->start_layer(layer, push);
-    });
-    let_go(wait || !status.ok() ? 0 : Put::kLayersAheadMax);
-    check(status);
-  }
-  // For all that waits for the pieces, or ends them.
-  template <typename Call>
-  auto settled(Call&& call) {
-    maker_.check();
-    const OneCall::In turn(state_->calls);
-    auto outcome = without_gil([&] { return call(*state_->put); });
-    let_go(0);
-    return outcome;
-  }
-
- private:
-  struct State {
-    explicit State(Put begun) : put(std::move(begun)) {}
-    OneCall calls{"put"};
-    std::deque<PushedArrays> held;  // the newest last; longer than the put, which may read them
-    std::optional<Put> put;
-  };
-
-  void let_go(std::size_t left) {
-    while (state_->held.size() > left) state_->held.pop_front();
-  }
-
-  Maker maker_;
-  std::unique_ptr<State> state_;
-};
 
 // (positions, seats, scores, keys, values) over the prefix's memory, which they keep alive.
 nb::tuple head_arrays(nb::handle_t<OwnedPrefix> self, std::uint32_t layer, std::uint32_t head) {
@@ -155,6 +77,22 @@ void bind_put(nb::module_& module) {
           nb::arg("lse").noconvert().none(), nb::arg("scores").noconvert().none(),
           nb::arg("query_mean").noconvert().none(), nb::arg("query_covariance").noconvert().none(),
           nb::arg("head_begin"), nb::arg("token_begin"), nb::arg("wait"))
+      .def(
+          "layer_from_pages",
+          [](PutHandle& p, std::uint32_t layer, const Pages& pages, const PageNumbers& table,
+             std::uint32_t first_row, std::uint32_t num_tokens,
+             const std::optional<AnyArray>& queries, std::uint32_t head_begin,
+             std::uint32_t token_begin, bool wait) {
+            LayerPush push;
+            push.pages = pages.in(table, first_row, num_tokens);
+            if (queries) push.queries = heads_view(*queries, "queries");
+            push.head_begin = head_begin;
+            push.token_begin = token_begin;
+            p.layer(layer, push, wait);
+          },
+          nb::arg("layer"), nb::arg("pages"), nb::arg("table").noconvert(), nb::arg("first_row"),
+          nb::arg("num_tokens"), nb::arg("queries").none(), nb::arg("head_begin"),
+          nb::arg("token_begin"), nb::arg("wait"))
       .def("wait",
            [](PutHandle& p) { check(p.settled([](Put& put) { return put.wait_layers(); })); })
       .def("commit",
@@ -162,6 +100,7 @@ void bind_put(nb::module_& module) {
              const Durability level = unwrap(parse_durability(durability));
              return unwrap(p.settled([&](Put& put) { return put.commit(level); }));
            })
+      .def("let_go", &PutHandle::let_go_if_idle)
       .def("abort", [](PutHandle& p) { check(p.settled([](Put& put) { return put.abort(); })); });
 }
 
@@ -220,20 +159,19 @@ void bind_paths(ClientClass& client) {
                 [&, &c = owned.get()] { return c.lookup(model, token_view(tokens), options); });
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"))
-      .def("get", [](OwnedClient& owned, const LookupMatch& match, const BudgetPair& keep,
-                     const std::vector<std::pair<OutArray, OutArray>>& out,
-                     std::uint32_t head_begin, std::uint32_t head_count) {
-        const Budget budget = to_budget(keep);
-        std::vector<LayerOut> layers;
-        for (const auto& [keys, values] : out) {
-          const std::string name = "out[" + std::to_string(layers.size()) + "]";
-          layers.push_back({rows_out(keys, (name + ".keys").c_str()),
-                            rows_out(values, (name + ".values").c_str())});
-        }
-        const GetOptions options{layers, head_begin, head_count};
-        Prefix prefix = answer([&, &c = owned.get()] { return c.get(match, budget, options); });
-        return OwnedPrefix(std::make_shared<Prefix>(std::move(prefix)));
-      });
+      .def(
+          "get",
+          [](OwnedClient& owned, const LookupMatch& match, const BudgetPair& keep,
+             const RowsOutPairs& out, const std::optional<PagesTable>& pages,
+             std::uint32_t head_begin, std::uint32_t head_count) {
+            const Budget budget = to_budget(keep);
+            const std::vector<LayerOut> layers = layers_out(out);
+            const GetOptions options{layers, head_begin, head_count, pages_out(pages)};
+            Prefix prefix = answer([&, &c = owned.get()] { return c.get(match, budget, options); });
+            return OwnedPrefix(std::make_shared<Prefix>(std::move(prefix)));
+          },
+          nb::arg("match"), nb::arg("keep"), nb::arg("out"), nb::arg("pages").none(),
+          nb::arg("head_begin"), nb::arg("head_count"));
 }
 
 void bind_profiles(ClientClass& client) {

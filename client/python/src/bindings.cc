@@ -18,7 +18,9 @@ NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);
   module.doc() = "The C++ of precis: used through the package precis, not directly.";
   python::bind_messages(module);
+  python::bind_pages(module);
   python::bind_client(module);
+  python::bind_calls(module);
   python::bind_kernels(module);
   python::bind_profile(module);
   python::bind_waits(module);

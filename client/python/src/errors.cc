@@ -17,15 +17,19 @@ PyObject* error_of(const char* code, PyObject* message, unsigned retry_after_ms)
 
 }  // namespace
 
-void raise(const Status& status) {
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // what interrupted the call
+nb::object exception_of(const Status& status) {
   const std::string code(status_code_name(status.code()));
   // A message may quote bytes that came from outside: it need not be UTF-8.
   const nb::object message = nb::steal(PyUnicode_DecodeUTF8(
       status.message().data(), static_cast<Py_ssize_t>(status.message().size()), "replace"));
-  const nb::object error =
-      nb::steal(error_of(code.c_str(), message.ptr(), status.retry_after_ms()));
+  nb::object error = nb::steal(error_of(code.c_str(), message.ptr(), status.retry_after_ms()));
   if (!error.is_valid()) throw nb::python_error();
+  return error;
+}
+
+void raise(const Status& status) {
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // what interrupted the call
+  const nb::object error = exception_of(status);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

@@ -14,6 +14,9 @@ namespace nb = nanobind;
 // Raises the subclass of precis.Error that belongs to the code. Needs the GIL.
 [[noreturn]] void raise(const Status& status);
 
+// The exception that raise() would raise. Needs the GIL.
+nb::object exception_of(const Status& status);
+
 // Also where the call went well: what a signal's handler raised meanwhile must not be lost.
 inline void check(const Status& status) {
   if (!status.ok() || PyErr_Occurred() != nullptr) raise(status);

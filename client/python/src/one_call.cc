@@ -20,24 +20,33 @@ OneCall::In::In(OneCall& calls) : calls_(calls) {
                           ": this thread is in a call of it already; what interrupts a call, a "
                           "signal's handler say, cannot make another"));
   }
-  if (!calls_.mutex_.try_lock()) {
-    const bool entered = without_gil([this] {
-      while (!calls_.mutex_.try_lock_for(kAskEvery)) {
-        if (is_interrupted()) return false;
-      }
-      return true;
-    });
-    if (!entered) {
-      raise(Status::canceled(calls_.what_ +
-                             ": interrupted while it waited for another thread's call of it"));
-    }
+  if (calls_.try_enter()) return;
+  if (!without_gil([this] { return calls_.enter_without_gil(); })) {
+    raise(Status::canceled(calls_.what_ +
+                           ": interrupted while it waited for another thread's call of it"));
   }
-  calls_.owner_.store(std::this_thread::get_id());
 }
 
-OneCall::In::~In() {
-  calls_.owner_.store({});
-  calls_.mutex_.unlock();
+OneCall::In::~In() { calls_.leave(); }
+
+bool OneCall::enter_without_gil() {
+  if (owner_.load() == std::this_thread::get_id()) return false;
+  while (!mutex_.try_lock_for(kAskEvery)) {
+    if (is_interrupted()) return false;
+  }
+  owner_.store(std::this_thread::get_id());
+  return true;
+}
+
+bool OneCall::try_enter() {
+  if (owner_.load() == std::this_thread::get_id() || !mutex_.try_lock()) return false;
+  owner_.store(std::this_thread::get_id());
+  return true;
+}
+
+void OneCall::leave() {
+  owner_.store({});
+  mutex_.unlock();
 }
 
 }  // namespace precis::python

@@ -28,6 +28,13 @@ class OneCall {
     OneCall& calls_;
   };
 
+  // The same for a thread that has no GIL and wants none: false where the wait was interrupted, and
+  // where this thread is in a call already. After true, leave().
+  bool enter_without_gil();
+  // True without waiting, if no thread is in a call. After it, leave().
+  bool try_enter();
+  void leave();
+
  private:
   const std::string what_;
   std::timed_mutex mutex_;

@@ -57,6 +57,11 @@ class Owned {
     maker_.check();
     return *object_;
   }
+  // The same, to be held beyond this.
+  const std::shared_ptr<T>& shared() const {
+    maker_.check();
+    return object_;
+  }
 
  private:
   Maker maker_;

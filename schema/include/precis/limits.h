@@ -66,6 +66,17 @@ inline constexpr std::size_t kAuditMoreLineBytes =
     512;  // what a line counts that says how many more
 inline constexpr std::size_t kAuditRefusedBytesPerMinute = 256u << 10;
 
+// A client. Entries of a table of pages; buffers that pages are gathered into, which a client keeps
+// between pieces: of a put that pushes ahead, and of the next one.
+inline constexpr std::size_t kPageTableMax = std::size_t{1} << 27;
+inline constexpr std::size_t kStagingBuffersKeptMax = 6;
+inline constexpr std::size_t kStagingBytesKeptMax = std::size_t{1} << 30;
+// Calls that do not block: threads of one object, calls that were submitted and whose outcome was
+// not taken yet, and token ids that these hold in all.
+inline constexpr unsigned kCallThreadsMax = 16;
+inline constexpr std::size_t kCallsMax = 4096;
+inline constexpr std::size_t kCallTokensMax = std::size_t{1} << 28;
+
 // Service. What is configured of overload stands in cachesvc/base/config.h.
 inline constexpr std::uint32_t kConnectionsMax = 1024;
 // Connections that are not admitted yet: in all, and from one address. The oldest of the address

@@ -1,0 +1,145 @@
+"""Calls that do not block: for a scheduler, whose thread must not wait for the service."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal
+
+from . import _core
+from .arguments import names_arguments
+from .arrays import count_in, tokens_in
+from .budget import Keep
+from .cache import Cache, get_arguments, lookup_options
+from .errors import Error
+from .model import Model
+from .pages import Pages
+from .prefix import Prefix
+from .put import Put
+from .rows import Match
+
+
+@names_arguments
+class Calls:
+    """Runs calls of a cache on C++ threads of its own, which never hold the interpreter.
+
+    Each method returns a ticket at once, whatever the service does, and poll() what came of those
+    that are over::
+
+        calls = precis.Calls(cache.with_deadline(1.0))
+        ticket = calls.lookup(model, tokens)
+        ...                                       # select.poll() on calls.fileno(), or just go on
+        for done, outcome in calls.poll():        # a Match, or the exception that lookup raises
+
+    Calls begin in order and end in any; as many run at a time as there are threads. Where lookups
+    must not wait for gets and commits give them a Calls of their own. Any thread may call it.
+
+    Args:
+        threads: 1 to 16.
+
+    Raises:
+        Rejected: by each method, where 4096 calls, or calls with paths of 2^28 tokens, have an
+            outcome that was not taken: poll() first.
+    """
+
+    def __init__(self, cache: Cache, threads: int = 2) -> None:
+        self._core = _core.Calls(cache.core, count_in(threads, "threads"))
+        # At exit too: before what the threads use is taken down.
+        self._close = weakref.finalize(self, self._core.close)
+
+    def lookup(self, model: Model, tokens: Any, keep: Keep | None = None, align: int = 1) -> int:
+        """As Cache.lookup(); the outcome is its Match."""
+        path, options = tokens_in(tokens), lookup_options(keep, align)
+        return self._core.lookup(model.core, path, *options, partial(_match, path))
+
+    def lookup_many(
+        self, model: Model, paths: Sequence[Any], keep: Keep | None = None, align: int = 1
+    ) -> list[int]:
+        """As many lookups, one for each path; all of them or none."""
+        arrays, options = [tokens_in(path) for path in paths], lookup_options(keep, align)
+        makers = [partial(_match, path) for path in arrays]
+        return self._core.lookup_many(model.core, arrays, *options, makers)
+
+    def get(
+        self,
+        match: Match,
+        keep: Keep | None = None,
+        *,
+        heads: range | tuple[int, int] | None = None,
+        out: Sequence[tuple[Any, Any]] | None = None,
+        pages: tuple[Pages, Any, Any] | None = None,
+    ) -> int:
+        """As Cache.get(), and waits for all layers; the outcome is the Prefix.
+
+        Until there is an outcome, rows may be left in `out` and `pages`.
+        """
+        arguments, make = get_arguments(match, keep, heads, out, pages)
+        return self._core.get(*arguments, make)
+
+    def wait(self, prefix: Prefix) -> int:
+        """As Prefix.wait(); the outcome is the prefix."""
+        return self._core.wait(prefix.core, lambda _: prefix)
+
+    def wait_layer(self, prefix: Prefix, layer: int) -> int:
+        """As prefix.layers[layer]; the outcome is the Layer."""
+        layer = count_in(layer, "layer")
+        return self._core.wait_layer(prefix.core, layer, lambda _: prefix.layers[layer])
+
+    def commit(self, put: Put, durability: Literal["memory", "wal", "fsync"] = "wal") -> int:
+        """As Put.commit(); the outcome is the Segment.
+
+        A ``with`` block of the put that is left meanwhile does not abort it.
+        """
+        ticket = self._core.commit(put.core, durability, put._committed)
+        put._done = True
+        return ticket
+
+    def poll(self) -> list[tuple[int, Any]]:
+        """Takes what came of calls that are over: (ticket, result or exception) of each."""
+        return [
+            (ticket, _outcome(make, result) if error is None else error)
+            for ticket, make, result, error in self._core.poll()
+        ]
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while poll() has something; to be waited for alone."""
+        return self._core.descriptor()
+
+    def cancel(self, ticket: int) -> bool:
+        """Forgets a call. True: it had not begun or was over, and has no outcome.
+
+        False: it runs, and its outcome (Canceled) comes once it touches nothing any more; or there
+        is no such call.
+        """
+        return self._core.cancel(count_in(ticket, "ticket", 2**64 - 1))
+
+    def close(self) -> None:
+        """Forgets all calls; those that run are ended first."""
+        self._close()
+
+    def __enter__(self) -> Calls:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+# What makes an outcome keeps what its call uses alive until then.
+
+
+def _match(path: Any, core: Any) -> Match:
+    return Match.from_core(core, path)
+
+
+def _outcome(make: Callable[[Any], Any], result: Any) -> Any:
+    try:
+        return make(result)
+    except Error as error:
+        return error

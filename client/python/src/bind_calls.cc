@@ -1,0 +1,177 @@
+// Calls: what the C++ runs without the GIL, on threads of its own. Results become Python's in
+// poll(), by who calls it.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "convert.h"
+#include "errors.h"
+#include "pages.h"
+#include "precis/calls.h"
+#include "put_handle.h"
+#include "waits.h"
+
+namespace precis::python {
+namespace {
+
+nb::object to_python(Calls::Value value) {
+  if (auto* match = std::get_if<LookupMatch>(&value)) return nb::cast(std::move(*match));
+  if (auto* prefix = std::get_if<std::shared_ptr<Prefix>>(&value)) {
+    return nb::cast(OwnedPrefix(std::move(*prefix)));
+  }
+  if (auto* segment = std::get_if<msg::SegmentInfo>(&value)) return nb::cast(std::move(*segment));
+  return nb::none();
+}
+
+std::vector<TokenId> path_of(const TokenArray& tokens) {
+  return {tokens.data(), tokens.data() + tokens.size()};
+}
+
+// A Calls and what its calls use of Python's: `kept` of each, an object that the caller gets back
+// with the outcome. Needs the GIL for all but what its threads do.
+class CallsHandle {
+ public:
+  CallsHandle(OwnedClient& client, unsigned threads)
+      : calls_(unwrap(Calls::make(client.shared(), threads, [waits = waits_] { waits.adopt(); }))) {
+  }
+  CallsHandle(CallsHandle&&) = default;
+  // What waits is forgotten, what runs ends soon.
+  ~CallsHandle() {
+    if (!calls_) return;
+    if (maker_.is_this_process()) {
+      close();
+    } else {
+      calls_.release();
+      for (auto& [ticket, object] : kept_) object.release();
+    }
+  }
+
+  void close() {
+    if (!calls_ || !maker_.is_this_process()) return;
+    waits_.end();
+    auto calls = std::move(calls_);
+    without_gil([&] { calls.reset(); });
+    const auto kept = std::move(kept_);  // may run Python code as it goes
+    kept_.clear();
+  }
+
+  Calls& calls() const {
+    maker_.check();
+    if (!calls_) raise(Status::unavailable("the calls are closed"));
+    return *calls_;
+  }
+
+  Calls::Ticket keep(Result<Calls::Ticket> ticket, nb::object kept) {
+    const Calls::Ticket number = unwrap(std::move(ticket));
+    kept_[number] = std::move(kept);
+    return number;
+  }
+
+  // (ticket, what was kept, result or None, exception or None) of each.
+  nb::list poll() {
+    nb::list outcomes;
+    for (Calls::Done& done : calls().poll()) {
+      const auto found = kept_.find(done.ticket);
+      nb::object kept = std::move(found->second);
+      kept_.erase(found);
+      const bool ok = done.status.ok();
+      const nb::object result = ok ? to_python(std::move(done.result)) : nb::none();
+      const nb::object error = ok ? nb::none() : exception_of(done.status);
+      outcomes.append(nb::make_tuple(done.ticket, kept, result, error));
+    }
+    return outcomes;
+  }
+  bool cancel(Calls::Ticket ticket) {
+    if (!calls().cancel(ticket)) return false;
+    nb::object kept = std::move(kept_[ticket]);
+    kept_.erase(ticket);
+    return true;
+  }
+
+ private:
+  Maker maker_;
+  Waits waits_;
+  std::unique_ptr<Calls> calls_;
+  std::unordered_map<Calls::Ticket, nb::object> kept_;
+};
+
+Calls::Ticket commit(CallsHandle& h, PutHandle& put, const std::string& durability,
+                     nb::object kept) {
+  put.check_maker();
+  const Durability level = unwrap(parse_durability(durability));
+  // `kept` holds the put until its outcome was taken.
+  return h.keep(h.calls().submit([put = &put, level](const auto&) -> Result<Calls::Value> {
+    PRECIS_ASSIGN(msg::SegmentInfo segment, put->commit_without_gil(level));
+    return Calls::Value(std::move(segment));
+  }),
+                std::move(kept));
+}
+
+}  // namespace
+
+void bind_calls(nb::module_& module) {
+  nb::class_<CallsHandle>(module, "Calls")
+      .def(nb::init<OwnedClient&, unsigned>())
+      .def("close", &CallsHandle::close)
+      .def("descriptor", [](CallsHandle& h) { return h.calls().descriptor(); })
+      .def("poll", &CallsHandle::poll)
+      .def("cancel", &CallsHandle::cancel)
+      .def("commit", &commit)
+      .def(
+          "lookup",
+          [](CallsHandle& h, const Model& model, const TokenArray& tokens,
+             const std::optional<BudgetPair>& keep, std::uint32_t align, nb::object kept) {
+            const LookupOptions options{to_budget(keep), align};
+            return h.keep(h.calls().lookup(model, path_of(tokens), options), std::move(kept));
+          },
+          nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(),
+          nb::arg("align"), nb::arg("kept"))
+      .def(
+          "lookup_many",
+          [](CallsHandle& h, const Model& model, const std::vector<TokenArray>& paths,
+             const std::optional<BudgetPair>& keep, std::uint32_t align,
+             const std::vector<nb::object>& kept) {
+            std::vector<std::vector<TokenId>> all;
+            for (const TokenArray& path : paths) all.push_back(path_of(path));
+            const LookupOptions options{to_budget(keep), align};
+            const auto tickets = unwrap(h.calls().lookup_many(model, std::move(all), options));
+            for (std::size_t i = 0; i < tickets.size(); ++i) h.keep(tickets[i], kept.at(i));
+            return tickets;
+          },
+          nb::arg("model"), nb::arg("paths"), nb::arg("keep").none(), nb::arg("align"),
+          nb::arg("kept"))
+      .def(
+          "get",
+          [](CallsHandle& h, const LookupMatch& match, const BudgetPair& keep,
+             const RowsOutPairs& out, const std::optional<PagesTable>& pages,
+             std::uint32_t head_begin, std::uint32_t head_count, nb::object kept) {
+            const std::vector<LayerOut> layers = layers_out(out);
+            const GetOptions options{layers, head_begin, head_count, pages_out(pages)};
+            return h.keep(h.calls().get(match, to_budget(keep), options), std::move(kept));
+          },
+          nb::arg("match"), nb::arg("keep"), nb::arg("out"), nb::arg("pages").none(),
+          nb::arg("head_begin"), nb::arg("head_count"), nb::arg("kept"))
+      .def("wait_layer",
+           [](CallsHandle& h, const OwnedPrefix& prefix, std::uint32_t layer, nb::object kept) {
+             return h.keep(h.calls().wait_layer(prefix.shared(), layer), std::move(kept));
+           })
+      .def("wait", [](CallsHandle& h, const OwnedPrefix& prefix, nb::object kept) {
+        return h.keep(h.calls().wait(prefix.shared()), std::move(kept));
+      });
+}
+
+}  // namespace precis::python

@@ -1,0 +1,42 @@
+// Paged memory of Python's.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "precis/options.h"
+
+namespace precis::python {
+
+using PageNumbers = nb::ndarray<const std::uint32_t, nb::c_contig, nb::device::cpu>;
+
+// Two arrays [num_pages, page_rows, head_dim], which it keeps alive.
+class Pages {
+ public:
+  // Raises InvalidArgument.
+  Pages(OutArray keys, OutArray values);
+
+  PagesOut out(const PageNumbers& table, const PageNumbers& starts) const;
+  // `table` [num_heads, pages]. Raises InvalidArgument.
+  PagesIn in(const PageNumbers& table, std::uint32_t first_row, std::uint32_t num_tokens) const;
+
+ private:
+  const OutArray keys_array_, values_array_;
+  const PagedRows keys_, values_;
+};
+
+// What get takes: of every layer (keys, values), and (pages, table, starts).
+using RowsOutPairs = std::vector<std::pair<OutArray, OutArray>>;
+using PagesTable = std::tuple<const Pages*, PageNumbers, PageNumbers>;
+// Views; they raise InvalidArgument.
+std::vector<LayerOut> layers_out(const RowsOutPairs& out);
+std::optional<PagesOut> pages_out(const std::optional<PagesTable>& pages);
+
+}  // namespace precis::python

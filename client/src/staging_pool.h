@@ -1,0 +1,51 @@
+// Memory that rows are gathered into before they are pushed, of Client::allocate()'s kind: a
+// service of the same host reads it where it lies. Freed buffers are kept, as each is registered
+// once.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "client/src/host_memory.h"
+#include "precis/client.h"
+#include "precis/status.h"
+#include "precis/view.h"
+
+namespace precis {
+
+// Thread-safe. Keeps at most limits::kStagingBuffersKeptMax and limits::kStagingBytesKeptMax; what
+// is in use is bounded by the pieces that puts may have under way.
+class StagingPool : public std::enable_shared_from_this<StagingPool> {
+ public:
+  explicit StagingPool(std::shared_ptr<HostMemory> memory) : memory_(std::move(memory)) {}
+
+  // Goes back to the pool, which it keeps alive, when destroyed.
+  class Buffer {
+   public:
+    Buffer(std::shared_ptr<StagingPool> pool, std::shared_ptr<HostBuffer> memory)
+        : pool_(std::move(pool)), memory_(std::move(memory)) {}
+    ~Buffer() { pool_->take_back(std::move(memory_)); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    MutableBytes bytes() const { return memory_->bytes(); }
+
+   private:
+    const std::shared_ptr<StagingPool> pool_;
+    std::shared_ptr<HostBuffer> memory_;
+  };
+
+  // At least `size_bytes`, on a page boundary; what stands in it is undefined. kOutOfSpace if the
+  // machine has no such memory.
+  Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes);
+
+ private:
+  void take_back(std::shared_ptr<HostBuffer> memory);
+
+  const std::shared_ptr<HostMemory> memory_;  // shared with the client and its channels
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<HostBuffer>> kept_;  // guarded by mutex_; the longest unused first
+};
+
+}  // namespace precis
