@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import select
+import subprocess
+import sys
 import threading
 import time
 
@@ -174,3 +176,32 @@ def test_wrong_arguments_are_refused_at_once(cache, model, calls):
     ticket = calls.get(match)  # of nothing
     assert isinstance(take(calls, 1)[ticket], precis.InvalidArgument)
     assert not is_readable(calls)
+
+
+PROGRAM = """
+import os, sys, precis
+cache = precis.open(sys.argv[1])
+model = cache.register_model(precis.ModelSpec("toy", 3, 4, 2, 16, dtype="f32"))
+put = cache.begin_put(model, range(64), recipe="knorm", keep=0.5, writers=2)
+calls = precis.Calls(cache, threads=1)
+calls.commit(put)  # waits for a writer that never comes
+calls.lookup(model, range(64))
+child = os.fork()
+if child == 0:
+    try:
+        calls.lookup(model, [1])
+    except precis.Unavailable:
+        sys.exit(7)
+    sys.exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+if sys.argv[2] == "collected":
+    del calls
+print("over")
+"""
+
+
+@pytest.mark.parametrize("end", ["collected", "left"])
+def test_a_program_ends_over_calls_that_wait_and_so_does_its_child(tmp_path, end):
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "data"), end]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
