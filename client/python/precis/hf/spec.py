@@ -73,20 +73,19 @@ def _rope(config: PretrainedConfig) -> tuple[float, str]:
     return 10000.0 if theta is None else float(theta), text
 
 
-def model_name(hf_model: PreTrainedModel) -> str:
-    """The repository of the hub that a model comes from; of any other its architecture.
+def model_name(config: PretrainedConfig, default: str) -> str:
+    """The repository of the hub that a model comes from; of any other its architecture, or default.
 
     Never a path of this machine: the same weights have one name wherever they lie, and the store
     shows names to other tenants' operators.
     """
-    config = hf_model.config
-    source = config.name_or_path or text_config(hf_model).name_or_path or ""
+    source = config.name_or_path or ""
     if snapshot := re.search(r"(?:^|[/\\])models--([^/\\]+)[/\\]snapshots[/\\]", source):
         return snapshot[1].replace("--", "/", 1)
     of_hub = getattr(config, "_commit_hash", None) and re.fullmatch(r"[\w.-]+/[\w.-]+", source)
     if of_hub and not os.path.exists(source):
         return source
-    return (config.architectures or [type(hf_model).__name__])[0]
+    return (config.architectures or [default])[0]
 
 
 def model_spec(
@@ -120,13 +119,49 @@ def model_spec(
         dtype = DTYPE_NAMES[hf_model.dtype]
     if dtype_name(dtype) not in TORCH_DTYPES:
         raise ValueError(f"dtype: {dtype!r} is none that the store keeps: bf16, f16 or f32")
-    theta, scaling = _rope(config)
     if not revision:
         from .weights import weights_revision
 
         revision = weights_revision(hf_model)
+    name = name or model_name(hf_model.config, type(hf_model).__name__)
+    return _spec(config, name, revision, dtype, block_tokens)
+
+
+def spec_of_files(
+    config: PretrainedConfig,
+    decoder: PretrainedConfig,
+    dtype: str,
+    name: str | None = None,
+    revision: str | None = None,
+) -> ModelSpec:
+    """What model_spec() says of a model that was loaded from its files, which need not be loaded.
+
+    Args:
+        config: of the whole model; its name_or_path says where the files are. decoder: of its
+            decoder, the same for most models.
+        dtype: that it is loaded in, as PyTorch names it.
+        name, revision: as model_spec() takes them.
+
+    Raises:
+        ValueError: as model_spec() does.
+    """
+    attention_windows(decoder)
+    short = dtype_name(dtype)
+    if short not in TORCH_DTYPES:
+        raise ValueError(f"dtype: {dtype!r} is none that the store keeps: bf16, f16 or f32")
+    if not revision:
+        from .weights import files_revision
+
+        revision = files_revision(config, decoder, TORCH_DTYPES[short])
+    return _spec(decoder, name or model_name(config, config.model_type), revision, short, 64)
+
+
+def _spec(
+    config: PretrainedConfig, name: str, revision: str, dtype: str, block_tokens: int
+) -> ModelSpec:
+    theta, scaling = _rope(config)
     return ModelSpec(
-        name=name or model_name(hf_model),
+        name=name,
         revision=revision,
         num_layers=config.num_hidden_layers,
         num_q_heads=config.num_attention_heads,

@@ -7,55 +7,60 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .weight_marks import marks_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    import torch
+    from transformers import PretrainedConfig
 
 _VERSION = 2
 _SUFFIX = ".precis-weights"
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
-def file_marks(hf_model: PreTrainedModel, names: Iterable[str]) -> dict[str, str]:
-    """The marks of those of the named parameters that the files have which the model is of.
+def file_marks(config: PretrainedConfig, dtype: torch.dtype | None = None) -> dict[str, str]:
+    """The marks of all parameters in the safetensors files which the configuration is of.
 
     A file is read once: its marks are kept beside it, or in the user's cache folder where that
     cannot be written, and count for as long as it is the same file of the same size and times.
+
+    Args:
+        dtype: that floating-point parameters are turned to first, as loading does; by default they
+            stay as they are in the files.
     """
     marks: dict[str, str] = {}
-    for file in files_of(hf_model):
-        marks |= _marks_of(file)
-    return {name: marks[name] for name in names if name in marks}
+    for file in files_of(config):
+        marks |= _marks_of(file, dtype)
+    return marks
 
 
-def files_of(hf_model: PreTrainedModel) -> list[Path]:
+def files_of(config: PretrainedConfig) -> list[Path]:
     """The safetensors files that the model was loaded from; empty where they are not found."""
-    source = hf_model.config.name_or_path
+    source = config.name_or_path
     if not source:
         return []
-    index = _found(hf_model, source, _INDEX)
+    index = _found(config, source, _INDEX)
     names = [_SINGLE]
     if index is not None:
         try:
             names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return []
-    files = [_found(hf_model, source, name) for name in names]
+    files = [_found(config, source, name) for name in names]
     return [] if None in files else files
 
 
-def _found(hf_model: PreTrainedModel, source: str, name: str) -> Path | None:
+def _found(config: PretrainedConfig, source: str, name: str) -> Path | None:
     if os.path.isdir(source):
         path = Path(source, name)
         return path if path.is_file() else None
     from huggingface_hub import try_to_load_from_cache
 
-    revision = getattr(hf_model.config, "_commit_hash", None)
+    revision = getattr(config, "_commit_hash", None)
     with contextlib.suppress(ValueError, OSError):  # no name of a repository, say
         path = try_to_load_from_cache(source, name, revision=revision)
         if isinstance(path, str):
@@ -63,30 +68,34 @@ def _found(hf_model: PreTrainedModel, source: str, name: str) -> Path | None:
     return None
 
 
-def _marks_of(file: Path) -> dict[str, str]:
+def _marks_of(file: Path, dtype: torch.dtype | None) -> dict[str, str]:
     file = file.resolve()  # of a hub's cache, the blob that its link is of
     state = _state(file)
-    for place in _places(file):
+    for place in _places(file, dtype):
         marks = _remembered(place, state)
         if marks is not None:
             return marks
-    marks = dict(_read(file))
+    marks = dict(_read(file, dtype))
     if _state(file) == state:
-        for place in _places(file):
+        for place in _places(file, dtype):
             if _remember(place, state, marks):
                 break
     return marks
 
 
-def _read(file: Path) -> Iterator[tuple[str, str]]:
+def _read(file: Path, dtype: torch.dtype | None) -> Iterator[tuple[str, str]]:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="pt") as tensors:
             names = tensors.keys()
-            yield from marks_of((name, tensors.get_tensor(name)) for name in names)
+            yield from marks_of((name, _turned(tensors.get_tensor(name), dtype)) for name in names)
     except SafetensorError as error:
         raise ValueError(f"revision: {file.name}: {error}") from None
+
+
+def _turned(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
 
 
 def _state(file: Path) -> list[int]:
@@ -98,11 +107,12 @@ def _state(file: Path) -> list[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _places(file: Path) -> Iterator[Path]:
-    yield file.with_name(f".{file.name}{_SUFFIX}")
+def _places(file: Path, dtype: torch.dtype | None) -> Iterator[Path]:
+    suffix = _SUFFIX if dtype is None else f".{str(dtype).removeprefix('torch.')}{_SUFFIX}"
+    yield file.with_name(f".{file.name}{suffix}")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     key = hashlib.sha256(os.fsencode(file)).hexdigest()[:32]
-    yield Path(home, "precis", f"{key}{_SUFFIX}")
+    yield Path(home, "precis", f"{key}{suffix}")
 
 
 def _seal(content: dict[str, Any]) -> str:

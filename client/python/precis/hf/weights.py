@@ -19,7 +19,7 @@ from .weight_files import file_marks
 from .weight_marks import marks_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel
 
 # Settings that change neither K nor V, or stand elsewhere: RoPE in the spec, the dtype with each
 # weight. Whatever else a configuration has counts, for a list of what changes them is never whole.
@@ -58,8 +58,37 @@ def weights_revision(hf_model: PreTrainedModel) -> str:
     Raises:
         ValueError: a parameter is neither whole in memory nor in the files of the model.
     """
+    settings = (*_setting_lines(text_config(hf_model)), *_adapter_lines(hf_model))
+    return _revision((*sorted(_weight_lines(hf_model)), *settings))
+
+
+def files_revision(config: PretrainedConfig, decoder: PretrainedConfig, dtype: torch.dtype) -> str:
+    """What weights_revision() says of a model that was loaded from its safetensors files as it is.
+
+    For engines, which hold weights fused and in parts.
+
+    Args:
+        config: of the whole model, with name_or_path; decoder: of its decoder.
+        dtype: that it is loaded in.
+
+    Raises:
+        ValueError: the files are not at hand.
+    """
+    marks = file_marks(config, dtype)
+    if not marks:
+        raise ValueError(
+            f"revision: the safetensors files of {config.name_or_path!r} are not at hand; name the "
+            "revision of the weights"
+        )
+    if getattr(decoder, "tie_word_embeddings", False):
+        marks.pop("lm_head.weight", None)  # some files have it twice
+    lines = sorted(f"{name} {dtype} {mark}" for name, mark in marks.items())
+    return _revision((*lines, *_setting_lines(decoder)))
+
+
+def _revision(lines: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    for line in (*sorted(_weight_lines(hf_model)), *_setting_lines(hf_model)):
+    for line in lines:
         digest.update(line.encode() + b"\n")
     return f"weights-{digest.hexdigest()[:32]}"
 
@@ -72,7 +101,7 @@ def _weight_lines(hf_model: PreTrainedModel) -> Iterator[str]:
     absent = {name: tensor.dtype for name, tensor in tensors.items() if not _is_whole(tensor)}
     if not absent:
         return
-    marks = file_marks(hf_model, absent)
+    marks = file_marks(hf_model.config)
     tied = getattr(hf_model, "all_tied_weights_keys", None) or {}  # {name: of what}
     for name, dtype in absent.items():
         if name not in marks and name in tied:
@@ -99,11 +128,14 @@ def _is_whole(tensor: torch.Tensor) -> bool:
     return not tensor.is_meta and not hasattr(tensor, "full_tensor")  # as a DTensor has
 
 
-def _setting_lines(hf_model: PreTrainedModel) -> Iterable[str]:
-    for name, value in sorted(text_config(hf_model).to_dict().items()):
+def _setting_lines(config: PretrainedConfig) -> Iterable[str]:
+    for name, value in sorted(config.to_dict().items()):
         # A release that knows of more settings has None for those that a model does not use.
         if name not in _WITHOUT_EFFECT and value is not None:
             yield f"{name} {_text(value)}"
+
+
+def _adapter_lines(hf_model: PreTrainedModel) -> Iterable[str]:
     for name, module in hf_model.named_modules():
         if hasattr(module, "active_adapters") and hasattr(module, "scaling"):
             for setting in _ADAPTER:

@@ -1,0 +1,75 @@
+"""A router for a prefill and a decode instance: prompts are read by one, and answered by the other.
+
+    python router.py --prefill http://127.0.0.1:8100 --decode http://127.0.0.1:8200 --port 8000
+
+A request to /v1/completions or /v1/chat/completions goes to the prefill instance first, for one
+token, which has the prompt stored; then to the decode instance, as it is. Short prompts go to the
+decode instance alone. Where the prefill instance fails, the decode instance computes the prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import httpx
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import Response, StreamingResponse
+
+SHORT = 1000  # characters of a prompt that is not worth the way
+
+
+def make(prefill: str, decode: str) -> FastAPI:
+    """The application."""
+    app = FastAPI()
+    client = httpx.AsyncClient(timeout=httpx.Timeout(600, connect=5))
+
+    async def read(path: str, body: dict[str, Any]) -> None:
+        """Has the prefill instance compute and store the prompt."""
+        params = {**(body.get("kv_transfer_params") or {}), "store": True}
+        params.pop("session", None)  # the decode instance has the answer
+        first = {**body, "max_tokens": 1, "stream": False, "kv_transfer_params": params}
+        first.pop("stream_options", None)
+        first.pop("max_completion_tokens", None)
+        try:
+            await client.post(prefill + path, json=first)
+        except httpx.HTTPError:
+            return  # the decode instance computes it
+
+    @app.post("/v1/completions")
+    @app.post("/v1/chat/completions")
+    async def complete(request: Request) -> Response:
+        path, body = request.url.path, await request.json()
+        prompt = body.get("prompt") or body.get("messages") or ""
+        if len(str(prompt)) > SHORT:
+            await read(path, body)
+            # The prefill instance stores behind its answer.
+            body["kv_transfer_params"] = {"wait": 5, **(body.get("kv_transfer_params") or {})}
+        sent = client.build_request("POST", decode + path, json=body)
+        reply = await client.send(sent, stream=True)
+        kind = reply.headers.get("content-type", "application/json")
+        return StreamingResponse(reply.aiter_raw(), status_code=reply.status_code, media_type=kind)
+
+    @app.get("/v1/models")
+    async def models() -> Response:
+        reply = await client.get(decode + "/v1/models")
+        return Response(reply.content, reply.status_code, media_type="application/json")
+
+    return app
+
+
+def main() -> None:
+    """Serves until it is stopped."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--prefill", required=True, help="address of the prefill instance")
+    parser.add_argument("--decode", required=True, help="address of the decode instance")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    arguments = parser.parse_args()
+    app = make(arguments.prefill.rstrip("/"), arguments.decode.rstrip("/"))
+    uvicorn.run(app, host=arguments.host, port=arguments.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

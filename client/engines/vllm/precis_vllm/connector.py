@@ -1,0 +1,172 @@
+"""What vLLM calls: its KV connector, whose two halves are the scheduler's and the worker's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from vllm.distributed import get_tensor_model_parallel_rank
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorRole,
+    KVConnectorTransferResults,
+    SupportsHMA,
+)
+
+from .attention import keys_are_turned
+from .blocks import RaggedManager
+from .metrics import PromMetrics, Stats
+from .model import check_engine, model_spec
+from .plan import ranks_of
+from .scheduler import Scheduler, Step
+from .service import Service
+from .settings import Settings
+from .worker import Pages, Worker
+
+
+class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
+    """Stores prompts in Precis, and lets requests decode over what it kept of them.
+
+    Raises:
+        ValueError: the settings are wrong, or the engine has something that is not supported.
+        precis.Error: the service refuses this client.
+    """
+
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        transfer = self._kv_transfer_config
+        settings = Settings.read(transfer.kv_connector_extra_config)
+        check_engine(vllm_config, kv_cache_config)
+        # A prefix that cannot be fetched is a miss: its request is computed.
+        transfer.kv_load_failure_policy = "recompute"
+        service = Service(settings, model_spec(vllm_config, settings))
+        heads = vllm_config.model_config.get_total_num_kv_heads()
+        tp = vllm_config.parallel_config.tensor_parallel_size
+        self.scheduler: Scheduler | None = None
+        self.worker: Worker | None = None
+        if role == KVConnectorRole.SCHEDULER:
+            size = vllm_config.cache_config.block_size
+            self.scheduler = Scheduler(settings, service, size, heads, tp)
+        else:
+            rank = get_tensor_model_parallel_rank()
+            writes = rank % max(1, tp // heads) == 0
+            self.worker = Worker(
+                settings, service, ranks_of(heads, tp)[rank], min(tp, heads), writes
+            )
+
+    @property
+    def requires_kv_delivery(self) -> bool:
+        """A push that is lost is a miss later on."""
+        return False
+
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
+        """Attention over ragged prefixes makes its tables anew for each step."""
+        return True
+
+    # ---- the scheduler's half -------------------------------------------------------------------
+
+    def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
+        """The manager that gives requests their blocks."""
+        super().bind_kv_cache_manager(kv_cache_manager)
+        (manager,) = kv_cache_manager.coordinator.single_type_managers
+        if not isinstance(manager, RaggedManager):
+            raise ValueError(
+                f"the KV cache is managed by {type(manager).__name__}: Precis needs the CPU's "
+                "attention backend and layers of full attention"
+            )
+        assert self.scheduler is not None
+        self.scheduler.manager = manager
+
+    def on_new_request(self, request: Any) -> None:
+        assert self.scheduler is not None
+        self.scheduler.on_new_request(request)
+
+    def get_num_new_matched_tokens(
+        self, request: Any, num_computed_tokens: int
+    ) -> tuple[int | None, bool]:
+        assert self.scheduler is not None
+        return self.scheduler.matched(request, num_computed_tokens)
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        assert self.scheduler is not None
+        self.scheduler.allocated(request, num_external_tokens)
+
+    def build_connector_meta(self, scheduler_output: Any) -> Step:
+        assert self.scheduler is not None
+        return self.scheduler.step(scheduler_output)
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        assert self.scheduler is not None
+        finished = set(connector_output.finished_recving or ())
+        self.scheduler.received(finished, set(connector_output.failed_recving or ()))
+        self.scheduler.sent(set(connector_output.finished_sending or ()))
+
+    def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, dict[str, Any] | None]:
+        assert self.scheduler is not None
+        return self.scheduler.finished(request)
+
+    def request_finished_all_groups(
+        self, request: Any, block_ids: Any
+    ) -> tuple[bool, dict[str, Any] | None]:
+        return self.request_finished(request, block_ids)
+
+    def reset_cache(self) -> bool:
+        return True  # it holds nothing that the engine's own reset does not drop
+
+    # ---- the worker's half ----------------------------------------------------------------------
+
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        assert self.worker is not None
+        first = next(iter(kv_caches.values()))
+        layers = self._vllm_config.compilation_config.static_forward_context
+        isa = layers[next(iter(kv_caches))].isa
+        turned = keys_are_turned(isa, first.dtype, first.shape[2], first.shape[3] // 2)
+        self.worker.pages = Pages(kv_caches, turned)
+
+    def bind_connector_metadata(self, connector_metadata: Any) -> None:
+        super().bind_connector_metadata(connector_metadata)
+        assert self.worker is not None
+        self.worker.bind(connector_metadata)
+
+    def clear_connector_metadata(self) -> None:
+        super().clear_connector_metadata()
+        if self.worker is not None:
+            self.worker.step = None
+
+    def handle_preemptions(self, kv_connector_metadata: Any) -> None:
+        assert self.worker is not None
+        self.worker.cancel(kv_connector_metadata.canceled)
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        assert self.worker is not None
+        self.worker.fetch()
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        pass  # requests wait for their prefixes before they are scheduled
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kw: Any) -> None:
+        pass  # pushes read the pages after the step
+
+    def wait_for_save(self) -> None:
+        assert self.worker is not None
+        self.worker.save()
+
+    def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
+        assert self.worker is not None
+        return KVConnectorTransferResults(*self.worker.results(finished_req_ids))
+
+    # ---- both -----------------------------------------------------------------------------------
+
+    def get_kv_connector_stats(self) -> Stats | None:
+        half = self.scheduler or self.worker
+        assert half is not None
+        return half.counts.take()
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> Stats:
+        return Stats(data=data or {})
+
+    @classmethod
+    def build_prom_metrics(cls, *args: Any, **kwargs: Any) -> PromMetrics:
+        return PromMetrics(*args, **kwargs)

@@ -1,0 +1,92 @@
+"""The connector's counters, in vLLM's own /metrics as vllm:precis_*."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
+    KVConnectorPromMetrics,
+    KVConnectorStats,
+)
+
+HELP = {
+    "hits": "Requests of which a prefix was stored",
+    "misses": "Requests of which no prefix was stored",
+    "hit_tokens": "Tokens of prompts that stand on a stored prefix",
+    "blocks_saved": "KV blocks that compressed prefixes took less than whole ones",
+    "loads": "Prefixes fetched into the KV cache",
+    "load_bytes": "Bytes fetched",
+    "load_seconds": "Seconds that fetches took",
+    "stores": "Prompts and turns stored",
+    "store_tokens": "Tokens stored",
+    "store_bytes": "Bytes that the service keeps of them",
+    "store_failures": "Prompts and turns that could not be stored",
+    "fallbacks": "Requests computed because the service failed or was late",
+}
+
+
+@dataclass
+class Stats(KVConnectorStats):
+    """Sums since the last interval, by name."""
+
+    def reset(self) -> None:
+        """All are zero."""
+        self.data = {}
+
+    def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
+        """Adds another's."""
+        for name, value in other.data.items():
+            self.data[name] = self.data.get(name, 0) + value
+        return self
+
+    def reduce(self) -> dict[str, int | float]:
+        """For vLLM's log."""
+        return {f"precis_{name}": round(value, 4) for name, value in sorted(self.data.items())}
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not self.data
+
+
+class Counts:
+    """Counts of one half of the connector, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._data: dict[str, float] = {}
+
+    def add(self, **amounts: float) -> None:
+        """Adds to counters of HELP."""
+        with self._lock:
+            for name, amount in amounts.items():
+                if amount:
+                    self._data[name] = self._data.get(name, 0) + amount
+
+    def take(self) -> Stats | None:
+        """What was counted since the last call."""
+        with self._lock:
+            data, self._data = self._data, {}
+        return Stats(data=data) if data else None
+
+
+class PromMetrics(KVConnectorPromMetrics):
+    """One counter for each of HELP."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._counters = {}
+        for name, text in HELP.items():
+            counter = self._counter_cls(
+                f"vllm:precis_{name}", text + ".", labelnames=self._labelnames
+            )
+            self._counters[name] = {
+                engine: counter.labels(*values)
+                for engine, values in self.per_engine_labelvalues.items()
+            }
+
+    def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
+        """Adds one interval's sums."""
+        for name, value in transfer_stats_data.items():
+            self._counters[name][engine_idx].inc(value)

@@ -1,0 +1,46 @@
+"""What an engine's model is to the store, and which engines the plug-in works in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import precis
+from precis.hf.spec import spec_of_files
+
+from .settings import Settings
+
+
+def check_engine(config: Any, kv_cache_config: Any) -> None:
+    """Whether the plug-in works in an engine of this configuration.
+
+    Raises:
+        ValueError: naming what it has that is not supported.
+    """
+    parallel, cache = config.parallel_config, config.cache_config
+    groups = kv_cache_config.kv_cache_groups if kv_cache_config is not None else ()
+    refused = [
+        (config.model_config.use_mla, "MLA, which keeps no K and V of heads"),
+        (len(groups) > 1, "layers of several kinds (sliding windows, Mamba), which are not kept"),
+        (
+            cache.cache_dtype not in ("auto", "float32", "float16", "bfloat16"),
+            f"--kv-cache-dtype {cache.cache_dtype}: the store keeps the model's own dtype",
+        ),
+        (parallel.pipeline_parallel_size > 1, "pipeline parallelism"),
+        (parallel.decode_context_parallel_size > 1, "decode context parallelism"),
+    ]
+    for is_so, what in refused:
+        if is_so:
+            raise ValueError(f"PrecisConnector does not support {what}")
+
+
+def model_spec(config: Any, settings: Settings) -> precis.ModelSpec:
+    """The model's spec: that of precis.hf for the same weights and dtype, wherever they lie."""
+    model = config.model_config
+    dtype = str(model.dtype).removeprefix("torch.")
+    return spec_of_files(
+        model.hf_config,
+        model.hf_text_config,
+        dtype,
+        settings.model or None,
+        settings.revision or None,
+    )

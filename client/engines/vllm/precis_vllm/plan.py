@@ -1,0 +1,98 @@
+"""Which pages a ragged prefix takes, and where they lie. Arithmetic alone: NumPy, no vLLM.
+
+A page holds `size` rows of K and of V of one (layer, KV head). The cache of a worker is a run of
+pages: that of (layer l, block b, head h) has the number (l * num_blocks + b) * num_heads + h.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A stored prefix as an engine holds it; made by the scheduler.
+
+    Attributes:
+        digest: of its content: segments and the entries that are read of each head. Equal digests
+            are equal pages.
+        tokens: of the original sequence, a multiple of the block size.
+        pages: [layers, KV heads of the model] that each head fills.
+        blocks: that the pages of the rank with most of them fill.
+        match: what was found, as bytes, for the worker that fetches it.
+        seconds: that the restore should take.
+        whole: it ends where a stored segment does, so that a child can stand on it.
+        exact: it has every entry of its tokens.
+    """
+
+    digest: bytes
+    tokens: int
+    pages: np.ndarray
+    blocks: int
+    match: bytes
+    seconds: float
+    whole: bool
+    exact: bool
+
+    def hash(self, index: int) -> bytes:
+        """By which the engine's block pool knows the prefix's block number `index`."""
+        return hashlib.sha256(b"precis" + self.digest + index.to_bytes(4, "little")).digest()
+
+
+def blocks_of(pages: np.ndarray, ranks: Sequence[range]) -> int:
+    """Blocks that the rank with most pages needs; `ranks`: the KV heads of each."""
+    layers = len(pages)
+    return max(-(-int(pages[:, r.start : r.stop].sum()) // (layers * len(r))) for r in ranks)
+
+
+def ranks_of(heads: int, tensor_parallel: int) -> list[range]:
+    """The KV heads of each rank. Where there are more ranks than heads, some have the same one."""
+    each = max(1, heads // tensor_parallel)
+    copies = max(1, tensor_parallel // heads)
+    return [range(r // copies * each, r // copies * each + each) for r in range(tensor_parallel)]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the pages of a prefix lie in one worker's cache.
+
+    Attributes:
+        tokens: as the plan's.
+        pages: [layers, heads of the worker] that each head fills.
+        table: page numbers of layer 0's heads, then layer 1's, ...: head after head.
+        starts: [layers * heads + 1] where each head's pages begin in `table`.
+        padded: [layers, heads, most pages of a head] the same, zero past a head's last.
+    """
+
+    tokens: int
+    pages: np.ndarray
+    table: np.ndarray
+    starts: np.ndarray
+    padded: np.ndarray
+
+    @classmethod
+    def of(cls, tokens: int, pages: np.ndarray, blocks: Sequence[int], num_blocks: int) -> Layout:
+        """Deals the blocks' pages to the heads in order: block by block, layer by layer.
+
+        Args:
+            pages: [layers, heads of the worker].
+            blocks: that the request holds for the prefix.
+            num_blocks: of the worker's cache.
+        """
+        layers, heads = pages.shape
+        lb = np.arange(layers)[None, :, None] * num_blocks + np.asarray(blocks)[:, None, None]
+        dealt = (lb * heads + np.arange(heads)).reshape(-1)
+        starts = np.zeros(pages.size + 1, np.uint32)
+        np.cumsum(pages.reshape(-1), out=starts[1:])
+        if starts[-1] > len(dealt):
+            raise ValueError(f"{starts[-1]} pages do not fit into {len(blocks)} blocks")
+        table = dealt[: starts[-1]].astype(np.uint32)
+        column = np.arange(max(1, int(pages.max())))
+        inside = column < pages.reshape(-1, 1)
+        index = np.where(inside, starts[:-1, None] + column, len(table))
+        padded = np.append(table, 0)[index].astype(np.int32)
+        return cls(tokens, pages, table, starts, padded.reshape(layers, heads, -1))

@@ -1,0 +1,462 @@
+"""The scheduler's half of the connector: which requests stand on a stored prefix, what is stored.
+
+Nothing here waits for the service: lookups run in the client's threads, and a request whose lookup
+is under way is asked for again in a later step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata
+from vllm.logger import init_logger
+
+import precis
+
+from .blocks import RaggedManager
+from .metrics import Counts
+from .plan import Plan, blocks_of, ranks_of
+from .service import Service
+from .settings import BadRequest, Settings, Wish
+
+logger = init_logger("vllm.precis")
+
+
+@dataclass
+class Save:
+    """One push of a worker: the KV of tokens [.., len(tokens)) out of the request's blocks."""
+
+    request: str
+    tokens: np.ndarray
+    blocks: list[int]
+    exact_from: int  # tokens before it are not in these blocks as they were computed
+    parent_read: float | str | None
+    session: str
+    adapter: str
+
+
+@dataclass
+class Step(KVConnectorMetadata):
+    """What one step asks of the workers.
+
+    Attributes:
+        layouts: prefixes that are new to them, by number: (tokens, pages, blocks).
+        rows: prefixes of the step's requests: by first block, their numbers.
+        dropped: numbers that no request uses any more.
+        fetches: (request, number, match) whose pages are to be filled.
+        saves: pushes to begin after the step.
+        canceled: requests whose blocks are taken away: pushes out of them must not be committed.
+    """
+
+    layouts: dict[int, tuple[int, np.ndarray, list[int]]] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+    dropped: list[int] = field(default_factory=list)
+    fetches: list[tuple[str, int, bytes]] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
+    canceled: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Tracked:
+    """What the connector knows of one request.
+
+    Attributes:
+        ticket: of its lookup under way; since: when the first began; again: when the next does.
+        stored: tokens of it that the service has.
+        plan: the prefix it may stand on; layout: its number once it holds blocks by it.
+        saving: a push out of its blocks was begun, and its workers tell when it is over.
+        told: what the request's answer says of it.
+    """
+
+    request: Any
+    wish: Wish
+    ticket: int | None = None
+    since: float = 0.0
+    plan: Plan | None = None
+    stored: int = 0
+    looked: bool = False
+    again: float = 0.0
+    layout: int | None = None
+    loaded: bool = False
+    failed: bool = False
+    saved: bool = False
+    saving: bool = False
+    told: dict[str, Any] = field(default_factory=dict)
+
+
+class Scheduler:
+    """Made by the connector in the engine's core. Its calls come from the scheduler's thread."""
+
+    def __init__(self, settings: Settings, service: Service, block_size: int, heads: int, tp: int):
+        self.settings, self.service, self.size = settings, service, block_size
+        self.ranks = ranks_of(heads, tp)
+        self.counts = Counts()
+        self.manager: RaggedManager | None = None
+        self.requests: dict[str, Tracked] = {}
+        self.tickets: dict[int, str] = {}
+        self.admitted: list[str] = []  # since the last step, to be fetched
+        self.under_way: dict[bytes, str] = {}  # by digest, the request that fetches it
+        self.numbers: dict[tuple[bytes, tuple[int, ...]], int] = {}
+        self.users: dict[int, int] = {}  # requests by layout
+        self.next_layout = 0
+        self.new_layouts: dict[int, tuple[int, np.ndarray, list[int]]] = {}
+        self.dropped: list[int] = []
+        self.late_saves: list[Save] = []
+        self.prefill = PrefillRate()
+
+    # ---- lookups --------------------------------------------------------------------------------
+
+    def on_new_request(self, request: Any) -> None:
+        """Begins the request's lookup, so that it is over when the request's turn comes."""
+        try:
+            wish = Wish.read(request.kv_transfer_params)
+        except BadRequest as error:
+            logger.warning("request %s: %s; Precis is off for it", request.request_id, error)
+            self.requests[request.request_id] = tracked = Tracked(request, Wish(off=True))
+            tracked.told["error"] = str(error)
+            return
+        # The ids of such prompts do not say what was computed.
+        opaque = bool(request.mm_features) or request.prompt_embeds is not None
+        self.requests[request.request_id] = Tracked(request, Wish(off=True) if opaque else wish)
+        self._look_up(self.requests[request.request_id])
+
+    def _look_up(self, tracked: Tracked) -> None:
+        request = tracked.request
+        tracked.looked = True
+        if tracked.wish.off or tracked.failed or request.skip_reading_prefix_cache:
+            return
+        tracked.since = time.monotonic()
+        self._ask(tracked, self._length(request))
+
+    def _length(self, request: Any) -> int:
+        """Whole pages, without the last token, which has to be computed."""
+        return (request.num_tokens - 1) // self.size * self.size
+
+    def _ask(self, tracked: Tracked, length: int) -> None:
+        if length < self.settings.min_tokens:
+            return
+        path = np.asarray(tracked.request.all_token_ids[:length], np.uint32)
+        keep = self._keep(tracked)
+        tracked.ticket = self.service.look_up(path, adapter_of(tracked.request), keep, self.size)
+        if tracked.ticket is not None:
+            self.tickets[tracked.ticket] = tracked.request.request_id
+        else:
+            tracked.told["error"] = "the service does not answer"
+            self.counts.add(fallbacks=1)
+
+    def _keep(self, tracked: Tracked) -> float | str | None:
+        return self.settings.keep if tracked.wish.keep is None else tracked.wish.keep
+
+    def _take_lookups(self) -> None:
+        for ticket, result in self.service.poll():
+            tracked = self.requests.get(self.tickets.pop(ticket, ""))
+            if tracked is None:
+                continue
+            tracked.ticket = None
+            if not isinstance(result, Exception):
+                tracked.stored = max(tracked.stored, result.matched_tokens)
+            if isinstance(result, Exception):
+                self._fall_back(tracked, result)
+            elif (
+                result.matched_tokens < self._whole(self._length(tracked.request))
+                and time.monotonic() - tracked.since < tracked.wish.wait
+            ):
+                tracked.again = time.monotonic() + 0.02
+            elif result.matched_tokens % self.size:
+                # Its last segment ends inside a page, so it is matched up to a block before that.
+                self._ask(tracked, self._whole(result.matched_tokens))
+            elif result and result.plan.any():
+                tracked.plan = self._plan(result)
+                self.counts.add(hits=1)
+            else:
+                self.counts.add(misses=1)
+
+    def _whole(self, tokens: int) -> int:
+        """Down to whole pages and whole blocks of the store."""
+        step = math.lcm(self.size, self.service.block_tokens)
+        return tokens // step * step
+
+    def _fall_back(self, tracked: Tracked, why: Exception) -> None:
+        self.service.failed(why)
+        self.counts.add(fallbacks=1)
+        tracked.told["error"] = str(why)
+
+    def _plan(self, match: precis.Match) -> Plan:
+        pages = match.plan.astype(np.int64) // self.size
+        content = hashlib.sha256(pages.tobytes())
+        for link in match.links:
+            content.update(f"{link.segment.id} {link.matched_end} ".encode())
+        return Plan(
+            content.digest(),
+            match.matched_tokens,
+            pages,
+            blocks_of(pages, self.ranks),
+            match.to_bytes(),
+            match.predicted_seconds,
+            match.links[-1].matched_end == match.links[-1].segment.end,
+            int(pages.sum()) * self.size == match.matched_tokens * pages.size,
+        )
+
+    # ---- what the scheduler asks ----------------------------------------------------------------
+
+    def matched(self, request: Any, computed: int) -> tuple[int | None, bool]:
+        """Tokens past `computed` that a stored prefix brings, and whether they have to be fetched.
+
+        None: not known yet, ask again.
+        """
+        tracked = self.requests.get(request.request_id)
+        if tracked is None or self.manager is None:
+            return 0, False
+        self.manager.plans.pop(request.request_id, None)
+        if not tracked.looked:
+            self._look_up(tracked)
+        self._take_lookups()
+        now = time.monotonic()
+        if tracked.again:
+            if now < tracked.again:
+                return None, False
+            tracked.again = 0.0
+            self._ask(tracked, self._length(request))
+        if tracked.ticket is not None:
+            if now - tracked.since < self.settings.lookup_timeout + tracked.wish.wait:
+                return None, False
+            self.service.forget(tracked.ticket)
+            self.tickets.pop(tracked.ticket, None)
+            tracked.ticket = None
+            self._fall_back(tracked, TimeoutError("the lookup took too long"))
+        plan = tracked.plan
+        if plan is None or tracked.failed or plan.tokens <= computed:
+            return 0, False
+        if not self._goes_far(tracked, plan):
+            return 0, False
+        resident = self.manager.resident(plan) is not None
+        if not resident:
+            if self._fetched_by_another(plan):
+                return None, False
+            saved = self.prefill.seconds(plan.tokens - computed)
+            if saved is not None and saved - plan.seconds < self.settings.min_gain:
+                return 0, False
+        self.manager.plans[request.request_id] = plan
+        return plan.tokens - computed, not resident
+
+    def _fetched_by_another(self, plan: Plan) -> bool:
+        """Whether a request fetches the same pages, which are not in the pool yet."""
+        assert self.manager is not None
+        fetcher = self.requests.get(self.under_way.get(plan.digest, ""))
+        if fetcher is None or (fetcher.loaded and not self.manager.enable_caching):
+            self.under_way.pop(plan.digest, None)
+            return False
+        return True
+
+    def _goes_far(self, tracked: Tracked, plan: Plan) -> bool:
+        """Whether the prefix is worth more than storing the prompt as it is without it.
+
+        What is computed over an approximation is not stored for others, so a short prefix that many
+        prompts share, a system prompt say, must not keep the prompts themselves from being stored.
+        """
+        if (plan.whole and (plan.exact or tracked.wish.session)) or not self._stores(tracked):
+            return True
+        new = self._whole(tracked.request.num_prompt_tokens) - plan.tokens
+        return new < max(plan.tokens, self.settings.min_tokens)
+
+    def _stores(self, tracked: Tracked) -> bool:
+        stored = self.settings.store if tracked.wish.store is None else tracked.wish.store
+        return stored or bool(tracked.wish.session)
+
+    def allocated(self, request: Any, external: int) -> None:
+        """The request has its blocks; its pages have to be fetched, unless they are there."""
+        request_id = request.request_id
+        tracked = self.requests.get(request_id)
+        if tracked is None or self.manager is None:
+            return
+        plan = self.manager.plans.get(request_id)
+        if plan is None or tracked.layout is not None:
+            return
+        if external == 0:
+            self.manager.plans.pop(request_id, None)
+            return
+        blocks = [b.block_id for b in self.manager.req_to_blocks[request_id][: plan.blocks]]
+        tracked.layout = self._use_layout(plan, blocks)
+        tracked.told |= {
+            "tokens": plan.tokens,
+            "blocks": plan.blocks,
+            "blocks_saved": plan.tokens // self.size - plan.blocks,
+            "entries_share": round(
+                float(plan.pages.sum() * self.size / (plan.tokens * plan.pages.size)), 4
+            ),
+        }
+        self.counts.add(hit_tokens=plan.tokens, blocks_saved=plan.tokens // self.size - plan.blocks)
+        tracked.loaded = self.manager.req_to_blocks[request_id][0].block_hash is not None
+        if not tracked.loaded:
+            self.admitted.append(request_id)
+            self.under_way[plan.digest] = request_id
+
+    def _use_layout(self, plan: Plan, blocks: list[int]) -> int:
+        key = (plan.digest, tuple(blocks))
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = self.next_layout
+            self.next_layout += 1
+            self.new_layouts[number] = (plan.tokens, plan.pages, blocks)
+        self.users[number] = self.users.get(number, 0) + 1
+        return number
+
+    def _leave(self, tracked: Tracked) -> None:
+        """The request holds no blocks any more."""
+        request_id = tracked.request.request_id
+        if self.manager is not None:
+            self.manager.plans.pop(request_id, None)
+        if request_id in self.admitted:
+            self.admitted.remove(request_id)
+        if tracked.plan is not None and self.under_way.get(tracked.plan.digest) == request_id:
+            del self.under_way[tracked.plan.digest]
+        number, tracked.layout, tracked.loaded = tracked.layout, None, False
+        if number is None:
+            return
+        self.users[number] -= 1
+        if self.users[number] == 0:
+            del self.users[number]
+            self.numbers = {k: n for k, n in self.numbers.items() if n != number}
+            if self.new_layouts.pop(number, None) is None:
+                self.dropped.append(number)
+
+    def received(self, finished: set[str], failed: set[str]) -> None:
+        """What the workers tell of fetches."""
+        for request_id in finished - failed:
+            if tracked := self.requests.get(request_id):
+                tracked.loaded = True
+        for request_id in failed:
+            if tracked := self.requests.get(request_id):
+                # vLLM frees its blocks and computes the prompt.
+                tracked.failed = True
+                tracked.told.clear()
+                tracked.told["error"] = "the stored prefix could not be fetched"
+                self._leave(tracked)
+                self.counts.add(fallbacks=1)
+
+    def sent(self, finished: set[str]) -> None:
+        """Pushes that are over, of requests that have ended."""
+        for request_id in finished:
+            self.requests.pop(request_id, None)
+
+    # ---- the step -------------------------------------------------------------------------------
+
+    def step(self, output: Any) -> Step:
+        """What the workers have to know for the step that was scheduled."""
+        assert self.manager is not None
+        step = Step(saves=self.late_saves)
+        self.late_saves = []
+        for request_id in output.preempted_req_ids or ():
+            if tracked := self.requests.get(request_id):
+                self._leave(tracked)
+                step.canceled.add(request_id)
+                # It is asked for anew once it is resumed, with the tokens it has then.
+                tracked.saved = tracked.saving = tracked.looked = False
+                tracked.plan = None
+        for request_id in self.admitted:
+            tracked = self.requests[request_id]
+            assert tracked.plan is not None and tracked.layout is not None
+            step.fetches.append((request_id, tracked.layout, tracked.plan.match))
+        self.admitted = []
+        computed = {r.req_id: r.num_computed_tokens for r in output.scheduled_new_reqs}
+        cached = output.scheduled_cached_reqs
+        computed |= dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        for request_id, count in output.num_scheduled_tokens.items():
+            tracked = self.requests.get(request_id)
+            if tracked is None:
+                continue
+            if tracked.layout is not None:
+                step.rows[self.manager.req_to_blocks[request_id][0].block_id] = tracked.layout
+            if computed[request_id] + count >= tracked.request.num_prompt_tokens:
+                self._save_prompt(tracked, step)
+        step.layouts, self.new_layouts = self.new_layouts, {}
+        step.dropped, self.dropped = self.dropped, []
+        self.prefill.note(output.total_num_scheduled_tokens)
+        return step
+
+    def _save_prompt(self, tracked: Tracked, step: Step) -> None:
+        """Has the prompt stored, once; that of a session waits for its answer."""
+        if tracked.saved or tracked.wish.off or tracked.wish.session:
+            return
+        tracked.saved = True
+        over = tracked.plan if tracked.layout is not None else None
+        if self._stores(tracked) and (over is None or over.exact or tracked.wish.store):
+            self._save(tracked, self._whole(tracked.request.num_prompt_tokens), step.saves)
+
+    def _save(self, tracked: Tracked, length: int, saves: list[Save]) -> None:
+        plan = tracked.plan if tracked.layout is not None else None
+        begin = plan.tokens if plan else 0
+        request = tracked.request
+        new = length - max(begin, tracked.stored)
+        if new < (1 if tracked.wish.session else self.settings.min_tokens):
+            return
+        if plan is not None and not plan.whole:
+            return  # nothing can stand inside a segment
+        if not self.service.up():
+            return
+        assert self.manager is not None
+        blocks = [b.block_id for b in self.manager.req_to_blocks[request.request_id]]
+        tokens = np.asarray(request.all_token_ids[:length], np.uint32)
+        saves.append(
+            Save(
+                request.request_id,
+                tokens,
+                blocks[: -(-length // self.size)],
+                begin,
+                None if plan is None else 1.0 if plan.exact else self._keep(tracked),
+                tracked.wish.session,
+                adapter_of(request),
+            )
+        )
+        tracked.saving = True
+
+    def finished(self, request: Any) -> tuple[bool, dict[str, Any] | None]:
+        """The request has ended: whether its blocks are still read, and what its answer says."""
+        tracked = self.requests.get(request.request_id)
+        if tracked is None:
+            return False, None
+        if tracked.ticket is not None:
+            self.service.forget(tracked.ticket)
+            self.tickets.pop(tracked.ticket, None)
+        if tracked.wish.session and not tracked.wish.off and request.num_computed_tokens:
+            # The last token was sampled and not computed. The next turn stands on whole blocks.
+            length = min(request.num_computed_tokens, request.num_tokens)
+            self._save(tracked, self._whole(length), self.late_saves)
+        self._leave(tracked)
+        if not tracked.saving:
+            del self.requests[request.request_id]
+        told = {"precis": tracked.told} if tracked.told else None
+        return tracked.saving, told
+
+
+class PrefillRate:
+    """How many tokens a second the engine computes, from steps that are long enough to tell."""
+
+    def __init__(self) -> None:
+        self._rates: deque[float] = deque(maxlen=32)
+        self._last: tuple[float, int] | None = None
+
+    def note(self, tokens: int) -> None:
+        """A step of so many tokens begins now; the one before has ended."""
+        now = time.monotonic()
+        if self._last is not None and self._last[1] >= 128:
+            self._rates.append(self._last[1] / max(now - self._last[0], 1e-6))
+        self._last = (now, tokens) if tokens else None
+
+    def seconds(self, tokens: int) -> float | None:
+        """That so many tokens should take; None where no step was long enough yet."""
+        if not self._rates:
+            return None
+        return tokens / float(np.median(self._rates))
+
+
+def adapter_of(request: Any) -> str:
+    """What keeps a request's paths apart from others of the same tokens."""
+    parts = [request.lora_request.lora_name] if request.lora_request else []
+    return "\x1f".join(parts + ([f"salt {request.cache_salt}"] if request.cache_salt else []))

@@ -1,0 +1,250 @@
+"""The worker's half of the connector: fills pages with prefixes, pushes prompts out of pages.
+
+Fetches run in the client's threads, and pushes in one thread here, whose work is the client's too.
+Both read and write the engine's own pages. A step waits for neither.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from vllm.logger import init_logger
+
+import precis
+
+from .metrics import Counts
+from .plan import Layout
+
+if TYPE_CHECKING:
+    from .scheduler import Save, Step
+    from .service import Service
+    from .settings import Settings
+
+logger = init_logger("vllm.precis")
+
+
+class Pages:
+    """The KV caches of all layers as pages of one KV head (vLLM's layout LBHNC).
+
+    Attributes:
+        layers: names, in order; index: their places.
+        num_blocks, heads, size, dim: the shape of each.
+        keys, values: [pages, 1, size, dim] as the attention kernels take a cache of one head.
+        store: the same for the store, whose rows are rows also where a kernel turns them.
+
+    Raises:
+        ValueError: the caches are laid out otherwise.
+    """
+
+    def __init__(self, kv_caches: dict[str, torch.Tensor], turned_keys: bool) -> None:
+        from vllm.model_executor.models.utils import extract_layer_index
+
+        self.layers = sorted(kv_caches, key=extract_layer_index)
+        self.index = {name: i for i, name in enumerate(self.layers)}
+        caches = [kv_caches[name] for name in self.layers]
+        first = caches[0]
+        self.num_blocks, self.heads, self.size, content = first.shape
+        self.dim = content // 2
+        page = self.size * content
+        layer = self.num_blocks * self.heads * page
+        for index, cache in enumerate(caches):
+            offset = (cache.data_ptr() - first.data_ptr()) // first.element_size()
+            if cache.shape != first.shape or offset != index * layer or not cache.is_contiguous():
+                raise ValueError(
+                    f"the KV cache of {self.layers[index]} is {list(cache.shape)} with strides "
+                    f"{list(cache.stride())}, {offset} elements from the first layer's; Precis "
+                    f"needs layers of one shape that follow each other, a page of one head each"
+                )
+        count = len(caches) * self.num_blocks * self.heads
+        both = torch.as_strided(
+            first,
+            (count, 1, 2 * self.size, self.dim),
+            (page, page, self.dim, 1),
+            first.storage_offset(),
+        )
+        self.keys, self.values = both.chunk(2, dim=2)
+        keys = self.keys.squeeze(1)
+        if turned_keys:  # the kernel holds a page's keys as [dim, size]
+            keys = torch.as_strided(
+                keys, (count, self.size, self.dim), (page, 1, self.size), keys.storage_offset()
+            )
+        self.store = precis.Pages(keys, self.values.squeeze(1))
+
+    def of_layer(self, layer: int, blocks: np.ndarray) -> np.ndarray:
+        """[heads, blocks]: the pages of each head of a layer in some blocks."""
+        base = (layer * self.num_blocks + blocks) * self.heads
+        return (base + np.arange(self.heads)[:, None]).astype(np.uint32)
+
+
+class Push:
+    """A push under way. Its blocks may be taken away meanwhile: then it is never committed."""
+
+    def __init__(self, save: Save) -> None:
+        self.save = save
+        self.over = threading.Event()
+        self._lock = threading.Lock()
+        self._canceled = self._committing = False
+
+    def cancel(self) -> None:
+        """The blocks are about to be written by others."""
+        with self._lock:
+            self._canceled = True
+
+    def may_commit(self) -> bool:
+        """All was read. Whether it was read before anybody else wrote there."""
+        with self._lock:
+            self._committing = not self._canceled
+            return self._committing
+
+
+class Worker:
+    """Made by the connector in each worker process. Its calls come from the worker's thread."""
+
+    def __init__(
+        self, settings: Settings, service: Service, heads: range, writers: int, writes: bool
+    ) -> None:
+        """`heads`: of the model, that this rank has. `writers`: ranks that push a prompt together;
+        `writes`: whether this is one of them (of ranks that have the same heads, one is)."""
+        self.settings, self.service = settings, service
+        self.heads, self.writers, self.writes = heads, writers, writes
+        self.counts = Counts()
+        self.pages: Pages | None = None
+        self.layouts: dict[int, Layout] = {}
+        self.step: Step | None = None
+        self.calls: precis.Calls | None = None
+        self.fetching: dict[int, tuple[str, float]] = {}  # by ticket
+        self.lost: set[str] = set()
+        self.pushes: dict[str, Push] = {}
+        self.ended: set[str] = set()  # requests that have ended while their pushes go on
+        self.queue: queue.SimpleQueue[Push] = queue.SimpleQueue()
+        threading.Thread(target=self._push_all, name="precis-push", daemon=True).start()
+
+    def bind(self, step: Step) -> None:
+        """What the step asks for."""
+        assert self.pages is not None
+        self.step = step
+        for number, (tokens, pages, blocks) in step.layouts.items():
+            mine = pages[:, self.heads.start : self.heads.stop]
+            self.layouts[number] = Layout.of(tokens, mine, blocks, self.pages.num_blocks)
+        for number in step.dropped:
+            self.layouts.pop(number, None)
+
+    def prefixes(self) -> dict[int, Layout]:
+        """Of the step's requests over stored prefixes: by their first block."""
+        if self.step is None:
+            return {}
+        return {block: self.layouts[number] for block, number in self.step.rows.items()}
+
+    def cancel(self, requests: set[str]) -> None:
+        """The blocks of these requests are taken away."""
+        for request in requests:
+            if push := self.pushes.pop(request, None):
+                push.cancel()
+
+    # ---- fetches --------------------------------------------------------------------------------
+
+    def fetch(self) -> None:
+        """Begins to fill the pages of prefixes."""
+        assert self.step is not None and self.pages is not None
+        for request, number, data in self.step.fetches:
+            try:
+                layout = self.layouts[number]
+                cache = self.service.cache
+                if self.calls is None:
+                    self.calls = precis.Calls(cache, threads=2)
+                match = precis.Match.from_bytes(data)
+                ticket = self.calls.get(
+                    match, heads=self.heads, pages=(self.pages.store, layout.table, layout.starts)
+                )
+                self.fetching[ticket] = (request, time.monotonic())
+            except precis.Error as error:
+                self._lose(request, error)
+
+    def _lose(self, request: str, why: Exception) -> None:
+        self.service.failed(why)
+        self.lost.add(request)
+
+    def results(self, finished: set[str]) -> tuple[set[str], set[str], set[str]]:
+        """Requests that have ended and whose pushes are over, whose fetches are, and failed."""
+        received: set[str] = set()
+        for ticket, result in self.calls.poll() if self.calls is not None else ():
+            request, began = self.fetching.pop(ticket)
+            if isinstance(result, Exception):
+                self._lose(request, result)
+            else:
+                received.add(request)
+                self.counts.add(
+                    loads=1, load_bytes=result.bytes, load_seconds=time.monotonic() - began
+                )
+        failed, self.lost = self.lost, set()
+        self.ended |= finished
+        sent = {r for r in self.ended if r in self.pushes and self.pushes[r].over.is_set()}
+        for request in sent:
+            del self.pushes[request]
+        self.ended = {r for r in self.ended if r in self.pushes}
+        return sent, received | failed, failed
+
+    # ---- pushes ---------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Begins the step's pushes: its forward pass is over."""
+        assert self.step is not None
+        for save in self.step.saves:
+            push = self.pushes[save.request] = Push(save)
+            if self.writes:
+                self.queue.put(push)
+            else:
+                push.over.set()
+
+    def _push_all(self) -> None:
+        while True:
+            push = self.queue.get()
+            try:
+                self._push(push)
+            except Exception as error:  # one that is lost is a miss later on
+                self.service.failed(error)
+                self.counts.add(store_failures=1)
+            finally:
+                push.over.set()
+
+    def _push(self, push: Push) -> None:
+        save, pages = push.save, self.pages
+        assert pages is not None
+        cache = self.service.cache
+        put = cache.begin_put(
+            self.service.model(save.adapter),
+            save.tokens,
+            recipe=self.settings.recipe or None,
+            keep=self.settings.store_keep,
+            parent_read=save.parent_read,
+            writers=self.writers,
+        )
+        with put:
+            count = put.end - put.begin
+            least = 1 if save.session else self.settings.min_tokens
+            if put.begin < save.exact_from or (count < least and not put.already_stored):
+                return
+            if not put.already_stored:
+                blocks = np.asarray(save.blocks)[put.begin // pages.size :]
+                for layer in range(len(pages.layers)):
+                    put.layer_from_pages(
+                        layer,
+                        pages.store,
+                        pages.of_layer(layer, blocks),
+                        first_row=put.begin % pages.size,
+                        num_tokens=count,
+                        head_begin=self.heads.start,
+                        wait=False,
+                    )
+            if not push.may_commit():
+                return
+            segment = put.commit()
+        if save.session:
+            cache.session(save.session).advance(segment)
+        if self.heads.start == 0:
+            self.counts.add(stores=1, store_tokens=count, store_bytes=segment.bytes)

@@ -1,0 +1,66 @@
+"""The names of vLLM that the plug-in stands on beside public interfaces: one that goes fails."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from vllm import _custom_ops as ops
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+from vllm.distributed.kv_transfer.kv_connector.v1 import base
+from vllm.v1.attention.backends import cpu_attn
+from vllm.v1.core import block_pool, single_type_kv_cache_manager
+from vllm.v1.core.sched import output, scheduler
+from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
+from vllm.v1.request import Request
+
+Manager = single_type_kv_cache_manager.FullAttentionManager
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (block_pool.BlockPool, "_insert_block_hash get_cached_block get_new_blocks touch"),
+        (Manager, "_get_num_evictable_blocks get_num_blocks_to_allocate cache_blocks"),
+        (Manager, "add_local_computed_blocks allocate_external_computed_blocks"),
+        (KVConnectorFactory, "_registry register_connector"),
+        (KVCacheSpecRegistry, "register check_kv_cache_spec_registry"),
+        (base.KVConnectorBase_V1, "bind_kv_cache_manager on_new_request handle_preemptions"),
+        (
+            base.KVConnectorBase_V1,
+            "get_transfer_results update_connector_output build_prom_metrics",
+        ),
+        (cpu_attn.CPUAttentionBackend, "customize_spec get_impl_cls"),
+        (ops, "cpu_attn_get_scheduler_metadata cpu_attention_with_kv_cache"),
+        (ops, "cpu_attn_reshape_and_cache"),
+    ],
+)
+def test_it_has(owner: object, names: str) -> None:
+    assert not [name for name in names.split() if not hasattr(owner, name)]
+
+
+def test_a_manager_keeps_its_requests_as_the_plug_in_reads_them() -> None:
+    source = inspect.getsource(single_type_kv_cache_manager.SingleTypeKVCacheManager.__init__)
+    for name in ("req_to_blocks", "num_cached_block", "_null_block", "enable_caching"):
+        assert f"self.{name}" in source
+
+
+def test_a_block_is_found_by_a_hash_of_any_kind() -> None:
+    names = inspect.signature(block_pool.BlockPool._insert_block_hash).parameters
+    assert list(names)[1:] == ["block_hash_with_group_id", "block", "num_tokens"]
+
+
+def test_requests_and_steps_have_what_the_scheduler_half_reads() -> None:
+    source = inspect.getsource(Request)
+    for name in ("kv_transfer_params", "mm_features", "prompt_embeds", "cache_salt"):
+        assert f"self.{name}" in source
+    for name in ("skip_reading_prefix_cache", "all_token_ids", "num_prompt_tokens"):
+        assert name in source
+    fields = output.SchedulerOutput.__dataclass_fields__
+    for name in ("preempted_req_ids", "scheduled_new_reqs", "num_scheduled_tokens"):
+        assert name in fields
+
+
+def test_the_policy_for_failed_loads_is_read_after_the_connector_is_made() -> None:
+    source = inspect.getsource(scheduler.Scheduler.__init__)
+    assert source.index("create_connector(") < source.index("kv_load_failure_policy")

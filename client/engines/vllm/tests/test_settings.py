@@ -1,0 +1,42 @@
+"""What operators and requests may say, and what they are told where it is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from precis_vllm.settings import BadRequest, Settings, Wish
+
+
+def test_settings_come_from_the_configuration_then_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PRECIS_ADDRESS", "store:7470")
+    monkeypatch.setenv("PRECIS_TOKEN", "secret")
+    settings = Settings.read({"address": "other:7470", "keep": 0.3})
+    assert (settings.address, settings.token, settings.keep) == ("other:7470", "secret", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("extra", "error"),
+    [
+        ({"adress": "x"}, "unknown key 'adress', do you mean 'address'"),
+        ({"keep": 1.5}, "keep"),
+        ({"store_keep": "lots"}, "store_keep"),
+        ({"min_tokens": "many"}, "min_tokens is 'many'"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(extra: dict, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        Settings.read(extra)
+
+
+def test_a_request_without_params_wishes_nothing() -> None:
+    assert Wish.read(None) == Wish()
+    assert Wish.read({"do_remote_prefill": True}) == Wish()
+
+
+@pytest.mark.parametrize(
+    "params", [{"keep": 0}, {"keep": True}, {"off": 1}, {"session": None}, {"store": 0.3}]
+)
+def test_wrong_params_are_refused(params: dict) -> None:
+    with pytest.raises(BadRequest, match=next(iter(params))):
+        Wish.read(params)
