@@ -318,8 +318,6 @@ class RaggedCache(Cache):
         Returns:
             Position ids [batch, n], where they are not the columns.
         """
-        if torch.compiler.is_compiling():
-            raise ValueError("a RaggedCache is not for torch.compile: call the model uncompiled")
         batch, count = shape
         groups, held = self._source.rows_of(batch), self.get_seq_length()
         seen = self._seen_with(mask, batch, count)
