@@ -48,6 +48,10 @@ class RaggedCache(Cache):
     later layers still travel. Kept entries are used where they lie; they are copied only where the
     model's dtype or device is another one. A prefix is never written to, so that several caches
     can stand on one.
+
+    The model attends by itself over this cache where it is called with it, and in its own way in
+    all other calls. That is a setting of the model while a call lasts, so that one model should not
+    serve two kinds of cache from two threads.
     """
 
     def __init__(
