@@ -136,6 +136,11 @@ def _begin(
     return input_ids
 
 
+def _cache_of(model_kwargs: dict[str, Any]) -> Any:
+    """The cache of a call; newer versions of Transformers call it `cache`."""
+    return model_kwargs.get("past_key_values", model_kwargs.get("cache"))
+
+
 def over_ragged_caches() -> None:
     """Has generate() of Transformers ask us what to read, where its cache is a RaggedCache."""
     prefill, assisted = GenerationMixin._prefill, GenerationMixin._assisted_decoding
@@ -149,14 +154,14 @@ def over_ragged_caches() -> None:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        cache = model_kwargs.get("past_key_values")
+        cache = _cache_of(model_kwargs)
         if isinstance(cache, RaggedCache) and model_kwargs.get("cache_position") is None:
             input_ids = _begin(cache, input_ids, generation_config, model_kwargs)
         return prefill(self, input_ids, generation_config, model_kwargs, *args, **kwargs)
 
     @functools.wraps(assisted)
     def ragged_assisted(self: Any, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        cache = kwargs.get("past_key_values")
+        cache = _cache_of(kwargs)
         if isinstance(cache, RaggedCache):
             ids, _ = lay_out(cache, input_ids, kwargs.get("attention_mask"))
             if ids.shape != input_ids.shape:

@@ -167,6 +167,7 @@ class RaggedLayer(CacheLayerMixin):
     """One layer: per KV head the kept entries, and a tail that all heads share."""
 
     is_sliding = False
+    is_croppable = True
 
     def __init__(self, source: Source, index: int) -> None:
         super().__init__()
@@ -186,7 +187,8 @@ class RaggedLayer(CacheLayerMixin):
         self,
         key_states: torch.Tensor,
         value_states: torch.Tensor,
-        cache_kwargs: dict[str, Any] | None = None,
+        *_args: Any,
+        **_kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Appends to the tail and returns the tail, which carries this layer to the attention."""
         if not self._source.attended:
@@ -213,10 +215,15 @@ class RaggedLayer(CacheLayerMixin):
         """The length of the original sequence, evicted tokens included: positions go on from it."""
         return self._source.prefix_tokens + self._tail
 
-    def get_mask_sizes(self, cache_position: torch.Tensor) -> tuple[int, int]:
-        return self.get_seq_length() + cache_position.shape[0], 0
+    def get_mask_sizes(self, query: torch.Tensor | int) -> tuple[int, int]:
+        """`query`: the columns of the queries, or, in newer versions, how many they are."""
+        return self.get_seq_length() + (query if isinstance(query, int) else len(query)), 0
 
     def get_max_cache_shape(self) -> int:
+        return -1
+
+    def get_max_length(self) -> int:
+        """What newer versions of Transformers ask instead."""
         return -1
 
     def crop(self, max_length: int) -> None:
