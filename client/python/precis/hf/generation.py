@@ -129,6 +129,10 @@ def _begin(
         cache.leave_a_token(embeds.shape[1])
         return input_ids
     mask = model_kwargs.get("attention_mask")
+    # Newer versions take a mask that hides nothing away, and leave its length.
+    length = getattr(config, "_mask_length", None)
+    if mask is None and length is not None and length > 0:
+        mask = input_ids.new_ones(len(input_ids), length)
     input_ids, mask = lay_out(cache, input_ids, mask)
     model_kwargs["attention_mask"] = mask.long()
     if "position_ids" in model_kwargs:
@@ -163,6 +167,11 @@ def over_ragged_caches() -> None:
     def ragged_assisted(self: Any, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         cache = _cache_of(kwargs)
         if isinstance(cache, RaggedCache):
+            if cache.get_seq_length() and not hasattr(self, "_get_initial_cache_position"):
+                raise ValueError(
+                    "assisted generation of this version of Transformers reads the whole prompt, "
+                    "whatever a cache holds: it does not go on from a RaggedCache"
+                )
             ids, _ = lay_out(cache, input_ids, kwargs.get("attention_mask"))
             if ids.shape != input_ids.shape:
                 raise ValueError("assisted generation over a RaggedCache needs the whole prompt")
