@@ -11,12 +11,13 @@
 Needs PyTorch and Transformers: ``pip install './client/python[hf]'`` from the repository.
 """
 
+from .attention import ATTENTION_NAME
 from .decode import Answer, answer_nll, answer_nlls, forward, generate
 from .generation import over_ragged_caches
 from .modules import Rotation, attention_modules, output_projections
 from .needs import Needs, QueryStatistics
 from .prefill import Prefilled, prefill, store
-from .ragged import ATTENTION_NAME, RaggedCache
+from .ragged import RaggedCache
 from .repetition import Repetition, repeat_request, repetitions
 from .scorers import Scorers
 from .spec import attention_windows, model_spec
