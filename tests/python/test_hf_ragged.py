@@ -35,8 +35,7 @@ def split(tokens: list[int]) -> tuple[list[int], list[int]]:
 
 
 def ragged_continuation(model, cache, tokens) -> torch.Tensor:
-    with hf.ragged_attention(model):
-        return continuation(model, cache, tokens, CHUNKS)
+    return continuation(model, cache, tokens, CHUNKS)
 
 
 def random_kept(model, length: int, seed: int = SEED) -> list[list[torch.Tensor]]:
@@ -105,15 +104,14 @@ def test_the_model_and_generate_of_transformers_accept_a_ragged_cache(random_lla
     ours = list(
         hf.generate(random_llama, tokens[-4:], hf.RaggedCache(random_llama, prefix), 12, stop=())
     )
-    with hf.ragged_attention(random_llama):
-        theirs = random_llama.generate(
-            tokens[None],
-            past_key_values=hf.RaggedCache(random_llama, prefix),
-            max_new_tokens=12,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-        )
+    theirs = random_llama.generate(
+        tokens[None],
+        past_key_values=hf.RaggedCache(random_llama, prefix),
+        max_new_tokens=12,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
     assert theirs[0, 100:].tolist() == ours
 
 
@@ -193,14 +191,15 @@ def test_positions_go_on_from_the_original_length(random_llama):
 def test_what_a_ragged_cache_cannot_express_is_refused(random_llama):
     ragged = hf.RaggedCache(random_llama)
     two = torch.ones(2, 3, dtype=torch.long)
-    with hf.ragged_attention(random_llama):
-        with ragged.observed(print), pytest.raises(ValueError, match="one sequence"):
-            random_llama(two, past_key_values=ragged)
-        ragged = hf.prefill(random_llama, [1, 2, 3]).cache
-        with pytest.raises(ValueError, match="the batch is 2, the ragged cache holds 1"):
-            random_llama(two, past_key_values=ragged)
-    with pytest.raises(ValueError, match="RaggedCache"), hf.ragged_attention(random_llama):
-        random_llama(torch.ones(1, 3, dtype=torch.long))
+    with ragged.observed(print), pytest.raises(ValueError, match="one sequence"):
+        random_llama(two, past_key_values=ragged)
+    ragged = hf.prefill(random_llama, [1, 2, 3]).cache
+    with pytest.raises(ValueError, match="the batch is 2, the ragged cache holds 1"):
+        random_llama(two, past_key_values=ragged)
+    by_name = copy.deepcopy(random_llama)
+    by_name.config._attn_implementation = hf.ATTENTION_NAME
+    with pytest.raises(ValueError, match="needs past_key_values=RaggedCache"):
+        by_name(torch.ones(1, 3, dtype=torch.long))
     cache, _ = full_cache(random_llama, list(range(20, 40)))
     prefix = keep_positions(cache, random_kept(random_llama, 20))
     prefix.layers.pop()

@@ -41,8 +41,7 @@ def read_back(cache, model, hf_model, tokens, keep=None) -> tuple[precis.Prefix,
 
 
 def over(hf_model, ragged, rest) -> torch.Tensor:
-    with hf.ragged_attention(hf_model):
-        return continuation(hf_model, ragged, rest, CHUNKS)
+    return continuation(hf_model, ragged, rest, CHUNKS)
 
 
 def test_at_keep_1_the_logits_are_those_of_transformers_own_cache(

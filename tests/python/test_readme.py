@@ -47,17 +47,28 @@ def test_the_lines_for_transformers_run(tmp_path, tiny_llama, capsys):
 
     text = (ROOT / "client/python/README.md").read_text()
     (lines,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
-    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama, padding_side="left", pad_token="<unk>")
     given = {
         "torch": torch,
         "tokenizer": tokenizer,
         "hf_model": AutoModelForCausalLM.from_pretrained(tiny_llama).eval(),
         "tokens": tokenizer("the holder may copy the code " * 12).input_ids,
         "question_tokens": tokenizer("What may the holder copy?").input_ids,
+        "first_question": "What may the holder copy?",
+        "second_question": "What?",
     }
     with precis.open(tmp_path / "cache") as cache:
         exec(lines, given | {"cache": cache})
     assert capsys.readouterr().out.strip()
+
+
+def test_the_program_for_transformers_runs(tmp_path, tiny_llama, capsys, monkeypatch):
+    (program,) = re.findall(r"```py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    name = '"HuggingFaceTB/SmolLM2-135M-Instruct"'
+    assert program.count(name) == 1
+    monkeypatch.chdir(tmp_path)
+    exec(program.replace(name, repr(str(tiny_llama))), {})
+    assert len(capsys.readouterr().out.split()) > 20
 
 
 PYTHON = [sys.executable, str(ROOT / "client/examples/quickstart.py")]

@@ -2,7 +2,8 @@
 
 * :func:`model_spec` describes a model to the store.
 * :func:`prefill` reads a prompt and pushes its KV layer by layer; :func:`store` does a whole put.
-* :class:`RaggedCache` makes a restored prefix a cache that the model decodes over, exactly.
+* :class:`RaggedCache` makes restored prefixes a cache that the model decodes over, exactly;
+  ``hf_model.generate(prompt, past_key_values=ragged)`` as over any cache.
 * :func:`generate`, :func:`forward` and :func:`answer_nlls` read on from any cache.
 * :func:`output_projections`, :class:`Needs`, :class:`Scorers` and :func:`repetitions` make what
   recipes want of a model besides K and V.
@@ -10,14 +11,18 @@
 Needs PyTorch and Transformers: ``pip install './client/python[hf]'`` from the repository.
 """
 
+from .attention import ATTENTION_NAME
 from .decode import Answer, answer_nll, answer_nlls, forward, generate
+from .generation import over_ragged_caches
 from .modules import Rotation, attention_modules, output_projections
 from .needs import Needs, QueryStatistics
 from .prefill import Prefilled, prefill, store
-from .ragged import ATTENTION_NAME, RaggedCache, ragged_attention
+from .ragged import RaggedCache
 from .repetition import Repetition, repeat_request, repetitions
 from .scorers import Scorers
 from .spec import attention_windows, model_spec
+
+over_ragged_caches()
 
 __all__ = [
     "ATTENTION_NAME",
@@ -38,7 +43,6 @@ __all__ = [
     "model_spec",
     "output_projections",
     "prefill",
-    "ragged_attention",
     "repeat_request",
     "repetitions",
     "store",

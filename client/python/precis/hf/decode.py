@@ -5,14 +5,13 @@ Every function works over a :class:`RaggedCache` and over any cache of Transform
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from .ragged import RaggedCache, ragged_attention
+from .ragged import RaggedCache
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
@@ -41,11 +40,9 @@ def forward(
         Logits in float32, [n, vocabulary], of the last `logits_to_keep` tokens (0: of all).
     """
     ids = torch.tensor([token_list(tokens)], dtype=torch.long, device=hf_model.device)
-    ragged = isinstance(cache, RaggedCache)
-    with ragged_attention(hf_model) if ragged else contextlib.nullcontext():
-        out = hf_model(
-            input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=logits_to_keep
-        )
+    out = hf_model(
+        input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=logits_to_keep
+    )
     return out.logits[0].float()
 
 
@@ -129,7 +126,7 @@ def answer_nlls(
     # What fills up the shorter ones comes after what is asked for, so that nothing sees it.
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in fed], device=hf_model.device)
     first = min(len(row) - len(answer) for row, (_, answer) in zip(fed, pairs, strict=True))
-    with torch.no_grad(), ragged_attention(hf_model):
+    with torch.no_grad():
         logits = hf_model(
             input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=longest - first
         ).logits.float()

@@ -152,6 +152,8 @@ def store(
 
 def _stands_on(past: RaggedCache) -> tuple[Segment | None, Keep | None]:
     """The segment at whose end `past` stands, and the budget at which it was read."""
+    if len(past.prefixes) > 1:
+        raise ValueError(f"one prefix is needed to stand on; the cache has {len(past.prefixes)}")
     if past.prefix is None:
         return None, None
     end = past.prefix_tokens

@@ -9,52 +9,78 @@ model takes for as long as it is called with such a cache.
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AttentionInterface, Cache, GenerationMixin
 
+from .attention import AttendedCache, attend_over_ragged
 from .ragged_layer import Observer, Prefix, RaggedLayer, Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-ATTENTION_NAME = "precis_ragged"
 
-
-class RaggedCache(Cache):
+class RaggedCache(AttendedCache):
     """A Transformers cache over a restored prefix, or over nothing yet.
 
     ::
 
         ragged = precis.hf.RaggedCache(hf_model, cache.get(match, keep=0.2))
-        for token in precis.hf.generate(hf_model, question_ids, ragged): ...
+        hf_model.generate(prompt_ids, past_key_values=ragged, max_new_tokens=64)
 
-    ``hf_model.generate(prompt_ids, past_key_values=ragged)`` takes the whole prompt, with the
-    tokens that the prefix stands for. A prompt that the cache holds whole is continued: its last
-    token is run again, over the cache without it.
+    The prompt is the whole one, with the tokens that the prefix stands for, or what follows them.
+    A prompt that the cache holds whole is continued: its last token is run again, over the cache
+    without it. The cache grows, and serves the next turn in the same way.
 
-    A layer of the prefix is waited for when attention first reaches it, so decoding starts while
+    Of several prefixes each is one row's of a batch (None: of a row that stands on nothing), or as
+    many rows' as every other: rows 0 and 1 stand on the first of two where the batch is 4. Prompts
+    are padded on the left, with an attention_mask, and each row's positions go on from the length
+    of its own prefix. Of one prefix a batch is so many continuations.
+
+    The columns of a batch are those of Transformers: the longest prefix takes as many as it has
+    tokens, the others end where it ends, and the tail of all rows follows. get_seq_length() counts
+    columns.
+
+    A layer of a prefix is waited for when attention first reaches it, so decoding starts while
     later layers still travel. Kept entries are used where they lie; they are copied only where the
-    model's dtype or device is another one. The prefix is never written to, so that several caches
-    can stand on one. A batch is so many continuations of the one prefix, all of the same length.
+    model's dtype or device is another one. A prefix is never written to, so that several caches
+    can stand on one.
+
+    The model attends by itself over this cache where it is called with it, and in its own way in
+    all other calls. That is a setting of the model while a call lasts, so that one model should not
+    serve two kinds of cache from two threads.
     """
 
-    def __init__(self, hf_model: PreTrainedModel, prefix: Prefix | None = None) -> None:
-        self._source = Source(hf_model, prefix)
-        self.prefix = prefix
-        # Token ids that were fed, each call's with the position of its first; None: not known.
+    def __init__(
+        self,
+        hf_model: PreTrainedModel,
+        prefix: Prefix | Sequence[Prefix | None] | None = None,
+    ) -> None:
+        self.prefixes = tuple(prefix) if isinstance(prefix, (list, tuple)) else (prefix,)
+        if not self.prefixes:
+            raise ValueError("no prefixes: one is needed for each row of the batch")
+        self._source = Source(hf_model, self.prefixes)
+        # Token ids that were fed, each call's with the column of its first; None: not known.
         self._fed: list[tuple[int, torch.Tensor | None]] = []
         layers = [RaggedLayer(self._source, i) for i in range(self._source.num_layers)]
         super().__init__(layers=layers)
-        _attend_over_ragged(hf_model)
+        attend_over_ragged(hf_model)
+
+    @property
+    def prefix(self) -> Prefix | None:
+        """The one prefix; None where there are several, or none."""
+        return self.prefixes[0] if len(self.prefixes) == 1 else None
 
     @property
     def prefix_tokens(self) -> int:
-        """The length of the original sequence that the prefix stands for, or was cropped to."""
+        """The length of the original sequence that the prefix stands for, or was cropped to.
+
+        Of several prefixes, that of the longest.
+        """
         return self._source.prefix_tokens
+
+    # ---- its length -----------------------------------------------------------------------------
 
     def crop(self, max_length: int) -> None:
         """Forgets what stands at position `max_length` and after it (or the last -`max_length`).
@@ -63,19 +89,71 @@ class RaggedCache(Cache):
         more by this cache, all others as before. Another cache over the same prefix sees them.
 
         Raises:
-            ValueError: the cache holds fewer than -`max_length` tokens.
+            ValueError: the cache holds fewer than -`max_length` tokens, or this would reach into
+                several prefixes.
         """
         held = self.get_seq_length()
         length = max_length if max_length >= 0 else held + max_length
         if length < 0:
             raise ValueError(f"cannot crop {-max_length} tokens off a cache of {held}")
-        into_prefix = length < self._source.prefix_tokens
-        self._source.prefix_tokens = min(self._source.prefix_tokens, length)
+        if length < self.prefix_tokens and len(self.prefixes) > 1:
+            raise ValueError(
+                f"cannot crop a cache over {len(self.prefixes)} prefixes to {length}: the longest "
+                f"has {self.prefix_tokens} tokens, and only what follows it is cropped"
+            )
+        self._shorten([min(length, tokens) for tokens in self._source.lengths], length)
+
+    def _shorten(self, lengths: list[int], columns: int) -> None:
+        """Leaves so much of each prefix, and of the tail what stands before column `columns`."""
+        into_prefix = lengths != self._source.lengths
+        self._source.lengths = lengths
+        tail = max(0, columns - self.prefix_tokens)
+        if self._source.seen is not None:
+            self._source.seen = self._source.seen[:, :tail] if tail else None
         for layer in self.layers:
-            layer.keep_tail(length - self._source.prefix_tokens)
+            layer.keep_tail(tail)
             if into_prefix:
                 layer.load_anew()
-        self._fed = [(begin, ids) for begin, ids in self._fed if begin < length]
+        self._fed = [(begin, ids) for begin, ids in self._fed if begin < columns]
+
+    def rewind(self, kept: Sequence[int]) -> list[int]:
+        """Forgets all but the first `kept` tokens of each row of a batch.
+
+        Rows that stand on one prefix lose what any of them loses of it.
+
+        Returns:
+            How many tokens each row holds then.
+
+        Raises:
+            ValueError: that reaches into a prefix while other rows keep what followed theirs.
+        """
+        groups = self._source.rows_of(len(kept))
+        lengths = [
+            min(tokens, *kept[rows])
+            for tokens, rows in zip(self._source.lengths, groups, strict=True)
+        ]
+        seen = self._seen(len(kept)).cpu()
+        ends = []
+        for tokens, rows in zip(self._source.lengths, groups, strict=True):
+            for row in range(rows.start, rows.stop):
+                columns = seen[row].nonzero()[:, 0]
+                more = kept[row] - tokens
+                ends.append(int(columns[more - 1]) + 1 if more > 0 else 0)
+        if lengths != self._source.lengths:
+            if max(ends) > 0:
+                raise ValueError(
+                    f"rows keep {list(kept)} tokens, and prefixes have {self._source.lengths}: "
+                    "a row cannot go back into its prefix while others keep what followed theirs"
+                )
+            self._shorten(lengths, 0)
+        else:
+            self._shorten(lengths, self.prefix_tokens + max(ends))
+            seen = seen[:, : max(ends)]
+            seen &= torch.arange(max(ends)) < torch.tensor(ends)[:, None]
+            self._source.seen = None if bool(seen.all()) else seen.to(self._source.device)
+        return [
+            min(tokens, count) for tokens, count in zip(kept, self.held(len(kept)), strict=True)
+        ]
 
     def take_back(self) -> int:
         """Crops the last token off and returns its id, to be fed again.
@@ -84,24 +162,18 @@ class RaggedCache(Cache):
             ValueError: the cache is empty, or does not know the token.
         """
         length = self.get_seq_length()
-        token = self._last_token(length)
-        self.crop(length - 1)
-        return token
-
-    def _last_token(self, length: int) -> int:
         if length == 0:
             raise ValueError("no tokens are given and the cache holds none")
-        begin, ids = self._fed[-1] if self._fed else (0, None)
-        if ids is None and length <= self.prefix_tokens:
-            ids = getattr(getattr(self.prefix, "match", None), "tokens", None)
-            ids = None if ids is None else torch.as_tensor(ids.astype("int64"))[None]
-        if ids is None:
+        batch = self._batch() or len(self.prefixes)
+        if batch != 1:
+            raise ValueError(f"one sequence is needed; the cache holds {batch}")
+        tokens = self.tokens(1)[0]
+        if tokens is None:
             raise ValueError(
                 "the id of the cache's last token is not known: crop(-1) and feed that token"
             )
-        if ids.shape[0] != 1:
-            raise ValueError(f"one sequence is needed; the cache holds {ids.shape[0]}")
-        return int(ids[0, length - 1 - begin])
+        self.crop(length - 1)
+        return int(tokens[-1])
 
     def leave_a_token(self, prompt_tokens: int) -> None:
         """Makes room for the last token of a whole prompt, where the cache holds all of it.
@@ -111,13 +183,125 @@ class RaggedCache(Cache):
         """
         held = self.get_seq_length()
         if held > prompt_tokens:
-            raise ValueError(
-                f"the prompt has {prompt_tokens} tokens, the cache holds {held}: generate() of "
-                "Transformers takes the whole prompt, with the tokens that the cache holds; "
-                "precis.hf.generate() takes those that follow"
-            )
+            raise ValueError(f"the prompt has {prompt_tokens} tokens, the cache holds {held}")
         if held == prompt_tokens > 0:
             self.crop(held - 1)
+
+    def reset(self) -> None:
+        """Forgets everything but what the prefixes hold."""
+        self._shorten(self._source.lengths, 0)
+
+    # ---- its rows -------------------------------------------------------------------------------
+
+    def held(self, batch: int) -> list[int]:
+        """How many tokens each row of a batch holds."""
+        seen = self._seen(batch).sum(1).tolist()
+        return [a + b for a, b in zip(self.prefix_lengths(batch), seen, strict=True)]
+
+    def prefix_lengths(self, batch: int) -> list[int]:
+        """How many tokens of each row of a batch its prefix stands for."""
+        groups = zip(self._source.lengths, self._source.rows_of(batch), strict=True)
+        return [tokens for tokens, rows in groups for _ in range(rows.stop - rows.start)]
+
+    def tokens(self, batch: int) -> list[torch.Tensor | None]:
+        """The ids of what each row of a batch holds, on the CPU; None where they are not known."""
+        fed, seen = self._fed_ids(batch), self._seen(batch).cpu()
+        found: list[torch.Tensor | None] = []
+        for which, rows in enumerate(self._source.rows_of(batch)):
+            before = self._prefix_ids(which)
+            for row in range(rows.start, rows.stop):
+                known = before is not None and fed is not None
+                found.append(torch.cat([before, fed[row][seen[row]]]) if known else None)
+        return found
+
+    def _prefix_ids(self, which: int) -> torch.Tensor | None:
+        length = self._source.lengths[which]
+        if length == 0:
+            return torch.empty(0, dtype=torch.long)
+        ids = getattr(getattr(self.prefixes[which], "match", None), "tokens", None)
+        if ids is None or len(ids) < length:
+            return None
+        return torch.as_tensor(ids[:length].astype("int64"))
+
+    def _fed_ids(self, batch: int) -> torch.Tensor | None:
+        """Token ids of the tail, [batch, columns], on the CPU."""
+        count = self.get_seq_length() - self.prefix_tokens
+        ends = [begin for begin, _ in self._fed[1:]] + [self.prefix_tokens + count]
+        pieces = [torch.empty(batch, 0, dtype=torch.long)]
+        for (begin, ids), end in zip(self._fed, ends, strict=False):
+            if ids is None:
+                return None
+            pieces.append(ids[:, : end - begin].cpu())
+        fed = torch.cat(pieces, dim=1)
+        return fed if fed.shape[1] == count else None
+
+    def _batch(self) -> int | None:
+        """How many rows the tail has; None while there is none."""
+        held = self.get_seq_length() > self.prefix_tokens
+        return self.layers[0].keys.shape[0] if held else None
+
+    def _seen(self, batch: int) -> torch.Tensor:
+        """Which columns of the tail each row sees, bool [batch, columns]."""
+        rows = self._batch()
+        if rows not in (None, batch):
+            raise ValueError(f"the batch is {batch}, the ragged cache holds {rows} rows")
+        if self._source.seen is not None:
+            return self._source.seen
+        count = self.get_seq_length() - self.prefix_tokens
+        return torch.ones(batch, count, dtype=torch.bool, device=self._source.device)
+
+    def attention_mask(self, batch: int) -> torch.Tensor:
+        """The mask of what the cache holds, bool [batch, get_seq_length()].
+
+        Before what follows it makes the attention_mask of a call.
+        """
+        seen = self._seen(batch)
+        before = torch.ones(batch, self.prefix_tokens, dtype=torch.bool, device=seen.device)
+        for tokens, rows in zip(self._source.lengths, self._source.rows_of(batch), strict=True):
+            before[rows, : self.prefix_tokens - tokens] = False
+        return torch.cat([before, seen], dim=1)
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        """Takes rows in another order, each from those of the same prefix; beam search does that.
+
+        Raises:
+            ValueError: a row comes from another prefix.
+        """
+        for rows in self._source.rows_of(len(beam_idx)):
+            taken = beam_idx[rows]
+            if bool(((taken < rows.start) | (taken >= rows.stop)).any()):
+                raise ValueError("the rows of a ragged cache stay on their prefixes")
+        super().reorder_cache(beam_idx)
+        self._take_rows(beam_idx)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeats every row."""
+        batch = self._batch()
+        super().batch_repeat_interleave(repeats)
+        if batch is not None:
+            self._take_rows(torch.arange(batch).repeat_interleave(repeats))
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keeps some rows.
+
+        Raises:
+            ValueError: the cache stands on several prefixes.
+        """
+        if len(self.prefixes) > 1:
+            raise ValueError(
+                f"rows cannot be selected from a cache over {len(self.prefixes)} prefixes: make "
+                "one of the prefixes that remain"
+            )
+        super().batch_select_indices(indices)
+        self._take_rows(indices)
+
+    def _take_rows(self, indices: torch.Tensor) -> None:
+        if self._source.seen is not None:
+            self._source.seen = self._source.seen[indices.to(self._source.device)]
+        self._fed = [
+            (begin, None if ids is None else ids[indices.to(ids.device)])
+            for begin, ids in self._fed
+        ]
 
     @contextlib.contextmanager
     def observed(self, observer: Observer) -> Iterator[None]:
@@ -128,140 +312,48 @@ class RaggedCache(Cache):
         finally:
             self._source.observer = None
 
-    def _begin_call(self, mask: Any, ids: Any) -> None:
-        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and not bool(mask.all()):
-            raise ValueError(
-                "attention_mask hides tokens (padding, say); all of a RaggedCache's are seen: "
-                "give sequences of one length"
-            )
-        self._fed.append((self.get_seq_length(), ids.clone() if torch.is_tensor(ids) else None))
+    def begin_call(
+        self, mask: Any, shape: tuple[int, int], ids: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        batch, count = shape
+        groups, held = self._source.rows_of(batch), self.get_seq_length()
+        seen = self._seen_with(mask, batch, count)
+        self._source.seen = None if seen is None or bool(seen.all()) else seen
+        self._fed.append((held, None if ids is None else ids.clone()))
         self._source.attended = True
+        if self._source.seen is None and len(set(self._source.lengths)) == 1:
+            return None
+        columns = held - self.prefix_tokens + count
+        places = [
+            self._source.places(which, rows, columns).expand(rows.stop - rows.start, -1)
+            for which, rows in enumerate(groups)
+        ]
+        return torch.cat(places)[:, -count:]
 
-    def _end_call(self) -> None:
+    def _seen_with(self, mask: Any, batch: int, count: int) -> torch.Tensor | None:
+        """Which columns of the tail rows see once `count` new ones are there; None: all of them."""
+        given = isinstance(mask, torch.Tensor) and mask.ndim == 2 and not bool(mask.all())
+        if not given and self._source.seen is None:
+            return None
+        before = self._seen(batch)
+        if not given:
+            return torch.cat([before, before.new_ones(batch, count)], dim=1)
+        mask = mask.to(device=before.device, dtype=torch.bool)
+        if mask.shape == (batch, count):
+            return torch.cat([before, mask], dim=1)
+        columns = self.prefix_tokens + before.shape[1]
+        if mask.shape != (batch, columns + count):
+            raise ValueError(
+                f"attention_mask has shape {tuple(mask.shape)}: it is of the {count} new tokens, "
+                f"or of them after the {columns} columns that the cache holds"
+            )
+        prefixes = self.attention_mask(batch)[:, : self.prefix_tokens]
+        if not torch.equal(mask[:, : self.prefix_tokens], prefixes):
+            raise ValueError(
+                "attention_mask hides tokens of a prefix, or shows more than it has: before the "
+                "new tokens it is the ragged cache's attention_mask(batch)"
+            )
+        return mask[:, self.prefix_tokens :]
+
+    def end_call(self) -> None:
         self._source.attended = False
-
-
-# ---- how a model comes to attend over it --------------------------------------------------------
-
-
-def _ragged_attention(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """What Transformers calls in place of its own attention."""
-    layer = getattr(key, "precis_layer", None)
-    if layer is None:
-        raise ValueError(f"attention {ATTENTION_NAME!r} needs past_key_values=RaggedCache(...)")
-    unsupported = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
-    if attention_mask is not None:
-        unsupported.append("attention_mask")
-    if unsupported:
-        raise ValueError(f"attention {ATTENTION_NAME!r} does not support {', '.join(unsupported)}")
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    window = kwargs.get("sliding_window")
-    return layer.attend(module, query, scaling, window), None
-
-
-AttentionInterface.register(ATTENTION_NAME, _ragged_attention)
-
-# On a decoder with our hooks: the attention that it had before the call under way; None between
-# calls.
-_BEFORE = "_precis_attention_before"
-
-
-def _attend_over_ragged(hf_model: PreTrainedModel) -> torch.nn.Module:
-    """Has the model's decoder attend over each RaggedCache that it is called with; once is enough.
-
-    Returns the decoder.
-    """
-    decoder = hf_model.get_decoder()
-    if not hasattr(decoder, _BEFORE):
-        setattr(decoder, _BEFORE, None)
-        decoder.register_forward_pre_hook(_before_forward, with_kwargs=True)
-        decoder.register_forward_hook(_after_forward, with_kwargs=True, always_call=True)
-    return decoder
-
-
-def _ragged_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RaggedCache | None:
-    given = (*args, *kwargs.values())
-    return next((value for value in given if isinstance(value, RaggedCache)), None)
-
-
-def _before_forward(
-    decoder: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    _restore(decoder)
-    if (cache := _ragged_among(args, kwargs)) is None:
-        return
-    ids = kwargs.get("input_ids", args[0] if args else None)
-    cache._begin_call(kwargs.get("attention_mask"), ids)
-    setattr(decoder, _BEFORE, decoder.config._attn_implementation)
-    decoder.config._attn_implementation = ATTENTION_NAME
-
-
-def _after_forward(
-    decoder: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], _output: Any
-) -> None:
-    _restore(decoder)
-    if (cache := _ragged_among(args, kwargs)) is not None:
-        cache._end_call()
-
-
-def _restore(decoder: torch.nn.Module) -> None:
-    """Gives the decoder the attention back that it had before a call.
-
-    Also before the next one: PyTorch calls no hook after a call that Ctrl-C has ended.
-    """
-    before = getattr(decoder, _BEFORE)
-    if before is not None:
-        decoder.config._attn_implementation = before
-        setattr(decoder, _BEFORE, None)
-
-
-@contextlib.contextmanager
-def ragged_attention(hf_model: PreTrainedModel) -> Iterator[None]:
-    """Lets `hf_model` attend over a :class:`RaggedCache` within the block, and over no other cache.
-
-    A model for which a RaggedCache was made needs it no more: it takes this attention by itself
-    when it is called with one. It is a setting of the model while a call lasts, so that one model
-    should not serve two kinds of cache from two threads.
-    """
-    _restore(_attend_over_ragged(hf_model))
-    before = hf_model.config._attn_implementation
-    hf_model.config._attn_implementation = ATTENTION_NAME
-    try:
-        yield
-    finally:
-        hf_model.config._attn_implementation = before
-
-
-def _continue_whole_prompts() -> None:
-    """Has generate() of Transformers continue a prompt that a RaggedCache holds whole.
-
-    It would feed the tokens that the cache does not hold, which are none, and fail: it leaves it to
-    the cache to take the last one back. This is the first place that knows the prompt's length and
-    the cache. In a version of Transformers without it the same is ``cache.crop(-1)`` before the
-    call.
-    """
-    original = getattr(GenerationMixin, "_get_initial_cache_position", None)
-    if original is None:
-        return
-
-    @functools.wraps(original)
-    def initial(self: Any, seq_length: int, device: Any, model_kwargs: dict[str, Any]) -> Any:
-        cache = model_kwargs.get("past_key_values")
-        if isinstance(cache, RaggedCache) and model_kwargs.get("cache_position") is None:
-            embeds = model_kwargs.get("inputs_embeds")
-            cache.leave_a_token(seq_length if embeds is None else embeds.shape[1])
-        return original(self, seq_length, device, model_kwargs)
-
-    GenerationMixin._get_initial_cache_position = initial
-
-
-_continue_whole_prompts()

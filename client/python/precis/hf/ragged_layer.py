@@ -67,53 +67,89 @@ Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], None]
 class Source:
     """What the layers of one cache share. Not the cache itself: a cycle would outlive its use.
 
+    The rows of a batch stand on the prefixes in order, as many rows on each.
+
     Attributes:
-        prefix_tokens: how many tokens of the prefix count; fewer than it has once it was cropped.
+        lengths: how many tokens of each prefix count; fewer than it has once it was cropped.
+        seen: which columns of the tail each row sees, bool [batch, columns]; None: all of them.
         attended: whether the model that is being called attends over ragged caches.
     """
 
-    def __init__(self, hf_model: PreTrainedModel, prefix: Prefix | None) -> None:
+    def __init__(self, hf_model: PreTrainedModel, prefixes: Sequence[Prefix | None]) -> None:
         config = text_config(hf_model)
         self.windows = attention_windows(config)
-        self.prefix_tokens = 0 if prefix is None else int(prefix.matched_tokens)
+        self.lengths = [0 if prefix is None else int(prefix.matched_tokens) for prefix in prefixes]
+        self.seen: torch.Tensor | None = None
         self.observer: Observer | None = None
         self.attended = False
         self.num_layers = config.num_hidden_layers
-        self._prefix = prefix
+        self._prefixes = prefixes
         self._heads, self._head_dim = config.num_key_value_heads, head_dim(config)
-        self._dtype, self._device = hf_model.dtype, hf_model.device
-        if prefix is not None and len(prefix.layers) != self.num_layers:
-            raise ValueError(
-                f"the prefix has {len(prefix.layers)} layers, the model {self.num_layers}"
-            )
+        self._dtype, self.device = hf_model.dtype, hf_model.device
+        for prefix in prefixes:
+            if prefix is not None and len(prefix.layers) != self.num_layers:
+                raise ValueError(
+                    f"the prefix has {len(prefix.layers)} layers, the model {self.num_layers}"
+                )
 
-    def load_layer(self, index: int) -> list[Kept]:
-        """The kept keys and values of one layer, where attention can use them."""
-        if self._prefix is None or self.prefix_tokens == 0:
-            none = torch.empty(0, self._head_dim, dtype=self._dtype, device=self._device)
+    @property
+    def prefix_tokens(self) -> int:
+        """The columns that prefixes take: as many as the longest has tokens. The tail follows."""
+        return max(self.lengths)
+
+    def rows_of(self, batch: int) -> list[slice]:
+        """The rows of a batch that stand on each prefix.
+
+        Raises:
+            ValueError: the batch is no multiple of the prefixes.
+        """
+        each, rest = divmod(batch, len(self.lengths))
+        if rest:
+            raise ValueError(
+                f"the batch is {batch}, the ragged cache stands on {len(self.lengths)} prefixes: "
+                "one row of the batch is needed for each, or as many for each as for all others"
+            )
+        return [slice(i * each, (i + 1) * each) for i in range(len(self.lengths))]
+
+    def places(self, which: int, rows: slice, columns: int) -> torch.Tensor:
+        """Positions in its sequence of the tail's first `columns`, [rows or 1, columns].
+
+        `rows` stand on prefix `which`. A column that a row does not see has no position of its own.
+        """
+        if self.seen is None:
+            places = torch.arange(columns, device=self.device)[None]
+        else:
+            places = (self.seen[rows, :columns].cumsum(1) - 1).clamp_min(0)
+        return places + self.lengths[which]
+
+    def load_layer(self, index: int, which: int) -> list[Kept]:
+        """The keys and values that one prefix kept of a layer, where attention can use them."""
+        prefix, length = self._prefixes[which], self.lengths[which]
+        if prefix is None or length == 0:
+            none = torch.empty(0, self._head_dim, dtype=self._dtype, device=self.device)
             return [Kept(none, none)] * self._heads
-        heads = self._prefix.layers[index].heads
+        heads = prefix.layers[index].heads
         if len(heads) != self._heads:
             raise ValueError(
                 f"layer {index} of the prefix has {len(heads)} KV heads, the model {self._heads}"
             )
-        return [self._load_head(entries, self.windows[index]) for entries in heads]
+        cropped = length < int(prefix.matched_tokens)
+        return [self._load_head(entries, self.windows[index], length, cropped) for entries in heads]
 
-    def _load_head(self, entries: Entries, window: int | None) -> Kept:
+    def _load_head(self, entries: Entries, window: int | None, length: int, cropped: bool) -> Kept:
         keys, values = self._tensor(entries.keys), self._tensor(entries.values)
-        cropped = self.prefix_tokens < int(self._prefix.matched_tokens)
         if window is None and not cropped:
             return Kept(keys, values)
         positions = torch.as_tensor(
-            np.asarray(entries.positions).astype(np.int64), device=self._device
+            np.asarray(entries.positions).astype(np.int64), device=self.device
         )
         if window is None:
             # Hidden and not left out: a crop takes few entries off, and the rest stay where they
             # lie.
-            hidden = (positions >= self.prefix_tokens).nonzero()[:, 0]
+            hidden = (positions >= length).nonzero()[:, 0]
             return Kept(keys, values, hidden=hidden if len(hidden) else None)
         # The rest is out of sight for every token to come.
-        near = (positions > self.prefix_tokens - window) & (positions < self.prefix_tokens)
+        near = (positions > length - window) & (positions < length)
         if not near.all():
             keys, values, positions = keys[near], values[near], positions[near]
         return Kept(keys, values, positions)
@@ -124,20 +160,21 @@ class Source:
             raise ValueError(
                 f"kept rows have shape {tuple(tensor.shape)}, the model [count, {self._head_dim}]"
             )
-        return tensor.to(device=self._device, dtype=self._dtype)
+        return tensor.to(device=self.device, dtype=self._dtype)
 
 
 class RaggedLayer(CacheLayerMixin):
     """One layer: per KV head the kept entries, and a tail that all heads share."""
 
     is_sliding = False
+    is_croppable = True
 
     def __init__(self, source: Source, index: int) -> None:
         super().__init__()
         self._source = source
         self._index = index
         self._window = source.windows[index]
-        self._kept: list[Kept] | None = None
+        self._kept: dict[int, list[Kept]] = {}  # by prefix
         self._tail = 0  # tokens in the tail; keys and values have room for more
 
     # ---- what Transformers calls ----------------------------------------------------------------
@@ -150,19 +187,19 @@ class RaggedLayer(CacheLayerMixin):
         self,
         key_states: torch.Tensor,
         value_states: torch.Tensor,
-        cache_kwargs: dict[str, Any] | None = None,
+        *_args: Any,
+        **_kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Appends to the tail and returns the tail, which carries this layer to the attention."""
         if not self._source.attended:
             raise ValueError(
                 "this model does not attend over a RaggedCache: make the cache for the model that "
-                "is called, RaggedCache(hf_model, prefix), or call it within "
-                "precis.hf.ragged_attention(hf_model)"
+                "is called, RaggedCache(hf_model, prefix)"
             )
         if self._tail and key_states.shape[0] != self.keys.shape[0]:
             raise ValueError(
                 f"the batch is {key_states.shape[0]}, the ragged cache holds {self.keys.shape[0]} "
-                "continuations of its prefix"
+                "rows"
             )
         self.lazy_initialization(key_states, value_states)
         begin, end = self._tail, self._tail + key_states.shape[2]
@@ -178,10 +215,15 @@ class RaggedLayer(CacheLayerMixin):
         """The length of the original sequence, evicted tokens included: positions go on from it."""
         return self._source.prefix_tokens + self._tail
 
-    def get_mask_sizes(self, cache_position: torch.Tensor) -> tuple[int, int]:
-        return self.get_seq_length() + cache_position.shape[0], 0
+    def get_mask_sizes(self, query: torch.Tensor | int) -> tuple[int, int]:
+        """`query`: the columns of the queries, or, in newer versions, how many they are."""
+        return self.get_seq_length() + (query if isinstance(query, int) else len(query)), 0
 
     def get_max_cache_shape(self) -> int:
+        return -1
+
+    def get_max_length(self) -> int:
+        """What newer versions of Transformers ask instead."""
         return -1
 
     def crop(self, max_length: int) -> None:
@@ -194,7 +236,7 @@ class RaggedLayer(CacheLayerMixin):
 
     def load_anew(self) -> None:
         """Asks the source again what of the prefix counts, when attention next needs it."""
-        self._kept = None
+        self._kept = {}
 
     def reset(self) -> None:
         self._tail = 0
@@ -222,16 +264,37 @@ class RaggedLayer(CacheLayerMixin):
             factor = scaling * query.shape[-1] ** 0.5
             scaled = query[0] if abs(factor - 1) < 1e-6 else query[0] * factor
             self._source.observer(self._index, *self.last(count), scaled)
-        plain = window is None or count <= window
-        if count == self._tail and plain and not any(len(kept.keys) for kept in self.kept()):
+        if count == self._tail and (window is None or count <= window) and self._causal():
             keys, values = self.keys[:, :, :count], self.values[:, :, :count]
             return sdpa_attention_forward(module, query, keys, values, None, scaling=scaling)[0]
+        out = [
+            self._attend_rows(query[rows], scaling, window, which, rows)
+            for which, rows in enumerate(self._source.rows_of(batch))
+        ]
+        return torch.cat(out).transpose(1, 2)
+
+    def _causal(self) -> bool:
+        """Whether every query sees nothing but the whole tail up to itself."""
+        count = len(self._source.lengths)
+        return self._source.seen is None and not any(
+            len(kept.keys) for which in range(count) for kept in self.kept(which)
+        )
+
+    def _attend_rows(
+        self,
+        query: torch.Tensor,
+        scaling: float,
+        window: int | None,
+        which: int,
+        rows: slice,
+    ) -> torch.Tensor:
+        """The attention of the rows that stand on one prefix, [rows, num_q_heads, n, head_dim]."""
         out = []
-        for first, block in self._blocks(query):
-            heads = self._scores(block, first, scaling, window)
+        for first, block in self._blocks(query, which):
+            heads = self._scores(block, first, scaling, window, which, rows)
             parts = [self._mix(scores, query.dtype, *values) for scores, *values in heads]
             out.append(torch.stack(parts, dim=1).view(block.shape))
-        return torch.cat(out, dim=2).transpose(1, 2)
+        return torch.cat(out, dim=2)
 
     def log_sum_exp(self, queries: torch.Tensor) -> torch.Tensor:
         """Natural log-sum-exp of q.k/sqrt(d) over the kept entries and the tail up to each query.
@@ -242,8 +305,8 @@ class RaggedLayer(CacheLayerMixin):
         """
         scaling = queries.shape[-1] ** -0.5
         blocks = []
-        for first, block in self._blocks(queries[None]):
-            heads = self._scores(block, first, scaling, None)
+        for first, block in self._blocks(queries[None], 0):
+            heads = self._scores(block, first, scaling, None, 0, slice(0, 1))
             sums = torch.stack([scores[0].logsumexp(dim=1) for scores, *_ in heads])
             blocks.append(sums.view(block.shape[1:3]))
         return torch.cat(blocks, dim=1)
@@ -253,50 +316,81 @@ class RaggedLayer(CacheLayerMixin):
         begin = self._tail - count
         return self.keys[0, :, begin : self._tail], self.values[0, :, begin : self._tail]
 
-    def kept(self) -> list[Kept]:
-        """What each KV head kept, [count, head_dim]; waits for the layer to arrive."""
-        if self._kept is None:
-            self._kept = self._source.load_layer(self._index)
-        return self._kept
+    def kept(self, which: int = 0) -> list[Kept]:
+        """What each KV head kept of one prefix, [count, head_dim]; waits for the layer."""
+        if which not in self._kept:
+            self._kept[which] = self._source.load_layer(self._index, which)
+        return self._kept[which]
 
-    def _blocks(self, query: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    def _blocks(self, query: torch.Tensor, which: int) -> Iterator[tuple[int, torch.Tensor]]:
         """The tail's last tokens' queries in blocks, each with the tail index of its first."""
         batch, num_q_heads, count, _ = query.shape
-        widest = max(len(kept.keys) for kept in self.kept()) + self._tail
+        widest = max(len(kept.keys) for kept in self.kept(which)) + self._tail
         block = max(1, _BLOCK_SCORES // (batch * num_q_heads // self.keys.shape[1] * widest))
         for i in range(0, count, block):
             yield self._tail - count + i, query[:, :, i : i + block]
 
     def _scores(
-        self, query: torch.Tensor, first: int, scaling: float, window: int | None
+        self,
+        query: torch.Tensor,
+        first: int,
+        scaling: float,
+        window: int | None,
+        which: int,
+        rows: slice,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Of each KV head: f32 scores [batch, group * n, kept + tail], and the values of both.
 
-        `query`: [batch, num_q_heads, n, head_dim], of tail index `first` and on. -inf: it does not
-        see it.
+        `query`: [batch, num_q_heads, n, head_dim], of tail index `first` and on, of the `rows` that
+        stand on prefix `which`. -inf: it does not see it.
         """
         batch, num_q_heads, count, dim = query.shape
-        begin = 0 if window is None else max(0, first - window + 1)
+        begin = 0
+        if window is not None and self._source.seen is None:
+            begin = max(0, first - window + 1)
         tail = slice(begin, first + count)
         heads = self.keys.shape[1]
-        rows = query.reshape(batch, heads, num_q_heads // heads * count, dim)
-        near = (rows @ self.keys[:, :, tail].transpose(2, 3)).float()
-        places = torch.arange(first, first + count, device=query.device)[:, None]
-        if count > 1:  # one query sees all of the tail that is its own window
-            index = torch.arange(begin, first + count, device=query.device)
-            hidden = index > places
-            if window is not None:
-                hidden |= index <= places - window
-            near.view(batch, num_q_heads, *hidden.shape).masked_fill_(hidden, -torch.inf)
-        for head, kept in enumerate(self.kept()):
-            far = (rows[:, head] @ kept.keys.T).float()
+        grouped = query.reshape(batch, heads, num_q_heads // heads * count, dim)
+        near = (grouped @ self.keys[rows, :, tail].transpose(2, 3)).float()
+        places = None if window is None else self._source.places(which, rows, first + count)
+        hidden = self._hidden(first, tail, window, rows, places)
+        if hidden is not None:
+            near.view(batch, num_q_heads, count, -1).masked_fill_(hidden[:, None], -torch.inf)
+        for head, kept in enumerate(self.kept(which)):
+            far = (grouped[:, head] @ kept.keys.T).float()
             if kept.hidden is not None:
                 far.index_fill_(2, kept.hidden, -torch.inf)
-            if window is not None and kept.positions is not None:
-                gone = kept.positions <= places + (self._source.prefix_tokens - window)
-                far.view(batch, num_q_heads // heads, *gone.shape).masked_fill_(gone, -torch.inf)
+            if places is not None and kept.positions is not None:
+                gone = kept.positions <= places[:, first:, None] - window
+                shape = (batch, num_q_heads // heads, count, len(kept.positions))
+                far.view(shape).masked_fill_(gone[:, None], -torch.inf)
             scores = torch.cat([far, near[:, head]], dim=2).mul_(scaling)
-            yield scores, kept.values, self.values[:, head, tail]
+            yield scores, kept.values, self.values[rows, head, tail]
+
+    def _hidden(
+        self,
+        first: int,
+        tail: slice,
+        window: int | None,
+        rows: slice,
+        places: torch.Tensor | None,
+    ) -> torch.Tensor | None:
+        """What the queries of tail index `first` and on do not see of `tail`, [rows or 1, n, tail].
+
+        Every query sees its own token, padding too: a softmax over nothing would be no number.
+        None: they see all of it.
+        """
+        seen = self._source.seen
+        if tail.stop - first == 1 and seen is None:  # `tail` begins with its window
+            return None
+        column = torch.arange(tail.stop, device=self.keys.device)
+        index, own = column[None, tail], column[first:, None]
+        hidden = (index > own)[None]
+        if window is not None:
+            hidden = hidden | (places[:, None, tail] <= places[:, first:, None] - window)
+        if seen is not None:
+            hidden = hidden | (~seen[rows, None, tail] & (index != own))
+        return hidden
 
     @staticmethod
     def _mix(

@@ -1,0 +1,181 @@
+"""generate() of Transformers over a :class:`RaggedCache`: what of a prompt is still to be read.
+
+A prompt is the whole one, or what follows the tokens that the cache holds. Transformers reads those
+of its columns that come after what the cache holds, so that either is laid out anew here, before it
+is read: the cache's columns, then in each row, on the right, the tokens that the row lacks.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import GenerationMixin
+
+from .ragged import RaggedCache
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig
+
+# A prompt that begins with so many tokens of what the cache holds is meant as a whole one.
+_SAME_TOKENS = 16
+
+
+def lay_out(
+    cache: RaggedCache, input_ids: torch.Tensor, attention_mask: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The columns of a call: those that the cache holds, and the tokens that it lacks.
+
+    The cache forgets what a whole prompt goes on without, and at least the last token of each
+    prompt.
+
+    Args:
+        input_ids: [batch, n]. Whole prompts begin with the tokens that the cache holds. Of a prefix
+            whose tokens are not known, those are whole that are not shorter than it.
+        attention_mask: [batch, n]; or [batch, held + n], which says that `input_ids` follow.
+
+    Returns:
+        Token ids, and the mask of what is seen, both [batch, held + new]. The ids of what the cache
+        holds are left 0: they are not read.
+
+    Raises:
+        ValueError: it cannot be told what the prompts are, or they are not alike.
+    """
+    batch, width = input_ids.shape
+    held = cache.get_seq_length()
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    mask = mask.to(input_ids.device, torch.bool)
+    if mask.shape == (batch, held + width):
+        return torch.nn.functional.pad(input_ids, (held, 0)), mask
+    if mask.shape != (batch, width):
+        raise ValueError(
+            f"attention_mask has shape {tuple(mask.shape)}: it is of the {width} columns of the "
+            f"prompt, or of them after the {held} that the cache holds"
+        )
+    ids = input_ids.cpu()
+    prompts = [row[shown] for row, shown in zip(ids, mask.cpu(), strict=True)]
+    counts = cache.held(batch)
+    prefixes = cache.prefix_lengths(batch)
+    same = [
+        _tokens_kept(*row)
+        for row in zip(prompts, cache.tokens(batch), counts, prefixes, strict=True)
+    ]
+    follows = [kept is None for kept in same]
+    if all(follow or not count for follow, count in zip(follows, counts, strict=True)):
+        before = cache.attention_mask(batch).to(mask.device)
+        return torch.nn.functional.pad(input_ids, (held, 0)), torch.cat([before, mask], dim=1)
+    if any(follows):
+        raise ValueError(
+            f"row {follows.index(True)} of the batch does not begin with the tokens that the cache "
+            f"holds of it, and row {follows.index(False)} does: give whole prompts, or what "
+            "follows, of all rows alike"
+        )
+    kept = cache.rewind(same)
+    rest = [prompt[count:] for prompt, count in zip(prompts, kept, strict=True)]
+    longest = max(map(len, rest))
+    ids = torch.stack([torch.nn.functional.pad(row, (longest - len(row), 0)) for row in rest])
+    new = torch.arange(longest) >= torch.tensor([longest - len(row) for row in rest])[:, None]
+    before = cache.attention_mask(batch).to(mask.device)
+    ids = torch.nn.functional.pad(ids, (before.shape[1], 0)).to(input_ids.device)
+    return ids, torch.cat([before, new.to(mask.device)], dim=1)
+
+
+def _tokens_kept(
+    prompt: torch.Tensor, tokens: torch.Tensor | None, held: int, prefix: int
+) -> int | None:
+    """How many of the tokens that a row holds its prompt goes on from; None: it follows them all.
+
+    `prefix`: how many of the `held` are its prefix's.
+    """
+    if len(prompt) == 0:
+        raise ValueError("a row of the prompt has no tokens, or attention_mask hides them all")
+    if held == 0:
+        return 0
+    if tokens is None:
+        return min(held, len(prompt) - 1) if len(prompt) >= held else None
+    both = min(len(prompt), len(tokens))
+    unlike = (prompt[:both] != tokens[:both]).nonzero()
+    common = int(unlike[0]) if len(unlike) else both
+    if common >= max(prefix, min(held, _SAME_TOKENS)):
+        return min(common, len(prompt) - 1)
+    if common >= _SAME_TOKENS:
+        raise ValueError(
+            f"the prompt of {len(prompt)} tokens begins with {common} of the {prefix} that the "
+            "prefix stands for and not with all of them. A whole prompt goes on from the prefix; "
+            "what follows it, without it, is told by an attention_mask of all columns, "
+            "torch.cat([ragged.attention_mask(batch), mask], dim=1)"
+        )
+    return None
+
+
+def _begin(
+    cache: RaggedCache,
+    input_ids: torch.Tensor,
+    config: GenerationConfig,
+    model_kwargs: dict[str, Any],
+) -> torch.Tensor:
+    """Has generate() begin with what the cache lacks; returns the ids to read."""
+    if config.prefill_chunk_size is not None:
+        raise ValueError(
+            "prefill_chunk_size: generate() does not read in chunks over a RaggedCache"
+        )
+    if model_kwargs.get("use_cache") is False:
+        raise ValueError("use_cache=False: generate() over a RaggedCache uses it")
+    embeds = model_kwargs.get("inputs_embeds")
+    if embeds is not None:
+        if len(cache.prefixes) > 1:
+            raise ValueError("inputs_embeds: over several prefixes, give input_ids")
+        cache.leave_a_token(embeds.shape[1])
+        return input_ids
+    mask = model_kwargs.get("attention_mask")
+    # Newer versions take a mask that hides nothing away, and leave its length.
+    length = getattr(config, "_mask_length", None)
+    if mask is None and length is not None and length > 0:
+        mask = input_ids.new_ones(len(input_ids), length)
+    input_ids, mask = lay_out(cache, input_ids, mask)
+    model_kwargs["attention_mask"] = mask.long()
+    if "position_ids" in model_kwargs:
+        model_kwargs["position_ids"] = (mask.cumsum(-1) - 1).clamp_min(0)
+    return input_ids
+
+
+def _cache_of(model_kwargs: dict[str, Any]) -> Any:
+    """The cache of a call; newer versions of Transformers call it `cache`."""
+    return model_kwargs.get("past_key_values", model_kwargs.get("cache"))
+
+
+def over_ragged_caches() -> None:
+    """Has generate() of Transformers ask us what to read, where its cache is a RaggedCache."""
+    prefill, assisted = GenerationMixin._prefill, GenerationMixin._assisted_decoding
+
+    @functools.wraps(prefill)
+    def ragged_prefill(
+        self: Any,
+        input_ids: torch.Tensor,
+        generation_config: GenerationConfig,
+        model_kwargs: dict[str, Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        cache = _cache_of(model_kwargs)
+        if isinstance(cache, RaggedCache) and model_kwargs.get("cache_position") is None:
+            input_ids = _begin(cache, input_ids, generation_config, model_kwargs)
+        return prefill(self, input_ids, generation_config, model_kwargs, *args, **kwargs)
+
+    @functools.wraps(assisted)
+    def ragged_assisted(self: Any, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        cache = _cache_of(kwargs)
+        if isinstance(cache, RaggedCache):
+            if cache.get_seq_length() and not hasattr(self, "_get_initial_cache_position"):
+                raise ValueError(
+                    "assisted generation of this version of Transformers reads the whole prompt, "
+                    "whatever a cache holds: it does not go on from a RaggedCache"
+                )
+            ids, _ = lay_out(cache, input_ids, kwargs.get("attention_mask"))
+            if ids.shape != input_ids.shape:
+                raise ValueError("assisted generation over a RaggedCache needs the whole prompt")
+        return assisted(self, input_ids, *args, **kwargs)
+
+    GenerationMixin._prefill = ragged_prefill
+    GenerationMixin._assisted_decoding = ragged_assisted
