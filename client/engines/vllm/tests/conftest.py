@@ -163,8 +163,11 @@ def plain(make_engine: Callable[..., Engine]) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def engine(make_engine: Callable[..., Engine]) -> Iterator[Engine]:
-    """vLLM with the connector, which stores everything."""
+def engine(make_engine: Callable[..., Engine], plain: Engine) -> Iterator[Engine]:
+    """vLLM with the connector, which stores everything.
+
+    It comes after the plain one, for an engine that starts ends the metrics of those before it.
+    """
     engine = make_engine({"store_keep": 1.0})
     yield engine
     engine.close()

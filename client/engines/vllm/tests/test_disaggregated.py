@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import pytest
 from openai import OpenAI
 
 from precis.demo.service import Precisd
@@ -19,6 +20,7 @@ sys.path.insert(0, str(FOLDER / "showcase"))
 from serving import Reader, Server  # noqa: E402
 
 
+@pytest.mark.slow
 def test_the_decode_instance_answers_from_what_the_prefill_instance_stored(
     service: Precisd, tmp_path: Path
 ) -> None:

@@ -201,6 +201,7 @@ def test_a_session_stores_prompt_and_answer_as_children(
     assert str(child.parent_read) == "1"
 
 
+@pytest.mark.slow
 def test_an_engine_whose_pool_is_small_preempts_and_goes_on(
     make_engine: Callable[..., Engine], stored: list[Doc], plain: Engine
 ) -> None:
@@ -225,6 +226,7 @@ def test_an_engine_whose_pool_is_small_preempts_and_goes_on(
     assert said == plain.ask(prompts, tokens=160)[0]
 
 
+@pytest.mark.slow
 def test_ranks_store_together_and_each_reads_its_heads(
     make_engine: Callable[..., Engine], reader: Reader, plain: Engine, cache: precis.Cache
 ) -> None:
