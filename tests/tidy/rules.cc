@@ -423,7 +423,7 @@ std::set<std::string> python_test_names(const std::string& content) {
 Findings check_promises(const Tree& tree) {
   std::set<std::string> names;
   for (const auto& [path, content] : tree) {
-    if (!begins(path, "tests/")) continue;
+    if (!begins(path, "tests/") && path.find("/tests/") == std::string::npos) continue;
     if (extension(path) == ".cc") names.merge(test_names(content));
     if (extension(path) == ".py") names.merge(python_test_names(content));
   }

@@ -85,3 +85,7 @@ class Model:
     fingerprint: str
     adapter: str = ""
     core: Any = field(default=None, repr=False, compare=False)
+
+    def with_adapter(self, adapter: str) -> Model:
+        """The same model under another adapter; asks nothing of the service."""
+        return Model(self.spec, self.fingerprint, adapter, self.core.with_adapter(adapter))

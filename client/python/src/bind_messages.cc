@@ -58,6 +58,11 @@ void bind_models(nb::module_& module) {
   nb::class_<Model>(module, "Model")
       .def_ro("spec", &Model::spec)
       .def_rw("adapter", &Model::adapter)
+      .def("with_adapter",
+           [](Model model, std::string adapter) {
+             model.adapter = std::move(adapter);
+             return model;
+           })
       .def_prop_ro("fingerprint", [](const Model& m) { return m.fingerprint.hex(); });
 
   nb::class_<msg::ModelRow>(module, "ModelRow")

@@ -131,6 +131,11 @@ class RaggedImpl(CPUAttentionBackendImpl):
         super().__init__(*args, **kwargs)
         transfer = get_current_vllm_config().kv_transfer_config
         RaggedBackend.connected = transfer is not None and transfer.kv_connector == NAME
+        special = self.sliding_window != -1 or self.alibi_slopes is not None
+        if RaggedBackend.connected and (special or self.sinks is not None):
+            raise ValueError(
+                "PrecisConnector does not support sliding windows, ALiBi and attention sinks"
+            )
 
     def forward(
         self,

@@ -29,10 +29,8 @@ class RaggedManager(FullAttentionManager):
     def resident(self, plan: Plan) -> list[KVCacheBlock] | None:
         """The prefix's blocks, where all of them are in the pool."""
         found = []
-        for index in range(plan.blocks):
-            hit = self.block_pool.get_cached_block(
-                BlockHash(plan.hash(index)), [self.kv_cache_group_id]
-            )
+        for name in plan.hashes:
+            hit = self.block_pool.get_cached_block(BlockHash(name), [self.kv_cache_group_id])
             if hit is None:
                 return None
             found.append(hit[0])
@@ -95,8 +93,8 @@ class RaggedManager(FullAttentionManager):
         row = self.req_to_blocks[request.request_id]
         if not self.enable_caching or row[0].block_hash is not None:
             return
-        for index, block in enumerate(row[: plan.blocks]):
-            key = make_block_hash_with_group_id(BlockHash(plan.hash(index)), self.kv_cache_group_id)
+        for name, block in zip(plan.hashes, row, strict=False):
+            key = make_block_hash_with_group_id(BlockHash(name), self.kv_cache_group_id)
             self.block_pool._insert_block_hash(key, block, num_tokens=None)
 
 

@@ -18,7 +18,12 @@ def check_engine(config: Any, kv_cache_config: Any) -> None:
     """
     parallel, cache = config.parallel_config, config.cache_config
     groups = kv_cache_config.kv_cache_groups if kv_cache_config is not None else ()
+    draft = config.speculative_config
     refused = [
+        (
+            draft is not None and draft.method not in ("ngram", "ngram_gpu", "suffix"),
+            "speculative decoding by a model of its own",
+        ),
         (config.model_config.use_mla, "MLA, which keeps no K and V of heads"),
         (len(groups) > 1, "layers of several kinds (sliding windows, Mamba), which are not kept"),
         (

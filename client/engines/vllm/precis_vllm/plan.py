@@ -6,6 +6,7 @@ pages: that of (layer l, block b, head h) has the number (l * num_blocks + b) * 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class Plan:
         match: what was found, as bytes, for the worker that fetches it.
         seconds: that the restore should take.
         whole: it ends where a stored segment does, so that a child can stand on it.
-        exact: it has every entry of its tokens.
+        exact: it has every entry of its tokens, and these were computed over every entry, too.
     """
 
     digest: bytes
@@ -38,9 +39,15 @@ class Plan:
     whole: bool
     exact: bool
 
-    def hash(self, index: int) -> bytes:
-        """By which the engine's block pool knows the prefix's block number `index`."""
-        return hashlib.sha256(b"precis" + self.digest + index.to_bytes(4, "little")).digest()
+    @functools.cached_property
+    def hashes(self) -> list[bytes]:
+        """By which the engine's block pool knows each block of the prefix."""
+        numbers = (index.to_bytes(4, "little") for index in range(self.blocks))
+        return [hashlib.sha256(b"precis" + self.digest + number).digest() for number in numbers]
+
+    def share(self, size: int) -> float:
+        """Of the entries of its tokens, at pages of `size`."""
+        return float(self.pages.sum() * size / (self.tokens * self.pages.size))
 
 
 def blocks_of(pages: np.ndarray, ranks: Sequence[range]) -> int:

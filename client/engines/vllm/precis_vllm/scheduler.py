@@ -22,7 +22,7 @@ import precis
 from .blocks import RaggedManager
 from .metrics import Counts
 from .plan import Plan, blocks_of, ranks_of
-from .service import Service
+from .service import RETRY_SECONDS, Service
 from .settings import BadRequest, Settings, Wish
 
 logger = init_logger("vllm.precis")
@@ -36,7 +36,7 @@ class Save:
     tokens: np.ndarray
     blocks: list[int]
     exact_from: int  # tokens before it are not in these blocks as they were computed
-    parent_read: float | str | None
+    parent_read: float | None
     session: str
     adapter: str
 
@@ -67,7 +67,8 @@ class Tracked:
     """What the connector knows of one request.
 
     Attributes:
-        ticket: of its lookup under way; since: when the first began; again: when the next does.
+        ticket: of its lookup under way; asked: when that began; since: when the first did;
+            again: when the next shall.
         stored: tokens of it that the service has.
         plan: the prefix it may stand on; layout: its number once it holds blocks by it.
         saving: a push out of its blocks was begun, and its workers tell when it is over.
@@ -78,6 +79,7 @@ class Tracked:
     wish: Wish
     ticket: int | None = None
     since: float = 0.0
+    asked: float = 0.0
     plan: Plan | None = None
     stored: int = 0
     looked: bool = False
@@ -85,6 +87,7 @@ class Tracked:
     layout: int | None = None
     loaded: bool = False
     failed: bool = False
+    preemptions: int = 0
     saved: bool = False
     saving: bool = False
     told: dict[str, Any] = field(default_factory=dict)
@@ -102,6 +105,8 @@ class Scheduler:
         self.tickets: dict[int, str] = {}
         self.admitted: list[str] = []  # since the last step, to be fetched
         self.under_way: dict[bytes, str] = {}  # by digest, the request that fetches it
+        self.unfetched: dict[bytes, float] = {}  # by digest, until when it is not tried again
+        self.canceled: set[str] = set()
         self.numbers: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self.users: dict[int, int] = {}  # requests by layout
         self.next_layout = 0
@@ -116,10 +121,12 @@ class Scheduler:
         """Begins the request's lookup, so that it is over when the request's turn comes."""
         try:
             wish = Wish.read(request.kv_transfer_params)
-        except BadRequest as error:
-            logger.warning("request %s: %s; Precis is off for it", request.request_id, error)
+        except (BadRequest, ValueError, OverflowError, TypeError) as error:
+            logger.warning(
+                "request %s: %s; Precis is off for it", request.request_id, str(error)[:200]
+            )
             self.requests[request.request_id] = tracked = Tracked(request, Wish(off=True))
-            tracked.told["error"] = str(error)
+            tracked.told["error"] = str(error)[:200]
             return
         # The ids of such prompts do not say what was computed.
         opaque = bool(request.mm_features) or request.prompt_embeds is not None
@@ -146,6 +153,7 @@ class Scheduler:
         tracked.ticket = self.service.look_up(path, adapter_of(tracked.request), keep, self.size)
         if tracked.ticket is not None:
             self.tickets[tracked.ticket] = tracked.request.request_id
+            tracked.asked = time.monotonic()
         else:
             tracked.told["error"] = "the service does not answer"
             self.counts.add(fallbacks=1)
@@ -171,6 +179,8 @@ class Scheduler:
             elif result.matched_tokens % self.size:
                 # Its last segment ends inside a page, so it is matched up to a block before that.
                 self._ask(tracked, self._whole(result.matched_tokens))
+            elif cut := too_approximate_from(result):
+                self._ask(tracked, self._whole(cut))
             elif result and result.plan.any():
                 tracked.plan = self._plan(result)
                 self.counts.add(hits=1)
@@ -185,13 +195,15 @@ class Scheduler:
     def _fall_back(self, tracked: Tracked, why: Exception) -> None:
         self.service.failed(why)
         self.counts.add(fallbacks=1)
-        tracked.told["error"] = str(why)
+        tracked.told["error"] = str(why)[:200]
 
     def _plan(self, match: precis.Match) -> Plan:
         pages = match.plan.astype(np.int64) // self.size
-        content = hashlib.sha256(pages.tobytes())
+        content = hashlib.sha256()
         for link in match.links:
             content.update(f"{link.segment.id} {link.matched_end} ".encode())
+            content.update(link.counts.tobytes())
+        complete = int(pages.sum()) * self.size == match.matched_tokens * pages.size
         return Plan(
             content.digest(),
             match.matched_tokens,
@@ -200,7 +212,7 @@ class Scheduler:
             match.to_bytes(),
             match.predicted_seconds,
             match.links[-1].matched_end == match.links[-1].segment.end,
-            int(pages.sum()) * self.size == match.matched_tokens * pages.size,
+            complete and all(computed_over(link) >= 1 for link in match.links),
         )
 
     # ---- what the scheduler asks ----------------------------------------------------------------
@@ -213,6 +225,7 @@ class Scheduler:
         tracked = self.requests.get(request.request_id)
         if tracked is None or self.manager is None:
             return 0, False
+        self._see_preemption(tracked)
         self.manager.plans.pop(request.request_id, None)
         if not tracked.looked:
             self._look_up(tracked)
@@ -224,7 +237,7 @@ class Scheduler:
             tracked.again = 0.0
             self._ask(tracked, self._length(request))
         if tracked.ticket is not None:
-            if now - tracked.since < self.settings.lookup_timeout + tracked.wish.wait:
+            if now - tracked.asked < self.settings.lookup_timeout:
                 return None, False
             self.service.forget(tracked.ticket)
             self.tickets.pop(tracked.ticket, None)
@@ -237,6 +250,8 @@ class Scheduler:
             return 0, False
         resident = self.manager.resident(plan) is not None
         if not resident:
+            if not self.service.up() or self.unfetched.get(plan.digest, 0.0) > now:
+                return 0, False
             if self._fetched_by_another(plan):
                 return None, False
             saved = self.prefill.seconds(plan.tokens - computed)
@@ -249,7 +264,7 @@ class Scheduler:
         """Whether a request fetches the same pages, which are not in the pool yet."""
         assert self.manager is not None
         fetcher = self.requests.get(self.under_way.get(plan.digest, ""))
-        if fetcher is None or (fetcher.loaded and not self.manager.enable_caching):
+        if fetcher is None or not self.manager.enable_caching:
             self.under_way.pop(plan.digest, None)
             return False
         return True
@@ -266,8 +281,9 @@ class Scheduler:
         return new < max(plan.tokens, self.settings.min_tokens)
 
     def _stores(self, tracked: Tracked) -> bool:
-        stored = self.settings.store if tracked.wish.store is None else tracked.wish.store
-        return stored or bool(tracked.wish.session)
+        if tracked.wish.store is not None:
+            return tracked.wish.store
+        return not tracked.wish.off and (self.settings.store or bool(tracked.wish.session))
 
     def allocated(self, request: Any, external: int) -> None:
         """The request has its blocks; its pages have to be fetched, unless they are there."""
@@ -287,9 +303,7 @@ class Scheduler:
             "tokens": plan.tokens,
             "blocks": plan.blocks,
             "blocks_saved": plan.tokens // self.size - plan.blocks,
-            "entries_share": round(
-                float(plan.pages.sum() * self.size / (plan.tokens * plan.pages.size)), 4
-            ),
+            "entries_share": round(plan.share(self.size), 4),
         }
         self.counts.add(hit_tokens=plan.tokens, blocks_saved=plan.tokens // self.size - plan.blocks)
         tracked.loaded = self.manager.req_to_blocks[request_id][0].block_hash is not None
@@ -337,6 +351,10 @@ class Scheduler:
                 tracked.failed = True
                 tracked.told.clear()
                 tracked.told["error"] = "the stored prefix could not be fetched"
+                if tracked.plan is not None:  # others need not wait for the same
+                    now = time.monotonic()
+                    self.unfetched = {d: t for d, t in self.unfetched.items() if t > now}
+                    self.unfetched[tracked.plan.digest] = now + RETRY_SECONDS
                 self._leave(tracked)
                 self.counts.add(fallbacks=1)
 
@@ -354,11 +372,8 @@ class Scheduler:
         self.late_saves = []
         for request_id in output.preempted_req_ids or ():
             if tracked := self.requests.get(request_id):
-                self._leave(tracked)
-                step.canceled.add(request_id)
-                # It is asked for anew once it is resumed, with the tokens it has then.
-                tracked.saved = tracked.saving = tracked.looked = False
-                tracked.plan = None
+                self._see_preemption(tracked)
+        step.canceled, self.canceled = self.canceled, set()
         for request_id in self.admitted:
             tracked = self.requests[request_id]
             assert tracked.plan is not None and tracked.layout is not None
@@ -379,6 +394,20 @@ class Scheduler:
         step.dropped, self.dropped = self.dropped, []
         self.prefill.note(output.total_num_scheduled_tokens)
         return step
+
+    def _see_preemption(self, tracked: Tracked) -> None:
+        """Forgets what a request that was preempted held; it is asked for anew once it is resumed.
+
+        It may have been preempted and resumed within one step.
+        """
+        if tracked.preemptions == tracked.request.num_preemptions:
+            return
+        tracked.preemptions = tracked.request.num_preemptions
+        self._leave(tracked)
+        self.canceled.add(tracked.request.request_id)
+        tracked.saved = tracked.saving = tracked.looked = False
+        tracked.plan = None
+        tracked.told.clear()
 
     def _save_prompt(self, tracked: Tracked, step: Step) -> None:
         """Has the prompt stored, once; that of a session waits for its answer."""
@@ -409,7 +438,7 @@ class Scheduler:
                 tokens,
                 blocks[: -(-length // self.size)],
                 begin,
-                None if plan is None else 1.0 if plan.exact else self._keep(tracked),
+                None if plan is None else 1.0 if plan.exact else plan.share(self.size),
                 tracked.wish.session,
                 adapter_of(request),
             )
@@ -424,7 +453,9 @@ class Scheduler:
         if tracked.ticket is not None:
             self.service.forget(tracked.ticket)
             self.tickets.pop(tracked.ticket, None)
-        if tracked.wish.session and not tracked.wish.off and request.num_computed_tokens:
+        self._see_preemption(tracked)
+        whole = request.num_computed_tokens >= request.num_prompt_tokens
+        if whole and tracked.wish.session and self._stores(tracked):
             # The last token was sampled and not computed. The next turn stands on whole blocks.
             length = min(request.num_computed_tokens, request.num_tokens)
             self._save(tracked, self._whole(length), self.late_saves)
@@ -456,7 +487,34 @@ class PrefillRate:
         return tokens / float(np.median(self._rates))
 
 
+def computed_over(link: precis.MatchLink) -> float:
+    """The share of its parents' entries that a segment was computed over; 1 where that was all."""
+    read = link.segment.parent_read
+    if read is None or read.kind == "all":
+        return 1.0
+    return read.value if read.kind == "ratio" else 0.0
+
+
+def too_approximate_from(match: precis.Match) -> int:
+    """The token from which on a match was computed over less of its parents than is read of them.
+
+    0 where there is none. Such a segment is an approximation that the reader did not ask for: what
+    it says of itself would be taken for more than it is.
+    """
+    entries = 0
+    for link in match.links:
+        if link.segment.begin:
+            share = entries / (link.segment.begin * link.counts.size)
+            if computed_over(link) < 0.95 * share:
+                return link.segment.begin
+        entries += int(link.counts.sum(dtype=np.uint64))
+    return 0
+
+
 def adapter_of(request: Any) -> str:
     """What keeps a request's paths apart from others of the same tokens."""
-    parts = [request.lora_request.lora_name] if request.lora_request else []
-    return "\x1f".join(parts + ([f"salt {request.cache_salt}"] if request.cache_salt else []))
+    lora = request.lora_request
+    name = f"{lora.lora_name} {lora.lora_path}" if lora else ""
+    if name or request.cache_salt:
+        name = hashlib.sha256(f"{name}\x1f{request.cache_salt or ''}".encode()).hexdigest()
+    return name

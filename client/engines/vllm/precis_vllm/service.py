@@ -35,7 +35,7 @@ class Service:
         self._lock = threading.Lock()
         self._cache: precis.Cache | None = None
         self._calls: precis.Calls | None = None
-        self._models: dict[str, precis.Model] = {}
+        self._model: precis.Model | None = None
         self._connecting = False
         self._again = 0.0  # not before then
         self._told = False
@@ -58,7 +58,7 @@ class Service:
         model = cache.register_model(self._spec)
         calls = precis.Calls(cache.with_deadline(s.lookup_timeout), threads=2)
         with self._lock:
-            self._cache, self._models, self._calls = cache, {"": model}, calls
+            self._cache, self._model, self._calls = cache, model, calls
         if self._told:
             logger.info("precis: %s answers again", s.address)
             self._told = False
@@ -68,6 +68,7 @@ class Service:
             self._connect()
         except precis.Error as error:
             self.failed(error)
+            self._again = time.monotonic() + RETRY_SECONDS
         finally:
             self._connecting = False
 
@@ -78,7 +79,9 @@ class Service:
                 logger.warning("precis: %s", why)
             self._told = True
             return
-        self._again = time.monotonic() + RETRY_SECONDS
+        now = time.monotonic()
+        if now >= self._again:  # each of many failures must not put the next attempt off
+            self._again = now + RETRY_SECONDS
         if not self._told:
             logger.warning(
                 "precis: %s does not answer (%s): requests are computed without it until it does",
@@ -101,14 +104,15 @@ class Service:
         return False
 
     def model(self, adapter: str) -> precis.Model:
-        """The model under an adapter; the first time it asks the service, and waits."""
+        """The model under an adapter.
+
+        Raises:
+            precis.Unavailable: the service has not answered yet.
+        """
         with self._lock:
-            model = self._models.get(adapter)
-        if model is None:
-            model = self.cache.register_model(self._spec, adapter)
-            with self._lock:
-                self._models[adapter] = model
-        return model
+            if self._model is None:
+                raise precis.Unavailable("not connected")
+            return self._model.with_adapter(adapter)
 
     @property
     def cache(self) -> precis.Cache:
@@ -117,6 +121,7 @@ class Service:
         Raises:
             precis.Unavailable: the service has not answered yet.
         """
+        self.up()
         with self._lock:
             if self._cache is None:
                 raise precis.Unavailable("not connected")
@@ -129,22 +134,11 @@ class Service:
         if not self.up():
             return None
         assert self._calls is not None
-        with self._lock:
-            model = self._models.get(adapter)
-        if model is None:  # nothing is stored under it by this engine yet, and asking takes a while
-            threading.Thread(target=self._learn, args=(adapter,), daemon=True).start()
-            return None
         try:
-            return self._calls.lookup(model, path, keep=keep, align=align)
+            return self._calls.lookup(self.model(adapter), path, keep=keep, align=align)
         except precis.Error as error:
             self.failed(error)
             return None
-
-    def _learn(self, adapter: str) -> None:
-        try:
-            self.model(adapter)
-        except precis.Error as error:
-            self.failed(error)
 
     def poll(self) -> list[tuple[int, Any]]:
         """Lookups that are over: tickets with their matches, or with what went wrong."""

@@ -74,6 +74,8 @@ class Settings:
             check_keep(getattr(settings, name), f"kv_connector_extra_config: {name}")
         for name, kind in types.items():
             value = getattr(settings, name)
+            if kind in ("bool", "str") and type(value).__name__ != kind:
+                raise ValueError(f"kv_connector_extra_config: {name} is {value!r}, needs a {kind}")
             number = kind in ("int", "float")
             if number and (
                 isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0
@@ -91,9 +93,14 @@ def check_keep(keep: float | str | None, field: str) -> None:
     if keep is None:
         return
     try:
-        precis.budget.to_pair(keep, field)
+        kind, _ = precis.budget.to_pair(keep, field) or (0, 0)
+        if kind == 4 and not field.endswith("store_keep"):
+            raise ValueError(f"{field}: a quality target is for what is stored")
     except precis.Error as error:
         raise ValueError(str(error)) from None
+
+
+WAIT_MAX = 600  # seconds
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,8 @@ class Wish:
         Raises:
             BadRequest: naming the value that is wrong.
         """
+        if not isinstance(params, dict | None):
+            raise BadRequest("kv_transfer_params: no object")
         given = {f.name: params[f.name] for f in fields(cls) if params and f.name in params}
         wish = cls(**given)
         try:
@@ -136,4 +145,8 @@ class Wish:
                 raise BadRequest(
                     f"kv_transfer_params: {name} is {value!r}, needs a {kind.__name__}"
                 )
+        if not 0 <= wish.wait <= WAIT_MAX:  # NaN neither
+            raise BadRequest(f"kv_transfer_params: wait is {wish.wait!r}, must be 0 to {WAIT_MAX}")
+        if len(wish.session.encode()) > 256:
+            raise BadRequest("kv_transfer_params: session has more than 256 bytes")
         return wish

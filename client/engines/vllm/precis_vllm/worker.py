@@ -133,6 +133,9 @@ class Worker:
             self.layouts[number] = Layout.of(tokens, mine, blocks, self.pages.num_blocks)
         for number in step.dropped:
             self.layouts.pop(number, None)
+        # Known from here on: with speculation vLLM asks for results before it has them saved.
+        for save in step.saves:
+            self.pushes[save.request] = Push(save)
 
     def prefixes(self) -> dict[int, Layout]:
         """Of the step's requests over stored prefixes: by their first block."""
@@ -162,7 +165,7 @@ class Worker:
                     match, heads=self.heads, pages=(self.pages.store, layout.table, layout.starts)
                 )
                 self.fetching[ticket] = (request, time.monotonic())
-            except precis.Error as error:
+            except Exception as error:  # the request is computed
                 self._lose(request, error)
 
     def _lose(self, request: str, why: Exception) -> None:
@@ -172,6 +175,12 @@ class Worker:
     def results(self, finished: set[str]) -> tuple[set[str], set[str], set[str]]:
         """Requests that have ended and whose pushes are over, whose fetches are, and failed."""
         received: set[str] = set()
+        now = time.monotonic()
+        for ticket, (request, began) in list(self.fetching.items()):
+            # Of those that wait for a thread behind slow ones.
+            if now - began > self.settings.load_timeout and self.calls.cancel(ticket):
+                del self.fetching[ticket]
+                self._lose(request, TimeoutError("the fetch did not begin in time"))
         for ticket, result in self.calls.poll() if self.calls is not None else ():
             request, began = self.fetching.pop(ticket)
             if isinstance(result, Exception):
@@ -195,7 +204,9 @@ class Worker:
         """Begins the step's pushes: its forward pass is over."""
         assert self.step is not None
         for save in self.step.saves:
-            push = self.pushes[save.request] = Push(save)
+            push = self.pushes.get(save.request)
+            if push is None or push.save is not save:
+                continue
             if self.writes:
                 self.queue.put(push)
             else:

@@ -35,7 +35,16 @@ def test_a_request_without_params_wishes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "params", [{"keep": 0}, {"keep": True}, {"off": 1}, {"session": None}, {"store": 0.3}]
+    "params",
+    [
+        {"keep": 0},
+        {"keep": True},
+        {"off": 1},
+        {"session": None},
+        {"store": 0.3},
+        {"wait": -1},
+        {"wait": 1e9},
+    ],
 )
 def test_wrong_params_are_refused(params: dict) -> None:
     with pytest.raises(BadRequest, match=next(iter(params))):
