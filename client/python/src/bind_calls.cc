@@ -138,8 +138,8 @@ void bind_calls(nb::module_& module) {
             const LookupOptions options{to_budget(keep), align};
             return h.keep(h.calls().lookup(model, path_of(tokens), options), std::move(kept));
           },
-          nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(),
-          nb::arg("align"), nb::arg("kept"))
+          nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"),
+          nb::arg("kept"))
       .def(
           "lookup_many",
           [](CallsHandle& h, const Model& model, const std::vector<TokenArray>& paths,
