@@ -97,7 +97,10 @@ class Bench:
     @contextmanager
     def serving(self, system: System, *flags: str) -> Iterator[Server]:
         """An instance of a system."""
-        connector = {"address": self.service.address} if system.keep is not None else None
+        # Stored whole, so that every budget can be read.
+        connector = {"address": self.service.address, "store_keep": 1.0}
+        if system.keep is None:
+            connector = None
         log = self.folder / f"{len(self.rows)}.log"
         with Server(self.reader.folder, log, connector, *system.flags, *flags) as server:
             server.ask(list(range(1000, 1300)), {"off": True}, tokens=2)  # warm
