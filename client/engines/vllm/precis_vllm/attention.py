@@ -72,7 +72,7 @@ class HeadBatch:
         num_blocks: int,
         size: int,
     ) -> HeadBatch:
-        """Of vLLM's batch.
+        """Made from vLLM's batch.
 
         Args:
             query_starts: [R + 1]; rows: [R, blocks] block tables; totals: [R] tokens.

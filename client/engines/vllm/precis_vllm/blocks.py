@@ -45,7 +45,7 @@ class RaggedManager(FullAttentionManager):
         *args: Any,
         **kwargs: Any,
     ) -> int:
-        """Of a request's first allocation by a plan: the prefix's blocks and new tokens'."""
+        """Counts the prefix's blocks and new tokens' where blocks are first given by a plan."""
         plan = self.plans.get(request_id)
         first = request_id not in self.num_cached_block
         if plan is None or not first or total_computed_tokens != plan.tokens:
@@ -76,7 +76,7 @@ class RaggedManager(FullAttentionManager):
         self.num_cached_block[request_id] = len(row)
 
     def allocate_external_computed_blocks(self, request_id: str, *args: Any, **kwargs: Any) -> None:
-        """Of a request with a plan they are allocated already."""
+        """Does nothing for a request with a plan, whose blocks are allocated already."""
         if request_id not in self.plans:
             super().allocate_external_computed_blocks(request_id, *args, **kwargs)
 

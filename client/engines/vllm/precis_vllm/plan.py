@@ -46,7 +46,7 @@ class Plan:
         return [hashlib.sha256(b"precis" + self.digest + number).digest() for number in numbers]
 
     def share(self, size: int) -> float:
-        """Of the entries of its tokens, at pages of `size`."""
+        """The share of its tokens' entries that it has, at pages of `size`."""
         return float(self.pages.sum() * size / (self.tokens * self.pages.size))
 
 

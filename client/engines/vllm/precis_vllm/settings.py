@@ -93,8 +93,8 @@ def check_keep(keep: float | str | None, field: str) -> None:
     if keep is None:
         return
     try:
-        kind, _ = precis.budget.to_pair(keep, field) or (0, 0)
-        if kind == 4 and not field.endswith("store_keep"):
+        budget = precis.budget.from_pair(precis.budget.to_pair(keep, field))
+        if budget.kind == "quality" and not field.endswith("store_keep"):
             raise ValueError(f"{field}: a quality target is for what is stored")
     except precis.Error as error:
         raise ValueError(str(error)) from None

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from vllm.logger import init_logger
 
 import precis
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from .scheduler import Save, Step
     from .service import Service
     from .settings import Settings
-
-logger = init_logger("vllm.precis")
 
 
 class Pages:
@@ -88,7 +85,7 @@ class Push:
         self.save = save
         self.over = threading.Event()
         self._lock = threading.Lock()
-        self._canceled = self._committing = False
+        self._canceled = False
 
     def cancel(self) -> None:
         """The blocks are about to be written by others."""
@@ -96,10 +93,9 @@ class Push:
             self._canceled = True
 
     def may_commit(self) -> bool:
-        """All was read. Whether it was read before anybody else wrote there."""
+        """Whether all that was read so far was read before anybody else wrote there."""
         with self._lock:
-            self._committing = not self._canceled
-            return self._committing
+            return not self._canceled
 
 
 class Worker:
@@ -138,7 +134,7 @@ class Worker:
             self.pushes[save.request] = Push(save)
 
     def prefixes(self) -> dict[int, Layout]:
-        """Of the step's requests over stored prefixes: by their first block."""
+        """The prefixes of the step's requests, by their first blocks."""
         if self.step is None:
             return {}
         return {block: self.layouts[number] for block, number in self.step.rows.items()}
@@ -177,7 +173,7 @@ class Worker:
         received: set[str] = set()
         now = time.monotonic()
         for ticket, (request, began) in list(self.fetching.items()):
-            # Of those that wait for a thread behind slow ones.
+            # A fetch may wait for a thread behind slow ones.
             if now - began > self.settings.load_timeout and self.calls.cancel(ticket):
                 del self.fetching[ticket]
                 self._lose(request, TimeoutError("the fetch did not begin in time"))

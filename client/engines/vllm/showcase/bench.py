@@ -147,7 +147,7 @@ class Bench:
     def _held_by_itself(
         self, system: System, documents: dict[int, Asked], prefill: dict[int, float]
     ) -> None:
-        """Of an instance that has read the documents itself before."""
+        """Times of an instance that has read the documents itself before."""
         with self.serving(system) as server:
             for tokens, asked in documents.items():
                 server.ask(asked.document, tokens=1)
