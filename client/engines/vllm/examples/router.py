@@ -5,6 +5,8 @@
 A request to /v1/completions or /v1/chat/completions goes to the prefill instance first, for one
 token, which has the prompt stored; then to the decode instance, as it is. Short prompts go to the
 decode instance alone. Where the prefill instance fails, the decode instance computes the prompt.
+vLLM shows a connector no field of OpenAI's API but kv_transfer_params: the router names a session
+there by the request's metadata.session, or else by its user.
 """
 
 from __future__ import annotations
@@ -15,9 +17,16 @@ from typing import Any
 import httpx
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 SHORT = 1000  # characters of a prompt that is not worth the way
+
+
+def params_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The request's kv_transfer_params, with the session that its OpenAI fields name."""
+    params = dict(body.get("kv_transfer_params") or {})
+    session = (body.get("metadata") or {}).get("session") or body.get("user")
+    return {"session": session, **params} if session else params
 
 
 def make(prefill: str, decode: str) -> FastAPI:
@@ -27,7 +36,7 @@ def make(prefill: str, decode: str) -> FastAPI:
 
     async def read(path: str, body: dict[str, Any]) -> None:
         """Has the prefill instance compute and store the prompt."""
-        params = {**(body.get("kv_transfer_params") or {}), "store": True}
+        params = {**params_of(body), "store": True}
         params.pop("session", None)  # the decode instance has the answer
         first = {**body, "max_tokens": 1, "stream": False, "kv_transfer_params": params}
         first.pop("stream_options", None)
@@ -42,12 +51,17 @@ def make(prefill: str, decode: str) -> FastAPI:
     async def complete(request: Request) -> Response:
         path, body = request.url.path, await request.json()
         prompt = body.get("prompt") or body.get("messages") or ""
+        params = params_of(body)
         if len(str(prompt)) > SHORT:
             await read(path, body)
-            # The prefill instance stores behind its answer.
-            body["kv_transfer_params"] = {"wait": 5, **(body.get("kv_transfer_params") or {})}
+            params = {"wait": 5, **params}  # the prefill instance stores behind its answer
+        body["kv_transfer_params"] = params
         sent = client.build_request("POST", decode + path, json=body)
-        reply = await client.send(sent, stream=True)
+        try:
+            reply = await client.send(sent, stream=True)
+        except httpx.HTTPError as error:
+            message = f"the decode instance does not answer: {error or type(error).__name__}"
+            return JSONResponse({"error": {"message": message}}, 502)
         kind = reply.headers.get("content-type", "application/json")
         return StreamingResponse(reply.aiter_raw(), status_code=reply.status_code, media_type=kind)
 

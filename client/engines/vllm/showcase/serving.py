@@ -83,7 +83,7 @@ class Server:
                     return self
             except (urllib.error.URLError, OSError):
                 time.sleep(0.25)
-        self._stop()
+        self.stop()
         lines = self.log.read_text(errors="replace").splitlines()[-15:]
         raise RuntimeError("vllm serve did not start:\n" + "\n".join(lines))
 
@@ -93,9 +93,10 @@ class Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
+        self.stop()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Ends it, kindly at first."""
         self._process.terminate()
         try:
             self._process.wait(30)

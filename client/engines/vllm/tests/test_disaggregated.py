@@ -10,8 +10,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from openai import OpenAI
+from openai import InternalServerError, OpenAI
 
+import precis
 from precis.demo.service import Precisd
 
 FOLDER = Path(__file__).parent.parent
@@ -33,7 +34,7 @@ def test_the_decode_instance_answers_from_what_the_prefill_instance_stored(
         Server(reader.folder, tmp_path / "prefill.log", writes) as prefill,
         Server(reader.folder, tmp_path / "decode.log", reads) as decode,
     ):
-        want = decode.ask(prompt, {"off": True})
+        want = decode.ask(prompt, {"off": True}, tokens=80)
         urllib.request.urlopen(
             urllib.request.Request(f"{decode.address}/reset_prefix_cache", method="POST")
         ).close()
@@ -47,16 +48,24 @@ def test_the_decode_instance_answers_from_what_the_prefill_instance_stored(
             reply = client.completions.create(
                 model="model",
                 prompt=prompt,
-                max_tokens=12,
+                max_tokens=80,
                 temperature=0,
+                user="conversation 7",
                 extra_body={"ignore_eos": True, "return_token_ids": True},
             )
             told = reply.model_extra["kv_transfer_params"]["precis"]
+            decode.wait_metric("vllm:precis_stores_total", 1)
+            decode.stop()
+            with pytest.raises(InternalServerError, match="decode instance does not answer"):
+                client.with_options(max_retries=0).completions.create(model="model", prompt="short")
         finally:
             router.terminate()
             router.wait(30)
     assert told["tokens"] == len(prompt) // 64 * 64
     assert reply.choices[0].model_extra["token_ids"] == want.tokens
+    with precis.connect(service.address) as cache:  # `user` named the session
+        tip = cache.session("conversation 7").tip
+        assert cache.segment(tip).end == (len(prompt) + 79) // 64 * 64
 
 
 def free_port() -> int:

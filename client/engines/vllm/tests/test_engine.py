@@ -215,6 +215,32 @@ def test_a_session_stores_prompt_and_answer_as_children(
     assert str(child.parent_read) == "1"
 
 
+def test_requests_that_run_are_reset_and_go_on(
+    engine: Engine, stored: list[Doc], plain: Engine
+) -> None:
+    from vllm import SamplingParams
+
+    prompts = stored[8].prompts()
+    want = plain.ask(prompts, tokens=24)[0]
+    engine.forget()
+    core = engine.llm.llm_engine
+    for number, prompt in enumerate(prompts):
+        wish = {"kv_transfer_params": {"keep": 1.0}}
+        sampling = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True, extra_args=wish)
+        core.add_request(str(number), {"prompt_token_ids": prompt}, sampling)
+    said: dict[str, list[int]] = {}
+    reset = False
+    for _ in range(5000):
+        for output in core.step():
+            said[output.request_id] = list(output.outputs[0].token_ids)
+            if len(output.outputs[0].token_ids) == 8 and not reset:
+                reset = core.reset_prefix_cache(reset_running_requests=True)
+        if not core.has_unfinished_requests():
+            break
+    assert reset
+    assert [said[str(number)] for number in range(len(prompts))] == want
+
+
 @pytest.mark.slow
 def test_an_engine_whose_pool_is_small_preempts_and_goes_on(
     make_engine: Callable[..., Engine], stored: list[Doc], plain: Engine

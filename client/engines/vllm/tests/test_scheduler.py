@@ -1,0 +1,186 @@
+"""The scheduler's half beside a real service and vLLM's own block pool; no engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from precis_vllm.blocks import RaggedManager, RaggedSpec
+from precis_vllm.model import check_engine
+from precis_vllm.scheduler import Scheduler
+from precis_vllm.service import Service
+from precis_vllm.settings import Settings
+from precis_vllm.worker import Worker
+from vllm.v1.core.block_pool import BlockPool
+
+import precis
+from precis.demo.service import Precisd, find_precisd
+
+SIZE, LAYERS, HEADS, DIM = 32, 2, 2, 64
+SPEC = precis.ModelSpec("scheduler-test", LAYERS, 4, HEADS, DIM, "f32")
+TOKENS = np.arange(1, 641, dtype=np.uint32)
+
+
+def request(name: str, tokens: np.ndarray = TOKENS, **params: Any) -> Any:
+    """A request of vLLM, as far as the scheduler's half reads it."""
+    return SimpleNamespace(
+        request_id=name,
+        kv_transfer_params=params or None,
+        mm_features=[],
+        prompt_embeds=None,
+        skip_reading_prefix_cache=False,
+        lora_request=None,
+        cache_salt=None,
+        num_tokens=len(tokens) + 1,
+        num_prompt_tokens=len(tokens) + 1,
+        num_computed_tokens=0,
+        num_preemptions=0,
+        all_token_ids=[*tokens.tolist(), 7],
+    )
+
+
+def store(service: Precisd, tokens: np.ndarray = TOKENS, begin: int = 0) -> None:
+    """Stores random KV of [begin, ..) whole."""
+    draw = np.random.default_rng(begin)
+    with precis.connect(service.address) as cache:
+        model = cache.register_model(SPEC)
+        with cache.begin_put(model, tokens, keep=1.0) as put:
+            assert put.begin == begin
+            for layer in range(LAYERS):
+                shape = (HEADS, len(tokens) - begin, DIM)
+                rows = [draw.standard_normal(shape, dtype=np.float32) for _ in "kv"]
+                put.layer(layer, *rows)
+            put.commit()
+
+
+def scheduler(address: str, **settings: Any) -> Scheduler:
+    """With a pool of 100 blocks."""
+    settings = {"min_tokens": 32, "lookup_timeout": 5.0} | settings
+    chosen = Settings(address=address, **settings)
+    made = Scheduler(chosen, Service(chosen, SPEC), SIZE, HEADS, 1)
+    spec = RaggedSpec(block_size=SIZE, num_kv_heads=HEADS, head_size=DIM, dtype=torch.float32)
+    made.manager = RaggedManager(spec, BlockPool(100, True, SIZE), True, 0, SIZE)
+    return made
+
+
+def ask(made: Scheduler, asked: Any) -> tuple[int, bool]:
+    """Asks as vLLM's scheduler does, until there is an answer."""
+    made.on_new_request(asked)
+    for _ in range(1000):
+        tokens, fetched = made.matched(asked, 0)
+        if tokens is not None:
+            return tokens, fetched
+        time.sleep(0.01)
+    raise AssertionError("no answer in 10 s")
+
+
+@pytest.fixture
+def running(tmp_path: Any) -> Iterator[Precisd]:
+    with Precisd(find_precisd(), tmp_path / "data") as service:
+        yield service
+
+
+def test_a_service_that_starts_late_is_found(tmp_path: Any) -> None:
+    with Precisd(find_precisd(), tmp_path / "data") as probe:
+        address = probe.address
+    made = scheduler(address)
+    assert ask(made, request("before")) == (0, False)
+    assert "does not answer" in made.requests["before"].told["error"]
+    with Precisd(find_precisd(), tmp_path / "data", listen=address) as service:
+        store(service)
+        for number in range(300):
+            made.service._again = 0.0  # five seconds are over
+            if ask(made, request(str(number))) == (len(TOKENS), True):
+                return
+            time.sleep(0.05)
+    raise AssertionError("the service was never found")
+
+
+def test_two_budgets_of_a_chain_are_two_contents(running: Precisd) -> None:
+    store(running, TOKENS[:320])
+    store(running, TOKENS, begin=320)
+    made = scheduler(running.address)
+    plans = []
+    for keep in (0.5, 0.25, 0.5):
+        ask(made, asked := request(f"{len(plans)}", keep=keep))
+        plans.append(made.requests[asked.request_id].plan)
+    assert plans[0].digest == plans[2].digest != plans[1].digest
+    assert not set(plans[0].hashes) & set(plans[1].hashes)
+
+
+def test_a_request_that_was_preempted_is_looked_up_anew(running: Precisd) -> None:
+    store(running)
+    made = scheduler(running.address)
+    asked = request("first")
+    assert ask(made, asked) == (len(TOKENS), True)
+    manager = made.manager
+    manager.add_local_computed_blocks("first", [], 0, len(TOKENS))
+    made.allocated(asked, len(TOKENS))
+    assert made.requests["first"].layout is not None and made.admitted == ["first"]
+    manager.free("first")  # vLLM preempts it, or resets all that runs
+    asked.num_preemptions = 1
+    assert made.matched(asked, 0)[0] in (None, len(TOKENS))
+    assert made.requests["first"].layout is None
+    assert not made.admitted and not made.under_way and made.canceled == {"first"}
+    assert not made.users and not made.new_layouts
+
+
+def test_of_two_that_need_the_same_pages_one_fetches_and_the_other_waits(running: Precisd) -> None:
+    store(running)
+    made = scheduler(running.address)
+    first, second = request("first"), request("second")
+    assert ask(made, first) == (len(TOKENS), True)
+    made.manager.add_local_computed_blocks("first", [], 0, len(TOKENS))
+    made.allocated(first, len(TOKENS))
+    made.on_new_request(second)
+    for _ in range(100):
+        assert made.matched(second, 0) == (None, False)
+        time.sleep(0.002)
+    made.received({"first"}, {"first"})  # it could not be fetched
+    assert made.matched(second, 0) == (0, False), "a failed fetch is not tried again at once"
+
+
+def test_fetches_that_wait_behind_slow_ones_are_given_up_in_time() -> None:
+    worker = Worker(Settings(load_timeout=0.0), SimpleNamespace(failed=lambda why: None),
+                    range(HEADS), 1, True)  # fmt: skip
+    canceled = []
+    worker.calls = SimpleNamespace(cancel=lambda t: canceled.append(t) or t != 1, poll=lambda: [])
+    worker.fetching = {t: (f"request {t}", time.monotonic() - 1) for t in (1, 2, 3)}
+    sent, received, failed = worker.results(set())
+    assert canceled == [1, 2, 3]
+    # The first has begun to write pages: it is not given up before it ends.
+    assert received == failed == {"request 2", "request 3"} and not sent
+    assert list(worker.fetching) == [1]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda c: setattr(c, "speculative_config", SimpleNamespace(method="eagle")), "model of"),
+        (lambda c: setattr(c.model_config, "use_mla", True), "MLA"),
+        (lambda c: setattr(c.cache_config, "cache_dtype", "fp8"), "fp8"),
+        (lambda c: setattr(c.parallel_config, "pipeline_parallel_size", 2), "pipeline"),
+        (lambda c: setattr(c.parallel_config, "decode_context_parallel_size", 2), "context"),
+    ],
+)
+def test_an_engine_that_is_not_supported_is_refused(
+    change: Callable[[Any], None], told: str
+) -> None:
+    config = SimpleNamespace(
+        parallel_config=SimpleNamespace(pipeline_parallel_size=1, decode_context_parallel_size=1),
+        cache_config=SimpleNamespace(cache_dtype="auto"),
+        model_config=SimpleNamespace(use_mla=False),
+        speculative_config=SimpleNamespace(method="ngram"),
+    )
+    check_engine(config, None)
+    change(config)
+    with pytest.raises(ValueError, match=told):
+        check_engine(config, None)
+    groups = SimpleNamespace(kv_cache_groups=[1, 2])
+    with pytest.raises(ValueError):
+        check_engine(config, groups)
