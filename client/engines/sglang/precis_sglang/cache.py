@@ -1,0 +1,317 @@
+"""The radix cache: SGLang's, which also gives requests stored prefixes.
+
+A prefix of n tokens that takes s slots is a node of its own beside the tree. A request on it has
+the row [its s slots][slot 0, n - s times][new tokens], so that positions and token ids go on as if
+the prefix were whole. SGLang's way for what lies in host memory brings it here: match_prefix()
+promises the tokens, and init_load_back() is asked again until they have arrived. Nothing that is
+computed over such a prefix enters the tree, where others would take it for exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from sglang.srt.mem_cache.base_prefix_cache import (
+    DecLockRefResult,
+    EvictParams,
+    EvictResult,
+    IncLockRefResult,
+    MatchResult,
+)
+from sglang.srt.mem_cache.common import evict_from_tree_cache
+from sglang.srt.mem_cache.radix_cache import RadixCache
+
+import precis
+
+from .plan import Layout, slots_of
+from .service import RETRY_SECONDS, Service, Settings
+
+
+@dataclass(eq=False)
+class Prefix:
+    """A stored prefix that holds slots of the pool.
+
+    Attributes:
+        rows: on their way; ready: they are in the slots.
+        lock_ref: requests that stand on it; used: when it last was.
+    """
+
+    digest: bytes
+    layout: Layout
+    rows: Future[Any]
+    ready: bool = False
+    lock_ref: int = 0
+    used: float = field(default_factory=time.monotonic)
+
+    @property
+    def free(self) -> bool:
+        """Nobody stands on it or writes into it, so that it can be evicted."""
+        return self.lock_ref == 0 and self.rows.done()
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request's lookup, and what it found: None while it is under way, and for a miss."""
+
+    found: Future[precis.Match | None]
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def match(self) -> precis.Match | None:
+        return self.found.result() if self.found.done() else None
+
+
+class PrecisCache(RadixCache):
+    """Made by make_cache(). Its calls come from the scheduler's thread; none of them waits.
+
+    Attributes:
+        standing: by request, the layout of the prefix it stands on, for the attention backend.
+    """
+
+    def __init__(self, params: Any, service: Service, forward_stream: Any = None) -> None:
+        self.service = service
+        self.forward_stream = forward_stream
+        self.prefixes: dict[bytes, Prefix] = {}
+        self.asked: dict[str, Asked] = {}
+        self.unfetched: dict[bytes, float] = {}  # by digest, until when it is not tried again
+        self.standing: dict[str, Layout] = {}
+        super().__init__(params)
+
+    def reset(self) -> None:
+        """Forgets everything; the pool is cleared by the caller."""
+        super().reset()
+        for known in (self.prefixes, self.asked, self.unfetched, self.standing):
+            known.clear()
+
+    # ---- matches --------------------------------------------------------------------------------
+
+    def match_prefix(self, params: Any) -> Any:
+        """The tree's match, or a stored prefix that is longer: here, or promised as a host hit."""
+        exact, req = super().match_prefix(params), params.req
+        if req is None or self.disable:
+            return exact
+        self.standing.pop(req.rid, None)
+        if (asked := self._ask(req)) is None:
+            return exact
+        if not asked.found.done():
+            waits = time.monotonic() - asked.since < self.service.settings.lookup_timeout
+            if waits and exact.device_prefix_len < len(params.key):
+                # A promise of one token, which init_load_back() does not keep yet.
+                return exact._replace(host_hit_length=1, best_match_node=asked)
+            return exact
+        match = asked.match
+        if match is None or not exact.device_prefix_len < match.matched_tokens <= len(params.key):
+            return exact
+        prefix = self.prefixes.get(digest_of(match))
+        if prefix is not None and prefix.ready:
+            prefix.used = time.monotonic()
+            self.standing[req.rid] = prefix.layout
+            tokens = match.matched_tokens
+            return MatchResult(tokens, prefix, prefix, prefix, cache_protected_len=tokens)
+        if self.unfetched.get(digest_of(match), 0.0) > time.monotonic():
+            return exact
+        root = self.root_node
+        return MatchResult(0, root, root, asked, host_hit_length=match.matched_tokens)
+
+    def _ask(self, req: Any) -> Asked | None:
+        """The request's lookup, begun by its first match; None where it has none."""
+        wish = (req.sampling_params.custom_params or {}).get("precis") or {}
+        if not isinstance(wish, dict) or wish.get("off"):
+            return None
+        # Tokens do not say what was computed of some, and beams share rows among themselves.
+        opaque = (req.multimodal_inputs, req.input_embeds, req.positional_embed_overrides)
+        apart = (req.extra_key, req.cache_salt, req.lora_id, req.beam_group)
+        if any(one is not None for one in opaque + apart):
+            return None
+        if req.rid not in self.asked:
+            # The last token has to be computed.
+            path = np.asarray([*req.origin_input_ids, *req.output_ids][:-1], np.int64)
+            if len(path) < self.service.settings.min_tokens:
+                return None
+            keep = wish.get("keep") or self.service.settings.keep or precis.ALL
+            self.asked[req.rid] = Asked(self.service.find(path.astype(np.uint32), keep))
+        return self.asked[req.rid]
+
+    def init_load_back(self, params: Any) -> tuple[int, Any] | None:
+        """Begins to bring what was promised, or says that it is here; None: ask again.
+
+        (0, node) where it cannot be had: the request is computed.
+        """
+        req, match = params.req, params.best_match_node.match
+        if match is None or params.host_hit_length != match.matched_tokens:
+            return None  # the lookup was under way; the next match knows more
+        digest = digest_of(match)
+        prefix = self.prefixes.get(digest)
+        if prefix is None:
+            counts = torch.from_numpy(match.plan.astype(np.int64))
+            evict_from_tree_cache(self, slots_of(counts))
+            slots = self.token_to_kv_pool_allocator.alloc(slots_of(counts))
+            if slots is None:
+                return 0, req.last_node
+            layout = Layout.of(match.matched_tokens, counts, slots)
+            self.prefixes[digest] = Prefix(digest, layout, self.service.fetch(match))
+            return None
+        if not prefix.rows.done():
+            return None
+        if not prefix.ready:
+            if (rows := prefix.rows.result()) is None:
+                self._drop(prefix)
+                self.unfetched[digest] = time.monotonic() + RETRY_SECONDS
+                return 0, req.last_node
+            self._place(prefix.layout, rows)
+            prefix.ready = True
+        self.standing[req.rid] = prefix.layout
+        return match.matched_tokens, prefix
+
+    def _place(self, layout: Layout, rows: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Copies [heads, most, dim] of each layer into the pool, behind what still writes there."""
+        pool = self.token_to_kv_pool_allocator.get_kvcache()
+        if self.forward_stream is not None:
+            torch.cuda.current_stream().wait_stream(self.forward_stream)
+        for layer, (counts, pair) in enumerate(zip(layout.counts, rows, strict=True)):
+            kept = torch.arange(pair[0].shape[1]) < counts[:, None]
+            index = layer + pool.start_layer
+            buffers = (pool.get_key_buffer(index), pool.get_value_buffer(index))
+            for buffer, one in zip(buffers, pair, strict=True):
+                view = buffer.view(-1, one.shape[2])
+                view[layout.of_layer(layer)] = one[kept].to(view.device, view.dtype)
+
+    # ---- what requests hold ---------------------------------------------------------------------
+
+    def checkpoint(self, req: Any, *, up_to: int, **more: Any) -> None:
+        """As the tree's, but for requests on a stored prefix: they keep what they computed."""
+        if not isinstance(req.last_node, Prefix):
+            super().checkpoint(req, up_to=up_to, **more)
+
+    def path_device_indices(self, node: Any) -> torch.Tensor:
+        """The row that a request on this node begins with."""
+        return node.layout.row() if isinstance(node, Prefix) else super().path_device_indices(node)
+
+    def resolve_node_handle(self, node_handle: Any) -> Any:
+        """The tree's node, by which waiting requests are sorted; others stand at its root."""
+        return self.root_node if isinstance(node_handle, Prefix) else node_handle
+
+    def inc_lock_ref(self, node: Any) -> Any:
+        if not isinstance(node, Prefix):
+            return super().inc_lock_ref(node)
+        node.lock_ref += 1
+        return IncLockRefResult(delta=-len(node.layout.slots) if node.lock_ref == 1 else 0)
+
+    def dec_lock_ref(self, node: Any, params: Any = None) -> Any:
+        if not isinstance(node, Prefix):
+            return super().dec_lock_ref(node, params)
+        node.lock_ref -= 1
+        return DecLockRefResult(delta=len(node.layout.slots) if node.lock_ref == 0 else 0)
+
+    def on_release(self, req: Any, *, checkpointed: bool) -> None:
+        """The request holds nothing any more: it ended, or was taken back to wait."""
+        super().on_release(req, checkpointed=checkpointed)
+        self._forget(req.rid)
+
+    def release_aborted_request(self, handle: Any) -> None:
+        super().release_aborted_request(handle)
+        self._forget(handle.rid)
+
+    def _forget(self, rid: str) -> None:
+        self.standing.pop(rid, None)
+        self.asked.pop(rid, None)
+
+    # ---- room -----------------------------------------------------------------------------------
+
+    def evictable_size(self) -> int:
+        """Slots: the tree's, and those of prefixes that nobody stands on."""
+        return super().evictable_size() + self._slots(free=True)
+
+    def protected_size(self) -> int:
+        """Slots: the tree's, and those of prefixes in use or on their way."""
+        return super().protected_size() + self._slots(free=False)
+
+    def total_size(self) -> int:
+        return super().total_size() + self._slots(free=True) + self._slots(free=False)
+
+    def _slots(self, free: bool) -> int:
+        return sum(len(p.layout.slots) for p in self.prefixes.values() if p.free == free)
+
+    def evict(self, params: Any) -> Any:
+        """Drops prefixes that were used before any leaf of the tree, then leaves, then others."""
+        if self.disable:
+            return EvictResult()
+        oldest = min((leaf.last_access_time for leaf in self.evictable_leaves), default=math.inf)
+        freed = self._drop_unused(params.num_tokens, oldest)
+        if freed < params.num_tokens:
+            freed += super().evict(EvictParams(params.num_tokens - freed)).num_tokens_evicted
+        freed += self._drop_unused(params.num_tokens - freed, math.inf)
+        return EvictResult(num_tokens_evicted=freed)
+
+    def _drop_unused(self, slots: int, before: float) -> int:
+        freed = 0
+        for prefix in sorted(self.prefixes.values(), key=lambda one: one.used):
+            if freed < slots and prefix.free and prefix.used < before:
+                freed += self._drop(prefix)
+        return freed
+
+    def _drop(self, prefix: Prefix) -> int:
+        del self.prefixes[prefix.digest]
+        self.token_to_kv_pool_allocator.free(prefix.layout.slots)
+        return len(prefix.layout.slots)
+
+
+def digest_of(match: precis.Match) -> bytes:
+    """A digest of what a match brings: its segments, and the entries that are read of each."""
+    content = hashlib.sha256()
+    for link in match.links:
+        counts = link.counts.tobytes()
+        content.update(f"{link.segment.id} {link.matched_end} ".encode() + counts)
+    return content.digest()
+
+
+def make_cache(context: Any) -> PrecisCache:
+    """The cache of one engine.
+
+    Raises:
+        ValueError: naming what the engine has that is not supported, or the setting that is wrong.
+    """
+    from sglang.srt.runtime_context import get_disagg
+
+    from precis.hf.spec import spec_of_files
+
+    from .attention import Ragged
+
+    params, model = context.params, context.model_config
+    runner = context.tp_worker.model_runner
+    pool = params.token_to_kv_pool_allocator.get_kvcache()
+    refused = [
+        (not isinstance(runner.attn_backend, Ragged), "another --attention-backend than precis"),
+        (runner.decode_attn_backend is not None, "an attention backend of its own for decoding"),
+        (get_disagg().disaggregation_mode != "null", "prefill and decode in servers of their own"),
+        # Each rank decides for itself what a request stands on; they would have to agree.
+        (context.tp_size > 1 or params.pp_size > 1, "tensor and pipeline parallelism"),
+        (context.is_hybrid_swa or context.is_hybrid_ssm, "layers of several kinds"),
+        (params.page_size != 1, "--page-size other than 1"),
+        (params.is_eagle, "speculative decoding"),
+        (context.enable_hierarchical_cache, "the hierarchical cache"),
+        (pool.dtype != model.dtype, f"a KV cache in {pool.dtype}"),
+        (type(pool).__name__ != "MHATokenToKVPool", f"a pool of kind {type(pool).__name__}"),
+    ]
+    for is_so, what in refused:
+        if is_so:
+            raise ValueError(f"--radix-cache-backend precis does not support {what}")
+    settings = Settings.read()
+    spec = spec_of_files(
+        model.hf_config,
+        model.hf_text_config,
+        str(model.dtype).removeprefix("torch."),
+        settings.model or None,
+        settings.revision or None,
+    )
+    stream = runner.forward_stream if pool.get_key_buffer(pool.start_layer).is_cuda else None
+    cache = PrecisCache(params, Service(settings, spec), stream)
+    runner.attn_backend.standing = cache.standing
+    return cache
