@@ -15,8 +15,8 @@ takes ceil(pages / (L*H)) blocks, whatever layer and head its pages serve.
 - blocks.py: the scheduler's block manager, which gives such a request its blocks.
 - scheduler.py: which requests stand on a stored prefix, and which prompts are stored.
 - worker.py: fetches prefixes into pages, pushes prompts out of pages.
-- attention.py: each KV head is a sequence of its own for the stock kernels; attention_cpu.py: what
-  is the CPU backend's own.
+- attention.py: each KV head is a sequence of its own for the stock kernels, whose backends differ
+  in attention_cpu.py, attention_flash.py, attention_triton.py.
 - connector.py: what vLLM calls; metrics.py: what its /metrics shows.
 """
 
@@ -25,6 +25,8 @@ from __future__ import annotations
 NAME = "PrecisConnector"
 BACKENDS = {
     "CPU_ATTN": "attention_cpu.RaggedCpuBackend",
+    "FLASH_ATTN": "attention_flash.RaggedFlashBackend",
+    "TRITON_ATTN": "attention_triton.RaggedTritonBackend",
 }
 
 
