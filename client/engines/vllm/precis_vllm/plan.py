@@ -106,10 +106,8 @@ def padded(layouts: Sequence[Layout]) -> tuple[np.ndarray, np.ndarray]:
         [layers, P + 1, heads] how many each head fills.
     """
     none = np.zeros_like(layouts[0].pages)
-    counts = np.stack([layout.pages for layout in layouts] + [none]).astype(np.int64)
-    ends = counts.cumsum().reshape(*counts.shape, 1)
-    column = np.arange(max(1, int(counts.max())))
-    numbers = np.concatenate([layout.table for layout in layouts] + [np.zeros(1, np.uint32)])
-    inside = column < counts[..., None]
-    tables = numbers[np.where(inside, ends - counts[..., None] + column, len(numbers) - 1)]
-    return tables.astype(np.int32).swapaxes(0, 1), counts.astype(np.int32).swapaxes(0, 1)
+    counts = np.stack([layout.pages for layout in layouts] + [none]).astype(np.int32)
+    inside = np.arange(max(1, int(counts.max()))) < counts[..., None]
+    tables = np.zeros(inside.shape, np.int32)
+    tables[inside] = np.concatenate([layout.table for layout in layouts])
+    return tables.swapaxes(0, 1), counts.swapaxes(0, 1)
