@@ -15,23 +15,30 @@ takes ceil(pages / (L*H)) blocks, whatever layer and head its pages serve.
 - blocks.py: the scheduler's block manager, which gives such a request its blocks.
 - scheduler.py: which requests stand on a stored prefix, and which prompts are stored.
 - worker.py: fetches prefixes into pages, pushes prompts out of pages.
-- attention.py: each KV head is a sequence of its own for the stock kernels.
+- attention.py: each KV head is a sequence of its own for the stock kernels, whose backends differ
+  in attention_cpu.py, attention_flash.py, attention_triton.py.
 - connector.py: what vLLM calls; metrics.py: what its /metrics shows.
 """
 
 from __future__ import annotations
 
 NAME = "PrecisConnector"
+BACKENDS = {
+    "CPU_ATTN": "attention_cpu.RaggedCpuBackend",
+    "FLASH_ATTN": "attention_flash.RaggedFlashBackend",
+    "TRITON_ATTN": "attention_triton.RaggedTritonBackend",
+}
 
 
 def register() -> None:
-    """Makes the connector known by its name, and the attention backend that it needs."""
+    """Makes the connector known by its name, and the attention backends that it needs."""
     from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
     from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
     if NAME in KVConnectorFactory._registry:  # vLLM may load a plug-in twice in one process
         return
     KVConnectorFactory.register_connector(NAME, "precis_vllm.connector", NAME)
-    # vLLM's CPU platform takes CPU_ATTN whatever is asked for, so that name is registered anew.
-    # The backend is vLLM's own wherever the connector is not configured.
-    register_backend(AttentionBackendEnum.CPU_ATTN, "precis_vllm.attention.RaggedBackend")
+    # Under vLLM's own names, for its CPU platform takes CPU_ATTN whatever is asked for. They are
+    # vLLM's own backends wherever the connector is not configured.
+    for name, backend in BACKENDS.items():
+        register_backend(AttentionBackendEnum[name], f"precis_vllm.{backend}")

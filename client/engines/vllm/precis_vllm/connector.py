@@ -13,7 +13,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     SupportsHMA,
 )
 
-from .attention import keys_are_turned
+from .attention import RaggedImpl
 from .blocks import RaggedManager
 from .metrics import PromMetrics, Stats
 from .model import check_engine, model_spec
@@ -64,6 +64,11 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         """Attention over ragged prefixes makes its tables anew for each step."""
         return True
 
+    @classmethod
+    def get_required_kvcache_layout(cls, vllm_config: Any) -> str:
+        """K and V of one head of a block are a page; vLLM asks where a backend leaves it open."""
+        return "LBHNC"
+
     # ---- the scheduler's half -------------------------------------------------------------------
 
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
@@ -72,8 +77,8 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         (manager,) = kv_cache_manager.coordinator.single_type_managers
         if not isinstance(manager, RaggedManager):
             raise ValueError(
-                f"the KV cache is managed by {type(manager).__name__}: Precis needs the CPU's "
-                "attention backend and layers of full attention"
+                f"the KV cache is managed by {type(manager).__name__}: Precis needs layers of full "
+                "attention, by one of vLLM's backends CPU_ATTN, FLASH_ATTN, TRITON_ATTN"
             )
         assert self.scheduler is not None
         self.scheduler.manager = manager
@@ -118,11 +123,24 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         assert self.worker is not None
-        first = next(iter(kv_caches.values()))
-        layers = self._vllm_config.compilation_config.static_forward_context
-        isa = layers[next(iter(kv_caches))].isa
-        turned = keys_are_turned(isa, first.dtype, first.shape[2], first.shape[3] // 2)
-        self.worker.pages = Pages(kv_caches, turned)
+        config = self._vllm_config
+        layer = config.compilation_config.static_forward_context[next(iter(kv_caches))]
+        if not isinstance(layer.impl, RaggedImpl):
+            raise ValueError(f"Precis does not support the backend of {type(layer.impl).__name__}")
+        pages = Pages(kv_caches, lambda cache: layer.impl.rows(cache, layer))
+        if pages.size != config.cache_config.block_size:
+            raise ValueError(
+                f"the backend splits blocks of {config.cache_config.block_size} tokens into pages "
+                f"of {pages.size}, which Precis does not support: set --block-size {pages.size}"
+            )
+        sequences = config.scheduler_config.max_num_seqs * pages.heads
+        if sequences > layer.impl.max_sequences:
+            raise ValueError(
+                f"{config.scheduler_config.max_num_seqs} requests of {pages.heads} KV heads are "
+                f"{sequences} sequences, and the backend's kernels take {layer.impl.max_sequences}:"
+                " set a smaller --max-num-seqs"
+            )
+        self.worker.pages = pages
 
     def bind_connector_metadata(self, connector_metadata: Any) -> None:
         super().bind_connector_metadata(connector_metadata)

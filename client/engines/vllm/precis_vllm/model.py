@@ -18,20 +18,26 @@ def check_engine(config: Any, kv_cache_config: Any) -> None:
     """
     parallel, cache = config.parallel_config, config.cache_config
     groups = kv_cache_config.kv_cache_groups if kv_cache_config is not None else ()
-    draft = config.speculative_config
+    draft, model = config.speculative_config, config.model_config
+    dtype = str(model.dtype).removeprefix("torch.")
     refused = [
         (
             draft is not None and draft.method not in ("ngram", "ngram_gpu", "suffix"),
             "speculative decoding by a model of its own",
         ),
-        (config.model_config.use_mla, "MLA, which keeps no K and V of heads"),
+        (model.use_mla, "MLA, which keeps no K and V of heads"),
         (len(groups) > 1, "layers of several kinds (sliding windows, Mamba), which are not kept"),
         (
-            cache.cache_dtype not in ("auto", "float32", "float16", "bfloat16"),
+            cache.cache_dtype not in ("auto", dtype),
             f"--kv-cache-dtype {cache.cache_dtype}: the store keeps the model's own dtype",
         ),
         (parallel.pipeline_parallel_size > 1, "pipeline parallelism"),
         (parallel.decode_context_parallel_size > 1, "decode context parallelism"),
+        (parallel.prefill_context_parallel_size > 1, "prefill context parallelism"),
+        (
+            model.is_mm_prefix_lm or model.is_diffusion or model.rswa_window is not None,
+            "attention that is not causal over all that comes before",
+        ),
     ]
     for is_so, what in refused:
         if is_so:

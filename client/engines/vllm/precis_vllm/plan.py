@@ -72,14 +72,12 @@ class Layout:
         pages: [layers, heads of the worker] that each head fills.
         table: page numbers of layer 0's heads, then layer 1's, ...: head after head.
         starts: [layers * heads + 1] where each head's pages begin in `table`.
-        padded: [layers, heads, most pages of a head] the same, zero past a head's last.
     """
 
     tokens: int
     pages: np.ndarray
     table: np.ndarray
     starts: np.ndarray
-    padded: np.ndarray
 
     @classmethod
     def of(cls, tokens: int, pages: np.ndarray, blocks: Sequence[int], num_blocks: int) -> Layout:
@@ -97,9 +95,19 @@ class Layout:
         np.cumsum(pages.reshape(-1), out=starts[1:])
         if starts[-1] > len(dealt):
             raise ValueError(f"{starts[-1]} pages do not fit into {len(blocks)} blocks")
-        table = dealt[: starts[-1]].astype(np.uint32)
-        column = np.arange(max(1, int(pages.max())))
-        inside = column < pages.reshape(-1, 1)
-        index = np.where(inside, starts[:-1, None] + column, len(table))
-        padded = np.append(table, 0)[index].astype(np.int32)
-        return cls(tokens, pages, table, starts, padded.reshape(layers, heads, -1))
+        return cls(tokens, pages, dealt[: starts[-1]].astype(np.uint32), starts)
+
+
+def padded(layouts: Sequence[Layout]) -> tuple[np.ndarray, np.ndarray]:
+    """The pages of P prefixes and of one that has none, which comes last.
+
+    Returns:
+        [layers, P + 1, heads, most pages of a head] their numbers, zero past a head's last, and
+        [layers, P + 1, heads] how many each head fills.
+    """
+    none = np.zeros_like(layouts[0].pages)
+    counts = np.stack([layout.pages for layout in layouts] + [none]).astype(np.int32)
+    inside = np.arange(max(1, int(counts.max()))) < counts[..., None]
+    tables = np.zeros(inside.shape, np.int32)
+    tables[inside] = np.concatenate([layout.table for layout in layouts])
+    return tables.swapaxes(0, 1), counts.swapaxes(0, 1)

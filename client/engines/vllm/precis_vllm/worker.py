@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 import precis
 
+from .attention import Prefixes
 from .metrics import Counts
 from .plan import Layout
 
@@ -30,15 +32,24 @@ class Pages:
 
     Attributes:
         layers: names, in order; index: their places.
-        num_blocks, heads, size, dim: the shape of each.
-        keys, values: [pages, 1, size, dim] as the attention kernels take a cache of one head.
-        store: the same for the store, whose rows are rows also where a kernel turns them.
+        num_blocks, heads, size: of each.
+        cache: [pages, 1, size, content] as a cache of one head.
+        store: the same for the store, by keys and values.
+
+    Args:
+        kv_caches: [num_blocks, heads, size, content] of each layer.
+        rows: the keys and values [pages, size, dim] in pages [pages, size, content].
 
     Raises:
         ValueError: the caches are laid out otherwise.
+        precis.Error: they lie where the store reads and writes no pages.
     """
 
-    def __init__(self, kv_caches: dict[str, torch.Tensor], turned_keys: bool) -> None:
+    def __init__(
+        self,
+        kv_caches: dict[str, torch.Tensor],
+        rows: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+    ) -> None:
         from vllm.model_executor.models.utils import extract_layer_index
 
         self.layers = sorted(kv_caches, key=extract_layer_index)
@@ -46,36 +57,42 @@ class Pages:
         caches = [kv_caches[name] for name in self.layers]
         first = caches[0]
         self.num_blocks, self.heads, self.size, content = first.shape
-        self.dim = content // 2
         page = self.size * content
-        layer = self.num_blocks * self.heads * page
         for index, cache in enumerate(caches):
             offset = (cache.data_ptr() - first.data_ptr()) // first.element_size()
-            if cache.shape != first.shape or offset != index * layer or not cache.is_contiguous():
+            follows = offset == index * first.numel() and cache.is_contiguous()
+            if cache.shape != first.shape or not follows:
                 raise ValueError(
                     f"the KV cache of {self.layers[index]} is {list(cache.shape)} with strides "
                     f"{list(cache.stride())}, {offset} elements from the first layer's; Precis "
-                    f"needs layers of one shape that follow each other, a page of one head each"
+                    "needs layers of one shape that follow each other, a page of one head each "
+                    "(vLLM's layout LBHNC)"
                 )
         count = len(caches) * self.num_blocks * self.heads
-        both = torch.as_strided(
-            first,
-            (count, 1, 2 * self.size, self.dim),
-            (page, page, self.dim, 1),
-            first.storage_offset(),
+        if count >= 2**31:
+            raise ValueError(f"{count} pages of one head are more than block tables can number")
+        self.cache = torch.as_strided(
+            first, (count, 1, self.size, content), (page, page, content, 1), first.storage_offset()
         )
-        self.keys, self.values = both.chunk(2, dim=2)
-        keys = self.keys.squeeze(1)
-        if turned_keys:  # the kernel holds a page's keys as [dim, size]
-            keys = torch.as_strided(
-                keys, (count, self.size, self.dim), (page, 1, self.size), keys.storage_offset()
-            )
-        self.store = precis.Pages(keys, self.values.squeeze(1))
+        self.store = precis.Pages(*rows(self.cache.squeeze(1)))
+
+    def layer_begins(self) -> np.ndarray:
+        """[layers] the first page of each layer."""
+        return np.arange(len(self.layers)) * (self.num_blocks * self.heads)
 
     def of_layer(self, layer: int, blocks: np.ndarray) -> np.ndarray:
         """[heads, blocks]: the pages of each head of a layer in some blocks."""
-        base = (layer * self.num_blocks + blocks) * self.heads
+        base = self.layer_begins()[layer] + blocks * self.heads
         return (base + np.arange(self.heads)[:, None]).astype(np.uint32)
+
+
+def mark(device: torch.device) -> torch.Event | None:
+    """When a device will have done what it was given so far; None: it has."""
+    if device.type == "cpu":
+        return None
+    event = torch.Event(device)
+    event.record()
+    return event
 
 
 class Push:
@@ -84,6 +101,7 @@ class Push:
     def __init__(self, save: Save) -> None:
         self.save = save
         self.over = threading.Event()
+        self.after: torch.Event | None = None  # what it reads is written then
         self._lock = threading.Lock()
         self._canceled = False
 
@@ -112,6 +130,9 @@ class Worker:
         self.pages: Pages | None = None
         self.layouts: dict[int, Layout] = {}
         self.step: Step | None = None
+        self.rows: dict[int, int] = {}  # of the prefixes made last
+        self.made: Prefixes | None = None
+        self.due: list[tuple[torch.Event | None, str, Layout, bytes]] = []  # fetches not begun
         self.calls: precis.Calls | None = None
         self.fetching: dict[int, tuple[str, float]] = {}  # by ticket
         self.lost: set[str] = set()
@@ -133,11 +154,16 @@ class Worker:
         for save in step.saves:
             self.pushes[save.request] = Push(save)
 
-    def prefixes(self) -> dict[int, Layout]:
-        """The prefixes of the step's requests, by their first blocks."""
-        if self.step is None:
-            return {}
-        return {block: self.layouts[number] for block, number in self.step.rows.items()}
+    def prefixes(self) -> Prefixes | None:
+        """Those of the step's requests; None where none has one."""
+        if self.step is None or not self.step.rows:
+            return None
+        if self.step.rows != self.rows:  # a number never means another layout
+            assert self.pages is not None
+            self.rows = self.step.rows
+            layouts = {block: self.layouts[number] for block, number in self.rows.items()}
+            self.made = Prefixes.of(layouts, self.pages)
+        return self.made
 
     def cancel(self, requests: set[str]) -> None:
         """The blocks of these requests are taken away."""
@@ -148,18 +174,26 @@ class Worker:
     # ---- fetches --------------------------------------------------------------------------------
 
     def fetch(self) -> None:
-        """Begins to fill the pages of prefixes."""
+        """Begins to fill the pages of prefixes, once earlier steps are done with them."""
         assert self.step is not None and self.pages is not None
-        for request, number, data in self.step.fetches:
+        if self.step.fetches:
+            after = mark(self.pages.cache.device)
+            for request, number, match in self.step.fetches:
+                self.due.append((after, request, self.layouts[number], match))
+        self._begin()
+
+    def _begin(self) -> None:
+        due, self.due = self.due, []
+        for after, request, layout, data in due:
+            if after is not None and not after.query():
+                self.due.append((after, request, layout, data))
+                continue
             try:
-                layout = self.layouts[number]
-                cache = self.service.cache
                 if self.calls is None:
-                    self.calls = precis.Calls(cache, threads=2)
+                    self.calls = precis.Calls(self.service.cache, threads=2)
                 match = precis.Match.from_bytes(data)
-                ticket = self.calls.get(
-                    match, heads=self.heads, pages=(self.pages.store, layout.table, layout.starts)
-                )
+                pages = (self.pages.store, layout.table, layout.starts)
+                ticket = self.calls.get(match, heads=self.heads, pages=pages)
                 self.fetching[ticket] = (request, time.monotonic())
             except Exception as error:  # the request is computed
                 self._lose(request, error)
@@ -170,6 +204,7 @@ class Worker:
 
     def results(self, finished: set[str]) -> tuple[set[str], set[str], set[str]]:
         """Requests that have ended and whose pushes are over, whose fetches are, and failed."""
+        self._begin()
         received: set[str] = set()
         now = time.monotonic()
         for ticket, (request, began) in list(self.fetching.items()):
@@ -198,12 +233,14 @@ class Worker:
 
     def save(self) -> None:
         """Begins the step's pushes: its forward pass is over."""
-        assert self.step is not None
+        assert self.step is not None and self.pages is not None
+        after = mark(self.pages.cache.device) if self.step.saves else None
         for save in self.step.saves:
             push = self.pushes.get(save.request)
             if push is None or push.save is not save:
                 continue
             if self.writes:
+                push.after = after
                 self.queue.put(push)
             else:
                 push.over.set()
@@ -212,6 +249,8 @@ class Worker:
         while True:
             push = self.queue.get()
             try:
+                if push.after is not None:
+                    push.after.synchronize()
                 self._push(push)
             except Exception as error:  # one that is lost is a miss later on
                 self.service.failed(error)

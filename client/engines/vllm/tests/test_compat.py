@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 
 import pytest
 from vllm import _custom_ops as ops
+from vllm.config import ModelConfig
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1 import base
-from vllm.v1.attention.backends import cpu_attn
+from vllm.v1.attention.backends import cpu_attn, flash_attn, triton_attn
 from vllm.v1.core import block_pool, single_type_kv_cache_manager
 from vllm.v1.core.sched import output, scheduler
 from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
@@ -33,10 +35,30 @@ Manager = single_type_kv_cache_manager.FullAttentionManager
         (cpu_attn.CPUAttentionBackend, "customize_spec get_impl_cls"),
         (ops, "cpu_attn_get_scheduler_metadata cpu_attention_with_kv_cache"),
         (ops, "cpu_attn_reshape_and_cache"),
+        (base.KVConnectorBase_V1, "get_required_kvcache_layout requires_piecewise_for_cudagraph"),
+        (flash_attn.FlashAttentionBackend, "customize_spec get_impl_cls"),
+        (triton_attn.TritonAttentionBackend, "customize_spec get_impl_cls"),
+        (ModelConfig, "is_mm_prefix_lm is_diffusion rswa_window use_mla"),
     ],
 )
 def test_it_has(owner: object, names: str) -> None:
     assert not [name for name in names.split() if not hasattr(owner, name)]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        cpu_attn.CPUAttentionMetadata,
+        flash_attn.FlashAttentionMetadata,
+        triton_attn.TritonAttentionMetadata,
+    ],
+)
+def test_metadata_of_each_backend_have_what_is_made_anew(metadata: type) -> None:
+    fields = {field.name for field in dataclasses.fields(metadata)}
+    assert fields >= {
+        "num_actual_tokens", "max_query_len", "query_start_loc", "max_seq_len", "seq_lens",
+        "block_table", "scheduler_metadata", "causal",
+    }  # fmt: skip
 
 
 def test_a_manager_keeps_its_requests_as_the_plug_in_reads_them() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from precis_vllm.plan import Layout, blocks_of, ranks_of
+from precis_vllm.plan import Layout, blocks_of, padded, ranks_of
 
 
 def test_ranks_have_heads_of_their_own_or_copies() -> None:
@@ -34,11 +34,26 @@ def test_each_page_of_the_blocks_is_dealt_once(seed: int) -> None:
         for h in range(heads):
             begin, end = layout.starts[layer * heads + h : layer * heads + h + 2]
             assert end - begin == pages[layer, h]
-            assert (
-                layout.padded[layer, h, : pages[layer, h]].tolist()
-                == layout.table[begin:end].tolist()
-            )
-            assert not layout.padded[layer, h, pages[layer, h] :].any()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_padded_tables_are_those_of_each_prefix_and_of_none(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    layers, heads, num_blocks = draw.integers(1, 6), draw.integers(1, 5), 50
+    layouts = []
+    for _ in range(draw.integers(1, 4)):
+        pages = draw.integers(0, 9, (layers, heads)).astype(np.uint32)
+        blocks = draw.permutation(num_blocks)[: max(1, -(-int(pages.sum()) // pages.size))]
+        layouts.append(Layout.of(640, pages, blocks.tolist(), num_blocks))
+    tables, counts = padded(layouts)
+    assert counts.shape == (layers, len(layouts) + 1, heads) and not counts[:, -1].any()
+    assert tables.shape == (*counts.shape, max(1, counts.max())) and not tables[:, -1].any()
+    for p, layout in enumerate(layouts):
+        for layer, h in np.ndindex(layers, heads):
+            begin, end = layout.starts[layer * heads + h : layer * heads + h + 2]
+            assert counts[layer, p, h] == end - begin
+            assert tables[layer, p, h, : end - begin].tolist() == layout.table[begin:end].tolist()
+            assert not tables[layer, p, h, end - begin :].any()
 
 
 def test_pages_that_do_not_fit_are_refused() -> None:

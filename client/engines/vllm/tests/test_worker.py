@@ -1,0 +1,119 @@
+"""The worker's half: prefixes of its heads, and what comes after which step on a device.
+
+The device's events are stood in for; no device is needed.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import batches
+import numpy as np
+import pytest
+import torch
+from precis_vllm import worker
+from precis_vllm.scheduler import Save, Step
+from precis_vllm.worker import Pages, Worker
+
+import precis
+
+
+class Event:
+    """Of a device that is not there."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+
+    def query(self) -> bool:
+        return self.reached.is_set()
+
+    def synchronize(self) -> None:
+        assert self.reached.wait(30)
+
+
+@pytest.fixture
+def event(monkeypatch: pytest.MonkeyPatch) -> Event:
+    event = Event()
+    monkeypatch.setattr(worker, "mark", lambda device: event)
+    return event
+
+
+def make(heads: range) -> Worker:
+    service: Any = SimpleNamespace(cache=None, failed=lambda why: None)
+    settings: Any = SimpleNamespace(load_timeout=30)
+    made = Worker(settings, service, heads, 1, True)
+    caches = batches.caches(len(heads), 32, torch.float32)
+    made.pages = Pages(caches, lambda pages: pages.split(32, -1))
+    return made
+
+
+@pytest.fixture
+def made() -> Worker:
+    return make(range(2))
+
+
+@pytest.mark.parametrize("heads", [range(0, 2), range(2, 4), range(1, 2)])
+def test_a_rank_has_the_prefixes_of_its_heads(heads: range) -> None:
+    draw = np.random.default_rng(heads.start)
+    pages = {
+        1: draw.integers(0, 4, (batches.LAYERS, 4)),
+        2: draw.integers(0, 3, (batches.LAYERS, 4)),
+    }
+    worker = make(heads)
+    assert worker.prefixes() is None  # no step at all
+    worker.bind(Step(layouts={1: (96, pages[1], [7, 8, 9, 10]), 2: (64, pages[2], [20, 21, 22])}))
+    assert worker.prefixes() is None  # none of its requests
+    worker.bind(Step(rows={20: 2, 7: 1}))
+    both = worker.prefixes()
+    assert both is not None and both.first.tolist() == [20, 7] and both.skip.tolist() == [2, 3, 0]
+    for place, number in ((0, 2), (1, 1)):
+        mine = pages[number][:, heads.start : heads.stop]
+        assert both.pages[:, place].tolist() == mine.tolist()
+        layout = worker.layouts[number]
+        for layer, head in np.ndindex(mine.shape):
+            index = layer * len(heads) + head
+            want = layout.table[layout.starts[index] : layout.starts[index + 1]].astype(int)
+            base = layer * batches.BLOCKS * len(heads)
+            assert both.tables[layer, place, head, : len(want)].tolist() == (want - base).tolist()
+    worker.bind(Step(rows={20: 2, 7: 1}))
+    assert worker.prefixes() is both  # nothing is copied to the device anew
+    worker.bind(Step(rows={7: 1}, dropped=[2]))
+    one = worker.prefixes()
+    assert one is not None and one.first.tolist() == [7]
+
+
+def test_a_fetch_begins_once_earlier_steps_are_done_with_its_pages(
+    monkeypatch: pytest.MonkeyPatch, event: Event, made: Worker
+) -> None:
+    begun: list[Any] = []
+    calls = SimpleNamespace(get=lambda match, **k: begun.append(match) or 7, poll=lambda: [])
+    made.calls = calls  # type: ignore[assignment]
+    monkeypatch.setattr(precis.Match, "from_bytes", lambda data: data)
+    pages = np.ones((batches.LAYERS, 2), np.uint32)
+    made.bind(Step(layouts={1: (32, pages, [5])}, fetches=[("request", 1, b"match")]))
+    made.fetch()
+    made.bind(Step(dropped=[1]))  # where it lies is still known
+    assert made.results(set()) == (set(), set(), set()) and not begun
+    event.reached.set()
+    made.results(set())
+    assert begun == [b"match"] and list(made.fetching) == [7]
+
+
+def test_a_push_reads_once_its_step_is_done(
+    monkeypatch: pytest.MonkeyPatch, event: Event, made: Worker
+) -> None:
+    begun: list[bool] = []
+    monkeypatch.setattr(made, "_push", lambda push: begun.append(event.query()))
+    save = Save("request", np.ones(64, np.int32), [2, 3], 0, None, "", "")
+    made.bind(Step(saves=[save]))
+    made.save()
+    push = made.pushes["request"]
+    assert not push.over.wait(0) and not begun
+    event.reached.set()
+    assert push.over.wait(30) and begun == [True]
+
+
+def test_work_of_the_cpu_is_done_at_once() -> None:
+    assert worker.mark(torch.device("cpu")) is None
