@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from precis_vllm.blocks import RaggedManager, RaggedSpec
-from precis_vllm.model import check_engine
 from precis_vllm.scheduler import Scheduler
 from precis_vllm.service import Service
 from precis_vllm.settings import Settings
@@ -156,31 +155,3 @@ def test_fetches_that_wait_behind_slow_ones_are_given_up_in_time() -> None:
     # The first has begun to write pages: it is not given up before it ends.
     assert received == failed == {"request 2", "request 3"} and not sent
     assert list(worker.fetching) == [1]
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda c: setattr(c, "speculative_config", SimpleNamespace(method="eagle")), "model of"),
-        (lambda c: setattr(c.model_config, "use_mla", True), "MLA"),
-        (lambda c: setattr(c.cache_config, "cache_dtype", "fp8"), "fp8"),
-        (lambda c: setattr(c.parallel_config, "pipeline_parallel_size", 2), "pipeline"),
-        (lambda c: setattr(c.parallel_config, "decode_context_parallel_size", 2), "context"),
-    ],
-)
-def test_an_engine_that_is_not_supported_is_refused(
-    change: Callable[[Any], None], told: str
-) -> None:
-    config = SimpleNamespace(
-        parallel_config=SimpleNamespace(pipeline_parallel_size=1, decode_context_parallel_size=1),
-        cache_config=SimpleNamespace(cache_dtype="auto"),
-        model_config=SimpleNamespace(use_mla=False),
-        speculative_config=SimpleNamespace(method="ngram"),
-    )
-    check_engine(config, None)
-    change(config)
-    with pytest.raises(ValueError, match=told):
-        check_engine(config, None)
-    groups = SimpleNamespace(kv_cache_groups=[1, 2])
-    with pytest.raises(ValueError):
-        check_engine(config, groups)
