@@ -146,7 +146,7 @@ struct BeginPut {  # -> PutBegun
   # Connections that begin this put alike and write it together.
 
   enum ParentKind {
-    auto @0;     # the end of the longest stored proper prefix
+    auto @0;     # the end of the longest stored proper prefix that suits a reader at parentRead
     root @1;
     segment @2;
   }
@@ -200,7 +200,8 @@ struct Lookup {  # -> Match
   tokens @2 :Data;
   keep @3 :Types.Budget;
   # Absent, with align 1: what is stored, and nothing is counted. Else the service reads the records
-  # and answers what of them a reader gets at this budget, exactly.
+  # and answers what of them a reader gets at this budget, exactly. Segments that were computed over
+  # less of their parents than that are passed over then.
   align @4 :UInt32 = 1;
   # Every (layer, head) of the prefix gets a multiple of so many entries.
 }

@@ -87,12 +87,15 @@ class Catalog {
   };
   // The chain of segments that covers the longest prefix of the path, from the root on. Every link
   // but the last is whole; the last may be partial at a block boundary. Of chains equally long the
-  // one with more entries kept among the matched tokens wins (a partial link's pro rata), then the
-  // newer. Work: a logarithmic number of look-ups.
-  virtual std::vector<Link> match(std::string_view tenant, const TokenPath& path) const = 0;
-  // The longest chain of whole segments that ends before the path does: where a put continues.
-  // Work: a look-up for each block behind it.
-  virtual std::vector<Row> parents(std::string_view tenant, const TokenPath& path) const = 0;
+  // one that is faithful further (faithful.h) wins, then the one with more entries kept among the
+  // matched tokens (a partial link's pro rata), then the newer. Chains that are not faithful up to
+  // `faithful_ppm` are passed over. Work: a logarithmic number of look-ups.
+  virtual std::vector<Link> match(std::string_view tenant, const TokenPath& path,
+                                  std::uint32_t faithful_ppm) const = 0;
+  // The longest chain of whole segments that ends before the path does, and is faithful so far:
+  // where a put continues. Work: a look-up for each block behind it.
+  virtual std::vector<Row> parents(std::string_view tenant, const TokenPath& path,
+                                   std::uint32_t faithful_ppm) const = 0;
   // kCorruption if it is out of service: quarantined, or standing on what is.
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
   struct AnySegment {

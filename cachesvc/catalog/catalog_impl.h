@@ -71,8 +71,10 @@ class CatalogImpl final : public Catalog {
   std::size_t commits_waiting() const { return commits_waiting_.waiting(); }
 
   // ---- catalog_segments.cc
-  std::vector<Link> match(std::string_view tenant, const TokenPath& path) const override;
-  std::vector<Row> parents(std::string_view tenant, const TokenPath& path) const override;
+  std::vector<Link> match(std::string_view tenant, const TokenPath& path,
+                          std::uint32_t faithful_ppm) const override;
+  std::vector<Row> parents(std::string_view tenant, const TokenPath& path,
+                           std::uint32_t faithful_ppm) const override;
   Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
   Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const override;
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
@@ -143,7 +145,6 @@ class CatalogImpl final : public Catalog {
 
   // With changes_ or state_ held.
   const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
-  // kNotFound, saying what to do.
   Result<const Model*> known_model(std::string_view tenant, const Digest& fingerprint) const;
   // The tenant's, in the order of their fingerprints.
   std::pair<Models::const_iterator, Models::const_iterator> models_of(
@@ -158,7 +159,6 @@ class CatalogImpl final : public Catalog {
   // As find_profile().
   static Result<FoundProfile> fitting_profile(const Model& holder, const Digest& model,
                                               const Recipe& recipe);
-  // kNotFound, or kCorruption if it is out of service.
   Result<const SegmentNode*> find_segment(std::string_view tenant, const SegmentId& id) const;
   Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;
   msg::SegmentInfo describe(const SegmentNode& node, bool with_plan) const;

@@ -26,10 +26,10 @@ std::vector<Catalog::Row> CatalogImpl::chain_of(const SegmentNode* tip) {
   return chain;
 }
 
-std::vector<Catalog::Link> CatalogImpl::match(std::string_view tenant,
-                                              const TokenPath& path) const {
+std::vector<Catalog::Link> CatalogImpl::match(std::string_view tenant, const TokenPath& path,
+                                              std::uint32_t faithful_ppm) const {
   std::shared_lock lock(state_);
-  const auto match = tree_.index().longest(path);
+  const auto match = tree_.index().longest(path, faithful_ppm);
   std::vector<Link> links;
   if (!match || match->segment->row->tenant != tenant) return links;
   for (Row& row : chain_of(match->segment)) {
@@ -40,10 +40,10 @@ std::vector<Catalog::Link> CatalogImpl::match(std::string_view tenant,
   return links;
 }
 
-std::vector<Catalog::Row> CatalogImpl::parents(std::string_view tenant,
-                                               const TokenPath& path) const {
+std::vector<Catalog::Row> CatalogImpl::parents(std::string_view tenant, const TokenPath& path,
+                                               std::uint32_t faithful_ppm) const {
   std::shared_lock lock(state_);
-  const SegmentNode* const tip = tree_.index().last_whole(path);
+  const SegmentNode* const tip = tree_.index().last_whole(path, faithful_ppm);
   if (!tip || tip->row->tenant != tenant) return {};
   return chain_of(tip);
 }

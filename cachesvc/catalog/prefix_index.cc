@@ -25,6 +25,9 @@ bool ends_behind(const SegmentRow& row, std::size_t position) {
 }  // namespace
 
 bool PrefixIndex::Candidate::operator<(const Candidate& other) const {
+  if (segment->faithful_ppm != other.segment->faithful_ppm) {
+    return segment->faithful_ppm > other.segment->faithful_ppm;
+  }
   if (entries != other.entries) return entries > other.entries;
   const SegmentRow &a = *segment->row, &b = *other.segment->row;
   if (a.created_unix_ms != b.created_unix_ms) return a.created_unix_ms > b.created_unix_ms;
@@ -69,75 +72,89 @@ const PrefixIndex::Boundary* PrefixIndex::find(const TokenPath& path, std::size_
   return at == boundaries_.end() ? nullptr : &at->second;
 }
 
-// Those whose tail is the longest that `rest` begins with; null if there is none. The greatest tail
-// not above `rest` is that tail, or else it shares with `rest` all that any such tail can have.
-const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Boundary& boundary,
+template <typename Fits>
+const SegmentNode* PrefixIndex::Query::best(const Candidates& candidates, const Fits& fits) const {
+  for (const Candidate& each : candidates) {
+    if (!suits(each)) return nullptr;
+    if (fits(*each.segment->row)) return each.segment;
+  }
+  return nullptr;
+}
+
+// Those that suit and whose tail is the longest that `rest` begins with; null if there is none. The
+// greatest tail not above `rest` is that tail, or else it shares with `rest` all that any such tail
+// can have.
+const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Query& query,
+                                                         const Boundary& boundary,
                                                          std::span<const TokenId> rest) {
-  std::vector<TokenId> query(rest.begin(), rest.end());
+  std::vector<TokenId> most(rest.begin(), rest.end());
   for (;;) {
-    auto tail = boundary.ending.upper_bound(query);
+    auto tail = boundary.ending.upper_bound(most);
     if (tail == boundary.ending.begin()) return nullptr;
     --tail;
     const auto differ =
-        std::mismatch(tail->first.begin(), tail->first.end(), query.begin(), query.end());
-    if (differ.first == tail->first.end()) return &tail->second;
-    query.erase(differ.second, query.end());
+        std::mismatch(tail->first.begin(), tail->first.end(), most.begin(), most.end());
+    const bool is_tail = differ.first == tail->first.end();
+    if (is_tail && query.suits(tail->second)) return &tail->second;
+    if (is_tail && tail->first.empty()) return nullptr;
+    most.erase(is_tail ? differ.second - 1 : differ.second, most.end());
   }
 }
 
-// The best of those whose tail is the longest; null if there is none.
-const SegmentNode* PrefixIndex::best_behind(const Boundary& boundary, std::span<const TokenId> rest,
-                                            std::size_t position) {
-  const Candidates* const candidates = longest_tail(boundary, rest);
+// The best of those whose tail is the longest, before `end`; null if there is none.
+const SegmentNode* PrefixIndex::best_behind(const Query& query, const Boundary& boundary,
+                                            std::size_t position, std::size_t end) {
+  const TokenPath& path = query.path;
+  const std::size_t length = std::min<std::size_t>(end - position, path.block_tokens - 1);
+  const Candidates* const candidates =
+      longest_tail(query, boundary, path.tokens.subspan(position, length));
   if (!candidates) return nullptr;
-  const auto best = std::ranges::find_if(*candidates, [&](const Candidate& each) {
-    return ends_behind(*each.segment->row, position);
-  });
-  return best == candidates->end() ? nullptr : best->segment;
+  return query.best(*candidates, [&](const SegmentRow& row) { return ends_behind(row, position); });
 }
 
-// Boundaries 1 to this one are here, those behind are not.
-std::size_t PrefixIndex::last_present(const TokenPath& path) const {
-  std::size_t present = 0;
-  for (std::size_t absent = path.blocks.size() + 1; absent - present > 1;) {
-    const std::size_t middle = present + (absent - present) / 2;
-    if (find(path, middle)) {
-      present = middle;
+// Boundaries 1 to this one are covered by what suits, those behind are not.
+std::size_t PrefixIndex::last_covered(const Query& query) const {
+  std::size_t covered = 0;
+  for (std::size_t other = query.path.blocks.size() + 1; other - covered > 1;) {
+    const std::size_t middle = covered + (other - covered) / 2;
+    const Boundary* const boundary = find(query.path, middle);
+    if (boundary && query.suits(boundary->covering)) {
+      covered = middle;
     } else {
-      absent = middle;
+      other = middle;
     }
   }
-  return present;
+  return covered;
 }
 
-std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path) const {
-  const std::size_t present = last_present(path);
-  const Boundary* const boundary = find(path, present);
+std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path,
+                                                       std::uint32_t faithful_ppm) const {
+  const Query query{path, faithful_ppm};
+  const std::size_t covered = last_covered(query);
+  const Boundary* const boundary = find(path, covered);
   if (!boundary) return std::nullopt;  // Nothing is stored under this root.
-  const std::size_t position = present * path.block_tokens;
-  const std::size_t length =
-      std::min<std::size_t>(path.tokens.size() - position, path.block_tokens - 1);
-  const auto rest = path.tokens.subspan(position, length);
-  const SegmentNode* const whole = best_behind(*boundary, rest, position);
+  const std::size_t position = covered * path.block_tokens;
+  const SegmentNode* const whole = best_behind(query, *boundary, position, path.tokens.size());
   if (whole && !whole->row->tail.empty()) return Match{whole, whole->row->end};
-  const auto covering = std::ranges::find_if(boundary->covering, [&](const Candidate& each) {
-    return covers(*each.segment->row, position);
-  });
-  if (covering == boundary->covering.end()) return std::nullopt;  // At the root, and no tail fits.
-  return Match{covering->segment, static_cast<std::uint32_t>(position)};
+  const SegmentNode* const covering =
+      query.best(boundary->covering, [&](const SegmentRow& row) { return covers(row, position); });
+  if (!covering) return std::nullopt;  // At the root, and no tail fits.
+  return Match{covering, static_cast<std::uint32_t>(position)};
 }
 
-const SegmentNode* PrefixIndex::last_whole(const TokenPath& path) const {
+const SegmentNode* PrefixIndex::last_whole(const TokenPath& path,
+                                           std::uint32_t faithful_ppm) const {
   if (path.tokens.empty()) return nullptr;
+  const Query query{path, faithful_ppm};
   const std::size_t last = path.tokens.size() - 1;  // the last position where a parent may end
-  for (std::size_t block = std::min(last / path.block_tokens, last_present(path)) + 1;
+  for (std::size_t block = std::min(last / path.block_tokens, last_covered(query)) + 1;
        block-- > 0;) {
     const Boundary* const boundary = find(path, block);
     if (!boundary) continue;
     const std::size_t position = block * path.block_tokens;
-    const std::size_t length = std::min<std::size_t>(last - position, path.block_tokens - 1);
-    const auto rest = path.tokens.subspan(position, length);
-    if (const SegmentNode* const whole = best_behind(*boundary, rest, position)) return whole;
+    if (const SegmentNode* const whole = best_behind(query, *boundary, position, last)) {
+      return whole;
+    }
   }
   return nullptr;
 }

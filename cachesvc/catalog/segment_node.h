@@ -22,6 +22,7 @@ struct SegmentNode {
   const SegmentNode* parent = nullptr;  // null at the root
   std::uint32_t depth = 0;              // segments on its chain, itself included
   std::uint64_t chain_entries = 0;      // kept, over its chain
+  std::uint32_t faithful_ppm = 0;       // its chain (faithful.h)
   std::uint32_t block_tokens = 0;       // of its model
   Digest boundary;                      // last whole block's digest on its path, or the root
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/base/counted.h"
+#include "cachesvc/catalog/faithful.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -170,7 +171,9 @@ void SegmentTree::enter_service(SegmentNode& node) {
   node.parent = parent_in_service(row);
   node.depth = (node.parent ? node.parent->depth : 0) + 1;
   node.chain_entries = (node.parent ? node.parent->chain_entries : 0) + row.plan.total();
-  node.block_tokens = find_model_(row.tenant, row.model)->block_tokens;
+  const ModelSpec& model = *find_model_(row.tenant, row.model);
+  node.faithful_ppm = faithful_ppm(row, node.parent, model);
+  node.block_tokens = model.block_tokens;
   if (!row.blocks.empty()) {
     node.boundary = row.blocks.back();
   } else {

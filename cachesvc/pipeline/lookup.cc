@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "cachesvc/catalog/faithful.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/served_layout.h"
@@ -102,8 +103,9 @@ Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, 
                                          });
   }
   Links links = co_await parts_.paths.with(
-      owner, root, std::move(request.tokens), model.block_tokens,
-      [&](const TokenPath& path) { return parts_.layers.catalog.match(tenant.name, path); });
+      owner, root, std::move(request.tokens), model.block_tokens, [&](const TokenPath& path) {
+        return parts_.layers.catalog.match(tenant.name, path, faithful_for(request.keep));
+      });
   if (links.empty()) co_return empty_match(model);
   auto counted = co_await count(std::move(owner), model, request, std::move(links), gone);
   parts_.layers.memory.retry();  // what it held has come free, however it ended
@@ -112,7 +114,7 @@ Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, 
 
 std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec& model,
                                         const TokenPath& path) const {
-  const auto links = parts_.layers.catalog.match(tenant, path);
+  const auto links = parts_.layers.catalog.match(tenant, path, /*faithful_ppm=*/0);
   if (links.empty()) return empty_match(model);
   auto described = describe(tenant, model, links);
   if (!described) return std::nullopt;
@@ -153,8 +155,8 @@ std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const
 }
 
 // The path is not matched again where its chain changes, for its tokens have been freed: of the
-// same segments, trimmed or put anew, what is there now is counted; where one has gone, who asks
-// looks the path up again.
+// same segments, trimmed, what is there now is counted; where one has gone, or has more entries, to
+// which what stands on it may be an approximation, who asks looks the path up again.
 Task<Result<msg::Match>> Lookup::count(Owner owner, const ModelSpec& model,
                                        const msg::Lookup& request, Links links,
                                        const bool& gone) const {
@@ -171,6 +173,11 @@ Task<Result<msg::Match>> Lookup::count(Owner owner, const ModelSpec& model,
                                       "up again");
       }
       PRECIS_CO_TRY(now.status());
+      if ((*now)->plan.total() > link.row->plan.total()) {
+        co_return Status::unavailable("segment " + link.row->id.hex() +
+                                      " was put anew while its entries were counted; look the path "
+                                      "up again");
+      }
       link.row = std::move(now).value();
     }
   }

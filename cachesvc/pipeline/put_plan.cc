@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "cachesvc/base/counted.h"
+#include "cachesvc/catalog/faithful.h"
 #include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
@@ -88,7 +89,7 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, const 
   const std::span<const TokenId> tokens = path.tokens;
   std::vector<Catalog::Row> chain;
   if (request.parent_kind == msg::BeginPut::ParentKind::kAuto) {
-    chain = parts_.catalog.parents(tenant.name, path);
+    chain = parts_.catalog.parents(tenant.name, path, faithful_for(request.parent_read));
   } else if (request.parent_kind == msg::BeginPut::ParentKind::kSegment) {
     PRECIS_ASSIGN(chain, parts_.catalog.chain(tenant.name, request.parent));
   }

@@ -5,6 +5,7 @@
 
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/catalog/catalog_keys.h"
+#include "cachesvc/catalog/faithful.h"
 #include "cachesvc/store/memory_store.h"
 #include "precis/block_digest.h"
 #include "precis/profile.h"
@@ -111,10 +112,12 @@ void use_segments(Catalog& catalog, const std::string& tenant) {
       const SegmentRow& row = *chain->back();
       const ModelSpec model = *catalog.model(tenant, row.model);
       const TokenPath path = hash_path(row.root, tokens, model.block_tokens);
-      for (const auto& link : catalog.match(tenant, path)) {
-        PRECIS_CHECK(link.matched_end > link.row->begin && link.matched_end <= link.row->end);
+      for (const std::uint32_t faithful_ppm : {0u, 300'000u, kFaithful}) {
+        for (const auto& link : catalog.match(tenant, path, faithful_ppm)) {
+          PRECIS_CHECK(link.matched_end > link.row->begin && link.matched_end <= link.row->end);
+        }
+        (void)catalog.parents(tenant, path, faithful_ppm);
       }
-      (void)catalog.parents(tenant, path);
     }
     (void)catalog.info(tenant, info.id, true);
     catalog.count_hit(info.id);

@@ -166,8 +166,9 @@ class Client {
   // tokens: the whole path from the root; the put is of those past the parent's end.
   virtual Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,
                                 const PutOptions& options = {}) = 0;
-  // The longest stored prefix; matched_tokens is 0 when there is none. With options: what a get of
-  // it brings, exactly; then also kCorruption, as a get.
+  // The longest stored prefix; matched_tokens is 0 when there is none. With options: the longest of
+  // what LookupOptions::keep suits, and what a get of it brings, exactly; then also kCorruption, as
+  // a get.
   virtual Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens,
                                      const LookupOptions& options = {}) = 0;
   // Begins to stream the prefix; `keep` of each link by itself (a ratio of its tokens, entries per

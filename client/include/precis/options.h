@@ -61,10 +61,13 @@ struct Model {
 struct PutOptions {
   std::string recipe;          // empty: the budget in force says
   std::optional<Budget> keep;  // none: the budget in force says
-  // Where the new segment begins: nothing means at the end of the longest stored proper prefix; a
-  // null SegmentId means at the root; any other is the parent.
+  // Where the new segment begins: nothing means at the end of the longest stored proper prefix
+  // that suits a reader at `parent_read` (LookupOptions::keep); a null SegmentId means at the root;
+  // any other is the parent.
   std::optional<SegmentId> parent;
-  // Provenance: the budget at which the parent was read while this KV was computed.
+  // Provenance: the budget at which the parent was read while this KV was computed; nothing means
+  // all that was stored. Where that is less than what is stored of the parents, the segment is an
+  // approximation, and only readers at such a budget find it.
   std::optional<Budget> parent_read;
   // Connections that write the put together, tensor-parallel ranks say, each its part of every
   // layer: all of them begin it alike, push, and commit. A commit returns once all have asked for
@@ -80,6 +83,9 @@ struct PutOptions {
 // without a budget, serves exactly that. What of it is cold is read for it.
 struct LookupOptions {
   // As get()'s, but that a link that stores less is taken whole, which is no error. No quality.
+  // Segments that were computed over less of their parents than a reader at this ratio, or any that
+  // is no ratio, reads of them are passed over; without keep and align none is, and
+  // SegmentInfo::parent_read says of each. 95% of what is read counts as all of it.
   std::optional<Budget> keep{};
   // Entries of a page of the reader's memory, 1 to 4096. Above 1 every (layer, KV head) gets the
   // nearest multiple of it, over all links; at least one page, at most what is stored in whole

@@ -266,9 +266,12 @@ class Cache:
                 JSON; by default what the budget in force says.
             keep: a share in (0, 1], precis.entries(n), precis.bytes_(n) or precis.quality(share),
                 or as precisctl takes it: "128 entries", "64 MiB"; by default as above.
-            parent: where the new tokens begin: at the end of the longest stored proper prefix
-                ("auto"), at the root (None), or at the end of a given segment.
-            parent_read: the budget at which the parent was read while this KV was computed.
+            parent: where the new tokens begin: at the end of the longest stored proper prefix that
+                suits a reader at `parent_read` ("auto"), at the root (None), or at the end of a
+                given segment.
+            parent_read: the budget at which the parent was read while this KV was computed; by
+                default all that was stored. Where that is less than what is stored of the parents,
+                the segment is an approximation, and only lookups at such a `keep` find it.
             writers: connections that write the put together, tensor-parallel ranks say: all of them
                 begin it alike, push their heads (`head_begin`), and commit, which returns to all at
                 once when the last one has. Where one aborts or is gone the others get Unavailable.
@@ -297,6 +300,10 @@ class Cache:
         ``match.plan`` and ``match.bytes``, so that pages can be set aside for it. The service reads
         records for that where they are cold. ``cache.get(match)``, without a budget, then serves
         exactly that. With neither, `plan` is what is stored.
+
+        With `keep` or `align` segments are passed over that were computed over less of their
+        parents (``parent_read``) than this reader gets of them: a share asks for as much, anything
+        else for all that is stored. 95% of it will do. With neither none is passed over.
 
         Args:
             keep: as in begin_put, but no quality; of a segment that stores less, what it stores.

@@ -62,7 +62,8 @@ struct BeginPut {
   Digest model;                 // fingerprint of a registered model
   std::string adapter;          // LoRA or the like; empty for none
   std::vector<TokenId> tokens;  // the whole path from the root, the new tokens at its end
-  // Where the new segment begins. kAuto: at the end of the longest stored proper prefix.
+  // Where the new segment begins. kAuto: at the end of the longest stored proper prefix that suits
+  // a reader at `parent_read`, none being all.
   enum class ParentKind : std::uint8_t { kAuto = 0, kRoot = 1, kSegment = 2 };
   ParentKind parent_kind = ParentKind::kAuto;
   SegmentId parent;                   // kSegment
@@ -108,7 +109,8 @@ struct Lookup {
   std::string adapter;
   std::vector<TokenId> tokens;
   // None, with align 1: what is stored, and nothing is counted. Else the match has counts: of every
-  // link the cut at `keep`, or what it stores where that is less, in whole pages of `align`.
+  // link the cut at `keep`, or what it stores where that is less, in whole pages of `align`; and
+  // segments that were computed over less of their parents are passed over.
   std::optional<Budget> keep{};
   std::uint32_t align = 1;
   bool counts() const { return keep || align != 1; }

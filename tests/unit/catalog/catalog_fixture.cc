@@ -1,5 +1,6 @@
 #include "tests/unit/catalog/catalog_fixture.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
 
@@ -22,6 +23,19 @@ Tokens tokens(std::uint32_t length, TokenId first) {
   Tokens ids(length);
   std::iota(ids.begin(), ids.end(), first);
   return ids;
+}
+
+NewSegment trimmed(const NewSegment& segment, std::uint32_t entries) {
+  NewSegment less = segment;
+  less.row.trimmed = Budget::entries(entries);
+  std::ranges::fill(less.row.plan.counts, entries);
+  less.row.stored_bytes = 0;
+  for (std::size_t l = 0; l < less.layers.size(); ++l) {
+    less.layers[l].resize(less.layers[l].size() / 2);
+    less.row.layer_bytes[l] = less.layers[l].size();
+    less.row.stored_bytes += less.layers[l].size();
+  }
+  return less;
 }
 
 CatalogFixture::CatalogFixture(std::uint32_t block_tokens) {
@@ -52,7 +66,8 @@ void CatalogFixture::crash_and_reopen() {
 }
 
 NewSegment CatalogFixture::segment(const Tokens& path, const NewSegment* parent,
-                                   std::uint32_t variant, std::uint32_t entries) const {
+                                   std::uint32_t variant, std::uint32_t entries,
+                                   std::optional<Budget> parent_read) const {
   const std::span<const TokenId> all(path);
   NewSegment segment;
   segment.path = path;
@@ -68,6 +83,7 @@ NewSegment CatalogFixture::segment(const Tokens& path, const NewSegment* parent,
   row.blocks.erase(row.blocks.begin(), row.blocks.begin() + row.begin / model.block_tokens);
   row.tail.assign(path.end() - row.end % model.block_tokens, path.end());
   row.budget = Budget::entries(variant);
+  row.parent_read = parent_read;
   row.id = segment_id({path_tip(root, all.first(row.begin), model.block_tokens), row.begin, row.tip,
                        row.end, row.parent, row.parent_read},
                       Recipe{}, row.budget);
@@ -98,13 +114,24 @@ NewSegment CatalogFixture::put(const Tokens& path, const NewSegment* parent, std
   return made;
 }
 
-std::vector<Catalog::Link> CatalogFixture::match(const Tokens& ids) const {
-  return catalog->match(tenant, hash_path(root, ids, model.block_tokens));
+std::vector<Catalog::Link> CatalogFixture::match(const Tokens& ids,
+                                                 std::uint32_t faithful_ppm) const {
+  return catalog->match(tenant, hash_path(root, ids, model.block_tokens), faithful_ppm);
 }
 
-std::uint32_t CatalogFixture::matched(const Tokens& ids) const {
-  const auto links = match(ids);
+std::uint32_t CatalogFixture::matched(const Tokens& ids, std::uint32_t faithful_ppm) const {
+  const auto links = match(ids, faithful_ppm);
   return links.empty() ? 0 : links.back().matched_end;
+}
+
+std::vector<SegmentId> CatalogFixture::parents(const Tokens& ids,
+                                               std::uint32_t faithful_ppm) const {
+  const TokenPath path = hash_path(root, ids, model.block_tokens);
+  std::vector<SegmentId> chain;
+  for (const Catalog::Row& row : catalog->parents(tenant, path, faithful_ppm)) {
+    chain.push_back(row->id);
+  }
+  return chain;
 }
 
 bool CatalogFixture::has_payload(const NewSegment& segment) const {

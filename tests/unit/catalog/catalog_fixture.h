@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,14 +50,17 @@ class CatalogFixture {
   // A segment of the last tokens of `path`, standing on `parent` (none: at the root). `variant`
   // makes segments of the same tokens differ in recipe; `entries` are kept by each head.
   NewSegment segment(const Tokens& path, const NewSegment* parent = nullptr,
-                     std::uint32_t variant = 1, std::uint32_t entries = 1) const;
+                     std::uint32_t variant = 1, std::uint32_t entries = 1,
+                     std::optional<Budget> parent_read = {}) const;
   // The same, committed; requires that this works.
   NewSegment put(const Tokens& path, const NewSegment* parent = nullptr, std::uint32_t variant = 1,
                  std::uint32_t entries = 1, Durability durability = Durability::kWal);
   Status commit(const NewSegment& segment, Durability durability = Durability::kWal);
 
-  std::vector<Catalog::Link> match(const Tokens& tokens) const;
-  std::uint32_t matched(const Tokens& tokens) const;  // tokens
+  // At any faithfulness, unless it is said.
+  std::vector<Catalog::Link> match(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;
+  std::uint32_t matched(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;  // tokens
+  std::vector<SegmentId> parents(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;
   bool has_payload(const NewSegment& segment) const;  // every layer, bit for bit
   // Of the model, over keydiff; all its curves have this share.
   Profile profile(const std::string& name, float share = 0.5f) const;
@@ -70,6 +74,9 @@ class CatalogFixture {
   ModelSpec model;
   Digest fingerprint, root;
 };
+
+// With so many entries of each head left, and shorter records.
+NewSegment trimmed(const NewSegment& segment, std::uint32_t entries = 1);
 
 // Tokens first, first + 1, ... of a length.
 Tokens tokens(std::uint32_t length, TokenId first = 100);

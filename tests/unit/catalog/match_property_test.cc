@@ -1,17 +1,21 @@
 // match() and parents() against a reference that looks at every stored segment's tokens. Random
-// trees over two tokens, so that paths meet, fork and repeat; segments come, go and are
-// quarantined.
+// trees over two tokens, so that paths meet, fork and repeat; segments come, go, are trimmed and
+// put anew, are quarantined, and were computed over all of their parents or less.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
 
+#include "cachesvc/catalog/faithful.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
 using namespace precis::testing;
 
 namespace {
+
+constexpr unsigned kHeads = 6;  // of the fixture's model, over all layers
 
 struct Model {
   std::map<SegmentId, NewSegment> stored;
@@ -33,10 +37,10 @@ std::vector<SegmentId> chain_of(const Model& model, SegmentId id) {
 
 // One way to cover the first `end` tokens, comparable: the greatest is the best.
 struct Cover {
-  std::uint32_t end = 0;
+  std::uint32_t end = 0, faithful = 0;
   std::uint64_t entries = 0, created = 0;
   SegmentId id;
-  auto rank() const { return std::tuple(end, entries, created); }
+  auto rank() const { return std::tuple(end, faithful, entries, created); }
   bool better_than(const Cover& other) const {
     return rank() != other.rank() ? rank() > other.rank() : id < other.id;
   }
@@ -53,17 +57,38 @@ std::uint64_t entries_of(const Model& model, const SegmentId& id, std::uint32_t 
   return entries;
 }
 
-// Every cover of `ids` by a chain of `model`; whole segments only if `whole`.
-std::vector<Cover> covers(const Model& model, const Tokens& ids, std::uint32_t block, bool whole) {
+// Link by link, whether less was read of its parents than is stored of them.
+std::uint32_t faithful_of(const Model& model, const SegmentId& id) {
+  std::uint64_t stored = 0;
+  double least = 1;
+  for (const SegmentId& link : chain_of(model, id)) {
+    const SegmentRow& row = model.stored.at(link).row;
+    const double read =
+        row.parent_read ? static_cast<double>(row.parent_read->value) / 1'000'000 : 1;
+    const double of_all = static_cast<double>(row.begin) * static_cast<double>(kHeads);
+    if (row.begin > 0 && read < 0.95 * (static_cast<double>(stored) / of_all)) {
+      least = std::min(least, read / 0.95);
+    }
+    stored += row.plan.total();
+  }
+  return static_cast<std::uint32_t>(least * 1'000'000);
+}
+
+// Every cover of `ids` by a chain of `model` that is faithful so far; whole segments only if
+// `whole`.
+std::vector<Cover> covers(const Model& model, const Tokens& ids, std::uint32_t block, bool whole,
+                          std::uint32_t faithful) {
   std::vector<Cover> all;
   for (const auto& [id, segment] : model.stored) {
     if (!in_service(model, id)) continue;
+    const std::uint32_t its = faithful_of(model, id);
+    if (its < faithful) continue;
     const SegmentRow& row = segment.row;
     for (std::uint32_t end = row.begin + 1; end <= row.end; ++end) {
       if (end != row.end && (whole || end % block != 0)) continue;
       if (end > ids.size() || !std::equal(ids.begin(), ids.begin() + end, segment.path.begin()))
         continue;
-      all.push_back({end, entries_of(model, id, end), row.created_unix_ms, id});
+      all.push_back({end, its, entries_of(model, id, end), row.created_unix_ms, id});
     }
   }
   return all;
@@ -82,23 +107,27 @@ class Trial {
   Trial(unsigned seed, std::uint32_t block) : random_(seed), block_(block), f_(block) {}
 
   void step() {
-    const unsigned kind = number(10);
+    const unsigned kind = number(12);
     if (kind < 7 || model_.stored.empty()) {
       add();
     } else if (kind < 8) {
       remove();
     } else if (kind < 9) {
       quarantine();
+    } else if (kind < 11) {
+      trim();
     } else {
-      heal();
+      put_anew();
     }
   }
 
   void check() {
     const Tokens ids = query();
     CAPTURE(ids);
-    const std::vector<Cover> all = covers(model_, ids, block_, /*whole=*/false);
-    const auto links = f_.match(ids);
+    const std::uint32_t faithful = (std::array{0u, 105'263u, 300'000u, kFaithful})[number(4)];
+    CAPTURE(faithful);
+    const std::vector<Cover> all = covers(model_, ids, block_, /*whole=*/false, faithful);
+    const auto links = f_.match(ids, faithful);
     const Cover* const best = best_of(all);
     REQUIRE(links.empty() == (best == nullptr));
     if (best) {
@@ -110,25 +139,21 @@ class Trial {
         REQUIRE(links[i].matched_end == (last ? best->end : links[i].row->end));
       }
     }
-    check_parents(ids);
+    check_parents(ids, faithful);
   }
 
  private:
-  void check_parents(const Tokens& ids) {
+  void check_parents(const Tokens& ids, std::uint32_t faithful) {
     if (ids.empty()) return;
     const Tokens proper(ids.begin(), ids.end() - 1);
-    const std::vector<Cover> all = covers(model_, proper, block_, /*whole=*/true);
-    const auto parents = f_.catalog->parents(f_.tenant, hash_path(f_.root, ids, block_));
+    const std::vector<Cover> all = covers(model_, proper, block_, /*whole=*/true, faithful);
     const Cover* const best = best_of(all);
-    REQUIRE(parents.empty() == (best == nullptr));
-    if (!best) return;
-    const auto chain = chain_of(model_, best->id);
-    REQUIRE(parents.size() == chain.size());
-    for (std::size_t i = 0; i < parents.size(); ++i) REQUIRE(parents[i]->id == chain[i]);
+    REQUIRE(f_.parents(ids, faithful) ==
+            (best ? chain_of(model_, best->id) : std::vector<SegmentId>()));
   }
 
   unsigned number(unsigned below) { return random_() % below; }
-  const NewSegment& any() {
+  NewSegment& any() {
     return std::next(model_.stored.begin(), number(static_cast<unsigned>(model_.stored.size())))
         ->second;
   }
@@ -143,7 +168,10 @@ class Trial {
     Tokens path = parent ? parent->path : Tokens{};
     append_tokens(path, 1 + number(2 * block_ + 2));
     if (number(3) == 0) f_.clock.advance_ms(1);
-    NewSegment made = f_.segment(path, parent, /*variant=*/1 + number(2), /*entries=*/number(4));
+    std::optional<Budget> read;
+    if (parent && number(2) == 0) read = Budget::ratio_ppm(100'000 * (1 + number(4)));
+    NewSegment made =
+        f_.segment(path, parent, /*variant=*/1 + number(2), /*entries=*/number(4), read);
     if (model_.stored.contains(made.row.id)) return;
     REQUIRE(f_.commit(made).ok());
     model_.quarantined[made.row.id] = false;
@@ -162,11 +190,24 @@ class Trial {
     model_.quarantined[row.id] = true;
   }
 
-  void heal() {
-    const NewSegment& segment = any();
-    if (!model_.quarantined[segment.row.id] || !in_service(model_, segment.row.parent)) return;
+  void trim() {
+    NewSegment& segment = any();
+    if (!in_service(model_, segment.row.id) || segment.row.plan.counts[0] == 0) return;
+    NewSegment less = trimmed(segment, number(segment.row.plan.counts[0]));
+    REQUIRE(*f_.catalog->trim(segment.row, less.row, less.payload(), Durability::kWal));
+    whole_.try_emplace(segment.row.id, segment);
+    segment = std::move(less);
+  }
+
+  // What was trimmed, or failed a check.
+  void put_anew() {
+    NewSegment& segment = any();
+    const SegmentId id = segment.row.id;
+    const bool bad = model_.quarantined[id], is_trimmed = segment.row.trimmed.has_value();
+    if ((!bad && !is_trimmed) || !in_service(model_, segment.row.parent)) return;
+    if (is_trimmed) segment = whole_.at(id);
     REQUIRE(f_.commit(segment).ok());
-    model_.quarantined[segment.row.id] = false;
+    model_.quarantined[id] = false;
   }
 
   // Most often the beginning of a stored path and something behind it.
@@ -182,6 +223,7 @@ class Trial {
   const std::uint32_t block_;
   CatalogFixture f_;
   Model model_;
+  std::map<SegmentId, NewSegment> whole_;  // before they were trimmed
 };
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Matching and finding parents, case by case. Blocks are 4 tokens long.
 #include <catch2/catch.hpp>
 
+#include "cachesvc/catalog/faithful.h"
 #include "precis/block_digest.h"
+#include "precis/record_format.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
 using namespace precis;
@@ -16,19 +18,13 @@ Tokens diverging(const Tokens& path, std::size_t count, std::size_t more = 20) {
   return ids;
 }
 
-std::vector<SegmentId> ids_of(const std::vector<Catalog::Row>& rows) {
-  std::vector<SegmentId> ids;
-  for (const auto& row : rows) ids.push_back(row->id);
-  return ids;
-}
-
 }  // namespace
 
 TEST_CASE("an empty catalog matches nothing", "[unit][catalog]") {
   CatalogFixture f;
   CHECK(f.match(tokens(10)).empty());
   CHECK(f.match({}).empty());
-  CHECK(f.catalog->parents(f.tenant, hash_path(f.root, tokens(10), 4)).empty());
+  CHECK(f.parents(tokens(10)).empty());
 }
 
 TEST_CASE("a whole segment is matched to its end, at a block boundary or not", "[unit][catalog]") {
@@ -143,25 +139,22 @@ TEST_CASE("another root or another tenant matches nothing", "[unit][catalog]") {
   CatalogFixture f;
   f.put(tokens(8));
   const Digest other = path_root(f.tenant, "", f.fingerprint, "adapter");
-  CHECK(f.catalog->match(f.tenant, hash_path(other, tokens(8), 4)).empty());
-  CHECK(f.catalog->match("foreign", hash_path(f.root, tokens(8), 4)).empty());
-  CHECK(f.catalog->parents("foreign", hash_path(f.root, tokens(9), 4)).empty());
+  CHECK(f.catalog->match(f.tenant, hash_path(other, tokens(8), 4), 0).empty());
+  CHECK(f.catalog->match("foreign", hash_path(f.root, tokens(8), 4), 0).empty());
+  CHECK(f.catalog->parents("foreign", hash_path(f.root, tokens(9), 4), 0).empty());
 }
 
 TEST_CASE("a put continues at the longest whole chain that ends before the path does",
           "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a);
-  const auto parents = [&](const Tokens& ids) {
-    return ids_of(f.catalog->parents(f.tenant, hash_path(f.root, ids, 4)));
-  };
-  CHECK(parents(tokens(30)) == std::vector{a.row.id, b.row.id});
-  CHECK(parents(tokens(10)) == std::vector{a.row.id, b.row.id});
-  CHECK(parents(tokens(9)) == std::vector{a.row.id});  // Not the whole path itself.
-  CHECK(parents(tokens(7)) == std::vector{a.row.id});
-  CHECK(parents(tokens(6)).empty());
-  CHECK(parents(diverging(b.path, 8)) == std::vector{a.row.id});  // Never in part.
-  CHECK(parents(diverging(a.path, 5)).empty());
+  CHECK(f.parents(tokens(30)) == std::vector{a.row.id, b.row.id});
+  CHECK(f.parents(tokens(10)) == std::vector{a.row.id, b.row.id});
+  CHECK(f.parents(tokens(9)) == std::vector{a.row.id});  // Not the whole path itself.
+  CHECK(f.parents(tokens(7)) == std::vector{a.row.id});
+  CHECK(f.parents(tokens(6)).empty());
+  CHECK(f.parents(diverging(b.path, 8)) == std::vector{a.row.id});  // Never in part.
+  CHECK(f.parents(diverging(a.path, 5)).empty());
 }
 
 TEST_CASE("a parent may end many blocks before the path's last stored boundary",
@@ -170,6 +163,83 @@ TEST_CASE("a parent may end many blocks before the path's last stored boundary",
   const NewSegment system = f.put(tokens(5)), turn = f.put(tokens(40), &system);
   const Tokens other_turn = diverging(turn.path, 39);
   CHECK(f.matched(other_turn) == 36);
-  const TokenPath other_path = hash_path(f.root, other_turn, 4);
-  CHECK(ids_of(f.catalog->parents(f.tenant, other_path)) == std::vector{system.row.id});
+  CHECK(f.parents(other_turn) == std::vector{system.row.id});
+}
+
+TEST_CASE("an approximation does not hide what was computed over all", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment first = f.put(tokens(20), nullptr, 1, 20);
+  const NewSegment rough = f.segment(tokens(40), &first, 1, 20, Budget::ratio_ppm(50'000));
+  REQUIRE(f.commit(rough).ok());
+  const auto check = [&](std::uint32_t faithful_ppm, const std::vector<SegmentId>& chain) {
+    CAPTURE(faithful_ppm);
+    CHECK(f.parents(tokens(41), faithful_ppm) == chain);
+    CHECK(f.match(tokens(40), faithful_ppm).back().row->id == chain.back());
+  };
+  const std::vector only{first.row.id}, over_little{first.row.id, rough.row.id};
+  check(kFaithful, only);
+  check(60'000, only);
+  check(50'000, over_little);
+  check(0, over_little);
+  CHECK(f.matched(tokens(30), kFaithful) == 20);
+  CHECK(f.matched(tokens(30), 50'000) == 28);
+
+  // Beside it, longer or not, more entries or fewer, the exact one is preferred by all.
+  const NewSegment exact = f.put(tokens(40), &first, 1, 1);
+  for (const std::uint32_t at : {0u, 50'000u, kFaithful}) check(at, {first.row.id, exact.row.id});
+  f.reopen();
+  for (const std::uint32_t at : {0u, 50'000u, kFaithful}) check(at, {first.row.id, exact.row.id});
+}
+
+TEST_CASE("a segment is as faithful as the least of its chain", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(20), nullptr, 1, 20);
+  const NewSegment b = f.segment(tokens(30), &a, 1, 10, Budget::ratio_ppm(300'000));
+  REQUIRE(f.commit(b).ok());
+  const NewSegment c = f.put(tokens(40), &b);  // over all that is stored
+  CHECK(f.matched(c.path, 300'000) == 40);
+  CHECK(f.matched(c.path, 320'000) == 20);
+}
+
+TEST_CASE("what was read of the parents counts beside what is stored of them", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment first = f.put(tokens(20), nullptr, 1, 20);
+  const auto read = GENERATE(Budget::ratio_ppm(100'000), Budget::entries(2),
+                             Budget::bytes(2 * 6 * record_entry_bytes(8, Dtype::kBf16)));
+  CAPTURE(read.to_string());
+  const NewSegment child = f.segment(tokens(40), &first, 1, 20, read);
+  REQUIRE(f.commit(child).ok());
+  CHECK(f.matched(child.path, 100'000) == 40);
+  CHECK(f.matched(child.path, 110'000) == 20);
+  // Once no more is left of the parent than was read of it, nothing better can be had.
+  const NewSegment less = trimmed(first, 2);
+  REQUIRE(*f.catalog->trim(first.row, less.row, less.payload(), Durability::kWal));
+  for (int opened = 0; opened < 2; ++opened, f.reopen())
+    CHECK(f.matched(child.path, kFaithful) == 40);
+  // All of it again: there is something better.
+  REQUIRE(f.commit(first).ok());
+  for (int opened = 0; opened < 2; ++opened, f.reopen())
+    CHECK(f.matched(child.path, kFaithful) == 20);
+}
+
+TEST_CASE("tails that are approximations do not hide shorter ones", "[unit][catalog]") {
+  CatalogFixture f(64);
+  const NewSegment first = f.put(tokens(10), nullptr, 1, 10), exact = f.put(tokens(20), &first);
+  for (const std::uint32_t end : {15u, 25u, 30u}) {
+    REQUIRE(f.commit(f.segment(tokens(end), &first, 1, 1, Budget::ratio_ppm(100'000))).ok());
+  }
+  CHECK(f.matched(tokens(40)) == 30);
+  CHECK(f.matched(tokens(40), kFaithful) == 20);
+  CHECK(f.matched(tokens(19), kFaithful) == 10);
+  CHECK(f.matched(tokens(19), 100'000) == 15);
+}
+
+TEST_CASE("a reader at a ratio asks for as much, any other for all", "[unit][catalog]") {
+  CHECK(faithful_for(Budget::ratio_ppm(300'000)) == 300'000);
+  CHECK(faithful_for(Budget::ratio_ppm(2'000'000)) == kFaithful);
+  for (const std::optional<Budget>& budget :
+       {std::optional<Budget>(), std::optional(Budget::all()), std::optional(Budget::entries(1)),
+        std::optional(Budget::bytes(1))}) {
+    CHECK(faithful_for(budget) == kFaithful);
+  }
 }

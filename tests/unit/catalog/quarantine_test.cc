@@ -15,7 +15,7 @@ TEST_CASE(
   f.catalog->quarantine(b.row);
   for (int opened = 0; opened < 2; ++opened) {
     CHECK(f.matched(c.path) == 6);
-    CHECK(f.catalog->parents(f.tenant, hash_path(f.root, c.path, 4)).size() == 1);
+    CHECK(f.parents(c.path).size() == 1);
     CHECK(f.segment_code(a.row.id) == StatusCode::kOk);
     CHECK(f.segment_code(b.row.id) == StatusCode::kCorruption);
     CHECK(f.segment_code(c.row.id) == StatusCode::kCorruption);

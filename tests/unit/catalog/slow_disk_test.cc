@@ -99,8 +99,8 @@ struct SlowDisk {
     return catalog->commit(segment.row, payload, durability);
   }
   bool is_found(const NewSegment& segment) const {
-    return catalog->match(f.tenant, hash_path(f.root, segment.path, f.model.block_tokens)).size() ==
-           1;
+    const TokenPath path = hash_path(f.root, segment.path, f.model.block_tokens);
+    return catalog->match(f.tenant, path, 0).size() == 1;
   }
   bool is_read(const NewSegment& segment) const {
     Value into(kLayerBytes);

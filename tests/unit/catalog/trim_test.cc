@@ -9,20 +9,6 @@ using namespace precis::testing;
 
 namespace {
 
-// With one entry of each head left, and shorter records.
-NewSegment trimmed(const NewSegment& segment) {
-  NewSegment less = segment;
-  less.row.trimmed = Budget::entries(1);
-  std::ranges::fill(less.row.plan.counts, 1);
-  less.row.stored_bytes = 0;
-  for (std::size_t l = 0; l < less.layers.size(); ++l) {
-    less.layers[l].resize(less.layers[l].size() / 2);
-    less.row.layer_bytes[l] = less.layers[l].size();
-    less.row.stored_bytes += less.layers[l].size();
-  }
-  return less;
-}
-
 bool trim(CatalogFixture& f, const NewSegment& from, Durability durability = Durability::kWal) {
   const NewSegment to = trimmed(from);
   return f.catalog->trim(from.row, to.row, to.payload(), durability).value();

@@ -28,6 +28,7 @@ class Plan:
         seconds: that the restore should take.
         whole: it ends where a stored segment does, so that a child can stand on it.
         exact: it has every entry of its tokens, and these were computed over every entry, too.
+        read_at: the budget at which it is read, as a share of its tokens' entries.
     """
 
     digest: bytes
@@ -38,6 +39,7 @@ class Plan:
     seconds: float
     whole: bool
     exact: bool
+    read_at: float
 
     @functools.cached_property
     def hashes(self) -> list[bytes]:

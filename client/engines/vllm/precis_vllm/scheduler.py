@@ -69,7 +69,7 @@ class Tracked:
     Attributes:
         ticket: of its lookup under way; asked: when that began; since: when the first did;
             again: when the next shall.
-        stored: tokens of it that the service has.
+        stored: tokens of it that the service has as they are computed without it.
         plan: the prefix it may stand on; layout: its number once it holds blocks by it.
         saving: a push out of its blocks was begun, and its workers tell when it is over.
         told: what the request's answer says of it.
@@ -168,7 +168,7 @@ class Scheduler:
                 continue
             tracked.ticket = None
             if not isinstance(result, Exception):
-                tracked.stored = max(tracked.stored, result.matched_tokens)
+                tracked.stored = max(tracked.stored, exact_tokens(result))
             if isinstance(result, Exception):
                 self._fall_back(tracked, result)
             elif (
@@ -179,8 +179,6 @@ class Scheduler:
             elif result.matched_tokens % self.size:
                 # Its last segment ends inside a page, so it is matched up to a block before that.
                 self._ask(tracked, self._whole(result.matched_tokens))
-            elif cut := too_approximate_from(result):
-                self._ask(tracked, self._whole(cut))
             elif result and result.plan.any():
                 tracked.plan = self._plan(result)
                 self.counts.add(hits=1)
@@ -213,7 +211,20 @@ class Scheduler:
             match.predicted_seconds,
             match.links[-1].matched_end == match.links[-1].segment.end,
             complete and all(computed_over(link) >= 1 for link in match.links),
+            self._read_at(match, pages),
         )
+
+    def _read_at(self, match: precis.Match, pages: np.ndarray) -> float:
+        """The budget at which a match is read, as a share of its tokens' entries.
+
+        Pages and recipes round what comes of a share; the next turn asks for the share.
+        """
+        keep = match.keep
+        if keep is not None and keep.kind not in ("all", "ratio"):
+            return float(pages.sum() * self.size / (match.matched_tokens * pages.size))
+        stored = sum(link.segment.kept for link in match.links)
+        share = stored / (match.links[-1].segment.end * pages.size)
+        return share if keep is None or keep.kind == "all" else min(share, float(keep.value))
 
     # ---- what the scheduler asks ----------------------------------------------------------------
 
@@ -438,7 +449,7 @@ class Scheduler:
                 tokens,
                 blocks[: -(-length // self.size)],
                 begin,
-                None if plan is None else 1.0 if plan.exact else plan.share(self.size),
+                None if plan is None else plan.read_at,
                 tracked.wish.session,
                 adapter_of(request),
             )
@@ -495,20 +506,20 @@ def computed_over(link: precis.MatchLink) -> float:
     return read.value if read.kind == "ratio" else 0.0
 
 
-def too_approximate_from(match: precis.Match) -> int:
-    """The token from which on a match was computed over less of its parents than is read of them.
+def exact_tokens(match: precis.Match) -> int:
+    """The tokens of a match before the first segment that is an approximation.
 
-    0 where there is none. Such a segment is an approximation that the reader did not ask for: what
-    it says of itself would be taken for more than it is.
+    A reader at a small budget is told of those that suit it, too. What was read of the parents and
+    what is stored of them count as equal from 95% on, as the service has it.
     """
     entries = 0
     for link in match.links:
-        if link.segment.begin:
-            share = entries / (link.segment.begin * link.counts.size)
-            if computed_over(link) < 0.95 * share:
-                return link.segment.begin
-        entries += int(link.counts.sum(dtype=np.uint64))
-    return 0
+        segment = link.segment
+        read = computed_over(link) * segment.begin * link.counts.size
+        if read < 0.95 * entries:
+            return segment.begin
+        entries += segment.kept
+    return match.matched_tokens
 
 
 def adapter_of(request: Any) -> str:

@@ -128,6 +128,22 @@ def test_what_one_request_stores_over_a_few_entries_is_not_exact_to_another(
     assert said == plain.ask([asked])[0]
 
 
+def test_an_approximation_does_not_keep_the_exact_prompt_out(
+    engine: Engine, stored: list[Doc], plain: Engine, reader: Reader
+) -> None:
+    document = stored[8]
+    longer = document.tokens + reader.document(301, 512).tokens[:320]
+    engine.forget()
+    engine.ask([longer], {"keep": 0.1, "store": True}, tokens=1)
+    engine.forget()
+    engine.ask([longer], {"keep": 1.0}, tokens=1)
+    engine.forget()
+    asked = longer + document.questions[0][0]
+    said, (told,) = engine.ask([asked], {"keep": 1.0, "store": False})
+    assert told["tokens"] == len(longer)
+    assert said == plain.ask([asked])[0]
+
+
 def test_requests_share_the_blocks_of_a_prefix(engine: Engine, stored: list[Doc]) -> None:
     document = stored[2]
     engine.forget()
@@ -239,6 +255,22 @@ def test_requests_that_run_are_reset_and_go_on(
             break
     assert reset
     assert [said[str(number)] for number in range(len(prompts))] == want
+
+
+def test_turns_of_a_session_stand_on_each_other_at_a_budget(
+    engine: Engine, stored: list[Doc], cache: precis.Cache
+) -> None:
+    document = stored[9]
+    path, turn = document.tokens, len(document.tokens)
+    engine.forget()
+    for question, _ in document.questions[:3]:
+        path = path + question * 3
+        (said,), (told,) = engine.ask([path], {"keep": KEEP, "session": "thrifty"}, tokens=40)
+        assert told["tokens"] == turn
+        engine.forget()
+        path = path + said
+        turn = (len(path) - 1) // 64 * 64
+        assert cache.session("thrifty").tip_end == turn > told["tokens"]
 
 
 @pytest.mark.slow

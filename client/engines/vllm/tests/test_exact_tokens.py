@@ -1,0 +1,51 @@
+"""How much of a match is stored exactly, by what its segments say of themselves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from precis_vllm.scheduler import exact_tokens
+
+import precis
+
+
+def match(*links: tuple[int, precis.Budget | None]) -> SimpleNamespace:
+    """Segments of 100 tokens: what each keeps of a head, and what was read of its parents."""
+    counts = np.zeros((2, 3), np.uint32)
+    return SimpleNamespace(
+        matched_tokens=100 * len(links),
+        links=[
+            SimpleNamespace(
+                counts=counts,
+                segment=SimpleNamespace(
+                    begin=100 * i, kept=kept * counts.size, parent_read=parent_read
+                ),
+            )
+            for i, (kept, parent_read) in enumerate(links)
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("read", "tokens"),
+    [
+        (None, 300),
+        (precis.ALL, 300),
+        (precis.ratio(1.0), 300),
+        (precis.ratio(0.6), 300),  # all that is stored of the first
+        (precis.ratio(0.58), 300),  # about all
+        (precis.ratio(0.5), 100),
+        (precis.entries(60), 100),  # not told by the plug-in
+    ],
+)
+def test_a_match_is_exact_up_to_what_was_computed_over_less(
+    read: precis.Budget | None, tokens: int
+) -> None:
+    assert exact_tokens(match((60, None), (100, read), (100, None))) == tokens
+
+
+def test_it_ends_where_an_approximation_begins() -> None:
+    assert exact_tokens(match((100, None), (100, None), (100, precis.ratio(0.3)))) == 200
+    assert exact_tokens(match((100, precis.ratio(0.3)))) == 100  # it has no parents
