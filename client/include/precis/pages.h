@@ -2,29 +2,14 @@
 // rows from it. Part of client.h, which includes it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "precis/remote_region.h"
-#include "precis/types.h"
+#include "precis/paged_rows.h"
 
 namespace precis {
 
-// Memory divided into pages of one head's rows. Element d of row r of page p lies at
-// data + p * page_stride_bytes + r * row_stride_bytes + d * dim_stride_bytes. All of a page lies
-// within one page stride, and no two elements of it overlap: either whole rows follow each other
-// (vLLM's GPU layouts), or whole columns do (K of vLLM's CPU backend, [head_dim, page_rows]).
-struct PagedRows {
-  std::byte* data = nullptr;
-  std::uint64_t num_pages = 0;
-  std::uint64_t page_stride_bytes = 0;
-  std::uint32_t page_rows = 0;
-  std::uint64_t row_stride_bytes = 0, dim_stride_bytes = 0;
-  std::uint32_t head_dim = 0;
-  Dtype dtype = Dtype::kF32;
-  MemorySpace space = MemorySpace::kHost;  // any other is kUnsupported so far
-};
+// Pages (paged_rows.h) lie in host memory; any other is kUnsupported so far.
 
 // Where a get leaves rows: those of (layer l, KV head h), in the order of Prefix::head(), go to
 // rows 0 to page_rows - 1 of the page of `keys` and of `values` that
