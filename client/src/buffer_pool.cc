@@ -33,8 +33,9 @@ Result<std::unique_ptr<BufferPool::Buffer>> BufferPool::allocate(std::size_t siz
   return std::make_unique<Buffer>(*this, std::move(*memory));
 }
 
-void BufferPool::take_back(std::unique_ptr<Registration> memory) {
-  std::vector<std::unique_ptr<Registration>> dropped;  // unmapped after the lock is gone
+void BufferPool::take_back(PinnedOnce<std::unique_ptr<Registration>> memory) {
+  std::vector<PinnedOnce<std::unique_ptr<Registration>>>
+      dropped;                                         // unmapped after the lock is gone
   if (memory->bytes().size() > kKeptBytesMax) return;  // nor do others go for it
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(memory));

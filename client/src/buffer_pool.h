@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "client/src/pinned_once.h"
 #include "client/src/transport/client_transport.h"
 #include "precis/status.h"
 #include "precis/view.h"
@@ -26,17 +27,18 @@ class BufferPool {
   // Goes back to the pool, which must be there still, when destroyed.
   class Buffer {
    public:
-    Buffer(BufferPool& pool, std::unique_ptr<Registration> memory)
+    Buffer(BufferPool& pool, PinnedOnce<std::unique_ptr<Registration>> memory)
         : pool_(pool), memory_(std::move(memory)) {}
     ~Buffer() { pool_.take_back(std::move(memory_)); }
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
     MutableBytes bytes() const { return memory_->bytes(); }
     Registration& registration() const { return *memory_; }
+    void pin(PageMover& mover) { memory_.pin(mover); }
 
    private:
     BufferPool& pool_;
-    std::unique_ptr<Registration> memory_;
+    PinnedOnce<std::unique_ptr<Registration>> memory_;
   };
 
   // At least `size_bytes`, on a page boundary; what stands in it is undefined. kOutOfSpace if the
@@ -44,11 +46,12 @@ class BufferPool {
   Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes);
 
  private:
-  void take_back(std::unique_ptr<Registration> memory);
+  void take_back(PinnedOnce<std::unique_ptr<Registration>> memory);
 
   ClientTransport& transport_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Registration>> kept_;  // guarded by mutex_; the longest unused first
+  // Guarded by mutex_; the longest unused first.
+  std::vector<PinnedOnce<std::unique_ptr<Registration>>> kept_;
 };
 
 }  // namespace precis

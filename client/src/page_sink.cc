@@ -1,16 +1,18 @@
 #include "client/src/page_sink.h"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "client/src/paged_rows.h"
 
 namespace precis {
 
-Status PageSink::check(const ModelSpec& model, std::uint32_t num_heads, const PagesOut& pages) {
-  PRECIS_TRY(check_paged_rows(model, pages.keys, pages.values));
-  PRECIS_TRY(check_table(pages.table, pages.keys, pages.values));
+namespace {
+
+Status check_starts(const ModelSpec& model, std::uint32_t num_heads, const PagesOut& pages) {
   const auto starts = pages.starts;
   const std::size_t must = std::size_t{model.num_layers} * num_heads + 1;
   if (starts.size() != must) {
@@ -29,26 +31,57 @@ Status PageSink::check(const ModelSpec& model, std::uint32_t num_heads, const Pa
   return {};
 }
 
-PageSink::PageSink(const PagesOut& pages)
+// Of rows that are there.
+std::uint64_t begin_of(const HeadsView& rows) { return std::bit_cast<std::uintptr_t>(rows.data); }
+std::uint64_t end_of(const HeadsView& rows) { return begin_of(rows) + rows.size_bytes(); }
+
+}  // namespace
+
+Result<PageSink> PageSink::create(const ModelSpec& model, std::uint32_t num_heads,
+                                  const PagesOut& pages, PageMovers& movers) {
+  PRECIS_TRY(check_paged_rows(model, pages.keys, pages.values));
+  PRECIS_TRY(check_table(pages.table, pages.keys, pages.values));
+  PRECIS_TRY(check_starts(model, num_heads, pages));
+  PRECIS_ASSIGN(auto mover, movers.find(pages.keys, pages.values));
+  return PageSink(pages, std::move(mover));
+}
+
+PageSink::PageSink(const PagesOut& pages, std::shared_ptr<PageMover> mover)
     : keys_(pages.keys),
       values_(pages.values),
       table_(pages.table.begin(), pages.table.end()),
-      starts_(pages.starts.begin(), pages.starts.end()) {}
+      starts_(pages.starts.begin(), pages.starts.end()),
+      mover_(std::move(mover)) {}
 
-Status PageSink::fill(const HeadEntries& entries, std::uint32_t layer, std::uint32_t head,
-                      std::uint32_t num_heads) const {
-  const std::size_t of = std::size_t{layer} * num_heads + head;
-  const auto pages = std::span(table_).subspan(starts_[of], starts_[of + 1] - starts_[of]);
-  const std::size_t count = entries.positions.size();
-  if (count > pages.size() * std::size_t{keys_.page_rows}) {
-    return Status::invalid("pages: layer " + std::to_string(layer) + ", head " +
-                           std::to_string(head) + " kept " + std::to_string(count) +
-                           " rows, there is room for " + std::to_string(pages.size()) +
-                           " pages of " + std::to_string(keys_.page_rows));
+Status PageSink::fill(std::span<const HeadEntries> heads, std::uint32_t layer) const {
+  std::vector<PageRun> runs;
+  // What the rows of all heads lie in.
+  const std::byte* rows = nullptr;
+  std::uint64_t begin = UINT64_MAX, end = 0;
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const HeadEntries& head = heads[h];
+    const std::size_t of = layer * heads.size() + h, count = head.positions.size();
+    const auto pages = std::span(table_).subspan(starts_[of], starts_[of + 1] - starts_[of]);
+    if (count > pages.size() * std::size_t{keys_.page_rows}) {
+      return Status::invalid("pages: layer " + std::to_string(layer) + ", head " +
+                             std::to_string(h) + " kept " + std::to_string(count) +
+                             " rows, there is room for " + std::to_string(pages.size()) +
+                             " pages of " + std::to_string(keys_.page_rows));
+    }
+    if (count == 0) continue;
+    runs.push_back({begin_of(head.keys), begin_of(head.values), pages, 0, count});
+    for (const HeadsView* view : {&head.keys, &head.values}) {
+      if (begin_of(*view) < begin) rows = view->data;
+      begin = std::min(begin, begin_of(*view));
+      end = std::max(end, end_of(*view));
+    }
   }
-  scatter_rows(entries.keys.data, count, keys_, pages);
-  scatter_rows(entries.values.data, count, values_, pages);
-  return {};
+  if (runs.empty()) return {};
+  for (PageRun& run : runs) {
+    run.keys_at -= begin;
+    run.values_at -= begin;
+  }
+  return mover_->scatter({rows, end - begin}, keys_, values_, runs);
 }
 
 }  // namespace precis

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "client/src/paged_rows.h"
 
@@ -74,22 +75,25 @@ LayerPush staged_push(const LayerPush& push, Bytes memory) {
   return staged;
 }
 
-void fill_piece(const LayerPush& push, const PutPiece& piece, MutableBytes memory) {
+Status fill_piece(const LayerPush& push, const PutPiece& piece, PageMover& mover,
+                  MutableBytes memory) {
   const PagesIn& pages = *push.pages;
   const HeadsView& keys = piece.push.keys;
   const std::size_t rows = rows_bytes(pages);
   // Of a whole path only the new tokens are sent.
   const auto skipped_bytes = static_cast<std::size_t>(keys.data - memory.data());
   const std::uint64_t first_row = pages.first_row + skipped_bytes / keys.row_bytes();
+  std::vector<PageRun> runs;
   for (std::uint32_t h = 0; h < pages.num_heads; ++h) {
-    std::byte* const to = memory.data() + skipped_bytes + h * keys.head_stride_bytes;
-    gather_rows(pages.keys, table_of(pages, h), first_row, keys.num_tokens, to);
-    gather_rows(pages.values, table_of(pages, h), first_row, keys.num_tokens, to + rows);
+    const std::size_t at = skipped_bytes + h * keys.head_stride_bytes;
+    runs.push_back({at, at + rows, table_of(pages, h), first_row, keys.num_tokens});
   }
+  PRECIS_TRY(mover.gather(pages.keys, pages.values, runs, memory));
   std::byte* to = memory.data() + 2 * rows;
   for (std::uint32_t h = 0; h < push.queries.num_heads; ++h, to += push.queries.head_bytes()) {
     std::memcpy(to, push.queries.head(h), push.queries.head_bytes());
   }
+  return {};
 }
 
 }  // namespace precis

@@ -6,6 +6,7 @@
 
 #include "client/src/put_piece.h"
 #include "precis/client.h"
+#include "precis/page_mover.h"
 #include "precis/status.h"
 #include "precis/view.h"
 
@@ -21,7 +22,9 @@ std::size_t staged_bytes(const LayerPush& push);
 // The push with views of `memory` in place of its pages and its queries. Nothing is copied yet.
 LayerPush staged_push(const LayerPush& push, Bytes memory);
 
-// Copies the rows and queries that `piece` sends of its staged_push() into `memory`.
-void fill_piece(const LayerPush& push, const PutPiece& piece, MutableBytes memory);
+// Copies the rows and queries that `piece` sends of its staged_push() into `memory`. The mover's
+// errors.
+Status fill_piece(const LayerPush& push, const PutPiece& piece, PageMover& mover,
+                  MutableBytes memory);
 
 }  // namespace precis

@@ -48,12 +48,6 @@ Status check_places(const std::string& name, const PagedRows& rows) {
 }
 
 Status check_rows(const ModelSpec& model, const std::string& name, const PagedRows& rows) {
-  if (rows.space != MemorySpace::kHost) {
-    return Status::unsupported(name +
-                               ": pages in device memory need copies between device and "
-                               "host, which this client does not make; copy them to the "
-                               "host");
-  }
   if (rows.dtype != model.dtype) {
     return Status::invalid(name + ": dtype " + std::string(dtype_name(rows.dtype)) +
                            ", the model's is " + std::string(dtype_name(model.dtype)));
@@ -232,18 +226,19 @@ Status check_table(std::span<const std::uint32_t> table, const PagedRows& keys,
                          text(*beyond) + ", there are " + text(pages) + " pages");
 }
 
-void scatter_rows(const std::byte* rows, std::uint64_t num_rows, const PagedRows& to,
-                  std::span<const std::uint32_t> table) {
-  const std::size_t element = dtype_size_bytes(to.dtype), row_bytes = to.head_dim * element;
-  each_run(to, table, 0, num_rows, [&](std::byte* place, std::uint64_t count, std::uint64_t done) {
-    copy({rows + done * row_bytes, row_bytes, element},
-         {place, to.row_stride_bytes, to.dim_stride_bytes}, count, to);
-  });
+void scatter_rows(const std::byte* rows, std::uint64_t first_row, std::uint64_t num_rows,
+                  const PagedRows& to, std::span<const std::uint32_t> table) {
+  const std::size_t element = dtype_size_bytes(to.dtype), row_bytes = to.row_bytes();
+  each_run(to, table, first_row, num_rows,
+           [&](std::byte* place, std::uint64_t count, std::uint64_t done) {
+             copy({rows + done * row_bytes, row_bytes, element},
+                  {place, to.row_stride_bytes, to.dim_stride_bytes}, count, to);
+           });
 }
 
 void gather_rows(const PagedRows& from, std::span<const std::uint32_t> table,
                  std::uint64_t first_row, std::uint64_t num_rows, std::byte* rows) {
-  const std::size_t element = dtype_size_bytes(from.dtype), row_bytes = from.head_dim * element;
+  const std::size_t element = dtype_size_bytes(from.dtype), row_bytes = from.row_bytes();
   each_run(from, table, first_row, num_rows,
            [&](const std::byte* place, std::uint64_t count, std::uint64_t done) {
              copy({place, from.row_stride_bytes, from.dim_stride_bytes},

@@ -10,24 +10,25 @@
 
 namespace precis {
 
-Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(const std::shared_ptr<Link>& link,
-                                                          const CallOptions& call,
-                                                          const LookupMatch& match,
-                                                          const Budget& keep,
-                                                          const GetOptions& options) {
+Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(
+    const std::shared_ptr<Link>& link, const CallOptions& call, const LookupMatch& match,
+    const Budget& keep, const GetOptions& options, PageMovers& movers) {
   PRECIS_ASSIGN(GetPlan plan, plan_get(match, keep, options));
   PRECIS_TRY(check_out(plan.model, plan.num_heads, options.out));
-  if (options.pages) PRECIS_TRY(PageSink::check(plan.model, plan.num_heads, *options.pages));
-  auto impl = std::make_shared<Impl>(link, call, std::move(plan), options);
+  std::optional<PageSink> pages;
+  if (options.pages) {
+    PRECIS_ASSIGN(pages, PageSink::create(plan.model, plan.num_heads, *options.pages, movers));
+  }
+  auto impl = std::make_shared<Impl>(link, call, std::move(plan), options.out, std::move(pages));
   PRECIS_TRY(impl->start());
   return impl;
 }
 
 Prefix::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
-                   const GetOptions& get)
+                   std::span<const LayerOut> out, std::optional<PageSink> pages)
     : plan(std::move(what)),
-      out_(get.out.begin(), get.out.end()),
-      pages_(get.pages ? std::optional<PageSink>(*get.pages) : std::nullopt),
+      out_(out.begin(), out.end()),
+      pages_(std::move(pages)),
       filled_(plan.model.num_layers),
       link_(std::move(way)),
       retry_(options, "get"),
@@ -43,6 +44,7 @@ Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   PRECIS_ASSIGN(attempt->channel, link_->channel(retry_));
   Channel& channel = *attempt->channel;
   PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.capacity_bytes));
+  if (pages_) buffer->pin(pages_->mover());
   if (std::chrono::steady_clock::now() > retry_.deadline()) {
     return retry_.too_late("memory to read into");
   }
@@ -128,11 +130,12 @@ Status Prefix::Impl::fill(std::uint32_t layer) {
   const std::lock_guard lock(filling_);
   if (filled_[layer]) return {};
   const auto state = holder(layer);
+  std::vector<HeadEntries> heads;
   for (std::uint32_t h = 0; h < plan.num_heads; ++h) {
-    const HeadEntries entries = state->head(layer, h);
-    if (!out_.empty()) PRECIS_TRY(copy_head(entries, layer, h, out_[layer]));
-    if (pages_) PRECIS_TRY(pages_->fill(entries, layer, h, plan.num_heads));
+    heads.push_back(state->head(layer, h));
+    if (!out_.empty()) PRECIS_TRY(copy_head(heads.back(), layer, h, out_[layer]));
   }
+  if (pages_) PRECIS_TRY(pages_->fill(heads, layer));
   filled_[layer] = true;
   return {};
 }

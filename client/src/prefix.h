@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "client/src/get_state.h"
@@ -22,9 +23,11 @@ struct Prefix::Impl {
   // Sends the get; layers are on their way when this returns.
   static Result<std::shared_ptr<Impl>> begin(const std::shared_ptr<Link>& link,
                                              const CallOptions& call, const LookupMatch& match,
-                                             const Budget& keep, const GetOptions& options);
+                                             const Budget& keep, const GetOptions& options,
+                                             PageMovers& movers);
 
-  Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what, const GetOptions& get);
+  Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
+       std::span<const LayerOut> out, std::optional<PageSink> pages);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;

@@ -1,6 +1,7 @@
 // A put as its caller holds it: layers pushed piece by piece, then a commit.
 #include "client/src/put.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -55,19 +56,22 @@ Status expose_piece(Channel& channel, const LayerPush& push, msg::PushLayer& mes
 
 Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<Link> link,
                                                     std::shared_ptr<StagingPool> staging,
+                                                    std::shared_ptr<PageMovers> movers,
                                                     const CallOptions& options,
                                                     const ModelSpec& model, msg::BeginPut begin) {
-  auto impl =
-      std::make_unique<Impl>(std::move(link), std::move(staging), options, model, std::move(begin));
+  auto impl = std::make_unique<Impl>(std::move(link), std::move(staging), std::move(movers),
+                                     options, model, std::move(begin));
   Retry retry(options, "begin_put");
   PRECIS_TRY(impl->begin(retry));
   return impl;
 }
 
 Put::Impl::Impl(std::shared_ptr<Link> way, std::shared_ptr<StagingPool> pool,
-                const CallOptions& opts, const ModelSpec& spec, msg::BeginPut begin)
+                std::shared_ptr<PageMovers> page_movers, const CallOptions& opts,
+                const ModelSpec& spec, msg::BeginPut begin)
     : link(std::move(way)),
       staging(std::move(pool)),
+      movers(std::move(page_movers)),
       options(opts),
       model(spec),
       pushed(model.num_layers),
@@ -119,25 +123,25 @@ Status Put::Impl::begin_anew(Retry& retry) {
 
 // ---- push ---------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<StagingPool::Buffer>> Put::Impl::make_room(const LayerPush& push,
-                                                                  LayerPush& rows) {
+Result<Put::Impl::Staged> Put::Impl::make_room(const LayerPush& push) {
   PRECIS_TRY(check_paged_push(model, begun.end, push));
-  PRECIS_ASSIGN(auto buffer, staging->allocate(staged_bytes(push)));
-  rows = staged_push(push, buffer->bytes());
-  return buffer;
+  Staged staged;
+  PRECIS_ASSIGN(staged.mover, movers->find(push.pages->keys, push.pages->values));
+  PRECIS_ASSIGN(staged.buffer, staging->allocate(staged_bytes(push)));
+  staged.rows = staged_push(push, staged.buffer->bytes());
+  return staged;
 }
 
 Status Put::Impl::start(std::uint32_t layer, const LayerPush& push) {
   const std::string name = "layer " + std::to_string(layer);
-  LayerPush rows = push;
-  std::unique_ptr<StagingPool::Buffer> staged;
+  std::optional<Staged> staged;
   if (push.pages) {
     PRECIS_TRY(wait(kLayersAheadMax - 1));  // whose buffer then is free
-    auto room = make_room(push, rows);
+    auto room = make_room(push);
     PRECIS_TRY(room.status().with_context(name));
     staged = std::move(*room);
   }
-  auto checked = check_piece(model, recipe, begun, layer, rows);
+  auto checked = check_piece(model, recipe, begun, layer, staged ? staged->rows : push);
   // What the service finds names its layer itself, which may be an earlier one.
   PRECIS_TRY(checked.status().with_context(name));
   PutPiece piece = std::move(checked).value();
@@ -152,8 +156,10 @@ Status Put::Impl::start(std::uint32_t layer, const LayerPush& push) {
   pushed[layer].push_back(extent);
   if (begun.already_stored) return {};
   if (staged) {
-    fill_piece(push, piece, staged->bytes());
-    piece.staged = std::move(staged);
+    staged->buffer->pin(*staged->mover);
+    const Status filled = fill_piece(push, piece, *staged->mover, staged->buffer->bytes());
+    PRECIS_TRY(filled.with_context(name));
+    piece.staged = std::move(staged->buffer);
   }
   PRECIS_TRY(wait(kLayersAheadMax - 1));
   send(ahead_.emplace_back(options, layer, std::move(piece)));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/src/link.h"
+#include "client/src/page_movers.h"
 #include "client/src/put_piece.h"
 #include "client/src/retry.h"
 #include "client/src/staging_pool.h"
@@ -18,10 +19,12 @@ struct Put::Impl {
   // kInternal if what the service began is no put of `begin`'s path.
   static Result<std::unique_ptr<Impl>> start(std::shared_ptr<Link> link,
                                              std::shared_ptr<StagingPool> staging,
+                                             std::shared_ptr<PageMovers> movers,
                                              const CallOptions& options, const ModelSpec& model,
                                              msg::BeginPut begin);
-  Impl(std::shared_ptr<Link> way, std::shared_ptr<StagingPool> pool, const CallOptions& opts,
-       const ModelSpec& spec, msg::BeginPut begin);
+  Impl(std::shared_ptr<Link> way, std::shared_ptr<StagingPool> pool,
+       std::shared_ptr<PageMovers> page_movers, const CallOptions& opts, const ModelSpec& spec,
+       msg::BeginPut begin);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -37,6 +40,7 @@ struct Put::Impl {
 
   const std::shared_ptr<Link> link;            // shared with the client and its other handles
   const std::shared_ptr<StagingPool> staging;  // as well
+  const std::shared_ptr<PageMovers> movers;    // as well
   const CallOptions options;
   const ModelSpec model;
   std::shared_ptr<Channel> channel;  // that the put is of, and ends with
@@ -59,8 +63,13 @@ struct Put::Impl {
     Channel::Call call;
   };
 
-  // Memory for the rows and queries of a push out of pages, and the push out of that memory.
-  Result<std::unique_ptr<StagingPool::Buffer>> make_room(const LayerPush& push, LayerPush& rows);
+  // A push out of pages.
+  struct Staged {
+    std::unique_ptr<StagingPool::Buffer> buffer;  // for its rows and queries
+    std::shared_ptr<PageMover> mover;             // that brings the rows there
+    LayerPush rows;                               // the push out of that memory
+  };
+  Result<Staged> make_room(const LayerPush& push);
   void send(Ahead& ahead);
   Status expose_and_send(Ahead& ahead);
   Status answered(Ahead& ahead);

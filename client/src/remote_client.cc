@@ -66,14 +66,15 @@ Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLo
     return Channel::open(keep_alive, loop, transport, memory, address, options, timeout_ms);
   };
   PRECIS_ASSIGN(auto link, Link::open(dial, call_options(options)));
-  return std::shared_ptr<Client>(std::make_shared<RemoteClient>(
-      std::move(link), memory, std::make_shared<StagingPool>(memory), call_options(options)));
+  return std::shared_ptr<Client>(
+      std::make_shared<RemoteClient>(std::move(link), memory, std::make_shared<StagingPool>(memory),
+                                     std::make_shared<PageMovers>(), call_options(options)));
 }
 
 std::shared_ptr<Client> RemoteClient::with_deadline(std::uint32_t deadline_ms) {
   CallOptions options = options_;
   options.deadline_ms = deadline_ms;
-  return std::make_shared<RemoteClient>(link_, memory_, staging_, options);
+  return std::make_shared<RemoteClient>(link_, memory_, staging_, movers_, options);
 }
 
 Result<Model> RemoteClient::register_model(const ModelSpec& spec,
@@ -162,7 +163,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.parent_read = options.parent_read;
   body.writers = options.writers;
   PRECIS_ASSIGN(auto impl,
-                Put::Impl::start(link_, staging_, options_, model.spec, std::move(body)));
+                Put::Impl::start(link_, staging_, movers_, options_, model.spec, std::move(body)));
   return Put(std::move(impl));
 }
 
@@ -201,7 +202,7 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
 
 Result<Prefix> RemoteClient::get(const LookupMatch& match, const Budget& keep,
                                  const GetOptions& options) {
-  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(link_, options_, match, keep, options));
+  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(link_, options_, match, keep, options, *movers_));
   return Prefix(std::move(impl));
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/src/link.h"
+#include "client/src/page_movers.h"
 #include "client/src/staging_pool.h"
 #include "precis/client.h"
 
@@ -17,10 +18,12 @@ namespace precis {
 class RemoteClient final : public Client {
  public:
   RemoteClient(std::shared_ptr<Link> link, std::shared_ptr<HostMemory> memory,
-               std::shared_ptr<StagingPool> staging, const CallOptions& options)
+               std::shared_ptr<StagingPool> staging, std::shared_ptr<PageMovers> movers,
+               const CallOptions& options)
       : link_(std::move(link)),
         memory_(std::move(memory)),
         staging_(std::move(staging)),
+        movers_(std::move(movers)),
         options_(options) {}
 
   std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) override;
@@ -90,6 +93,7 @@ class RemoteClient final : public Client {
   const std::shared_ptr<Link> link_;            // shared with the puts and prefixes begun on it
   const std::shared_ptr<HostMemory> memory_;    // shared with the channels
   const std::shared_ptr<StagingPool> staging_;  // shared with the puts
+  const std::shared_ptr<PageMovers> movers_;    // as well
   const CallOptions options_;
 };
 

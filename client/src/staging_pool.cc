@@ -32,8 +32,8 @@ Result<std::unique_ptr<StagingPool::Buffer>> StagingPool::allocate(std::size_t s
   return std::make_unique<Buffer>(shared_from_this(), std::move(memory));
 }
 
-void StagingPool::take_back(std::shared_ptr<HostBuffer> memory) {
-  std::vector<std::shared_ptr<HostBuffer>> dropped;  // unmapped after the lock is gone
+void StagingPool::take_back(PinnedOnce<std::shared_ptr<HostBuffer>> memory) {
+  std::vector<PinnedOnce<std::shared_ptr<HostBuffer>>> dropped;  // unmapped after the lock is gone
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(memory));
   std::size_t kept_bytes = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/src/host_memory.h"
+#include "client/src/pinned_once.h"
 #include "precis/client.h"
 #include "precis/status.h"
 #include "precis/view.h"
@@ -24,16 +25,17 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
   // Goes back to the pool, which it keeps alive, when destroyed.
   class Buffer {
    public:
-    Buffer(std::shared_ptr<StagingPool> pool, std::shared_ptr<HostBuffer> memory)
+    Buffer(std::shared_ptr<StagingPool> pool, PinnedOnce<std::shared_ptr<HostBuffer>> memory)
         : pool_(std::move(pool)), memory_(std::move(memory)) {}
     ~Buffer() { pool_->take_back(std::move(memory_)); }
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
     MutableBytes bytes() const { return memory_->bytes(); }
+    void pin(PageMover& mover) { memory_.pin(mover); }
 
    private:
     const std::shared_ptr<StagingPool> pool_;
-    std::shared_ptr<HostBuffer> memory_;
+    PinnedOnce<std::shared_ptr<HostBuffer>> memory_;
   };
 
   // At least `size_bytes`, on a page boundary; what stands in it is undefined. kOutOfSpace if the
@@ -41,11 +43,12 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
   Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes);
 
  private:
-  void take_back(std::shared_ptr<HostBuffer> memory);
+  void take_back(PinnedOnce<std::shared_ptr<HostBuffer>> memory);
 
   const std::shared_ptr<HostMemory> memory_;  // shared with the client and its channels
   std::mutex mutex_;
-  std::vector<std::shared_ptr<HostBuffer>> kept_;  // guarded by mutex_; the longest unused first
+  // Guarded by mutex_; the longest unused first.
+  std::vector<PinnedOnce<std::shared_ptr<HostBuffer>>> kept_;
 };
 
 }  // namespace precis

@@ -57,6 +57,35 @@ Result<std::string> device_name(int ordinal) {
   return std::string(properties.name);
 }
 
+Status check_device_memory(int ordinal, const std::byte* data, std::uint64_t size_bytes) {
+  for (const std::uint64_t at : {std::uint64_t{0}, size_bytes - 1}) {
+    cudaPointerAttributes found{};
+    PRECIS_TRY(status_of(cudaPointerGetAttributes(&found, data + at), "asking whose memory it is"));
+    const bool device = found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
+    if (device && found.device == ordinal) continue;
+    return Status::invalid("byte " + std::to_string(at) + " of " + std::to_string(size_bytes) +
+                           " is not in the memory of CUDA device " + std::to_string(ordinal) +
+                           (device ? ", but of " + std::to_string(found.device) : ""));
+  }
+  return {};
+}
+
+Result<CurrentDevice> CurrentDevice::set(int ordinal) {
+  int before = ordinal;
+  // A machine without devices is use_device()'s to tell.
+  if (cudaGetDevice(&before) != cudaSuccess) (void)cudaGetLastError();
+  if (before == ordinal) {
+    PRECIS_TRY(use_device(ordinal));
+    return CurrentDevice(-1);
+  }
+  CurrentDevice current(before);
+  PRECIS_TRY(use_device(ordinal));
+  return Result<CurrentDevice>(std::move(current));
+}
+CurrentDevice::~CurrentDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
 Status keep_device_memory(int ordinal, std::size_t bytes) {
   cudaMemPool_t pool{};
   PRECIS_TRY(status_of(cudaDeviceGetDefaultMemPool(&pool, ordinal), "asking for the memory pool"));
@@ -141,11 +170,11 @@ Status DeviceBuffer::copy_from(const DeviceBuffer& source, const Stream& stream)
                                    cudaMemcpyDeviceToDevice, cuda_stream(stream)),
                    "copying on the device");
 }
-Status DeviceBuffer::copy_to(MutableBytes target, const Stream& stream) const {
-  PRECIS_CHECK(target.size() <= size_bytes_);
+Status DeviceBuffer::copy_to(MutableBytes target, const Stream& stream, std::size_t from) const {
+  PRECIS_CHECK(from <= size_bytes_ && target.size() <= size_bytes_ - from);
   if (target.empty()) return {};
-  return status_of(cudaMemcpyAsync(target.data(), data_, target.size(), cudaMemcpyDeviceToHost,
-                                   cuda_stream(stream)),
+  return status_of(cudaMemcpyAsync(target.data(), data_ + from, target.size(),
+                                   cudaMemcpyDeviceToHost, cuda_stream(stream)),
                    "copying from the device");
 }
 Status DeviceBuffer::clear(const Stream& stream) {

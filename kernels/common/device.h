@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,10 +17,26 @@ namespace precis::kernels {
 // Makes `ordinal` this thread's device. kUnsupported, with how many there are, if it is none.
 Status use_device(int ordinal);
 Result<std::string> device_name(int ordinal);
+// kInvalidArgument unless the first and the last of so many bytes are of device `ordinal`'s memory.
+Status check_device_memory(int ordinal, const std::byte* data, std::uint64_t size_bytes);
 // Whether this build has code for the current device; kUnsupported if not.
 Status try_device();
 // Device memory that nobody holds stays with the process up to so much, for the next who asks.
 Status keep_device_memory(int ordinal, std::size_t bytes);
+
+// use_device() for as long as this lives, in threads that are somebody else's. Must end in the
+// thread that began it.
+class CurrentDevice {
+ public:
+  static Result<CurrentDevice> set(int ordinal);
+  CurrentDevice(CurrentDevice&& other) noexcept : before_(std::exchange(other.before_, -1)) {}
+  CurrentDevice& operator=(CurrentDevice&&) = delete;
+  ~CurrentDevice();
+
+ private:
+  explicit CurrentDevice(int before) : before_(before) {}
+  int before_;  // -1: it is the same
+};
 
 // Of a launch's cudaError_t: every launcher returns this.
 Status launch_status(int error, std::string_view what);
@@ -63,7 +80,7 @@ class DeviceBuffer {
   Status copy_from(const HeadsView& source, const Stream& stream);  // packs the heads
   Status copy_from(Bytes source, const Stream& stream);
   Status copy_from(const DeviceBuffer& source, const Stream& stream);
-  Status copy_to(MutableBytes target, const Stream& stream) const;
+  Status copy_to(MutableBytes target, const Stream& stream, std::size_t from = 0) const;
   Status clear(const Stream& stream);  // all zero
 
  private:

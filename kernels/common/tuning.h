@@ -53,4 +53,9 @@ inline constexpr std::uint32_t kMergeThreads = 256;
 inline constexpr std::uint32_t kContestRounds = 32;
 inline constexpr std::uint32_t kContestThreads = 128;
 
+// pages: rows that a block moves, of keys or of values: at 128 channels of two bytes 4 pieces of 16
+// bytes a thread.
+inline constexpr std::uint32_t kMoveRowsOfBlock = 64;
+inline constexpr std::uint32_t kMoveThreads = 256;
+
 }  // namespace precis::kernels

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 import torch
@@ -238,7 +240,7 @@ def test_what_is_no_page_is_refused_by_name(cache, model):
     no_pages("values: shape .0, 16, 16., must be", keys, values[:0])
     no_pages("keys: stands in descending order", keys[::-1], values)
     no_pages(
-        "on meta; pages in device memory need",
+        "on meta, must be in host memory or on a CUDA device",
         torch.empty((4, 16, 16), device="meta"),
         values,
         error=precis.Unsupported,
@@ -277,3 +279,83 @@ def test_a_wrong_push_out_of_pages_is_refused_by_name(cache, model):
     refused("layer 1: keys are .2, 63, d. from head 1|from head 1", found[1], 1, 63, head_begin=1)
     refused("table: shape .8., must have 2 dimensions", found[1].ravel())
     refused("first_row is -1", found[1], -1)
+
+
+class SaysItIsOn:
+    """An array in host memory that says by DLPack that it lies on another device."""
+
+    def __init__(self, array: np.ndarray, device: tuple[int, int]) -> None:
+        self.array, self.device, self.shape = array, device, array.shape
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+    def __dlpack__(self, **_):
+        capsule = self.array.__dlpack__()
+        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_of.restype, pointer_of.argtypes = (
+            ctypes.c_void_p,
+            (ctypes.py_object, ctypes.c_char_p),
+        )
+        device = pointer_of(capsule, b"dltensor") + ctypes.sizeof(ctypes.c_void_p)
+        (ctypes.c_int32 * 2).from_address(device)[:] = self.device
+        return capsule
+
+
+def test_pages_on_a_device_that_is_not_there_say_what_to_do(cache, model):
+    put_all(cache, model, range(100), random_layers(model.spec, 100), keep=0.5)
+    match = cache.lookup(model, range(100))
+    table, starts = tables(match.plan, 64)
+    arrays = room("f32", 64, model.spec.head_dim, "rows")
+    pages = precis.Pages(*(SaysItIsOn(array, (2, 999)) for array in arrays))
+    said = "pages: they lie on device 999, which is not to be had: .*; take pages in host memory"
+    with pytest.raises(precis.Unsupported, match=said):
+        cache.get(match, pages=(pages, table, starts))
+    with (
+        cache.begin_put(model, range(16), recipe="knorm", keep=0.5) as put,
+        pytest.raises(precis.Unsupported, match=said),
+    ):
+        put.layer_from_pages(1, pages, table[:2].reshape(2, 1))
+    half = precis.Pages(SaysItIsOn(arrays[0], (2, 0)), arrays[1])
+    with pytest.raises(precis.InvalidArgument, match="keys lie on device 0, values in host memory"):
+        cache.get(match, pages=(half, table, starts))
+    with pytest.raises(precis.Unsupported, match=r"keys: .* DLPack device \(10, 1\), must be in"):
+        precis.Pages(SaysItIsOn(arrays[0], (10, 1)), arrays[1])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("layout", ["rows", "columns", "interleaved"])
+def test_pages_on_a_gpu_are_as_those_on_the_host(cache, request, layout):
+    spec = toy_spec(name=request.node.nodeid[-200:], dtype="bf16")
+    model = cache.register_model(spec)
+    n = 150
+    layers = [tuple(as_stored(x, "bf16") for x in kv) for kv in random_layers(spec, n)]
+    pages, found = filled(spec, layers, n, 5, layout, "bf16")
+
+    def on_gpu(array: np.ndarray) -> torch.Tensor:
+        bits = torch.from_numpy(array.view(np.int16))
+        whole = torch.empty_strided(bits.shape, bits.stride(), dtype=bits.dtype, device="cuda")
+        return whole.copy_(bits).view(torch.bfloat16)
+
+    there = precis.Pages(on_gpu(pages.keys), on_gpu(pages.values))
+    torch.cuda.synchronize()
+    got = []
+    for source in (pages, there):
+        with cache.begin_put(model, range(n), recipe="knorm", keep=0.4) as put:
+            for index, table in enumerate(found):
+                put.layer_from_pages(index, source, table, 5, n, wait=False)
+            segment = put.commit()
+        got.append(entries(cache.get(cache.lookup(model, range(n)))))
+        cache.remove(segment)
+    assert all(np.array_equal(a, b) for a, b in zip(*got, strict=True))
+
+    put_all(cache, model, range(n), layers, recipe="ada_keydiff", keep=0.5)
+    match = cache.lookup(model, range(n))
+    plain = cache.get(match).wait()
+    arrays = room("bf16", 120, spec.head_dim, layout)
+    table, starts = tables(plain.plan, 120)
+    on_device = [on_gpu(array) for array in arrays]
+    torch.cuda.synchronize()
+    cache.get(match, pages=(precis.Pages(*on_device), table, starts)).wait()
+    bits = [array.view(torch.int16).cpu().numpy().view(np.uint16) for array in on_device]
+    check_pages(plain, bits, table, starts)

@@ -2,36 +2,27 @@
 // rows from it. Part of client.h, which includes it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "precis/remote_region.h"
-#include "precis/types.h"
+#include "precis/paged_rows.h"
 
 namespace precis {
 
-// Memory divided into pages of one head's rows. Element d of row r of page p lies at
-// data + p * page_stride_bytes + r * row_stride_bytes + d * dim_stride_bytes. All of a page lies
-// within one page stride, and no two elements of it overlap: either whole rows follow each other
-// (vLLM's GPU layouts), or whole columns do (K of vLLM's CPU backend, [head_dim, page_rows]).
-struct PagedRows {
-  std::byte* data = nullptr;
-  std::uint64_t num_pages = 0;
-  std::uint64_t page_stride_bytes = 0;
-  std::uint32_t page_rows = 0;
-  std::uint64_t row_stride_bytes = 0, dim_stride_bytes = 0;
-  std::uint32_t head_dim = 0;
-  Dtype dtype = Dtype::kF32;
-  MemorySpace space = MemorySpace::kHost;  // any other is kUnsupported so far
-};
+// Pages (paged_rows.h) lie in host memory, or in that of one CUDA device, K and V in the same. On a
+// device the rows of a layer cross the bus in one copy and are moved by one kernel, on a stream of
+// the client's own, which has ended when the call returns. It waits for no other stream: work of
+// the caller's own on the pages must have ended when the call begins. The client keeps device
+// memory for the rows of one layer each way. kUnsupported: a build without CUDA, or a machine
+// without the device; kInvalidArgument: memory that is not of the device; kOutOfSpace: no room
+// there for the rows. Only an emulator has run this part yet, no GPU.
 
 // Where a get leaves rows: those of (layer l, KV head h), in the order of Prefix::head(), go to
 // rows 0 to page_rows - 1 of the page of `keys` and of `values` that
 // table[starts[l * num_kv_heads + h]] names, then to those of the next page, and so on up to
 // starts[l * num_kv_heads + h + 1]. `starts` has num_layers * num_kv_heads + 1 values that never
 // descend, the last is at most table.size(). A page that stands twice in the table holds the rows
-// that were written last.
+// that were written last, on a device any of them.
 struct PagesOut {
   PagedRows keys, values;  // of one page_rows
   std::span<const std::uint32_t> table, starts;

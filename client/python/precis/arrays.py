@@ -95,15 +95,17 @@ def rows_in_place(array: Any, field: str) -> Any:
 def pages_in_place(array: Any, field: str) -> Any:
     """Pages of rows [num_pages, page_rows, head_dim] that are written where they lie."""
     if _is_torch(array):
-        if array.device.type != "cpu":
+        if array.device.type not in ("cpu", "cuda"):
             raise Unsupported(
-                f"{field}: the tensor is on {array.device}; pages in device memory need copies "
-                "between device and host, which this client does not make"
+                f"{field}: the tensor is on {array.device}, must be in host memory or on a CUDA "
+                "device"
             )
         return array.detach()
     if not isinstance(array, np.ndarray):
         if not hasattr(array, "__dlpack__"):
             raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
+        if not _on_host(array):
+            return array  # the extension module says which devices it knows
         try:
             array = np.from_dlpack(array)
         except (BufferError, RuntimeError, TypeError) as error:

@@ -20,9 +20,20 @@ class Pages:
         pages = precis.Pages(*cache.view(-1, 2, block_size, head_dim).unbind(1))
 
     Args:
-        keys, values: writable NumPy arrays or CPU tensors [num_pages, page_rows, head_dim] of the
-            model's dtype (bf16 also as its bits in uint16), with any strides whose pages stand
-            apart: a page that is stored as [head_dim, page_rows] comes as its transposed view.
+        keys, values: writable NumPy arrays, or tensors (whatever speaks DLPack) in host memory or
+            on one CUDA device, [num_pages, page_rows, head_dim] of the model's dtype (bf16 also as
+            its bits in uint16), with any strides whose pages stand apart: a page that is stored as
+            [head_dim, page_rows] comes as its transposed view.
+
+    On a device the rows of a layer cross the bus in one copy and one kernel moves them, on a stream
+    of the client's own. It waits for no other stream: what the device still does to the pages must
+    have ended when a call begins (``torch.cuda.current_stream().synchronize()``), and the client's
+    part has ended when the call returns. No GPU has run this part yet, an emulator has.
+
+    Raises:
+        InvalidArgument: no arrays, or of another dtype or shape.
+        Unsupported: an array on another kind of device. A CUDA device that this build or machine
+            does not reach is found by the get and the put that take the pages.
     """
 
     def __init__(self, keys: Any, values: Any) -> None:

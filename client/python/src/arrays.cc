@@ -12,7 +12,10 @@ namespace {
 template <typename T>
 using Numpy = nb::ndarray<nb::numpy, T>;
 
-std::string shape_of(const AnyArray& array) {
+// Shape and dtype, which the host holds wherever the rows lie.
+using Described = nb::ndarray<nb::ro>;
+
+std::string shape_of(const Described& array) {
   std::string text = "[";
   for (std::size_t i = 0; i < array.ndim(); ++i) {
     text += (i ? ", " : "") + std::to_string(array.shape(i));
@@ -20,7 +23,7 @@ std::string shape_of(const AnyArray& array) {
   return text + "]";
 }
 
-std::optional<Dtype> dtype_of(const AnyArray& array) {
+std::optional<Dtype> dtype_of(const Described& array) {
   const nb::dlpack::dtype type = array.dtype();
   if (type.lanes != 1) return std::nullopt;
   const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
@@ -31,11 +34,24 @@ std::optional<Dtype> dtype_of(const AnyArray& array) {
   return std::nullopt;
 }
 
-std::uint32_t extent(const AnyArray& array, std::size_t dimension, const char* field) {
+std::uint32_t extent(const Described& array, std::size_t dimension, const char* field) {
   if (array.shape(dimension) > UINT32_MAX) {
     raise(Status::invalid(std::string(field) + ": shape " + shape_of(array) + " is too large"));
   }
   return static_cast<std::uint32_t>(array.shape(dimension));
+}
+
+// By DLPack's numbers of devices.
+void place(PagedRows& rows, int device_type, int device_id, const char* field) {
+  namespace on = nb::device;
+  if (device_type == on::cpu::value || device_type == on::cuda_host::value) return;
+  if (device_type != on::cuda::value && device_type != on::cuda_managed::value) {
+    raise(Status::unsupported(std::string(field) + ": the array lies on DLPack device (" +
+                              std::to_string(device_type) + ", " + std::to_string(device_id) +
+                              "), must be in host memory or on a CUDA device"));
+  }
+  rows.space = MemorySpace::kDevice;
+  rows.device = device_id;
 }
 
 template <typename T>
@@ -49,7 +65,8 @@ nb::object owned_array(std::vector<T> data, std::size_t rows, std::size_t column
 
 }  // namespace
 
-HeadsView heads_view(const AnyArray& array, const char* field) {
+HeadsView heads_view(const AnyArray& given, const char* field) {
+  const Described array(given);
   const std::string name(field);
   if (array.ndim() != 3) {
     raise(Status::invalid(name + ": shape " + shape_of(array) + " has " +
@@ -83,8 +100,8 @@ HeadsView heads_view(const AnyArray& array, const char* field) {
   return view;
 }
 
-PagedRows paged_rows(const OutArray& array, const char* field) {
-  const AnyArray any(array);
+PagedRows paged_rows(const PageArray& array, const char* field) {
+  const Described any(array);
   const std::string name(field);
   const std::optional<Dtype> dtype = dtype_of(any);
   if (!dtype) {
@@ -95,6 +112,7 @@ PagedRows paged_rows(const OutArray& array, const char* field) {
                           ", must be [num_pages, page_rows, head_dim], none of them 0"));
   }
   PagedRows rows;
+  place(rows, any.device_type(), any.device_id(), field);
   rows.data = static_cast<std::byte*>(array.data());
   rows.num_pages = any.shape(0);
   rows.page_rows = extent(any, 1, field);

@@ -28,8 +28,11 @@ HeadsView heads_view(const AnyArray& array, const char* field);
 using OutArray = nb::ndarray<nb::device::cpu>;
 RowsOut rows_out(const OutArray& array, const char* field);
 
-// A view of `array` [num_pages, page_rows, head_dim], whose strides are what they are.
-PagedRows paged_rows(const OutArray& array, const char* field);
+// The same, wherever it lies.
+using PageArray = nb::ndarray<>;
+// A view of `array` [num_pages, page_rows, head_dim], whose strides are what they are. Raises
+// Unsupported where it lies neither in host memory nor on a CUDA device.
+PagedRows paged_rows(const PageArray& array, const char* field);
 
 // A view of a contiguous float32 array, whatever its shape; empty for none.
 std::span<const float> float_view(const std::optional<FloatArray>& array);

@@ -15,7 +15,7 @@ std::span<const std::uint32_t> view(const PageNumbers& numbers) {
 
 }  // namespace
 
-Pages::Pages(OutArray keys, OutArray values)
+Pages::Pages(PageArray keys, PageArray values)
     : keys_array_(std::move(keys)),
       values_array_(std::move(values)),
       keys_(paged_rows(keys_array_, "keys")),
@@ -54,7 +54,7 @@ std::optional<PagesOut> pages_out(const std::optional<PagesTable>& pages) {
 
 void bind_pages(nb::module_& module) {
   nb::class_<Pages>(module, "Pages")
-      .def(nb::init<OutArray, OutArray>(), nb::arg("keys"), nb::arg("values"));
+      .def(nb::init<PageArray, PageArray>(), nb::arg("keys"), nb::arg("values"));
 }
 
 }  // namespace precis::python

@@ -20,15 +20,15 @@ using PageNumbers = nb::ndarray<const std::uint32_t, nb::c_contig, nb::device::c
 // Two arrays [num_pages, page_rows, head_dim], which it keeps alive.
 class Pages {
  public:
-  // Raises InvalidArgument.
-  Pages(OutArray keys, OutArray values);
+  // Raises InvalidArgument and Unsupported.
+  Pages(PageArray keys, PageArray values);
 
   PagesOut out(const PageNumbers& table, const PageNumbers& starts) const;
   // `table` [num_heads, pages]. Raises InvalidArgument.
   PagesIn in(const PageNumbers& table, std::uint32_t first_row, std::uint32_t num_tokens) const;
 
  private:
-  const OutArray keys_array_, values_array_;
+  const PageArray keys_array_, values_array_;
   const PagedRows keys_, values_;
 };
 

@@ -65,8 +65,8 @@ TEST_CASE("a get leaves rows in pages once their layer has been waited for", "[c
       const HeadEntries head = prefix->head(l, h);
       const std::size_t i = std::size_t{l} * serving.model.num_kv_heads + h;
       const auto pages = std::span(own.table).subspan(own.starts[i], own.starts[1]);
-      scatter_rows(head.keys.data, head.keys.num_tokens, expected.keys.rows, pages);
-      scatter_rows(head.values.data, head.values.num_tokens, expected.values.rows, pages);
+      scatter_rows(head.keys.data, 0, head.keys.num_tokens, expected.keys.rows, pages);
+      scatter_rows(head.values.data, 0, head.values.num_tokens, expected.values.rows, pages);
     }
   }
   CHECK(own.keys.memory == expected.keys.memory);
@@ -126,6 +126,24 @@ TEST_CASE("pages for a get that do not fit are refused by name", "[client]") {
              StartsWith("pages: starts[2] is 0, less than the one before"));
   CHECK_THAT(refused([](auto& own) { ++own.starts.back(); }),
              StartsWith("pages: the last start is 151, the table has 150 entries"));
+  CHECK_THAT(refused([](auto& own) { own.keys.rows.space = MemorySpace::kDevice; }),
+             StartsWith("pages: keys lie on device 0, values in host memory, must be in the same"));
+}
+
+TEST_CASE("a get into a device that is not there says what to do", "[client]") {
+  const Serving serving = one_segment(small_model(), 600, 600);
+  FakeServer server(serving);
+  const auto client = server.connect().value();
+  OwnPages own(serving.model, 400);
+  for (PagedRows* rows : {&own.keys.rows, &own.values.rows}) {
+    rows->space = MemorySpace::kDevice;
+    rows->device = 999;
+  }
+  const auto match = match_of(serving.model, serving.segments);
+  const Status status = client->get(match, Budget::all(), {.pages = own.out()}).status();
+  CHECK(status.code() == StatusCode::kUnsupported);
+  CHECK_THAT(status.message(), Catch::Matchers::StartsWith("pages: they lie on device 999"));
+  CHECK_THAT(status.message(), Catch::Matchers::EndsWith("; take pages in host memory"));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST_CASE("rows are scattered over pages of any strides, and the rest of these s
                     rows.data() + (r * c.head_dim + d) * c.size, c.size);
       }
     }
-    scatter_rows(rows.data(), num_rows, pages.rows, table);
+    scatter_rows(rows.data(), 0, num_rows, pages.rows, table);
     CHECK(pages.memory == expected);
   }
 }
@@ -111,12 +111,6 @@ TEST_CASE("pages that aren't what they are said to be are refused by name", "[cl
              Contains("no memory is so large"));
   CHECK_THAT(refused([](auto& p) { p.num_pages = ~std::uint64_t{0}; }),
              Contains("no memory is so large"));
-
-  PagedRows device = memory.rows;
-  device.space = MemorySpace::kDevice;
-  const Status unsupported = check_paged_rows(model, memory.rows, device);
-  CHECK(unsupported.code() == StatusCode::kUnsupported);
-  CHECK_THAT(unsupported.message(), StartsWith("pages.values: pages in device memory need"));
 
   PagedRows fewer = memory.rows;
   fewer.num_pages = 5;

@@ -8,7 +8,7 @@
 #include "client/src/paged_rows.h"
 #include "client/src/staging_pool.h"
 #include "precis/limits.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/pages_server.h"
 #include "tests/unit/client/random_pages.h"
 #include "tests/unit/client/stored_prefix.h"
 
@@ -17,56 +17,8 @@ namespace {
 using namespace precis;
 using namespace precis::testing;
 
-constexpr std::uint32_t kSeed = 20251125, kBegin = 4, kEnd = 12, kNew = kEnd - kBegin;
-
-struct Taken {
-  msg::PushLayer message;
-  std::vector<std::byte> keys, values, queries;
-};
-
-// Takes pushes, or holds on to them.
-class PagesServer {
- public:
-  PagesServer() : server([this](FakeServer& self, const msg::Request& r) { on(self, r); }) {}
-
-  bool silent = false, already_stored = false;
-  std::vector<Taken> taken;
-  FakeServer server;
-
- private:
-  void on(FakeServer& self, const msg::Request& request) {
-    if (std::holds_alternative<msg::BeginPut>(request.body)) {
-      msg::PutBegun begun;
-      begun.put = 77;
-      begun.begin = kBegin;
-      begun.end = kEnd;
-      begun.already_stored = already_stored;
-      return self.reply(request.id, begun);
-    }
-    if (std::holds_alternative<msg::CommitPut>(request.body)) {
-      return self.reply(request.id, msg::SegmentInfo{});
-    }
-    if (silent) return;
-    auto one = std::make_shared<Taken>();  // shared by what is pulled
-    one->message = std::get<msg::PushLayer>(request.body);
-    const auto finish = [this, &self, id = request.id, one] {
-      taken.push_back(*one);
-      self.reply(id, msg::Done{});
-    };
-    const auto& message = one->message;
-    self.pull(message.keys, message.keys.size_bytes, [=, &self](auto keys) {
-      one->keys = std::move(keys);
-      self.pull(one->message.values, one->message.values.size_bytes, [=, &self](auto values) {
-        one->values = std::move(values);
-        if (!one->message.queries) return finish();
-        self.pull(*one->message.queries, one->message.queries->size_bytes, [=](auto queries) {
-          one->queries = std::move(queries);
-          finish();
-        });
-      });
-    });
-  }
-};
+constexpr std::uint32_t kSeed = 20251125, kBegin = PagesServer::kBegin, kEnd = PagesServer::kEnd,
+                        kNew = kEnd - kBegin;
 
 class PagesFixture {
  protected:
@@ -203,7 +155,25 @@ TEST_CASE_METHOD(PagesFixture, "a wrong push out of pages is refused here, by na
              StartsWith("layer 1: keys of 9 tokens from token 0"));
   CHECK_THAT(refused([](auto& p) { p.head_begin = 1; }),
              StartsWith("layer 1: keys are [2, 8, 8] from head 1"));
+  CHECK_THAT(refused([](auto& p) { p.pages->values.space = MemorySpace::kDevice; }),
+             StartsWith("layer 1: pages: keys lie in host memory, values on device 0, must be"));
   CHECK(fake.taken.empty());
+}
+
+TEST_CASE_METHOD(PagesFixture, "a push out of a device that is not there says what to do",
+                 "[client]") {
+  LayerPush pushed = push(0, kNew);
+  for (PagedRows* rows : {&pushed.pages->keys, &pushed.pages->values}) {
+    rows->space = MemorySpace::kDevice;
+    rows->device = 999;
+  }
+  Put put = begin();
+  const Status status = put.layer(1, pushed);
+  CHECK(status.code() == StatusCode::kUnsupported);
+  using Catch::Matchers::EndsWith;
+  using Catch::Matchers::StartsWith;
+  CHECK_THAT(status.message(), StartsWith("layer 1: pages: they lie on device 999, which is not"));
+  CHECK_THAT(status.message(), EndsWith("; take pages in host memory"));
 }
 
 TEST_CASE("memory that rows were gathered into is used again, and little of it is kept",

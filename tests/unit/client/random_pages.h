@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "precis/pages.h"
+#include "precis/paged_rows.h"
 #include "precis/types.h"
 
 namespace precis::testing {

@@ -4,11 +4,15 @@
 #include <cstdio>
 
 #include "precis/kernels.h"
+#include "precis/page_mover.h"
 
 int main(int argc, char** argv) {
+  // Both are named here, so that of the emulator and the kernels the library linked first has them.
   const auto backend = precis::kernels::make_cuda_backend(0);
-  if (!backend.ok()) {
-    std::printf("skipped: %s\n", backend.status().to_string().c_str());
+  const auto mover = precis::kernels::make_cuda_page_mover(0);
+  for (const auto& status : {backend.status(), mover.status()}) {
+    if (status.ok()) continue;
+    std::printf("skipped: %s\n", status.to_string().c_str());
     return 77;
   }
   return Catch::Session().run(argc, argv) == 0 ? 0 : 1;  // Catch2 would return a count

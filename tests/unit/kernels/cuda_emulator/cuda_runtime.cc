@@ -1,6 +1,8 @@
 #include "tests/unit/kernels/cuda_emulator/cuda_runtime.h"
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,13 @@ namespace {
 // Of the calling thread, as CUDA keeps them.
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local std::string last_message;
+
+// Device memory in use: begin and end.
+std::mutex allocating;
+std::map<const void*, const std::byte*>& allocated() {
+  static std::map<const void*, const std::byte*> all;
+  return all;
+}
 
 }  // namespace
 
@@ -57,6 +66,20 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int ordinal) {
   if (precis::cuda_emulator::lost) return precis::cuda_emulator::launched("the device is lost");
   return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDevice(int* ordinal) {
+  *ordinal = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  const std::lock_guard lock(allocating);
+  const auto behind = allocated().upper_bound(data);
+  const bool device = behind != allocated().begin() &&
+                      static_cast<const std::byte*>(data) < std::prev(behind)->second;
+  *attributes = {device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered, 0};
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal) {
@@ -113,10 +136,18 @@ cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t) {
   if (precis::cuda_emulator::allocations_left-- == 0) {
     return last_error = cudaErrorMemoryAllocation;  // kept, as CUDA keeps it
   }
-  return cudaMallocHost(data, bytes);
+  const cudaError_t made = cudaMallocHost(data, bytes);
+  if (made != cudaSuccess) return made;
+  const std::lock_guard lock(allocating);
+  allocated()[*data] = static_cast<const std::byte*>(*data) + bytes;
+  return made;
 }
 
-cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFreeHost(data); }
+cudaError_t cudaFreeAsync(void* data, cudaStream_t) {
+  const std::lock_guard lock(allocating);
+  allocated().erase(data);
+  return cudaFreeHost(data);
+}
 
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   *data = std::malloc(bytes);

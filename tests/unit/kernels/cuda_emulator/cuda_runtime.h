@@ -118,6 +118,16 @@ inline constexpr unsigned cudaStreamNonBlocking = 1;
 struct cudaDeviceProp {
   char name[256];
 };
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered,
+  cudaMemoryTypeHost,
+  cudaMemoryTypeDevice,
+  cudaMemoryTypeManaged,
+};
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+  int device;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   std::size_t dynamicSmemBytes;
@@ -128,6 +138,9 @@ const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);  // of a launch, what run_grid() said
 cudaError_t cudaGetDeviceCount(int* count);         // 1
 cudaError_t cudaSetDevice(int ordinal);
+cudaError_t cudaGetDevice(int* ordinal);
+// Device memory is what cudaMallocAsync() gave; of all other it says Unregistered.
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal);
 cudaError_t cudaGetLastError();  // of launches and allocations; forgets it
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);

@@ -1,0 +1,36 @@
+// Who moves rows between host memory and pages: in the same memory by the caller's own thread, on a
+// device by its mover.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "precis/page_mover.h"
+#include "precis/paged_rows.h"
+#include "precis/status.h"
+
+namespace precis {
+
+// Thread-safe.
+class PageMovers {
+ public:
+  PageMovers();
+  PageMovers(const PageMovers&) = delete;
+  PageMovers& operator=(const PageMovers&) = delete;
+
+  // Of pages that passed check_paged_rows(). kInvalidArgument where keys and values lie in
+  // different memory, or not where they say; kUnsupported where this build or machine does not
+  // reach it.
+  Result<std::shared_ptr<PageMover>> find(const PagedRows& keys, const PagedRows& values);
+
+ private:
+  Result<std::shared_ptr<PageMover>> on_device(int device);
+
+  const std::shared_ptr<PageMover> host_;
+  std::mutex mutex_;
+  std::map<int, std::shared_ptr<PageMover>>
+      devices_;  // guarded by mutex_; shared with gets and puts
+};
+
+}  // namespace precis
