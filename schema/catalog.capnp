@@ -54,6 +54,8 @@ struct SegmentRow {
   hits @21 :UInt64;
   trimmed @22 :Types.Budget;
   # What it was trimmed to; absent: it is as it was put.
+  parentEntries @23 :UInt64;
+  # Of its parents, that its KV was computed over; 0: not known.
 }
 
 struct StoredSession {

@@ -89,7 +89,8 @@ class Catalog {
   // but the last is whole; the last may be partial at a block boundary. Of chains equally long the
   // one that is faithful further (faithful.h) wins, then the one with more entries kept among the
   // matched tokens (a partial link's pro rata), then the newer. Chains that are not faithful up to
-  // `faithful_ppm` are passed over. Work: a logarithmic number of look-ups.
+  // `faithful_ppm` are passed over. Work: a logarithmic number of look-ups. Of segments that end
+  // within one block, and are not those, it passes over 64 at most: then the match ends before it.
   virtual std::vector<Link> match(std::string_view tenant, const TokenPath& path,
                                   std::uint32_t faithful_ppm) const = 0;
   // The longest chain of whole segments that ends before the path does, and is faithful so far:

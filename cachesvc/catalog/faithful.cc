@@ -2,28 +2,40 @@
 
 #include <algorithm>
 
-#include "precis/record_format.h"
-
 namespace precis {
 namespace {
 
 constexpr double kEqualFrom = 0.95;
+constexpr int kPassesMax = 8;
 
-// Of the parents' entries, in [0, 1]. `entries`: that their tokens had.
-double share_read(const Budget& budget, double entries, const SegmentRow& row,
-                  const ModelSpec& model) {
-  const auto value = static_cast<double>(budget.value);
-  switch (budget.kind) {
-    case Budget::Kind::kAll: return 1;
-    case Budget::Kind::kRatio: return std::min(1.0, value / kFaithful);
-    case Budget::Kind::kEntries: return std::min(1.0, value / row.begin);
-    case Budget::Kind::kBytes:
-      return std::min(
-          1.0,
-          value / static_cast<double>(record_entry_bytes(model.head_dim, model.dtype)) / entries);
-    case Budget::Kind::kQuality: return 0;
+std::uint64_t entries_read(const SegmentRow& row, const SegmentNode& parent) {
+  if (row.parent_entries != 0) return row.parent_entries;
+  const Budget read = row.parent_read.value_or(Budget::all());
+  return read.kind == Budget::Kind::kAll ? parent.chain_entries : 0;
+}
+
+// The share at which a reader gets `entries` of a chain, which stores more. Segments that store
+// less than the share are read whole, so that the others have what is left: each pass finds more of
+// them, from below. After the last pass the share is a little too small at worst.
+double share_of(double entries, const SegmentNode& tip, double entries_a_token) {
+  double share = entries / (tip.row->end * entries_a_token);
+  for (int pass = 0; pass < kPassesMax; ++pass) {
+    double left = entries, had = 0;
+    for (const SegmentNode* node = &tip; node; node = node->parent) {
+      const SegmentRow& row = *node->row;
+      const auto stored = static_cast<double>(row.plan.total());
+      const double all = (row.end - row.begin) * entries_a_token;
+      if (stored <= share * all) {
+        left -= stored;
+      } else {
+        had += all;
+      }
+    }
+    const double next = had > 0 ? left / had : 1;
+    if (next <= share) break;
+    share = next;
   }
-  return 0;
+  return share;
 }
 
 }  // namespace
@@ -31,12 +43,12 @@ double share_read(const Budget& budget, double entries, const SegmentRow& row,
 std::uint32_t faithful_ppm(const SegmentRow& row, const SegmentNode* parent,
                            const ModelSpec& model) {
   if (!parent) return kFaithful;
-  const double entries = static_cast<double>(row.begin) * model.num_layers * model.num_kv_heads;
-  const double read = share_read(row.parent_read.value_or(Budget::all()), entries, row, model);
-  const double stored = static_cast<double>(parent->chain_entries) / entries;
-  if (read >= kEqualFrom * stored) return parent->faithful_ppm;
+  const double equal = static_cast<double>(entries_read(row, *parent)) / kEqualFrom;
+  if (equal >= static_cast<double>(parent->chain_entries)) return parent->faithful_ppm;
+  const double share = share_of(equal, *parent, 1.0 * model.num_layers * model.num_kv_heads);
+  // A share that is a whole number of parts stays one.
   return std::min(parent->faithful_ppm,
-                  static_cast<std::uint32_t>(std::min(1.0, read / kEqualFrom) * kFaithful));
+                  static_cast<std::uint32_t>(std::min(1.0, share) * kFaithful + 1e-6));
 }
 
 std::uint32_t faithful_for(const std::optional<Budget>& budget) {

@@ -1,13 +1,13 @@
 // Which prefixes are approximations, and to whom.
 //
-// A segment's KV was computed over its parents as they were read then (SegmentRow::parent_read):
-// all that was stored of them, or less. To a reader who gets more of them it is an approximation. A
-// prefix is faithful up to a share: who reads every segment at that share, or what is stored where
-// that is less, gets no more of any segment's parents than it was computed over. It falls along a
-// chain, and changes where a parent is trimmed or put anew.
+// A segment's KV was computed over some entries of its parents (SegmentRow::parent_entries). A
+// reader who gets more of them has an approximation. A prefix is faithful up to a share: a reader
+// at that share, or at less, gets of no segment's parents more than it was computed over. The share
+// falls along a chain, and changes where a parent is trimmed or put anew.
 //
-// Shares are of the entries that the tokens had, in parts per million. What is read of the parents
-// and what is stored of them count as equal from 95% on: pages and recipes round.
+// Shares are of the entries that the tokens had, in parts per million; a reader at a share gets it
+// of each segment, or what is stored of that where it is less. Amounts from 95% on count as equal:
+// pages and recipes round.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace precis {
 
 inline constexpr std::uint32_t kFaithful = 1'000'000;  // at every budget
 
-// Of the chain that ends in `row` on `parent` (null at the root). An entries or bytes budget counts
-// as the share that it is of its parents as one segment, which is the least that it can have been;
-// a quality as nothing.
+// The share up to which the chain that ends in `row` on `parent` (null at the root) is faithful.
+// Without parent_entries a row counts as computed over all that is stored of its parents where it
+// names no budget or all, and over nothing where it names another. Work: the chain's length.
 std::uint32_t faithful_ppm(const SegmentRow& row, const SegmentNode* parent,
                            const ModelSpec& model);
 
-// How far a prefix must be faithful for who reads at `budget`; none: all. Entries and bytes are
-// other shares of other prefixes, so theirs is all, too.
+// The share up to which a prefix must be faithful for a reader at `budget`. Without one, and for
+// entries and bytes, which are another share of each prefix, that is all.
 std::uint32_t faithful_for(const std::optional<Budget>& budget);
 
 }  // namespace precis

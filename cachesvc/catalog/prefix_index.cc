@@ -6,6 +6,10 @@
 namespace precis {
 namespace {
 
+// Tails of one block that a search looks at: turns that end inside one block are few, and a block
+// may have thousands of tokens.
+constexpr int kTailsTriedMax = 64;
+
 // Entries kept among the path's tokens before `position`, the segment's own taken as evenly spread.
 std::uint64_t entries_before(const SegmentNode& segment, std::uint32_t position) {
   const SegmentRow& row = *segment.row;
@@ -81,14 +85,14 @@ const SegmentNode* PrefixIndex::Query::best(const Candidates& candidates, const 
   return nullptr;
 }
 
-// Those that suit and whose tail is the longest that `rest` begins with; null if there is none. The
-// greatest tail not above `rest` is that tail, or else it shares with `rest` all that any such tail
-// can have.
+// Those that suit and whose tail is the longest that `rest` begins with; null if there is none, or
+// only behind many that do not suit. The greatest tail not above `rest` is that tail, or else it
+// shares with `rest` all that any such tail can have.
 const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Query& query,
                                                          const Boundary& boundary,
                                                          std::span<const TokenId> rest) {
   std::vector<TokenId> most(rest.begin(), rest.end());
-  for (;;) {
+  for (int tried = 0; tried < kTailsTriedMax; ++tried) {
     auto tail = boundary.ending.upper_bound(most);
     if (tail == boundary.ending.begin()) return nullptr;
     --tail;
@@ -99,6 +103,7 @@ const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Query& query,
     if (is_tail && tail->first.empty()) return nullptr;
     most.erase(is_tail ? differ.second - 1 : differ.second, most.end());
   }
+  return nullptr;
 }
 
 // The best of those whose tail is the longest, before `end`; null if there is none.

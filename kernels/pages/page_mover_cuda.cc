@@ -174,6 +174,15 @@ class CudaPageMover final : public PageMover {
   }
 
   Status check(const PagedRows& pages) const override {
+    // The kernel moves no piece of less than an element.
+    const std::uint64_t size = dtype_size_bytes(pages.dtype);
+    const std::uint64_t places = std::bit_cast<std::uintptr_t>(pages.data) |
+                                 pages.page_stride_bytes | pages.row_stride_bytes |
+                                 pages.dim_stride_bytes;
+    if (places % size != 0) {
+      return Status::invalid("address and strides must be multiples of an element's " +
+                             std::to_string(size) + " bytes");
+    }
     PRECIS_ASSIGN(const CurrentDevice current, CurrentDevice::set(ordinal_));
     return check_device_memory(ordinal_, pages.data, pages.reach_bytes());
   }

@@ -127,6 +127,7 @@ static void write(SegmentRow::Builder out, const precis::SegmentRow& in) {
   out.setCreatedUnixMs(in.created_unix_ms);
   out.setHits(in.hits);
   if (in.trimmed) write(out.initTrimmed(), *in.trimmed);
+  out.setParentEntries(in.parent_entries);
 }
 
 static Status read_path(SegmentRow::Reader in, precis::SegmentRow& out) {
@@ -162,6 +163,7 @@ static Status read(SegmentRow::Reader in, precis::SegmentRow& out) {
   out.compress_seconds = in.getCompressSeconds();
   out.created_unix_ms = in.getCreatedUnixMs();
   out.hits = in.getHits();
+  out.parent_entries = in.getParentEntries();
   return read_optional(in.hasTrimmed(), "trimmed", in.getTrimmed(), out.trimmed);
 }
 

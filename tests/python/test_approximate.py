@@ -100,3 +100,32 @@ def test_a_parent_of_which_no_more_is_left_makes_its_children_exact(tmp_path):
         assert found(cache, model, None) == [parent.id, rough.id]
         put(cache, model, 0, BEGIN)  # gives back what it lost
         assert found(cache, model, None) == [parent.id]
+
+
+def test_what_was_read_counts_link_by_link(cache, model):
+    """A tenth of a long segment is no fifth of it, however much there is of a short one."""
+    path = list(range(1100))
+
+    def put_to(begin, end, keep, **options):
+        layers = random_layers(model.spec, end - begin, seed=end)
+        options |= {"recipe": "knorm", "keep": keep}
+        return put_all(cache, model, path[:end], layers, **options).id
+
+    chain = [put_to(0, 100, 1.0), put_to(100, 1000, 0.1), put_to(1000, 1100, 1.0, parent_read=0.2)]
+    for keep in (None, 1.0, 0.5, 0.3):
+        assert found(cache, model, keep, path) == chain[:2], keep
+    assert found(cache, model, 0.2, path) == chain
+
+
+def test_what_was_computed_over_a_trimmed_parent_is_not_exact_once_that_is_whole_again(
+    cache, model, parent
+):
+    cache.trim(parent, keep=0.05)
+    rough = put(cache, model, BEGIN, END)  # over all that is stored
+    assert found(cache, model, None) == [parent.id, rough.id]
+    put(cache, model, 0, BEGIN)
+    assert found(cache, model, None) == [parent.id]
+    assert found(cache, model, 0.05) == [parent.id, rough.id]
+    exact = put(cache, model, BEGIN, END)
+    assert exact.id != rough.id
+    assert found(cache, model, None) == [parent.id, exact.id]

@@ -329,7 +329,7 @@ def test_plain_calls_of_the_model_are_as_before_and_attend_by_sdpa(random_llama,
         calls.append(1)
         return sdpa(*args, **kwargs)
 
-    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "sdpa", counted)
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "sdpa", counted)
     ragged = hf.RaggedCache(model, restored(model, tokens[:30]))
     calls.clear()
     generate(model, tokens, ragged)

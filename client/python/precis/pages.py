@@ -32,8 +32,8 @@ class Pages:
 
     Raises:
         InvalidArgument: no arrays, or of another dtype or shape.
-        Unsupported: an array on another kind of device. A CUDA device that this build or machine
-            does not reach is found by the get and the put that take the pages.
+        Unsupported: an array on another kind of device, or on a CUDA device that this build or
+            machine does not reach.
     """
 
     def __init__(self, keys: Any, values: Any) -> None:

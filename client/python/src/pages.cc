@@ -3,6 +3,7 @@
 #include <string>
 
 #include "bindings.h"
+#include "client/src/page_movers.h"
 #include "errors.h"
 
 namespace precis::python {
@@ -19,7 +20,12 @@ Pages::Pages(PageArray keys, PageArray values)
     : keys_array_(std::move(keys)),
       values_array_(std::move(values)),
       keys_(paged_rows(keys_array_, "keys")),
-      values_(paged_rows(values_array_, "values")) {}
+      values_(paged_rows(values_array_, "values")) {
+  // An engine learns when it starts, and not by each of its requests, that its pages are out of
+  // reach.
+  const auto mover = PageMovers().find(keys_, values_);
+  if (!mover.ok()) raise(mover.status());
+}
 
 PagesOut Pages::out(const PageNumbers& table, const PageNumbers& starts) const {
   return {keys_, values_, view(table), view(starts)};

@@ -28,6 +28,7 @@ struct SegmentRow {
   std::string preset;
   Budget budget;
   std::optional<Budget> parent_read;
+  std::uint64_t parent_entries = 0;  // of its parents, that its KV was computed over; 0: not known
   Plan plan;
   std::vector<std::uint64_t> layer_bytes;  // size of each layer's records
   std::uint64_t original_bytes = 0, stored_bytes = 0;

@@ -84,6 +84,19 @@ NewSegment CatalogFixture::segment(const Tokens& path, const NewSegment* parent,
   row.tail.assign(path.end() - row.end % model.block_tokens, path.end());
   row.budget = Budget::entries(variant);
   row.parent_read = parent_read;
+  if (parent) {
+    const auto chain = catalog->chain(tenant, parent->row.id);
+    for (const Catalog::Row& link : chain.ok() ? *chain : std::vector<Catalog::Row>()) {
+      std::uint64_t read = link->plan.total();
+      if (parent_read) {
+        const auto asked =
+            budget_entries(Recipe{}, model, link->end - link->begin, *parent_read, link->begin);
+        REQUIRE(asked.ok());
+        read = std::min(read, *asked);
+      }
+      row.parent_entries += read;
+    }
+  }
   row.id = segment_id({path_tip(root, all.first(row.begin), model.block_tokens), row.begin, row.tip,
                        row.end, row.parent, row.parent_read},
                       Recipe{}, row.budget);

@@ -57,21 +57,40 @@ std::uint64_t entries_of(const Model& model, const SegmentId& id, std::uint32_t 
   return entries;
 }
 
-// Link by link, whether less was read of its parents than is stored of them.
-std::uint32_t faithful_of(const Model& model, const SegmentId& id) {
-  std::uint64_t stored = 0;
-  double least = 1;
-  for (const SegmentId& link : chain_of(model, id)) {
-    const SegmentRow& row = model.stored.at(link).row;
-    const double read =
-        row.parent_read ? static_cast<double>(row.parent_read->value) / 1'000'000 : 1;
-    const double of_all = static_cast<double>(row.begin) * static_cast<double>(kHeads);
-    if (row.begin > 0 && read < 0.95 * (static_cast<double>(stored) / of_all)) {
-      least = std::min(least, read / 0.95);
-    }
-    stored += row.plan.total();
+// What a reader at a share gets of the first `links` of a chain, link by link.
+double read_at(const Model& model, const std::vector<SegmentId>& chain, std::size_t links,
+               std::uint32_t ppm) {
+  double entries = 0;
+  for (std::size_t i = 0; i < links; ++i) {
+    const SegmentRow& row = model.stored.at(chain[i]).row;
+    const double all = (row.end - row.begin) * double{kHeads};
+    entries += std::min(static_cast<double>(row.plan.total()), all * ppm / 1e6);
   }
-  return static_cast<std::uint32_t>(least * 1'000'000);
+  return entries;
+}
+
+// The largest share at which of no link's parents more is read than it was computed over.
+std::uint32_t faithful_of(const Model& model, const SegmentId& id) {
+  const std::vector<SegmentId> chain = chain_of(model, id);
+  std::uint32_t least = kFaithful;
+  for (std::size_t link = 1; link < chain.size(); ++link) {
+    const SegmentRow& row = model.stored.at(chain[link]).row;
+    std::uint64_t stored = 0;
+    for (std::size_t i = 0; i < link; ++i) stored += model.stored.at(chain[i]).row.plan.total();
+    const double enough = static_cast<double>(row.parent_entries) / 0.95;
+    // Rows without the number: those of a parent of which nothing was stored.
+    if (enough >= static_cast<double>(stored) || (row.parent_entries == 0 && !row.parent_read)) {
+      continue;
+    }
+    std::uint32_t below = 0, above = kFaithful + 1;
+    while (row.parent_entries != 0 && above - below > 1) {
+      const std::uint32_t middle = below + (above - below) / 2;
+      const bool fits = read_at(model, chain, link, middle) <= enough * (1 + 1e-12);
+      (fits ? below : above) = middle;
+    }
+    least = std::min(least, below);
+  }
+  return least;
 }
 
 // Every cover of `ids` by a chain of `model` that is faithful so far; whole segments only if

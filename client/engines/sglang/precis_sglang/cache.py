@@ -163,7 +163,9 @@ class PrecisCache(RadixCache):
         if not prefix.ready:
             if (rows := prefix.rows.result()) is None:
                 self._drop(prefix)
-                self.unfetched[digest] = time.monotonic() + RETRY_SECONDS
+                now = time.monotonic()
+                self.unfetched = {d: t for d, t in self.unfetched.items() if t > now}
+                self.unfetched[digest] = now + RETRY_SECONDS
                 return 0, req.last_node
             self._place(prefix.layout, rows)
             prefix.ready = True

@@ -90,16 +90,10 @@ class Service:
         self._loads = ThreadPoolExecutor(2, "precis-load")
 
     def find(self, path: np.ndarray, keep: Any) -> Future[precis.Match | None]:
-        """Looks a path of uint32 tokens up; None for a miss, whatever its reason.
-
-        A segment that was computed over less than everything before it is not taken, nor is what
-        stands on it: it would be taken for more than it is.
-        """
+        """Looks a path of uint32 tokens up; None for a miss, whatever its reason."""
 
         def ask(cache: precis.Cache, model: precis.Model) -> precis.Match | None:
             match = cache.lookup(model, path, keep=keep, align=1)
-            if end := exact_until(match):
-                match = cache.lookup(model, path[:end], keep=keep, align=1)
             return match if match and match.plan.any() else None
 
         return self._lookups.submit(self._call, ask, self.settings.lookup_timeout)
@@ -138,12 +132,3 @@ class Service:
                 cache = precis.connect(s.address, timeout=min(s.load_timeout, 5.0), **more)
                 self._connected = cache, cache.register_model(self._spec)
             return self._connected
-
-
-def exact_until(match: precis.Match) -> int:
-    """The token where the first segment begins that was computed over less than all; 0: none."""
-    for link in match.links:
-        read = link.segment.parent_read
-        if link.segment.begin and read is not None and read.kind != "all":
-            return link.segment.begin
-    return 0

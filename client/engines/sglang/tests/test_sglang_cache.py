@@ -18,7 +18,7 @@ from precis_sglang import register
 from precis_sglang.attention import Ragged
 from precis_sglang.cache import PrecisCache, digest_of, make_cache
 from precis_sglang.plan import slots_of
-from precis_sglang.service import Service, Settings, exact_until
+from precis_sglang.service import Service, Settings
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
@@ -423,16 +423,6 @@ def test_a_reset_forgets_everything(engine: Engine, service: Answers) -> None:
     engine.finish(stored(engine, service))
     engine.cache.reset()
     assert engine.cache.total_size() == 0 and not engine.cache.asked
-
-
-def test_a_segment_that_was_computed_over_less_ends_the_match() -> None:
-    def link(begin: int, kind: str | None) -> Any:
-        read = None if kind is None else SimpleNamespace(kind=kind)
-        return SimpleNamespace(segment=SimpleNamespace(begin=begin, parent_read=read))
-
-    whole = SimpleNamespace(links=(link(0, None), link(64, "all"), link(128, None)))
-    assert exact_until(whole) == 0
-    assert exact_until(SimpleNamespace(links=(link(0, None), link(64, "ratio")))) == 64
 
 
 def test_settings_are_the_environments() -> None:

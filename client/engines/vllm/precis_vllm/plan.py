@@ -10,8 +10,12 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import precis
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +32,7 @@ class Plan:
         seconds: that the restore should take.
         whole: it ends where a stored segment does, so that a child can stand on it.
         exact: it has every entry of its tokens, and these were computed over every entry, too.
-        read_at: the budget at which it is read, as a share of its tokens' entries.
+        keep: the budget at which it is read; None for all that is stored.
     """
 
     digest: bytes
@@ -39,7 +43,7 @@ class Plan:
     seconds: float
     whole: bool
     exact: bool
-    read_at: float
+    keep: precis.Budget | None
 
     @functools.cached_property
     def hashes(self) -> list[bytes]:

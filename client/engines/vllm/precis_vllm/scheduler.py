@@ -36,7 +36,7 @@ class Save:
     tokens: np.ndarray
     blocks: list[int]
     exact_from: int  # tokens before it are not in these blocks as they were computed
-    parent_read: float | None
+    parent_read: precis.Budget | None
     session: str
     adapter: str
 
@@ -179,6 +179,9 @@ class Scheduler:
             elif result.matched_tokens % self.size:
                 # Its last segment ends inside a page, so it is matched up to a block before that.
                 self._ask(tracked, self._whole(result.matched_tokens))
+            elif self._is_turn(tracked) and ends_inside(result) and result.links[-1].segment.begin:
+                # Nothing can stand inside a segment, so a turn stands on those before.
+                self._ask(tracked, self._whole(result.links[-1].segment.begin))
             elif result and result.plan.any():
                 tracked.plan = self._plan(result)
                 self.counts.add(hits=1)
@@ -209,22 +212,10 @@ class Scheduler:
             blocks_of(pages, self.ranks),
             match.to_bytes(),
             match.predicted_seconds,
-            match.links[-1].matched_end == match.links[-1].segment.end,
+            not ends_inside(match),
             complete and all(computed_over(link) >= 1 for link in match.links),
-            self._read_at(match, pages),
+            match.keep,
         )
-
-    def _read_at(self, match: precis.Match, pages: np.ndarray) -> float:
-        """The budget at which a match is read, as a share of its tokens' entries.
-
-        Pages and recipes round what comes of a share; the next turn asks for the share.
-        """
-        keep = match.keep
-        if keep is not None and keep.kind not in ("all", "ratio"):
-            return float(pages.sum() * self.size / (match.matched_tokens * pages.size))
-        stored = sum(link.segment.kept for link in match.links)
-        share = stored / (match.links[-1].segment.end * pages.size)
-        return share if keep is None or keep.kind == "all" else min(share, float(keep.value))
 
     # ---- what the scheduler asks ----------------------------------------------------------------
 
@@ -295,6 +286,9 @@ class Scheduler:
         if tracked.wish.store is not None:
             return tracked.wish.store
         return not tracked.wish.off and (self.settings.store or bool(tracked.wish.session))
+
+    def _is_turn(self, tracked: Tracked) -> bool:
+        return bool(tracked.wish.session) and self._stores(tracked)
 
     def allocated(self, request: Any, external: int) -> None:
         """The request has its blocks; its pages have to be fetched, unless they are there."""
@@ -449,7 +443,7 @@ class Scheduler:
                 tokens,
                 blocks[: -(-length // self.size)],
                 begin,
-                None if plan is None else plan.read_at,
+                None if plan is None else plan.keep,
                 tracked.wish.session,
                 adapter_of(request),
             )
@@ -466,7 +460,7 @@ class Scheduler:
             self.tickets.pop(tracked.ticket, None)
         self._see_preemption(tracked)
         whole = request.num_computed_tokens >= request.num_prompt_tokens
-        if whole and tracked.wish.session and self._stores(tracked):
+        if whole and self._is_turn(tracked):
             # The last token was sampled and not computed. The next turn stands on whole blocks.
             length = min(request.num_computed_tokens, request.num_tokens)
             self._save(tracked, self._whole(length), self.late_saves)
@@ -506,19 +500,27 @@ def computed_over(link: precis.MatchLink) -> float:
     return read.value if read.kind == "ratio" else 0.0
 
 
+def ends_inside(match: precis.Match) -> bool:
+    """Whether a match ends inside a segment."""
+    if not match.links:
+        return False
+    last = match.links[-1]
+    return last.matched_end < last.segment.end
+
+
 def exact_tokens(match: precis.Match) -> int:
     """The tokens of a match before the first segment that is an approximation.
 
     A reader at a small budget is told of those that suit it, too. What was read of the parents and
     what is stored of them count as equal from 95% on, as the service has it.
     """
-    entries = 0
+    before: list[tuple[int, int]] = []  # of each link: entries that its tokens had, and kept
     for link in match.links:
-        segment = link.segment
-        read = computed_over(link) * segment.begin * link.counts.size
-        if read < 0.95 * entries:
+        segment, share = link.segment, computed_over(link)
+        read = sum(min(share * had, kept) for had, kept in before)
+        if read < 0.95 * sum(kept for _, kept in before):
             return segment.begin
-        entries += segment.kept
+        before.append(((segment.end - segment.begin) * link.counts.size, segment.kept))
     return match.matched_tokens
 
 

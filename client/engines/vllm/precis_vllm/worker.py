@@ -290,7 +290,20 @@ class Worker:
             if not push.may_commit():
                 return
             segment = put.commit()
-        if save.session:
-            cache.session(save.session).advance(segment)
         if self.heads.start == 0:
+            if save.session:
+                advance(cache, save.session, segment)
             self.counts.add(stores=1, store_tokens=count, store_bytes=segment.bytes)
+
+
+def advance(cache: precis.Cache, name: str, segment: precis.Segment) -> None:
+    """Moves a session to its new turn, also where the conversation has gone another way."""
+    session = cache.session(name)
+    try:
+        session.advance(segment)
+    except precis.InvalidArgument:  # a message was edited, say: the turn is not on the tip
+        pinned = session.pinned
+        session.remove()
+        session = cache.session(name).advance(segment)
+        if pinned:
+            session.pin()

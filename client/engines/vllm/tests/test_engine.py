@@ -257,6 +257,20 @@ def test_requests_that_run_are_reset_and_go_on(
     assert [said[str(number)] for number in range(len(prompts))] == want
 
 
+def test_a_session_follows_a_conversation_that_goes_another_way(
+    engine: Engine, stored: list[Doc], cache: precis.Cache, reader: Reader
+) -> None:
+    document = stored[10]
+    tips = []
+    for seed in (302, 303):  # the message is edited, and sent again
+        message = reader.document(seed, 512).tokens[:160]
+        engine.ask([document.tokens + message], {"keep": 1.0, "session": "edited"}, tokens=40)
+        engine.forget()
+        tips.append(cache.session("edited").tip)
+        assert cache.segment(tips[-1]).begin == len(document.tokens)
+    assert tips[0] != tips[1]
+
+
 def test_turns_of_a_session_stand_on_each_other_at_a_budget(
     engine: Engine, stored: list[Doc], cache: precis.Cache
 ) -> None:

@@ -20,7 +20,10 @@ def match(*links: tuple[int, precis.Budget | None]) -> SimpleNamespace:
             SimpleNamespace(
                 counts=counts,
                 segment=SimpleNamespace(
-                    begin=100 * i, kept=kept * counts.size, parent_read=parent_read
+                    begin=100 * i,
+                    end=100 * (i + 1),
+                    kept=kept * counts.size,
+                    parent_read=parent_read,
                 ),
             )
             for i, (kept, parent_read) in enumerate(links)
