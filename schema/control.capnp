@@ -201,7 +201,7 @@ struct Lookup {  # -> Match
   keep @3 :Types.Budget;
   # Absent, with align 1: what is stored, and nothing is counted. Else the service reads the records
   # and answers what of them a reader gets at this budget, exactly. Segments that were computed over
-  # less of their parents than that are passed over then.
+  # less of their parents than that reader gets are left out.
   align @4 :UInt32 = 1;
   # Every (layer, head) of the prefix gets a multiple of so many entries.
 }

@@ -32,7 +32,8 @@ class PrefixIndex {
   void insert(const SegmentNode& segment);
   void erase(const SegmentNode& segment);
 
-  // Of what is faithful up to `faithful_ppm` at least, both.
+  // Both see only what is faithful up to `faithful_ppm` at least.
+  //
   // The segment at the end of the longest match: whole, or partial at a boundary. Of several the
   // more faithful, then the one with more entries among the matched tokens (a partial segment's pro
   // rata), then the newer.

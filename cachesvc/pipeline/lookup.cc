@@ -154,9 +154,9 @@ std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const
   return described;
 }
 
-// The path is not matched again where its chain changes, for its tokens have been freed: of the
-// same segments, trimmed, what is there now is counted; where one has gone, or has more entries, to
-// which what stands on it may be an approximation, who asks looks the path up again.
+// Where the chain changes meanwhile, its tokens have been freed, so the path is not matched again.
+// Segments that were trimmed are counted as they are now. Where one has gone, or has more entries,
+// so that its children may be approximations, the client is told to look the path up again.
 Task<Result<msg::Match>> Lookup::count(Owner owner, const ModelSpec& model,
                                        const msg::Lookup& request, Links links,
                                        const bool& gone) const {

@@ -1,5 +1,5 @@
-// Who moves rows between host memory and pages: in the same memory by the caller's own thread, on a
-// device by its mover.
+// Movers of rows between host memory and pages: the caller's own thread where both lie in host
+// memory, a device's mover where the pages are there.
 #pragma once
 
 #include <map>
@@ -19,9 +19,9 @@ class PageMovers {
   PageMovers(const PageMovers&) = delete;
   PageMovers& operator=(const PageMovers&) = delete;
 
-  // Of pages that passed check_paged_rows(). kInvalidArgument where keys and values lie in
-  // different memory, or not where they say; kUnsupported where this build or machine does not
-  // reach it.
+  // The pages have passed check_paged_rows(), or are not moved yet. kInvalidArgument where keys and
+  // values lie in different memory, or not where they say; kUnsupported where this build or machine
+  // does not reach it.
   Result<std::shared_ptr<PageMover>> find(const PagedRows& keys, const PagedRows& values);
 
  private:

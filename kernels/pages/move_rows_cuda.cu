@@ -1,6 +1,6 @@
-// Rows between a packed array and pages. What bounds a move is the bus that the packed rows cross
-// before or after, a twentieth of what the device's own memory does; so the kernel has wide pieces
-// and neighbours on neighbouring addresses, and no more.
+// Rows between a packed array and pages. The bus that the packed rows cross before or after bounds
+// a move, at a twentieth of the speed of the device's own memory. So the kernel moves wide pieces,
+// with neighbours on neighbouring addresses, and does no more.
 #include "kernels/common/device_code.cuh"
 #include "kernels/common/tuning.h"
 #include "kernels/pages/move_rows_cuda.h"

@@ -18,7 +18,7 @@ struct PagePlaces {
   std::uint32_t row_pieces, piece_bytes;
 };
 
-// Of one head.
+// A run of one head's rows.
 struct MovedRun {
   std::uint64_t keys_at, values_at;  // in `packed`
   std::uint32_t table_begin;         // the first row's page stands at table[table_begin]

@@ -13,7 +13,8 @@
 namespace precis::kernels {
 namespace {
 
-// What moves one way: the bus takes both at a time, and more than one each way would share it.
+// A lane moves rows one way: the bus takes both at a time, and more than one each way would share
+// it.
 struct Lane {
   explicit Lane(Stream own) : stream(std::move(own)) {}
   // Memory on the device that keeps its size until more is asked for.

@@ -83,9 +83,9 @@ struct PutOptions {
 // without a budget, serves exactly that. What of it is cold is read for it.
 struct LookupOptions {
   // As get()'s, but that a link that stores less is taken whole, which is no error. No quality.
-  // Segments that were computed over less of their parents than a reader at this ratio, or any that
-  // is no ratio, reads of them are passed over; without keep and align none is, and
-  // SegmentInfo::parent_read says of each. 95% of what is read counts as all of it.
+  // A reader at a ratio gets no segment that was computed over less of its parents than that ratio
+  // (95% of it counts as enough); any other budget asks for all. Without keep and align none is
+  // left out, and SegmentInfo::parent_read tells.
   std::optional<Budget> keep{};
   // Entries of a page of the reader's memory, 1 to 4096. Above 1 every (layer, KV head) gets the
   // nearest multiple of it, over all links; at least one page, at most what is stored in whole

@@ -147,7 +147,8 @@ TEST_CASE("pages that are not all in the device's memory are told from those tha
   rows = c.keys.pages.rows;
   rows.data = host.data();
   for (std::uint64_t PagedRows::*stride :
-       {&PagedRows::page_stride_bytes, &PagedRows::row_stride_bytes, &PagedRows::dim_stride_bytes}) {
+       {&PagedRows::page_stride_bytes, &PagedRows::row_stride_bytes,
+        &PagedRows::dim_stride_bytes}) {
     PagedRows odd = c.keys.pages.rows;
     odd.*stride += 1;
     CHECK_THAT(mover->check(odd).message(), Contains("multiples of an element's "));
