@@ -109,22 +109,28 @@ class S3FifoPolicy final : public EvictionPolicy {
   }
 
   std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) override {
+    std::size_t in_main = 0;  // steps
     // Each step takes a use from somebody, or moves one that may not go behind the others.
     for (std::size_t step = 0; step < places_.size() * (kUsesMax + 2); ++step) {
-      const bool from_small =
-          main_.empty() || (!small_.empty() && static_cast<double>(small_.bytes()) >=
-                                                   share_ * static_cast<double>(bytes()));
+      const bool is_small_due = main_rests_ > 0 || static_cast<double>(small_.bytes()) >=
+                                                       share_ * static_cast<double>(bytes());
+      const bool from_small = main_.empty() || (!small_.empty() && is_small_due);
       Queue& queue = from_small ? small_ : main_;
       const Member member = *queue.first();
       if (member.uses == 0 && may_go(member.key)) {
         Ghosts& ghosts = from_small ? small_ghosts_ : main_ghosts_;
         ghosts.push(member, kGhostBytes * bytes());
+        if (main_rests_ > 0) --main_rests_;
         return member.key;
       }
       // From the small queue its uses have earned it a place in the main one, and are spent.
       const unsigned left = from_small || member.uses == 0 ? 0 : member.uses - 1;
       queue.erase(queue.first());
       places_.at(member.key) = {&main_, main_.push({member.key, member.size_bytes, left})};
+      if (!from_small && ++in_main >= main_.size() * (kUsesMax + 1)) {
+        main_rests_ = main_.size();
+        in_main = 0;
+      }
     }
     // Who may go stands where the turn never came: in the small queue, all of the main one in use.
     for (Queue* queue : {&small_, &main_}) {
@@ -143,6 +149,9 @@ class S3FifoPolicy final : public EvictionPolicy {
   Queue small_, main_;
   std::map<HotKey, Standing> places_;
   Ghosts small_ghosts_, main_ghosts_;
+  // Victims to come that the small queue gives: nobody in the main one may go. A turn of it in vain
+  // costs its length, so it is tried again after as many.
+  std::size_t main_rests_ = 0;
   double share_ = kFirstShare;  // of the bytes, above which the small queue gives way first
 };
 

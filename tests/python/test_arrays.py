@@ -227,3 +227,17 @@ def test_tokens_come_as_lists_ranges_arrays_and_tensors():
     for form in ([3, 4], range(3, 5), np.array([3, 4]), torch.tensor([[3, 4]])):
         assert tokens_in(form).tolist() == [3, 4]
         assert tokens_in(form).dtype == np.uint32
+
+
+def test_a_tensor_that_is_the_negative_of_its_memory_is_taken_for_what_it_says():
+    spec = toy_spec()
+    layers = random_layers(spec, 32)
+    plain = [tuple(torch.from_numpy(part) for part in layer) for layer in layers]
+    lazy = [tuple(torch._neg_view(-part) for part in layer) for layer in plain]
+    assert lazy[0][0].is_neg()
+    want, got = (precis.compress(spec, given, recipe="knorm", keep=0.5) for given in (plain, lazy))
+    for ours, theirs in zip(want.keys, got.keys, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    page = torch._neg_view(torch.zeros(4, 16, spec.head_dim))
+    with pytest.raises(precis.InvalidArgument, match="keys: .* negative of what its memory holds"):
+        precis.Pages(page, page)

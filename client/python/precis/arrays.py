@@ -74,7 +74,7 @@ def exported(array: Any) -> Any:
 def rows_in_place(array: Any, field: str) -> Any:
     """K or V rows that are written where they lie, as the extension module takes them."""
     if _is_torch(array):
-        array = array.detach()
+        array = _writable(array, field)
         if array.device.type != "cpu":
             raise InvalidArgument(f"{field}: the tensor is on {array.device}, not in host memory")
         strides = array.stride()
@@ -100,7 +100,7 @@ def pages_in_place(array: Any, field: str) -> Any:
                 f"{field}: the tensor is on {array.device}, must be in host memory or on a CUDA "
                 "device"
             )
-        return array.detach()
+        return _writable(array, field)
     if not isinstance(array, np.ndarray):
         if not hasattr(array, "__dlpack__"):
             raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
@@ -145,8 +145,16 @@ def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:
     return array
 
 
+def _writable(tensor: Any, field: str) -> Any:
+    """The tensor, whose memory holds what it says."""
+    if tensor.is_neg():
+        raise InvalidArgument(f"{field}: the tensor is the negative of what its memory holds")
+    return tensor.detach()
+
+
 def _to_host(tensor: Any, field: str) -> Any:
     """The tensor, or a copy of it in host memory that the GPU fills by itself."""
+    tensor = tensor.resolve_neg()  # whose memory holds the negative
     if tensor.device.type == "cpu":
         return tensor
     torch = sys.modules["torch"]

@@ -118,3 +118,29 @@ TEST_CASE("S3-FIFO follows a load whose keys come back late", "[unit][eviction]"
   CHECK(hits(*make_lru_policy()) == 0);
   CHECK(hits(*make_s3_fifo_policy()) > 1000);
 }
+
+TEST_CASE("what may not go costs each victim a few steps", "[unit][eviction]") {
+  constexpr std::uint32_t kLarge = 500, kTiny = 20'000;
+  const auto policy = make_s3_fifo_policy();
+  std::size_t asked = 0;
+  const auto is_tiny = [&](const HotKey& of) {
+    ++asked;
+    return of.segment.bytes[3] == 1;
+  };
+  const auto tiny = [](std::uint32_t n) {
+    HotKey made = key(n);
+    made.segment.bytes[3] = 1;
+    return made;
+  };
+  for (std::uint32_t n = 0; n < kLarge; ++n) {
+    policy->added(key(n), 1'000'000);
+    for (int uses = 0; uses < 3; ++uses) policy->used(key(n));
+  }
+  for (std::uint32_t n = 0; n < kTiny; ++n) policy->added(tiny(n), 1);
+  for (std::uint32_t n = 0; n < kTiny; ++n) {
+    const auto gone = policy->victim(is_tiny);
+    REQUIRE(gone);
+    policy->removed(*gone);
+  }
+  CHECK(asked < std::size_t{10} * kTiny);
+}

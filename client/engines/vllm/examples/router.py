@@ -24,15 +24,19 @@ SHORT = 1000  # characters of a prompt that is not worth the way
 
 def params_of(body: dict[str, Any]) -> dict[str, Any]:
     """The request's kv_transfer_params, with the session that its OpenAI fields name."""
-    params = dict(body.get("kv_transfer_params") or {})
-    session = (body.get("metadata") or {}).get("session") or body.get("user")
+    params, named = body.get("kv_transfer_params") or {}, body.get("metadata") or {}
+    if not isinstance(params, dict) or not isinstance(named, dict):
+        raise TypeError("kv_transfer_params and metadata must be objects")
+    session = named.get("session") or body.get("user")
     return {"session": session, **params} if session else params
 
 
 def make(prefill: str, decode: str) -> FastAPI:
     """The application."""
     app = FastAPI()
-    client = httpx.AsyncClient(timeout=httpx.Timeout(600, connect=5))
+    client = httpx.AsyncClient(
+        timeout=httpx.Timeout(600, connect=5), limits=httpx.Limits(max_connections=None)
+    )
 
     async def read(path: str, body: dict[str, Any]) -> None:
         """Has the prefill instance compute and store the prompt."""
@@ -49,9 +53,14 @@ def make(prefill: str, decode: str) -> FastAPI:
     @app.post("/v1/completions")
     @app.post("/v1/chat/completions")
     async def complete(request: Request) -> Response:
-        path, body = request.url.path, await request.json()
-        prompt = body.get("prompt") or body.get("messages") or ""
-        params = params_of(body)
+        path = request.url.path
+        try:
+            body = await request.json()
+            prompt = body.get("prompt") or body.get("messages") or ""
+            params = params_of(body)
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            message = f"the body is no request of OpenAI's API: {error}"
+            return JSONResponse({"error": {"message": message}}, 400)
         if len(str(prompt)) > SHORT:
             await read(path, body)
             params = {"wait": 5, **params}  # the prefill instance stores behind its answer

@@ -23,7 +23,7 @@ from .blocks import RaggedManager
 from .metrics import Counts
 from .plan import Plan, blocks_of, ranks_of
 from .service import RETRY_SECONDS, Service
-from .settings import BadRequest, Settings, Wish
+from .settings import Settings, Wish
 
 logger = init_logger("vllm.precis")
 
@@ -68,7 +68,7 @@ class Tracked:
 
     Attributes:
         ticket: of its lookup under way; asked: when that began; since: when the first did;
-            again: when the next shall.
+            again: when the next shall; pause: seconds until then, twice as many each time.
         stored: tokens of it that the service has as they are computed without it.
         plan: the prefix it may stand on; layout: its number once it holds blocks by it.
         saving: a push out of its blocks was begun, and its workers tell when it is over.
@@ -84,6 +84,7 @@ class Tracked:
     stored: int = 0
     looked: bool = False
     again: float = 0.0
+    pause: float = 0.01
     layout: int | None = None
     loaded: bool = False
     failed: bool = False
@@ -121,7 +122,7 @@ class Scheduler:
         """Begins the request's lookup, so that it is over when the request's turn comes."""
         try:
             wish = Wish.read(request.kv_transfer_params)
-        except (BadRequest, ValueError, OverflowError, TypeError) as error:
+        except Exception as error:  # whatever a stranger sends costs the engine nothing
             logger.warning(
                 "request %s: %s; Precis is off for it", request.request_id, str(error)[:200]
             )
@@ -175,7 +176,8 @@ class Scheduler:
                 result.matched_tokens < self._whole(self._length(tracked.request))
                 and time.monotonic() - tracked.since < tracked.wish.wait
             ):
-                tracked.again = time.monotonic() + 0.02
+                tracked.pause = min(1.0, 2 * tracked.pause)
+                tracked.again = time.monotonic() + tracked.pause
             elif result.matched_tokens % self.size:
                 # Its last segment ends inside a page, so it is matched up to a block before that.
                 self._ask(tracked, self._whole(result.matched_tokens))

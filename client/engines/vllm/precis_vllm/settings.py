@@ -147,6 +147,6 @@ class Wish:
                 )
         if not 0 <= wish.wait <= WAIT_MAX:  # NaN neither
             raise BadRequest(f"kv_transfer_params: wait is {wish.wait!r}, must be 0 to {WAIT_MAX}")
-        if len(wish.session.encode()) > 256:
-            raise BadRequest("kv_transfer_params: session has more than 256 bytes")
+        if len(wish.session.encode(errors="replace")) > 256 or not wish.session.isprintable():
+            raise BadRequest("kv_transfer_params: session must be 256 bytes of printable text")
         return wish
