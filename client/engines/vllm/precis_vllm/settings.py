@@ -46,7 +46,7 @@ class Settings:
     recipe: str = ""
     min_tokens: int = 256
     min_gain: float = 0.0
-    lookup_timeout: float = 1.0
+    lookup_timeout: float = 5.0
     load_timeout: float = 30.0
     model: str = ""
     revision: str = ""

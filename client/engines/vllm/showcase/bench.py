@@ -64,7 +64,7 @@ class Bench:
 
     def __init__(self, reader: Reader, folder: Path, quick: bool) -> None:
         self.reader, self.folder = reader, folder
-        self.sizes = (1024, 4096) if quick else (1024, 2048, 4096, 7168)
+        self.sizes = (1024, 4096) if quick else (1024, 2048, 4096, 6912)
         self.runs = 3 if quick else 5
         self.rows: list[Row] = []
         self.service = Precisd(find_precisd(), folder / "data")
