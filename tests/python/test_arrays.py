@@ -239,5 +239,5 @@ def test_a_tensor_that_is_the_negative_of_its_memory_is_taken_for_what_it_says()
     for ours, theirs in zip(want.keys, got.keys, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     page = torch._neg_view(torch.zeros(4, 16, spec.head_dim))
-    with pytest.raises(precis.InvalidArgument, match="keys: .* negative of what its memory holds"):
+    with pytest.raises(precis.InvalidArgument, match=r"keys: .* negative of what its memory holds"):
         precis.Pages(page, page)
