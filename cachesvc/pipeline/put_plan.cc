@@ -1,5 +1,4 @@
 // What a put is of: recipe and budget, what the recipe needs, where the segment stands.
-#include <algorithm>
 #include <utility>
 
 #include "cachesvc/base/counted.h"
@@ -26,23 +25,15 @@ std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
 }
 
 // Notes what the KV was computed over: entries of the parents as they are stored, read at `read`.
-// A parent that is trimmed may be put anew, and then the segment is another one than what is
-// computed over the whole: its name says the share that there was.
 Status note_parents(const std::vector<Catalog::Row>& parents, const std::optional<Budget>& read,
                     const ModelSpec& model, SegmentRow& row) {
   row.parent_read = read;
   if (read && read->kind == Budget::Kind::kQuality) return {};  // says nothing of entries
-  bool trimmed = false;
   for (const Catalog::Row& parent : parents) {
     PRECIS_ASSIGN(const std::uint64_t entries,
                   cut_entries_at_most(*parent, model, read.value_or(Budget::all())));
     row.parent_entries += entries;
-    trimmed = trimmed || parent->trimmed;
   }
-  if (!trimmed) return {};
-  const double all = 1.0 * model.num_layers * model.num_kv_heads * row.begin;
-  const double share = static_cast<double>(row.parent_entries) / all;
-  row.parent_read = Budget::ratio_ppm(std::max(1u, static_cast<std::uint32_t>(share * 1e6)));
   return {};
 }
 

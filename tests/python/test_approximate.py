@@ -126,6 +126,3 @@ def test_what_was_computed_over_a_trimmed_parent_is_not_exact_once_that_is_whole
     put(cache, model, 0, BEGIN)
     assert found(cache, model, None) == [parent.id]
     assert found(cache, model, 0.05) == [parent.id, rough.id]
-    exact = put(cache, model, BEGIN, END)
-    assert exact.id != rough.id
-    assert found(cache, model, None) == [parent.id, exact.id]
