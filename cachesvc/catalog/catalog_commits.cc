@@ -6,6 +6,7 @@
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
+#include "cachesvc/catalog/faithful.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -261,7 +262,7 @@ void CatalogImpl::commit_all(std::span<Commit* const> commits) {
       promised = 0;
     }
     const SegmentNode* const present = tree_.find(commit->row.id);
-    if (present && present->in_service && !present->row->trimmed) {
+    if (present && present->in_service && is_as_good(*present->row, commit->row)) {
       commit->status = harden_again(*present, commit->durability);
       continue;
     }

@@ -56,4 +56,9 @@ std::uint32_t faithful_for(const std::optional<Budget>& budget) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(budget->value, kFaithful));
 }
 
+bool is_as_good(const SegmentRow& stored, const SegmentRow& row) {
+  return !stored.trimmed && static_cast<double>(stored.parent_entries) >=
+                                kEqualFrom * static_cast<double>(row.parent_entries);
+}
+
 }  // namespace precis

@@ -30,4 +30,8 @@ std::uint32_t faithful_ppm(const SegmentRow& row, const SegmentNode* parent,
 // entries and bytes, which are another share of each prefix, that is all.
 std::uint32_t faithful_for(const std::optional<Budget>& budget);
 
+// Whether a put of `row`, a segment of the same name, would add nothing to `stored`: that is whole,
+// and was computed over as many entries of its parents.
+bool is_as_good(const SegmentRow& stored, const SegmentRow& row);
+
 }  // namespace precis

@@ -140,9 +140,9 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, const 
   row.original_bytes = model.token_bytes() * put.num_tokens();
   PRECIS_ASSIGN(put.entries,
                 budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
-  // One that was trimmed is put again, which gives back what it lost.
+  // A put gives back what a trim took, and replaces what was computed over less.
   const auto stored = parts_.catalog.segment(tenant.name, row.id);
-  put.already_stored = stored.ok() && !(*stored)->trimmed;
+  put.already_stored = stored.ok() && is_as_good(**stored, row);
   if (put.already_stored) {  // Nothing is pushed of it.
     put.drop_kept();
     return {};

@@ -34,8 +34,8 @@ Result<std::unique_ptr<BufferPool::Buffer>> BufferPool::allocate(std::size_t siz
 }
 
 void BufferPool::take_back(PinnedOnce<std::unique_ptr<Registration>> memory) {
-  std::vector<PinnedOnce<std::unique_ptr<Registration>>>
-      dropped;                                         // unmapped after the lock is gone
+  // Unmapped after the lock is gone.
+  std::vector<PinnedOnce<std::unique_ptr<Registration>>> dropped;
   if (memory->bytes().size() > kKeptBytesMax) return;  // nor do others go for it
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(memory));

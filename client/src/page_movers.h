@@ -29,8 +29,8 @@ class PageMovers {
 
   const std::shared_ptr<PageMover> host_;
   std::mutex mutex_;
-  std::map<int, std::shared_ptr<PageMover>>
-      devices_;  // guarded by mutex_; shared with gets and puts
+  // Guarded by mutex_; shared with gets and puts.
+  std::map<int, std::shared_ptr<PageMover>> devices_;
 };
 
 }  // namespace precis

@@ -126,3 +126,7 @@ def test_what_was_computed_over_a_trimmed_parent_is_not_exact_once_that_is_whole
     put(cache, model, 0, BEGIN)
     assert found(cache, model, None) == [parent.id]
     assert found(cache, model, 0.05) == [parent.id, rough.id]
+    exact = put(cache, model, BEGIN, END)  # replaces it
+    assert found(cache, model, None) == [parent.id, exact.id]
+    with cache.begin_put(model, TOKENS[:END], recipe="global_kvdiff", keep=1.0) as again:
+        assert again.already_stored

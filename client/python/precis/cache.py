@@ -351,7 +351,6 @@ class Cache:
                 Where a head has more rows than its array or its pages, `prefix.layers[l]` and
                 `prefix.wait()` raise it.
             NotFound: a segment was trimmed or removed since it was looked up.
-            Unsupported: the pages are on a device that this build or machine does not reach.
         """
         arguments, make = get_arguments(match, keep, heads, out, pages)
         return make(self.core.get(*arguments))

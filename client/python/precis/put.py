@@ -159,7 +159,6 @@ class Put:
 
         Raises:
             InvalidArgument: a page that is none, too few rows, or what layer() raises it for.
-            Unsupported: the pages are on a device that this build or machine does not reach.
         """
         token_begin = count_in(token_begin, "token_begin")
         if num_tokens is None:

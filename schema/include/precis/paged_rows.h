@@ -36,8 +36,8 @@ struct PagedRows {
 // Rows of one head, [num_rows, head_dim] of keys and as many of values, between an array of bytes
 // and pages.
 struct PageRun {
-  std::uint64_t keys_at = 0,
-                values_at = 0;           // where each are packed, in bytes from the array's begin
+  std::uint64_t keys_at = 0;  // where the keys are packed, in bytes from the array's begin
+  std::uint64_t values_at = 0;
   std::span<const std::uint32_t> table;  // the pages, in order
   std::uint64_t first_row = 0;           // counted from the first row of the first page
   std::uint64_t num_rows = 0;

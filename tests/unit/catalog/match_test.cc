@@ -234,6 +234,18 @@ TEST_CASE("tails that are approximations do not hide shorter ones", "[unit][cata
   CHECK(f.matched(tokens(19), 100'000) == 15);
 }
 
+TEST_CASE("a search passes over 64 tails of a block and no more", "[unit][catalog]") {
+  for (const std::uint32_t many : {63u, 64u}) {
+    CatalogFixture f(256);
+    const NewSegment first = f.put(tokens(10), nullptr, 1, 10);
+    for (std::uint32_t end = 11; end < 11 + many; ++end) {
+      REQUIRE(f.commit(f.segment(tokens(end), &first, 1, 1, Budget::ratio_ppm(100'000))).ok());
+    }
+    CHECK(f.matched(tokens(200)) == 10 + many);
+    CHECK(f.matched(tokens(200), kFaithful) == (many == 63 ? 10 : 0));
+  }
+}
+
 TEST_CASE("a reader at a ratio asks for as much, any other for all", "[unit][catalog]") {
   CHECK(faithful_for(Budget::ratio_ppm(300'000)) == 300'000);
   CHECK(faithful_for(Budget::ratio_ppm(2'000'000)) == kFaithful);

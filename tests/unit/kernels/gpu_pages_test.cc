@@ -76,9 +76,9 @@ struct Case {
   std::vector<std::byte> rows;
 };
 
-}  // namespace
-
-TEST_CASE("rows are scattered over pages on the device, and the rest of these stays", "[gpu]") {
+// check(case, gpu, mover) over random cases.
+template <typename Check>
+void each_case(const Check& check) {
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   std::mt19937 random(static_cast<std::uint32_t>(seed));
@@ -87,34 +87,35 @@ TEST_CASE("rows are scattered over pages on the device, and the rest of these st
   for (int round = 0; round < rounds(200); ++round) {
     const Case c(gpu, random);
     CAPTURE(round, c.size, c.head_dim, c.page_rows, c.runs.size());
+    check(c, gpu, *mover);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows are scattered over pages on the device, and the rest of these stays", "[gpu]") {
+  each_case([](const Case& c, Gpu& gpu, PageMover& mover) {
     std::vector<std::byte> expected[] = {c.keys.pages.memory, c.values.pages.memory};
     c.each_element([&](int side, std::uint64_t place, std::uint64_t at) {
       std::memcpy(expected[side].data() + place, c.rows.data() + at, c.size);
     });
-    must_succeed(mover->scatter(c.rows, c.keys.pages.rows, c.values.pages.rows, c.runs));
+    must_succeed(mover.scatter(c.rows, c.keys.pages.rows, c.values.pages.rows, c.runs));
     REQUIRE(c.keys.now(gpu) == expected[0]);
     REQUIRE(c.values.now(gpu) == expected[1]);
-  }
+  });
 }
 
 TEST_CASE("rows are gathered from pages on the device, and nothing between them is written",
           "[gpu]") {
-  const std::uint64_t seed = test_seed();
-  INFO("PRECIS_TEST_SEED=" << seed);
-  std::mt19937 random(static_cast<std::uint32_t>(seed));
-  Gpu gpu;
-  const auto mover = make_cuda_page_mover(0).value();
-  for (int round = 0; round < rounds(200); ++round) {
-    const Case c(gpu, random);
-    CAPTURE(round, c.size, c.head_dim, c.page_rows, c.runs.size());
+  each_case([](const Case& c, Gpu&, PageMover& mover) {
     std::vector<std::byte> rows = c.rows, expected = rows;
     c.each_element([&](int side, std::uint64_t place, std::uint64_t at) {
       const RandomPages& pages = (side == 0 ? c.keys : c.values).pages;
       std::memcpy(expected.data() + at, pages.memory.data() + place, c.size);
     });
-    must_succeed(mover->gather(c.keys.pages.rows, c.values.pages.rows, c.runs, rows));
+    must_succeed(mover.gather(c.keys.pages.rows, c.values.pages.rows, c.runs, rows));
     REQUIRE(rows == expected);
-  }
+  });
 }
 
 TEST_CASE("rows come and go through memory that is pinned", "[gpu]") {

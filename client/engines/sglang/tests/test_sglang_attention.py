@@ -262,17 +262,21 @@ class Kernels:
             out[mine] = torch.einsum("gtn,nd->tgd", weight, v_all)
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("decodes", [True, False])
-def test_the_triton_kernels_get_tables_that_mean_the_same(seed: int, decodes: bool) -> None:
-    step = Step(seed, decodes)
-    backend = type("Backend", (OverTriton, Kernels), {})(step)
+def check_over_triton(step: Step, decodes: bool, kernels: dict[str, Any]) -> None:
+    """Attends as dense attention does; `kernels`: in place of the stand-ins."""
+    backend = type("Backend", (OverTriton, Kernels), kernels)(step)
     backend.standing = step.standing
     backend.init_forward_metadata(step.batch)
     q, k, v = step.inputs()
     forward = backend.forward_decode if decodes else backend.forward_extend
     out = forward(q, k, v, layer_of(1), step.batch)
     torch.testing.assert_close(out, step.dense(q, 1))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("decodes", [True, False])
+def test_the_triton_kernels_get_tables_that_mean_the_same(seed: int, decodes: bool) -> None:
+    check_over_triton(Step(seed, decodes), decodes, {})
 
 
 @pytest.mark.skipif(
@@ -288,11 +292,4 @@ def test_sglangs_own_kernels_take_the_tables(decodes: bool) -> None:
         "decode_attention_fwd": staticmethod(decode_attention_fwd),
         "extend_attention_fwd": staticmethod(extend_attention_fwd),
     }
-    step = Step(7, decodes)
-    backend = type("Backend", (OverTriton, Kernels), own)(step)
-    backend.standing = step.standing
-    backend.init_forward_metadata(step.batch)
-    q, k, v = step.inputs()
-    forward = backend.forward_decode if decodes else backend.forward_extend
-    out = forward(q, k, v, layer_of(1), step.batch)
-    torch.testing.assert_close(out, step.dense(q, 1))
+    check_over_triton(Step(7, decodes), decodes, own)

@@ -214,6 +214,15 @@ def engine(service: Answers) -> Engine:
     return Engine(service)
 
 
+def fetching(engine: Engine, service: Answers) -> Any:
+    """A request whose prefix was found and is on its way."""
+    req = engine.request([*DOC, 99])
+    engine.match(req)
+    service.finds[0].set_result(match_of(40, COUNTS))
+    assert not engine.admit(req)
+    return req
+
+
 def stored(engine: Engine, service: Answers, rid: str = "r", name: str = "a") -> Any:
     """A request that runs on the stored document."""
     req = engine.request([*DOC, 99], rid)
@@ -358,10 +367,7 @@ def test_a_miss_and_a_lookup_that_takes_too_long_are_computed(
 def test_a_fetch_that_fails_is_computed_and_not_tried_again_at_once(
     engine: Engine, service: Answers
 ) -> None:
-    req = engine.request([*DOC, 99])
-    engine.match(req)
-    service.finds[0].set_result(match_of(40, COUNTS))
-    assert not engine.admit(req)
+    req = fetching(engine, service)
     service.loads[0].set_result(None)
     assert engine.admit(req) and req.prefix_len == 0
     assert not engine.cache.prefixes and not engine.cache.standing
@@ -374,10 +380,7 @@ def test_a_fetch_that_fails_is_computed_and_not_tried_again_at_once(
 def test_a_fetch_whose_request_is_gone_gives_its_slots_back(
     engine: Engine, service: Answers
 ) -> None:
-    req = engine.request([*DOC, 99])
-    engine.match(req)
-    service.finds[0].set_result(match_of(40, COUNTS))
-    assert not engine.admit(req)
+    fetching(engine, service)
     engine.cache.release_aborted_request(SimpleNamespace(rid="r"))
     assert not engine.cache.asked
     assert engine.cache.evict(EvictParams(5)).num_tokens_evicted == 0  # it is written into
