@@ -87,7 +87,9 @@ class Layout:
 
     @classmethod
     def of(cls, tokens: int, pages: np.ndarray, blocks: Sequence[int], num_blocks: int) -> Layout:
-        """Deals the blocks' pages to the heads in order: block by block, layer by layer.
+        """Gives each head its own pages of the blocks, and those that others leave to the larger.
+
+        A head that fills no more than its own reads pages that lie side by side, as vLLM's do.
 
         Args:
             pages: [layers, heads of the worker].
@@ -95,13 +97,20 @@ class Layout:
             num_blocks: of the worker's cache.
         """
         layers, heads = pages.shape
-        lb = np.arange(layers)[None, :, None] * num_blocks + np.asarray(blocks)[:, None, None]
-        dealt = (lb * heads + np.arange(heads)).reshape(-1)
+        count = len(blocks)
+        if pages.sum() > pages.size * count:
+            raise ValueError(f"{pages.sum()} pages do not fit into {count} blocks")
+        lh = np.arange(layers)[:, None] * (num_blocks * heads) + np.arange(heads)
+        own = lh[..., None] + np.asarray(blocks) * heads
+        dealt = np.zeros((layers, heads, max(count, int(pages.max()))), np.uint32)
+        dealt[..., :count] = own
+        filled = np.arange(dealt.shape[2]) < pages[..., None]
+        beyond = filled.copy()
+        beyond[..., :count] = False
+        dealt[beyond] = own[~filled[..., :count]][: beyond.sum()]
         starts = np.zeros(pages.size + 1, np.uint32)
         np.cumsum(pages.reshape(-1), out=starts[1:])
-        if starts[-1] > len(dealt):
-            raise ValueError(f"{starts[-1]} pages do not fit into {len(blocks)} blocks")
-        return cls(tokens, pages, dealt[: starts[-1]].astype(np.uint32), starts)
+        return cls(tokens, pages, dealt[filled], starts)
 
 
 def padded(layouts: Sequence[Layout]) -> tuple[np.ndarray, np.ndarray]:

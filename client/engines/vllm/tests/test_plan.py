@@ -34,6 +34,8 @@ def test_each_page_of_the_blocks_is_dealt_once(seed: int) -> None:
         for h in range(heads):
             begin, end = layout.starts[layer * heads + h : layer * heads + h + 2]
             assert end - begin == pages[layer, h]
+            own = [(layer * num_blocks + b) * heads + h for b in blocks]
+            assert layout.table[begin:end].tolist()[: len(own)] == own[: pages[layer, h]]
 
 
 @pytest.mark.parametrize("seed", range(20))
