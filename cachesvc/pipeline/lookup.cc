@@ -67,20 +67,17 @@ Status check_count_of(const ModelSpec& model, std::size_t num_links) {
 
 struct Lookup::Counting {
   const ModelSpec& model;
-  std::vector<std::uint64_t> entries;  // [num_links]
   ReaderCut cut;
-  std::vector<std::vector<std::uint32_t>> counts;  // [num_links][num_layers * num_kv_heads]
-  Plan plan;
-  std::uint64_t bytes = 0;
+  CountedMatch made;
 
   void add(LayerCounts layer) {
-    for (std::size_t link = 0; link < counts.size(); ++link) {
+    for (std::size_t link = 0; link < made.counts.size(); ++link) {
       const auto begin = layer.counts.begin() +
                          static_cast<std::ptrdiff_t>(link) * std::ptrdiff_t{model.num_kv_heads};
-      counts[link].insert(counts[link].end(), begin, begin + model.num_kv_heads);
+      made.counts[link].insert(made.counts[link].end(), begin, begin + model.num_kv_heads);
     }
-    plan.counts.insert(plan.counts.end(), layer.plan.begin(), layer.plan.end());
-    bytes +=
+    made.plan.counts.insert(made.plan.counts.end(), layer.plan.begin(), layer.plan.end());
+    made.bytes +=
         ServedLayout::of(layer.counts, model.num_kv_heads, model.head_dim, model.dtype).size_bytes;
   }
 };
@@ -191,26 +188,54 @@ Task<Result<std::optional<msg::Match>>> Lookup::attempt(const Owner& owner, cons
                                                         const msg::Lookup& request,
                                                         const Links& links,
                                                         const bool& gone) const {
-  Counting counting{model, {}, {}, {}, {model.num_layers, model.num_kv_heads, {}}};
-  std::vector<Catalog::Row> rows;
+  CountedMatches::Key key;
   for (const Catalog::Link& link : links) {
-    rows.push_back(link.row);
+    key.rows.push_back(link.row);
     PRECIS_CO_ASSIGN(const std::uint64_t entries,
                      cut_entries_at_most(*link.row, model, request.keep.value_or(Budget::all())));
-    counting.entries.push_back(entries);
+    key.entries.push_back(entries);
   }
-  const Catalog::Link& last = links.back();
-  counting.cut = {counting.entries, request.align, last.matched_end < last.row->end,
-                  last.matched_end};
-  counting.counts.resize(links.size());
+  key.matched_end = links.back().matched_end;
+  key.align = request.align;
+  CountedMatch counted;
+  if (const CountedMatch* known = counted_.find(key)) {
+    counted = *known;
+  } else {
+    auto made = co_await read_counts(owner, model, key, gone);
+    PRECIS_CO_TRY(made.status());
+    if (!*made) co_return std::optional<msg::Match>();
+    counted = **made;
+    counted_.add(std::move(key), std::move(**made));
+  }
+
+  auto described = describe(owner.tenant, model, links);
+  if (!described) co_return std::optional<msg::Match>();
+  msg::Match& match = described->match;
+  for (std::size_t link = 0; link < links.size(); ++link) {
+    match.links[link].counts = std::move(counted.counts[link]);
+  }
+  match.plan = std::move(counted.plan);
+  match.bytes = counted.bytes;
+  match.predicted_seconds = parts_.rate.predict_seconds(match.bytes, described->cold_bytes);
+  co_return std::optional<msg::Match>(std::move(match));
+}
+
+Task<Result<std::optional<CountedMatch>>> Lookup::read_counts(const Owner& owner,
+                                                              const ModelSpec& model,
+                                                              const CountedMatches::Key& key,
+                                                              const bool& gone) const {
+  const bool in_part = key.matched_end < key.rows.back()->end;
+  Counting counting{model, {key.entries, key.align, in_part, key.matched_end}, {}};
+  counting.made.counts.resize(key.rows.size());
+  counting.made.plan = {model.num_layers, model.num_kv_heads, {}};
 
   // One layer's leases at a time: nothing is read ahead.
-  ChainLayers layers(parts_.layers, std::move(rows), model.num_layers, owner, 0, {});
+  ChainLayers layers(parts_.layers, key.rows, model.num_layers, owner, 0, {});
   std::size_t inline_left = kInlineRecordsMax;
   for (std::uint32_t layer = 0; layer < model.num_layers;) {
     if (gone) co_return Status::canceled("the client has left");
     auto leases = co_await layers.lease(layer);
-    if (leases.status().code() == StatusCode::kNotFound) co_return std::optional<msg::Match>();
+    if (leases.status().code() == StatusCode::kNotFound) co_return std::optional<CountedMatch>();
     PRECIS_CO_TRY(leases.status());
     auto counted = co_await count_records(counting, *leases, layer, inline_left, owner);
     if (counted.status().code() == StatusCode::kCorruption) {
@@ -223,17 +248,7 @@ Task<Result<std::optional<msg::Match>>> Lookup::attempt(const Owner& owner, cons
     if (parts_.layers.memory.is_awaited()) parts_.layers.memory.retry();
     ++layer;
   }
-
-  auto described = describe(owner.tenant, model, links);
-  if (!described) co_return std::optional<msg::Match>();
-  msg::Match& match = described->match;
-  for (std::size_t link = 0; link < links.size(); ++link) {
-    match.links[link].counts = std::move(counting.counts[link]);
-  }
-  match.plan = std::move(counting.plan);
-  match.bytes = counting.bytes;
-  match.predicted_seconds = parts_.rate.predict_seconds(match.bytes, described->cold_bytes);
-  co_return std::optional<msg::Match>(std::move(match));
+  co_return std::optional<CountedMatch>(std::move(counting.made));
 }
 
 Task<Result<LayerCounts>> Lookup::count_records(const Counting& counting,

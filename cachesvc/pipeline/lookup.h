@@ -9,6 +9,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/chain_layers.h"
+#include "cachesvc/pipeline/counted_matches.h"
 #include "cachesvc/pipeline/exact_counts.h"
 #include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/restore_rate.h"
@@ -57,11 +58,15 @@ class Lookup {
   Task<Result<std::optional<msg::Match>>> attempt(const Owner& owner, const ModelSpec& model,
                                                   const msg::Lookup& request, const Links& links,
                                                   const bool& gone) const;
+  Task<Result<std::optional<CountedMatch>>> read_counts(const Owner& owner, const ModelSpec& model,
+                                                        const CountedMatches::Key& key,
+                                                        const bool& gone) const;
   Task<Result<LayerCounts>> count_records(const Counting& counting,
                                           const ChainLayers::Leases& leases, std::uint32_t layer,
                                           std::size_t& inline_left, const Owner& owner) const;
 
   const Parts parts_;
+  mutable CountedMatches counted_;  // asked on the loop alone
 };
 
 }  // namespace precis

@@ -78,6 +78,20 @@ TEST_CASE("a lookup without a budget reads nothing and counts nothing", "[unit][
   CHECK(f.store.reads() == 0);
 }
 
+TEST_CASE("what was counted lately is not read again, unless it has changed", "[unit][pipeline]") {
+  LookupFixture f;
+  check_counts(f.find(Budget::entries(20), 16), 16);
+  f.hot_tier.erase(f.segment.row.id);
+  check_counts(f.find(Budget::entries(20), 16), 16);
+  CHECK(f.store.reads() == kLayers);
+  check_counts(f.find(Budget::entries(40), 16), 48);
+  CHECK(f.store.reads() == 2 * kLayers);
+  f.trim(f.segment, 32);
+  check_counts(f.find(Budget::entries(40), 16), 32);
+  CHECK(f.store.reads() == 3 * kLayers);
+  f.check_nothing_held();
+}
+
 TEST_CASE("a lookup counts a segment that is trimmed meanwhile as it is then", "[unit][pipeline]") {
   LookupFixture f;
   f.store.hold(f.segment, 3);
@@ -118,7 +132,7 @@ TEST_CASE("a lookup doubts records as a get does", "[unit][pipeline]") {
     const Catalog::Row row = f.catalog->segment(f.f.tenant, f.segment.row.id).value();
     const Bytes records = f.hot_tier.find(row->id, 2, row)->bytes();
     const_cast<std::byte&>(records[8]) ^= std::byte{4};
-    check_counts(f.find(Budget::entries(8)), 8);
+    check_counts(f.find(Budget::entries(9)), 9);
     CHECK(f.metrics.corrupt_layers == 1);
   }
   SECTION("what rots on the disk takes its segment out of service") {
