@@ -116,11 +116,11 @@ def plot(rows: list[Row], path: Path) -> None:
 def main() -> None:
     """Writes what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", type=Path, help="what --json wrote")
+    parser.add_argument("rows", type=Path, nargs="+", help="what --json wrote, in parts or whole")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
     parser.add_argument("--png", type=Path, metavar="FILE")
     arguments = parser.parse_args()
-    rows = json.loads(arguments.rows.read_text())
+    rows = [row for file in arguments.rows for row in json.loads(file.read_text())]
     if arguments.markdown:
         arguments.markdown.write_text(markdown(rows))
     if arguments.png:
