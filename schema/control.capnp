@@ -204,6 +204,9 @@ struct Lookup {  # -> Match
   # less of their parents than that reader gets are left out.
   align @4 :UInt32 = 1;
   # Every (layer, head) of the prefix gets a multiple of so many entries.
+  leaseMs @5 :UInt32;
+  # How long what matched can be got, whatever is removed, trimmed or replaced meanwhile; 0: as long
+  # as it is stored.
 }
 
 struct Get {  # -> LayerServed per layer, then GetDone
@@ -225,6 +228,9 @@ struct Get {  # -> LayerServed per layer, then GetDone
     counts @3 :Data;
     # u32 [numLayers, heads that are served]: so many first entries of each. Empty: by the budget;
     # of all links, or of none.
+    createdUnixMs @4 :UInt64;
+    storedEntries @5 :UInt64;
+    # The segment's, as it was matched: they name what a lease keeps. 0: not said.
   }
 }
 
@@ -490,6 +496,8 @@ struct Match {
   # Added up over the links: what is stored, or, where they have counts, what a reader gets.
   bytes @3 :UInt64;
   predictedSeconds @4 :Float64;
+  leaseMs @5 :UInt32;
+  # That were granted; 0: none.
 
   struct Link {
     segment @0 :SegmentInfo;

@@ -124,6 +124,7 @@ CatalogImpl::CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_by
     : store_(store),
       clock_(clock),
       kept_bytes_max_(kept_bytes_max),
+      leases_(store, clock),
       tree_([this](std::string_view tenant, const Digest& fingerprint) {
         return find_model(tenant, fingerprint);
       }) {}

@@ -17,6 +17,7 @@
 
 #include "cachesvc/base/clock.h"
 #include "cachesvc/catalog/budgets.h"
+#include "cachesvc/catalog/segment_leases.h"
 #include "cachesvc/store/store.h"
 #include "precis/block_digest.h"
 #include "precis/catalog_row.h"
@@ -157,6 +158,12 @@ class Catalog {
                                                 std::string_view id_beginning) const = 0;
   virtual Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                         bool with_plan) const = 0;
+  // Promises that what was matched can be read for so long, whatever happens to it meanwhile. How
+  // many ms were granted, at most limits::kLeaseMsMax; 0 where it is no longer what is stored, or a
+  // bound is reached (segment_leases.h).
+  using MatchLinks = std::span<const msg::MatchLink>;
+  virtual std::uint32_t lease(std::string_view tenant, MatchLinks links, std::uint32_t ms) = 0;
+  virtual SegmentLeases& leases() = 0;
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
   // [blocking] Takes a segment out of service after its bytes failed a check, at once and for good:
   // it and what stands on it is no longer matched, also after a restart, until it is put again.

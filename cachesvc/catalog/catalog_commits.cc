@@ -121,10 +121,12 @@ Status CatalogImpl::check_commit(Commit& commit, std::uint64_t promised_bytes) {
 Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
   Change change;
   Durability durability = Durability::kMemory;  // the strongest that is asked for
+  std::vector<Row> replaced;
   for (const Commit* const commit : commits) {
     const SegmentRow& row = commit->row;
     durability = std::max(durability, commit->durability);
     if (commit->makes_room) change.makes_room();
+    if (const SegmentNode* const present = tree_.find(row.id)) replaced.push_back(present->row);
     change.put(Table::kSegments, segment_key(row.id), encode(row));
     for (std::uint32_t l = 0; l < commit->layers.size(); ++l) {
       change.put_borrowed(Table::kPayload, payload_key(row.id, l), commit->layers[l].records,
@@ -135,11 +137,13 @@ Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
   }
   // At kMemory a commit is alone in its batch, and no other gives way.
   if (commits.size() == 1) change.is_of(commits[0]->row.id, commits[0]->row.parent);
+  SegmentLeases::Leaving leaving(leases_, std::move(replaced));
   const Status written = write(std::move(change), durability);
   forget_dropped();
   PRECIS_TRY(written);
 
   std::unique_lock lock(state_);
+  leaving.left();
   for (const Commit* const commit : commits) {
     const SegmentRow& row = commit->row;
     marks_.erase(row.id);

@@ -3,10 +3,9 @@
 //
 // Two locks. `changes_` is held through a whole change, the store's write included, so changes come
 // one after the other and what a change has checked stays true until it is applied. Commits at
-// kFsync that wait for it together are one change then (commit_queue.h). `state_` guards
-// the parts in memory: shared by readers, exclusive for the short moment in which a change that the
-// store has acknowledged is applied. Who holds `changes_` may read without `state_`, as nobody else
-// may write.
+// kFsync that wait for it together are one change then (commit_queue.h). `state_` guards the parts
+// in memory: shared by readers, exclusive for the short moment in which a change that the store has
+// acknowledged is applied. Who holds `changes_` may read without `state_`: nobody else may write.
 #pragma once
 
 #include <atomic>
@@ -84,6 +83,8 @@ class CatalogImpl final : public Catalog {
                               std::vector<SegmentId>* gone) override;
   Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                 bool with_plan) const override;
+  std::uint32_t lease(std::string_view tenant, MatchLinks links, std::uint32_t ms) override;
+  SegmentLeases& leases() override { return leases_; }
   // ---- catalog_lists.cc
   Result<msg::Segments> segments_page(std::string_view tenant,
                                       const msg::ListPrefixes& request) const override;
@@ -168,9 +169,7 @@ class CatalogImpl final : public Catalog {
   bool is_volatile(const SegmentNode& node) const;
   bool chain_is_volatile(const SegmentNode* tip) const;
   // Whether a quarantine mark stands, or is to stand, in the store.
-  bool is_marked(const SegmentId& id) const {
-    return marks_.contains(id) || marks_to_save_.contains(id);
-  }
+  bool is_marked(const SegmentId& id) const;
 
   // With changes_ held.
   Status harden();
@@ -196,6 +195,7 @@ class CatalogImpl final : public Catalog {
   const Clock& clock_;
   const std::uint64_t kept_bytes_max_;  // of memory, for segments
 
+  SegmentLeases leases_;         // its lock comes after the others
   CommitQueue commits_waiting_;  // before changes_
   std::mutex changes_;
   // Written under changes_ alone.

@@ -85,6 +85,22 @@ Result<std::vector<Catalog::Row>> CatalogImpl::chain(std::string_view tenant,
   return chain_of(node);
 }
 
+// Who holds state_ sees no change between a lease and what it is of.
+std::uint32_t CatalogImpl::lease(std::string_view tenant, MatchLinks links, std::uint32_t ms) {
+  std::vector<Row> rows;
+  std::shared_lock lock(state_);
+  for (const msg::MatchLink& link : links) {
+    const auto node = find_segment(tenant, link.segment.id);
+    if (!node.ok()) return 0;
+    const Row& row = (*node)->row;
+    const SegmentLeases::Version matched{row->id, link.segment.created_unix_ms,
+                                         link.segment.entries};
+    if (SegmentLeases::Version::of(*row) != matched) return 0;
+    rows.push_back(row);
+  }
+  return leases_.grant(rows, ms);
+}
+
 // ---- reading ------------------------------------------------------------------------------------
 
 Status CatalogImpl::peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
@@ -198,8 +214,10 @@ Status CatalogImpl::remove_some(std::string_view tenant, const std::vector<Segme
   Change change;
   std::vector<msg::SessionRow> without_tip;
   std::uint64_t bytes = 0;
+  std::vector<Row> rows;
   for (const SegmentId& each : some) {
-    const SegmentRow& row = *tree_.find(each)->row;
+    rows.push_back(tree_.find(each)->row);
+    const SegmentRow& row = *rows.back();
     change.erase(Table::kSegments, segment_key(each));
     for (std::uint32_t l = 0; l < row.layer_bytes.size(); ++l) {
       change.erase(Table::kPayload, payload_key(each, l));
@@ -215,9 +233,11 @@ Status CatalogImpl::remove_some(std::string_view tenant, const std::vector<Segme
                  encode(StoredSession{std::string(tenant), session}));
     });
   }
+  SegmentLeases::Leaving leaving(leases_, std::move(rows));
   PRECIS_TRY(write(std::move(change), Durability::kWal));
 
   std::unique_lock lock(state_);
+  leaving.left();
   for (msg::SessionRow& session : without_tip) sessions_.put(tenant, std::move(session));
   for (const SegmentId& each : some) {
     const SegmentRow& row = *tree_.find(each)->row;
@@ -230,6 +250,10 @@ Status CatalogImpl::remove_some(std::string_view tenant, const std::vector<Segme
   removed.segments += some.size();
   removed.bytes += bytes;
   return {};
+}
+
+bool CatalogImpl::is_marked(const SegmentId& id) const {
+  return marks_.contains(id) || marks_to_save_.contains(id);
 }
 
 bool CatalogImpl::quarantine(const SegmentRow& row) {

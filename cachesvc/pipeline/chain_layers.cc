@@ -97,7 +97,10 @@ Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases 
     (*piece)->shrink(row->layer_bytes[layer]);  // where it was trimmed meanwhile
     const Status status = co_await parts_.cold.read_into(row, layer, (*piece)->bytes(), owner_);
     if (status.ok()) {
-      leases[link] = parts_.hot_tier.insert(row->id, layer, row, std::move(*piece++));
+      const auto present = parts_.catalog.segment(row->tenant, row->id);
+      leases[link] = present.ok() && *present == row
+                         ? parts_.hot_tier.insert(row->id, layer, row, std::move(*piece++))
+                         : parts_.hot_tier.lend(std::move(*piece++));  // it has left
     } else if (links_[link] == row && !follow(link)) {
       co_return status;
     }

@@ -11,7 +11,27 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                                   Owner owner) {
-  return read_into(row, layer, into, std::move(owner), Of::kServed);
+  if (auto leased = co_await read_leased(row, layer, into, owner)) co_return std::move(*leased);
+  const Status status = co_await read_into(row, layer, into, owner, Of::kServed);
+  if (status.code() != StatusCode::kNotFound) co_return status;
+  auto leased = co_await read_leased(row, layer, into, owner);  // it left meanwhile
+  co_return leased ? std::move(*leased) : status;
+}
+
+Task<std::optional<Status>> ColdReads::read_leased(const Catalog::Row& row, std::uint32_t layer,
+                                                   MutableBytes into, Owner owner) {
+  const auto held = parts_.catalog.leases().find(row->tenant, SegmentLeases::Version::of(*row));
+  if (!held) co_return std::nullopt;
+  Status status = co_await run_on(parts_.reads, parts_.loop, std::move(owner), [&]() -> Status {
+    PRECIS_TRY(held->layers->read_into(layer, into));
+    return check_records(into, *row, layer);
+  });
+  ++parts_.metrics.layers_cold;
+  if (status.code() == StatusCode::kCorruption) {  // doubt is a miss
+    report("leased bytes failed their check", *row, layer, status);
+    status = Status::not_found("segment " + row->id.hex() + " was removed or replaced");
+  }
+  co_return std::move(status);
 }
 
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "cachesvc/base/clock.h"
@@ -40,7 +41,7 @@ class ColdReads {
   Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
                                                     Owner owner);
   // The same, into memory of row->layer_bytes[layer]. kNotFound if `row` is no longer what is
-  // stored.
+  // stored, nor leased.
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                          Owner owner);
 
@@ -59,6 +60,9 @@ class ColdReads {
                                                     Owner owner, Of of);
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                          Owner owner, Of of);
+  // The same of a segment that has left and is leased; none where it is not.
+  Task<std::optional<Status>> read_leased(const Catalog::Row& row, std::uint32_t layer,
+                                          MutableBytes into, Owner owner);
   // The row that is stored under the id of `row`.
   Result<Catalog::Row> stored(const SegmentRow& row, Of of) const;
   void report(std::string_view event, const SegmentRow& row, std::uint32_t layer,

@@ -163,6 +163,16 @@ Task<Result<GetPath::Prefix>> GetPath::resolve(const Tenant& tenant, const msg::
   co_return prefix;
 }
 
+Result<Catalog::Row> GetPath::find(const Tenant& tenant, const msg::GetLink& link) const {
+  auto present = parts_.catalog.segment(tenant.name, link.segment);
+  if (link.created_unix_ms == 0) return present;
+  const SegmentLeases::Version matched{link.segment, link.created_unix_ms, link.stored_entries};
+  if (present.ok() && SegmentLeases::Version::of(**present) == matched) return present;
+  const auto held = parts_.catalog.leases().find(tenant.name, matched);
+  if (held) return held->row;
+  return present;
+}
+
 Result<GetPath::Prefix> GetPath::find(const Tenant& tenant, const msg::Get& request) const {
   if (request.links.empty() || request.links.size() > limits::kChainSegmentsMax) {
     return Status::invalid("a get names " + std::to_string(request.links.size()) +
@@ -175,7 +185,7 @@ Result<GetPath::Prefix> GetPath::find(const Tenant& tenant, const msg::Get& requ
                            "; what was counted is got without one");
   }
   for (const msg::GetLink& link : request.links) {
-    PRECIS_ASSIGN(const Catalog::Row row, parts_.catalog.segment(tenant.name, link.segment));
+    PRECIS_ASSIGN(const Catalog::Row row, find(tenant, link));
     const SegmentId below = prefix.links.empty() ? SegmentId{} : prefix.links.back()->id;
     if (row->parent != below) {
       return Status::invalid("segment " + row->id.hex() +

@@ -18,6 +18,8 @@ constexpr int kAttemptsMax = 4;
 // a quarter of a millisecond.
 constexpr std::size_t kInlineRecordsMax = 512;
 constexpr std::size_t kEntriesARecord = 512;
+// Counts of segments that it adds up to lease them.
+constexpr std::size_t kInlineCountsMax = 64u << 10;
 
 // The layer's entry counts of all links side by side, as ServedLayout takes them.
 std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
@@ -84,6 +86,22 @@ struct Lookup::Counting {
 
 Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, const void* from,
                                      const bool& gone) const {
+  const std::uint32_t lease_ms = request.lease_ms;
+  auto match = co_await find(tenant, std::move(request), from, gone);
+  if (!match.ok() || lease_ms == 0) co_return match;
+  const auto lease = [&] {
+    return parts_.layers.catalog.lease(tenant.name, match->links, lease_ms);
+  };
+  if (match->links.size() * match->plan.counts.size() <= kInlineCountsMax) {
+    match->lease_ms = lease();
+  } else {
+    match->lease_ms = co_await run_on(parts_.reads, parts_.loop, tenant.owner(from), lease);
+  }
+  co_return match;
+}
+
+Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request, const void* from,
+                                      const bool& gone) const {
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.layers.catalog.model(tenant.name, request.model));
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), model.block_tokens));
   if (request.keep) {

@@ -32,12 +32,15 @@ class Lookup {
 
   // kNotFound if the model is not registered; a Match of 0 tokens if nothing is stored. `from`
   // names the connection, whose turns a long path waits for; counting ends once it is `gone`.
+  // The match is leased as asked, where it can be.
   // Of a request that counts: kInvalidArgument for a budget that is none, kCorruption as a get,
   // kUnavailable where what is stored of the path did not stay the same for as long as it takes.
   Task<Result<msg::Match>> run(const Tenant& tenant, msg::Lookup request, const void* from,
                                const bool& gone) const;
 
  private:
+  Task<Result<msg::Match>> find(const Tenant& tenant, msg::Lookup request, const void* from,
+                                const bool& gone) const;
   using Links = std::vector<Catalog::Link>;
   // A match without its price.
   struct Described {

@@ -337,6 +337,7 @@ void Service::Impl::watch_pressure() {
         peer->give_way(std::chrono::milliseconds(config.silent_client_ms));
       }
     }
+    catalog->leases().sweep();
     tell_dropped();
     audit.tell_suppressed();
     watch_pressure();

@@ -248,18 +248,21 @@ Status ExtentFiles::check_names() {
 
 // ---- reading
 
-ExtentFiles::Pin ExtentFiles::pin(const Extent& extent) const {
+ExtentFiles::Pin ExtentFiles::pin(const Extent& extent, Pinning pinning_for) const {
   std::lock_guard lock(mutex_);
   const auto entry = files_.find(extent.file);
   if (entry == files_.end()) return {nullptr, extent, nullptr};
   const std::pair place(extent.file, extent.offset);
+  const bool is_kept = pinning_for == Pinning::kKeep;
   {
     std::lock_guard pinning(pins_.mutex);
     pins_.offsets.insert(place);
+    if (is_kept) pins_.kept.insert(extent.file);
   }
-  Pin::Pinned pinned(this, [this, place](const void*) {
+  Pin::Pinned pinned(this, [this, place, is_kept](const void*) {
     std::lock_guard unpinning(pins_.mutex);
     pins_.offsets.erase(pins_.offsets.find(place));
+    if (is_kept) pins_.kept.erase(pins_.kept.find(place.first));
   });
   return {entry->second.file, extent, std::move(pinned)};
 }
@@ -374,8 +377,9 @@ std::vector<std::uint32_t> ExtentFiles::empty_files() {
     open_.reset();
   }
   std::vector<std::uint32_t> empty;
+  std::lock_guard pinning(pins_.mutex);
   for (const auto& [number, entry] : files_) {
-    if (entry.live == 0 && number != open_) empty.push_back(number);
+    if (entry.live == 0 && number != open_ && !pins_.kept.contains(number)) empty.push_back(number);
   }
   return empty;
 }
@@ -407,7 +411,7 @@ std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
   std::optional<std::uint32_t> found;
   double least = live_share;
   for (const auto& [number, entry] : files_) {
-    if (number == open_ || !entry.file || entry.lost || entry.aside) continue;
+    if (number == open_ || !entry.file || entry.lost || entry.aside || entry.live == 0) continue;
     const double share = static_cast<double>(entry.live) / static_cast<double>(entry.size);
     if (share >= least || entry.size - entry.live < entry.size / 16 + kFileBlockBytes) continue;
     least = share;

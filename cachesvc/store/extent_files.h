@@ -60,6 +60,7 @@ class ExtentFiles {
     // The same into memory of its own, which it takes only where the file has these bytes: rows
     // may rot.
     Result<FileBlocks> read() const;
+    std::uint64_t size() const { return extent_.size; }  // B
 
    private:
     friend class ExtentFiles;
@@ -72,7 +73,10 @@ class ExtentFiles {
     Extent extent_;
     Pinned pinned_;
   };
-  Pin pin(const Extent& extent) const;
+  // A file without live values goes under its readers, which have it open; but not while a pin of
+  // it is kept, which may be for long, lest too many files are open.
+  enum class Pinning : std::uint8_t { kRead, kKeep };
+  Pin pin(const Extent& extent, Pinning pinning = Pinning::kRead) const;
 
   // The value counts no more.
   void free(const Extent& extent);
@@ -123,10 +127,11 @@ class ExtentFiles {
     std::optional<Status> lost;  // why its values may not survive
   };
 
-  // Offsets of what is being read, by file.
   struct Pins {
-    std::mutex mutex;                                                // after mutex_
-    std::multiset<std::pair<std::uint32_t, std::uint64_t>> offsets;  // guarded by mutex
+    std::mutex mutex;  // after mutex_
+    // Guarded by mutex: offsets of what is pinned, by file; files of which a pin is kept.
+    std::multiset<std::pair<std::uint32_t, std::uint64_t>> offsets;
+    std::multiset<std::uint32_t> kept;
   };
 
   ExtentFiles(std::unique_ptr<Folder> folder, std::uint64_t file_bytes, SpaceGuard* guard)

@@ -4,18 +4,19 @@
 
 namespace precis {
 
-Result<ExtentIndex::Found> ExtentIndex::find(const std::string& key) const {
+Result<ExtentIndex::Found> ExtentIndex::find(const std::string& key,
+                                             ExtentFiles::Pinning pinning) const {
   std::shared_lock lock(mutex_);
   if (const auto expected = expected_.find(key); expected != expected_.end()) {
     const std::uint64_t size = expected->second->size_bytes();
     if (auto memory = expected->second->unwritten()) {
       return Found{std::nullopt, std::move(*memory), size};
     }
-    return Found{files_.pin(expected->second->extent()), {}, size};
+    return Found{files_.pin(expected->second->extent(), pinning), {}, size};
   }
   const auto extent = extents_.find(key);
   if (extent == extents_.end()) return Status::not_found("payload: no such value");
-  return Found{files_.pin(extent->second), {}, extent->second.size};
+  return Found{files_.pin(extent->second, pinning), {}, extent->second.size};
 }
 
 std::set<std::string> ExtentIndex::keys() const {

@@ -34,7 +34,13 @@ class ExtentIndex {
     SharedBytes memory;                   // else
     std::uint64_t size = 0;
   };
-  Result<Found> find(const std::string& key) const;
+  Result<Found> find(const std::string& key) const {
+    return find(key, ExtentFiles::Pinning::kRead);
+  }
+  // The same, where the pin, if there is one, is held for long.
+  Result<Found> find_to_keep(const std::string& key) const {
+    return find(key, ExtentFiles::Pinning::kKeep);
+  }
   std::set<std::string> keys() const;
 
   // Values that are read from memory, or where they were written to, until they are replaced or
@@ -51,6 +57,8 @@ class ExtentIndex {
   void move(const std::string& key, const Extent& to);
 
  private:
+  Result<Found> find(const std::string& key, ExtentFiles::Pinning pinning) const;
+
   const ExtentFiles& files_;
   mutable std::shared_mutex mutex_;
   // Guarded by mutex_.

@@ -19,6 +19,7 @@
 #include "cachesvc/store/extent_files.h"
 #include "cachesvc/store/extent_index.h"
 #include "cachesvc/store/extent_row.h"
+#include "cachesvc/store/kept_extents.h"
 #include "cachesvc/store/numbered_rows.h"
 #include "cachesvc/store/payload_writer.h"
 #include "cachesvc/store/rocksdb_store.h"
@@ -109,6 +110,21 @@ class ExtentStore final : public Store {
     if (found.pin) return found.pin->read(into);
     std::copy(found.memory.bytes.begin(), found.memory.bytes.end(), into.begin());
     return {};
+  }
+
+  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys) override {
+    std::vector<ExtentFiles::Pin> pins;
+    for (const std::string& key : keys) {
+      auto found = index_.find_to_keep(key);
+      if (found.ok() && !found->pin) {
+        (void)behind_.catch_up();
+        found = index_.find_to_keep(key);
+      }
+      if (!found.ok() || !found->pin) return nullptr;
+      pins.push_back(std::move(*found->pin));
+    }
+    return std::make_shared<KeptExtents>(std::move(pins),
+                                         [this] { wake_tidier(/*failed=*/false); });
   }
 
   Status scan(Table table,

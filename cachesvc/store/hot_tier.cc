@@ -68,6 +68,10 @@ HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer, Of
   return lease;
 }
 
+HotTier::Lease HotTier::lend(std::shared_ptr<Arena::Buffer> buffer) const {
+  return std::make_shared<const HotLayer>(std::move(buffer), live_bytes_);
+}
+
 void HotTier::erase(const SegmentId& segment) {
   std::lock_guard lock(mutex_);
   auto entry = entries_.lower_bound({segment, 0});

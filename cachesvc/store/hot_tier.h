@@ -71,6 +71,9 @@ class HotTier {
   Lease insert(const SegmentId& segment, std::uint32_t layer, Of of,
                std::shared_ptr<Arena::Buffer> buffer);
 
+  // A lease on what is not kept.
+  Lease lend(std::shared_ptr<Arena::Buffer> buffer) const;
+
   // All layers of a segment. Leased ones stay readable until let go.
   void erase(const SegmentId& segment);
 

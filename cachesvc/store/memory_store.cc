@@ -51,6 +51,25 @@ const std::vector<std::byte>* MemoryStore::find(Table table, const std::string& 
   return row == rows.end() ? nullptr : &row->second;
 }
 
+std::shared_ptr<const KeptPayload> MemoryStore::keep(const std::vector<std::string>& keys) {
+  struct Copies final : KeptPayload {
+    std::vector<std::vector<std::byte>> values;
+    Status read_into(std::size_t value, MutableBytes into) const override {
+      if (values.at(value).size() != into.size()) return Status::corruption("memory store: size");
+      std::ranges::copy(values[value], into.begin());
+      return {};
+    }
+  };
+  auto kept = std::make_shared<Copies>();
+  std::lock_guard lock(mutex_);
+  for (const std::string& key : keys) {
+    const auto* const value = find(Table::kPayload, key);
+    if (!value) return nullptr;
+    kept->values.push_back(*value);
+  }
+  return kept;
+}
+
 Result<std::vector<std::byte>> MemoryStore::get(Table table, const std::string& key) {
   std::lock_guard lock(mutex_);
   const auto* const value = find(table, key);

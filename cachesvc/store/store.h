@@ -103,6 +103,15 @@ struct StoreHealth {
   bool low = false;                 // payload is refused for want of space (SpaceGuard::Room)
 };
 
+// Payload values that stay readable while this lives, whatever is written under their keys. Not for
+// longer than the store.
+class KeptPayload {
+ public:
+  virtual ~KeptPayload() = default;
+  // [blocking] As Store::read_into(), of the `value`-th of the keys.
+  virtual Status read_into(std::size_t value, MutableBytes into) const = 0;
+};
+
 // Thread-safe; calls block and belong on the storage executor.
 class Store {
  public:
@@ -127,6 +136,12 @@ class Store {
   virtual Result<std::vector<std::byte>> get(Table table, const std::string& key) = 0;
   // The value's bytes into `into`, whose size must be the value's; kCorruption if it is not.
   virtual Status read_into(Table table, const std::string& key, MutableBytes into) = 0;
+  // [blocking] What lies under these payload keys now. Values that wait for the disk are written
+  // first. Null where one of them is not there, or could not be written.
+  virtual std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys) {
+    static_cast<void>(keys);
+    return nullptr;
+  }
   // Every row in key order; stops early with the Status that `row` returns.
   virtual Status scan(Table table,
                       const std::function<Status(std::string_view key, Bytes value)>& row) = 0;

@@ -176,6 +176,8 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const Get
         match.counted()
             ? std::accumulate(planned.counts.begin(), planned.counts.end(), std::uint64_t{0})
             : entries_of_heads(*entries, segment.end - begin, model.num_layers, plan.num_heads);
+    planned.created_unix_ms = segment.created_unix_ms;
+    planned.stored_entries = segment.entries;
     total += planned.served_max;
     begin = segment.end;
   }
@@ -193,7 +195,8 @@ msg::Get get_request(const GetPlan& plan, RemoteRegion destination) {
   msg::Get request;
   for (const GetPlan::Link& link : plan.links) {
     const std::uint64_t entries = plan.counted() ? 0 : link.entries;
-    request.links.push_back({link.segment, link.matched_end, entries, link.counts});
+    request.links.push_back({link.segment, link.matched_end, entries, link.counts,
+                             link.created_unix_ms, link.stored_entries});
   }
   request.budget = plan.budget;
   request.destination = std::move(destination);

@@ -20,7 +20,8 @@ struct GetPlan {
     std::uint64_t entries = 0;         // T: seats up to this are served
     // [num_layers, num_heads] entries that are served of each; empty where T says.
     std::vector<std::uint32_t> counts = {};
-    std::uint64_t served_max = 0;  // entries of these heads
+    std::uint64_t served_max = 0;                           // entries of these heads
+    std::uint64_t created_unix_ms = 0, stored_entries = 0;  // as it was matched
   };
   ModelSpec model;
   Budget budget;

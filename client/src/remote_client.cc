@@ -30,6 +30,10 @@ Status check_lookup(const LookupOptions& options) {
   if (options.keep && options.keep->kind == Budget::Kind::kQuality) {
     return Status::invalid("a quality target is for puts; look up at a ratio, entries or bytes");
   }
+  if (options.lease.count() < 0) {
+    return Status::invalid("lease is " + std::to_string(options.lease.count()) +
+                           " ms, must be 0 or more");
+  }
   return {};
 }
 
@@ -175,7 +179,9 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
                    model.adapter,
                    {tokens.begin(), tokens.end()},
                    options.keep,
-                   options.align};
+                   options.align,
+                   static_cast<std::uint32_t>(
+                       std::min<std::int64_t>(options.lease.count(), limits::kLeaseMsMax))};
   const bool counts = body.counts();  // which may take reads of the disk
   PRECIS_ASSIGN(
       msg::Match found,

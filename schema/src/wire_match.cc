@@ -44,12 +44,14 @@ void write(Lookup::Builder out, const msg::Lookup& in) {
   out.setTokens(as_data(in.tokens));
   if (in.keep) write(out.initKeep(), *in.keep);
   out.setAlign(in.align);
+  out.setLeaseMs(in.lease_ms);
 }
 Status read(Lookup::Reader in, msg::Lookup& out) {
   PRECIS_TRY(read_digest("model", in.getModel(), out.model));
   PRECIS_TRY(read_name("adapter", in.getAdapter(), out.adapter));
   PRECIS_TRY(read_optional(in.hasKeep(), "keep", in.getKeep(), out.keep));
   PRECIS_TRY(read_align(in.getAlign(), out.align));
+  out.lease_ms = in.getLeaseMs();
   return read_array("tokens", in.getTokens(), limits::kPathTokensMax, out.tokens);
 }
 
@@ -58,11 +60,15 @@ static void write(Get::Link::Builder out, const msg::GetLink& in) {
   out.setMatchedEnd(in.matched_end);
   out.setEntries(in.entries);
   if (!in.counts.empty()) out.setCounts(as_data(in.counts));
+  out.setCreatedUnixMs(in.created_unix_ms);
+  out.setStoredEntries(in.stored_entries);
 }
 static Status read(Get::Link::Reader in, msg::GetLink& out) {
   PRECIS_TRY(read_segment_id("segment", in.getSegment(), out.segment));
   out.matched_end = in.getMatchedEnd();
   out.entries = in.getEntries();
+  out.created_unix_ms = in.getCreatedUnixMs();
+  out.stored_entries = in.getStoredEntries();
   PRECIS_TRY(check_max("matched_end", out.matched_end, limits::kPathTokensMax));
   return read_counts(in.getCounts(), out.counts);
 }
@@ -152,6 +158,7 @@ void write(Match::Builder out, const msg::Match& in) {
   write(out.initPlan(), in.plan);
   out.setBytes(in.bytes);
   out.setPredictedSeconds(in.predicted_seconds);
+  out.setLeaseMs(in.lease_ms);
 }
 Status read(Match::Reader in, msg::Match& out) {
   out.matched_tokens = in.getMatchedTokens();
@@ -161,6 +168,7 @@ Status read(Match::Reader in, msg::Match& out) {
   PRECIS_TRY(read(in.getPlan(), out.plan).with_context("plan"));
   out.bytes = in.getBytes();
   out.predicted_seconds = in.getPredictedSeconds();
+  out.lease_ms = in.getLeaseMs();
   return {};
 }
 

@@ -2,6 +2,7 @@
 // client.h, which includes it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -92,6 +93,10 @@ struct LookupOptions {
   // pages, so nothing where that is less than a page. The last link gives or takes the difference,
   // and as far as it can't, the ones before it.
   std::uint32_t align = 1;
+  // What is found can be got for so long, whatever is removed, trimmed or replaced meanwhile. At
+  // most 30 s; what LookupMatch::lease_ms says was granted, 0 where the service has no room for it,
+  // or has restarted since. Below zero is kInvalidArgument.
+  std::chrono::milliseconds lease{0};
 };
 
 // One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys

@@ -290,7 +290,14 @@ class Cache:
         )
         return Put(core, model)
 
-    def lookup(self, model: Model, tokens: Any, keep: Keep | None = None, align: int = 1) -> Match:
+    def lookup(
+        self,
+        model: Model,
+        tokens: Any,
+        keep: Keep | None = None,
+        align: int = 1,
+        lease: float = 0,
+    ) -> Match:
         """Finds the longest stored prefix of a path; the match is false when there is none.
 
         A path that ends inside a segment matches it up to the last whole block of
@@ -311,10 +318,12 @@ class Cache:
             align: entries of a page, 1 to 4096. Each (layer, KV head) gets the nearest multiple of
                 it, over all segments; at least one page, at most what is stored in whole pages, so
                 nothing where less than a page is. The last segment gives or takes the difference.
+            lease: seconds, up to 30, for which the match can be got whatever is removed, trimmed or
+                replaced meanwhile; ``match.lease`` says how many were granted.
         """
         path = tokens_in(tokens)
         return Match.from_core(
-            self.core.lookup(model.core, path, *lookup_options(keep, align)), path
+            self.core.lookup(model.core, path, *lookup_options(keep, align, lease)), path
         )
 
     def get(
@@ -436,9 +445,13 @@ class Cache:
         return ServerStatus.from_core(self.core.status())
 
 
-def lookup_options(keep: Keep | None, align: int) -> tuple[tuple[int, int] | None, int]:
+def lookup_options(
+    keep: Keep | None, align: int, lease: float
+) -> tuple[tuple[int, int] | None, int, int]:
     """What the extension module's lookup takes beside the path."""
-    return to_pair(keep), count_in(align, "align", 2**32 - 1)
+    if not 0 <= lease < 2**20:
+        raise InvalidArgument(f"lease: {lease} s, must be 0 or more, and is 30 at most")
+    return to_pair(keep), count_in(align, "align", 2**32 - 1), int(lease * 1000)
 
 
 def get_arguments(

@@ -49,16 +49,29 @@ class Calls:
         # At exit too: before what the threads use is taken down.
         self._close = weakref.finalize(self, self._core.close)
 
-    def lookup(self, model: Model, tokens: Any, keep: Keep | None = None, align: int = 1) -> int:
+    def lookup(
+        self,
+        model: Model,
+        tokens: Any,
+        keep: Keep | None = None,
+        align: int = 1,
+        lease: float = 0,
+    ) -> int:
         """As Cache.lookup(); the outcome is its Match."""
-        path, options = tokens_in(tokens), lookup_options(keep, align)
+        path, options = tokens_in(tokens), lookup_options(keep, align, lease)
         return self._core.lookup(model.core, path, *options, partial(_match, path))
 
     def lookup_many(
-        self, model: Model, paths: Sequence[Any], keep: Keep | None = None, align: int = 1
+        self,
+        model: Model,
+        paths: Sequence[Any],
+        keep: Keep | None = None,
+        align: int = 1,
+        lease: float = 0,
     ) -> list[int]:
         """As many lookups, one for each path; all of them or none."""
-        arrays, options = [tokens_in(path) for path in paths], lookup_options(keep, align)
+        arrays = [tokens_in(path) for path in paths]
+        options = lookup_options(keep, align, lease)
         makers = [partial(_match, path) for path in arrays]
         return self._core.lookup_many(model.core, arrays, *options, makers)
 

@@ -115,6 +115,7 @@ class Match:
         links: its segments, from the root on.
         tokens: those that matched, uint32 [matched_tokens]; empty if it came from C++ without them.
         keep, align: that it was looked up with; None and 1 if with neither.
+        lease: seconds for which it can be got whatever happens to what is stored; 0: none granted.
     """
 
     matched_tokens: int
@@ -126,6 +127,7 @@ class Match:
     tokens: np.ndarray = field(repr=False)
     keep: Budget | None
     align: int
+    lease: float
 
     def __bool__(self) -> bool:
         return self.matched_tokens > 0
@@ -165,7 +167,7 @@ class Match:
             tokens=path[: match.matched_tokens].copy(),
             plan=plan,
             keep=_budget(match.keep),
-            **_same(match, "matched_tokens bytes predicted_seconds align"),
+            **_same(match, "matched_tokens bytes predicted_seconds align lease"),
         )
 
 

@@ -153,12 +153,14 @@ void bind_paths(ClientClass& client) {
       .def(
           "lookup",
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
-             const std::optional<BudgetPair>& keep, std::uint32_t align) {
-            const LookupOptions options{to_budget(keep), align};
+             const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms) {
+            const LookupOptions options{to_budget(keep), align,
+                                        std::chrono::milliseconds(lease_ms)};
             return answer(
                 [&, &c = owned.get()] { return c.lookup(model, token_view(tokens), options); });
           },
-          nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"))
+          nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"),
+          nb::arg("lease_ms"))
       .def(
           "get",
           [](OwnedClient& owned, const LookupMatch& match, const BudgetPair& keep,

@@ -127,6 +127,7 @@ void bind_segments(nb::module_& module) {
       .def_prop_ro("plan", [](const LookupMatch& m) { return from_plan(m.plan); })
       .def_ro("bytes", &LookupMatch::bytes)
       .def_ro("predicted_seconds", &LookupMatch::predicted_seconds)
+      .def_prop_ro("lease", [](const LookupMatch& m) { return m.lease_ms / 1000.0; })
       .def_prop_ro("counted", &LookupMatch::counted)
       .def_prop_ro("keep", [](const LookupMatch& m) { return from_budget(m.options.keep); })
       .def_prop_ro("align", [](const LookupMatch& m) { return m.options.align; })

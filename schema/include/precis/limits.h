@@ -35,6 +35,11 @@ inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kK
 // heads, 16 MiB of them: 80 layers of 8 heads in 6,553 segments.
 inline constexpr std::uint32_t kAlignMax = 4096;
 inline constexpr std::uint64_t kMatchCountsMax = 1u << 22;
+// Leases of matches: how long one lasts, and bytes of memory for what they name, of a tenant and in
+// all. A segment of 32 layers of 8 heads takes about 8 KB.
+inline constexpr std::uint32_t kLeaseMsMax = 30'000;
+inline constexpr std::size_t kLeaseBytesPerTenantMax = 16u << 20;
+inline constexpr std::size_t kLeaseBytesMax = 64u << 20;
 inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per head and layer
 
 // Messages. A control message carries at most a path of tokens, its digests and a plan.

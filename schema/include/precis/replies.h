@@ -97,6 +97,7 @@ struct Match {
   Plan plan;
   std::uint64_t bytes = 0;  // what a get of all, or of the counts, moves
   double predicted_seconds = 0;
+  std::uint32_t lease_ms = 0;  // that were granted; 0: none
   bool operator==(const Match&) const = default;
 };
 struct GetDone {

@@ -113,6 +113,9 @@ struct Lookup {
   // segments that were computed over less of their parents are passed over.
   std::optional<Budget> keep{};
   std::uint32_t align = 1;
+  // What matched can be got for so long, whatever happens to it meanwhile; 0: as long as it is
+  // stored. At most limits::kLeaseMsMax are granted.
+  std::uint32_t lease_ms = 0;
   bool counts() const { return keep || align != 1; }
   bool operator==(const Lookup&) const = default;
 };
@@ -124,6 +127,8 @@ struct GetLink {
   // [num_layers, heads that are served] first entries of each; empty: by the budget. Of all links
   // or of none.
   std::vector<std::uint32_t> counts{};
+  // The segment's, as it was matched: what a lease keeps is found by them. 0: not said.
+  std::uint64_t created_unix_ms = 0, stored_entries = 0;
   bool operator==(const GetLink&) const = default;
 };
 struct Get {

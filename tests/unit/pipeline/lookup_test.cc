@@ -26,10 +26,10 @@ struct LookupFixture : ServedFixture {
     return store.reads() >= times;
   }
   Result<msg::Match> find(std::optional<Budget> keep, std::uint32_t align = 1,
-                          Tokens tokens_of_it = tokens(80)) {
+                          Tokens tokens_of_it = tokens(80), std::uint32_t lease_ms = 0) {
     const Tenant tenant{f.tenant, ""};
     std::optional<Result<msg::Match>> answer;
-    msg::Lookup request{f.fingerprint, "", std::move(tokens_of_it), keep, align};
+    msg::Lookup request{f.fingerprint, "", std::move(tokens_of_it), keep, align, lease_ms};
     const auto ask = [&]() -> Task<void> {
       answer.emplace(co_await lookup.run(tenant, std::move(request), &reader, gone));
       loop.stop();
@@ -39,6 +39,15 @@ struct LookupFixture : ServedFixture {
     return std::move(*answer);
   }
 };
+
+// What a client asks for of a match without counts.
+msg::Get get_of(const LookupFixture& f, const msg::Match& match) {
+  msg::Get request = f.request();
+  request.links[0].created_unix_ms = match.links.at(0).segment.created_unix_ms;
+  request.links[0].stored_entries = match.links[0].segment.entries;
+  request.links[0].entries = match.links[0].segment.entries;
+  return request;
+}
 
 void check_counts(const Result<msg::Match>& match, std::uint32_t a_head) {
   INFO(match.status().to_string());
@@ -168,6 +177,88 @@ TEST_CASE("a lookup whose client has left counts no further", "[unit][pipeline]"
   f.gone = true;
   CHECK(f.find(Budget::entries(8)).status().code() == StatusCode::kCanceled);
   CHECK(f.store.reads() == 0);
+}
+
+TEST_CASE("what a lookup leased is brought whatever became of it, until the lease ends",
+          "[unit][pipeline]") {
+  LookupFixture f;
+  const std::optional<Budget> keep =
+      GENERATE(as<std::optional<Budget>>(), std::nullopt, Budget::entries(kEntries));
+  const auto match = f.find(keep, 1, tokens(80), 1000);
+  REQUIRE(match.ok());
+  REQUIRE(match->lease_ms == 1000);
+  msg::Get request = get_of(f, *match);
+  request.links[0].counts = match->links[0].counts;
+  SECTION("removed") {
+    REQUIRE(f.catalog->remove(f.f.tenant, f.segment.row.id, false, nullptr).ok());
+    f.hot_tier.erase(f.segment.row.id);
+    CHECK(f.find(keep)->links.empty());
+  }
+  SECTION("trimmed") {
+    f.trim(f.segment, 10);
+    CHECK(f.find(keep)->plan.counts == std::vector<std::uint32_t>(kHeads, 10));
+  }
+  SECTION("removed and put anew") {
+    REQUIRE(f.catalog->remove(f.f.tenant, f.segment.row.id, false, nullptr).ok());
+    f.hot_tier.erase(f.segment.row.id);
+    NewSegment other = f.segment;
+    other.row.created_unix_ms += 1;
+    for (auto& layer : other.layers) layer.assign(layer.size(), std::byte{1});
+    REQUIRE(f.catalog->commit(other.row, other.payload(), Durability::kWal).ok());
+  }
+  for (int times = 0; times < 2; ++times) {
+    f.reader.memory.assign(f.reader.memory.size(), std::byte{});
+    f.check_brought(f.run(request), kStored);
+  }
+  f.f.clock.advance_ms(1000);
+  CHECK_FALSE(f.run(request).ok());
+  f.catalog->leases().sweep();
+  CHECK(f.catalog->leases().bytes() == 0);
+  f.check_nothing_held();
+}
+
+TEST_CASE("without a lease what was removed is a miss, and with another tenant's",
+          "[unit][pipeline]") {
+  LookupFixture f;
+  const bool leased = GENERATE(true, false);
+  const auto match = f.find({}, 1, tokens(80), leased ? 1000 : 0);
+  REQUIRE(match.ok());
+  REQUIRE(f.catalog->remove(f.f.tenant, f.segment.row.id, false, nullptr).ok());
+  f.hot_tier.erase(f.segment.row.id);
+  const std::string tenant = leased ? "other" : f.f.tenant;
+  REQUIRE(f.catalog->register_model(tenant, f.f.model).ok());
+  CHECK(f.run_as(tenant, get_of(f, *match)).status().code() == StatusCode::kNotFound);
+  CHECK(f.store.reads() == 0);
+}
+
+TEST_CASE("a get under way goes on by the lease of what is removed", "[unit][pipeline]") {
+  LookupFixture f;
+  const auto match = f.find({}, 1, tokens(80), 1000);
+  REQUIRE(match.ok());
+  f.on_served = [&](std::uint32_t layer) {
+    if (layer != 0) return;
+    REQUIRE(f.catalog->remove(f.f.tenant, f.segment.row.id, false, nullptr).ok());
+    f.hot_tier.erase(f.segment.row.id);
+  };
+  f.check_brought(f.run(get_of(f, *match)), kStored);
+  f.check_nothing_held();
+}
+
+TEST_CASE("a lookup for whose lease there is no room finds what it finds", "[unit][pipeline]") {
+  LookupFixture f;
+  auto large = std::make_shared<SegmentRow>();
+  large->tenant = f.f.tenant;
+  large->plan.counts.resize(limits::kLeaseBytesPerTenantMax / 4 - 256);
+  const SegmentLeases::Row row = std::move(large);
+  REQUIRE(f.catalog->leases().grant({&row, 1}, 1000) == 1000);
+  auto match = f.find({}, 1, tokens(80), 1000);
+  REQUIRE(match.ok());
+  CHECK(match->links.size() == 1);
+  CHECK(match->lease_ms == 0);
+  f.f.clock.advance_ms(1000);
+  match = f.find({}, 1, tokens(80), 1u << 31);
+  REQUIRE(match.ok());
+  CHECK(match->lease_ms == limits::kLeaseMsMax);
 }
 
 }  // namespace precis

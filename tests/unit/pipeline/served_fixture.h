@@ -140,8 +140,9 @@ struct ServedFixture {
     request.destination.size_bytes = reader.memory.size();
     return request;
   }
-  Result<msg::GetDone> run(const msg::Get& request) {
-    const Tenant tenant{f.tenant, ""};
+  Result<msg::GetDone> run(const msg::Get& request) { return run_as(f.tenant, request); }
+  Result<msg::GetDone> run_as(const std::string& name, const msg::Get& request) {
+    const Tenant tenant{name, ""};
     std::optional<Result<msg::GetDone>> answer;
     const std::function<Status(msg::LayerServed)> told = [this](msg::LayerServed layer) {
       served.push_back(layer.layer);

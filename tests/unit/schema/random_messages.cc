@@ -113,7 +113,7 @@ struct Filler {
   }
   void operator()(msg::AbortPut& x) { (*this)(x.put); }
   void operator()(msg::Lookup& x) {
-    all(x.model, x.adapter, x.tokens, x.keep);
+    all(x.model, x.adapter, x.tokens, x.keep, x.lease_ms);
     x.align = 1 + up_to(limits::kAlignMax - 1);
   }
   void counts(std::vector<std::uint32_t>& x) {
@@ -121,7 +121,7 @@ struct Filler {
     for (auto& count : x) count = up_to(limits::kPathTokensMax);
   }
   void operator()(msg::GetLink& x) {
-    all(x.segment, x.entries);
+    all(x.segment, x.entries, x.created_unix_ms, x.stored_entries);
     x.matched_end = up_to(limits::kPathTokensMax);
     counts(x.counts);
   }
@@ -190,7 +190,7 @@ struct Filler {
     counts(x.counts);
   }
   void operator()(msg::Match& x) {
-    all(x.links, x.plan, x.bytes, x.predicted_seconds);
+    all(x.links, x.plan, x.bytes, x.predicted_seconds, x.lease_ms);
     x.matched_tokens = up_to(limits::kPathTokensMax);
   }
   void operator()(msg::GetDone& x) { (*this)(x.bytes); }

@@ -22,6 +22,9 @@ class ForwardingStore : public Store {
   Status read_into(Table table, const std::string& key, MutableBytes into) override {
     return store_.read_into(table, key, into);
   }
+  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys) override {
+    return store_.keep(keys);
+  }
   Status scan(Table table,
               const std::function<Status(std::string_view key, Bytes value)>& row) override {
     return store_.scan(table, row);

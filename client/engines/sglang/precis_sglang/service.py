@@ -19,6 +19,7 @@ import precis
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0  # between attempts to reach a service that failed
+LEASE = 15.0  # seconds from a lookup to its load: a wait for room, and some steps
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Service:
         """Looks a path of uint32 tokens up; None for a miss, whatever its reason."""
 
         def ask(cache: precis.Cache, model: precis.Model) -> precis.Match | None:
-            match = cache.lookup(model, path, keep=keep, align=1)
+            match = cache.lookup(model, path, keep=keep, align=1, lease=LEASE)
             return match if match and match.plan.any() else None
 
         return self._lookups.submit(self._call, ask, self.settings.lookup_timeout)

@@ -20,6 +20,7 @@ from .settings import Settings
 logger = init_logger("vllm.precis")
 
 RETRY_SECONDS = 5.0  # between attempts to reach a service that failed
+LEASE = 15.0  # seconds from a lookup to the worker's get: a wait for blocks, and some steps
 
 
 class Service:
@@ -135,7 +136,7 @@ class Service:
             return None
         assert self._calls is not None
         try:
-            return self._calls.lookup(self.model(adapter), path, keep=keep, align=align)
+            return self._calls.lookup(self.model(adapter), path, keep, align, LEASE)
         except precis.Error as error:
             self.failed(error)
             return None

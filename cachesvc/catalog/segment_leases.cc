@@ -1,0 +1,139 @@
+#include "cachesvc/catalog/segment_leases.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cachesvc/catalog/catalog_keys.h"
+
+namespace precis {
+namespace {
+
+// Of a lease whose segment has left: the row, the place of each layer's payload, and the map's.
+constexpr std::uint64_t kLeaseBytes = 640, kLayerBytes = 224;
+
+std::uint64_t bytes_of(const SegmentRow& row) {
+  return kLeaseBytes + row.tenant.size() + row.adapter.size() + row.recipe.size() +
+         row.preset.size() + row.layer_bytes.size() * kLayerBytes +
+         row.plan.counts.size() * sizeof(std::uint32_t);
+}
+
+// Without what only lookups need, which is the larger part of a long one.
+SegmentLeases::Row without_path(const SegmentRow& row) {
+  SegmentRow copy = row;
+  copy.blocks = {};
+  copy.tail = {};
+  return std::make_shared<const SegmentRow>(std::move(copy));
+}
+
+}  // namespace
+
+std::uint32_t SegmentLeases::grant(std::span<const Row> rows, std::uint32_t ms) {
+  ms = std::min(ms, limits::kLeaseMsMax);
+  if (rows.empty() || ms == 0) return 0;
+  const std::string& tenant = rows.front()->tenant;
+  std::map<Version, std::uint64_t> wanted;  // bytes of each
+  for (const Row& row : rows) wanted.emplace(Version::of(*row), bytes_of(*row));
+  Ended ended;
+  std::lock_guard lock(mutex_);
+  const auto is_leaving = [&](const Row& row) { return leaving_.contains(row); };
+  if (std::ranges::any_of(rows, is_leaving)) return 0;
+  sweep(ended);
+  std::uint64_t more = 0;
+  for (const auto& [version, bytes] : wanted) more += leases_.contains(version) ? 0 : bytes;
+  const auto own = bytes_of_.find(tenant);
+  const std::uint64_t taken = own == bytes_of_.end() ? 0 : own->second;
+  if (more > bounds_.of_tenant - taken || more > bounds_.of_all - bytes_) return 0;
+  const std::uint64_t until_ns = clock_.monotonic_ns() + std::uint64_t{ms} * 1'000'000;
+  for (const auto& [version, bytes] : wanted) {
+    const auto [lease, added] = leases_.try_emplace(version, Lease{tenant, until_ns, bytes});
+    if (!added) {
+      ends_.erase({lease->second.until_ns, version});
+      lease->second.until_ns = std::max(lease->second.until_ns, until_ns);
+    }
+    ends_.emplace(lease->second.until_ns, version);
+  }
+  if (more > 0) bytes_of_[tenant] += more;
+  bytes_ += more;
+  return ms;
+}
+
+SegmentLeases::Leaving::Leaving(SegmentLeases& leases, std::vector<Row> rows)
+    : leases_(leases), rows_(std::move(rows)) {
+  std::vector<Row> leased;
+  {
+    std::lock_guard lock(leases_.mutex_);
+    PRECIS_CHECK(leases_.leaving_.empty());
+    leases_.leaving_ = {rows_.begin(), rows_.end()};
+    if (leases_.leases_.empty()) return;
+    for (const Row& row : rows_) {
+      if (leases_.leases_.contains(Version::of(*row))) leased.push_back(row);
+    }
+  }
+  for (const Row& row : leased) {
+    std::vector<std::string> keys;
+    for (std::uint32_t l = 0; l < row->layer_bytes.size(); ++l) {
+      keys.push_back(payload_key(row->id, l));
+    }
+    auto layers = leases_.store_.keep(keys);
+    if (!layers) continue;
+    auto held = std::make_shared<const Held>(Held{without_path(*row), std::move(layers)});
+    std::lock_guard lock(leases_.mutex_);
+    const auto lease = leases_.leases_.find(Version::of(*row));
+    if (lease != leases_.leases_.end()) lease->second.held = std::move(held);
+  }
+}
+
+SegmentLeases::Leaving::~Leaving() {
+  Ended ended;
+  std::lock_guard lock(leases_.mutex_);
+  leases_.leaving_.clear();
+  if (leases_.leases_.empty()) return;
+  for (const Row& row : rows_) {
+    const auto lease = leases_.leases_.find(Version::of(*row));
+    if (lease == leases_.leases_.end()) continue;
+    if (!left_) {
+      ended.push_back(std::exchange(lease->second.held, nullptr));
+    } else if (!lease->second.held) {
+      leases_.end(lease, ended);  // the store could not keep it
+    }
+  }
+}
+
+std::shared_ptr<const SegmentLeases::Held> SegmentLeases::find(std::string_view tenant,
+                                                               const Version& version) const {
+  std::lock_guard lock(mutex_);
+  const auto lease = leases_.find(version);
+  if (lease == leases_.end() || lease->second.tenant != tenant) return nullptr;
+  return clock_.monotonic_ns() < lease->second.until_ns ? lease->second.held : nullptr;
+}
+
+void SegmentLeases::end(Leases::iterator lease, Ended& ended) {
+  const auto& [version, ending] = *lease;
+  bytes_ -= ending.bytes;
+  const auto own = bytes_of_.find(ending.tenant);
+  own->second -= ending.bytes;
+  if (own->second == 0) bytes_of_.erase(own);
+  ends_.erase({ending.until_ns, version});
+  ended.push_back(ending.held);
+  leases_.erase(lease);
+}
+
+void SegmentLeases::sweep(Ended& ended) {
+  const std::uint64_t now_ns = clock_.monotonic_ns();
+  while (!ends_.empty() && ends_.begin()->first <= now_ns) {
+    end(leases_.find(ends_.begin()->second), ended);
+  }
+}
+
+void SegmentLeases::sweep() {
+  Ended ended;
+  std::lock_guard lock(mutex_);
+  sweep(ended);
+}
+
+std::uint64_t SegmentLeases::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace precis

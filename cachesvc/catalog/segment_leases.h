@@ -1,0 +1,106 @@
+// Segments that stay readable for a while after they are removed, trimmed or replaced, because a
+// lookup was promised so. While a segment is what is stored, a lease of it is a note; a change that
+// takes it away first has the store keep its payload. In memory alone: a restart ends all leases.
+//
+// Thread-safe. What a lease may come to is counted when it is granted, of each tenant and in all.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/base/clock.h"
+#include "cachesvc/store/store.h"
+#include "precis/catalog_row.h"
+#include "precis/limits.h"
+
+namespace precis {
+
+class SegmentLeases {
+ public:
+  using Row = std::shared_ptr<const SegmentRow>;
+  struct Bounds {  // in bytes of memory
+    std::uint64_t of_tenant = limits::kLeaseBytesPerTenantMax;
+    std::uint64_t of_all = limits::kLeaseBytesMax;
+  };
+  // Both outlive it.
+  SegmentLeases(Store& store, const Clock& clock) : SegmentLeases(store, clock, Bounds()) {}
+  SegmentLeases(Store& store, const Clock& clock, Bounds bounds)
+      : store_(store), clock_(clock), bounds_(bounds) {}
+
+  // All of one tenant, all of them or none, and each as it is stored now: the caller sees to it
+  // that they stay so meanwhile. How many ms were granted; 0 where a bound is reached, or a change
+  // is about to take one of them away. One that is leased already is so for the longer time.
+  std::uint32_t grant(std::span<const Row> rows, std::uint32_t ms);
+
+  // A change that takes segments away, from before its write in the store to after it is seen by
+  // who grants. One at a time.
+  class Leaving {
+   public:
+    // [blocking] Has the store keep the payload of those that are leased.
+    Leaving(SegmentLeases& leases, std::vector<Row> rows);
+    ~Leaving();  // what is kept stays only if they have left()
+    Leaving(const Leaving&) = delete;
+    Leaving& operator=(const Leaving&) = delete;
+    void left() { left_ = true; }
+
+   private:
+    SegmentLeases& leases_;
+    std::vector<Row> rows_;
+    bool left_ = false;
+  };
+
+  // Which of those that had this id.
+  struct Version {
+    SegmentId id;
+    std::uint64_t created_unix_ms = 0, entries = 0;
+    static Version of(const SegmentRow& row) {
+      return {row.id, row.created_unix_ms, row.plan.total()};
+    }
+    auto operator<=>(const Version&) const = default;
+  };
+  // A segment that has left, with what reads of it take of its row. Readers outlive the lease.
+  struct Held {
+    Row row;
+    std::shared_ptr<const KeptPayload> layers;
+  };
+  // Null where the tenant has no lease of it, or it has not left.
+  std::shared_ptr<const Held> find(std::string_view tenant, const Version& version) const;
+
+  // Ends those that have expired; to be called about every second.
+  void sweep();
+  std::uint64_t bytes() const;  // what leases may come to
+
+ private:
+  struct Lease {
+    std::string tenant;
+    std::uint64_t until_ns = 0, bytes = 0;
+    std::shared_ptr<const Held> held = nullptr;
+  };
+  using Leases = std::map<Version, Lease>;
+  using Ended = std::vector<std::shared_ptr<const Held>>;  // to go once mutex_ is let go
+  // With mutex_ held, these.
+  void end(Leases::iterator lease, Ended& ended);
+  void sweep(Ended& ended);
+
+  Store& store_;
+  const Clock& clock_;
+  const Bounds bounds_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  Leases leases_;
+  std::map<std::string, std::uint64_t, std::less<>> bytes_of_;  // by tenant
+  std::uint64_t bytes_ = 0;
+  std::set<std::pair<std::uint64_t, Version>> ends_;  // until_ns of each
+  std::set<Row> leaving_;
+};
+
+}  // namespace precis

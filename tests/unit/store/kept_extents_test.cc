@@ -1,0 +1,82 @@
+// Payload that is kept for long: readable whatever becomes of its key, and its space comes back.
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "tests/unit/store/store_machine.h"
+
+using namespace precis;
+using namespace precis::testing;
+
+namespace {
+
+Value read(const KeptPayload& kept, std::size_t value, std::size_t size) {
+  Value bytes(size);
+  const Status status = kept.read_into(value, bytes);
+  INFO(status.to_string());
+  REQUIRE(status.ok());
+  return bytes;
+}
+
+// Until the thread that tidies up has looked once more.
+void wait_for_tidier(Store& store) {
+  const std::uint64_t passes = store.stats().tidy_passes;
+  REQUIRE(put(store, "passing", noise(9, 100)).ok());
+  REQUIRE(erase(store, "passing").ok());
+  while (store.stats().tidy_passes < passes + 2) {
+    REQUIRE(put(store, "passing", noise(9, 100)).ok());
+    REQUIRE(erase(store, "passing").ok());
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("what is kept is read after it was removed or replaced, and its file stays till then",
+          "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  const Value a = noise(1, 30'000), b = noise(2, 30'000), c = noise(3, 30'000);
+  REQUIRE(put(*store, "a", a).ok());
+  REQUIRE(put(*store, "b", b).ok());
+  auto kept = store->keep({"b", "a"});
+  REQUIRE(kept);
+  REQUIRE(erase(*store, "a").ok());
+  REQUIRE(put(*store, "b", c).ok());
+  REQUIRE(erase(*store, "b").ok());
+  wait_for_tidier(*store);
+  CHECK(machine.drive.bytes() >= a.size() + b.size());
+  CHECK(read(*kept, 0, b.size()) == b);
+  CHECK(read(*kept, 1, a.size()) == a);
+  Value wrong(7);
+  CHECK(kept->read_into(0, wrong).code() == StatusCode::kCorruption);
+  kept.reset();
+  while (machine.drive.bytes() > 0) std::this_thread::yield();  // by a thread
+}
+
+TEST_CASE("what waits for the disk is written to be kept, and what is not there can't be",
+          "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  const auto value = shared_noise(1, 20'000);
+  REQUIRE(stage_and_put(*store, "a", value).ok());
+  CHECK_FALSE(store->keep({"a", "none"}));
+  const auto kept = store->keep({"a"});
+  REQUIRE(kept);
+  REQUIRE(erase(*store, "a").ok());
+  CHECK(read(*kept, 0, value->size()) == *value);
+}
+
+TEST_CASE("files of which something is kept are not open for it", "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  std::vector<std::shared_ptr<const KeptPayload>> all;
+  for (unsigned i = 0; i < 300; ++i) {  // a file each, more than may be open
+    REQUIRE(put(*store, "a", noise(i, kFileBytes)).ok());
+    all.push_back(store->keep({"a"}));
+    REQUIRE(all.back());
+  }
+  REQUIRE(erase(*store, "a").ok());
+  wait_for_tidier(*store);
+  CHECK(machine.drive.open_files() <= limits::kOpenPayloadFilesMax + 8);
+  for (unsigned i = 0; i < 300; ++i) CHECK(read(*all[i], 0, kFileBytes) == noise(i, kFileBytes));
+}
