@@ -25,6 +25,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from page import amount
 from serving import BLOCK_SIZE, Asked, Reader, Server
 
 import precis
@@ -91,7 +92,7 @@ class Bench:
         self.rows.append(row)
         share = "" if row["share"] is None else f"  {row['share']:.2f}x of {row['ceiling_name']}"
         what = ", ".join(f"{v}" for v in row["params"].values())
-        print(f"    {bench:<14} {what:<44} {row['value']:9.3f} {unit}{share}", flush=True)
+        print(f"    {bench:<14} {what:<44} {amount(row, row['value']):>16}{share}", flush=True)
         return row
 
     @contextmanager
