@@ -10,14 +10,16 @@ How it works: with vLLM's layout LBHNC the K and V of one (layer, block, KV head
 their own. A block is then L*H pages, and a prefix whose heads keep different numbers of entries
 takes ceil(pages / (L*H)) blocks, whatever layer and head its pages serve.
 
-- settings.py: what an operator sets, and what a request asks for.
+- settings.py: what an operator sets, and what a request asks for. What it shares with other
+  plug-ins, the way to the service above all, is precis.engines.
 - plan.py: which pages a prefix takes, and where they lie. Arithmetic alone.
 - blocks.py: the scheduler's block manager, which gives such a request its blocks.
 - scheduler.py: which requests stand on a stored prefix, and which prompts are stored.
 - worker.py: fetches prefixes into pages, pushes prompts out of pages.
 - attention.py: each KV head is a sequence of its own for the stock kernels, whose backends differ
   in attention_cpu.py, attention_flash.py, attention_triton.py.
-- connector.py: what vLLM calls; metrics.py: what its /metrics shows.
+- connector.py: what vLLM calls; model.py: which engines it works in; metrics.py: what vLLM's
+  /metrics shows.
 """
 
 from __future__ import annotations

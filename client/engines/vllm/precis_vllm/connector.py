@@ -12,14 +12,16 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorTransferResults,
     SupportsHMA,
 )
+from vllm.logger import init_logger
+
+from precis import engines
 
 from .attention import RaggedImpl
 from .blocks import RaggedManager
 from .metrics import PromMetrics, Stats
-from .model import check_engine, model_spec
+from .model import check_engine
 from .plan import ranks_of
 from .scheduler import Scheduler, Step
-from .service import Service
 from .settings import Settings
 from .worker import Pages, Worker
 
@@ -39,7 +41,8 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         check_engine(vllm_config, kv_cache_config)
         # A prefix that cannot be fetched is a miss: its request is computed.
         transfer.kv_load_failure_policy = "recompute"
-        service = Service(settings, model_spec(vllm_config, settings))
+        spec = engines.model_spec(vllm_config.model_config, settings)
+        service = engines.Service(settings, spec, init_logger("vllm.precis"))
         heads = vllm_config.model_config.get_total_num_kv_heads()
         tp = vllm_config.parallel_config.tensor_parallel_size
         self.scheduler: Scheduler | None = None

@@ -1,13 +1,8 @@
-"""What an engine's model is to the store, and which engines the plug-in works in."""
+"""Which engines the plug-in works in."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import precis
-from precis.hf.spec import spec_of_files
-
-from .settings import Settings
 
 
 def check_engine(config: Any, kv_cache_config: Any) -> None:
@@ -42,16 +37,3 @@ def check_engine(config: Any, kv_cache_config: Any) -> None:
     for is_so, what in refused:
         if is_so:
             raise ValueError(f"PrecisConnector does not support {what}")
-
-
-def model_spec(config: Any, settings: Settings) -> precis.ModelSpec:
-    """The model's spec: that of precis.hf for the same weights and dtype, wherever they lie."""
-    model = config.model_config
-    dtype = str(model.dtype).removeprefix("torch.")
-    return spec_of_files(
-        model.hf_config,
-        model.hf_text_config,
-        dtype,
-        settings.model or None,
-        settings.revision or None,
-    )

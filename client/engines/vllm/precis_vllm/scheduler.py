@@ -18,11 +18,11 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadat
 from vllm.logger import init_logger
 
 import precis
+from precis.engines import RETRY_SECONDS, Service, digest_of
 
 from .blocks import RaggedManager
 from .metrics import Counts
 from .plan import Plan, blocks_of, ranks_of
-from .service import RETRY_SECONDS, Service
 from .settings import Settings, Wish
 
 logger = init_logger("vllm.precis")
@@ -202,13 +202,9 @@ class Scheduler:
 
     def _plan(self, match: precis.Match) -> Plan:
         pages = match.plan.astype(np.int64) // self.size
-        content = hashlib.sha256()
-        for link in match.links:
-            content.update(f"{link.segment.id} {link.matched_end} ".encode())
-            content.update(link.counts.tobytes())
         complete = int(pages.sum()) * self.size == match.matched_tokens * pages.size
         return Plan(
-            content.digest(),
+            digest_of(match),
             match.matched_tokens,
             pages,
             blocks_of(pages, self.ranks),

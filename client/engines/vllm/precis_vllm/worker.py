@@ -22,8 +22,9 @@ from .metrics import Counts
 from .plan import Layout
 
 if TYPE_CHECKING:
+    from precis.engines import Service
+
     from .scheduler import Save, Step
-    from .service import Service
     from .settings import Settings
 
 

@@ -29,6 +29,7 @@ from page import amount
 from serving import BLOCK_SIZE, Asked, Reader, Server
 
 import precis
+from precis import engines
 from precis.demo.service import Precisd, find_precisd
 
 OFFLOAD = {
@@ -323,12 +324,11 @@ def step(bench: Bench) -> None:
     Each request is asked for 20 times, as the scheduler does while its lookup is under way.
     """
     from precis_vllm.scheduler import Scheduler
-    from precis_vllm.service import Service
     from precis_vllm.settings import Settings
 
     spec = precis.ModelSpec("bench", 30, 9, 3, 64, "f32")
     settings = Settings(address=bench.service.address, lookup_timeout=0.2)
-    service = Service(settings, spec)
+    service = engines.Service(settings, spec)
     took: list[float] = []
     os.kill(bench.service.pid, signal.SIGSTOP)
     try:

@@ -12,12 +12,12 @@ import pytest
 import torch
 from precis_vllm.blocks import RaggedManager, RaggedSpec
 from precis_vllm.scheduler import Scheduler
-from precis_vllm.service import Service
 from precis_vllm.settings import Settings
 from precis_vllm.worker import Worker
 from vllm.v1.core.block_pool import BlockPool
 
 import precis
+from precis import engines
 from precis.demo.service import Precisd, find_precisd
 
 SIZE, LAYERS, HEADS, DIM = 32, 2, 2, 64
@@ -61,7 +61,7 @@ def scheduler(address: str, **settings: Any) -> Scheduler:
     """With a pool of 100 blocks."""
     settings = {"min_tokens": 32, "lookup_timeout": 5.0} | settings
     chosen = Settings(address=address, **settings)
-    made = Scheduler(chosen, Service(chosen, SPEC), SIZE, HEADS, 1)
+    made = Scheduler(chosen, engines.Service(chosen, SPEC), SIZE, HEADS, 1)
     spec = RaggedSpec(block_size=SIZE, num_kv_heads=HEADS, head_size=DIM, dtype=torch.float32)
     made.manager = RaggedManager(spec, BlockPool(100, True, SIZE), True, 0, SIZE)
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from precis_vllm.settings import BadRequest, Settings, Wish
+from precis_vllm.settings import Settings, Wish
 
 
 def test_settings_come_from_the_configuration_then_the_environment(
@@ -50,5 +50,5 @@ def test_a_request_without_params_wishes_nothing() -> None:
     ],
 )
 def test_wrong_params_are_refused(params: dict) -> None:
-    with pytest.raises(BadRequest, match=next(iter(params))):
+    with pytest.raises(ValueError, match=next(iter(params))):
         Wish.read(params)
