@@ -9,7 +9,6 @@ computed over such a prefix enters the tree, where others would take it for exac
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from concurrent.futures import Future
@@ -29,9 +28,10 @@ from sglang.srt.mem_cache.common import evict_from_tree_cache
 from sglang.srt.mem_cache.radix_cache import RadixCache
 
 import precis
+from precis import engines
 
 from .plan import Layout, slots_of
-from .service import RETRY_SECONDS, Service, Settings
+from .service import Service, Settings
 
 
 @dataclass(eq=False)
@@ -109,13 +109,13 @@ class PrecisCache(RadixCache):
         match = asked.match
         if match is None or not exact.device_prefix_len < match.matched_tokens <= len(params.key):
             return exact
-        prefix = self.prefixes.get(digest_of(match))
+        prefix = self.prefixes.get(engines.digest_of(match))
         if prefix is not None and prefix.ready:
             prefix.used = time.monotonic()
             self.standing[req.rid] = prefix.layout
             tokens = match.matched_tokens
             return MatchResult(tokens, prefix, prefix, prefix, cache_protected_len=tokens)
-        if self.unfetched.get(digest_of(match), 0.0) > time.monotonic():
+        if self.unfetched.get(engines.digest_of(match), 0.0) > time.monotonic():
             return exact
         root = self.root_node
         return MatchResult(0, root, root, asked, host_hit_length=match.matched_tokens)
@@ -147,7 +147,7 @@ class PrecisCache(RadixCache):
         req, match = params.req, params.best_match_node.match
         if match is None or params.host_hit_length != match.matched_tokens:
             return None  # the lookup was under way; the next match knows more
-        digest = digest_of(match)
+        digest = engines.digest_of(match)
         prefix = self.prefixes.get(digest)
         if prefix is None:
             counts = torch.from_numpy(match.plan.astype(np.int64))
@@ -165,7 +165,7 @@ class PrecisCache(RadixCache):
                 self._drop(prefix)
                 now = time.monotonic()
                 self.unfetched = {d: t for d, t in self.unfetched.items() if t > now}
-                self.unfetched[digest] = now + RETRY_SECONDS
+                self.unfetched[digest] = now + engines.RETRY_SECONDS
                 return 0, req.last_node
             self._place(prefix.layout, rows)
             prefix.ready = True
@@ -265,15 +265,6 @@ class PrecisCache(RadixCache):
         return len(prefix.layout.slots)
 
 
-def digest_of(match: precis.Match) -> bytes:
-    """A digest of what a match brings: its segments, and the entries that are read of each."""
-    content = hashlib.sha256()
-    for link in match.links:
-        counts = link.counts.tobytes()
-        content.update(f"{link.segment.id} {link.matched_end} ".encode() + counts)
-    return content.digest()
-
-
 def make_cache(context: Any) -> PrecisCache:
     """The cache of one engine.
 
@@ -281,8 +272,6 @@ def make_cache(context: Any) -> PrecisCache:
         ValueError: naming what the engine has that is not supported, or the setting that is wrong.
     """
     from sglang.srt.runtime_context import get_disagg
-
-    from precis.hf.spec import spec_of_files
 
     from .attention import Ragged
 
@@ -306,13 +295,7 @@ def make_cache(context: Any) -> PrecisCache:
         if is_so:
             raise ValueError(f"--radix-cache-backend precis does not support {what}")
     settings = Settings.read()
-    spec = spec_of_files(
-        model.hf_config,
-        model.hf_text_config,
-        str(model.dtype).removeprefix("torch."),
-        settings.model or None,
-        settings.revision or None,
-    )
+    spec = engines.model_spec(model, settings)
     stream = runner.forward_stream if pool.get_key_buffer(pool.start_layer).is_cuda else None
     cache = PrecisCache(params, Service(settings, spec), stream)
     runner.attn_backend.standing = cache.standing

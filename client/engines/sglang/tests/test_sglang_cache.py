@@ -16,13 +16,14 @@ import sglang_stub
 import torch
 from precis_sglang import register
 from precis_sglang.attention import Ragged
-from precis_sglang.cache import PrecisCache, digest_of, make_cache
+from precis_sglang.cache import PrecisCache, make_cache
 from precis_sglang.plan import slots_of
 from precis_sglang.service import Service, Settings
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
 import precis
+from precis import engines
 from precis.demo.service import Precisd, find_precisd
 
 LAYERS, HEADS, DIM, TOTAL = 2, 2, 8, 200
@@ -399,7 +400,7 @@ def test_what_was_used_longest_ago_is_evicted_first(engine: Engine, service: Ans
     engine.finish(stored(engine, service, "new", "new"))
     assert len(engine.cache.prefixes) == 2
     assert engine.cache.evict(EvictParams(1)).num_tokens_evicted == 7
-    assert digest_of(match_of(40, COUNTS, "new")) in engine.cache.prefixes
+    assert engines.digest_of(match_of(40, COUNTS, "new")) in engine.cache.prefixes
     assert engine.cache.evict(EvictParams(20)).num_tokens_evicted == 20
     assert len(engine.cache.prefixes) == 1
     assert engine.cache.evict(EvictParams(20)).num_tokens_evicted == 7
@@ -428,14 +429,17 @@ def test_a_reset_forgets_everything(engine: Engine, service: Answers) -> None:
     assert engine.cache.total_size() == 0 and not engine.cache.asked
 
 
-def test_settings_are_the_environments() -> None:
-    assert Settings.read({}) == Settings()
-    read = Settings.read({"PRECIS_KEEP": "0.3", "PRECIS_MIN_TOKENS": "64", "PRECIS_TENANT": "t"})
-    assert read == Settings(keep="0.3", min_tokens=64, tenant="t")
+def test_settings_are_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings.read() == Settings()
+    for name, text in {"KEEP": "0.3", "MIN_TOKENS": "64", "TENANT": "t"}.items():
+        monkeypatch.setenv(f"PRECIS_{name}", text)
+    assert Settings.read() == Settings(keep="0.3", min_tokens=64, tenant="t")
+    monkeypatch.setenv("PRECIS_LOAD_TIMEOUT", "soon")
     with pytest.raises(ValueError, match="PRECIS_LOAD_TIMEOUT is 'soon', needs a number"):
-        Settings.read({"PRECIS_LOAD_TIMEOUT": "soon"})
-    with pytest.raises(ValueError, match="PRECIS_MIN_TOKENS is '-1', must be 0 or more"):
-        Settings.read({"PRECIS_MIN_TOKENS": "-1"})
+        Settings.read()
+    monkeypatch.setenv("PRECIS_LOAD_TIMEOUT", "-1")
+    with pytest.raises(ValueError, match=r"PRECIS_LOAD_TIMEOUT is -1\.0, needs a number"):
+        Settings.read()
 
 
 SPEC = precis.ModelSpec(
@@ -473,7 +477,7 @@ def test_a_prefix_of_a_real_service_arrives_in_its_places(address: str) -> None:
         engine.match(req)
         service_match = engine.cache.asked["r"].found.result(60)
         assert not engine.admit(req)
-        engine.cache.prefixes[digest_of(service_match)].rows.result(60)
+        engine.cache.prefixes[engines.digest_of(service_match)].rows.result(60)
         assert engine.admit(req) and req.prefix_len == 128
         layout = engine.cache.standing["r"]
         assert layout.counts.tolist() == want.plan.tolist()
