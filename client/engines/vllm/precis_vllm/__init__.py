@@ -17,7 +17,7 @@ takes ceil(pages / (L*H)) blocks, whatever layer and head its pages serve.
 - scheduler.py: which requests stand on a stored prefix, and which prompts are stored.
 - worker.py: fetches prefixes into pages, pushes prompts out of pages.
 - attention.py: each KV head is a sequence of its own for the stock kernels, whose backends differ
-  in attention_cpu.py, attention_flash.py, attention_triton.py.
+  in attention_cpu.py and attention_gpu.py.
 - connector.py: what vLLM calls; model.py: which engines it works in; metrics.py: what vLLM's
   /metrics shows.
 """
@@ -27,8 +27,8 @@ from __future__ import annotations
 NAME = "PrecisConnector"
 BACKENDS = {
     "CPU_ATTN": "attention_cpu.RaggedCpuBackend",
-    "FLASH_ATTN": "attention_flash.RaggedFlashBackend",
-    "TRITON_ATTN": "attention_triton.RaggedTritonBackend",
+    "FLASH_ATTN": "attention_gpu.RaggedFlashBackend",
+    "TRITON_ATTN": "attention_gpu.RaggedTritonBackend",
 }
 
 

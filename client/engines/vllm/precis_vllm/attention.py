@@ -2,7 +2,7 @@
 
 Seen as pages of one head, the cache is that of a model with one KV head, and R requests of H heads
 are R*H sequences over it, each with pages and a length of its own. So a backend's own code attends,
-as for such a model; attention_cpu.py, attention_flash.py and attention_triton.py have what differs.
+as for such a model; attention_cpu.py and attention_gpu.py have what differs.
 
 Nothing here waits for a device: tensors are computed where they lie, sizes are the host's.
 """

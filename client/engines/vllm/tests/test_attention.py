@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from batches import SIZE, Request
-from precis_vllm import NAME, attention, attention_cpu, attention_flash, attention_triton
+from precis_vllm import NAME, attention, attention_cpu, attention_gpu
 from precis_vllm.attention import Prefixes, RaggedBackend, RaggedImpl
 from precis_vllm.worker import Pages
 from vllm.v1.attention.backends import cpu_attn, flash_attn, triton_attn
@@ -23,8 +23,8 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec
 DIM = 32
 BACKENDS = {
     "CPU_ATTN": attention_cpu.RaggedCpuBackend,
-    "FLASH_ATTN": attention_flash.RaggedFlashBackend,
-    "TRITON_ATTN": attention_triton.RaggedTritonBackend,
+    "FLASH_ATTN": attention_gpu.RaggedFlashBackend,
+    "TRITON_ATTN": attention_gpu.RaggedTritonBackend,
 }
 
 

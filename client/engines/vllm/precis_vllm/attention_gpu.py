@@ -1,4 +1,4 @@
-"""Attention over ragged prefixes by vLLM's Triton backend."""
+"""Attention over ragged prefixes by vLLM's backends for GPUs: FlashAttention and Triton."""
 
 from __future__ import annotations
 
@@ -6,9 +6,26 @@ import dataclasses
 from typing import Any
 
 import torch
+from vllm.v1.attention.backends.flash_attn import FlashAttentionBackend, FlashAttentionImpl
 from vllm.v1.attention.backends.triton_attn import TritonAttentionBackend, TritonAttentionImpl
 
 from .attention import RaggedBackend, RaggedImpl
+
+
+class RaggedFlashImpl(RaggedImpl, FlashAttentionImpl):
+    """It needs nothing but one head's metadata.
+
+    No schedule is made ahead of the call, whose lengths differ from layer to layer: the kernel
+    makes its own. FlashAttention 2 has a row of CUDA's grid for each sequence, and a grid 65,535.
+    """
+
+    max_sequences = 65_535
+
+
+class RaggedFlashBackend(RaggedBackend, FlashAttentionBackend):
+    """FLASH_ATTN."""
+
+    impl = RaggedFlashImpl
 
 
 class RaggedTritonImpl(RaggedImpl, TritonAttentionImpl):
