@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,9 +22,18 @@ from .blocks import RaggedManager
 from .metrics import PromMetrics, Stats
 from .model import check_engine
 from .plan import ranks_of
-from .scheduler import Scheduler, Step
+from .scheduler import Scheduler
 from .settings import Settings
 from .worker import Pages, Worker
+
+
+def _of(half: str, method: str) -> Callable[..., Any]:
+    """A method of vLLM's connector that is one of a half's, with the same arguments."""
+
+    def call(self: PrecisConnector, *args: Any, **kwargs: Any) -> Any:
+        return getattr(getattr(self, half), method)(*args, **kwargs)
+
+    return call
 
 
 class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
@@ -72,7 +82,25 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         """K and V of one head of a block are a page; vLLM asks where a backend leaves it open."""
         return "LBHNC"
 
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> Stats:
+        return Stats(data=data or {})
+
+    @classmethod
+    def build_prom_metrics(cls, *args: Any, **kwargs: Any) -> PromMetrics:
+        return PromMetrics(*args, **kwargs)
+
+    def get_kv_connector_stats(self) -> Stats | None:
+        return (self.scheduler or self.worker).counts.take()
+
     # ---- the scheduler's half -------------------------------------------------------------------
+
+    on_new_request = _of("scheduler", "on_new_request")
+    get_num_new_matched_tokens = _of("scheduler", "matched")
+    update_state_after_alloc = _of("scheduler", "allocated")
+    build_connector_meta = _of("scheduler", "step")
+    update_connector_output = _of("scheduler", "received")
+    request_finished = request_finished_all_groups = _of("scheduler", "finished")
 
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
         """The manager that gives requests their blocks."""
@@ -83,49 +111,18 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
                 f"the KV cache is managed by {type(manager).__name__}: Precis needs layers of full "
                 "attention, by one of vLLM's backends CPU_ATTN, FLASH_ATTN, TRITON_ATTN"
             )
-        assert self.scheduler is not None
         self.scheduler.manager = manager
-
-    def on_new_request(self, request: Any) -> None:
-        assert self.scheduler is not None
-        self.scheduler.on_new_request(request)
-
-    def get_num_new_matched_tokens(
-        self, request: Any, num_computed_tokens: int
-    ) -> tuple[int | None, bool]:
-        assert self.scheduler is not None
-        return self.scheduler.matched(request, num_computed_tokens)
-
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        assert self.scheduler is not None
-        self.scheduler.allocated(request, num_external_tokens)
-
-    def build_connector_meta(self, scheduler_output: Any) -> Step:
-        assert self.scheduler is not None
-        return self.scheduler.step(scheduler_output)
-
-    def update_connector_output(self, connector_output: Any) -> None:
-        assert self.scheduler is not None
-        finished = set(connector_output.finished_recving or ())
-        self.scheduler.received(finished, set(connector_output.failed_recving or ()))
-        self.scheduler.sent(set(connector_output.finished_sending or ()))
-
-    def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, dict[str, Any] | None]:
-        assert self.scheduler is not None
-        return self.scheduler.finished(request)
-
-    def request_finished_all_groups(
-        self, request: Any, block_ids: Any
-    ) -> tuple[bool, dict[str, Any] | None]:
-        return self.request_finished(request, block_ids)
 
     def reset_cache(self) -> bool:
         return True  # it holds nothing that the engine's own reset does not drop
 
     # ---- the worker's half ----------------------------------------------------------------------
 
+    start_load_kv = _of("worker", "fetch")
+    wait_for_save = _of("worker", "save")
+    handle_preemptions = _of("worker", "cancel")
+
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
-        assert self.worker is not None
         config = self._vllm_config
         layer = config.compilation_config.static_forward_context[next(iter(kv_caches))]
         if not isinstance(layer.impl, RaggedImpl):
@@ -147,21 +144,11 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
 
     def bind_connector_metadata(self, connector_metadata: Any) -> None:
         super().bind_connector_metadata(connector_metadata)
-        assert self.worker is not None
         self.worker.bind(connector_metadata)
 
     def clear_connector_metadata(self) -> None:
         super().clear_connector_metadata()
-        if self.worker is not None:
-            self.worker.step = None
-
-    def handle_preemptions(self, kv_connector_metadata: Any) -> None:
-        assert self.worker is not None
-        self.worker.cancel(kv_connector_metadata.canceled)
-
-    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        assert self.worker is not None
-        self.worker.fetch()
+        self.worker.step = None
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         pass  # requests wait for their prefixes before they are scheduled
@@ -169,25 +156,5 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kw: Any) -> None:
         pass  # pushes read the pages after the step
 
-    def wait_for_save(self) -> None:
-        assert self.worker is not None
-        self.worker.save()
-
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
-        assert self.worker is not None
         return KVConnectorTransferResults(*self.worker.results(finished_req_ids))
-
-    # ---- both -----------------------------------------------------------------------------------
-
-    def get_kv_connector_stats(self) -> Stats | None:
-        half = self.scheduler or self.worker
-        assert half is not None
-        return half.counts.take()
-
-    @classmethod
-    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> Stats:
-        return Stats(data=data or {})
-
-    @classmethod
-    def build_prom_metrics(cls, *args: Any, **kwargs: Any) -> PromMetrics:
-        return PromMetrics(*args, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +38,7 @@ class Stats(KVConnectorStats):
 
     def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
         """Adds another's."""
-        for name, value in other.data.items():
-            self.data[name] = self.data.get(name, 0) + value
+        self.data = dict(Counter(self.data) + Counter(other.data))
         return self
 
     def reduce(self) -> dict[str, int | float]:
@@ -55,20 +55,18 @@ class Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._data: dict[str, float] = {}
+        self._data: Counter[str] = Counter()
 
     def add(self, **amounts: float) -> None:
         """Adds to counters of HELP."""
         with self._lock:
-            for name, amount in amounts.items():
-                if amount:
-                    self._data[name] = self._data.get(name, 0) + amount
+            self._data.update(amounts)
 
     def take(self) -> Stats | None:
         """What was counted since the last call."""
         with self._lock:
-            data, self._data = self._data, {}
-        return Stats(data=data) if data else None
+            data, self._data = self._data, Counter()
+        return Stats(data=dict(+data)) if +data else None  # those that are not zero
 
 
 class PromMetrics(KVConnectorPromMetrics):

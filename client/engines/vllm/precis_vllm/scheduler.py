@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import statistics
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -86,7 +87,6 @@ class Tracked:
     again: float = 0.0
     pause: float = 0.01
     layout: int | None = None
-    loaded: bool = False
     failed: bool = False
     preemptions: int = 0
     saved: bool = False
@@ -101,7 +101,7 @@ class Scheduler:
         self.settings, self.service, self.size = settings, service, block_size
         self.ranks = ranks_of(heads, tp)
         self.counts = Counts()
-        self.manager: RaggedManager | None = None
+        self.manager: RaggedManager  # once the engine has one
         self.requests: dict[str, Tracked] = {}
         self.tickets: dict[int, str] = {}
         self.admitted: list[str] = []  # since the last step, to be fetched
@@ -223,7 +223,7 @@ class Scheduler:
         None: not known yet, ask again.
         """
         tracked = self.requests.get(request.request_id)
-        if tracked is None or self.manager is None:
+        if tracked is None:
             return 0, False
         self._see_preemption(tracked)
         self.manager.plans.pop(request.request_id, None)
@@ -262,7 +262,6 @@ class Scheduler:
 
     def _fetched_by_another(self, plan: Plan) -> bool:
         """Whether a request fetches the same pages, which are not in the pool yet."""
-        assert self.manager is not None
         fetcher = self.requests.get(self.under_way.get(plan.digest, ""))
         if fetcher is None or not self.manager.enable_caching:
             self.under_way.pop(plan.digest, None)
@@ -288,11 +287,11 @@ class Scheduler:
     def _is_turn(self, tracked: Tracked) -> bool:
         return bool(tracked.wish.session) and self._stores(tracked)
 
-    def allocated(self, request: Any, external: int) -> None:
+    def allocated(self, request: Any, blocks: Any, external: int) -> None:
         """The request has its blocks; its pages have to be fetched, unless they are there."""
         request_id = request.request_id
         tracked = self.requests.get(request_id)
-        if tracked is None or self.manager is None:
+        if tracked is None:
             return
         plan = self.manager.plans.get(request_id)
         if plan is None or tracked.layout is not None:
@@ -300,8 +299,8 @@ class Scheduler:
         if external == 0:
             self.manager.plans.pop(request_id, None)
             return
-        blocks = [b.block_id for b in self.manager.req_to_blocks[request_id][: plan.blocks]]
-        tracked.layout = self._use_layout(plan, blocks)
+        row = self.manager.req_to_blocks[request_id]
+        tracked.layout = self._use_layout(plan, [b.block_id for b in row[: plan.blocks]])
         tracked.told |= {
             "tokens": plan.tokens,
             "blocks": plan.blocks,
@@ -309,8 +308,7 @@ class Scheduler:
             "entries_share": round(plan.share(self.size), 4),
         }
         self.counts.add(hit_tokens=plan.tokens, blocks_saved=plan.tokens // self.size - plan.blocks)
-        tracked.loaded = self.manager.req_to_blocks[request_id][0].block_hash is not None
-        if not tracked.loaded:
+        if row[0].block_hash is None:  # nobody has fetched it yet
             self.admitted.append(request_id)
             self.under_way[plan.digest] = request_id
 
@@ -327,13 +325,12 @@ class Scheduler:
     def _leave(self, tracked: Tracked) -> None:
         """The request holds no blocks any more."""
         request_id = tracked.request.request_id
-        if self.manager is not None:
-            self.manager.plans.pop(request_id, None)
+        self.manager.plans.pop(request_id, None)
         if request_id in self.admitted:
             self.admitted.remove(request_id)
         if tracked.plan is not None and self.under_way.get(tracked.plan.digest) == request_id:
             del self.under_way[tracked.plan.digest]
-        number, tracked.layout, tracked.loaded = tracked.layout, None, False
+        number, tracked.layout = tracked.layout, None
         if number is None:
             return
         self.users[number] -= 1
@@ -343,34 +340,26 @@ class Scheduler:
             if self.new_layouts.pop(number, None) is None:
                 self.dropped.append(number)
 
-    def received(self, finished: set[str], failed: set[str]) -> None:
-        """What the workers tell of fetches."""
-        for request_id in finished - failed:
-            if tracked := self.requests.get(request_id):
-                tracked.loaded = True
-        for request_id in failed:
+    def received(self, output: Any) -> None:
+        """What the workers tell: fetches that failed, and pushes that are over."""
+        for request_id in output.failed_recving or ():
             if tracked := self.requests.get(request_id):
                 # vLLM frees its blocks and computes the prompt.
                 tracked.failed = True
-                tracked.told.clear()
-                tracked.told["error"] = "the stored prefix could not be fetched"
+                tracked.told = {"error": "the stored prefix could not be fetched"}
                 if tracked.plan is not None:  # others need not wait for the same
                     now = time.monotonic()
                     self.unfetched = {d: t for d, t in self.unfetched.items() if t > now}
                     self.unfetched[tracked.plan.digest] = now + RETRY_SECONDS
                 self._leave(tracked)
                 self.counts.add(fallbacks=1)
-
-    def sent(self, finished: set[str]) -> None:
-        """Pushes that are over, of requests that have ended."""
-        for request_id in finished:
+        for request_id in output.finished_sending or ():  # of requests that have ended
             self.requests.pop(request_id, None)
 
     # ---- the step -------------------------------------------------------------------------------
 
     def step(self, output: Any) -> Step:
         """What the workers have to know for the step that was scheduled."""
-        assert self.manager is not None
         step = Step(saves=self.late_saves)
         self.late_saves = []
         for request_id in output.preempted_req_ids or ():
@@ -432,7 +421,6 @@ class Scheduler:
             return  # nothing can stand inside a segment
         if not self.service.up():
             return
-        assert self.manager is not None
         blocks = [b.block_id for b in self.manager.req_to_blocks[request.request_id]]
         tokens = np.asarray(request.all_token_ids[:length], np.uint32)
         saves.append(
@@ -448,7 +436,7 @@ class Scheduler:
         )
         tracked.saving = True
 
-    def finished(self, request: Any) -> tuple[bool, dict[str, Any] | None]:
+    def finished(self, request: Any, blocks: Any) -> tuple[bool, dict[str, Any] | None]:
         """The request has ended: whether its blocks are still read, and what its answer says."""
         tracked = self.requests.get(request.request_id)
         if tracked is None:
@@ -473,21 +461,19 @@ class PrefillRate:
     """How many tokens a second the engine computes, from steps that are long enough to tell."""
 
     def __init__(self) -> None:
-        self._rates: deque[float] = deque(maxlen=32)
-        self._last: tuple[float, int] | None = None
+        self._each: deque[float] = deque(maxlen=32)  # seconds per token
+        self._last = (0.0, 0)
 
     def note(self, tokens: int) -> None:
         """A step of so many tokens begins now; the one before has ended."""
-        now = time.monotonic()
-        if self._last is not None and self._last[1] >= 128:
-            self._rates.append(self._last[1] / max(now - self._last[0], 1e-6))
-        self._last = (now, tokens) if tokens else None
+        (began, before), now = self._last, time.monotonic()
+        if before >= 128:
+            self._each.append((now - began) / before)
+        self._last = (now, tokens)
 
     def seconds(self, tokens: int) -> float | None:
         """That so many tokens should take; None where no step was long enough yet."""
-        if not self._rates:
-            return None
-        return tokens / float(np.median(self._rates))
+        return tokens * statistics.median(self._each) if self._each else None
 
 
 def computed_over(link: precis.MatchLink) -> float:

@@ -10,7 +10,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -96,25 +97,21 @@ def mark(device: torch.device) -> torch.Event | None:
     return event
 
 
+@dataclass(eq=False)
 class Push:
-    """A push under way. Its blocks may be taken away meanwhile: then it is never committed."""
+    """A push under way.
 
-    def __init__(self, save: Save) -> None:
-        self.save = save
-        self.over = threading.Event()
-        self.after: torch.Event | None = None  # what it reads is written then
-        self._lock = threading.Lock()
-        self._canceled = False
+    Attributes:
+        after: what it reads is written then.
+        over: set once nothing is read any more.
+        canceled: its blocks are taken away, and may have been written by others since: what was
+            read of them is never committed.
+    """
 
-    def cancel(self) -> None:
-        """The blocks are about to be written by others."""
-        with self._lock:
-            self._canceled = True
-
-    def may_commit(self) -> bool:
-        """Whether all that was read so far was read before anybody else wrote there."""
-        with self._lock:
-            return not self._canceled
+    save: Save
+    after: torch.Event | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+    canceled: bool = False
 
 
 class Worker:
@@ -128,7 +125,7 @@ class Worker:
         self.settings, self.service = settings, service
         self.heads, self.writers, self.writes = heads, writers, writes
         self.counts = Counts()
-        self.pages: Pages | None = None
+        self.pages: Pages  # once the engine's caches are there
         self.layouts: dict[int, Layout] = {}
         self.step: Step | None = None
         self.rows: dict[int, int] = {}  # of the prefixes made last
@@ -144,7 +141,6 @@ class Worker:
 
     def bind(self, step: Step) -> None:
         """What the step asks for."""
-        assert self.pages is not None
         self.step = step
         for number, (tokens, pages, blocks) in step.layouts.items():
             mine = pages[:, self.heads.start : self.heads.stop]
@@ -160,23 +156,21 @@ class Worker:
         if self.step is None or not self.step.rows:
             return None
         if self.step.rows != self.rows:  # a number never means another layout
-            assert self.pages is not None
             self.rows = self.step.rows
             layouts = {block: self.layouts[number] for block, number in self.rows.items()}
             self.made = Prefixes.of(layouts, self.pages)
         return self.made
 
-    def cancel(self, requests: set[str]) -> None:
-        """The blocks of these requests are taken away."""
-        for request in requests:
+    def cancel(self, step: Step) -> None:
+        """The blocks of some requests are about to be written by others."""
+        for request in step.canceled:
             if push := self.pushes.pop(request, None):
-                push.cancel()
+                push.canceled = True
 
     # ---- fetches --------------------------------------------------------------------------------
 
-    def fetch(self) -> None:
+    def fetch(self, forward_context: Any, **more: Any) -> None:
         """Begins to fill the pages of prefixes, once earlier steps are done with them."""
-        assert self.step is not None and self.pages is not None
         if self.step.fetches:
             after = mark(self.pages.cache.device)
             for request, number, match in self.step.fetches:
@@ -234,7 +228,6 @@ class Worker:
 
     def save(self) -> None:
         """Begins the step's pushes: its forward pass is over."""
-        assert self.step is not None and self.pages is not None
         after = mark(self.pages.cache.device) if self.step.saves else None
         for save in self.step.saves:
             push = self.pushes.get(save.request)
@@ -261,7 +254,6 @@ class Worker:
 
     def _push(self, push: Push) -> None:
         save, pages = push.save, self.pages
-        assert pages is not None
         cache = self.service.cache
         put = cache.begin_put(
             self.service.model(save.adapter),
@@ -288,7 +280,7 @@ class Worker:
                         head_begin=self.heads.start,
                         wait=False,
                     )
-            if not push.may_commit():
+            if push.canceled:
                 return
             segment = put.commit()
         if self.heads.start == 0:

@@ -119,7 +119,7 @@ def test_a_request_that_was_preempted_is_looked_up_anew(running: Precisd) -> Non
     assert ask(made, asked) == (len(TOKENS), True)
     manager = made.manager
     manager.add_local_computed_blocks("first", [], 0, len(TOKENS))
-    made.allocated(asked, len(TOKENS))
+    made.allocated(asked, None, len(TOKENS))
     assert made.requests["first"].layout is not None and made.admitted == ["first"]
     manager.free("first")  # vLLM preempts it, or resets all that runs
     asked.num_preemptions = 1
@@ -135,12 +135,12 @@ def test_of_two_that_need_the_same_pages_one_fetches_and_the_other_waits(running
     first, second = request("first"), request("second")
     assert ask(made, first) == (len(TOKENS), True)
     made.manager.add_local_computed_blocks("first", [], 0, len(TOKENS))
-    made.allocated(first, len(TOKENS))
+    made.allocated(first, None, len(TOKENS))
     made.on_new_request(second)
     for _ in range(100):
         assert made.matched(second, 0) == (None, False)
         time.sleep(0.002)
-    made.received({"first"}, {"first"})  # it could not be fetched
+    made.received(SimpleNamespace(failed_recving={"first"}, finished_sending=None))
     assert made.matched(second, 0) == (0, False), "a failed fetch is not tried again at once"
 
 
