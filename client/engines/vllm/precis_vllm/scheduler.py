@@ -7,6 +7,7 @@ is under way is asked for again in a later step.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import statistics
 import time
@@ -50,7 +51,7 @@ class Step(KVConnectorMetadata):
         layouts: prefixes that are new to them, by number: (tokens, pages, blocks).
         rows: prefixes of the step's requests: by first block, their numbers.
         dropped: numbers that no request uses any more.
-        fetches: (request, number, match) whose pages are to be filled.
+        fetches: prefixes to be filled, by request: (number, match).
         saves: pushes to begin after the step.
         canceled: requests whose blocks are taken away: pushes out of them must not be committed.
     """
@@ -58,9 +59,18 @@ class Step(KVConnectorMetadata):
     layouts: dict[int, tuple[int, np.ndarray, list[int]]] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
     dropped: list[int] = field(default_factory=list)
-    fetches: list[tuple[str, int, bytes]] = field(default_factory=list)
+    fetches: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     saves: list[Save] = field(default_factory=list)
     canceled: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Held:
+    """Blocks of the pool that hold a prefix, and how many requests stand on them."""
+
+    number: int  # by which the workers know where its pages lie
+    blocks: tuple[int, ...]
+    users: int = 0
 
 
 @dataclass
@@ -68,10 +78,11 @@ class Tracked:
     """What the connector knows of one request.
 
     Attributes:
-        ticket: of its lookup under way; asked: when that began; since: when the first did;
-            again: when the next shall; pause: seconds until then, twice as many each time.
+        ticket: of its lookup under way; asked: when that began.
+        again: when the next shall begin, at once at first; pause: seconds between two, twice as
+            many each time, until `until`.
         stored: tokens of it that the service has as they are computed without it.
-        plan: the prefix it may stand on; layout: its number once it holds blocks by it.
+        plan: the prefix it may stand on; held: the blocks that it has for it.
         saving: a push out of its blocks was begun, and its workers tell when it is over.
         told: what the request's answer says of it.
     """
@@ -79,19 +90,23 @@ class Tracked:
     request: Any
     wish: Wish
     ticket: int | None = None
-    since: float = 0.0
     asked: float = 0.0
-    plan: Plan | None = None
-    stored: int = 0
-    looked: bool = False
     again: float = 0.0
     pause: float = 0.01
-    layout: int | None = None
+    until: float = 0.0
+    stored: int = 0
+    plan: Plan | None = None
+    held: Held | None = None
     failed: bool = False
     preemptions: int = 0
     saved: bool = False
     saving: bool = False
     told: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stands_on(self) -> Plan | None:
+        """The prefix that it has blocks for."""
+        return self.plan if self.held else None
 
 
 class Scheduler:
@@ -103,44 +118,34 @@ class Scheduler:
         self.counts = Counts()
         self.manager: RaggedManager  # once the engine has one
         self.requests: dict[str, Tracked] = {}
-        self.tickets: dict[int, str] = {}
-        self.admitted: list[str] = []  # since the last step, to be fetched
+        self.tickets: dict[int, Tracked] = {}
+        self.next = Step()  # what it has to tell so far
         self.under_way: dict[bytes, str] = {}  # by digest, the request that fetches it
         self.unfetched: dict[bytes, float] = {}  # by digest, until when it is not tried again
-        self.canceled: set[str] = set()
-        self.numbers: dict[tuple[bytes, tuple[int, ...]], int] = {}
-        self.users: dict[int, int] = {}  # requests by layout
-        self.next_layout = 0
-        self.new_layouts: dict[int, tuple[int, np.ndarray, list[int]]] = {}
-        self.dropped: list[int] = []
-        self.late_saves: list[Save] = []
+        self.held: dict[tuple[int, ...], Held] = {}  # by blocks
+        self.numbers = itertools.count()
         self.prefill = PrefillRate()
 
     # ---- lookups --------------------------------------------------------------------------------
 
     def on_new_request(self, request: Any) -> None:
         """Begins the request's lookup, so that it is over when the request's turn comes."""
+        request_id, told = request.request_id, {}
         try:
             wish = Wish.read(request.kv_transfer_params)
         except Exception as error:  # whatever a stranger sends costs the engine nothing
-            logger.warning(
-                "request %s: %s; Precis is off for it", request.request_id, str(error)[:200]
-            )
-            self.requests[request.request_id] = tracked = Tracked(request, Wish(off=True))
-            tracked.told["error"] = str(error)[:200]
-            return
-        # The ids of such prompts do not say what was computed.
-        opaque = bool(request.mm_features) or request.prompt_embeds is not None
-        self.requests[request.request_id] = Tracked(request, Wish(off=True) if opaque else wish)
-        self._look_up(self.requests[request.request_id])
+            wish, told["error"] = Wish(off=True), str(error)[:200]
+            logger.warning("request %s: %s; Precis is off for it", request_id, told["error"])
+        if request.mm_features or request.prompt_embeds is not None:
+            wish = Wish(off=True)  # the ids of such prompts do not say what was computed
+        until = time.monotonic() + wish.wait
+        self.requests[request_id] = tracked = Tracked(request, wish, until=until, told=told)
+        self._look_up(tracked)
 
     def _look_up(self, tracked: Tracked) -> None:
-        request = tracked.request
-        tracked.looked = True
-        if tracked.wish.off or tracked.failed or request.skip_reading_prefix_cache:
-            return
-        tracked.since = time.monotonic()
-        self._ask(tracked, self._length(request))
+        request, tracked.again = tracked.request, math.inf
+        if not (tracked.wish.off or tracked.failed or request.skip_reading_prefix_cache):
+            self._ask(tracked, self._length(request))
 
     def _length(self, request: Any) -> int:
         """Whole pages, without the last token, which has to be computed."""
@@ -149,46 +154,49 @@ class Scheduler:
     def _ask(self, tracked: Tracked, length: int) -> None:
         if length < self.settings.min_tokens:
             return
-        path = np.asarray(tracked.request.all_token_ids[:length], np.uint32)
-        keep = self._keep(tracked)
-        tracked.ticket = self.service.look_up(path, adapter_of(tracked.request), keep, self.size)
-        if tracked.ticket is not None:
-            self.tickets[tracked.ticket] = tracked.request.request_id
-            tracked.asked = time.monotonic()
-        else:
+        request, keep = tracked.request, tracked.wish.keep
+        path = np.asarray(request.all_token_ids[:length], np.uint32)
+        keep = self.settings.keep if keep is None else keep
+        tracked.ticket = self.service.look_up(path, adapter_of(request), keep, self.size)
+        if tracked.ticket is None:
             tracked.told["error"] = "the service does not answer"
             self.counts.add(fallbacks=1)
+            return
+        self.tickets[tracked.ticket] = tracked
+        tracked.asked = time.monotonic()
 
-    def _keep(self, tracked: Tracked) -> float | str | None:
-        return self.settings.keep if tracked.wish.keep is None else tracked.wish.keep
+    def _forget(self, tracked: Tracked) -> None:
+        if tracked.ticket is not None:
+            self.service.forget(tracked.ticket)
+            del self.tickets[tracked.ticket]
+            tracked.ticket = None
 
     def _take_lookups(self) -> None:
         for ticket, result in self.service.poll():
-            tracked = self.requests.get(self.tickets.pop(ticket, ""))
-            if tracked is None:
-                continue
-            tracked.ticket = None
-            if not isinstance(result, Exception):
-                tracked.stored = max(tracked.stored, exact_tokens(result))
-            if isinstance(result, Exception):
-                self._fall_back(tracked, result)
-            elif (
-                result.matched_tokens < self._whole(self._length(tracked.request))
-                and time.monotonic() - tracked.since < tracked.wish.wait
-            ):
-                tracked.pause = min(1.0, 2 * tracked.pause)
-                tracked.again = time.monotonic() + tracked.pause
-            elif result.matched_tokens % self.size:
-                # Its last segment ends inside a page, so it is matched up to a block before that.
-                self._ask(tracked, self._whole(result.matched_tokens))
-            elif self._is_turn(tracked) and ends_inside(result) and result.links[-1].segment.begin:
-                # Nothing can stand inside a segment, so a turn stands on those before.
-                self._ask(tracked, self._whole(result.links[-1].segment.begin))
-            elif result and result.plan.any():
-                tracked.plan = self._plan(result)
-                self.counts.add(hits=1)
-            else:
-                self.counts.add(misses=1)
+            if tracked := self.tickets.pop(ticket, None):
+                tracked.ticket = None
+                if isinstance(result, Exception):
+                    self._fall_back(tracked, result)
+                else:
+                    self._take(tracked, result)
+
+    def _take(self, tracked: Tracked, match: precis.Match) -> None:
+        now, matched = time.monotonic(), match.matched_tokens
+        tracked.stored = max(tracked.stored, exact_tokens(match))
+        if matched < self._whole(self._length(tracked.request)) and now < tracked.until:
+            tracked.pause = min(1.0, 2 * tracked.pause)
+            tracked.again = now + tracked.pause
+        elif matched % self.size:
+            # Its last segment ends inside a page, so it is matched up to a block before that.
+            self._ask(tracked, self._whole(matched))
+        elif self._is_turn(tracked) and ends_inside(match) and match.links[-1].segment.begin:
+            # Nothing can stand inside a segment, so a turn stands on those before.
+            self._ask(tracked, self._whole(match.links[-1].segment.begin))
+        elif match and match.plan.any():
+            tracked.plan = self._plan(match)
+            self.counts.add(hits=1)
+        else:
+            self.counts.add(misses=1)
 
     def _whole(self, tokens: int) -> int:
         """Down to whole pages and whole blocks of the store."""
@@ -227,46 +235,31 @@ class Scheduler:
             return 0, False
         self._see_preemption(tracked)
         self.manager.plans.pop(request.request_id, None)
-        if not tracked.looked:
-            self._look_up(tracked)
         self._take_lookups()
         now = time.monotonic()
-        if tracked.again:
-            if now < tracked.again:
-                return None, False
-            tracked.again = 0.0
-            self._ask(tracked, self._length(request))
+        if tracked.again <= now:
+            self._look_up(tracked)
+        elif tracked.again < math.inf:
+            return None, False
         if tracked.ticket is not None:
             if now - tracked.asked < self.settings.lookup_timeout:
                 return None, False
-            self.service.forget(tracked.ticket)
-            self.tickets.pop(tracked.ticket, None)
-            tracked.ticket = None
+            self._forget(tracked)
             self._fall_back(tracked, TimeoutError("the lookup took too long"))
         plan = tracked.plan
-        if plan is None or tracked.failed or plan.tokens <= computed:
-            return 0, False
-        if not self._goes_far(tracked, plan):
+        if plan is None or plan.tokens <= computed or not self._goes_far(tracked, plan):
             return 0, False
         resident = self.manager.resident(plan) is not None
         if not resident:
             if not self.service.up() or self.unfetched.get(plan.digest, 0.0) > now:
                 return 0, False
-            if self._fetched_by_another(plan):
-                return None, False
+            if plan.digest in self.under_way and self.manager.enable_caching:
+                return None, False  # another request fetches the same pages
             saved = self.prefill.seconds(plan.tokens - computed)
             if saved is not None and saved - plan.seconds < self.settings.min_gain:
                 return 0, False
         self.manager.plans[request.request_id] = plan
         return plan.tokens - computed, not resident
-
-    def _fetched_by_another(self, plan: Plan) -> bool:
-        """Whether a request fetches the same pages, which are not in the pool yet."""
-        fetcher = self.requests.get(self.under_way.get(plan.digest, ""))
-        if fetcher is None or not self.manager.enable_caching:
-            self.under_way.pop(plan.digest, None)
-            return False
-        return True
 
     def _goes_far(self, tracked: Tracked, plan: Plan) -> bool:
         """Whether the prefix is worth more than storing the prompt as it is without it.
@@ -294,51 +287,46 @@ class Scheduler:
         if tracked is None:
             return
         plan = self.manager.plans.get(request_id)
-        if plan is None or tracked.layout is not None:
+        if plan is None or tracked.held is not None:
             return
         if external == 0:
             self.manager.plans.pop(request_id, None)
             return
         row = self.manager.req_to_blocks[request_id]
-        tracked.layout = self._use_layout(plan, [b.block_id for b in row[: plan.blocks]])
+        blocks = tuple(block.block_id for block in row[: plan.blocks])
+        held = self.held.get(blocks)
+        if held is None:
+            held = self.held[blocks] = Held(next(self.numbers), blocks)
+            self.next.layouts[held.number] = (plan.tokens, plan.pages, list(blocks))
+        held.users += 1
+        tracked.held = held
+        saved = plan.tokens // self.size - plan.blocks
         tracked.told |= {
             "tokens": plan.tokens,
             "blocks": plan.blocks,
-            "blocks_saved": plan.tokens // self.size - plan.blocks,
+            "blocks_saved": saved,
             "entries_share": round(plan.share(self.size), 4),
         }
-        self.counts.add(hit_tokens=plan.tokens, blocks_saved=plan.tokens // self.size - plan.blocks)
+        self.counts.add(hit_tokens=plan.tokens, blocks_saved=saved)
         if row[0].block_hash is None:  # nobody has fetched it yet
-            self.admitted.append(request_id)
+            self.next.fetches[request_id] = (held.number, plan.match)
             self.under_way[plan.digest] = request_id
-
-    def _use_layout(self, plan: Plan, blocks: list[int]) -> int:
-        key = (plan.digest, tuple(blocks))
-        number = self.numbers.get(key)
-        if number is None:
-            number = self.numbers[key] = self.next_layout
-            self.next_layout += 1
-            self.new_layouts[number] = (plan.tokens, plan.pages, blocks)
-        self.users[number] = self.users.get(number, 0) + 1
-        return number
 
     def _leave(self, tracked: Tracked) -> None:
         """The request holds no blocks any more."""
         request_id = tracked.request.request_id
         self.manager.plans.pop(request_id, None)
-        if request_id in self.admitted:
-            self.admitted.remove(request_id)
+        self.next.fetches.pop(request_id, None)
         if tracked.plan is not None and self.under_way.get(tracked.plan.digest) == request_id:
             del self.under_way[tracked.plan.digest]
-        number, tracked.layout = tracked.layout, None
-        if number is None:
+        held, tracked.held = tracked.held, None
+        if held is None:
             return
-        self.users[number] -= 1
-        if self.users[number] == 0:
-            del self.users[number]
-            self.numbers = {k: n for k, n in self.numbers.items() if n != number}
-            if self.new_layouts.pop(number, None) is None:
-                self.dropped.append(number)
+        held.users -= 1
+        if held.users == 0:
+            del self.held[held.blocks]
+            if self.next.layouts.pop(held.number, None) is None:
+                self.next.dropped.append(held.number)
 
     def received(self, output: Any) -> None:
         """What the workers tell: fetches that failed, and pushes that are over."""
@@ -352,6 +340,7 @@ class Scheduler:
                     self.unfetched = {d: t for d, t in self.unfetched.items() if t > now}
                     self.unfetched[tracked.plan.digest] = now + RETRY_SECONDS
                 self._leave(tracked)
+                tracked.plan = None
                 self.counts.add(fallbacks=1)
         for request_id in output.finished_sending or ():  # of requests that have ended
             self.requests.pop(request_id, None)
@@ -360,17 +349,9 @@ class Scheduler:
 
     def step(self, output: Any) -> Step:
         """What the workers have to know for the step that was scheduled."""
-        step = Step(saves=self.late_saves)
-        self.late_saves = []
         for request_id in output.preempted_req_ids or ():
             if tracked := self.requests.get(request_id):
                 self._see_preemption(tracked)
-        step.canceled, self.canceled = self.canceled, set()
-        for request_id in self.admitted:
-            tracked = self.requests[request_id]
-            assert tracked.plan is not None and tracked.layout is not None
-            step.fetches.append((request_id, tracked.layout, tracked.plan.match))
-        self.admitted = []
         computed = {r.req_id: r.num_computed_tokens for r in output.scheduled_new_reqs}
         cached = output.scheduled_cached_reqs
         computed |= dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
@@ -378,13 +359,12 @@ class Scheduler:
             tracked = self.requests.get(request_id)
             if tracked is None:
                 continue
-            if tracked.layout is not None:
-                step.rows[self.manager.req_to_blocks[request_id][0].block_id] = tracked.layout
+            if tracked.held is not None:
+                self.next.rows[tracked.held.blocks[0]] = tracked.held.number
             if computed[request_id] + count >= tracked.request.num_prompt_tokens:
-                self._save_prompt(tracked, step)
-        step.layouts, self.new_layouts = self.new_layouts, {}
-        step.dropped, self.dropped = self.dropped, []
+                self._save_prompt(tracked)
         self.prefill.note(output.total_num_scheduled_tokens)
+        step, self.next = self.next, Step()
         return step
 
     def _see_preemption(self, tracked: Tracked) -> None:
@@ -396,24 +376,23 @@ class Scheduler:
             return
         tracked.preemptions = tracked.request.num_preemptions
         self._leave(tracked)
-        self.canceled.add(tracked.request.request_id)
-        tracked.saved = tracked.saving = tracked.looked = False
-        tracked.plan = None
+        self.next.canceled.add(tracked.request.request_id)
+        tracked.saved = tracked.saving = False
+        tracked.plan, tracked.again = None, 0.0
         tracked.told.clear()
 
-    def _save_prompt(self, tracked: Tracked, step: Step) -> None:
+    def _save_prompt(self, tracked: Tracked) -> None:
         """Has the prompt stored, once; that of a session waits for its answer."""
         if tracked.saved or tracked.wish.off or tracked.wish.session:
             return
         tracked.saved = True
-        over = tracked.plan if tracked.layout is not None else None
-        if self._stores(tracked) and (over is None or over.exact or tracked.wish.store):
-            self._save(tracked, self._whole(tracked.request.num_prompt_tokens), step.saves)
+        plan = tracked.stands_on
+        if self._stores(tracked) and (plan is None or plan.exact or tracked.wish.store):
+            self._save(tracked, tracked.request.num_prompt_tokens)
 
-    def _save(self, tracked: Tracked, length: int, saves: list[Save]) -> None:
-        plan = tracked.plan if tracked.layout is not None else None
+    def _save(self, tracked: Tracked, tokens: int) -> None:
+        plan, request, length = tracked.stands_on, tracked.request, self._whole(tokens)
         begin = plan.tokens if plan else 0
-        request = tracked.request
         new = length - max(begin, tracked.stored)
         if new < (1 if tracked.wish.session else self.settings.min_tokens):
             return
@@ -422,11 +401,10 @@ class Scheduler:
         if not self.service.up():
             return
         blocks = [b.block_id for b in self.manager.req_to_blocks[request.request_id]]
-        tokens = np.asarray(request.all_token_ids[:length], np.uint32)
-        saves.append(
+        self.next.saves.append(
             Save(
                 request.request_id,
-                tokens,
+                np.asarray(request.all_token_ids[:length], np.uint32),
                 blocks[: -(-length // self.size)],
                 begin,
                 None if plan is None else plan.keep,
@@ -441,15 +419,12 @@ class Scheduler:
         tracked = self.requests.get(request.request_id)
         if tracked is None:
             return False, None
-        if tracked.ticket is not None:
-            self.service.forget(tracked.ticket)
-            self.tickets.pop(tracked.ticket, None)
+        self._forget(tracked)
         self._see_preemption(tracked)
         whole = request.num_computed_tokens >= request.num_prompt_tokens
         if whole and self._is_turn(tracked):
             # The last token was sampled and not computed. The next turn stands on whole blocks.
-            length = min(request.num_computed_tokens, request.num_tokens)
-            self._save(tracked, self._whole(length), self.late_saves)
+            self._save(tracked, min(request.num_computed_tokens, request.num_tokens))
         self._leave(tracked)
         if not tracked.saving:
             del self.requests[request.request_id]
@@ -486,10 +461,7 @@ def computed_over(link: precis.MatchLink) -> float:
 
 def ends_inside(match: precis.Match) -> bool:
     """Whether a match ends inside a segment."""
-    if not match.links:
-        return False
-    last = match.links[-1]
-    return last.matched_end < last.segment.end
+    return bool(match) and match.links[-1].matched_end < match.links[-1].segment.end
 
 
 def exact_tokens(match: precis.Match) -> int:

@@ -173,7 +173,7 @@ class Worker:
         """Begins to fill the pages of prefixes, once earlier steps are done with them."""
         if self.step.fetches:
             after = mark(self.pages.cache.device)
-            for request, number, match in self.step.fetches:
+            for request, (number, match) in self.step.fetches.items():
                 self.due.append((after, request, self.layouts[number], match))
         self._begin()
 
@@ -217,11 +217,11 @@ class Worker:
                     loads=1, load_bytes=result.bytes, load_seconds=time.monotonic() - began
                 )
         failed, self.lost = self.lost, set()
-        self.ended |= finished
-        sent = {r for r in self.ended if r in self.pushes and self.pushes[r].over.is_set()}
+        self.ended = (self.ended | finished) & self.pushes.keys()
+        sent = {request for request in self.ended if self.pushes[request].over.is_set()}
         for request in sent:
             del self.pushes[request]
-        self.ended = {r for r in self.ended if r in self.pushes}
+        self.ended -= sent
         return sent, received | failed, failed
 
     # ---- pushes ---------------------------------------------------------------------------------

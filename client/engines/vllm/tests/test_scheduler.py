@@ -120,13 +120,13 @@ def test_a_request_that_was_preempted_is_looked_up_anew(running: Precisd) -> Non
     manager = made.manager
     manager.add_local_computed_blocks("first", [], 0, len(TOKENS))
     made.allocated(asked, None, len(TOKENS))
-    assert made.requests["first"].layout is not None and made.admitted == ["first"]
+    assert made.requests["first"].held is not None and list(made.next.fetches) == ["first"]
     manager.free("first")  # vLLM preempts it, or resets all that runs
     asked.num_preemptions = 1
     assert made.matched(asked, 0)[0] in (None, len(TOKENS))
-    assert made.requests["first"].layout is None
-    assert not made.admitted and not made.under_way and made.canceled == {"first"}
-    assert not made.users and not made.new_layouts
+    assert made.requests["first"].held is None
+    assert not made.next.fetches and not made.under_way and made.next.canceled == {"first"}
+    assert not made.held and not made.next.layouts
 
 
 def test_of_two_that_need_the_same_pages_one_fetches_and_the_other_waits(running: Precisd) -> None:

@@ -92,7 +92,7 @@ def test_a_fetch_begins_once_earlier_steps_are_done_with_its_pages(
     made.calls = calls  # type: ignore[assignment]
     monkeypatch.setattr(precis.Match, "from_bytes", lambda data: data)
     pages = np.ones((batches.LAYERS, 2), np.uint32)
-    made.bind(Step(layouts={1: (32, pages, [5])}, fetches=[("request", 1, b"match")]))
+    made.bind(Step(layouts={1: (32, pages, [5])}, fetches={"request": (1, b"match")}))
     made.fetch(None)
     made.bind(Step(dropped=[1]))  # where it lies is still known
     assert made.results(set()) == (set(), set(), set()) and not begun
