@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from unittest.mock import create_autospec
 
 import pytest
+from precis_vllm.connector import PrecisConnector
+from precis_vllm.scheduler import Scheduler
+from precis_vllm.worker import Worker
 from vllm import _custom_ops as ops
 from vllm.config import ModelConfig
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
@@ -43,6 +47,33 @@ Manager = single_type_kv_cache_manager.FullAttentionManager
 )
 def test_it_has(owner: object, names: str) -> None:
     assert not [name for name in names.split() if not hasattr(owner, name)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "on_new_request",
+        "get_num_new_matched_tokens",
+        "update_state_after_alloc",
+        "build_connector_meta",
+        "update_connector_output",
+        "request_finished",
+        "request_finished_all_groups",
+        "start_load_kv",
+        "wait_for_save",
+        "handle_preemptions",
+    ],
+)
+def test_a_half_of_the_connector_takes_what_vllm_gives(name: str) -> None:
+    made = PrecisConnector.__new__(PrecisConnector)
+    made.scheduler = create_autospec(Scheduler, instance=True)
+    made.worker = create_autospec(Worker, instance=True)
+    (interface,) = (getattr(c, name) for c in PrecisConnector.__bases__ if hasattr(c, name))
+    parameters = [*inspect.signature(interface).parameters.values()][1:]
+    given = [object() for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    getattr(made, name)(*given)
+    (call,) = made.scheduler.method_calls + made.worker.method_calls
+    assert list(call.args) == given
 
 
 @pytest.mark.parametrize(
