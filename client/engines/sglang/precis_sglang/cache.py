@@ -109,13 +109,14 @@ class PrecisCache(RadixCache):
         match = asked.match
         if match is None or not exact.device_prefix_len < match.matched_tokens <= len(params.key):
             return exact
-        prefix = self.prefixes.get(engines.digest_of(match))
+        digest, now = engines.digest_of(match), time.monotonic()
+        prefix = self.prefixes.get(digest)
         if prefix is not None and prefix.ready:
-            prefix.used = time.monotonic()
+            prefix.used = now
             self.standing[req.rid] = prefix.layout
             tokens = match.matched_tokens
             return MatchResult(tokens, prefix, prefix, prefix, cache_protected_len=tokens)
-        if self.unfetched.get(engines.digest_of(match), 0.0) > time.monotonic():
+        if self.unfetched.get(digest, 0.0) > now:
             return exact
         root = self.root_node
         return MatchResult(0, root, root, asked, host_hit_length=match.matched_tokens)
