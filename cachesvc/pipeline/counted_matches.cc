@@ -1,8 +1,31 @@
 #include "cachesvc/pipeline/counted_matches.h"
 
+#include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace precis {
+namespace {
+
+// In numbers: what an entry takes beside its counts, and each of its links: its cut, and the row's
+// memory, which is freed with the last reference to it.
+constexpr std::size_t kEntryNumbers = 64, kLinkNumbers = 256;
+
+std::size_t numbers_in(const CountedMatches::Key& key, const CountedMatch& match) {
+  std::size_t numbers = kEntryNumbers + key.rows.size() * kLinkNumbers + match.plan.counts.size();
+  for (const auto& counts : match.counts) numbers += counts.size();
+  return numbers;
+}
+
+}  // namespace
+
+bool CountedMatches::Key::operator<(const Key& other) const {
+  const auto others = [](const Key& key) {
+    return std::tie(key.entries, key.matched_end, key.align);
+  };
+  if (others(*this) != others(other)) return others(*this) < others(other);
+  return std::ranges::lexicographical_compare(rows, other.rows, std::owner_less<>());
+}
 
 const CountedMatch* CountedMatches::find(const Key& key) {
   const auto found = entries_.find(key);
@@ -11,27 +34,19 @@ const CountedMatch* CountedMatches::find(const Key& key) {
   return &found->second.match;
 }
 
-void CountedMatches::add(Key key, CountedMatch match) {
-  const std::size_t numbers = numbers_in(key);
-  if (numbers > numbers_max_) return;
-  while (numbers_ + numbers > numbers_max_) {
+void CountedMatches::add(Key key, const CountedMatch& match) {
+  const std::size_t numbers = numbers_in(key, match);
+  if (numbers > numbers_max_ / 8) return;
+  const auto [at, is_new] = entries_.try_emplace(std::move(key));
+  if (!is_new) return;  // counted by two lookups at the same time
+  by_use_.push_front(&at->first);
+  at->second = {match, numbers, by_use_.begin()};
+  for (numbers_ += numbers; numbers_ > numbers_max_;) {
     const auto oldest = entries_.find(*by_use_.back());
-    numbers_ -= numbers_in(oldest->first);
+    numbers_ -= oldest->second.numbers;
     by_use_.pop_back();
     entries_.erase(oldest);
   }
-  const auto [at, is_new] = entries_.try_emplace(std::move(key));
-  if (!is_new) return;  // counted by two lookups at the same time
-  numbers_ += numbers;
-  by_use_.push_front(&at->first);
-  at->second = {std::move(match), by_use_.begin()};
-}
-
-// A match has as many counts as its rows, and a plan of one row's size.
-std::size_t CountedMatches::numbers_in(const Key& key) {
-  std::size_t numbers = 64;  // the entry itself
-  for (const Catalog::Row& row : key.rows) numbers += 3 * row->plan.counts.size();
-  return numbers;
 }
 
 }  // namespace precis

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <vector>
 
-#include "cachesvc/catalog/catalog.h"
+#include "precis/catalog_row.h"
 #include "precis/messages.h"
 
 namespace precis {
@@ -24,30 +25,32 @@ struct CountedMatch {
 class CountedMatches {
  public:
   // What the counts follow from. A segment that is trimmed or put anew has another row, so that
-  // counts of what it was are never taken for those of what it is.
+  // counts of what it was are never taken for those of what it is. A row that nobody else holds is
+  // not kept alive.
   struct Key {
-    std::vector<Catalog::Row> rows;      // of each link
-    std::vector<std::uint64_t> entries;  // the cut of each link
+    std::vector<std::weak_ptr<const SegmentRow>> rows;  // of each link
+    std::vector<std::uint64_t> entries;                 // the cut of each link
     std::uint32_t matched_end = 0;
     std::uint32_t align = 1;
-    auto operator<=>(const Key&) const = default;
+    bool operator<(const Key& other) const;
   };
 
-  // Keeps at most so many numbers, those of the rows included.
+  // Keeps about 4 bytes for each of so many numbers.
   explicit CountedMatches(std::size_t numbers_max = std::size_t{1} << 21)
       : numbers_max_(numbers_max) {}
 
   // Null where it was not counted lately. Valid until the next call.
   const CountedMatch* find(const Key& key);
-  // Drops what was found longest ago to make room; does nothing where the match alone is too large.
-  void add(Key key, CountedMatch match);
+  // Drops what was found longest ago to make room. A match that would take more than an eighth of
+  // all is not kept.
+  void add(Key key, const CountedMatch& match);
 
  private:
   struct Entry {
     CountedMatch match;
+    std::size_t numbers = 0;
     std::list<const Key*>::iterator place;
   };
-  static std::size_t numbers_in(const Key& key);
 
   const std::size_t numbers_max_;
   std::size_t numbers_ = 0;

@@ -21,6 +21,11 @@ constexpr std::size_t kEntriesARecord = 512;
 // Counts of segments that it adds up to lease them.
 constexpr std::size_t kInlineCountsMax = 64u << 10;
 
+// What was matched is not what is stored any more: the client may ask at once.
+Status changed(const std::string& what) {
+  return Status::rejected(what + "; look the path up again", 1);
+}
+
 // The layer's entry counts of all links side by side, as ServedLayout takes them.
 std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
                                         std::uint32_t layer) {
@@ -183,23 +188,20 @@ Task<Result<msg::Match>> Lookup::count(Owner owner, const ModelSpec& model,
     for (Catalog::Link& link : links) {
       auto now = parts_.layers.catalog.segment(owner.tenant, link.row->id);
       if (now.status().code() == StatusCode::kNotFound) {
-        co_return Status::unavailable("segment " + link.row->id.hex() +
-                                      " was removed while its entries were counted; look the path "
-                                      "up again");
+        co_return changed("segment " + link.row->id.hex() +
+                          " was removed while its entries were counted");
       }
       PRECIS_CO_TRY(now.status());
       if ((*now)->plan.total() > link.row->plan.total()) {
-        co_return Status::unavailable("segment " + link.row->id.hex() +
-                                      " was put anew while its entries were counted; look the path "
-                                      "up again");
+        co_return changed("segment " + link.row->id.hex() +
+                          " was put anew while its entries were counted");
       }
       link.row = std::move(now).value();
     }
   }
-  co_return Status::unavailable("segment " + links.back().row->id.hex() +
-                                " or one that it stands on was changed each of the " +
-                                std::to_string(kAttemptsMax) +
-                                " times that its entries were counted; look the path up again");
+  co_return changed("segment " + links.back().row->id.hex() +
+                    " or one that it stands on was changed each of the " +
+                    std::to_string(kAttemptsMax) + " times that its entries were counted");
 }
 
 Task<Result<std::optional<msg::Match>>> Lookup::attempt(const Owner& owner, const ModelSpec& model,
@@ -219,11 +221,11 @@ Task<Result<std::optional<msg::Match>>> Lookup::attempt(const Owner& owner, cons
   if (const CountedMatch* known = counted_.find(key)) {
     counted = *known;
   } else {
-    auto made = co_await read_counts(owner, model, key, gone);
+    auto made = co_await read_counts(owner, model, links, key, gone);
     PRECIS_CO_TRY(made.status());
     if (!*made) co_return std::optional<msg::Match>();
-    counted = **made;
-    counted_.add(std::move(key), std::move(**made));
+    counted = std::move(**made);
+    counted_.add(std::move(key), counted);
   }
 
   auto described = describe(owner.tenant, model, links);
@@ -240,15 +242,18 @@ Task<Result<std::optional<msg::Match>>> Lookup::attempt(const Owner& owner, cons
 
 Task<Result<std::optional<CountedMatch>>> Lookup::read_counts(const Owner& owner,
                                                               const ModelSpec& model,
+                                                              const Links& links,
                                                               const CountedMatches::Key& key,
                                                               const bool& gone) const {
-  const bool in_part = key.matched_end < key.rows.back()->end;
+  std::vector<Catalog::Row> rows;
+  for (const Catalog::Link& link : links) rows.push_back(link.row);
+  const bool in_part = key.matched_end < rows.back()->end;
   Counting counting{model, {key.entries, key.align, in_part, key.matched_end}, {}};
-  counting.made.counts.resize(key.rows.size());
+  counting.made.counts.resize(rows.size());
   counting.made.plan = {model.num_layers, model.num_kv_heads, {}};
 
   // One layer's leases at a time: nothing is read ahead.
-  ChainLayers layers(parts_.layers, key.rows, model.num_layers, owner, 0, {});
+  ChainLayers layers(parts_.layers, std::move(rows), model.num_layers, owner, 0, {});
   std::size_t inline_left = kInlineRecordsMax;
   for (std::uint32_t layer = 0; layer < model.num_layers;) {
     if (gone) co_return Status::canceled("the client has left");

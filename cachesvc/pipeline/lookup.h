@@ -34,7 +34,7 @@ class Lookup {
   // names the connection, whose turns a long path waits for; counting ends once it is `gone`.
   // The match is leased as asked, where it can be.
   // Of a request that counts: kInvalidArgument for a budget that is none, kCorruption as a get,
-  // kUnavailable where what is stored of the path did not stay the same for as long as it takes.
+  // kRejected where what is stored of the path did not stay the same for as long as it takes.
   Task<Result<msg::Match>> run(const Tenant& tenant, msg::Lookup request, const void* from,
                                const bool& gone) const;
 
@@ -62,6 +62,7 @@ class Lookup {
                                                   const msg::Lookup& request, const Links& links,
                                                   const bool& gone) const;
   Task<Result<std::optional<CountedMatch>>> read_counts(const Owner& owner, const ModelSpec& model,
+                                                        const Links& links,
                                                         const CountedMatches::Key& key,
                                                         const bool& gone) const;
   Task<Result<LayerCounts>> count_records(const Counting& counting,

@@ -147,8 +147,9 @@ class Service:
     def _connect(self) -> None:
         named = {name: getattr(self.settings, name) for name in CONNECTION}
         cache = connect(**named, timeout=min(self.settings.load_timeout, 5.0))
+        model = cache.register_model(self._spec)
         calls = Calls(cache.with_deadline(self.settings.lookup_timeout), threads=2)
-        self._connected = cache, cache.register_model(self._spec), calls
+        self._connected = cache, model, calls
         if self._told:
             self._logger.info("precis: %s answers again", self.settings.address)
         self.answered()

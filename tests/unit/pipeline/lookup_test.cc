@@ -126,7 +126,7 @@ TEST_CASE("a lookup whose segment is removed meanwhile is to be asked again", "[
   };
   spawn(meanwhile());
   const auto match = f.find(Budget::entries(20));
-  CHECK(match.status().code() == StatusCode::kUnavailable);
+  CHECK(match.status().code() == StatusCode::kRejected);
   CHECK_THAT(match.status().message(), Catch::Contains("was removed while"));
   const auto again = f.find(Budget::entries(20));
   REQUIRE(again.ok());

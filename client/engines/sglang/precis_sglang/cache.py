@@ -9,6 +9,7 @@ computed over such a prefix enters the tree, where others would take it for exac
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from concurrent.futures import Future
@@ -29,9 +30,20 @@ from sglang.srt.mem_cache.radix_cache import RadixCache
 
 import precis
 from precis import engines
+from precis.budget import Keep
 
 from .plan import Layout, slots_of
 from .service import Service, Settings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a request may ask for, as custom_params["precis"]."""
+
+    keep: Keep | None = None
+    off: bool = False
 
 
 @dataclass(eq=False)
@@ -123,8 +135,13 @@ class PrecisCache(RadixCache):
 
     def _ask(self, req: Any) -> Asked | None:
         """The request's lookup, begun by its first match; None where it has none."""
-        wish = (req.sampling_params.custom_params or {}).get("precis") or {}
-        if not isinstance(wish, dict) or wish.get("off"):
+        given = (req.sampling_params.custom_params or {}).get("precis") or {}
+        try:
+            wish = engines.read(Wish, dict(given), "precis")
+        except (TypeError, ValueError) as error:
+            logger.debug("request %s: %s; it is computed without the store", req.rid, error)
+            return None
+        if wish.off:
             return None
         # Tokens do not say what was computed of some, and beams share rows among themselves.
         opaque = (req.multimodal_inputs, req.input_embeds, req.positional_embed_overrides)
@@ -136,7 +153,7 @@ class PrecisCache(RadixCache):
             path = np.asarray([*req.origin_input_ids, *req.output_ids][:-1], np.int64)
             if len(path) < self.service.settings.min_tokens:
                 return None
-            keep = wish.get("keep") or self.service.settings.keep or precis.ALL
+            keep = wish.keep or self.service.settings.keep or precis.ALL
             self.asked[req.rid] = Asked(self.service.find(path.astype(np.uint32), keep))
         return self.asked[req.rid]
 

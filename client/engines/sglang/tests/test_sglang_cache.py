@@ -327,6 +327,8 @@ def test_an_exact_prefix_that_is_as_long_is_taken_first(engine: Engine, service:
         {"beam_group": object()},
         {"sampling_params": SimpleNamespace(custom_params={"precis": {"off": True}})},
         {"sampling_params": SimpleNamespace(custom_params={"precis": "no object"})},
+        {"sampling_params": SimpleNamespace(custom_params={"precis": {"keep": "much"}})},
+        {"sampling_params": SimpleNamespace(custom_params={"precis": {"kept": 0.3}})},
         {"full_untruncated_fill_ids": array("q", [1, 2]), "origin_input_ids": array("q", [1, 2])},
     ],
 )

@@ -69,6 +69,7 @@ class Held:
     """Blocks of the pool that hold a prefix, and how many requests stand on them."""
 
     number: int  # by which the workers know where its pages lie
+    digest: bytes
     blocks: tuple[int, ...]
     users: int = 0
 
@@ -122,7 +123,7 @@ class Scheduler:
         self.next = Step()  # what it has to tell so far
         self.under_way: dict[bytes, str] = {}  # by digest, the request that fetches it
         self.unfetched: dict[bytes, float] = {}  # by digest, until when it is not tried again
-        self.held: dict[tuple[int, ...], Held] = {}  # by blocks
+        self.held: dict[tuple[bytes, tuple[int, ...]], Held] = {}  # by digest and blocks
         self.numbers = itertools.count()
         self.prefill = PrefillRate()
 
@@ -294,9 +295,10 @@ class Scheduler:
             return
         row = self.manager.req_to_blocks[request_id]
         blocks = tuple(block.block_id for block in row[: plan.blocks])
-        held = self.held.get(blocks)
+        held = self.held.get((plan.digest, blocks))
         if held is None:
-            held = self.held[blocks] = Held(next(self.numbers), blocks)
+            held = Held(next(self.numbers), plan.digest, blocks)
+            self.held[plan.digest, blocks] = held
             self.next.layouts[held.number] = (plan.tokens, plan.pages, list(blocks))
         held.users += 1
         tracked.held = held
@@ -324,7 +326,7 @@ class Scheduler:
             return
         held.users -= 1
         if held.users == 0:
-            del self.held[held.blocks]
+            del self.held[held.digest, held.blocks]
             if self.next.layouts.pop(held.number, None) is None:
                 self.next.dropped.append(held.number)
 
