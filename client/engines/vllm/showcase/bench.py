@@ -393,7 +393,7 @@ def main() -> int:
             if "fit" in wanted:
                 bench.fit()
             if "turns" in wanted:
-                bench.turns()
+                bench.turns(turns=2 if arguments.quick else 3)
     if arguments.json:
         arguments.json.write_text(json.dumps(bench.rows, indent=1) + "\n")
     marked = [r for r in bench.rows if r["mark"] is not None]
