@@ -230,7 +230,7 @@ Status CatalogImpl::remove_some(std::string_view tenant, const std::vector<Segme
                  encode(StoredSession{std::string(tenant), session}));
     });
   }
-  SegmentLeases::Leaving leaving(leases_, std::move(rows));
+  SegmentLeases::Leaving leaving(leases_, std::move(rows), /*may_wait=*/true);
   PRECIS_TRY(write(std::move(change), Durability::kWal));
 
   std::unique_lock lock(state_);

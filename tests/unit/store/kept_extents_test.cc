@@ -40,7 +40,7 @@ TEST_CASE("what is kept is read after it was removed or replaced, and its file s
   const Value a = noise(1, 30'000), b = noise(2, 30'000), c = noise(3, 30'000);
   REQUIRE(put(*store, "a", a).ok());
   REQUIRE(put(*store, "b", b).ok());
-  auto kept = store->keep({"b", "a"});
+  auto kept = store->keep({"b", "a"}, true);
   REQUIRE(kept);
   REQUIRE(erase(*store, "a").ok());
   REQUIRE(put(*store, "b", c).ok());
@@ -61,11 +61,23 @@ TEST_CASE("what waits for the disk is written to be kept, and what is not there 
   const auto store = machine.open();
   const auto value = shared_noise(1, 20'000);
   REQUIRE(stage_and_put(*store, "a", value).ok());
-  CHECK_FALSE(store->keep({"a", "none"}));
-  const auto kept = store->keep({"a"});
+  CHECK_FALSE(store->keep({"a", "none"}, true));
+  const auto kept = store->keep({"a"}, true);
   REQUIRE(kept);
   REQUIRE(erase(*store, "a").ok());
   CHECK(read(*kept, 0, value->size()) == *value);
+}
+
+TEST_CASE("who may not wait keeps what is written alone", "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  REQUIRE(put(*store, "a", noise(1, 20'000)).ok());
+  machine.drive.hold(true);
+  REQUIRE(stage_and_put(*store, "b", shared_noise(2, 20'000)).ok());
+  CHECK(store->keep({"a"}, false));
+  CHECK_FALSE(store->keep({"a", "b"}, false));
+  machine.drive.hold(false);
+  CHECK(store->keep({"a", "b"}, true));
 }
 
 TEST_CASE("holes end at what is kept, and its file is not emptied", "[unit][store]") {
@@ -99,7 +111,7 @@ TEST_CASE("files of which something is kept are not open for it", "[unit][store]
   std::vector<std::shared_ptr<const KeptPayload>> all;
   for (unsigned i = 0; i < 300; ++i) {  // a file each, more than may be open
     REQUIRE(put(*store, "a", noise(i, kFileBytes)).ok());
-    all.push_back(store->keep({"a"}));
+    all.push_back(store->keep({"a"}, true));
     REQUIRE(all.back());
   }
   REQUIRE(erase(*store, "a").ok());
