@@ -241,6 +241,30 @@ TEST_CASE("what is stored is read as it is, beside a lease of what it looks like
   f.check_nothing_held();
 }
 
+TEST_CASE("what a get brings was stored at one time", "[unit][pipeline]") {
+  LookupFixture f;
+  const NewSegment child = f.put(tokens(160), &f.segment);
+  const auto match = f.find({}, 1, tokens(160));
+  REQUIRE(match.ok());
+  REQUIRE(match->links.size() == 2);
+  msg::Get request = get_of(f, *match);
+  request.links.push_back({child.row.id, {}, kStored});
+  request.links[1].created_unix_ms = child.row.created_unix_ms;
+  request.links[1].stored_entries = kStored;
+  const auto row = f.catalog->segment(f.f.tenant, child.row.id).value();
+  REQUIRE(f.catalog->leases().grant({&row, 1}, 1000) == 1000);
+  REQUIRE(f.catalog->remove(f.f.tenant, f.segment.row.id, true, nullptr).ok());
+  f.hot_tier.erase(f.segment.row.id);
+  f.hot_tier.erase(child.row.id);
+  SECTION("a lease of a part is none") {}
+  SECTION("nor does what was put since take the place of what is not leased") {
+    f.f.clock.advance_ms(1);
+    f.put(tokens(80));
+  }
+  CHECK(f.run(request).status().code() == StatusCode::kNotFound);
+  CHECK(f.served.empty());
+}
+
 TEST_CASE("without a lease what was removed is a miss, and with another tenant's",
           "[unit][pipeline]") {
   LookupFixture f;
