@@ -161,8 +161,7 @@ class Catalog {
   // Promises that what was matched can be read for so long, whatever happens to it meanwhile. How
   // many ms were granted, at most limits::kLeaseMsMax; 0 where it is no longer what is stored, or a
   // bound is reached (segment_leases.h).
-  using MatchLinks = std::span<const msg::MatchLink>;
-  virtual std::uint32_t lease(std::string_view tenant, MatchLinks links, std::uint32_t ms) = 0;
+  virtual std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) = 0;
   virtual SegmentLeases& leases() = 0;
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
   // [blocking] Takes a segment out of service after its bytes failed a check, at once and for good:

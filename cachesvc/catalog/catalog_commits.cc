@@ -121,12 +121,20 @@ Status CatalogImpl::check_commit(Commit& commit, std::uint64_t promised_bytes) {
 Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
   Change change;
   Durability durability = Durability::kMemory;  // the strongest that is asked for
-  std::vector<Row> replaced;
+  std::vector<Row> replaced, rows;
   for (const Commit* const commit : commits) {
-    const SegmentRow& row = commit->row;
     durability = std::max(durability, commit->durability);
+    if (const auto* const present = tree_.find(commit->row.id)) replaced.push_back(present->row);
+  }
+  // A commit at kMemory must not wait for the disk.
+  SegmentLeases::Leaving leaving(leases_, std::move(replaced), durability != Durability::kMemory);
+  for (const Commit* const commit : commits) {
+    const auto stored = std::make_shared<SegmentRow>(commit->row);
+    SegmentRow& row = *stored;
+    rows.push_back(stored);
+    // Two may be made in one millisecond, and the clock may step back.
+    while (leases_.knows(SegmentLeases::Version::of(row))) ++row.created_unix_ms;
     if (commit->makes_room) change.makes_room();
-    if (const SegmentNode* const present = tree_.find(row.id)) replaced.push_back(present->row);
     change.put(Table::kSegments, segment_key(row.id), encode(row));
     for (std::uint32_t l = 0; l < commit->layers.size(); ++l) {
       change.put_borrowed(Table::kPayload, payload_key(row.id, l), commit->layers[l].records,
@@ -137,19 +145,17 @@ Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
   }
   // At kMemory a commit is alone in its batch, and no other gives way.
   if (commits.size() == 1) change.is_of(commits[0]->row.id, commits[0]->row.parent);
-  SegmentLeases::Leaving leaving(leases_, std::move(replaced));
   const Status written = write(std::move(change), durability);
   forget_dropped();
   PRECIS_TRY(written);
 
   std::unique_lock lock(state_);
   leaving.left();
-  for (const Commit* const commit : commits) {
-    const SegmentRow& row = commit->row;
-    marks_.erase(row.id);
-    marks_to_save_.erase(row.id);  // Not saved with a change at kMemory.
-    if (!tree_.find(row.id)) ++models_.at({row.tenant, row.model}).segments;
-    tree_.put(std::make_shared<const SegmentRow>(row), durability, ++commits_);
+  for (const Row& row : rows) {
+    marks_.erase(row->id);
+    marks_to_save_.erase(row->id);  // Not saved with a change at kMemory.
+    if (!tree_.find(row->id)) ++models_.at({row->tenant, row->model}).segments;
+    tree_.put(row, durability, ++commits_);
   }
   return {};
 }

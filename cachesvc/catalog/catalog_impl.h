@@ -83,7 +83,7 @@ class CatalogImpl final : public Catalog {
                               std::vector<SegmentId>* gone) override;
   Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                 bool with_plan) const override;
-  std::uint32_t lease(std::string_view tenant, MatchLinks links, std::uint32_t ms) override;
+  std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) override;
   SegmentLeases& leases() override { return leases_; }
   // ---- catalog_lists.cc
   Result<msg::Segments> segments_page(std::string_view tenant,

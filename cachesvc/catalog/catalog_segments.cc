@@ -86,17 +86,14 @@ Result<std::vector<Catalog::Row>> CatalogImpl::chain(std::string_view tenant,
 }
 
 // Who holds state_ sees no change between a lease and what it is of.
-std::uint32_t CatalogImpl::lease(std::string_view tenant, MatchLinks links, std::uint32_t ms) {
+std::uint32_t CatalogImpl::lease(std::string_view tenant, std::span<const Link> links,
+                                 std::uint32_t ms) {
   std::vector<Row> rows;
   std::shared_lock lock(state_);
-  for (const msg::MatchLink& link : links) {
-    const auto node = find_segment(tenant, link.segment.id);
-    if (!node.ok()) return 0;
-    const Row& row = (*node)->row;
-    const SegmentLeases::Version matched{row->id, link.segment.created_unix_ms,
-                                         link.segment.entries};
-    if (SegmentLeases::Version::of(*row) != matched) return 0;
-    rows.push_back(row);
+  for (const Link& link : links) {
+    const auto node = find_segment(tenant, link.row->id);
+    if (!node.ok() || (*node)->row != link.row) return 0;
+    rows.push_back(link.row);
   }
   return leases_.grant(rows, ms);
 }
@@ -233,7 +230,7 @@ Status CatalogImpl::remove_some(std::string_view tenant, const std::vector<Segme
                  encode(StoredSession{std::string(tenant), session}));
     });
   }
-  SegmentLeases::Leaving leaving(leases_, std::move(rows));
+  SegmentLeases::Leaving leaving(leases_, std::move(rows), /*may_wait=*/true);
   PRECIS_TRY(write(std::move(change), Durability::kWal));
 
   std::unique_lock lock(state_);

@@ -33,13 +33,16 @@ std::uint32_t SegmentLeases::grant(std::span<const Row> rows, std::uint32_t ms) 
   const std::string& tenant = rows.front()->tenant;
   std::map<Version, std::uint64_t> wanted;  // bytes of each
   for (const Row& row : rows) wanted.emplace(Version::of(*row), bytes_of(*row));
-  Ended ended;
   std::lock_guard lock(mutex_);
   const auto is_leaving = [&](const Row& row) { return leaving_.contains(row); };
   if (std::ranges::any_of(rows, is_leaving)) return 0;
-  sweep(ended);
+  end_expired();
   std::uint64_t more = 0;
-  for (const auto& [version, bytes] : wanted) more += leases_.contains(version) ? 0 : bytes;
+  for (const auto& [version, bytes] : wanted) {
+    const auto lease = leases_.find(version);
+    if (lease == leases_.end()) more += bytes;
+    if (lease != leases_.end() && lease->second.held) return 0;  // of another, which has left
+  }
   const auto own = bytes_of_.find(tenant);
   const std::uint64_t taken = own == bytes_of_.end() ? 0 : own->second;
   if (more > bounds_.of_tenant - taken || more > bounds_.of_all - bytes_) return 0;
@@ -57,7 +60,7 @@ std::uint32_t SegmentLeases::grant(std::span<const Row> rows, std::uint32_t ms) 
   return ms;
 }
 
-SegmentLeases::Leaving::Leaving(SegmentLeases& leases, std::vector<Row> rows)
+SegmentLeases::Leaving::Leaving(SegmentLeases& leases, std::vector<Row> rows, bool may_wait)
     : leases_(leases), rows_(std::move(rows)) {
   std::vector<Row> leased;
   {
@@ -74,17 +77,19 @@ SegmentLeases::Leaving::Leaving(SegmentLeases& leases, std::vector<Row> rows)
     for (std::uint32_t l = 0; l < row->layer_bytes.size(); ++l) {
       keys.push_back(payload_key(row->id, l));
     }
-    auto layers = leases_.store_.keep(keys);
-    if (!layers) continue;
+    auto layers = leases_.store_.keep(keys, may_wait);
+    if (!layers) {
+      may_wait = false;  // once is enough where the disk takes nothing
+      continue;
+    }
     auto held = std::make_shared<const Held>(Held{without_path(*row), std::move(layers)});
     std::lock_guard lock(leases_.mutex_);
     const auto lease = leases_.leases_.find(Version::of(*row));
-    if (lease != leases_.leases_.end()) lease->second.held = std::move(held);
+    if (lease != leases_.leases_.end()) leases_.set_held(lease->second, std::move(held));
   }
 }
 
 SegmentLeases::Leaving::~Leaving() {
-  Ended ended;
   std::lock_guard lock(leases_.mutex_);
   leases_.leaving_.clear();
   if (leases_.leases_.empty()) return;
@@ -92,43 +97,66 @@ SegmentLeases::Leaving::~Leaving() {
     const auto lease = leases_.leases_.find(Version::of(*row));
     if (lease == leases_.leases_.end()) continue;
     if (!left_) {
-      ended.push_back(std::exchange(lease->second.held, nullptr));
+      leases_.set_held(lease->second, nullptr);
     } else if (!lease->second.held) {
-      leases_.end(lease, ended);  // the store could not keep it
+      leases_.end(lease);  // the store could not keep it
     }
   }
 }
 
 std::shared_ptr<const SegmentLeases::Held> SegmentLeases::find(std::string_view tenant,
                                                                const Version& version) const {
+  if (!holds_any()) return nullptr;
   std::lock_guard lock(mutex_);
   const auto lease = leases_.find(version);
   if (lease == leases_.end() || lease->second.tenant != tenant) return nullptr;
   return clock_.monotonic_ns() < lease->second.until_ns ? lease->second.held : nullptr;
 }
 
-void SegmentLeases::end(Leases::iterator lease, Ended& ended) {
-  const auto& [version, ending] = *lease;
+bool SegmentLeases::knows(const Version& version) const {
+  std::lock_guard lock(mutex_);
+  return leases_.contains(version);
+}
+
+void SegmentLeases::set_held(Lease& lease, std::shared_ptr<const Held> held) {
+  if (held) ++held_;
+  if (lease.held) {
+    --held_;
+    ended_.push_back(std::move(lease.held));
+  }
+  lease.held = std::move(held);
+}
+
+void SegmentLeases::end(Leases::iterator lease) {
+  auto& [version, ending] = *lease;
   bytes_ -= ending.bytes;
   const auto own = bytes_of_.find(ending.tenant);
   own->second -= ending.bytes;
   if (own->second == 0) bytes_of_.erase(own);
   ends_.erase({ending.until_ns, version});
-  ended.push_back(ending.held);
+  set_held(ending, nullptr);
   leases_.erase(lease);
 }
 
-void SegmentLeases::sweep(Ended& ended) {
+void SegmentLeases::end_expired() {
   const std::uint64_t now_ns = clock_.monotonic_ns();
   while (!ends_.empty() && ends_.begin()->first <= now_ns) {
-    end(leases_.find(ends_.begin()->second), ended);
+    end(leases_.find(ends_.begin()->second));
   }
 }
 
-void SegmentLeases::sweep() {
-  Ended ended;
+void SegmentLeases::sweep(bool short_of_space) {
+  std::vector<std::shared_ptr<const Held>> ended;  // goes once mutex_ is let go
   std::lock_guard lock(mutex_);
-  sweep(ended);
+  end_expired();
+  std::size_t giving_way = short_of_space ? (held_ + 1) / 2 : 0;
+  for (auto next = ends_.begin(); giving_way > 0;) {
+    const auto lease = leases_.find((next++)->second);
+    if (!lease->second.held) continue;
+    end(lease);
+    --giving_way;
+  }
+  ended.swap(ended_);
 }
 
 std::uint64_t SegmentLeases::bytes() const {

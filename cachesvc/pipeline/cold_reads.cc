@@ -11,7 +11,10 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                                   Owner owner) {
-  if (auto leased = co_await read_leased(row, layer, into, owner)) co_return std::move(*leased);
+  const auto present = stored(*row, Of::kServed);
+  if (!present.ok() || *present != row) {
+    if (auto leased = co_await read_leased(row, layer, into, owner)) co_return std::move(*leased);
+  }
   const Status status = co_await read_into(row, layer, into, owner, Of::kServed);
   if (status.code() != StatusCode::kNotFound) co_return status;
   auto leased = co_await read_leased(row, layer, into, owner);  // it left meanwhile
@@ -20,7 +23,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
 
 Task<std::optional<Status>> ColdReads::read_leased(const Catalog::Row& row, std::uint32_t layer,
                                                    MutableBytes into, Owner owner) {
-  const auto held = parts_.catalog.leases().find(row->tenant, SegmentLeases::Version::of(*row));
+  const auto held = parts_.catalog.leases().find(*row);
   if (!held) co_return std::nullopt;
   Status status = co_await run_on(parts_.reads, parts_.loop, std::move(owner), [&]() -> Status {
     PRECIS_TRY(held->layers->read_into(layer, into));

@@ -60,7 +60,8 @@ class ColdReads {
                                                     Owner owner, Of of);
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                          Owner owner, Of of);
-  // The same of a segment that has left and is leased; none where it is not.
+  // As the public read_into(), by the lease of a segment that has left; none where there is no
+  // such lease.
   Task<std::optional<Status>> read_leased(const Catalog::Row& row, std::uint32_t layer,
                                           MutableBytes into, Owner owner);
   // The row that is stored under the id of `row`.

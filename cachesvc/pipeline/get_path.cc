@@ -37,6 +37,10 @@ bool holds(const SegmentRow& row, std::span<const std::uint32_t> counts, std::ui
   return true;
 }
 
+SegmentLeases::Version matched(const msg::GetLink& link) {
+  return {link.segment, link.created_unix_ms, link.stored_entries};
+}
+
 Status take_heads(const msg::Get& request, const ModelSpec& model, std::uint32_t& num_heads) {
   const std::uint32_t begin = request.head_begin, count = request.head_count;
   if (begin >= model.num_kv_heads || count > model.num_kv_heads - begin) {
@@ -163,14 +167,15 @@ Task<Result<GetPath::Prefix>> GetPath::resolve(const Tenant& tenant, const msg::
   co_return prefix;
 }
 
-Result<Catalog::Row> GetPath::find(const Tenant& tenant, const msg::GetLink& link) const {
+Result<Catalog::Row> GetPath::find(const Tenant& tenant, const msg::GetLink& link,
+                                   bool& leased) const {
   auto present = parts_.catalog.segment(tenant.name, link.segment);
-  if (link.created_unix_ms == 0) return present;
-  const SegmentLeases::Version matched{link.segment, link.created_unix_ms, link.stored_entries};
-  if (present.ok() && SegmentLeases::Version::of(**present) == matched) return present;
-  const auto held = parts_.catalog.leases().find(tenant.name, matched);
-  if (held) return held->row;
-  return present;
+  const auto held = parts_.catalog.leases().find(tenant.name, matched(link));
+  if (!held || (present.ok() && SegmentLeases::Version::of(**present) == matched(link))) {
+    return present;
+  }
+  leased = true;
+  return held->row;
 }
 
 Result<GetPath::Prefix> GetPath::find(const Tenant& tenant, const msg::Get& request) const {
@@ -179,13 +184,14 @@ Result<GetPath::Prefix> GetPath::find(const Tenant& tenant, const msg::Get& requ
                            " segments, must be 1 to " + std::to_string(limits::kChainSegmentsMax));
   }
   Prefix prefix;
+  bool leased = false;
   const bool counted = !request.links.front().counts.empty();
   if (counted && request.budget.kind != Budget::Kind::kAll) {
     return Status::invalid("a get of counts has a budget of " + request.budget.to_string() +
                            "; what was counted is got without one");
   }
   for (const msg::GetLink& link : request.links) {
-    PRECIS_ASSIGN(const Catalog::Row row, find(tenant, link));
+    PRECIS_ASSIGN(const Catalog::Row row, find(tenant, link, leased));
     const SegmentId below = prefix.links.empty() ? SegmentId{} : prefix.links.back()->id;
     if (row->parent != below) {
       return Status::invalid("segment " + row->id.hex() +
@@ -211,6 +217,12 @@ Result<GetPath::Prefix> GetPath::find(const Tenant& tenant, const msg::Get& requ
     PRECIS_ASSIGN(std::uint64_t cut, cut_entries(*row, prefix.model, request.budget));
     if (request.budget.kind == Budget::Kind::kAll && link.entries > 0) cut = link.entries;
     prefix.entries.push_back(cut);
+  }
+  // What is brought was stored at one time.
+  for (std::size_t link = 0; leased && link < prefix.links.size(); ++link) {
+    if (SegmentLeases::Version::of(*prefix.links[link]) == matched(request.links[link])) continue;
+    return Status::not_found("segment " + prefix.links[link]->id.hex() +
+                             " was replaced since it was looked up; look it up again");
   }
   return prefix;
 }

@@ -58,8 +58,8 @@ class GetPath {
   struct Prefix;  // the links of one get, resolved
   using Leases = ChainLayers::Leases;
   Task<Result<Prefix>> resolve(const Tenant& tenant, const msg::Get& request, Owner owner) const;
-  // What is stored, or what a lease keeps of what was matched.
-  Result<Catalog::Row> find(const Tenant& tenant, const msg::GetLink& link) const;
+  // What is stored, or what a lease keeps of what was matched: `leased` is set then.
+  Result<Catalog::Row> find(const Tenant& tenant, const msg::GetLink& link, bool& leased) const;
   // Of the request's links, but for what their counts ask for.
   Result<Prefix> find(const Tenant& tenant, const msg::Get& request) const;
   Task<Result<LayerCut>> cut_records(const Prefix& prefix, const msg::Get& request,

@@ -18,8 +18,10 @@ constexpr int kAttemptsMax = 4;
 // a quarter of a millisecond.
 constexpr std::size_t kInlineRecordsMax = 512;
 constexpr std::size_t kEntriesARecord = 512;
-// Counts of segments that it adds up to lease them.
+// Counts of segments that the loop itself adds up to lease them, each link as so many more: more
+// would keep others waiting for longer than a thread takes to wake.
 constexpr std::size_t kInlineCountsMax = 64u << 10;
+constexpr std::size_t kCountsALink = 512;
 
 // What was matched is not what is stored any more: the client may ask at once.
 Status changed(const std::string& what) {
@@ -92,12 +94,11 @@ struct Lookup::Counting {
 Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, const void* from,
                                      const bool& gone) const {
   const std::uint32_t lease_ms = request.lease_ms;
-  auto match = co_await find(tenant, std::move(request), from, gone);
+  Links links;
+  auto match = co_await find(tenant, std::move(request), from, gone, links);
   if (!match.ok() || lease_ms == 0) co_return match;
-  const auto lease = [&] {
-    return parts_.layers.catalog.lease(tenant.name, match->links, lease_ms);
-  };
-  if (match->links.size() * match->plan.counts.size() <= kInlineCountsMax) {
+  const auto lease = [&] { return parts_.layers.catalog.lease(tenant.name, links, lease_ms); };
+  if (links.size() * (match->plan.counts.size() + kCountsALink) <= kInlineCountsMax) {
     match->lease_ms = lease();
   } else {
     match->lease_ms = co_await run_on(parts_.reads, parts_.loop, tenant.owner(from), lease);
@@ -106,7 +107,7 @@ Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, 
 }
 
 Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request, const void* from,
-                                      const bool& gone) const {
+                                      const bool& gone, Links& links) const {
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.layers.catalog.model(tenant.name, request.model));
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), model.block_tokens));
   if (request.keep) {
@@ -115,26 +116,27 @@ Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request,
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
   Owner owner = tenant.owner(from);
   if (!request.counts()) {
+    const auto match_all = [&](const TokenPath& path) -> Result<msg::Match> {
+      for (;;) {
+        links = parts_.layers.catalog.match(tenant.name, path, /*faithful_ppm=*/0);
+        if (auto found = match(tenant.name, model, links)) return std::move(*found);
+      }
+    };
     co_return co_await parts_.paths.with(std::move(owner), root, std::move(request.tokens),
-                                         model.block_tokens, [&](const TokenPath& path) {
-                                           auto found = match(tenant.name, model, path);
-                                           while (!found) found = match(tenant.name, model, path);
-                                           return Result<msg::Match>(std::move(*found));
-                                         });
+                                         model.block_tokens, match_all);
   }
-  Links links = co_await parts_.paths.with(
+  links = co_await parts_.paths.with(
       owner, root, std::move(request.tokens), model.block_tokens, [&](const TokenPath& path) {
         return parts_.layers.catalog.match(tenant.name, path, faithful_for(request.keep));
       });
   if (links.empty()) co_return empty_match(model);
-  auto counted = co_await count(std::move(owner), model, request, std::move(links), gone);
+  auto counted = co_await count(std::move(owner), model, request, links, gone);
   parts_.layers.memory.retry();  // what it held has come free, however it ended
   co_return counted;
 }
 
 std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec& model,
-                                        const TokenPath& path) const {
-  const auto links = parts_.layers.catalog.match(tenant, path, /*faithful_ppm=*/0);
+                                        const Links& links) const {
   if (links.empty()) return empty_match(model);
   auto described = describe(tenant, model, links);
   if (!described) return std::nullopt;
@@ -155,8 +157,10 @@ std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const
   match.matched_tokens = links.back().matched_end;
   for (const Catalog::Link& link : links) {
     auto found = parts_.layers.catalog.info(tenant, link.row->id, /*with_plan=*/false);
-    // Removed, trimmed or put anew since it was matched: what is there now is another match.
-    if (!found.ok() || found->entries != link.row->plan.total()) return std::nullopt;
+    // Removed, trimmed or put anew since it was matched: what is there now is another match. A row
+    // that has left never comes back, so `found` is of this one.
+    const auto present = parts_.layers.catalog.segment(tenant, link.row->id);
+    if (!found.ok() || !present.ok() || *present != link.row) return std::nullopt;
     msg::SegmentInfo info = std::move(found).value();
     for (std::size_t i = 0; i < match.plan.counts.size(); ++i) {
       match.plan.counts[i] += link.row->plan.counts[i];
@@ -178,7 +182,7 @@ std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const
 // Segments that were trimmed are counted as they are now. Where one has gone, or has more entries,
 // so that its children may be approximations, the client is told to look the path up again.
 Task<Result<msg::Match>> Lookup::count(Owner owner, const ModelSpec& model,
-                                       const msg::Lookup& request, Links links,
+                                       const msg::Lookup& request, Links& links,
                                        const bool& gone) const {
   PRECIS_CO_TRY(check_count_of(model, links.size()));
   for (int attempts = 0; attempts < kAttemptsMax; ++attempts) {

@@ -39,9 +39,10 @@ class Lookup {
                                const bool& gone) const;
 
  private:
-  Task<Result<msg::Match>> find(const Tenant& tenant, msg::Lookup request, const void* from,
-                                const bool& gone) const;
   using Links = std::vector<Catalog::Link>;
+  // `links` are what the match is of.
+  Task<Result<msg::Match>> find(const Tenant& tenant, msg::Lookup request, const void* from,
+                                const bool& gone, Links& links) const;
   // A match without its price.
   struct Described {
     msg::Match match;
@@ -50,13 +51,13 @@ class Lookup {
   // Any thread, both. None where something was removed meanwhile, so that it has to be matched
   // again.
   std::optional<msg::Match> match(std::string_view tenant, const ModelSpec& model,
-                                  const TokenPath& path) const;
+                                  const Links& links) const;
   std::optional<Described> describe(std::string_view tenant, const ModelSpec& model,
                                     const Links& links) const;
 
   struct Counting;  // of one match, as far as it has come
   Task<Result<msg::Match>> count(Owner owner, const ModelSpec& model, const msg::Lookup& request,
-                                 Links links, const bool& gone) const;
+                                 Links& links, const bool& gone) const;
   // None where what is stored has changed meanwhile.
   Task<Result<std::optional<msg::Match>>> attempt(const Owner& owner, const ModelSpec& model,
                                                   const msg::Lookup& request, const Links& links,

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <atomic>
 #include <unordered_set>
 #include <utility>
 
@@ -117,6 +118,7 @@ struct Service::Impl {
   std::uint64_t started_ns = 0;
   std::uint64_t dropped_told = 0;
   bool stopping = false;
+  std::atomic<bool> sweeping = false;  // leases
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
   Status open();
@@ -337,7 +339,13 @@ void Service::Impl::watch_pressure() {
         peer->give_way(std::chrono::milliseconds(config.silent_client_ms));
       }
     }
-    catalog->leases().sweep();
+    if (!sweeping.exchange(true)) {  // beside the loop, as many values may come free
+      storage.post({}, [this] {
+        catalog->leases().sweep(disk_watch->health().low);
+        sweeping = false;
+        return false;
+      });
+    }
     tell_dropped();
     audit.tell_suppressed();
     watch_pressure();

@@ -252,17 +252,17 @@ ExtentFiles::Pin ExtentFiles::pin(const Extent& extent, Pinning pinning_for) con
   std::lock_guard lock(mutex_);
   const auto entry = files_.find(extent.file);
   if (entry == files_.end()) return {nullptr, extent, nullptr};
-  const std::pair place(extent.file, extent.offset);
+  const std::tuple place(extent.file, extent.offset, whole_blocks(extent.size));
   const bool is_kept = pinning_for == Pinning::kKeep;
   {
     std::lock_guard pinning(pins_.mutex);
-    pins_.offsets.insert(place);
+    pins_.places.insert(place);
     if (is_kept) pins_.kept.insert(extent.file);
   }
   Pin::Pinned pinned(this, [this, place, is_kept](const void*) {
     std::lock_guard unpinning(pins_.mutex);
-    pins_.offsets.erase(pins_.offsets.find(place));
-    if (is_kept) pins_.kept.erase(pins_.kept.find(place.first));
+    pins_.places.erase(pins_.places.find(place));
+    if (is_kept) pins_.kept.erase(pins_.kept.find(std::get<0>(place)));
   });
   return {entry->second.file, extent, std::move(pinned)};
 }
@@ -333,9 +333,15 @@ std::vector<ExtentFiles::Hole> ExtentFiles::holes() const {
   for (const auto& [number, entry] : files_) {
     if (!entry.file || entry.live == 0) continue;  // one without values goes as a whole
     for (const auto& [offset, size] : entry.dead) {
-      const auto pinned = pins_.offsets.lower_bound({number, offset});
-      const bool read = pinned != pins_.offsets.end() && *pinned < std::pair(number, offset + size);
-      if (!read) holes.push_back({number, offset, size});
+      std::uint64_t begin = offset;  // of what no pin is known to have
+      const std::uint64_t end = offset + size;
+      for (auto pinned = pins_.places.lower_bound({number, offset, 0});
+           pinned != pins_.places.end() && *pinned < std::tuple(number, end, 0u); ++pinned) {
+        const auto [file, first, bytes] = *pinned;
+        if (first > begin) holes.push_back({number, begin, first - begin});
+        begin = std::max(begin, first + bytes);
+      }
+      if (begin < end) holes.push_back({number, begin, end - begin});
     }
   }
   return holes;
@@ -408,10 +414,12 @@ Status ExtentFiles::remove(std::span<const std::uint32_t> empty) {
 
 std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
   std::lock_guard lock(mutex_);
+  std::lock_guard pinning(pins_.mutex);
   std::optional<std::uint32_t> found;
   double least = live_share;
   for (const auto& [number, entry] : files_) {
     if (number == open_ || !entry.file || entry.lost || entry.aside || entry.live == 0) continue;
+    if (pins_.kept.contains(number)) continue;  // it would not go
     const double share = static_cast<double>(entry.live) / static_cast<double>(entry.size);
     if (share >= least || entry.size - entry.live < entry.size / 16 + kFileBlockBytes) continue;
     least = share;

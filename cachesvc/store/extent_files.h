@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -73,8 +74,8 @@ class ExtentFiles {
     Extent extent_;
     Pinned pinned_;
   };
-  // A file without live values goes under its readers, which have it open; but not while a pin of
-  // it is kept, which may be for long, lest too many files are open.
+  // A file without live values goes under its readers, which have it open. While a pin of it is
+  // kept it does not go: that may be for long, and too many files would be open. Nor is it emptied.
   enum class Pinning : std::uint8_t { kRead, kKeep };
   Pin pin(const Extent& extent, Pinning pinning = Pinning::kRead) const;
 
@@ -129,8 +130,9 @@ class ExtentFiles {
 
   struct Pins {
     std::mutex mutex;  // after mutex_
-    // Guarded by mutex: offsets of what is pinned, by file; files of which a pin is kept.
-    std::multiset<std::pair<std::uint32_t, std::uint64_t>> offsets;
+    // Guarded by mutex: what is pinned, as (file, offset, whole blocks in B); files of which a pin
+    // is kept.
+    std::multiset<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> places;
     std::multiset<std::uint32_t> kept;
   };
 

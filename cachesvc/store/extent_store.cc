@@ -112,11 +112,12 @@ class ExtentStore final : public Store {
     return {};
   }
 
-  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys) override {
+  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
+                                          bool may_wait) override {
     std::vector<ExtentFiles::Pin> pins;
     for (const std::string& key : keys) {
       auto found = index_.find_to_keep(key);
-      if (found.ok() && !found->pin) {
+      if (found.ok() && !found->pin && may_wait) {
         (void)behind_.catch_up();
         found = index_.find_to_keep(key);
       }

@@ -51,7 +51,7 @@ const std::vector<std::byte>* MemoryStore::find(Table table, const std::string& 
   return row == rows.end() ? nullptr : &row->second;
 }
 
-std::shared_ptr<const KeptPayload> MemoryStore::keep(const std::vector<std::string>& keys) {
+std::shared_ptr<const KeptPayload> MemoryStore::keep(const std::vector<std::string>& keys, bool) {
   struct Copies final : KeptPayload {
     std::vector<std::vector<std::byte>> values;
     Status read_into(std::size_t value, MutableBytes into) const override {

@@ -16,7 +16,8 @@ class MemoryStore final : public Store {
   Status harden() override;
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override;
   Status read_into(Table table, const std::string& key, MutableBytes into) override;
-  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys) override;
+  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
+                                          bool may_wait) override;
   Status scan(Table table,
               const std::function<Status(std::string_view key, Bytes value)>& row) override;
   StoreStats stats() override;

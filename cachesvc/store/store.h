@@ -136,10 +136,13 @@ class Store {
   virtual Result<std::vector<std::byte>> get(Table table, const std::string& key) = 0;
   // The value's bytes into `into`, whose size must be the value's; kCorruption if it is not.
   virtual Status read_into(Table table, const std::string& key, MutableBytes into) = 0;
-  // [blocking] What lies under these payload keys now. Values that wait for the disk are written
-  // first. Null where one of them is not there, or could not be written.
-  virtual std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys) {
+  // [blocking, where it `may_wait`] What lies under these payload keys now. Values that wait for
+  // the disk are written first, if it may wait. Null where one of them is not there, or not
+  // written.
+  virtual std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
+                                                  bool may_wait) {
     static_cast<void>(keys);
+    static_cast<void>(may_wait);
     return nullptr;
   }
   // Every row in key order; stops early with the Status that `row` returns.

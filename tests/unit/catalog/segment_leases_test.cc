@@ -37,7 +37,7 @@ struct LeasesFixture {
     return leases.grant({&row, 1}, ms);
   }
   void remove(const SegmentLeases::Row& row) {
-    SegmentLeases::Leaving leaving(leases, {row});
+    SegmentLeases::Leaving leaving(leases, {row}, true);
     StoreBatch batch;
     batch.deletes.push_back({Table::kPayload, payload_key(row->id, 0)});
     REQUIRE(store.write(batch, Durability::kWal).ok());
@@ -126,7 +126,7 @@ TEST_CASE("a change that fails leaves a lease as it was", "[unit][catalog]") {
   const auto row = f.row(1);
   f.grant(row);
   {
-    const SegmentLeases::Leaving leaving(f.leases, {row});
+    const SegmentLeases::Leaving leaving(f.leases, {row}, true);
     CHECK(f.grant(row) == 0);  // it may go any moment
     CHECK(f.grant(f.row(2)) == 1000);
   }
@@ -134,6 +134,38 @@ TEST_CASE("a change that fails leaves a lease as it was", "[unit][catalog]") {
   CHECK(f.grant(row) == 1000);
   f.remove(row);
   CHECK(f.held(row) == std::byte{7});
+}
+
+TEST_CASE("what is held is leased to nobody anew, whatever looks like it", "[unit][catalog]") {
+  LeasesFixture f;
+  const auto leased = f.row(1);
+  CHECK_FALSE(f.leases.knows(Version::of(*leased)));
+  f.grant(leased);
+  CHECK(f.leases.knows(Version::of(*leased)));
+  f.remove(leased);
+  CHECK(f.grant(f.row(1, "team", std::byte{9})) == 0);
+  CHECK(f.held(leased) == std::byte{7});
+}
+
+TEST_CASE("what is held gives way where the disk is short of space, the earliest first",
+          "[unit][catalog]") {
+  LeasesFixture f;
+  const auto first = f.row(1), second = f.row(2), third = f.row(3), stored = f.row(4);
+  f.grant(stored, 100);
+  f.grant(third, 4000);
+  f.grant(second, 3000);
+  f.grant(first, 2000);
+  for (const auto& row : {first, second, third}) f.remove(row);
+  f.leases.sweep();
+  CHECK(f.held(first));
+  f.leases.sweep(true);
+  CHECK_FALSE(f.held(first));
+  CHECK_FALSE(f.held(second));
+  CHECK(f.held(third));
+  f.leases.sweep(true);
+  CHECK_FALSE(f.held(third));
+  CHECK(f.leases.knows(Version::of(*stored)));  // it takes no space
+  f.leases.sweep(true);
 }
 
 TEST_CASE("leases have bounds, of a tenant and in all, and room comes back", "[unit][catalog]") {

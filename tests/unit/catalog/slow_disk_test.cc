@@ -177,6 +177,26 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   CHECK(all_read());
 }
 
+TEST_CASE("a change at memory does not wait for the disk to keep what is leased",
+          "[unit][catalog]") {
+  SlowDisk disk;
+  const NewSegment made = disk.segment(1000);
+  disk.hold(true);
+  REQUIRE(disk.commit(made, Durability::kMemory).ok());
+  const Catalog::Row row = disk.catalog->segment(disk.f.tenant, made.row.id).value();
+  REQUIRE(disk.catalog->leases().grant({&row, 1}, 1000) == 1000);
+  NewSegment trimmed = made;
+  trimmed.row.trimmed = Budget::entries(1);
+  --trimmed.row.plan.counts[0];
+  std::vector<Catalog::Layer> payload;
+  for (const auto& layer : trimmed.layers) {
+    const auto copy = std::make_shared<const Value>(layer);
+    payload.push_back({*copy, disk.catalog->stage({*copy, copy})});
+  }
+  REQUIRE(disk.catalog->trim(*row, trimmed.row, payload, Durability::kMemory).value());
+  CHECK(disk.catalog->leases().bytes() == 0);  // it has ended
+}
+
 TEST_CASE("commits at memory go on past what may wait for the disk, and the oldest are forgotten",
           "[unit][catalog]") {
   SlowDisk disk;

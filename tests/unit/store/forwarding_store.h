@@ -22,8 +22,9 @@ class ForwardingStore : public Store {
   Status read_into(Table table, const std::string& key, MutableBytes into) override {
     return store_.read_into(table, key, into);
   }
-  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys) override {
-    return store_.keep(keys);
+  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
+                                          bool may_wait) override {
+    return store_.keep(keys, may_wait);
   }
   Status scan(Table table,
               const std::function<Status(std::string_view key, Bytes value)>& row) override {

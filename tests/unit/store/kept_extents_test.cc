@@ -1,7 +1,9 @@
 // Payload that is kept for long: readable whatever becomes of its key, and its space comes back.
 #include <catch2/catch.hpp>
+#include <optional>
 #include <thread>
 
+#include "cachesvc/store/extent_files.h"
 #include "tests/unit/store/store_machine.h"
 
 using namespace precis;
@@ -38,7 +40,7 @@ TEST_CASE("what is kept is read after it was removed or replaced, and its file s
   const Value a = noise(1, 30'000), b = noise(2, 30'000), c = noise(3, 30'000);
   REQUIRE(put(*store, "a", a).ok());
   REQUIRE(put(*store, "b", b).ok());
-  auto kept = store->keep({"b", "a"});
+  auto kept = store->keep({"b", "a"}, true);
   REQUIRE(kept);
   REQUIRE(erase(*store, "a").ok());
   REQUIRE(put(*store, "b", c).ok());
@@ -59,11 +61,48 @@ TEST_CASE("what waits for the disk is written to be kept, and what is not there 
   const auto store = machine.open();
   const auto value = shared_noise(1, 20'000);
   REQUIRE(stage_and_put(*store, "a", value).ok());
-  CHECK_FALSE(store->keep({"a", "none"}));
-  const auto kept = store->keep({"a"});
+  CHECK_FALSE(store->keep({"a", "none"}, true));
+  const auto kept = store->keep({"a"}, true);
   REQUIRE(kept);
   REQUIRE(erase(*store, "a").ok());
   CHECK(read(*kept, 0, value->size()) == *value);
+}
+
+TEST_CASE("who may not wait keeps what is written alone", "[unit][store]") {
+  Machine machine;
+  const auto store = machine.open();
+  REQUIRE(put(*store, "a", noise(1, 20'000)).ok());
+  machine.drive.hold(true);
+  REQUIRE(stage_and_put(*store, "b", shared_noise(2, 20'000)).ok());
+  CHECK(store->keep({"a"}, false));
+  CHECK_FALSE(store->keep({"a", "b"}, false));
+  machine.drive.hold(false);
+  CHECK(store->keep({"a", "b"}, true));
+}
+
+TEST_CASE("holes end at what is kept, and its file is not emptied", "[unit][store]") {
+  FaultyDrive drive;
+  const auto files = ExtentFiles::open(drive.folder(), {}, 100'000).value();
+  const Value value(5000);  // of two blocks
+  const auto places = files->append(std::vector<Bytes>(6, value)).value();
+  REQUIRE(files->append(std::vector<Bytes>(20, value)).ok());  // and so the first file is closed
+  std::optional pin = files->pin(places[2], ExtentFiles::Pinning::kKeep);
+  for (std::size_t i = 1; i < 6; ++i) files->free(places[i]);
+  const auto holes = files->holes();
+  REQUIRE(holes.size() == 2);
+  CHECK(holes[0].offset == places[1].offset);
+  CHECK(holes[0].offset + holes[0].size == places[2].offset);
+  CHECK(holes[1].offset == places[3].offset);
+  CHECK_FALSE(files->sparsest(0.9));
+  REQUIRE(files->punch(holes).ok());
+  CHECK(files->holes().empty());
+  Value read(value.size(), std::byte{1});
+  CHECK(pin->read(read).ok());
+  CHECK(read == value);
+  pin.reset();
+  REQUIRE(files->holes().size() == 1);
+  CHECK(files->holes()[0].offset == places[2].offset);
+  CHECK(files->sparsest(0.9) == places[0].file);
 }
 
 TEST_CASE("files of which something is kept are not open for it", "[unit][store]") {
@@ -72,7 +111,7 @@ TEST_CASE("files of which something is kept are not open for it", "[unit][store]
   std::vector<std::shared_ptr<const KeptPayload>> all;
   for (unsigned i = 0; i < 300; ++i) {  // a file each, more than may be open
     REQUIRE(put(*store, "a", noise(i, kFileBytes)).ok());
-    all.push_back(store->keep({"a"}));
+    all.push_back(store->keep({"a"}, true));
     REQUIRE(all.back());
   }
   REQUIRE(erase(*store, "a").ok());
