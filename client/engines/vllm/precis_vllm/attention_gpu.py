@@ -21,6 +21,12 @@ class RaggedFlashImpl(RaggedImpl, FlashAttentionImpl):
 
     max_sequences = 65_535
 
+    def by_head(self, metadata: Any, heads: int, layer: Any, dtype: torch.dtype) -> Any:
+        """Without vLLM 0.31's cascade over the blocks that all requests share."""
+        if not hasattr(metadata, "use_cascade"):
+            return metadata
+        return dataclasses.replace(metadata, use_cascade=False)
+
 
 class RaggedFlashBackend(RaggedBackend, FlashAttentionBackend):
     """FLASH_ATTN."""

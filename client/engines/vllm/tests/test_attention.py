@@ -6,6 +6,7 @@ the arguments that they are handed, which refuses what their sources refuse.
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,6 +108,14 @@ def make(backend: str, heads: int, group: int, **options: Any) -> RaggedImpl:
     return impl(heads * group, DIM, 0.2, heads, **(given | options))
 
 
+def made(kind: type, common: dict[str, Any], **own: Any) -> Any:
+    """A backend's metadata; what vLLM 0.31 wants of it besides says that there is no cascade."""
+    given = common | own
+    older = {f.name: False for f in dataclasses.fields(kind)
+             if f.name not in given and f.default is dataclasses.MISSING}  # fmt: skip
+    return kind(**given, **older)
+
+
 class Case:
     """A layer of a backend in a worker, and what its requests have in their pages."""
 
@@ -167,13 +176,14 @@ class Case:
         common = vars(batches.metadata(self.requests)) | {"slot_mapping": torch.empty(0)}
         stale = torch.zeros(1)  # a schedule of requests, which is none of sequences
         if self.backend == "FLASH_ATTN":
-            return flash_attn.FlashAttentionMetadata(**common, scheduler_metadata=stale)
+            return made(flash_attn.FlashAttentionMetadata, common, scheduler_metadata=stale)
         if self.backend == "CPU_ATTN":
             return cpu_attn.CPUAttentionMetadata(**common, scheduler_metadata=stale)
         most, parts = triton_attn.MIN_LAUNCH_GRID_SIZE_2D // self.heads, 16
         shape = (most, self.heads * self.group, parts)
-        return triton_attn.TritonAttentionMetadata(
-            **common, causal=True, seq_threshold_3D=most, num_par_softmax_segments=parts,
+        return made(
+            triton_attn.TritonAttentionMetadata, common, causal=True,
+            seq_threshold_3D=most, num_par_softmax_segments=parts,
             softmax_segm_output=torch.empty(*shape, DIM), softmax_segm_max=torch.empty(shape),
             softmax_segm_expsum=torch.empty(shape),
         )  # fmt: skip
