@@ -48,9 +48,9 @@ def markdown(rows: list[Row]) -> str:
         "",
         f"{met} of {len(marked)} marks met. Measured on: {machine()}.",
         "",
-        "Two others do not run on vLLM's CPU backend: its own OffloadingConnector, with which vLLM",
-        "0.32 does not start, and LMCache 0.5.6, which starts, finds no connector for CPU tensors",
-        "and computes every prompt again.",
+        "Two others do not run on vLLM's CPU backend. vLLM 0.32 does not start with its own",
+        "OffloadingConnector. LMCache 0.5.6, tried by hand on 2026-11-26, starts, finds no",
+        "connector for CPU tensors and computes every prompt again.",
     ]
     for bench, title in TITLES.items():
         found = [row for row in rows if row["bench"] == bench]
