@@ -45,7 +45,7 @@ std::uint32_t SegmentLeases::grant(std::span<const Row> rows, std::uint32_t ms) 
   }
   const auto own = bytes_of_.find(tenant);
   const std::uint64_t taken = own == bytes_of_.end() ? 0 : own->second;
-  if (more > bounds_.of_tenant - taken || more > bounds_.of_all - bytes_) return 0;
+  if (more > bounds_.of_tenant - taken || more > bounds_.of_all - bytes_ - ended_bytes_) return 0;
   const std::uint64_t until_ns = clock_.monotonic_ns() + std::uint64_t{ms} * 1'000'000;
   for (const auto& [version, bytes] : wanted) {
     const auto [lease, added] = leases_.try_emplace(version, Lease{tenant, until_ns, bytes});
@@ -130,6 +130,7 @@ void SegmentLeases::set_held(Lease& lease, std::shared_ptr<const Held> held) {
 void SegmentLeases::end(Leases::iterator lease) {
   auto& [version, ending] = *lease;
   bytes_ -= ending.bytes;
+  if (ending.held) ended_bytes_ += ending.bytes;
   const auto own = bytes_of_.find(ending.tenant);
   own->second -= ending.bytes;
   if (own->second == 0) bytes_of_.erase(own);
@@ -157,6 +158,7 @@ void SegmentLeases::sweep(bool short_of_space) {
     --giving_way;
   }
   ended.swap(ended_);
+  ended_bytes_ = 0;
 }
 
 std::uint64_t SegmentLeases::bytes() const {

@@ -112,7 +112,7 @@ class SegmentLeases {
   Leases leases_;
   std::vector<std::shared_ptr<const Held>> ended_;  // of leases that have ended, for sweep()
   std::map<std::string, std::uint64_t, std::less<>> bytes_of_;  // by tenant
-  std::uint64_t bytes_ = 0;
+  std::uint64_t bytes_ = 0, ended_bytes_ = 0;         // of leases, and of what ended_ still holds
   std::set<std::pair<std::uint64_t, Version>> ends_;  // until_ns of each
   std::set<Row> leaving_;
 };

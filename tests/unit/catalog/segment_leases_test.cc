@@ -189,4 +189,22 @@ TEST_CASE("leases have bounds, of a tenant and in all, and room comes back", "[u
   CHECK(leases.bytes() == one);
 }
 
+TEST_CASE("a payload that was kept counts until it is given back", "[unit][catalog]") {
+  LeasesFixture f;
+  const auto leased = f.row(1), other = f.row(2);
+  f.grant(leased);
+  const std::uint64_t one = f.leases.bytes();
+  SegmentLeases leases(f.store, f.clock, {one, one});
+  REQUIRE(leases.grant({&leased, 1}, 1000) == 1000);
+  {
+    SegmentLeases::Leaving leaving(leases, {leased}, true);
+    leaving.left();
+  }
+  f.clock.advance_ms(1000);
+  CHECK(leases.grant({&other, 1}, 1000) == 0);  // the lease has ended, its payload is held still
+  CHECK(leases.bytes() == 0);
+  leases.sweep();
+  CHECK(leases.grant({&other, 1}, 1000) == 1000);
+}
+
 }  // namespace precis
