@@ -1,4 +1,4 @@
-// Threads that begin together, timed.
+// Times threads that start together.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,9 @@
 
 namespace precis::bench {
 
-// Runs body(i), i < count, in a thread each, once all of them are there; seconds from the first
-// one's begin to the last one's end. By their own clocks: who started them may be woken late.
+// Runs body(i) for each i < count in its own thread, once all threads have started. Returns the
+// seconds from the first thread's start to the last thread's end, by the threads' own clocks: the
+// caller may be woken late.
 template <typename Body>
 double all_at_once(std::size_t count, const Body& body) {
   using Clock = std::chrono::steady_clock;

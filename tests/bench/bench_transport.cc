@@ -1,5 +1,6 @@
-// precis_bench_transport: pull and push by each means beside this machine's ceiling. Server and
-// client are two threads of one process, each with its own half of a transport and its own loop.
+// precis_bench_transport: measures pull and push over each transport against this machine's
+// ceiling. Server and client are two threads of one process; each has its own half of a transport
+// and its own loop.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -29,7 +30,7 @@ constexpr std::size_t kPoolBytes = 256u << 20;
 template <typename Half>
 using Make = std::function<std::unique_ptr<Half>(EventLoop&)>;
 
-// A loop with its thread and a half of a transport.
+// A loop with its own thread, and one half of a transport.
 template <typename Half>
 class Party {
  public:
@@ -38,7 +39,7 @@ class Party {
     loop.stop();
     thread_.join();
   }
-  // Runs fn on the loop and waits for what it hands to its argument.
+  // Runs fn on the loop and returns the value that fn passes to its callback.
   template <typename T>
   T wait(const std::function<void(std::function<void(T)>)>& fn) {
     std::promise<T> promise;
@@ -60,7 +61,7 @@ T must(Result<T> result) {
   std::exit(1);
 }
 
-// Two parties that are connected, and the client's memory open to the server.
+// Two connected parties; the client's memory is exposed to the server.
 class Pair {
  public:
   Pair(const std::string& listen_address, const Make<Transport>& make_server,
@@ -83,9 +84,9 @@ class Pair {
     connection_ = accepted.get_future().get();
     server_memory_ = must(server_.transport->register_memory(server_pool_.all()));
     client_memory_ = must(client_.transport->allocate_memory(kPoolBytes));
-    std::ranges::fill(client_memory_->bytes(), std::byte{1});  // no page of it is the zero page
+    std::ranges::fill(client_memory_->bytes(), std::byte{1});  // no page is the shared zero page
     exposure_ = must(connected_->connection->expose(*client_memory_, client_memory_->bytes()));
-    // What a message follows is known where it arrives.
+    // An exposure sent before a message is known at the server when the message arrives.
     server_.wait<int>([&](auto done) {
       connection_->start(
           {.on_message = [done](std::vector<std::byte>) { done(0); }, .on_closed = [](Status) {}});
@@ -108,7 +109,7 @@ class Pair {
     return server_.wait<std::string>([&](auto done) { done(connection_->description()); });
   }
 
-  // GB/s of one, of memory that no cache holds.
+  // Rate of one transfer in GB/s. The memory is in no cache.
   double rate(bool pull, std::size_t size) {
     const RemoteRegion region = exposure_->region();
     const MutableBytes local = server_pool_.next(size);
@@ -135,7 +136,7 @@ class Pair {
   std::unique_ptr<Connection> connection_;
   std::shared_ptr<ClientTransport::Connected> connected_;
   std::unique_ptr<Exposure> exposure_;
-  std::size_t offset_ = 0;  // of the client's memory, of the next
+  std::size_t offset_ = 0;  // of the next transfer, in the client's memory
 };
 
 struct Lane {

@@ -1,5 +1,5 @@
-// ./dev bench eviction: which share of a trace's prompt blocks the RAM tier would have had, by
-// policy and by how much it holds. A block counts as had where all before it in its prompt are.
+// ./dev bench eviction: prints the share of a trace's prompt blocks that the RAM tier would hit, by
+// policy and capacity. A block is a hit only if all blocks before it in its prompt are hits.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@
 namespace precis::bench {
 namespace {
 
-using Prompt = std::vector<std::uint64_t>;  // its blocks, by id
+using Prompt = std::vector<std::uint64_t>;  // the ids of its blocks
 
 Result<std::vector<Prompt>> read_trace(const std::string& path) {
   std::ifstream file(path);
@@ -50,7 +50,7 @@ HotKey key_of(std::uint64_t block) {
   return key;
 }
 
-// The share of all blocks that are had where `capacity` blocks are kept.
+// The share of all blocks that are hits if `capacity` blocks are kept.
 double had(const std::vector<Prompt>& prompts, EvictionPolicy& policy, std::size_t capacity) {
   std::set<HotKey> kept;
   std::uint64_t blocks = 0, hits = 0;

@@ -1,4 +1,4 @@
-// The disk's own ceiling: a plain file, written and read as fast as it can be.
+// The disk's own ceiling: a plain file, written and read as fast as possible.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace precis::bench {
 
-// In the folder that is measured; gone when destroyed.
+// A file in the measured folder. The destructor removes it.
 class PlainFile {
  public:
   explicit PlainFile(std::string path);
@@ -20,16 +20,16 @@ class PlainFile {
   PlainFile& operator=(const PlainFile&) = delete;
 
   void remove();
-  // Makes it, where it is not: `groups` of `pieces` of `piece_bytes` from the pool, synced after
-  // each group if `sync`. The disk begins with each piece at once, for else it stands idle until
-  // somebody waits.
+  // Creates the file, which must not exist, and writes `groups` of `pieces` of `piece_bytes` from
+  // the pool; syncs after each group if `sync`. Starts writeback after each piece, because
+  // otherwise the disk is idle until the sync.
   Status write(ColdPool& pool, std::size_t groups, std::size_t pieces, std::size_t piece_bytes,
                bool sync);
-  // Makes it where it is not, and writes at its end.
+  // Appends `bytes`; creates the file if it does not exist.
   Status append(Bytes bytes, bool sync);
-  // `size` bytes from `begin` on around the machine's cache; less where it ends before. As many
-  // reads at a time as `into` has places, each of as much as such a place takes (all of them as
-  // large, and everything whole blocks, on a block's boundary).
+  // Reads `size` bytes from offset `begin`, past the page cache; fewer if the file ends earlier.
+  // `into` holds one buffer for each concurrent read. All buffers have the same size; `begin`,
+  // `size` and the buffers are whole blocks, aligned to a block.
   Status read_direct(std::span<const MutableBytes> into, std::size_t begin, std::size_t size) const;
 
  private:

@@ -1,5 +1,5 @@
-// What benchmarks say: one figure beside its ceiling, a line of JSON each. What comes of the rounds
-// is worked out by who shows them (rounds.py), and what is promised of it is known there.
+// The output of benchmarks: one figure and its ceiling, as one line of JSON. The program that shows
+// the rows computes results from the rounds (rounds.py) and knows which results are promised.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace precis::bench {
 
-// Taken in rounds: in each the ceiling and the figure right after each other, for a machine whose
-// host is shared gives another rate every minute.
+// Samples are taken in rounds. Each round measures the ceiling and the figure directly after each
+// other, because the speed of a shared host changes by the minute.
 struct Samples {
   std::vector<double> values, ceilings;
   void add(double value, double ceiling) {
@@ -22,21 +22,22 @@ struct Samples {
 };
 
 struct Row {
-  std::string bench;  // "get_hot"
+  std::string bench;  // for example "get_hot"
   std::map<std::string, std::variant<std::uint64_t, std::string>> params;
-  std::string unit;  // of "GB/s" (1e9 bytes) more is better, of every other less
+  std::string unit;  // "GB/s" (1e9 bytes): more is better; any other unit: less is better
   std::string ceiling_name;
   Samples samples;
   std::string why_not = "";  // why nothing was measured
 };
 
-// {"bench", "params", "unit", "ceiling_name", "values" and "ceilings" of each round, or "why_not"}
+// {"bench", "params", "unit", "ceiling_name"}, and either "values" and "ceilings" of each round or
+// "why_not".
 std::string to_json(const Row& row);
-// To standard output, at once.
+// Prints to standard output and flushes it.
 void print(const Row& row);
 
 double median(std::vector<double> values);
-// The smallest of `values` that `share` of them do not exceed; sorts them.
+// The smallest of `values` that is not exceeded by a share `share` of them. Sorts `values`.
 double quantile(std::vector<double>& values, double share);
 
 }  // namespace precis::bench

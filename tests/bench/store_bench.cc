@@ -1,6 +1,6 @@
-// ./dev bench store: what the store on disk takes and gives, beside the disk itself in the same
-// folder and the same run: a plain file written as fast (wal), written and synced as often (fsync),
-// and read around the machine's cache.
+// ./dev bench store: rates of the store on disk. The ceiling is the disk itself, in the same folder
+// and run: a plain file that is written (wal), written and synced as often (fsync), and read past
+// the page cache.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ constexpr std::size_t kLayerBytes = 4u << 20;  // 5K tokens of an 8B model at 20
 constexpr std::size_t kLayers = 32;
 constexpr std::size_t kSegmentBytes = kLayers * kLayerBytes;
 
-// Runs `body`, which moves `bytes`; GB/s.
+// Runs `body`, which moves `bytes`; returns GB/s.
 template <typename Body>
 Result<double> timed(std::size_t bytes, const Body& body) {
   const auto began = std::chrono::steady_clock::now();
@@ -29,7 +29,7 @@ Result<double> timed(std::size_t bytes, const Body& body) {
   return static_cast<double>(bytes) / took.count() * 1e-9;
 }
 
-// Segments written one after the other, as a commit does.
+// Writes segments one after another, as commits do.
 Status write_segments(Store& store, ColdPool& pool, std::size_t segments, std::size_t& next,
                       Durability durability) {
   for (std::size_t s = 0; s < segments; ++s, ++next) {
@@ -80,7 +80,7 @@ Status measure(const Options& options) {
                 {"store_put_fsync", {{"bytes", bytes}}, "GB/s", "write + fdatasync", {}},
                 {"store_read_cold", {{"bytes", bytes}}, "GB/s", "direct read", {}}};
   std::size_t next = 0;
-  for (std::size_t run = 0; run <= options.runs; ++run) {  // the first warms up
+  for (std::size_t run = 0; run <= options.runs; ++run) {  // the first run warms up
     const bool terminal = isatty(STDERR_FILENO) != 0;
     if (terminal)
       fmt::print(stderr, "\r\033[K{} MiB, run {} of {}", bytes >> 20, run, options.runs);
@@ -88,7 +88,7 @@ Status measure(const Options& options) {
     for (const bool sync : {false, true}) {
       const std::size_t first = next, at = sync ? 2 : 0;
       plain.remove();
-      ::sync();  // neither pays for what the other left
+      ::sync();  // so that neither measurement pays for earlier writes
       PRECIS_ASSIGN(rates[at], timed(bytes, [&] {
                       return plain.write(pool, segments, kLayers, kLayerBytes, sync);
                     }));

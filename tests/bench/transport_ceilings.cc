@@ -62,8 +62,8 @@ ColdPool::ColdPool(std::size_t size_bytes) : memory_(nullptr), size_(size_bytes)
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   PRECIS_CHECK(memory != MAP_FAILED);
   memory_ = static_cast<std::byte*>(memory);
-  ::madvise(memory, size_, MADV_HUGEPAGE);  // as the service asks for its own
-  std::memset(memory_, 1, size_);           // every page is there before anything is measured
+  ::madvise(memory, size_, MADV_HUGEPAGE);  // as the service does for its own memory
+  std::memset(memory_, 1, size_);           // every page is present before anything is measured
 }
 
 ColdPool::~ColdPool() { ::munmap(memory_, size_); }
@@ -83,7 +83,7 @@ std::size_t lane_pool_bytes(std::size_t size_bytes, std::size_t lanes) {
 
 namespace {
 
-// Calls `move` with the size of each piece that a lane's pools take at a time.
+// Calls `move` with the size of each piece; a piece fits a lane's pools.
 template <typename Move>
 void in_pieces(std::size_t size_bytes, std::size_t pool_bytes, const Move& move) {
   for (std::size_t left = size_bytes; left > 0; left -= std::min(left, pool_bytes)) {
@@ -116,7 +116,7 @@ struct SocketCeiling::Lane {
       : sender(s), receiver(r), from(pool_bytes), to(pool_bytes) {}
   ~Lane() { ::shutdown(sender.fd(), SHUT_RDWR); }
 
-  // Until the sender is gone. A byte says that all of a run is there.
+  // Receives until the sender closes. Answers each run with one byte once it has arrived whole.
   void receive(std::size_t size_bytes) {
     for (bool there = true; there;) {
       in_pieces(size_bytes, to.all().size(),
@@ -135,7 +135,7 @@ struct SocketCeiling::Lane {
   Socket sender, receiver;
   ColdPool from, to;
   bool failed = false;
-  std::jthread receiving;  // last: it uses all of the above
+  std::jthread receiving;  // last member: the thread uses all of the above
 };
 
 SocketCeiling::SocketCeiling(std::size_t size_bytes) : size_bytes_(size_bytes) {}

@@ -1,6 +1,5 @@
-// What this machine could do at best, measured in the same run as what we do: the ceilings beside
-// which benchmarks print their numbers. All buffers are cold: each run moves bytes that no cache
-// holds.
+// The best rates of this machine, measured in the same run as our own. Benchmarks print them as
+// ceilings. All buffers are cold: each run moves bytes that no cache holds.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 
 namespace precis::bench {
 
-// A pool much larger than the caches, of which each run takes the next piece of `size_bytes`.
+// A pool much larger than the caches. Each call of next() returns its next piece of `size_bytes`.
 class ColdPool {
  public:
   explicit ColdPool(std::size_t size_bytes);
@@ -29,15 +28,16 @@ class ColdPool {
   std::size_t at_ = 0;
 };
 
-// Bytes of one lane of several: pools of all lanes together are as large as one's alone would be.
+// Bytes of each pool of a lane: the pools of all lanes together are as large as those of a single
+// lane.
 std::size_t lane_pool_bytes(std::size_t size_bytes, std::size_t lanes);
 
-// The ceiling within one host: `lanes` threads copy from memory to memory and leave the caches
-// alone, by the fastest copy that we know (stream_copy.h).
+// The ceiling within one host: `lanes` threads copy from memory to memory, past the caches, with
+// the fastest copy that we know (stream_copy.h).
 class CopyCeiling {
  public:
   CopyCeiling(std::size_t size_bytes, std::size_t lanes);
-  // Each lane copies `size_bytes`, `times` times; seconds until the last is done.
+  // Each lane copies `size_bytes`, `times` times. Returns the seconds until the last lane ends.
   double run(std::size_t times);
 
  private:
@@ -49,13 +49,13 @@ class CopyCeiling {
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
-// The ceiling over TCP: blocking sockets on 127.0.0.1, a thread at each end.
+// The ceiling over TCP: blocking sockets on 127.0.0.1, one thread at each end.
 class SocketCeiling {
  public:
   static Result<std::unique_ptr<SocketCeiling>> open(std::size_t size_bytes, std::size_t lanes);
   ~SocketCeiling();
-  // Each lane sends `size_bytes` and waits until the receiver says that it has them, `times` times;
-  // seconds until the last is done.
+  // Each lane sends `size_bytes` and waits for the receiver's acknowledgement, `times` times.
+  // Returns the seconds until the last lane ends.
   Result<double> run(std::size_t times);
 
  private:

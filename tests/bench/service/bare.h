@@ -1,5 +1,5 @@
-// What the cores do of a put and of a get without a service: what is moved and worked on, but
-// nothing is asked for, and nobody is told. So nothing that does the same work is faster here.
+// The work of a put and of a get on the processor, without a service: the same copies and
+// computation, but no requests and no answers. Nothing that does the same work can be faster here.
 #pragma once
 
 #include <memory>
@@ -13,21 +13,22 @@ namespace precis::bench {
 
 class Bare {
  public:
-  // `payload`, in memory of a client's, and `ceiling`, of one client of the transport, outlive it.
+  // `payload`, in memory that the client allocated, and `ceiling`, of one client of the transport,
+  // must outlive the result.
   static Result<std::unique_ptr<Bare>> make(const std::string& transport, const ModelSpec& model,
                                             const Payload& payload, TransportCeiling& ceiling);
 
-  // GB/s. Over shm the stages of every layer, from where the client has it; over tcp a socket that
-  // moves as many bytes, and the stages beside it.
+  // GB/s. Over shm: the stages of every layer, from the client's memory. Over tcp: a socket that
+  // moves as many bytes, and the stages at the same time.
   Result<double> put_rate();
-  // Over shm two threads that copy, and check what they have copied; over tcp a socket, and a
-  // thread that checks beside it.
+  // GB/s. Over shm: two threads that copy and check the copies. Over tcp: a socket, and a thread
+  // that checks at the same time.
   Result<double> get_rate();
 
  private:
   Bare(const ModelSpec& model, const Payload& payload, TransportCeiling* socket)
       : socket_(socket), gets_(payload.bytes(), model.num_layers) {}
-  // The socket and `work` at once, until both have ended.
+  // Runs the socket and `work` at the same time until both end.
   template <typename Work>
   Result<double> beside_socket(const Work& work);
 

@@ -1,6 +1,6 @@
-// precis_bench: what put, get, lookup and restart of a real precisd take, each beside what this
-// machine could do in the same run. A row a line of standard output; report.py shows them.
-// A row may come more than once: what was measured counts, or else the last reason why not.
+// precis_bench: measures put, get, lookup and restart of a real precisd, each with this machine's
+// ceiling in the same run. Prints one row a line to standard output; report.py shows the rows. If a
+// figure has several rows, its measured row counts, or else its last reason for not measuring.
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,8 +20,8 @@
 namespace precis::bench {
 namespace {
 
-// One part of it, and over which transports it is measured: each that was asked for, the first of
-// them, or shm alone.
+// A part of the benchmark and the transports it is measured over: each requested one, the first
+// requested one, or shm only.
 struct Part {
   enum class Over { kEach, kFirst, kShm };
   const char* name;
@@ -72,15 +72,16 @@ void print_owed(const Job& job, const std::string& why_not) {
 Status measured(const Job& job) {
   try {
     return job.measure();
-  } catch (const std::exception& error) {  // The standard library's, of files: a full disk.
+  } catch (const std::exception& error) {  // of a file function: a full disk, for example
     return Status::internal(error.what());
   }
 }
 
-// What could not be measured is rows that say why, and the rest goes on. False where that was for
-// another reason than this machine.
+// Measures all jobs. If a job fails, prints its rows with the reason and continues. Returns false
+// if any job failed for a reason other than kUnsupported.
 bool measure_all(const Jobs& jobs) {
-  // Said first, and again by what comes of them: so no row is missing where this program dies.
+  // Each row is printed as failed first and again when measured, so that no row is missing if this
+  // program dies.
   for (const Job& job : jobs) print_owed(job, "the bench ended before it");
   bool whole = true;
   for (const Job& job : jobs) {
@@ -93,12 +94,12 @@ bool measure_all(const Jobs& jobs) {
 }
 
 void remove_folder(const std::string& path) {
-  std::error_code ignored;  // Whose folder this is in may look after it.
+  std::error_code ignored;  // The owner of the parent folder can remove the rest.
   std::filesystem::remove_all(path, ignored);
 }
 
-// Interrupted, no folder stays behind: gigabytes would. (precisd hears of an interrupt, too.)
-// Before any other thread is there.
+// Removes the folder, which may hold gigabytes, if this program is interrupted. (precisd gets the
+// interrupt, too.) Call it before any other thread starts.
 void remove_when_interrupted(const std::string& path) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -157,7 +158,7 @@ int main(int argc, char** argv) {
   try {
     std::filesystem::create_directory(plan.dir);
     whole = bench::measure_all(bench::jobs_of(plan, transports, only));
-  } catch (const std::exception& error) {  // of --only, or of the folder
+  } catch (const std::exception& error) {  // from --only's regex or the new folder
     std::fprintf(stderr, "precis_bench: %s\n", error.what());
   }
   bench::remove_folder(plan.dir);

@@ -1,5 +1,6 @@
-"""Other stores beside our rows: the same bytes in eight values, over the same transport, by one
-client that waits for each payload. What cannot be installed or run here is a row that says why."""
+"""Measures other stores for comparison with our rows: the same bytes in eight values, over the same
+transport, by one client that waits for each payload. A peer that cannot be installed or run here
+gets a row that states the reason."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ PYTHON = Path(__file__).parents[3] / "build" / "peers-venv" / "bin" / "python"
 
 @dataclass(frozen=True)
 class Peer:
-    """What drives it, over what it is measured, and whether it looks up the names of what is got:
-    within the time that counts, so our lookup counts beside it, too."""
+    """A peer's driver, the transports to measure, and whether its gets look up names. If they do,
+    that lookup is in the measured time, so it is compared with our get that includes a lookup."""
 
     driver: str
     transports: tuple[str, ...]
@@ -34,7 +35,7 @@ PEERS = {
     "Mooncake store": Peer("mooncake_side.py", ("tcp",), has_names=True),
     "NIXL": Peer("nixl_side.py", ("shm", "tcp"), has_names=False),
 }
-# Of ours what the peer does, and the name of the row in which both stand.
+# Our figure -> the peer's operation that it is compared with, and the name of the joint row.
 OURS = {
     "put": ("put", "put_beside_peer"),
     "put_foreign": ("put", "put_foreign_beside_peer"),
@@ -45,13 +46,13 @@ LIMIT_S = 300
 
 
 def rates(driver: str, transport: str, size: int, runs: int) -> dict[str, list[float]]:
-    """GB/s of puts and gets. RuntimeError says why there are none."""
+    """GB/s of puts and gets. RuntimeError, with the reason, if they could not be measured."""
     if not PYTHON.exists():
         raise RuntimeError(f"there is no {PYTHON.parents[1]}; see why above")
     command = [str(PYTHON), str(FOLDER / driver), "--transport", transport]
     command += ["--bytes", str(size), "--runs", str(runs)]
     environment = os.environ | {"PYTHONPATH": sysconfig.get_paths()["purelib"]}
-    # In a session of its own, so that what the driver started ends with it.
+    # The driver has its own session, so that killing the session ends the processes it started.
     with subprocess.Popen(
         command,
         env=environment,
@@ -73,7 +74,7 @@ def rates(driver: str, transport: str, size: int, runs: int) -> dict[str, list[f
 
 
 def beside(row: Row, name: str, got: dict[str, list[float]] | str) -> Row:
-    """Our rounds with the peer's as what they stand beside, or why there are none."""
+    """A row of our rounds with the peer's rounds as the ceiling, or with the reason for none."""
     move, bench = OURS[row["bench"]]
     params = {of: row["params"][of] for of in ("transport", "bytes")}
     made: Row = {"bench": bench, "params": {"peer": name, **params}}
@@ -86,7 +87,7 @@ def beside(row: Row, name: str, got: dict[str, list[float]] | str) -> Row:
 
 
 def measure(rows: list[Row]) -> list[Row]:
-    """A row for each of our puts and gets by one client in a pass, and each peer."""
+    """One row for each peer and each of our puts and gets of a pass by one client."""
     ours = [row for row in rows if row["bench"] in OURS and row["params"]["clients"] == 1]
     cases = dict.fromkeys((row["params"]["transport"], row["params"]["bytes"]) for row in ours)
     made = []

@@ -16,25 +16,25 @@ namespace precis::bench {
 namespace {
 
 constexpr std::uint32_t kLayers = 8;
-constexpr std::size_t kRoundBytes = std::size_t{64} << 20;  // read a round at least
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;   // of the plain file, a read at most
-constexpr std::size_t kAtOnce = 8;                          // such reads where there are several
+constexpr std::size_t kRoundBytes = std::size_t{64} << 20;  // least bytes read a round
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;   // most bytes a read of the plain file
+constexpr std::size_t kAtOnce = 8;                          // number of concurrent reads
 constexpr std::size_t kBlockBytes = 4096;
 
-// Nothing of the folder's files stays in the machine's cache.
+// Removes the folder's files from the page cache.
 void drop_cached(const std::string& folder) {
   ::sync();
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
     const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;  // gone meanwhile
+    if (fd < 0) continue;  // removed since it was listed
     ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     ::close(fd);
   }
 }
 
-// One size. A round reads what no round before it has read, of the store and of the plain file, for
-// the host may cache what the machine does not.
+// Measures one size. Each round reads parts of the store and of the plain file that no earlier
+// round has read, because the host may cache data that this machine does not.
 class Cold {
  public:
   Cold(const Plan& plan, const std::string& transport, std::size_t bytes)
@@ -67,14 +67,15 @@ class Cold {
     return {};
   }
 
-  // The disk may be faster with one read at a time or with several: what is faster counts.
+  // The faster of one read at a time and several at a time: which one is faster depends on the
+  // disk.
   Result<double> disk_rate(std::size_t round) {
     PRECIS_ASSIGN(const double one, disk_rate(1, 2 * round));
     PRECIS_ASSIGN(const double several, disk_rate(kAtOnce, 2 * round + 1));
     return std::max(one, several);
   }
 
-  // Of the round's segments, which are all in memory or none of them is.
+  // GB/s of getting the round's segments. Either all or none of them must be in memory.
   Result<double> get_rate(std::size_t round, bool in_memory) {
     std::vector<LookupMatch> matches;
     for (std::size_t t = 0; t < times_; ++t) {
@@ -113,7 +114,7 @@ class Cold {
   const Folder folder_;
   const StageOptions options_;
   PlainFile plain_;
-  const std::unique_ptr<std::byte, decltype(&std::free)> places_;  // that pieces are read to
+  const std::unique_ptr<std::byte, decltype(&std::free)> places_;  // read buffers
   std::unique_ptr<Stage> stage_;
 };
 

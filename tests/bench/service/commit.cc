@@ -19,9 +19,9 @@ constexpr Durability kSustained[] = {Durability::kWal, Durability::kFsync};
 // ---- one small segment at a time
 
 constexpr std::size_t kSmallBytes = std::size_t{1} << 20;
-constexpr std::size_t kCommits = 100;  // whose quantiles make one figure
+constexpr std::size_t kCommits = 100;  // the quantiles of so many commits are one figure
 
-// What commit() alone took, of puts whose layers had been taken in.
+// Seconds of commit() only, of puts whose layers the service already has.
 Result<std::vector<double>> commit_often(Stage& stage, const Payload& payload,
                                          Durability durability) {
   std::vector<double> seconds;
@@ -38,7 +38,7 @@ Result<std::vector<double>> commit_often(Stage& stage, const Payload& payload,
   return seconds;
 }
 
-// What stands beside writing at a durability.
+// The ceiling of a durability.
 const char* written_how(Durability durability) {
   return durability == Durability::kFsync ? "write + fdatasync" : "plain write";
 }
@@ -83,10 +83,10 @@ Status measure_latency(const Plan& plan, Stage& stage, PlainFile& plain, Durabil
 // ---- many small segments at a time
 
 constexpr std::size_t kCrowd = 8;       // clients
-constexpr std::size_t kCrowdPuts = 16;  // of each
+constexpr std::size_t kCrowdPuts = 16;  // puts of each client
 
-// Seconds from the first commit() to the last one's end, over their number; layers had been taken
-// in.
+// Seconds from the first commit() to the end of the last, divided by the number of commits. The
+// service already has all layers.
 Result<double> commit_at_once(Stage& stage, const Payload& payload, Durability durability) {
   std::vector<std::vector<Put>> puts(kCrowd);
   for (std::size_t i = 0; i < kCrowd; ++i) {
@@ -142,7 +142,7 @@ Status measure_crowd(const Plan& plan, Stage& stage, PlainFile& plain, Durabilit
   return {};
 }
 
-// ---- one large segment after the other
+// ---- one large segment after another
 
 constexpr std::size_t kLargeBytes = std::size_t{128} << 20;
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
@@ -167,8 +167,8 @@ Status measure_sustained(const Plan& plan, Stage& stage, PlainFile& plain, Durab
   const bool sync = durability == Durability::kFsync;
   const double gigabytes = static_cast<double>(bytes) * 1e-9;
   ColdPool pool(std::size_t{256} << 20);
-  // One round a pass: of gigabytes.
-  ::sync();  // neither pays for what the other left
+  // One round a pass, because a round writes gigabytes.
+  ::sync();  // so that neither measurement pays for earlier writes
   const auto plain_began = std::chrono::steady_clock::now();
   PRECIS_TRY(plain.write(pool, segments, kLargeBytes / kPieceBytes, kPieceBytes, sync));
   const double written = gigabytes / seconds_since(plain_began);

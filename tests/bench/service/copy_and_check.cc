@@ -12,7 +12,7 @@ namespace precis::bench {
 namespace {
 
 constexpr std::uint32_t kEntries = 2048, kHeadDim = 128;  // 1 MiB of K and V
-constexpr std::size_t kThreads = 2;                       // that the service copies with
+constexpr std::size_t kThreads = 2;                       // as many as the service copies with
 constexpr std::size_t kPoolBytes = std::size_t{256} << 20;
 
 std::vector<std::byte> make_record() {
@@ -41,7 +41,7 @@ CopyAndCheck::CopyAndCheck(std::size_t size_bytes, std::size_t layers)
       per_layer_(std::max<std::size_t>(size_bytes / layers / record_.size(), 1)),
       from_(std::max(kPoolBytes, layers_ * per_layer_ * record_.size())),
       to_(from_.all().size()) {
-  // Whole gets, one after the other, are what next() gives.
+  // next() returns whole gets, one after another.
   for (std::size_t i = 0; i < from_.all().size() / bytes(); ++i) {
     fill(from_.next(bytes()), record_);
     fill(to_.next(bytes()), record_);
@@ -70,7 +70,8 @@ Status CopyAndCheck::check() {
   return {};
 }
 
-// Copies of layer 0, then copies of a layer and checks of the one before it in turn.
+// Does step `at`. Order of steps: copies of layer 0, then in turn copies of a layer and checks of
+// the layer before.
 Status CopyAndCheck::step(std::size_t at, MutableBytes from, MutableBytes to) const {
   const std::size_t turn = at / per_layer_, last = 2 * layers_ - 1;
   const bool copies = turn == 0 || (turn % 2 == 1 && turn != last);

@@ -1,4 +1,4 @@
-// What two threads need at least for a get within a host, whoever asks them.
+// The least time that two threads need for a get within one host.
 #pragma once
 
 #include <cstddef>
@@ -8,22 +8,22 @@
 
 namespace precis::bench {
 
-// As many bytes as a get moves, copied layer by layer around the caches, and each layer checked as
-// a reader checks it once the next one is copied: nothing is asked for, and nobody is told.
+// Copies as many bytes as a get, layer by layer, past the caches, and checks each layer as a reader
+// does, once the next layer is copied. There are no requests and no answers.
 class CopyAndCheck {
  public:
-  // `size_bytes`, in whole records of some MiB.
+  // Rounds `size_bytes` to whole records of about 1 MiB.
   CopyAndCheck(std::size_t size_bytes, std::size_t layers);
   Result<double> rate();  // GB/s
-  // The checks alone, of as many bytes, by the caller.
+  // Only the checks, of as many bytes, on the calling thread.
   Status check();
   std::size_t bytes() const { return layers_ * per_layer_ * record_.size(); }
 
  private:
   Status step(std::size_t at, MutableBytes from, MutableBytes to) const;
 
-  const std::vector<std::byte> record_;   // of which all memory is full
-  const std::size_t layers_, per_layer_;  // records
+  const std::vector<std::byte> record_;   // all memory is filled with copies of it
+  const std::size_t layers_, per_layer_;  // in records
   ColdPool from_, to_;
 };
 

@@ -17,7 +17,8 @@ Row row_of(const std::string& transport) {
   return {"first_layer", {{"transport", transport}, {"bytes", kBytes}}, "s", "", {}};
 }
 
-// One get says both: when its first layer could be used, and what one layer's share of it took.
+// One get gives both figures: the time until its first layer is usable, and the average time of a
+// layer.
 Status measure(const Plan& plan, const std::string& transport) {
   plan.began("first layer over " + transport);
   const Folder folder(plan.dir + "/first_layer");
@@ -43,7 +44,7 @@ Status measure(const Plan& plan, const std::string& transport) {
       PRECIS_TRY(prefix.wait());
       layers.push_back(seconds_since(began) / kLayers);
     }
-    // The faster of the two: a slow get must not earn its first layer more time.
+    // The smaller of the two: a slow get must not allow its first layer more time.
     if (round > 0) row.samples.add(median(firsts), std::min(median(layers), at_ceiling));
   }
   print(row);

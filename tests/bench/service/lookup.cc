@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::size_t kTransferBytes = std::size_t{64} << 20;
 constexpr std::size_t kAskBytes = kLongPathTokens * sizeof(TokenId);
-constexpr TokenId kUnknownToken = 1u << 30;  // no stored path begins with it, nor with a later one
-constexpr std::size_t kAnswerBytes = 4096;   // about: a plan and a chain of eight
+constexpr TokenId kUnknownToken = 1u << 30;  // larger than the first token of any stored path
+constexpr std::size_t kAnswerBytes = 4096;   // approximate: a plan and a chain of eight segments
 
-// Gets the same prefix again and again while it lives.
+// Gets the same prefix repeatedly until stop().
 class Transfers {
  public:
   Transfers(Client& client, LookupMatch match)
@@ -33,7 +33,7 @@ class Transfers {
 
  private:
   std::atomic<bool> stopping_{false};
-  Status status_;  // the thread's until it is joined
+  Status status_;  // written by the thread until it is joined
   std::jthread thread_;
 };
 
@@ -65,7 +65,7 @@ Row row_of(const Plan& plan, const std::string& transport, const Case& of,
           {}};
 }
 
-// `unknown`: what the last new path began with.
+// `unknown`: first token of the last new path.
 Status measure(const Plan& plan, const std::string& transport, Stage& stage, RawPingPong& raw,
                const Case& of, TokenId& unknown) {
   auto path = long_path();

@@ -1,4 +1,4 @@
-"""What is promised of ./dev bench's rows, and whether it was kept."""
+"""The promised bounds (marks) of ./dev bench's rows, and whether the rows keep them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class Mark:
 
 
 def at_least(share: float) -> Mark:
-    """Of the ceiling."""
+    """At least a share of the ceiling."""
     return Mark(f"share >= {share:.0%}", share, lambda row: row["share"] >= share)
 
 
 def at_most(value: float, text: str) -> Mark:
-    """Whatever the ceiling is."""
+    """At most a value, independent of the ceiling."""
     return Mark(f"<= {text}", value, lambda row: row["value"] <= value)
 
 
 def times(most: float) -> Mark:
-    """As much of the ceiling's time, in the median round."""
+    """At most a multiple of the ceiling's time, in the median round."""
     return Mark(f"<= {most:g}x the ceiling", most, lambda row: row["share"] >= 1 / most)
 
 
-# Of K and V: from here on the rate is what counts.
+# Bytes of K and V from which the rate is the promise.
 LARGE_BYTES = 64 << 20
 
-# Two layers' time, and a little. The row's ceiling is a layer's at the faster rate of the whole
-# get and of the transport's ceiling, so that a slow get allows no more.
+# Two layers' time and 200 us. The row's ceiling is one layer's time at the faster rate of the whole
+# get and of the transport's ceiling, so that a slow get does not allow more time.
 FIRST_LAYER_S = 200e-6
 FIRST_LAYER = Mark(
     "<= 2 layers + 200 us",
@@ -47,9 +47,9 @@ FIRST_LAYER = Mark(
 
 
 def mark_of(row: Row) -> Mark | None:
-    """What is promised of a row, if anything is."""
+    """The promised bound of a row, or None."""
     params = row["params"]
-    # Below, requests are what is measured, and lookup_get has the mark.
+    # Smaller transfers measure mostly the requests; lookup_get has the mark for these.
     large = params.get("bytes", LARGE_BYTES) >= LARGE_BYTES
     alone = params.get("clients", 1) == 1 and large
     many_records = params.get("head_records", 0) >= 1_000_000
@@ -82,8 +82,8 @@ def mark_of(row: Row) -> Mark | None:
 
 
 def judge(rows: list[Row]) -> None:
-    """Adds to every row the bound that it must keep (or null), the bound in words, and whether it
-    is kept (null where nothing is promised or nothing was measured)."""
+    """Adds to every row the bound that it must keep (or null), the bound in words, and whether the
+    row keeps it (null if nothing is promised or nothing was measured)."""
     for row in rows:
         mark = mark_of(row)
         row["mark"] = mark.bound if mark else None
@@ -92,13 +92,13 @@ def judge(rows: list[Row]) -> None:
 
 
 def ranges_overlap(row: Row) -> bool:
-    """Whether rounds that did not follow each other leave open which of the two is faster."""
+    """Whether rounds that were not measured in pairs leave open which of the two is faster."""
     apart = row["min"] > row["ceiling_max"] or row["max"] < row["ceiling_min"]
     return not row.get("paired", True) and not apart
 
 
 def verdict(row: Row) -> str:
-    """For a table."""
+    """The text of the table's last column."""
     if "value" not in row:
         told = f" ({row['mark_text']})" if row["mark"] is not None else ""
         return f"not measured: {row['why_not']}{told}"
@@ -106,7 +106,7 @@ def verdict(row: Row) -> str:
     if row["met"] is not None:
         overlap = ", ranges overlap" if ranges_overlap(row) else ""
         told.append(f"{'met' if row['met'] else 'NOT MET'}{overlap}: {row['mark_text']}")
-    # What it was measured in is less than what was asked for.
+    # Some of the requested passes have no rounds of this figure.
     told += [f"not measured in {reason}" for reason in row.get("failed", [])]
     return "; ".join(told)
 
@@ -144,7 +144,7 @@ TITLES = {
     "ucx_perftest": "For reference: ucx_perftest, one buffer, so hot in the caches",
 }
 
-# What a reader of the figures must know to compare them, below their headings.
+# Notes below the headings: facts that a reader needs to compare the figures.
 NOTES = {
     PUT_GET: "A put ends with its commit at `memory`: stored as its recipe says and there for "
     "every get, but not yet on the disk. What one client puts in a round fits what precisd may "
@@ -180,7 +180,7 @@ NOTES = {
 
 
 def title(bench: str) -> str:
-    """Under which heading of the page a row stands."""
+    """The heading of the page under which a row appears."""
     if bench.startswith("store_"):
         return "The store alone"
     if bench.endswith("_beside_peer"):

@@ -1,4 +1,4 @@
-// Where threads run, for latencies that hang on whether two processes share a core.
+// Binds threads to a core, for latencies that depend on whether two processes share a core.
 #pragma once
 
 #include <sched.h>
@@ -7,7 +7,8 @@
 
 namespace precis::bench {
 
-// The calling thread, and whatever it starts meanwhile, on one core; as before once destroyed.
+// Binds the calling thread, and threads and processes that it starts while this object exists, to
+// one core. The destructor restores the calling thread's cores.
 class OnCore {
  public:
   explicit OnCore(unsigned core) {

@@ -27,7 +27,7 @@ Payload::Payload(const ModelSpec& model, std::size_t bytes)
       std::size_t{model.num_layers} * model.num_kv_heads * tokens_ * model.head_dim;
   std::mt19937_64 random(1);
   const auto memory = std::make_shared<std::vector<std::uint16_t>>(2 * count);
-  // The exponent's top bit is clear.
+  // The top bit of the exponent is clear, so every element is finite.
   for (auto& element : *memory) element = static_cast<std::uint16_t>(random() & 0xbfff);
   data_ = *memory;
   memory_ = memory;
@@ -117,7 +117,7 @@ Result<Prefix> got(Client& client, const LookupMatch& match) {
   return prefix;
 }
 
-// Every row is the one that was pushed at its position.
+// Checks that every row is the row that was pushed at its position.
 Status check_rows(const Prefix& prefix, const Payload& payload) {
   const ModelSpec& model = prefix.model();
   const std::size_t row = model.head_dim * dtype_size_bytes(model.dtype);

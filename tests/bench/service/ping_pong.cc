@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kBytes = 64u << 10;
 constexpr std::uint32_t kLayers = 1;
-// Of the other three messages that two requests are, about.
+// Approximate size of each of the other three messages of the two requests.
 constexpr std::size_t kMessageBytes = 512;
 
 Row row_of(const std::string& transport, const char* placement) {
@@ -26,7 +26,7 @@ Row row_of(const std::string& transport, const char* placement) {
       {}};
 }
 
-// precisd, and the raw ping-pong's other process, on core 0; clients on `client_core`.
+// precisd and the other process of the raw ping-pong run on core 0, clients on `client_core`.
 Status measure(const Plan& plan, const std::string& transport, const char* placement,
                unsigned client_core) {
   if (client_core >= std::thread::hardware_concurrency()) {

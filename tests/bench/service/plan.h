@@ -1,4 +1,4 @@
-// What every part of ./dev bench is told, and what it does. Each is one file.
+// The parameters of every part of ./dev bench, and the parts. Each part is one file.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@ namespace precis::bench {
 
 struct Plan {
   std::vector<std::size_t> sizes;    // bytes of K and V of a put
-  std::vector<std::size_t> clients;  // that put and get at a time
-  std::size_t rounds = 0;            // counted, after one that is not; report.py asks several times
-  std::string dir;                   // a folder of ours on the disk that is measured
-  std::size_t sustained_bytes = 0;   // put one after the other, to see what the disk takes
-  std::size_t head_records = 0;      // stored beside what is looked up
-  std::size_t samples = 0;           // requests whose quantiles make one figure
+  std::vector<std::size_t> clients;  // number of clients that put and get at the same time
+  std::size_t rounds = 0;            // counted rounds; the first round is not counted
+  std::string dir;                   // our own folder on the measured disk
+  std::size_t sustained_bytes = 0;   // written by consecutive puts, to measure the disk's rate
+  std::size_t head_records = 0;      // stored in addition to the path that is looked up
+  std::size_t samples = 0;           // number of requests whose quantiles are one figure
   std::function<void(const std::string& what)> began;
 };
 
-// What succeeds or fails by itself. `owed`: the rows that measure() prints, without rounds, so that
-// a figure that could not be measured is told as well. kUnsupported where this machine cannot do
-// it.
+// A unit that succeeds or fails by itself. `owed`: the rows that measure() prints, without rounds,
+// so that a figure that could not be measured is reported as well. measure() returns kUnsupported
+// if this machine cannot run it.
 struct Job {
   std::vector<Row> owed;
   std::function<Status()> measure;
@@ -33,53 +33,57 @@ using Jobs = std::vector<Job>;
 
 // The parts. transport: "shm" or "tcp". The plan outlives the jobs.
 
-// put, put_ingest (bytes taken in, until the last layer() returned) and get_hot, of every size and
-// number of clients; get_by_path (the same with the lookup of its path, as peers find what is got
-// by its name) of one client. The recipe keeps everything and scores by position, so that what is
-// measured is the data plane. Put is out of memory that the client allocated; put_foreign is out of
-// other memory. Get ends when the reader has checked the last layer. Of one client, from
-// 64 MiB on, also what the cores do of both without a service (bare.h): put_bare and get_bare.
+// put, put_ingest (bytes taken in, until the last layer() returned) and get_hot, for every size and
+// number of clients; get_by_path (get_hot plus the lookup of the path, because peers find values by
+// name) for one client. The recipe keeps everything and scores by position, so that only the data
+// plane is measured. put pushes from memory that the client allocated, put_foreign from other
+// memory. A get ends when the reader has checked the last layer. For one client, from 64 MiB on,
+// also put_bare and get_bare: the work of both on the processor without a service (bare.h).
 //
-// Put ends with the commit at `memory`: stored as its recipe says and there for every get, but not
-// yet on the disk. One client's puts of a round fit what precisd may hold ahead of the disk (a
-// quarter of its memory, which grows with what is put) and reach it off the clock, before their
-// removal returns. Those of eight clients do not from 64 MiB on, and wait for the disk.
+// A put ends with the commit at `memory`: stored as its recipe says and visible to every get, but
+// not yet on the disk. One client's puts of a round fit the memory that precisd may hold for
+// writing later (a quarter of its memory, which grows with the size of the puts). They reach the
+// disk after the clock stops, before their removal returns. The puts of eight clients do not fit
+// from 64 MiB on and wait for the disk.
 Jobs put_get(const Plan& plan, const std::string& transport);
 
-// put_compressed: put of 8K tokens with lagkv and keydiff at 20%, out of allocated memory and
-// committed at `memory`, beside the slower of the bytes' way alone and the stages alone.
+// put_compressed: a put of 8K tokens with lagkv and keydiff at 20%, from allocated memory,
+// committed at `memory`. Its ceiling is the slower of the transport alone and the stages alone.
 Jobs put_compressed(const Plan& plan, const std::string& transport);
 
-// lookup_get: lookup and get of 64 KiB, one after the other, precisd and client on one core and on
-// two, beside two raw exchanges of messages of such sizes between processes that are placed alike.
+// lookup_get: a lookup and a get of 64 KiB, one after the other, with precisd and client on one
+// core and on two. The ceiling is two raw exchanges of messages of these sizes between processes on
+// the same cores.
 Jobs ping_pong(const Plan& plan, const std::string& transport);
 
-// first_layer: from get() of a prefix of 32 layers to its first layer checked, beside one layer's
-// share of the whole get, or of the transport's ceiling where that is faster: a get that is slow
-// allows its first layer no more time.
+// first_layer: from get() of a prefix of 32 layers until its first layer is checked. The ceiling is
+// one layer's share of the whole get, or of the transport's ceiling if that is faster: a slow get
+// does not allow its first layer more time.
 Jobs first_layer(const Plan& plan, const std::string& transport);
 
-// server_cpu: what precisd's threads take per GB that is got, beside one thread's memcpy.
+// server_cpu: processor time of precisd's threads per GB of gets. The ceiling is one thread's
+// memcpy.
 Jobs server_cpu(const Plan& plan, const std::string& transport);
 
-// get_cold, of every size: after a restart, with nothing in the machine's cache, beside the disk
-// read around that cache, by one read after the other or by several at a time, whichever is faster.
-// get_again: the second get of the same.
+// get_cold, for every size: gets after a restart, with nothing in the page cache. The ceiling is
+// the disk read past that cache, by one read after another or by several at a time, whichever is
+// faster. get_again: the second get of the same segments.
 Jobs cold(const Plan& plan, const std::string& transport);
 
-// commit: what commit() takes of a put of 1 MiB at each durability. commit_crowd: the time from one
-// to the next where eight clients commit such puts at once. put_sustained: puts one after the
-// other, each acknowledged at `wal` or `fsync`. Beside a plain file written, and synced, as often.
+// commit: the time of commit() of a put of 1 MiB at each durability. commit_crowd: the average time
+// between commits when eight clients commit such puts at the same time. put_sustained: consecutive
+// puts, acknowledged at `wal` or `fsync`. The ceiling is a plain file written, and synced, as
+// often.
 Jobs commit(const Plan& plan, const std::string& transport);
 
-// lookup: of a path of 32K tokens among plan.head_records head records, while another client gets
-// without pause, and alone. The path is stored and was asked for before (known), or begins like no
-// other and is not stored (new), so that its every block must be hashed.
+// lookup: of a path of 32K tokens among plan.head_records head records, alone and while another
+// client gets without pause. A known path is stored and has been looked up before. A new path is
+// not stored and begins with a token of its own, so that all its blocks must be hashed.
 Jobs lookup(const Plan& plan, const std::string& transport);
 
-// restart: from the begin of a process, after a SIGKILL, until a path is found among
-// plan.head_records head records. Its files were copied a moment before, so the machine's cache has
-// them.
+// restart: from the start of a process, after a SIGKILL, until a path is found among
+// plan.head_records head records. The store's files were copied just before, so they are in the
+// page cache.
 Jobs restart(const Plan& plan, const std::string& transport);
 
 }  // namespace precis::bench

@@ -12,12 +12,12 @@ namespace precis::bench {
 namespace {
 
 constexpr std::uint32_t kLayers = 8;
-// What is got lies in as much memory as the ceiling's buffers do, and no figure is of less than a
-// few milliseconds.
+// The segments that are read occupy as much memory as the ceiling's buffers, and each figure takes
+// at least a few milliseconds.
 constexpr std::size_t kHotBytes = std::size_t{256} << 20;
 constexpr std::size_t kRoundBytes = std::size_t{64} << 20;
 
-// One size, one number of clients.
+// Measures one size with one number of clients.
 class PutGet {
  public:
   PutGet(Stage& stage, const Payload& payload, std::size_t clients)
@@ -42,7 +42,8 @@ class PutGet {
   struct PutRates {
     double ingest = 0, whole = 0;
   };
-  // `payloads`: one of each client. `check`: whether one of the puts is read back in between.
+  // `payloads`: one for each client. `check`: whether to read one of the puts back before its
+  // removal.
   Result<PutRates> put_rates(std::span<const Payload> payloads, bool check) {
     const std::size_t puts = clients_ * times_;
     std::vector<PutSeconds> made(puts);
@@ -53,7 +54,8 @@ class PutGet {
       }
       return {};
     }));
-    // The oldest may have given way already: commits at `memory` do not wait for the disk.
+    // The newest put is checked: commits at `memory` do not wait for the disk, so older ones may
+    // already have been dropped.
     if (check) PRECIS_TRY(check_path(hot_paths_ + static_cast<std::uint32_t>(times_) - 1));
     for (const PutSeconds& put : made) {
       const auto removed = stage_.client().remove_segment(put.segment, /*recursive=*/false);
@@ -65,7 +67,7 @@ class PutGet {
     return PutRates{gigabytes / ingest * static_cast<double>(clients_), gigabytes / seconds};
   }
 
-  // Of what is in memory. Looked up before, or, `by_path`, within the time that counts.
+  // GB/s of gets of segments in memory. If `by_path`, the measured time includes the lookup.
   Result<double> get_rate(bool by_path) {
     std::vector<LookupMatch> matches;
     const std::uint32_t first = next_;
@@ -98,7 +100,7 @@ class PutGet {
  private:
   Stage& stage_;
   const Payload& payload_;
-  const std::size_t clients_, times_;  // each puts and gets so often a round
+  const std::size_t clients_, times_;  // each client puts and gets `times_` times a round
   const std::uint32_t hot_paths_;
   std::uint32_t next_ = 0;
 };
@@ -107,13 +109,13 @@ enum Figure : std::size_t { kIngest, kPut, kForeign, kHot, kByPath, kBarePut, kB
 constexpr const char* kNames[] = {"put_ingest",  "put",      "put_foreign", "get_hot",
                                   "get_by_path", "put_bare", "get_bare"};
 
-// Below, requests are what is measured.
+// Smaller transfers measure mostly the requests.
 constexpr std::size_t kBareBytesMin = std::size_t{64} << 20;
 bool has_bare(std::size_t bytes, std::size_t clients) {
   return clients == 1 && bytes >= kBareBytesMin;
 }
 
-// By Figure; gets by path are for peers, beside which one client stands.
+// Indexed by Figure. get_by_path is for the comparison with peers, which has one client.
 std::vector<Row> rows_of(const std::string& transport, std::size_t bytes, std::size_t clients) {
   std::vector<Row> rows;
   for (const char* name : kNames) {
@@ -130,8 +132,8 @@ Status measure(const Plan& plan, const std::string& transport, std::size_t bytes
   plan.began("put and get of " + std::to_string(bytes >> 20) + " MiB over " + transport +
              ", clients: " + std::to_string(clients));
   const Payload payload(bench_model(kLayers), bytes);
-  // Room for what is hot, for every put under way with the layers it was made of, and a rest.
-  const std::uint64_t moved = payload.bytes() * clients;  // and as much where it is put from
+  // Memory for the segments that are read, for every put under way with its layers, and a reserve.
+  const std::uint64_t moved = payload.bytes() * clients;  // the payloads take as much again
   const std::uint64_t memory =
       2 * (moved + std::max(kHotBytes, payload.bytes())) + (std::uint64_t{512} << 20);
   PRECIS_TRY(need_memory(memory + 2 * moved + 2 * std::max(kHotBytes, payload.bytes())));

@@ -17,7 +17,7 @@
 namespace precis::bench {
 namespace {
 
-// Before every request: how long it is, and how long its answer shall be.
+// Sent before every request: its length and the length of its answer.
 struct Sizes {
   std::uint64_t ask = 0, answer = 0;
 };
@@ -40,7 +40,8 @@ bool receive_all(int fd, std::byte* at, std::size_t size) {
   return move_all([](int f, std::byte* p, std::size_t n) { return ::read(f, p, n); }, fd, at, size);
 }
 
-// Of the child: system calls alone, for other threads of its parent may have held any lock.
+// Runs in the child. Only system calls are allowed: other threads of the parent may have held any
+// lock at the fork.
 [[noreturn]] void answer(int fd, std::byte* buffer) {
   for (;;) {
     Sizes sizes;
@@ -93,7 +94,7 @@ Result<std::unique_ptr<RawPingPong>> RawPingPong::open(std::size_t bytes_max,
     if (core) placed.emplace(*core);
     made->child_ = ::fork();
     if (made->child_ == 0) {
-      ::close(made->socket_);  // so that its end is the parent's
+      ::close(made->socket_);  // so that only the parent holds this end
       answer(accepted, made->buffer_.data());
     }
   }

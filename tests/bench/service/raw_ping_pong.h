@@ -1,5 +1,5 @@
-// The ceiling of a request: its bytes there and its answer's bytes back over one blocking socket on
-// 127.0.0.1, between two processes.
+// The ceiling of a request: its bytes, and the bytes of its answer, over one blocking socket on
+// 127.0.0.1 between two processes.
 #pragma once
 
 #include <sys/types.h>
@@ -15,14 +15,14 @@ namespace precis::bench {
 
 class RawPingPong {
  public:
-  // Of at most `bytes_max` each way. The other process runs on `core`, if one is given.
+  // Moves at most `bytes_max` each way. The other process runs on `core`, if given.
   static Result<std::unique_ptr<RawPingPong>> open(std::size_t bytes_max,
                                                    std::optional<unsigned> core = {});
   ~RawPingPong();
   RawPingPong(const RawPingPong&) = delete;
   RawPingPong& operator=(const RawPingPong&) = delete;
 
-  // Until the last byte of the answer is here.
+  // Returns when the last byte of the answer has arrived.
   Status exchange(std::size_t ask_bytes, std::size_t answer_bytes);
 
  private:

@@ -10,9 +10,9 @@
 namespace precis::bench {
 namespace {
 
-constexpr std::uint32_t kLinkTokens = 4096;  // of the long path's segments
+constexpr std::uint32_t kLinkTokens = 4096;  // of each segment of the long path
 constexpr std::size_t kLinks = kLongPathTokens / kLinkTokens;
-constexpr std::uint32_t kSmallTokens = 64;  // of all others: a block
+constexpr std::uint32_t kSmallTokens = 64;  // of every other segment: one block
 constexpr std::uint64_t kEntriesPerHead = 4;
 constexpr std::size_t kClients = 4;
 
@@ -84,11 +84,11 @@ Status copy_records(const Plan& plan, const std::string& transport, const std::s
   const std::string made = plan.dir + "/records", filling = made + ".filling";
   if (!std::filesystem::exists(made)) {
     plan.began("filling a store with " + std::to_string(plan.head_records) + " head records");
-    std::filesystem::remove_all(filling);  // one that failed is not whole
+    std::filesystem::remove_all(filling);  // a folder that was not filled completely
     PRECIS_TRY(fill(plan, transport, filling));
     std::filesystem::rename(filling, made);
   }
-  // But not the socket that a killed service leaves behind.
+  // Copies everything except the socket of the killed service.
   std::filesystem::create_directories(to);
   for (const auto& file : std::filesystem::directory_iterator(made)) {
     if (file.is_socket()) continue;

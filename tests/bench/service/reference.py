@@ -1,8 +1,8 @@
-"""ucx_perftest beside the rows: what UCX itself moves between two processes of this machine, and
-how long its messages take.
+"""Measures ucx_perftest: UCX's own rates between two processes of this machine, and the time of its
+messages.
 
-For reference and no ceiling of ours: it moves one buffer again and again, which stays in the
-caches.
+The figures are a reference and not a ceiling: ucx_perftest moves one buffer repeatedly, and that
+buffer stays in the caches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
-# Of each transport UCX's own name, and the operation that is best there.
+# For each transport: UCX's names for it, and UCX's fastest operation on it.
 OPERATIONS = {"shm": ("posix,cma", "ucp_get"), "tcp": ("tcp", "tag_bw")}
 BYTES_PER_RUN = 512 << 20
 LIMIT_S = 60
@@ -28,23 +28,23 @@ LIMIT_S = 60
 MESSAGE_BYTES, MESSAGES = 512, 3
 ANSWER_BYTES = 64 << 10
 MESSAGE_RUNS = 10_000
-# Cores of the client; the service is on the first.
+# Cores of the client; the service runs on core 0.
 PLACEMENTS = {"one core": 0, "two cores": 1}
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """A port on which nothing listens at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def perftest(tls: str, arguments: list[str], core: int | None = None) -> list[float]:
-    """What one run's last line says. RuntimeError says why there is none."""
+    """The numbers in the last line of one run. RuntimeError, with the reason, if there are none."""
     if shutil.which("ucx_perftest") is None:
         raise RuntimeError("there is no ucx_perftest; apt-get install ucx-utils")
     common = ["ucx_perftest", "-p", str(free_port())]
-    # Both sides must be told how to wait.
+    # The flag that selects how to wait must be given to both sides.
     common += [flag for flag in arguments if flag.startswith("-E")]
     environment = {"UCX_TLS": tls, "PATH": "/usr/bin:/bin", "UCX_LOG_LEVEL": "error"}
 
@@ -55,7 +55,7 @@ def perftest(tls: str, arguments: list[str], core: int | None = None) -> list[fl
         on(0), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
         try:
-            time.sleep(0.5)  # It says nothing when it listens.
+            time.sleep(0.5)  # The server prints nothing when it starts to listen.
             done = subprocess.run(
                 [*on(core or 0), "127.0.0.1", *arguments, "-f", "-v"],
                 env=environment,
@@ -76,7 +76,7 @@ def perftest(tls: str, arguments: list[str], core: int | None = None) -> list[fl
 
 
 def rate(transport: str, size: int) -> float:
-    """GB/s of one buffer of that size."""
+    """GB/s of moving one buffer of `size` bytes."""
     tls, operation = OPERATIONS[transport]
     count = str(max(BYTES_PER_RUN // size, 4))
     told = perftest(tls, ["-t", operation, "-s", str(size), "-n", count, "-w", "2"])
@@ -84,7 +84,7 @@ def rate(transport: str, size: int) -> float:
 
 
 def messages_seconds(core: int) -> float:
-    """Of a lookup's and a get's messages, one after the other, each side asleep while it waits."""
+    """Seconds of the messages of a lookup and a get, one after another; waiting sides sleep."""
 
     def one_way(size: int) -> float:
         arguments = ["-Esleep", "-t", "ucp_am_lat", "-s", str(size)]
@@ -95,7 +95,7 @@ def messages_seconds(core: int) -> float:
 
 
 def measured(row: Row, run: Callable[[], float]) -> Row:
-    """The row with its value, or with the reason why there is none."""
+    """The row with its value, or with the reason for none."""
     try:
         value = run()
         return row | {"value": value, "min": value, "max": value, "runs": 1}
@@ -104,7 +104,7 @@ def measured(row: Row, run: Callable[[], float]) -> Row:
 
 
 def measure(rows: list[Row]) -> list[Row]:
-    """A row for every transport and size that one client's gets were measured at, and one for each
+    """One row for every transport and size with measured gets of one client, and one for each
     placement of lookup_get."""
     made: list[Row] = []
     for row in rows:

@@ -1,10 +1,11 @@
-"""./dev bench and ./dev bench store: runs a program that measures, and shows what came of it.
+"""./dev bench and ./dev bench store: runs a program that measures, and shows its results.
 
-Every figure stands beside its ceiling, measured in the same run: in each of several rounds the
-ceiling first and the figure right after it, because a host that is shared gives another rate every
-minute. Everything is measured in several passes, some rounds in each. value and ceiling are the
-medians of all rounds, share the median of each round's (value over ceiling for rates, ceiling over
-value for times). A figure that could not be measured says why, and its mark counts as not met.
+Every figure is shown with its ceiling, measured in the same run. Each of several rounds measures
+the ceiling and directly after it the figure, because the speed of a shared host changes by the
+minute. Everything is measured in several passes of some rounds each. value and ceiling are the
+medians of all rounds; share is the median of the rounds' shares (value over ceiling for rates,
+ceiling over value for times). A figure that could not be measured is shown with the reason, and its
+mark counts as not met.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ PASSES = 3
 
 
 def run_program(command: list[str]) -> tuple[list[Row], int]:
-    """One row a line of output, and its exit status. What it says of its progress goes to the
-    terminal. A line that it did not finish, because it died, is no row."""
+    """Runs the command; returns one row for each line of its output, and its exit status. Its
+    progress goes to the terminal. If the program dies, its unfinished last line is dropped."""
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     whole = [line for line in done.stdout.splitlines(keepends=True) if line.endswith("\n")]
     return [json.loads(line) for line in whole], done.returncode
 
 
 def measure(command: list[str], passes: int, peers: bool) -> tuple[list[Row], int]:
-    """The figures of that many passes, and the first exit status that is not 0."""
+    """The figures of `passes` passes, and the first exit status that is not 0."""
     measured, failed = [], 0
     for number in range(1, passes + 1):
         if passes > 1:
@@ -56,7 +57,7 @@ def measure(command: list[str], passes: int, peers: bool) -> tuple[list[Row], in
 
 
 def machine() -> str:
-    """What the figures were measured on."""
+    """A description of this machine."""
     cpu = re.search(
         r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE
     )
@@ -72,7 +73,7 @@ HEADER = ["bench", "of", "value", "min - max", "ceiling", "ceiling is", "share",
 
 
 def amount(value: float, unit: str) -> str:
-    """A figure as people read it."""
+    """A figure with its unit, for people."""
     if unit == "s":
         for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
             if value >= scale:
@@ -81,12 +82,12 @@ def amount(value: float, unit: str) -> str:
 
 
 def size_text(size: int) -> str:
-    """1 MiB"""
+    """For example "1 MiB"."""
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def params_text(params: dict[str, Any]) -> str:
-    """What tells a row from the others of its kind."""
+    """The parameters that distinguish a row from others of its figure."""
     told = []
     for name in ("transport", "peer", "recipe", "durability", "placement", "quantile"):
         if name in params:
@@ -118,7 +119,7 @@ def cells(row: Row) -> list[str]:
 
 
 def summary(rows: list[Row]) -> str:
-    """How many marks are met, of all that there are: what was not measured is not met."""
+    """The number of marks met, of all marks. A mark that was not measured is not met."""
     marked = [row for row in rows if row["mark"] is not None]
     told = f"{sum(row['met'] is True for row in marked)} of {len(marked)} marks met"
     unknown = sum(row["met"] is None for row in marked)
@@ -126,7 +127,7 @@ def summary(rows: list[Row]) -> str:
 
 
 def print_table(rows: list[Row]) -> None:
-    """For a terminal."""
+    """Prints the table for a terminal."""
     lines = [HEADER, *map(cells, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     print()
@@ -136,12 +137,12 @@ def print_table(rows: list[Row]) -> None:
 
 
 def paragraph(text: str) -> str:
-    """Of the page, in lines as long as its others."""
+    """A paragraph of the page, wrapped as its other paragraphs are."""
     return textwrap.fill(text, 110, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def markdown(rows: list[Row]) -> str:
-    """The page that is committed."""
+    """The results page that is committed."""
     runs = sorted({row["runs"] for row in rows if "ceiling" in row}) or [0]
     passes = max(row.get("passes", 1) for row in rows)
     parts = [
@@ -179,7 +180,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    """Rates against payload, a panel a transport and number of clients, beside their ceilings."""
+    """Plots rates and ceilings by payload size, one panel per transport and number of clients."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -217,7 +218,7 @@ def plot(rows: list[Row], path: Path) -> None:
         )
         axis.legend(fontsize=7)
     axes[0][0].set_ylabel("GB/s")
-    axes[0][0].set_ylim(bottom=0)  # of all, and once: it ends their growing with what is plotted
+    axes[0][0].set_ylim(bottom=0)  # after all plots, because it stops autoscaling; axes are shared
     figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
@@ -225,7 +226,7 @@ def plot(rows: list[Row], path: Path) -> None:
 
 
 def positive(text: str) -> int:
-    """How often."""
+    """Parses a number of passes; at least 1."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
@@ -233,7 +234,7 @@ def positive(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the program does not take itself goes through to it."""
+    """The parser of our own options; main() passes all other arguments to the program."""
     made = argparse.ArgumentParser(
         prog="./dev bench", description=__doc__, allow_abbrev=False, add_help=False
     )
@@ -249,7 +250,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measures, then shows."""
+    """Measures or loads rows, then shows them."""
     options, passed_on = parser().parse_known_args()
     failed = 0
     if options.load:

@@ -8,8 +8,8 @@
 namespace precis::bench {
 namespace {
 
-// From the process's begin until the long path is found, or of an empty store until it says how it
-// is. Ended by SIGKILL.
+// Seconds from the start of the process until the long path is found, or, for an empty store, until
+// the service answers a status request. The process is ended by SIGKILL.
 Result<double> serving_after(const StageOptions& options, bool empty) {
   const auto began = std::chrono::steady_clock::now();
   PRECIS_ASSIGN(const Ready ready, start_precisd(options));

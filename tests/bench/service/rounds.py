@@ -1,21 +1,21 @@
-"""What comes of a figure's rounds.
+"""Computes results from a figure's rounds.
 
-The program measures everything several times over, a pass each, and a pass takes some rounds of a
-figure: so a stretch in which the machine was slow spoils one pass of each figure, and not every
-round of some.
+The program measures every figure in several passes, with some rounds in each pass. So if the
+machine is slow for a while, each figure loses at most some rounds of one pass, instead of some
+figures losing all of theirs.
 """
 
 from __future__ import annotations
 
 import json
-from statistics import median_high, median_low  # something measured, also of an even number
+from statistics import median_high, median_low  # always a measured value, unlike median()
 from typing import Any
 
 Row = dict[str, Any]
 
 
 def of_pass(rows: list[Row]) -> dict[str, Row]:
-    """By figure: what a pass measured of it, or else the last reason why it did not."""
+    """By figure: the row that a pass measured, or else the row with the last reason for none."""
     found: dict[str, Row] = {}
     for row in rows:
         key = json.dumps([row["bench"], row["params"]], sort_keys=True)
@@ -26,8 +26,8 @@ def of_pass(rows: list[Row]) -> dict[str, Row]:
 
 def joined(passes: list[list[Row]]) -> list[Row]:
     """One row of each figure, with the rounds of all passes, in the order in which figures first
-    came. A row of no rounds says why; one that not all passes have rounds of says in `failed` what
-    went wrong in those."""
+    appeared. A row without rounds has the reason in `why_not`. If only some passes have rounds,
+    `failed` lists the reasons of the others."""
     found = [of_pass(rows) for rows in passes]
     made = []
     for key in dict.fromkeys(key for rows in found for key in rows):
@@ -50,23 +50,23 @@ def joined(passes: list[list[Row]]) -> list[Row]:
     return made
 
 
-# Of an even number of rounds there are two in the middle: what speaks against us counts, which is
-# the worse one of a figure and the better one of what it stands beside.
+# An even number of rounds has two middle values. We take the less favourable one: the worse value
+# of our figure and the better value of its ceiling.
 
 
 def worse_median(row: Row, numbers: list[float]) -> float:
-    """More is better of a rate, less of everything else."""
+    """The worse middle value of the row's figure: more is better for rates, less for the rest."""
     return (median_low if row["unit"] == "GB/s" else median_high)(numbers)
 
 
 def better_median(row: Row, numbers: list[float]) -> float:
-    """Of what stands beside the row's figure."""
+    """The better middle value of the row's ceiling."""
     return (median_high if row["unit"] == "GB/s" else median_low)(numbers)
 
 
 def share(row: Row) -> float:
-    """Of its ceiling, in the median round, where ceiling and figure follow each other in a round;
-    else of the medians."""
+    """The figure's share of its ceiling: the median of the rounds' shares if each round measured
+    both, or else the share of the medians."""
 
     def one(value: float, ceiling: float) -> float:
         return value / ceiling if row["unit"] == "GB/s" else ceiling / value
@@ -77,8 +77,8 @@ def share(row: Row) -> float:
 
 
 def summed(row: Row) -> Row:
-    """The row with `value` (the median), `min`, `max`, `runs`, and `ceiling`, `ceiling_min`,
-    `ceiling_max` and `share` where it has one."""
+    """The row with `value` (the median), `min`, `max` and `runs`, and, if it has ceilings,
+    `ceiling`, `ceiling_min`, `ceiling_max` and `share`."""
     if "values" not in row:
         return row
     values = row["values"]

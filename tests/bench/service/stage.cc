@@ -15,8 +15,8 @@
 namespace precis::bench {
 namespace {
 
-std::mutex beginning;    // of folders and processes
-pid_t started_last = 0;  // guarded by beginning
+std::mutex beginning;    // held while a folder or a process is created
+pid_t started_last = 0;  // guarded by `beginning`
 
 }  // namespace
 
@@ -25,7 +25,7 @@ Folder::Folder(std::string path) : path_(std::move(path)) {
   std::filesystem::create_directories(path_);
 }
 Folder::~Folder() {
-  std::error_code ignored;  // Its parent is removed, too.
+  std::error_code ignored;  // The parent folder is removed, too.
   std::filesystem::remove_all(path_, ignored);
 }
 
@@ -73,7 +73,7 @@ Result<Ready> start_precisd(const StageOptions& options) {
 }
 
 void end_precisd() {
-  beginning.lock();  // for good
+  beginning.lock();  // never unlocked
   if (started_last > 0) ::kill(started_last, SIGKILL);
 }
 

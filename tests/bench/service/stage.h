@@ -1,4 +1,4 @@
-// What a measurement plays on: a precisd of its own with clients in this process.
+// The environment of a measurement: its own precisd, and clients in this process.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace precis::bench {
 
-// A new folder; removed when destroyed.
+// A new folder. The destructor removes it.
 class Folder {
  public:
   explicit Folder(std::string path);
@@ -29,26 +29,27 @@ class Folder {
 };
 
 struct StageOptions {
-  std::string folder;     // of precisd's data, new or kept from another stage
+  std::string folder;     // precisd's data: new, or left by another stage
   std::string transport;  // "shm" or "tcp"
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;
   std::size_t clients = 1;
-  std::optional<unsigned> core = {};  // that precisd runs on
+  std::optional<unsigned> core = {};  // core that precisd runs on
 };
 
 class Stage {
  public:
-  // Ready and with its clients connected. kUnsupported: of "shm" where this machine forbids copies
-  // between processes, and where it has not the memory.
+  // Returns once precisd is ready and all clients are connected. kUnsupported: "shm" on a machine
+  // that forbids copies between processes, or too little memory.
   static Result<std::unique_ptr<Stage>> open(const StageOptions& options, const ModelSpec& spec);
 
   Client& client(std::size_t i = 0) { return *clients_[i]; }
   const Model& model() const { return model_; }
-  double cpu_seconds() const;  // of precisd, since it began
-  // Runs body(i) for every client in a thread of its own, all at once; seconds until the last one
-  // is done.
+  double cpu_seconds() const;  // of precisd, since its start
+  // Runs body(i) for every client, each in its own thread, all at the same time. Returns the
+  // seconds until the last one ends.
   Result<double> together(const std::function<Status(std::size_t i)>& body);
-  // Ends precisd by SIGKILL or in its own way. What was connected to it is of no more use.
+  // End precisd: kill() by SIGKILL, stop() by an orderly shutdown. The clients are unusable
+  // afterwards.
   void kill();
   Status stop();
 
@@ -58,17 +59,17 @@ class Stage {
   Model model_;
 };
 
-// A precisd that has said that it is ready, and where; its output after that is nobody's.
+// A precisd that has reported that it is ready, and its address. Nobody reads its later output.
 struct Ready {
   std::unique_ptr<testing::Process> process;
   std::string address;
 };
 Result<Ready> start_precisd(const StageOptions& options);
-// Ends the one started last, and lets no other and no Folder begin: for a program that is
-// interrupted. Once, from any thread.
+// For a program that is interrupted: ends the process started last, and blocks the creation of
+// further processes and Folders. Call it once, from any thread.
 void end_precisd();
 
-// kUnsupported if the machine has not `bytes` to spare.
+// kUnsupported if fewer than `bytes` of memory are available.
 Status need_memory(std::uint64_t bytes);
 
 double seconds_since(std::chrono::steady_clock::time_point began);

@@ -1,4 +1,4 @@
-// What compression takes without a service around it.
+// The time of compression without a service.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace precis::bench {
 
-// The stages of every layer of a payload on every core, as the service runs them (put_path.cc), out
-// of the payload and into memory that is there.
+// Runs the stages of every layer of a payload on every core, as the service does (put_path.cc),
+// from the payload into allocated memory.
 class StagesAlone {
  public:
-  // Of PutOptions: recipe and keep. The recipe's layers do not depend on each other.
+  // `options`: only recipe and keep are used. The recipe's layers must not depend on each other.
   static Result<std::unique_ptr<StagesAlone>> make(const ModelSpec& model, const Payload& payload,
                                                    const PutOptions& options);
   // Use make().

@@ -1,4 +1,4 @@
-// Seconds of many requests, one after the other.
+// Times many requests, one after another.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace precis::bench {
 
-// Of each of `count` runs of body(), which returns a Status.
+// Seconds of each of `count` calls of body(), which returns a Status.
 template <typename Body>
 Result<std::vector<double>> timed(std::size_t count, const Body& body) {
   std::vector<double> seconds;

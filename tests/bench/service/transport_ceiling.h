@@ -1,4 +1,4 @@
-// The ceiling of a transport, whichever it is.
+// The ceiling of any transport.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace precis::bench {
 
 class TransportCeiling {
  public:
-  // Of `clients` that move `size_bytes` each: over shm as many copying threads, at most one a core;
-  // over tcp as many sockets.
+  // The ceiling of `clients` that move `size_bytes` each. Over shm: as many copying threads, at
+  // most one a core. Over tcp: as many sockets.
   static Result<TransportCeiling> open(const std::string& transport, std::size_t size_bytes,
                                        std::size_t clients);
   const std::string& name() const { return name_; }
-  // GB/s of all clients together, each moving its bytes `times` times.
+  // GB/s of all clients together; each moves its bytes `times` times.
   Result<double> rate(std::size_t times);
 
  private:

@@ -1,7 +1,8 @@
-"""What the drivers of peers share: payloads in cold memory, timing, and the answer's form.
+"""Shared by the drivers of peers: payloads in cold memory, timing, and the format of the result.
 
-A payload is as ours is put: eight layers, so eight values. Each driver stores as many payloads as
-fill a pool much larger than the caches, then in every round puts and gets the next ones.
+A payload has eight values, one for each of the eight layers of our puts. Each driver stores as many
+payloads as fill a pool much larger than the caches, then in every round puts and gets the next
+ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PIECE_BYTES = 1 << 20  # all sizes are multiples of it
 
 @dataclass
 class Work:
-    """One transport, one size."""
+    """A measurement over one transport with one payload size."""
 
     transport: str
     size: int  # bytes of a payload
@@ -30,25 +31,25 @@ class Work:
 
     @property
     def value_size(self) -> int:
-        """Bytes of a layer."""
+        """Bytes of a value, which is one layer."""
         return self.size // LAYERS
 
     @property
     def payloads(self) -> int:
-        """That fill the pool."""
+        """Number of payloads that fill the pool."""
         return max(POOL_BYTES // self.size, 1)
 
     @property
     def times(self) -> int:
-        """Payloads moved in a round."""
+        """Number of payloads moved in a round."""
         return max(ROUND_BYTES // self.size, 1)
 
     def source(self) -> mmap.mmap:
-        """Memory of all payloads, every byte of it random."""
+        """Memory of all payloads, filled with random bytes."""
         return self._filled(lambda: os.urandom(PIECE_BYTES))
 
     def target(self) -> mmap.mmap:
-        """As much, of zeros, every page of it there."""
+        """As much memory, filled with zeros; every page is present."""
         return self._filled(lambda: bytes(PIECE_BYTES))
 
     def _filled(self, piece: Callable[[], bytes]) -> mmap.mmap:
@@ -77,9 +78,11 @@ def measure(
     forget: Callable[[int], None] = lambda i: None,
     prepare: Callable[[], None] = lambda: None,
 ) -> None:
-    """put(i) and get(i) move payload i, i < payloads, from source and to target; forget(i) makes
-    its place free for a put, and prepare() comes when all are put: neither is counted. Prints GB/s
-    of every counted round, once what the gets brought is what was put."""
+    """Prints GB/s of every counted round, once the bytes of the gets equal those of the puts.
+
+    put(i) and get(i) move payload i, i < payloads, from `source` and to `target`. Not timed:
+    prepare(), called once all payloads are put, and forget(i), which frees payload i before its
+    next put."""
     for i in range(work.payloads):
         put(i)
     prepare()
@@ -87,7 +90,7 @@ def measure(
         target[begin : begin + PIECE_BYTES] = bytes(PIECE_BYTES)
     rates: dict[str, list[float]] = {"put": [], "get": []}
     moved: set[int] = set()
-    for run in range(work.runs + 1):  # The first warms up.
+    for run in range(work.runs + 1):  # The first round warms up.
         chosen = [(run * work.times + i) % work.payloads for i in range(work.times)]
         moved |= set(chosen)
         for i in set(chosen):
@@ -108,6 +111,6 @@ def measure(
 
 
 def check(expected: int, got: int, what: str) -> None:
-    """Ends the driver where a peer answers something else."""
+    """Ends the driver if a peer answers something other than `expected`."""
     if got != expected:
         raise SystemExit(f"{what}: {got}, not {expected}")

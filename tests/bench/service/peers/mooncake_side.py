@@ -1,5 +1,5 @@
-"""Mooncake's store over TCP: its master, a process that holds the memory, and this one, a client
-that holds none and moves bytes from and to memory it has registered."""
+"""Mooncake's store over TCP: its master, a process that holds the memory, and this process, a
+client that holds none and moves bytes from and to memory that it has registered."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOCAL_BUFFER = 512 << 20
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """A port on which nothing listens at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def join(master: str, holds: int, local_buffer: int) -> MooncakeDistributedStore:
-    """This process as a member of the store."""
+    """Joins the store with this process; returns the store."""
     store = MooncakeDistributedStore()
     for _ in range(50):
         status = store.setup("127.0.0.1", "P2PHANDSHAKE", holds, local_buffer, "tcp", "", master)
@@ -35,7 +35,7 @@ def join(master: str, holds: int, local_buffer: int) -> MooncakeDistributedStore
 
 
 def hold(master: str, size: int) -> None:
-    """The process that has the memory, until its input ends."""
+    """Holds the memory until the process's standard input ends."""
     store = join(master, size, 16 << 20)
     print("ready", flush=True)
     sys.stdin.read()
@@ -43,7 +43,7 @@ def hold(master: str, size: int) -> None:
 
 
 def main() -> None:
-    """Master, holder, client."""
+    """Runs the master, the holder and the client."""
     if sys.argv[1] == "--hold":
         return hold(sys.argv[2], int(sys.argv[3]))
     work = arguments()

@@ -1,7 +1,7 @@
 """NIXL between two processes: this one writes to the other's registered memory and reads from it.
 
-It keeps no store: no names, no allocation, no checks. Its progress thread is off, with which it is
-slower; the other process makes progress by asking for notifications without pause.
+NIXL is no store: it has no names, no allocation and no checks. Its progress thread is off, because
+it makes NIXL slower; the other process makes progress by polling for notifications without pause.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import sys
 
 from common import LAYERS, Work, arguments, measure
 
-# Within a host bytes go by the kernel's copy (cma), and what it cannot carry over TCP, as ours.
+# Within a host the kernel copies the bytes (cma), and TCP carries the rest, as in our transport.
 TRANSPORTS = {"shm": "cma,tcp", "tcp": "tcp"}
 
 
 def agent(name: str) -> object:
-    """With UCX, once its transports are chosen by the environment."""
+    """An agent over UCX. Set the environment that chooses UCX's transports before this call."""
     from nixl._api import nixl_agent, nixl_agent_config
 
     return nixl_agent(name, nixl_agent_config(enable_prog_thread=False))
 
 
 def address_of(pool: object) -> int:
-    """Of its first byte."""
+    """The address of the pool's first byte."""
     return ctypes.addressof(ctypes.c_char.from_buffer(pool))
 
 
 def hold(work: Work) -> None:
-    """The other process, until it is killed."""
+    """Runs the other process until it is killed."""
     pool = work.target()
     size = work.payloads * work.size
     holder = agent("holder")
@@ -43,7 +43,7 @@ def hold(work: Work) -> None:
 
 
 def main() -> None:
-    """Holder and client."""
+    """Runs the holder and the client."""
     holding = "--hold" in sys.argv
     if holding:
         sys.argv.remove("--hold")
@@ -56,7 +56,7 @@ def main() -> None:
         try:
             assert other.stdout is not None
             words: list[str] = []
-            while len(words) != 2 or not words[1].isdigit():  # It may say other things first.
+            while len(words) != 2 or not words[1].isdigit():  # Other output may come first.
                 line = other.stdout.readline()
                 if not line:
                     raise SystemExit("NIXL's other process ended")
@@ -95,7 +95,7 @@ def main() -> None:
             )
         finally:
             other.kill()
-    # NIXL 1.5.1 faults when an agent is destroyed as the interpreter ends.
+    # NIXL 1.5.1 crashes if an agent is destroyed while the interpreter exits.
     sys.stdout.flush()
     os._exit(0)
 

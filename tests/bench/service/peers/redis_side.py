@@ -1,4 +1,4 @@
-"""Redis, by its protocol over a plain socket: TCP, or a Unix socket within the host (shm).
+"""Redis over a plain socket with its own protocol: TCP, or a Unix socket within the host (shm).
 
 A client library would copy every value once more.
 """
@@ -18,12 +18,12 @@ from typing import TypeVar
 
 from common import LAYERS, Work, arguments, measure
 
-AT_ONCE = (1, 2, LAYERS)  # values asked for at a time
-TRIES = 3  # of each way to do the same, before anything is counted
+AT_ONCE = (1, 2, LAYERS)  # numbers of values to request at a time
+TRIES = 3  # of each alternative, before the measured rounds
 
 
 def connect(work: Work, port: int, path: Path) -> socket.socket:
-    """Once the server listens."""
+    """Connects once the server listens."""
     for _ in range(100):
         try:
             if work.transport == "tcp":
@@ -39,26 +39,26 @@ def connect(work: Work, port: int, path: Path) -> socket.socket:
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """A port on which nothing listens at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class Redis:
-    """A connection."""
+    """A connection to the server."""
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
-        # Redis copies what it is asked for before it sends the first of it: many values at a time
-        # fill its caches, few let it wait for the next question.
+        # Redis copies all requested values before it sends the first one. Requests for many values
+        # at a time fill its caches; requests for few leave it waiting for the next request.
         self.at_once = LAYERS
-        # A put over a value frees it, and has its memory, still in the caches, for the next one.
+        # A put that replaces a value frees its memory, which the next put uses from the caches.
         self.deletes = False
         self.small = bytearray(64)
 
     def receive(self, into: memoryview) -> None:
-        """Until it is full."""
+        """Receives bytes until `into` is full."""
         while into:
             count = self.link.recv_into(into)
             if count == 0:
@@ -66,14 +66,14 @@ class Redis:
             into = into[count:]
 
     def expect(self, answer: bytes) -> None:
-        """The next bytes of an answer."""
+        """Ends the driver unless the next bytes are `answer`."""
         got = memoryview(self.small)[: len(answer)]
         self.receive(got)
         if bytes(got) != answer:
             raise SystemExit(f"redis-server answered {bytes(got)!r}, not {answer!r}")
 
     def put(self, key: int, values: list[memoryview]) -> None:
-        """All values of a payload, then all answers."""
+        """Sends all values of a payload, then reads all answers."""
         for layer, value in enumerate(values):
             name = b"%d.%d" % (key, layer)
             head = b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n" % (len(name), name, len(value))
@@ -84,7 +84,7 @@ class Redis:
             self.expect(b"+OK\r\n")
 
     def get(self, key: int, values: list[memoryview]) -> None:
-        """`at_once` values asked for, the next one whenever one is there."""
+        """Keeps `at_once` values requested; requests the next whenever one has arrived."""
         names = [b"%d.%d" % (key, layer) for layer in range(len(values))]
         questions = [b"*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n" % (len(name), name) for name in names]
         self.link.sendall(b"".join(questions[: self.at_once]))
@@ -96,7 +96,7 @@ class Redis:
                 self.link.sendall(question)
 
     def forget(self, key: int) -> None:
-        """Frees a payload's values, which else a put over them does."""
+        """Deletes a payload's values. Otherwise the next put replaces them."""
         names = [b"%d.%d" % (key, layer) for layer in range(LAYERS)]
         told = b"".join(b"$%d\r\n%s\r\n" % (len(name), name) for name in names)
         self.link.sendall(b"*%d\r\n$3\r\nDEL\r\n%s" % (len(names) + 1, told))
@@ -107,13 +107,13 @@ T = TypeVar("T")
 
 
 def fastest(ways: tuple[T, ...], taken: Callable[[T], float]) -> T:
-    """By the median of some tries, which follow each other by turns."""
+    """The alternative with the smallest median time; the tries of all alternatives interleave."""
     tries = [[taken(way) for way in ways] for _ in range(TRIES)]
     return min(zip(map(median, zip(*tries, strict=True)), ways, strict=True))[1]
 
 
 def main() -> None:
-    """A server of one's own, in a folder of its own, that keeps nothing on disk."""
+    """Runs a server in a temporary folder, without persistence, and measures it."""
     work = arguments()
     server = shutil.which("redis-server")
     if server is None:
