@@ -1,4 +1,4 @@
-// A catalog as it opens over rows that are each whole, whatever they say together.
+// Opens a catalog over rows that are each valid, in any combination.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -27,7 +27,7 @@ class FixedClock final : public Clock {
   std::uint64_t monotonic_ns() const override { return 0; }
 };
 
-// ---- the input: of every row its table (u8), its length (u16, little-endian) and its bytes
+// ---- the input: for each row its table (u8), its length (u16, little-endian) and its bytes
 
 struct StoredRow {
   Table table;
@@ -55,7 +55,7 @@ void append_row(std::vector<std::byte>& out, Table table, Bytes bytes) {
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
 
-// The key that the catalog would write such a row under; any other where it is none.
+// The key under which the catalog would write the row; another key if the row is invalid.
 std::string key_of(Table table, Bytes row) {
   std::string none = "no key";
   switch (table) {
@@ -87,7 +87,7 @@ std::string key_of(Table table, Bytes row) {
         }
       }
       return none;
-    case Table::kMeta: {  // a mark of quarantine
+    case Table::kMeta: {  // a quarantine mark
       SegmentId id;
       for (std::size_t i = 0; i < std::min(row.size(), id.bytes.size()); ++i) {
         id.bytes[i] = std::to_integer<std::uint8_t>(row[i]);
@@ -158,7 +158,7 @@ bool run_open_catalog(Bytes input) {
   return catalog.totals().quarantined_rows == 0;
 }
 
-// ---- seeds: a model with a profile, a chain of three segments, a session on it
+// ---- seeds: a model with a profile, a chain of three segments, a session on the chain
 
 SegmentRow segment_row(const ModelSpec& model, const SegmentRow* parent, std::uint32_t end) {
   const std::vector<TokenId> path(end, 5);

@@ -1,4 +1,4 @@
-// What every target holds what it accepts to.
+// Checks that the targets share.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,8 @@ inline std::vector<std::byte> bytes_of(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// `bytes`, of which there are some, with one bit flipped; which one depends on them alone.
+// A copy of `bytes`, which must not be empty, with one bit flipped. The choice of the bit depends
+// only on `bytes`.
 inline std::vector<std::byte> with_a_flipped_bit(Bytes bytes) {
   std::vector<std::byte> flipped(bytes.begin(), bytes.end());
   const std::size_t bit = std::hash<std::string_view>()(as_text(bytes)) % (8 * bytes.size());
@@ -27,15 +28,16 @@ inline std::vector<std::byte> with_a_flipped_bit(Bytes bytes) {
   return flipped;
 }
 
-// Who refuses says why. False, for a target to return.
+// Checks that a refusal has a message. Returns false, for a target to return.
 inline bool refused(const Status& status) {
   PRECIS_CHECK(!status.ok());
   PRECIS_CHECK(!status.message().empty());
   return false;
 }
 
-// Whatever is accepted must mean one thing: written again, it gives bytes that are accepted and
-// give the same bytes. Bytes are compared, not values, since a NaN is not equal to itself.
+// Checks that accepted input has one meaning: encoding it gives bytes that are accepted and encode
+// to the same bytes. Returns whether `first` was accepted. Compares bytes and not values, because a
+// NaN is not equal to itself.
 template <typename T, typename Decode>
 bool check_stable(const Result<T>& first, Decode decode) {
   if (!first.ok()) return refused(first.status());

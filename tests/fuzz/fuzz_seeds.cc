@@ -1,5 +1,5 @@
-// fuzz_seeds: names every target, one a line. fuzz_seeds DIR: writes their valid inputs to
-// DIR/<target>/, to start libFuzzer on.
+// fuzz_seeds: prints the names of all targets, one a line. fuzz_seeds DIR: also writes their valid
+// inputs to DIR/<target>/, as libFuzzer's first inputs.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
-// precis_fuzz --target=NAME [libFuzzer's arguments]: one target under libFuzzer, which itself
-// passes over what begins with two dashes. With the path of a file it runs that input alone.
+// precis_fuzz --target=NAME [libFuzzer's arguments]: runs one target under libFuzzer, which ignores
+// arguments that begin with two dashes. Given the path of a file, it runs only that input.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace {
 
-const precis::fuzz::Target* g_target = nullptr;  // libFuzzer hands nothing of ours on
+const precis::fuzz::Target* g_target = nullptr;  // global because libFuzzer passes no context
 
 }  // namespace
 

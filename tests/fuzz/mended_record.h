@@ -1,4 +1,5 @@
-// Mutated records fail a checksum at once, so targets also try them with the checksums mended.
+// Recomputes checksums. A mutated record fails its first checksum, so targets also try it with
+// correct checksums.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +11,12 @@
 
 namespace precis::fuzz {
 
-// Writes the checksums of what the record at the front of `bytes` is now, and says how long it is;
-// 0 where its header is wrong in other ways.
+// Writes the checksums that match the current content of the record at the front of `bytes`.
+// Returns the record's length, or 0 if its header is invalid in another way.
 std::size_t mend_record(MutableBytes bytes);
 
-// The same of a layer as it is served: of its whole blocks there, of its tails in the message.
+// As mend_record() for a served layer: checksums of whole blocks are in the layer, those of partial
+// blocks in the message.
 void mend_served(const GetPlan& plan, msg::LayerServed& served, const ServedLayout& layout,
                  MutableBytes layer);
 

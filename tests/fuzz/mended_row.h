@@ -1,4 +1,5 @@
-// A mutated row fails its checksum at once, so targets also try it with the checksum mended.
+// Recomputes a row's checksum. A mutated row fails its checksum, so targets also try it with a
+// correct checksum.
 #pragma once
 
 #include <vector>
@@ -7,7 +8,7 @@
 
 namespace precis::fuzz {
 
-// The row with the checksum of what it is now (schema/catalog.capnp draws the frame).
+// The row with the checksum of its current content (schema/catalog.capnp describes the frame).
 std::vector<std::byte> mended_row(Bytes row);
 
 }  // namespace precis::fuzz

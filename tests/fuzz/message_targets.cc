@@ -22,7 +22,7 @@ bool run_request(Bytes input) {
   return check_stable(request, decode_request);
 }
 
-// ---- what precisctl shows of a reply
+// ---- how precisctl shows a reply
 
 void show(const std::string& text, const cli::Json& json) {
   for (const char c : text) PRECIS_CHECK(c == '\n' || (static_cast<unsigned char>(c) >= 0x20));
@@ -57,7 +57,7 @@ struct Shower {
   void operator()(const msg::ServerStatus& status) const {
     show(cli::status_text(status), cli::to_json(status));
   }
-  template <typename Other>  // lists of these, and what is not shown
+  template <typename Other>  // lists of the types above, and types that are not shown
   void operator()(const Other& other) const {
     if constexpr (requires { other.rows; }) {
       for (const auto& row : other.rows) (*this)(row);

@@ -1,5 +1,4 @@
-// The fuzz targets where there is no libFuzzer: valid inputs, damaged at random from a printed
-// seed.
+// Runs the fuzz targets without libFuzzer: valid inputs, damaged at random from a printed seed.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -15,7 +14,7 @@ using Random = std::mt19937_64;
 
 std::size_t below(Random& random, std::size_t bound) { return random() % bound; }
 
-// Values that lengths, offsets and pointers break on.
+// Overwrites with values that lengths, offsets and pointers break on.
 template <typename T>
 void overwrite(Random& random, Input& input) {
   if (input.size() < sizeof(T)) return;
@@ -25,8 +24,8 @@ void overwrite(Random& random, Input& input) {
   std::memcpy(input.data() + below(random, input.size() - sizeof(T) + 1), &value, sizeof(T));
 }
 
-// Cap'n Proto messages are whole words: pieces that are not would mostly be refused by their
-// length.
+// Cap'n Proto messages have whole words, so most pieces of other lengths would be refused for their
+// length alone.
 std::size_t cut(Random& random, std::size_t size) {
   return below(random, 8) == 0 ? size : size / 8 * 8;
 }
@@ -56,7 +55,7 @@ void mutate(Random& random, Input& input) {
 }
 
 TEST_CASE("no damaged input makes a decoder crash, or accept what it cannot write", "[fuzz]") {
-  constexpr int kRounds = 6000;  // Well under a second per target, longer under a sanitizer.
+  constexpr int kRounds = 6000;  // well under a second per target, longer under a sanitizer
   const std::uint64_t seed = GENERATE(1u, 2u);
   for (const Target& target : targets()) {
     CAPTURE(target.name, seed);

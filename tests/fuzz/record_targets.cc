@@ -1,4 +1,4 @@
-// Head records as they are read from disk, and layers as a service says that it served them.
+// Head records as read from disk, and layers as a service describes its answer.
 #include "precis/record.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace {
 using kernels::RecordView;
 using testing::StoredSegment;
 
-// What every input of these targets claims to be a part of: two segments, the second of which is
-// matched in part.
+// The prefix that every input of these targets claims to be part of: two segments, of which the
+// second matches in part.
 struct Prefix {
   ModelSpec model = testing::small_model();
   std::vector<StoredSegment> segments;
@@ -70,8 +70,8 @@ bool refused_as_damaged(const Status& status) {
 
 // ---- one record
 
-// A record is what sealing its sections gives, cut anywhere it is still what was sealed, and with
-// one other bit it is refused.
+// Checks that an accepted record equals the result of sealing its sections, can be cut at any
+// count, and is refused with one bit flipped.
 bool check_record(Bytes bytes) {
   std::size_t size = 0;
   const auto record = kernels::open_record(bytes, &size);
@@ -117,7 +117,8 @@ Inputs record_seeds(std::uint64_t seed) {
 
 // ---- the records of a layer, and their cuts
 
-// Of records that say anything at all: counts that are there, and what they say a reader gets.
+// Checks that counts lie within the records, and that the plan holds the entries that a reader
+// gets. The records may have any content.
 void check_counts(const LayerRecords& layer, std::uint64_t entries) {
   const std::uint32_t matched_end = prefix().plan.links.back().matched_end;
   for (const std::uint32_t align : {1u, 16u}) {
@@ -142,7 +143,7 @@ bool check_layer(Bytes records, std::uint32_t layer) {
   for (const std::uint64_t entries : {std::uint64_t{0}, std::uint64_t{77}, p.entries.back()}) {
     const auto opened = open_layer(
         {&records, 1}, {layer, 0, p.model.num_kv_heads, p.model.head_dim, p.model.dtype});
-    if (!opened.ok()) return refused_as_damaged(opened.status());  // sound, but of another shape
+    if (!opened.ok()) return refused_as_damaged(opened.status());  // valid, but of another shape
     const auto cut = cut_layer(*opened, counts_at(*opened, {&entries, 1}), kZeros);
     if (!cut.ok()) return refused_as_damaged(cut.status());
     std::size_t size = 0;
@@ -208,7 +209,7 @@ bool run_layer(const msg::LayerServed& served, const ServedLayout& layout, Bytes
   const std::vector<HeadEntries> heads = arrange_layer(plan, served, layout, mine);
   check_arranged(heads);
   if (layer.empty()) return true;
-  // One other bit is found, or stands where nothing of the layer does.
+  // A flipped bit is detected, or lies outside the layer's data.
   std::vector<std::byte> other = with_a_flipped_bit(layer);
   if (!verify_layer(plan, served, layout, other).ok()) return true;
   PRECIS_CHECK(content(arrange_layer(plan, served, layout, other)) == content(heads));
@@ -251,7 +252,7 @@ Inputs served_seeds(std::uint64_t) {
   return inputs;
 }
 
-// ---- what a get works out from a match
+// ---- the plan that a get computes from a match
 
 bool run_plan_get(Bytes input) {
   const auto message = decode_server_message(input);
@@ -272,13 +273,13 @@ bool run_plan_get(Bytes input) {
     accepted = true;
     std::uint64_t entries = 0;
     for (const GetPlan::Link& link : plan->links) entries += link.served_max;
-    // Room for what was asked for, whatever the match says.
+    // The plan has room for the requested entries, even if the match is wrong.
     PRECIS_CHECK(plan->capacity_bytes / record_entry_bytes(model.head_dim, model.dtype) >= entries);
   }
   return accepted;
 }
 
-// As it is stored, and counted.
+// One match as stored, and one with counts.
 std::vector<LookupMatch> matches() {
   std::vector<LookupMatch> all(2, testing::match_of(prefix().model, prefix().segments));
   for (LookupMatch& match : all) {
@@ -301,7 +302,7 @@ Inputs match_seeds(std::uint64_t seed) {
   return inputs;
 }
 
-// ---- a match that another client handed on
+// ---- a match passed on by another client
 
 bool run_match_from_bytes(Bytes input) {
   std::vector<TokenId> tokens;

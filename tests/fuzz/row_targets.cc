@@ -27,7 +27,7 @@ namespace {
 
 using testing::RandomMessages;
 
-// Each input is tried as it is and with its checksum mended.
+// Tries each input unchanged and with a correct checksum.
 template <auto Decode>
 bool run_row(Bytes input) {
   const auto run = [](Bytes bytes) {

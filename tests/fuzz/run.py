@@ -1,7 +1,7 @@
-"""./dev fuzz: every target under libFuzzer for a while, with its progress and what it found.
+"""./dev fuzz: runs every target under libFuzzer for a while; shows its progress and findings.
 
-Inputs that reach new code stay in the corpus and are where the next run begins. The targets are
-those that the program fuzz_seeds names.
+Inputs that reach new code stay in the corpus, from which the next run starts. The program
+fuzz_seeds lists the targets.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 PROGRESS = re.compile(r"^#(\d+)\s+\S+\s+cov: (\d+) ft: \d+ corp: (\d+)/\S+ .*exec/s: (\d+)")
 FINAL_EXECUTIONS = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
 WRITTEN = re.compile(r"Test unit written to (\S+)")
-INPUT_SECONDS_MAX = 20  # one input that takes longer is a finding
-MEMORY_MB_MAX = 2048  # and one that takes more memory
-INTERRUPTED = 72  # libFuzzer's status then
-REPORT_SECONDS = 30  # between two lines of a target where there is no terminal
+INPUT_SECONDS_MAX = 20  # an input that takes longer is a finding
+MEMORY_MB_MAX = 2048  # an input that takes more memory is a finding
+INTERRUPTED = 72  # libFuzzer's exit status after an interrupt
+REPORT_SECONDS = 30  # between two progress lines of a target, without a terminal
 
 
 @dataclass
 class Target:
-    """One target's run, as far as it has come."""
+    """The run of one target and its progress."""
 
     name: str
     log: Path
@@ -39,10 +39,10 @@ class Target:
     process: subprocess.Popen[str] | None = None
     reader: threading.Thread | None = None
     began: float = 0
-    inputs: list[str] = field(default_factory=list)  # that it failed on
+    inputs: list[str] = field(default_factory=list)  # failing inputs
 
     def read(self, line: str) -> None:
-        """Takes what a line of libFuzzer's says."""
+        """Takes the figures from a line of libFuzzer's output."""
         if found := PROGRESS.match(line):
             self.executions, self.coverage, self.corpus, self.rate = map(int, found.groups())
         elif found := FINAL_EXECUTIONS.match(line):
@@ -51,14 +51,14 @@ class Target:
             self.inputs.append(found[1])
 
     def follow(self) -> None:
-        """Reads the process to its end."""
+        """Reads the process's output to its end."""
         with self.log.open("w", encoding="utf-8") as log:
             for line in self.process.stderr:
                 log.write(line)
                 self.read(line)
 
     def result(self) -> str:
-        """A word for how it ended."""
+        """The run's state, in a word."""
         if self.process is None:
             return "not run"
         status = self.process.poll()
@@ -69,7 +69,7 @@ class Target:
         return "clean" if status == 0 else "FAILED"
 
     def line(self) -> str:
-        """Its figures, for people."""
+        """The target's figures, for people."""
         return (
             f"{self.name:26}{self.executions:>13,} executions{self.rate:>9,}/s"
             f"{self.coverage:>8,} edges{self.corpus:>7,} inputs  {self.result()}"
@@ -77,17 +77,17 @@ class Target:
 
 
 class Run:
-    """All targets, some at a time."""
+    """Runs the targets, a bounded number at a time."""
 
     def __init__(self, options: argparse.Namespace, names: list[str]) -> None:
         self.options = options
         self.work = options.build
         self.program = options.build / "bin" / "precis_fuzz"
         self.targets = [Target(name, self.folder("log") / f"{name}.log") for name in names]
-        self.shown = 0  # lines on the terminal that are written over
+        self.shown = 0  # lines on the terminal to overwrite
 
     def folder(self, *parts: str | Path) -> Path:
-        """A folder below the build's, made where it is missing."""
+        """A folder below the build folder; creates it if it is missing."""
         path = self.work.joinpath(*parts)
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -120,7 +120,7 @@ class Run:
         target.reader.start()
 
     def show(self, running: list[Target]) -> None:
-        """The running targets' lines, in place."""
+        """Shows the running targets' lines, in place."""
         sys.stdout.write(f"\x1b[{self.shown}F\x1b[J" if self.shown else "")
         for target in running:
             print(target.line())
@@ -128,7 +128,7 @@ class Run:
         sys.stdout.flush()
 
     def run(self) -> None:
-        """Runs all; a target that fails does not end the others."""
+        """Runs all targets; a target that fails does not end the others."""
         live = sys.stdout.isatty()
         waiting, running = list(self.targets), []
         reported = time.monotonic()
@@ -157,7 +157,7 @@ class Run:
                 target.reader.join()
 
     def conclude(self) -> int:
-        """The table, what failed and how to run it again; the exit status."""
+        """Prints the table, the failures and how to replay them. Returns the exit status."""
         print(f"\n{'target':26}{'executions':>13}{'edges':>8}{'inputs':>8}  result")
         for target in self.targets:
             print(
@@ -197,7 +197,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Runs what the command line says."""
+    """Runs the targets that the command line asks for."""
     options = parser().parse_args()
     options.build = options.build.absolute()
     options.seconds = options.seconds or 60 * (options.minutes or 10)

@@ -1,4 +1,4 @@
-// What a store finds on disk when it opens: the rows that say where payload lies, and its files.
+// The files and rows that a store reads when it opens: rows that locate payload, and payload files.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -37,8 +37,8 @@ Inputs extent_row_seeds(std::uint64_t seed) {
   return inputs;
 }
 
-// ---- a store: the number of its rows (u8), the rows, the header of payload file 1, what is behind
-// the header's block
+// ---- a store: the number of its rows (u8), the rows, the header of payload file 1, the bytes
+// after the header's block
 
 struct Disk {
   std::vector<Bytes> rows;
@@ -72,8 +72,8 @@ std::vector<std::byte> write_disk(const Disk& disk) {
   return out;
 }
 
-// A value that can be read is what lies there, and the store takes and gives values whatever lies
-// there already.
+// Checks that a readable value equals the bytes at its place, and that the store accepts and
+// returns new values whatever is on the disk.
 bool run_open_store(Bytes input) {
   const Disk disk = read_disk(input);
   FaultyDrive drive;

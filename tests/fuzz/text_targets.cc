@@ -1,4 +1,4 @@
-// What people write: recipes, profiles, settings, and the words of a command line.
+// Text that people write: recipes, profiles, settings, and words of a command line.
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -207,7 +207,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-// A word that was understood is the word for what was understood.
+// Checks that an accepted word is the name of the parsed value.
 bool run_word(Bytes input) {
   const std::string_view text = as_text(input);
   const auto dtype = parse_dtype(text);

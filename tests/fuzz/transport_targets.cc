@@ -1,4 +1,4 @@
-// The bytes that two processes exchange before and beside control messages.
+// The bytes that two processes exchange in addition to control messages.
 #include <algorithm>
 
 #include "precis/frames.h"
@@ -19,7 +19,7 @@ std::vector<std::byte> as_vector(const Array& bytes) {
 
 // ---- headers of frames
 
-// Each bit of a header means something.
+// Checks that every bit of a header has a meaning: an accepted header encodes to the same bytes.
 bool run_frame_header(Bytes input) {
   const auto header = decode_frame_header(input);
   if (!header.ok()) return refused(header.status());
@@ -61,7 +61,7 @@ bool run_greeting(Bytes input) {
   return check_stable(kDecode(input), kDecode);
 }
 
-// Reads a stranger's one frame, by its header.
+// Reads the single frame of a peer that is not yet admitted, by the frame's header.
 bool run_stranger(Bytes input) {
   const auto header = decode_frame_header(input);
   if (!header.ok()) return refused(header.status());
@@ -84,7 +84,8 @@ Inputs stranger_seeds(std::uint64_t seed) {
 
 // ---- turns of RDMA
 
-// The three that are sent: the client's end, the server's end or none, and the client's window.
+// The three turns that join an RDMA connection: the client's end, the server's end or none, and the
+// client's window.
 Inputs rdma_turn_seeds(std::uint64_t seed) {
   RandomMessages random(seed);
   return {encode(random.rdma_turn(false)), encode(RdmaTurn()), encode(random.rdma_turn(true))};
