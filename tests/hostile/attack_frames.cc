@@ -1,4 +1,4 @@
-// Frames that are garbage, too long, too many, or whose answers nobody reads.
+// Frames that are garbage, too long or too many, or whose answers are not read.
 #include <poll.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ Buffer noise(std::mt19937& random, std::size_t size) {
 void send_garbage(Victim& victim, Finding& finding) {
   std::mt19937 random(7);
   unsigned sent = 0, ended = 0;
-  // Strangers: noise; each kind of frame with noise, empty, too long.
+  // Peers that are not admitted send noise, and each kind of frame with noise, empty or too long.
   for (unsigned i = 0; i < 1500; ++i) {
     Wire wire = i % 2 == 0 ? Wire::tcp(victim.target(), 3) : Wire::unix_socket(victim.target());
     if (i % 3 == 0) {
@@ -38,7 +38,7 @@ void send_garbage(Victim& victim, Finding& finding) {
     ++sent;
     if (i % 10 == 0) ended += wire.ends_within(milliseconds(5)) ? 1 : 0;
   }
-  // Admitted ones, on both sockets.
+  // Admitted clients do the same on both sockets.
   for (unsigned i = 0; i < 400; ++i) {
     Talk talk(victim.target(), {.host = 4});
     if (!talk.greet(Victim::login("open")).ok() || !talk.bind(i % 2 == 0)) continue;
@@ -71,7 +71,8 @@ void announce_large_messages(Victim& victim, Finding& finding) {
   std::vector<std::uint64_t> left(talks.size(), kBytes);
   for (auto& talk : talks) talk->control().send(header);
   const Buffer zeros(1u << 20);
-  // Half of them stop short of the end, so that all that they said stays where it is.
+  // Half of the clients stop one byte before the end, so that the service must keep all the bytes
+  // they have sent.
   std::uint64_t sent = 0;
   const auto until = std::chrono::steady_clock::now() + kPatience;
   for (bool some = true; some && std::chrono::steady_clock::now() < until;) {
@@ -115,7 +116,8 @@ void read_no_answers(Victim& victim, Finding& finding) {
   finding.expect(honest.ok(), "beside them an honest client failed: " + honest.to_string());
 }
 
-// Gets into shared memory need nobody who reads, and each layer brings a message of 1024 heads.
+// Gets into shared memory proceed without a reading client, and the message of each layer describes
+// 1024 heads.
 void read_no_layers(Victim& victim, Finding& finding) {
   ModelSpec spec = testing::tiny_model();
   spec.name = "hostile/layers";
@@ -179,7 +181,8 @@ void read_no_layers(Victim& victim, Finding& finding) {
   finding.expect(honest.ok(), "beside them an honest client failed: " + honest.to_string());
 }
 
-// Clients on every bulk loop send headers as fast as they can, half of them such that are answered.
+// Clients on every bulk loop send headers as fast as they can. Half of the clients send headers
+// that are answered.
 void flood_bulk_headers(Victim& victim, Finding& finding) {
   std::vector<std::unique_ptr<Talk>> talks;
   for (unsigned i = 0; i < 8; ++i) {

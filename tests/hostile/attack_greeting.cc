@@ -1,4 +1,4 @@
-// Strangers: silent ones, many of them, and such that guess.
+// Peers that are not admitted: silent peers, many peers, and peers that guess tokens.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void stay_silent(Victim& victim, Finding& finding) {
   finding.expect(kept <= limits::kStrangersMax, "more silent connections stay than may");
 }
 
-// From many threads, so that sockets with a frame are dropped to make room for others.
+// Runs many threads, so that sockets that have sent a frame are dropped to make room for others.
 void connect_and_close(Victim& victim, Finding& finding) {
   constexpr unsigned kThreads = 8, kEach = 2000, kHeld = 40;
   std::atomic<std::uint64_t> connected{0}, descriptors{0};
@@ -46,7 +46,7 @@ void connect_and_close(Victim& victim, Finding& finding) {
     std::vector<std::jthread> threads;
     for (unsigned t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
-        std::deque<Wire> held;  // some leave at once, some later
+        std::deque<Wire> held;  // some close at once, some later
         for (unsigned i = 0; i < kEach; ++i) {
           Wire wire =
               (i + t) % 2 == 0 ? Wire::tcp(victim.target(), 1) : Wire::unix_socket(victim.target());
@@ -71,7 +71,7 @@ void connect_and_close(Victim& victim, Finding& finding) {
   finding.expect(descriptors < 1000, "closed connections keep their descriptors");
 }
 
-// A tenant that is admitted opens as many connections as it is let.
+// An admitted tenant opens as many connections as it is allowed.
 void hold_connections(Victim& victim, Finding& finding) {
   std::deque<Talk> held;
   for (unsigned i = 0; i < 2 * limits::kConnectionsMax; ++i) {
@@ -83,7 +83,7 @@ void hold_connections(Victim& victim, Finding& finding) {
   finding.expect(honest.ok(), "another tenant was not served: " + honest.to_string());
 }
 
-// The service gives back what connections took, also if many came and went.
+// The service releases the memory of connections, however many come and go.
 void come_and_go(Victim& victim, Finding& finding) {
   constexpr unsigned kWarm = 2000, kTimes = 20'000;
   const auto visit = [&](unsigned times) {
@@ -103,8 +103,9 @@ void come_and_go(Victim& victim, Finding& finding) {
                  "memory of connections that went is kept");
 }
 
-// As fast as it can, from one address, also by way of made-up tenants: first so many that all of
-// what is remembered is of them, then two that come more often than the one that is guessed at.
+// Guesses as fast as possible from one address, also for made-up tenants. The first guesses are so
+// many that they fill all rows that the service remembers. Then two tenants are guessed more often
+// than the attacked one.
 void guess_tokens(Victim& victim, Finding& finding) {
   constexpr std::uint8_t kHost = 250;
   constexpr unsigned kTries = 500;
@@ -131,8 +132,8 @@ void guess_tokens(Victim& victim, Finding& finding) {
   finding.count("told_to_wait", told_to_wait);
   finding.expect(other == 0, "a wrong token was let in");
   finding.expect(looked_at + told_to_wait == kTries, "a guess was not answered");
-  // So many at once, then one after each wait, which are 1 s, 2 s, 4 s, ... : of however slow a
-  // machine.
+  // The first few guesses are free. Then one is checked after each wait of 1 s, 2 s, 4 s and so on,
+  // independent of the machine's speed.
   const double waits = std::log2(took.count() * 1000 / limits::kWrongProofWaitMs + 1);
   finding.expect(
       looked_at <= limits::kWrongProofsFree + static_cast<unsigned>(waits) + 1,
@@ -162,7 +163,7 @@ void bind_wrongly(Victim& victim, Finding& finding) {
   expect_refused(bob, {alice.connection(), bob.key()}, "with the key of another");
   expect_refused(bob, {0, {}}, "connection 0");
   expect_refused(bob, {~0ull, {}}, "a connection that does not exist");
-  // A proof of another challenge, as one who listens has it.
+  // A proof of another challenge, which an eavesdropper could have.
   Nonce stale{};
   expect_refused(alice, {alice.connection(), bind_proof(alice.key(), stale, alice.connection())},
                  "a proof of another challenge");

@@ -1,4 +1,4 @@
-// Memory that is not the client's: another connection's, stale, out of bounds, or precisd's.
+// Memory that is not the client's: another connection's, stale, out of bounds, or precisd's own.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,9 +20,9 @@
 namespace precis::hostile {
 namespace {
 
-constexpr std::size_t kRows = 16384;  // bytes of K, and of V, that are pushed
+constexpr std::size_t kRows = 16384;  // bytes of K, and of V, in a push
 constexpr std::uint32_t kTokens = 64;
-// A put of so many stages more than half of the memory there is.
+// A put of this many tokens stages more than half of the service's memory.
 constexpr std::uint32_t kManyTokens = 80'000;
 
 ModelSpec model_spec() {
@@ -36,7 +36,7 @@ ModelSpec model_spec() {
   return spec;
 }
 
-// The id of a new put, or none where it is refused.
+// The id of a new put; nothing if it is refused.
 std::optional<std::uint64_t> begin_put(Talk& talk, std::uint32_t path, std::uint32_t tokens) {
   talk.call(msg::RegisterModel{model_spec()});
   msg::BeginPut begin;
@@ -49,7 +49,7 @@ std::optional<std::uint64_t> begin_put(Talk& talk, std::uint32_t path, std::uint
   return put->put;
 }
 
-// A client with a shared buffer and a put of which nothing was pushed.
+// A client with a shared buffer and a put without any pushes.
 struct Pusher {
   Pusher(const Target& target, std::uint32_t path, std::uint32_t tokens = kTokens)
       : talk(target, {}) {
@@ -61,7 +61,7 @@ struct Pusher {
     PRECIS_CHECK(begun.has_value());
     id = *begun;
   }
-  // Pushes K from `keys`, and V from memory that is in order. Returns the answer.
+  // Pushes K from `keys`, and V from valid memory. Returns the answer.
   std::optional<Status> push(const RemoteRegion& keys, std::uint32_t token_begin = 0) {
     msg::PushLayer push;
     push.token_begin = token_begin;
@@ -136,10 +136,10 @@ void scan_ports(Victim& victim, Finding& finding) {
   finding.expect(unix_listening == 1, "it does not listen on one Unix socket");
 }
 
-// Each in a put of its own, for a put stays with the first error that it meets.
+// Each attempt has its own put, because a put keeps its first error.
 void reach_foreign_memory(Victim& victim, Finding& finding) {
   Pusher other(victim.target(), 1);
-  // Under an id and a slot that the others have not.
+  // Under an id and a slot that the other clients do not have.
   RemoteRegion theirs;
   for (unsigned i = 0; i < 500; ++i) theirs = other.talk.expose(0, kRows, true);
   std::set<std::string> texts;
@@ -212,7 +212,7 @@ void share_bad_files(Victim& victim, Finding& finding) {
   const Descriptor in(pipe[0]), out(pipe[1]);
   refused("a pipe", 4096, {in.get()});
   refused("its own socket", 4096, {talk.data().descriptor()});
-  // One good file a thousand times, of which few may be kept.
+  // The same valid file a thousand times; the service may keep few of them mapped.
   unsigned shared = 0;
   for (unsigned i = 0; i < 1000; ++i) shared += talk.share_file(++id, size, {good.descriptor()});
   finding.count("files_mapped_in_turn", shared);
@@ -226,10 +226,10 @@ void pass_stray_descriptors(Victim& victim, Finding& finding) {
     Talk talk(victim.target(), {.over_unix = true});
     if (!talk.greet(Victim::login("open")).ok() || !talk.bind(true)) continue;
     const std::vector<int> many(200, file.descriptor());
-    // On control frames, one with each byte of a bulk header, with data, and many at once.
+    // On control frames, with each byte of a bulk header, with data, and many at once.
     const Buffer status = frame(FrameKind::kMessage, encode(msg::Request{99, msg::GetStatus{}}));
     for (const std::byte& b : status) {
-      // A kernel that keeps descriptors from who is not bound takes the byte alone.
+      // If the kernel refuses to pass descriptors before the bind, it still takes the byte alone.
       if (talk.control().send({&b, 1}, {file.descriptor()})) {
         ++sent;
       } else {
@@ -246,7 +246,7 @@ void pass_stray_descriptors(Victim& victim, Finding& finding) {
   finding.count("descriptors_passed", sent);
 }
 
-// One thread shares small and large files under one id in turn while pushes of the large name it.
+// One thread shares a small and a large file in turn under one id, while pushes name the large one.
 void swap_shared_files(Victim& victim, Finding& finding) {
   const MemoryFile small(4096), large(1u << 20);
   unsigned pushed = 0, taken = 0;
@@ -254,7 +254,7 @@ void swap_shared_files(Victim& victim, Finding& finding) {
     Pusher pusher(victim.target(), 100 + round);
     std::atomic<bool> over{false};
     std::thread swapper([&] {
-      // Not through Talk, which another thread uses: the answers are thrown away there.
+      // Does not use Talk, which another thread uses; that thread discards the answers.
       while (!over) {
         for (const MemoryFile* file : {&small, &large}) {
           Buffer frames = frame({BulkKind::kUnshare, 0, 5, 0, 0});
@@ -267,7 +267,7 @@ void swap_shared_files(Victim& victim, Finding& finding) {
     });
     for (unsigned i = 0; i < 100 && !pusher.talk.is_over() && pusher.talk.data().is_open(); ++i) {
       pusher.talk.call(msg::AbortPut{pusher.id});
-      pusher.begin(1000 * (round + 1) + i);  // the one before stays with its first error
+      pusher.begin(1000 * (round + 1) + i);  // the previous put keeps its first error
       RemoteRegion keys = pusher.talk.expose(0, kRows, true);
       keys.buffer = 5;
       keys.buffer_offset = (1u << 20) - kRows;
@@ -283,7 +283,7 @@ void swap_shared_files(Victim& victim, Finding& finding) {
   finding.expect(taken < pushed, "the small file was never there when the large one was named");
 }
 
-// Its put keeps memory, and each piece that it pushes is refused.
+// The client's put holds memory, and every piece that the client pushes is refused.
 void push_refused_layers(Victim& victim, Finding& finding) {
   Pusher pusher(victim.target(), 1, kManyTokens);
   Talk honest(victim.target(), {.patience = milliseconds(500)});

@@ -1,5 +1,5 @@
-// The attacks on an earlier version, and those that belong to them, each under the row of the
-// issue's table that it stands for.
+// The attacks on an earlier version, and further attacks of the same kinds. `issue_row` is the row
+// of the issue's table that an attack covers.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// precis_hostile (./dev hostile): clients that break every rule of the wire against a precisd of
-// their own. Exits 0 if the service held in all that they tried.
+// precis_hostile (./dev hostile): runs clients that break every rule of the wire against their own
+// precisd. Exits 0 if the service withstood all attacks.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -19,7 +19,7 @@ using namespace precis::hostile;
 
 struct Options {
   std::uint64_t sessions = 10'000;
-  double seconds = 0;  // of the neighbour
+  double seconds = 0;  // of the neighbour's measurement
   std::uint32_t seed = std::random_device()();
   std::string json, only;
 };

@@ -1,4 +1,4 @@
-// Memory files such as clients share, good ones and bad ones.
+// Memory files as clients share them, valid and invalid.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace precis::hostile {
 
 struct FileShape {
   bool sealed = true;    // against shrinking
-  bool filled = true;    // every page is there
-  bool punched = false;  // a hole in its midst
+  bool filled = true;    // every page is present
+  bool punched = false;  // a hole in the middle
 };
 
 class MemoryFile {
@@ -24,7 +24,7 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
 
   int descriptor() const { return file_.get(); }
-  // Empty where it is not filled.
+  // Empty if the file is not filled.
   MutableBytes bytes() const { return bytes_; }
 
  private:

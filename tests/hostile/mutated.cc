@@ -9,12 +9,12 @@
 namespace precis::hostile {
 namespace {
 
-constexpr std::uint64_t kBatch = 5000;    // sessions between two looks at the service
-constexpr std::uint32_t kFramesMax = 12;  // of most sessions
+constexpr std::uint64_t kBatch = 5000;    // sessions between two checks of the service
+constexpr std::uint32_t kFramesMax = 12;  // in most sessions
 constexpr std::uint8_t kHosts = 200;
-constexpr std::uint64_t kAdmittedShare = 4;  // one in so many must be, at least
+constexpr std::uint64_t kAdmittedShare = 4;  // at least one session in so many must be admitted
 
-// One whole session of every kind of bulk, over both kinds of control socket.
+// Records one whole session for every kind of bulk transfer over both kinds of control socket.
 Recording record(Victim& victim, Finding& finding) {
   Recording recording;
   for (const bool over_unix : {false, true}) {
@@ -45,7 +45,7 @@ void run_some(Victim& victim, const Recording& recording, std::uint64_t end, std
                                 .host = static_cast<std::uint8_t>(2 + random() % kHosts),
                                 .twister = &twister,
                                 .patience = milliseconds(1000)});
-    // A changed Hello comes further as a tenant that needs no proof.
+    // A changed Hello is admitted more often for a tenant that needs no proof.
     const bool ok = run_session(talk, Victim::login(random() % 3 == 0 ? "bob" : "open"), plan);
     counts.admitted += talk.connection() != 0 ? 1 : 0;
     counts.whole += ok ? 1 : 0;
@@ -75,7 +75,7 @@ Finding attack_by_mutation(Victim& victim, const MutatedOptions& options) {
   }
   finding.count("sessions", static_cast<double>(done));
   finding.count("sessions_admitted", static_cast<double>(counts.admitted.load()));
-  // Else the changes end at the greeting, and what lies behind it is not attacked.
+  // Otherwise the changes end at the greeting, and the code after it is not attacked.
   finding.expect(counts.admitted * kAdmittedShare >= done,
                  "of " + std::to_string(done) + " changed sessions only " +
                      std::to_string(counts.admitted.load()) + " were admitted");

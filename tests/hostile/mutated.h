@@ -1,5 +1,5 @@
-// Sessions of valid traffic, recorded first, then again with bits, lengths, order, descriptors and
-// timing changed.
+// Sessions of valid traffic: recorded first, then repeated with changes to bits, lengths, order,
+// descriptors and timing.
 #pragma once
 
 #include <cstdint>

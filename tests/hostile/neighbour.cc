@@ -25,8 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr unsigned kClientsEach = 32;
 constexpr std::uint32_t kTokens = 256;
-// The honest tenant asks for a part of what the service can do: one that took all of it alone would
-// be slower by half beside anybody.
+// The honest tenant requests only a part of the service's capacity. A tenant that used all of the
+// capacity would lose half of it to any other tenant.
 constexpr std::chrono::milliseconds kRoundTime{600};
 
 struct Times {
@@ -80,9 +80,9 @@ Status work(const std::string& address, std::uint32_t seed, Clock::time_point un
   return {};
 }
 
-// A process of its own that works from begin() until this goes: in the honest tenant's process its
-// threads, of the lowest priority, would hold locks that the honest ones wait for. It is forked at
-// once, while there are no threads.
+// A separate process that works from begin() until the destructor. It cannot run in the honest
+// tenant's process: its threads, of lowest priority, would hold locks that the honest threads wait
+// for. The constructor forks, while there are no other threads.
 class Beside {
  public:
   // `work` returns once the flag is set.
@@ -101,7 +101,7 @@ class Beside {
     line_ = Descriptor(own);
   }
   ~Beside() {
-    ::shutdown(line_.get(), SHUT_RDWR);  // later children hold it too
+    ::shutdown(line_.get(), SHUT_RDWR);  // not close(): children forked later hold it, too
     ::waitpid(pid_, nullptr, 0);
   }
   Beside(const Beside&) = delete;
@@ -124,9 +124,10 @@ class Beside {
   Descriptor line_;
 };
 
-// Whole sessions, changed ones, and requests and headers as fast as they go.
+// Runs whole sessions, changed sessions, and requests and headers as fast as possible.
 void be_hostile(const Target& target, std::uint32_t seed, const std::atomic<bool>& over) {
-  // They stand on this machine but for the service's sake: what they compute themselves comes last.
+  // Lowest priority: these clients run on this machine only for the test, so their own computation
+  // must not slow the service.
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
   const Recording nothing;
   const Buffer ask = frame(FrameKind::kMessage, encode(msg::Request{1, msg::GetStats{}}));
@@ -145,7 +146,7 @@ void be_hostile(const Target& target, std::uint32_t seed, const std::atomic<bool
   }
 }
 
-// What the same processor time costs that nobody spends on the service.
+// Uses the same processor time without sending anything to the service, for comparison.
 void be_busy(const std::atomic<bool>& over) {
   while (!over.load(std::memory_order_relaxed)) {
   }

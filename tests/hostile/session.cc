@@ -48,7 +48,7 @@ class Session {
     begin.recipe = "global_kvdiff(min_entries=16)";
     const auto begun = talk_.call(begin);
     const auto* const put = body_of<msg::PutBegun>(begun);
-    // A twisted session goes on as if it knew the answer.
+    // A changed session continues as if it knew the answer.
     const std::uint64_t id = put != nullptr ? put->put : 1;
     bool ok = put != nullptr;
     for (std::uint32_t l = 0; l < 2 && (!ok || !put->already_stored); ++l) ok &= push(id, l);
@@ -57,7 +57,7 @@ class Session {
 
   bool get() {
     msg::Lookup lookup{model_, "", path(plan_.seed)};
-    if (plan_.seed % 2 == 0) lookup.align = 4;  // then it has counts
+    if (plan_.seed % 2 == 0) lookup.align = 4;  // so that the match has counts
     const auto looked_up = talk_.call(lookup);
     const auto* const match = body_of<msg::Match>(looked_up);
     msg::Get get;

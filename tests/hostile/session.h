@@ -1,5 +1,5 @@
-// One session of a client: what a session that is recorded, or twisted, says. Which requests it
-// makes, and how its bytes travel, follow from a seed.
+// One session of a client, to be recorded or changed. A seed determines its requests and the path
+// of its bytes.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct Plan {
   bool control_over_unix = false;
   enum class Bulk { kNone, kTcp, kUnix, kShared } bulk = Bulk::kTcp;
   std::uint32_t parts = (1u << kParts) - 1;
-  std::uint32_t seed = 0;  // of paths and values
+  std::uint32_t seed = 0;  // of token paths and values
 };
 Plan random_plan(std::mt19937& random);
 
-// True if every request of the plan was answered with success.
+// True if every request of the plan succeeded.
 bool run_session(Talk& talk, const Login& login, const Plan& plan);
 
 }  // namespace precis::hostile

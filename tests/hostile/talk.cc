@@ -11,7 +11,7 @@
 namespace precis::hostile {
 namespace {
 
-// After a change the service may wait for bytes that never come.
+// After a change the service may wait for bytes that never come, so the client does not wait long.
 constexpr milliseconds kTwistedPatience{6};
 constexpr milliseconds kLate{2};
 
@@ -35,7 +35,8 @@ void Talk::say(Wire& wire, Buffer bytes, const std::vector<int>& pass) {
   }
   for (const auto& piece : options_.twister->twist(std::move(bytes), pass, wire.descriptor())) {
     if (piece.late) ::poll(nullptr, 0, static_cast<int>(kLate.count()));
-    if (!wire.send(piece.bytes, piece.pass, milliseconds(50))) over_ = true;  // TCP passes none
+    // TCP ignores the descriptors in `pass`.
+    if (!wire.send(piece.bytes, piece.pass, milliseconds(50))) over_ = true;
   }
   if (!options_.twister->hangs_up()) return;
   wire.close();
@@ -134,7 +135,7 @@ std::optional<msg::Reply> Talk::await(std::uint64_t id) {
   return reply.mapped();
 }
 
-// Serves whatever has come; false if nothing did in time.
+// Handles received frames; false if nothing arrived in time.
 bool Talk::step(std::optional<std::uint64_t> reply) {
   std::array<pollfd, 2> sockets{pollfd{control_.descriptor(), POLLIN, 0},
                                 pollfd{data_.descriptor(), POLLIN, 0}};
@@ -151,7 +152,7 @@ bool Talk::read_control() {
   const auto frame = control_.read_frame(patience());
   if (!frame) return false;
   const auto message = decode_server_message(frame->body);
-  if (!message.ok()) return true;  // an answer to what was twisted
+  if (!message.ok()) return true;  // an answer to a changed request
   if (const auto* const reply = std::get_if<msg::Reply>(&*message)) {
     replies_.insert_or_assign(reply->id, *reply);
   }

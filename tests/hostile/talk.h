@@ -1,5 +1,5 @@
-// A client that speaks the wire by itself: greeting, bulk socket, shared memory, requests. It is
-// well-behaved unless a Twister changes what it sends.
+// A client that implements the wire itself: greeting, bulk socket, shared memory, requests. It
+// follows the rules unless a Twister changes its frames.
 #pragma once
 
 #include <cstdint>
@@ -21,33 +21,33 @@ class Talk {
   struct Options {
     bool over_unix = false;          // the control socket
     std::uint8_t host = 1;           // 127.0.0.host
-    Twister* twister = nullptr;      // none: as it should be
-    Recording* recording = nullptr;  // takes down what is sent
+    Twister* twister = nullptr;      // null: frames are sent unchanged
+    Recording* recording = nullptr;  // receives a copy of every frame
     milliseconds patience{5000};     // for an answer, before the first change
   };
   Talk(const Target& target, const Options& options) : target_(target), options_(options) {}
 
-  // Up to the answer to the greeting: its status, or kUnavailable.
+  // Connects and greets. Returns the status in the answer, or kUnavailable.
   Status greet(const Login& login);
-  // The bulk socket; false if it is refused.
+  // Opens the bulk socket; false if it is refused.
   bool bind(bool over_unix);
-  // A Bind of any content on a new socket: what it is answered.
+  // Sends a Bind of any content on a new socket. Returns the kind of the answer.
   std::optional<FrameKind> bind_with(const Bind& bind, bool over_unix = false);
   std::uint64_t connection() const { return welcome_.connection; }
   const Proof& key() const { return key_; }
   const Welcome& welcome() const { return welcome_; }
 
-  // Over a bound Unix socket: the window and one buffer of kBufferBytes. False if it is refused.
+  // Shares the window and one buffer of kBufferBytes over a bound Unix socket. False if refused.
   static constexpr std::size_t kBufferBytes = 256u << 10;
   static constexpr std::uint64_t kBuffer = 2;
   bool share();
   bool share_file(std::uint64_t id, std::uint64_t size_bytes, const std::vector<int>& pass);
 
-  // Memory that the service may use: in the shared buffer from `offset` on, or over the stream.
+  // Exposes memory to the service: in the shared buffer from `offset` on, or over the stream.
   RemoteRegion expose(std::size_t offset, std::size_t size_bytes, bool shared);
 
-  // Sends a request, serves bulk frames, and returns its reply; none if the connection ended or
-  // nothing came in time.
+  // Sends a request, handles bulk frames, and returns the reply; nothing if the connection ended or
+  // no reply came in time.
   std::optional<msg::Reply> call(msg::RequestBody body);
   std::uint64_t send(msg::RequestBody body);
   std::optional<msg::Reply> await(std::uint64_t id);
@@ -76,7 +76,7 @@ class Talk {
   Welcome welcome_;
   Proof key_{};
   std::unique_ptr<MemoryFile> window_, buffer_;
-  std::map<std::uint64_t, Buffer> regions_;  // of the stream
+  std::map<std::uint64_t, Buffer> regions_;  // sent over the stream
   std::uint64_t next_region_ = 1, next_request_ = 1, pushed_bytes_ = 0;
   std::uint32_t next_slot_ = 0;
   std::map<std::uint64_t, bool> shared_;

@@ -8,7 +8,7 @@
 namespace precis::hostile {
 namespace {
 
-constexpr std::uint32_t kAgainOneIn = 6;  // frames after the first that is changed
+constexpr std::uint32_t kAgainOneIn = 6;  // after the first change, one frame in so many is changed
 
 }  // namespace
 
@@ -34,12 +34,12 @@ void Twister::change(Piece& piece, std::vector<Piece>& pieces, int other) {
     case 2:
     case 3: change_number(piece.bytes); break;
     case 4: piece.bytes.resize(random_() % (piece.bytes.size() + 1)); break;
-    case 5: {  // bytes that nobody asked for
+    case 5: {  // extra bytes
       const std::size_t more = random_() % 300;
       for (std::size_t i = 0; i < more; ++i) piece.bytes.push_back(std::byte(random_()));
       break;
     }
-    case 6: pieces.push_back(piece); break;  // twice
+    case 6: pieces.push_back(piece); break;  // sent twice
     case 7: held_.push_back(std::exchange(piece, {})); break;
     case 8: return split(piece, pieces);
     case 9:
@@ -53,7 +53,7 @@ void Twister::change(Piece& piece, std::vector<Piece>& pieces, int other) {
 
 void Twister::flip_bits(Buffer& bytes) {
   for (std::size_t i = 1 + random_() % 8; i > 0 && !bytes.empty(); --i) {
-    // Headers as often as bodies, which are longer.
+    // Headers are changed as often as bodies, which are longer.
     const std::size_t range =
         random_() % 2 == 0 ? std::min<std::size_t>(48, bytes.size()) : bytes.size();
     bytes[random_() % range] ^= std::byte(1u << random_() % 8);

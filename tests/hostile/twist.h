@@ -1,5 +1,4 @@
-// A mutated session changes bits, lengths, order, descriptors or timing of one or a few of the
-// frames that a client would send.
+// Changes bits, lengths, order, descriptors or timing of one or a few of a client's frames.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +17,15 @@ class Twister {
   struct Piece {
     Buffer bytes;
     std::vector<int> pass;
-    bool late = false;  // after a while
+    bool late = false;  // sent after a delay
   };
-  // `recording` outlives it; frames of it come in where they do not belong. `first` frames go as
-  // they are before the first is changed.
+  // `recording` must outlive this object; its frames replace frames of the session. The first
+  // `first` frames are sent unchanged.
   Twister(std::uint32_t seed, const Recording& recording, std::uint32_t first)
       : random_(seed), recording_(recording), untouched_(first) {}
 
-  // In place of one frame with the descriptors `pass`; `other` is a descriptor that belongs
-  // nowhere.
+  // The pieces to send in place of one frame with the descriptors `pass`; `other` is an unrelated
+  // descriptor.
   std::vector<Piece> twist(Buffer bytes, const std::vector<int>& pass, int other);
   bool has_begun() const { return begun_; }
   bool hangs_up() const { return hangs_up_; }
@@ -42,7 +41,7 @@ class Twister {
   const Recording& recording_;
   std::uint32_t untouched_;
   bool begun_ = false, hangs_up_ = false;
-  std::vector<Piece> held_;  // to be sent after the next
+  std::vector<Piece> held_;  // to be sent after the next frame
 };
 
 }  // namespace precis::hostile

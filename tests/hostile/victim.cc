@@ -14,7 +14,7 @@
 namespace precis::hostile {
 namespace {
 
-// From the end of the last hostile connection until nothing of it may be left.
+// Time limit, from the end of the last hostile connection, to release all that it used.
 constexpr std::chrono::seconds kTidyPatience{20};
 constexpr std::uint64_t kBoundBytes = Victim::kMemoryBytes + testing::kBesideMemoryBytes;
 
@@ -46,7 +46,7 @@ Victim::Victim() {
   const std::string& address = service_->address();
   target_.port = static_cast<std::uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
   target_.unix_path = dir_.path("data") + "/precisd.sock";
-  // The service has opened what it opens once after the first client.
+  // After the first client, the service has opened all descriptors that it opens once.
   PRECIS_CHECK(serve_honest(2).ok());
   base_threads_ = threads_of(pid());
   base_descriptors_ = descriptors();

@@ -1,4 +1,4 @@
-// The precisd that is attacked, what it must not lose, and a client that must still be served.
+// The attacked precisd, the properties it must keep, and a client that must still be served.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace precis::hostile {
 
-// The outcome of one attack, as it goes to the JSON file. `issue_row` is the row of the table in
-// the issue that asked for it; 0 stands for mutated sessions and the neighbour.
+// The outcome of one attack, as written to the JSON file. `issue_row` is the row of the table in
+// the issue that requested the attack; 0 means the mutated sessions.
 struct Finding {
   unsigned issue_row = 0;
   std::string name;
   std::vector<std::pair<std::string, double>> numbers;
-  std::vector<std::string> wrong;  // empty: it held
+  std::vector<std::string> wrong;  // empty if the service withstood the attack
 
   void count(std::string what, double number) { numbers.emplace_back(std::move(what), number); }
   void expect(bool holds, std::string what) {
@@ -38,11 +38,12 @@ class Victim {
   // Tenants: "alice" and "bob" have a token, "open" has none.
   static Login login(const std::string& tenant);
 
-  // An honest client puts and reads back, `times` times; the first error, or OK.
+  // An honest client puts and reads back, `times` times. Returns the first error, or OK.
   Status serve_honest(unsigned times = 1);
-  // That it is alive, within its bounds, lets go of what it held, and serves an honest client.
+  // Checks that the service is alive, serves an honest client, has released descriptors and
+  // threads, and stayed within its memory bound.
   void check(Finding& finding);
-  // Sockets and memory files that are open once all of others are closed, at most `patience` later.
+  // Number of open descriptors that are not files on disk: for example sockets and memory files.
   std::uint64_t descriptors() const;
   bool is_alive() { return service_->last_words().empty(); }
 

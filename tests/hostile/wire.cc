@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The kernel takes no more in one message.
+// The kernel's limit for one message.
 constexpr std::size_t kPassMax = 253;
 
 bool wait(int socket, short events, Clock::time_point deadline) {
@@ -59,7 +59,7 @@ Wire Wire::tcp(const Target& target, std::uint8_t host) {
   const int on = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-  // Closing resets: a hundred thousand sessions would use up the ports otherwise.
+  // Closing resets the connection: otherwise a hundred thousand sessions would use up the ports.
   const linger reset{1, 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   sockaddr_in from{}, to{};

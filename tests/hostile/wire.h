@@ -1,5 +1,5 @@
-// One socket to precisd, and frames on it, as a hostile client uses them: whatever bytes it is
-// given, with descriptors or without. Never waits longer than it is told.
+// One socket to precisd and frames on it, for hostile clients: sends any bytes, with or without
+// descriptors. Never waits longer than its `patience`.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace precis::hostile {
 using Buffer = std::vector<std::byte>;
 using std::chrono::milliseconds;
 
-// The address at which the service under attack listens.
+// The addresses of the attacked service.
 struct Target {
   std::uint16_t port = 0;
   std::string unix_path;
@@ -31,23 +31,23 @@ struct ControlFrame {
 class Wire {
  public:
   Wire() = default;
-  // From 127.0.0.`host`, so that one machine is many addresses to the service.
+  // Connects from 127.0.0.`host`, so that one machine has many addresses for the service.
   static Wire tcp(const Target& target, std::uint8_t host = 1);
   static Wire unix_socket(const Target& target);
 
   bool is_open() const { return static_cast<bool>(socket_); }
   int descriptor() const { return socket_.get(); }
   void close() { socket_ = Descriptor(); }
-  // False if the peer is gone, or took not all of it in `patience`.
+  // False if the peer is gone, or did not take all bytes within `patience`.
   bool send(Bytes bytes, const std::vector<int>& pass = {},
             milliseconds patience = milliseconds(2000));
-  // As much as the kernel takes at once.
+  // Sends as many bytes as the kernel takes at once; returns their number.
   std::size_t send_some(Bytes bytes);
-  // Nothing if the peer is gone, or sent too little in `patience`.
+  // Nothing if the peer is gone, or sent too few bytes within `patience`.
   std::optional<Buffer> read(std::size_t bytes, milliseconds patience);
   std::optional<ControlFrame> read_frame(milliseconds patience);
   std::optional<BulkHeader> read_bulk(milliseconds patience);
-  // Whether the peer closes within `patience`; what it sends until then is thrown away.
+  // Whether the peer closes within `patience`. Discards the bytes that it sends until then.
   bool ends_within(milliseconds patience);
 
  private:
@@ -55,7 +55,7 @@ class Wire {
   Descriptor socket_;
 };
 
-// A control frame's bytes.
+// The bytes of a control frame, and of a bulk frame.
 Buffer frame(FrameKind kind, Bytes body);
 Buffer frame(const BulkHeader& header, Bytes data = {});
 
