@@ -1,19 +1,19 @@
-# How a test is made. Every binary shares one compiled Catch2 main.
+# Defines precis_test(). All test binaries share one compiled Catch2 main.
 include_guard()
 
 find_path(CATCH2_INCLUDE catch2/catch.hpp REQUIRED)
 add_library(precis_catch_main OBJECT ${CMAKE_CURRENT_LIST_DIR}/catch_main.cc)
 target_include_directories(precis_catch_main PUBLIC ${CATCH2_INCLUDE})
 
-# What ends a test that hangs, in seconds; sanitizers make a slow one of a quick one.
+# The time limit of a test, in seconds; sanitizers make tests slow.
 set(PRECIS_TEST_TIMEOUT 300)
 if(NOT PRECIS_SANITIZE STREQUAL "")
   set(PRECIS_TEST_TIMEOUT 1500)
 endif()
 
-# precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN]): a Catch2 binary,
-# one ctest entry. OWN_MAIN: a source has its own main(), which may exit 77 to be shown as skipped
-# (Catch2's own exit status is the number of failures, so 77 would be ambiguous there).
+# precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN]): adds a Catch2
+# binary as one ctest entry. OWN_MAIN: a source has its own main(), which may exit with 77 to be
+# shown as skipped (Catch2's own exit status is the number of failures, so 77 would be ambiguous).
 function(precis_test name)
   cmake_parse_arguments(arg "OWN_MAIN" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT OR arg_TIMEOUT LESS PRECIS_TEST_TIMEOUT)

@@ -1,5 +1,5 @@
-// The example configuration that is shipped is one that precisd accepts, has every key, and tells
-// the defaults.
+// The shipped example configuration is accepted by precisd, lists every key, and shows the
+// defaults.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
@@ -15,7 +15,7 @@ using precis::Config;
 
 constexpr char kExample[] = PRECIS_SOURCE_DIR "/deploy/precisd.toml";
 
-// Every key that precisd knows, from what it says of one that it does not.
+// Every key that precisd knows, taken from its error for an unknown key.
 std::vector<std::string> known_keys() {
   const std::string said = Config::parse("no_such_key = 0", "here").status().message();
   const std::string before = "choose from ";
@@ -28,7 +28,7 @@ std::vector<std::string> known_keys() {
   return keys;
 }
 
-// The lines that set a key, by that key.
+// The lines of the example that set a key, indexed by key.
 std::map<std::string, std::string> example_lines() {
   std::map<std::string, std::string> lines;
   std::ifstream example(kExample);
@@ -41,7 +41,7 @@ std::map<std::string, std::string> example_lines() {
 
 Config expected() {
   Config config;
-  config.data_dir = "/var/lib/precis";  // which has no default
+  config.data_dir = "/var/lib/precis";  // it has no default
   return config;
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("the example configuration loads and holds the defaults", "[deploy]") 
 TEST_CASE("the example configuration has every key, with its default", "[deploy]") {
   const auto lines = example_lines();
   const auto keys = known_keys();
-  CHECK(lines.size() + 1 == keys.size());  // tenants are in comments: there is none by default
+  CHECK(lines.size() + 1 == keys.size());  // except tenants, which are in comments
   for (const std::string& key : keys) {
     if (key == "tenant") continue;
     CAPTURE(key);

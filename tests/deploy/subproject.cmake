@@ -1,6 +1,6 @@
-# A project of somebody else's that takes this one in as README.md says: its snippet, as it stands
-# there, around the quickstart. What is compiled is that one source; the library is only configured.
-#   cmake -D ROOT=<this repository> -D DIR=<a folder of its own> -D C_COMPILER= -D CXX_COMPILER= -P
+# Another project that includes this one as README.md says: the unchanged snippet of README.md and
+# the quickstart. Only that one source is compiled; the library is only configured.
+#   cmake -D ROOT=<this repository> -D DIR=<its own folder> -D C_COMPILER= -D CXX_COMPILER= -P
 cmake_minimum_required(VERSION 3.25)
 
 file(READ ${ROOT}/README.md readme)
@@ -17,7 +17,7 @@ project(somebody LANGUAGES CXX)
 add_executable(my_program my_program.cc)
 ${snippet}")
 
-# Looking for nvcc takes its time, and a header has nothing to do with it.
+# CUDA is off: the search for nvcc takes long, and the public headers do not depend on it.
 execute_process(
   COMMAND ${CMAKE_COMMAND} --fresh -S ${DIR} -B ${DIR}/build -G Ninja -D PRECIS_CUDA=OFF
     -D CMAKE_C_COMPILER=${C_COMPILER} -D CMAKE_CXX_COMPILER=${CXX_COMPILER}

@@ -1,5 +1,5 @@
-// The systemd unit and the container image that are shipped keep the service from what it does not
-// need, and clients from what is stored.
+// The shipped systemd unit and container image deny the service what it does not need, and deny
+// clients access to stored data.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>
@@ -19,7 +19,7 @@ std::set<std::string> lines(const char* file = kUnit) {
   return lines;
 }
 
-// The output of `command`; empty where it can't be run.
+// The output of `command`; empty if it cannot be run.
 std::string printed(const std::string& command) {
   std::string text;
   std::FILE* const pipe = ::popen(command.c_str(), "r");
@@ -51,12 +51,12 @@ TEST_CASE("the socket that clients share lies in no folder with what is stored",
     all += text;
   }
   CHECK(all.find("RuntimeDirectory=precis\n") != std::string::npos);
-  CHECK(lines(kImage).contains("VOLUME /var/lib/precis /run/precis"));  // apart
+  CHECK(lines(kImage).contains("VOLUME /var/lib/precis /run/precis"));  // separate volumes
 }
 
 TEST_CASE("systemd-analyze rates what the unit leaves exposed at most 2.5", "[deploy]") {
   if (printed("command -v systemd-analyze").empty()) {
-    // Catch2 2 knows no skipping; ctest takes these words for it.
+    // Catch2 2 cannot skip a test; ctest recognizes this output.
     std::printf("skipped: systemd-analyze is not installed (Debian's package systemd)\n");
     return;
   }

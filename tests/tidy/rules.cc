@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 // ---- the tables ---------------------------------------------------------------------------------
 
-// What each part may include, itself aside, as ARCHITECTURE.md has it. Tests may include anything.
+// The other parts that a part may include, as in ARCHITECTURE.md. Tests may include anything.
 const std::map<std::string, std::set<std::string>> kAllowed = {
     {"schema", {}},
     {"kernels", {"schema"}},
@@ -37,7 +37,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
       "client"}},
 };
 
-// A library's headers and the only files that may include them, by how their paths begin.
+// A library's headers, and prefixes of the only paths that may include them.
 struct Foreign {
   std::string library;
   std::vector<std::string> headers;
@@ -64,7 +64,7 @@ const std::vector<Foreign> kForeign = {
     {"nanobind", {"nanobind/", "Python.h"}, {"client/python/"}},
 };
 
-// Foreign errors become a Status in one file each: these words may stand in one file alone.
+// Each of these words may appear in one file only, which converts the foreign error to a Status.
 const std::vector<std::string> kForeignErrors = {"ucs_status_string", "rocksdb::Status",
                                                  "kj::Exception", "cudaGetErrorString"};
 
@@ -73,7 +73,7 @@ const std::set<std::string> kEnvironmentReaders = {
     "cachesvc/main.cc", "client/examples/quickstart.cc", "client/cli/main.cc"};
 
 constexpr std::size_t kLineMax = 100, kHeaderMax = 220, kSourceMax = 450;
-// Longer files, each with its reason. The number is a ratchet: it only goes down.
+// Longer files, each with its reason. A number may only be reduced.
 const std::map<std::string, std::size_t> kLonger = {
     {"schema/include/precis/messages.h",
      380},  // one struct per message; splitting hides the protocol
@@ -96,7 +96,7 @@ bool is_cxx(const std::string& path) { return is_header(path) || is_source(path)
 bool is_test(const std::string& path) { return begins(path, "tests/"); }
 bool is_tidy(const std::string& path) { return begins(path, "tests/tidy/"); }
 
-// "dir/*.ext" or the beginning of a path.
+// The pattern is "dir/*.ext" or the beginning of a path.
 bool matches(const std::string& path, const std::string& pattern) {
   const auto star = pattern.find('*');
   if (star == std::string::npos) return begins(path, pattern);
@@ -139,7 +139,7 @@ std::vector<Include> includes_of(const std::string& content) {
   return found;
 }
 
-// The part of the architecture a file belongs to; empty where there is none.
+// The part of the architecture that a file belongs to; empty if there is none.
 std::string part_of(const std::string& path) {
   for (const char* folder : {"python", "cli", "examples"}) {
     if (begins(path, "client/" + std::string(folder) + "/")) return folder;
@@ -155,7 +155,7 @@ std::string part_of(const std::string& path) {
   return kAllowed.count(layer) != 0 ? layer : "";
 }
 
-// The file a quoted include means; empty where it is none of ours.
+// The file that a quoted include names; empty if it is not one of ours.
 std::string resolve(const Tree& tree, const std::string& from, const std::string& header) {
   const std::string folder = fs::path(from).parent_path().generic_string();
   for (const std::string& base :
@@ -241,7 +241,7 @@ Findings check_sizes(const Tree& tree) {
     std::size_t lines = 0;
     each_line(content, [&](std::size_t number, const std::string& line) {
       lines = number;
-      // Columns, not bytes: the continuation bytes of UTF-8 do not count.
+      // Counts columns and not bytes: continuation bytes of UTF-8 do not count.
       const auto width =
           static_cast<std::size_t>(std::count_if(line.begin(), line.end(), [](char c) {
             return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -264,7 +264,7 @@ Findings check_sizes(const Tree& tree) {
 Findings check_words(const Tree& tree) {
   Findings findings;
   for (const auto& [path, content] : tree) {
-    if (is_tidy(path)) continue;  // It has to name them.
+    if (is_tidy(path)) continue;  // These files must name the words.
     const bool may_ask_environment = kEnvironmentReaders.count(path) != 0;
     each_line(content, [&, file = path](std::size_t number, const std::string& line) {
       const auto refuse = [&](const char* word, const char* why) {
@@ -288,7 +288,7 @@ Findings check_compiler_traps(const Tree& tree) {
   Findings findings;
   for (const auto& [path, content] : tree) {
     if (!is_cxx(path) || is_tidy(path)) continue;
-    std::size_t line = 1, question = std::string::npos;  // question: of the statement at hand
+    std::size_t line = 1, question = std::string::npos;  // question: in the current statement
     for (std::size_t at = 0; at < content.size(); ++at) {
       const char c = content[at];
       if (c == '\n') ++line;
@@ -305,12 +305,12 @@ Findings check_compiler_traps(const Tree& tree) {
 
 Findings check_twice_defined(const Tree& tree) {
   static const std::regex kNamespace("^namespace ([a-z0-9_:]+) \\{");
-  // At the margin, so in the namespace itself; not what is only declared.
+  // Only definitions in the first column, so in the namespace itself; declarations do not match.
   static const std::regex kConstant(
       "^(?:inline )?constexpr [^=({]*?\\b(k[A-Z]\\w*)\\s*(?:\\[|=|\\{)");
   static const std::regex kClass(
       "^(?:struct|class|enum class|union) (?:alignas\\(\\w+\\) )?(\\w+)\\b(?!::)[^;]*\\{");
-  std::map<std::string, std::string> homes;  // namespace::name -> where it was first
+  std::map<std::string, std::string> homes;  // namespace::name -> first file
   Findings findings;
   for (const auto& [path, content] : tree) {
     if ((extension(path) != ".h" && extension(path) != ".cuh") || begins(path, "tests/")) continue;
@@ -334,7 +334,7 @@ Findings check_twice_defined(const Tree& tree) {
 }
 
 Findings check_build_lists(const Tree& tree) {
-  std::map<std::string, std::string> lists;  // folder -> what its CMake files say
+  std::map<std::string, std::string> lists;  // folder -> content of its CMake files
   for (const auto& [path, content] : tree) {
     if (ends(path, "CMakeLists.txt") || extension(path) == ".cmake") {
       lists[fs::path(path).parent_path().generic_string()] += content + "\n";
@@ -390,7 +390,7 @@ Findings check_links(const Tree& tree) {
 
 namespace {
 
-// Names of Catch2's tests; a name may be several literals side by side.
+// Names of Catch2's tests; a name may be several adjacent literals.
 std::set<std::string> test_names(const std::string& content) {
   std::set<std::string> names;
   for (auto at = content.find("TEST_CASE"); at != std::string::npos;
@@ -435,7 +435,7 @@ Findings check_promises(const Tree& tree) {
       const auto close = line.find('`', at + 1);
       if (close == std::string::npos) return;
       const std::string quoted = line.substr(at + 1, close - at - 1);
-      // Four words, or a name as pytest's, make a test's name; else it is a command or a value.
+      // A test's name has four words or begins with test_; anything else is a command or a value.
       const bool is_name =
           std::count(quoted.begin(), quoted.end(), ' ') >= 3 || begins(quoted, "test_");
       if (is_name && !names.contains(quoted)) {

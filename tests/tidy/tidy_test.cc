@@ -1,4 +1,5 @@
-// The tree keeps its own rules (CONTRIBUTING.md; ARCHITECTURE.md, The parts), and the rules bite.
+// The tree keeps its own rules (CONTRIBUTING.md; ARCHITECTURE.md, The parts), and the rules find
+// violations.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -18,7 +19,7 @@ std::string read(const fs::path& path) {
   return out.str();
 }
 
-// Every text file of ours; what is built or fetched lies elsewhere.
+// Every text file of ours; built and fetched files are in other folders.
 Tree read_tree() {
   static const std::vector<std::string> kFolders = {"cachesvc", "client", "cmake", "deploy", "docs",
                                                     "kernels",  "schema", "tests", ".ci"};
@@ -102,7 +103,8 @@ TEST_CASE("promises name tests that are there", "[tidy]") {
   require_clean(check_promises(read_tree()));
 }
 
-// ---- the rules bite -----------------------------------------------------------------------------
+// ---- the rules find violations
+// -------------------------------------------------------------------
 
 TEST_CASE("a name that two headers of a namespace define is found", "[tidy]") {
   const std::string open = "#pragma once\nnamespace precis::kernels {\n";
