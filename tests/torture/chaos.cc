@@ -21,12 +21,12 @@ using std::chrono::steady_clock;
 using testing::stat;
 
 constexpr std::uint32_t kRoundsMin = 3;
-constexpr std::uint64_t kOperationsEach = 4;  // of each client in a round, at the least
-constexpr seconds kRoundTime{4};              // of which the last comes before the next kill
+constexpr std::uint64_t kOperationsEach = 4;  // of each client in a round, at least
+constexpr seconds kRoundTime{4};              // including the second before the kill
 constexpr std::uint32_t kKillSpreadMicros = 30'000;
 constexpr seconds kStopTime{10};
 constexpr milliseconds kLook{5};
-// After which something hangs, whatever the machine is busy with.
+// A longer wait means a hang, even on a busy machine.
 constexpr seconds kPatience{240};
 constexpr std::uint64_t kMemoryBytes = 256u << 20;
 
@@ -178,7 +178,7 @@ Status Chaos::end() {
     return Status::internal("no client's memory was read in place");
   }
   const auto connections = static_cast<std::uint64_t>(stat(*client_, "precis_connections_total"));
-  const std::uint64_t expected = crowd_->made() + 1;  // and the one that asks
+  const std::uint64_t expected = crowd_->made() + 1;  // plus this connection
   connected_again_ = connections - std::min(connections, expected);
   peak_bytes_ = testing::peak_resident_bytes(service_->pid());
   if (peak_bytes_ > kMemoryBytes + testing::kBesideMemoryBytes) {
@@ -191,7 +191,7 @@ Status Chaos::end() {
   return code == 0 ? Status() : Status::internal("precisd ended with " + std::to_string(code));
 }
 
-// The service notices each death in its own time.
+// Waits, because the service notices each death after some delay.
 Status Chaos::check_nothing_left() {
   const auto give_up = steady_clock::now() + kPatience;
   for (;;) {

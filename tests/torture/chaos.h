@@ -1,5 +1,6 @@
-// Many client processes on one service: a third of them killed at random instants, one stopped in
-// the middle of what it does. The others must not notice, and nothing may be left of the dead.
+// Many client processes of one service. A third of them is killed at random instants, and one is
+// stopped in the middle of an operation. The other clients must not be affected, and the service
+// must keep nothing of the killed ones.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +20,17 @@ struct ChaosOptions {
   std::uint32_t clients = 64;
   std::uint32_t seconds = 60;  // of killing; 0: three rounds, however long they take
   std::uint32_t seed = 0;
-  std::string data_dir;                                                // empty or not there
-  bool tcp = false;                                                    // no memory is shared
+  std::string data_dir;                                                // empty or not existing
+  bool tcp = false;                                                    // without shared memory
   std::string log_level = "error";                                     // as precisd's
-  std::function<void(double done, const std::string& note)> progress;  // done: of 1
+  std::function<void(double done, const std::string& note)> progress;  // done: from 0 to 1
 };
 
 class Chaos {
  public:
   explicit Chaos(ChaosOptions options);
 
-  // kCorruption or kInternal says what went wrong first.
+  // Runs everything. kCorruption or kInternal describes the first failure.
   Status all();
 
   std::uint32_t rounds() const { return rounds_; }
@@ -37,11 +38,11 @@ class Chaos {
   std::uint64_t operations() const { return operations_; }
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t operations_beside_stopped() const { return beside_stopped_; }
-  // Connections that were made beyond one of each client: lost ones, at least so many.
+  // Connections in addition to the first one of each client: at least so many were lost.
   std::uint64_t connected_again() const { return connected_again_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }  // of the service, in RAM
-  // Means over all rounds, of the second before a kill and the two after it. Of rounds that are
-  // measured in seconds alone.
+  // Means over all rounds: of the second before a kill and the two seconds after it. Only if
+  // `seconds` is not 0.
   struct Rates {
     double before = 0, first_second = 0, second_second = 0;  // operations/s
   };
@@ -52,9 +53,9 @@ class Chaos {
   Status set_up();
   Status round(bool timed);
   Status kill_a_third();
-  // One client is stopped while the others go on, and goes on itself afterwards.
+  // Stops one client while the others continue, then lets it continue, too.
   Status stop_one();
-  // Until `count` more operations have ended.
+  // Waits until `count` more operations have ended.
   Status wait_for(const std::function<std::uint64_t()>& operations, std::uint64_t count);
   Status end();
   Status put_shared();

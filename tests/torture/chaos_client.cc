@@ -1,11 +1,12 @@
-// One client of ./dev torture --clients: puts, reads and removes what is its own, reads what all
-// share, compares every byte, and says a line for each. chaos_client ADDRESS SEED SHARED_SEED
+// One client of ./dev torture --clients: puts, reads and removes its own path, reads a shared path,
+// compares every byte, and prints a line for each operation.
+// chaos_client ADDRESS SEED SHARED_SEED
 //
 //   ready             connected
-//   put 123, get 123  done, of so many bytes
-//   error TEXT        anything else than success; it ends with 1
+//   put 123, get 123  done, with so many bytes
+//   error TEXT        any failure; the client exits with 1
 //
-// Ends with 0 after the operation under way when it is sent SIGTERM.
+// After SIGTERM it finishes its current round of operations and exits with 0.
 #include <signal.h>
 
 #include <cstdio>
@@ -50,10 +51,10 @@ Status put(Client& client, const Model& model, const ChaosPath& path, const test
 
 Status work(const std::string& address, std::uint32_t seed, std::uint32_t shared_seed) {
   const ChaosPath own(seed), shared(shared_seed);
-  // It connects anew where it must; a connection that breaks under a put is an error all the same.
+  // The client reconnects if it must. A connection that breaks during a put is still an error.
   PRECIS_ASSIGN(const auto client, Client::connect(address));
   PRECIS_ASSIGN(const Model model, client->register_model(chaos_model()));
-  // Every other one's layers are read where they lie.
+  // Every second client pushes from allocated memory, which the service reads in place.
   std::optional<testing::AllocatedKv> allocated;
   if (seed % 2 == 1) allocated.emplace(*client, own.kv);
   say("ready");

@@ -1,4 +1,4 @@
-// What the clients of ./dev torture --clients put and read, the same in every process.
+// The paths that the clients of ./dev torture --clients put and read, the same in every process.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace precis::torture {
 
-inline constexpr std::uint32_t kChaosTokens = 1024;  // K and V of 2 MiB over all layers
+inline constexpr std::uint32_t kChaosTokens = 1024;  // 2 MiB of K and V over all layers
 
 inline ModelSpec chaos_model() { return testing::tiny_model(); }
 
@@ -19,7 +19,7 @@ inline std::vector<TokenId> chaos_tokens(std::uint32_t seed) {
   return testing::random_tokens(random, kChaosTokens);
 }
 
-// A path that one seed names.
+// A path and its KV, determined by a seed.
 struct ChaosPath {
   explicit ChaosPath(std::uint32_t seed) : tokens(chaos_tokens(seed)) {
     std::mt19937 random(seed);
@@ -29,7 +29,7 @@ struct ChaosPath {
   testing::Kv kv;
 };
 
-// `kv`: the path's, wherever it lies.
+// `kv`: the path's KV, in any memory.
 inline Result<msg::SegmentInfo> put_path(Client& client, const Model& model, const ChaosPath& path,
                                          const testing::Kv& kv) {
   PutOptions options;
@@ -38,7 +38,7 @@ inline Result<msg::SegmentInfo> put_path(Client& client, const Model& model, con
   return testing::put_all(client, model, path.tokens, kv, options);
 }
 
-// OK where nothing of it is stored.
+// OK also if nothing of the path is stored.
 inline Status remove_path(Client& client, const Model& model, const std::vector<TokenId>& tokens) {
   PRECIS_ASSIGN(const LookupMatch match, client.lookup(model, tokens));
   if (!match) return {};

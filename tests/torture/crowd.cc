@@ -8,7 +8,6 @@
 namespace precis::torture {
 
 // ---- one client
-// -----------------------------------------------------------------------------------
 
 Member::Member(const std::string& address, std::uint32_t seed, std::uint32_t shared_seed)
     : seed_(seed),
@@ -53,15 +52,14 @@ int Member::stop() {
   return code;
 }
 
-// ---- all of them
-// ----------------------------------------------------------------------------------
+// ---- all clients
 
 Crowd::Crowd(std::string address, std::uint32_t seed, std::uint32_t shared_seed, std::size_t count)
     : address_(std::move(address)), seed_(seed), shared_seed_(shared_seed) {
   for (std::size_t i = 0; i < count; ++i) members_.push_back(make());
 }
 
-// Every process has a path of its own: a request that a dead one has sent may yet be carried out.
+// Every process has its own path, because requests of a killed process may still be carried out.
 std::unique_ptr<Member> Crowd::make() {
   return std::make_unique<Member>(address_, seed_ + ++made_, shared_seed_);
 }

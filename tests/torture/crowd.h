@@ -1,4 +1,4 @@
-// The client processes of ./dev torture --clients, and what they say.
+// The client processes of ./dev torture --clients, and their output.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace precis::torture {
 
-// One chaos_client. Its lines are counted by a thread of its own, which ends with the process.
+// One chaos_client. Its own thread counts the lines of its output until the process ends.
 class Member {
  public:
   Member(const std::string& address, std::uint32_t seed, std::uint32_t shared_seed);
@@ -23,12 +23,12 @@ class Member {
   std::uint32_t seed() const { return seed_; }
   std::uint64_t operations() const { return operations_; }
   std::uint64_t bytes() const { return bytes_; }
-  std::string error() const;  // the first it said; empty: none
+  std::string error() const;  // the first error reported; empty if there is none
   bool ended() const { return ended_; }
 
   void signal(int number) { process_.signal(number); }
-  void kill();  // SIGKILL, and waits until it is gone; what it said is counted
-  int stop();   // SIGTERM, and waits for its end: as Process::wait()
+  void kill();  // by SIGKILL; waits for its end and counts all its output
+  int stop();   // by SIGTERM; waits for its end and returns as Process::wait()
 
  private:
   void listen();
@@ -47,18 +47,20 @@ class Crowd {
   Crowd(std::string address, std::uint32_t seed, std::uint32_t shared_seed, std::size_t count);
 
   std::size_t size() const { return members_.size(); }
-  std::uint32_t made() const { return made_; }  // that ever were
+  std::uint32_t made() const { return made_; }  // number of clients ever started
   Member& member(std::size_t i) { return *members_[i]; }
-  // Kills one and puts another in its place. Returns the seed of what the dead one may have left.
+  // Kills a client and starts a new one in its place. Returns the killed client's seed, whose path
+  // may be stored.
   std::uint32_t replace(std::size_t i);
 
-  // Of all that ever were.
+  // Sums over all clients ever started.
   std::uint64_t operations() const;
   std::uint64_t bytes() const;
   std::uint64_t operations_without(const Member& one) const;
-  // kInternal with what the first one that failed by itself said.
+  // kInternal with the error of a client that failed without being killed.
   Status first_failure() const;
-  // Lets everybody end after the operation under way; as first_failure(). Seeds stay theirs.
+  // Lets all clients finish their current round of operations and exit. Errors as first_failure().
+  // seeds() remains valid.
   Status stop();
   std::vector<std::uint32_t> seeds() const;
 

@@ -1,6 +1,6 @@
-// precis_torture (./dev torture): precisd under load, killed with SIGKILL again and again, or, with
-// --clients, its clients are. Exits 0 if nothing that was acknowledged was ever lost or changed,
-// nobody who was not killed saw an error, and nothing else was left.
+// precis_torture (./dev torture): runs precisd under load and kills it with SIGKILL repeatedly or,
+// with --clients, kills its clients. Exits 0 if nothing acknowledged was lost or changed, no
+// process that was not killed saw an error, and nothing else was left.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

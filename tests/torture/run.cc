@@ -19,7 +19,7 @@ constexpr std::size_t kChangers = 3, kSlotsEach = 3, kReaders = 2;
 constexpr std::uint32_t kLoadMicrosMax = 200'000, kStartMicrosMax = 60'000;
 constexpr std::uint32_t kStartKillsOneIn = 6;
 constexpr std::chrono::seconds kTidyPatience{60};
-// Headers of payload files, of which few are open or being emptied.
+// Allowance for the headers of payload files, of which few are open or being emptied.
 constexpr std::uint64_t kHeaderBytes = 64u << 10;
 
 std::uint64_t folder_bytes(const std::string& folder) {
@@ -27,7 +27,7 @@ std::uint64_t folder_bytes(const std::string& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator file(folder, error), last; !error && file != last;
        file.increment(error)) {
-    std::error_code gone;  // a file may go while the folder is read
+    std::error_code gone;  // a file may be removed while the folder is read
     const auto size = file->file_size(gone);
     if (!gone) sum += size;
   }
@@ -60,7 +60,7 @@ Status Run::all() {
   return end().with_context("after the last kill");
 }
 
-// It tidies at once: so kills meet it, and no check waits for it.
+// Tidying starts at once, so that kills interrupt it and no check waits for it.
 std::vector<std::string> Run::flags() const {
   const std::string file = options_.data_dir + ".toml";
   std::ofstream(file) << "tidy_after_ms = 0\n";
@@ -74,7 +74,7 @@ Status Run::start() {
   return {};
 }
 
-// Everything put whole once, and taken down as it was read.
+// Puts every path whole once, and records the rows that a read returns.
 Status Run::set_up() {
   PRECIS_TRY(start());
   PutOptions options;
@@ -111,7 +111,7 @@ Status Run::round(std::uint32_t seed) {
       workers.emplace_back(
           [&work, s = random()] { read_slots(work, static_cast<std::uint32_t>(s)); });
     }
-    // It is killed under load, not while they connect.
+    // The kill comes under load and not while workers connect.
     connected.wait();
     std::this_thread::sleep_for(load);
     if (const int ended = service_->kill(); ended != -SIGKILL) failure.report(by_itself(ended));
@@ -157,7 +157,8 @@ Status Run::check() {
   return check_space(segments, payload_bytes);
 }
 
-// Nothing is there but what was found, and what is no more gives its space back.
+// Checks that only the segments that were found exist, and that removed segments release their
+// space.
 Status Run::check_space(std::uint64_t segments, std::uint64_t payload_bytes) {
   PRECIS_ASSIGN(const auto rows, client_->segments());
   if (rows.size() != segments) {
@@ -174,8 +175,8 @@ Status Run::check_space(std::uint64_t segments, std::uint64_t payload_bytes) {
   return wait_for_tidiness(payload_bytes);
 }
 
-// Files of which less than half counts are emptied in the background; while values move they are
-// there twice, and count twice.
+// Files with less than half live bytes are emptied in the background. While a value moves it exists
+// twice and counts twice.
 Status Run::wait_for_tidiness(std::uint64_t payload_bytes) {
   const auto give_up = std::chrono::steady_clock::now() + kTidyPatience;
   for (;;) {
@@ -191,7 +192,7 @@ Status Run::wait_for_tidiness(std::uint64_t payload_bytes) {
   }
 }
 
-// Once all is removed, nothing is left.
+// Checks that nothing is left once everything is removed.
 Status Run::end() {
   for (Slot& slot : slots_) {
     PRECIS_ASSIGN(const LookupMatch match, client_->lookup(*model_, slot.path(false)));

@@ -1,4 +1,4 @@
-// One run of the torture: a service that is killed again and again under load, and what it must
+// One run of the torture: repeatedly kills a service under load and checks the data that it must
 // have kept.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace precis::torture {
 
 struct RunOptions {
   std::uint32_t kills = 100;
-  std::uint32_t seed = 0;  // of every choice; instants are the machine's
-  std::string data_dir;    // empty or not there
+  std::uint32_t seed = 0;  // of every choice; the instants of kills are not reproducible
+  std::string data_dir;    // empty or not existing
   std::function<void(std::uint32_t kills)> progress;
 };
 
@@ -25,7 +25,7 @@ class Run {
  public:
   explicit Run(RunOptions options);
 
-  // kCorruption, or what else went wrong, and at which kill.
+  // Runs everything. kCorruption or another error, with the kill at which it occurred.
   Status all();
   std::uint32_t kills() const { return kills_; }
   const Counts& counts() const { return counts_; }
@@ -37,7 +37,7 @@ class Run {
   Status round(std::uint32_t seed);
   Status start();
   std::vector<std::string> flags() const;  // of precisd
-  // Kills a service that has not said that it is ready.
+  // Kills a service before it reports that it is ready.
   Status kill_while_starting(std::uint32_t delay_us);
   Status check();
   Status check_space(std::uint64_t segments, std::uint64_t payload_bytes);

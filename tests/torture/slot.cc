@@ -12,7 +12,7 @@ namespace {
 using testing::HeadCopy;
 using testing::PrefixCopy;
 
-// Of the head's entries those that `stored` holds: each segment's up to its seat.
+// Indices of the head's entries in `stored`: those with seats up to their segment's budget.
 std::vector<std::size_t> kept(const HeadCopy& head, const Stored& stored) {
   std::vector<std::size_t> kept;
   for (std::size_t i = 0; i < head.seats.size(); ++i) {
@@ -83,8 +83,8 @@ bool Slot::learn(PrefixCopy whole) {
          rows_are_of(whole_, {&parent_kv_, &child_kv_});
 }
 
-// What each state that may be there becomes. A change of the child is never less durable than what
-// it stands on, but for a removal.
+// The result of `change` for each possible state. If a put or trim of the child survives a crash,
+// so does the current state of its parent.
 std::set<Stored> Slot::after(const Change& change) const {
   std::set<Stored> after;
   for (Stored before : possible_) {
@@ -106,7 +106,7 @@ void Slot::unanswered(const Change& change) { possible_.merge(after(change)); }
 bool Slot::found(const Stored& stored) {
   const bool may_be = possible_.contains(stored);
   now_ = stored;
-  possible_ = {stored};  // what opening finds is durable
+  possible_ = {stored};  // data found when the store opens is durable
   return may_be;
 }
 

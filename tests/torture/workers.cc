@@ -21,7 +21,7 @@ struct Joined {
 Result<Joined> connect(const std::string& address) {
   ConnectOptions options;
   options.timeout_ms = kTimeoutMs;
-  options.retry = false;  // they end with the service
+  options.retry = false;  // clients end with the service
   PRECIS_ASSIGN(auto client, Client::connect(address, options));
   PRECIS_ASSIGN(Model model, client->register_model(testing::tiny_model()));
   return Joined{std::move(client), std::move(model)};
@@ -42,7 +42,7 @@ Durability any_durability(std::mt19937& random) {
   return dice < 9 ? Durability::kWal : Durability::kFsync;
 }
 
-// One that fits what is stored.
+// A random change that fits the stored state.
 Change any_change(const Slot& slot, std::mt19937& random) {
   const Stored& now = slot.now();
   Change change;
@@ -97,7 +97,7 @@ Status perform(Client& client, const Model& model, const Slot& slot, const Chang
   return Status::corruption("the trim left " + std::to_string(trimmed.entries) + " entries");
 }
 
-// Of a read that was answered: the cut of every link at `keep`.
+// The state that a successful read returned: every link cut at `keep`.
 Stored served(const Slot& slot, const LookupMatch& match, const Budget& keep) {
   const auto of = [&](std::size_t link, bool child) -> std::uint64_t {
     if (match.links.size() <= link) return 0;
@@ -114,7 +114,7 @@ Status read_one(Client& client, const Model& model, const Slot& slot, const Budg
   const auto prefix = client.get(match, keep);
   Status status = prefix.status();
   if (status.ok()) status = prefix->wait();
-  // Trimmed or removed since it was looked up.
+  // The segment was trimmed or removed after the lookup.
   const StatusCode code = status.code();
   if (code == StatusCode::kNotFound || code == StatusCode::kInvalidArgument) return {};
   PRECIS_TRY(status);

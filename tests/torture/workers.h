@@ -17,11 +17,11 @@ struct Counts {
   std::atomic<std::uint64_t> puts{0}, trims{0}, removes{0}, reads{0}, unanswered{0}, checks{0};
 };
 
-// What went wrong first.
+// Keeps the first failure.
 class Failure {
  public:
   void report(const std::string& what);
-  std::string what() const;  // empty: nothing
+  std::string what() const;  // empty if there is none
   explicit operator bool() const { return !what().empty(); }
 
  private:
@@ -29,23 +29,24 @@ class Failure {
   std::string what_;
 };
 
-// What the workers of one run share.
+// Shared by the workers of one run.
 struct Work {
   std::string address;
   std::span<Slot> slots;
   Counts& counts;
   Failure& failure;
-  std::latch& connected;  // counted down by each worker, connected or not
+  std::latch& connected;  // counted down by each worker, even if it could not connect
 };
 
-// Reads the path and compares it with what is stored; kCorruption says what is otherwise.
+// Reads the path and compares it with `stored`; kCorruption describes the difference.
 Status check_slot(Client& client, const Model& model, const Slot& slot, const Stored& stored);
-// What is stored of the path, as a lookup and its segments say.
+// The stored state of the path according to a lookup.
 Result<Stored> look(Client& client, const Model& model, const Slot& slot);
 
-// Changes the slots `mine` until the service does not answer any more.
+// Changes the slots `mine` until the service no longer answers.
 void change_slots(const Work& work, std::span<Slot> mine, std::uint32_t seed);
-// Reads any slot, at any budget: what comes must be a cut of what was pushed.
+// Reads random slots at random budgets until the service no longer answers. Each answer must be a
+// cut of the pushed rows.
 void read_slots(const Work& work, std::uint32_t seed);
 
 }  // namespace precis::torture
