@@ -50,7 +50,7 @@ TEST_CASE("an arena of no bytes or of more than any machine has is refused", "[u
 }
 
 TEST_CASE("an arena larger than the machine's memory is reserved but not touched", "[unit][base]") {
-  // Not by more than twice: ThreadSanitizer leaves a program little room for addresses.
+  // Only twice as large, because ThreadSanitizer leaves a program few addresses.
   const auto memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
                       static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto arena = make_arena(2 * memory);
@@ -102,7 +102,7 @@ TEST_CASE("buffers that shrink and slide down keep their bytes and leave no hole
   for (auto* buffer : {&first, &second, &third}) {
     std::ranges::fill((*buffer)->bytes(), static_cast<std::byte>(++filled));
   }
-  first->slide_down(1);  // nothing lies below
+  first->slide_down(1);  // nothing is below it
   second->slide_down(1);
   CHECK(offset_in(*arena, *first) == 0);
   first->shrink(100);
@@ -119,7 +119,7 @@ TEST_CASE("buffers that shrink and slide down keep their bytes and leave no hole
   CHECK(arena->used_bytes() == 128 + 250'048 + 64);
   const auto rest = arena->allocate(arena->memory().size() - arena->used_bytes());
   CHECK(rest.ok());
-  third->slide_down(1);  // no free range ends where it begins
+  third->slide_down(1);  // no free range ends at its beginning
   CHECK(filled_with(third->bytes(), std::byte{3}));
 }
 

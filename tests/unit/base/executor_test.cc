@@ -1,4 +1,4 @@
-// The executor: order, parallelism, draining. Threads meet at latches; nothing sleeps.
+// The executor: order, parallelism, draining. Threads synchronize on latches; nothing sleeps.
 #include "cachesvc/base/executor.h"
 
 #include <pthread.h>
@@ -39,7 +39,7 @@ TEST_CASE("as many pieces of work run at once as there are threads", "[unit][bas
   {
     Executor executor("test", kThreads);
     for (int i = 0; i < kThreads; ++i) executor.post([&] { all_running.arrive_and_wait(); });
-  }  // Would hang if fewer ran at once.
+  }  // hangs if fewer threads run at the same time
   CHECK(all_running.try_wait());
 }
 

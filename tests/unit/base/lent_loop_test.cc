@@ -1,4 +1,4 @@
-// A loop whose thread lets those drive it that wait for something.
+// A lent loop: threads that wait for something on the loop may drive it.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <condition_variable>
@@ -13,7 +13,7 @@
 namespace precis {
 namespace {
 
-// Longer than anything takes on the slowest machine; reached only by a test that has failed.
+// Longer than any operation takes on the slowest machine; only a failing test reaches it.
 constexpr std::chrono::seconds kPatience{60};
 
 class LentLoop {
@@ -23,7 +23,7 @@ class LentLoop {
     loop.stop();
     thread_.join();
   }
-  // Returns when the loop's own thread has nothing more to do.
+  // Lends the loop out: tells it that nothing is expected.
   void let_go() {
     std::promise<void> said;
     loop.post([&] {
@@ -32,7 +32,7 @@ class LentLoop {
     });
     REQUIRE(said.get_future().wait_for(kPatience) == std::future_status::ready);
   }
-  // Drives for a moment, as soon as the loop is free.
+  // Runs `begin` and drives the loop for one turn, as soon as the loop is free.
   void drive_some(const std::function<void()>& begin) {
     const auto give_up = std::chrono::steady_clock::now() + kPatience;
     while (!loop.drive(begin, [] { return true; })) {
@@ -130,14 +130,14 @@ TEST_CASE("a lent loop that is left alone with something to come goes on by itse
 TEST_CASE("threads that wait on a lent loop drive it in turn, and none waits in vain", "[base]") {
   LentLoop lent;
   constexpr int kThreads = 4, kCalls = 2000;
-  int under_way = 0;  // the loop's thread alone
+  int under_way = 0;  // used only by the thread that drives the loop
   std::atomic<int> driven{0}, answered{0};
   std::vector<std::thread> callers;
   for (int t = 0; t < kThreads; ++t) {
     callers.emplace_back([&] {
       for (int i = 0; i < kCalls; ++i) {
-        // An answer comes two turns after its question.
-        bool there = false;  // the loop's thread's, then this one's
+        // The answer comes two turns after the request.
+        bool there = false;  // written on the loop, read by this thread if it drives
         std::promise<void> answer;
         const std::function<void()> ask = [&] {
           ++under_way;

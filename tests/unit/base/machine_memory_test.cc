@@ -1,4 +1,4 @@
-// The least that the machine and the control groups around a process allow.
+// The smallest memory limit of the machine and of the control groups that contain a process.
 #include "cachesvc/base/machine_memory.h"
 
 #include <catch2/catch.hpp>
@@ -29,7 +29,7 @@ class Groups {
 
 TEST_CASE("the smallest limit of a group or of one around it holds", "[unit][base]") {
   const Groups groups;
-  const std::uint64_t machine = groups.bytes();  // no group: all of it
+  const std::uint64_t machine = groups.bytes();  // without a group: all memory
   REQUIRE(machine > (64u << 20));
   groups.write("cgroup", "0::/system.slice/precisd.service");
   CHECK(groups.bytes() == machine);

@@ -1,4 +1,4 @@
-// What is posted to a loop reaches it: from any thread, in order, whether it sleeps or not.
+// Functions posted to a loop run on it: from any thread, in order, also while the loop sleeps.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <memory>
@@ -26,7 +26,7 @@ TEST_CASE("a loop that sleeps again and again misses nothing of what threads pos
           in_order = in_order && next[t]++ == i;
           if (++ran == kThreads * kPosts) loop.stop();
         });
-        // Long enough for the loop to fall asleep, now and then.
+        // Sometimes long enough for the loop to fall asleep.
         if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
     });

@@ -1,4 +1,4 @@
-// Coroutines wait on executors and callbacks and come back to the loop's thread.
+// Coroutines wait for executors and callbacks and resume on the loop's thread.
 #include "cachesvc/base/task.h"
 
 #include <catch2/catch.hpp>
@@ -90,7 +90,7 @@ TEST_CASE("a started task runs beside its maker, whoever of them is done first",
         [&](std::function<void(std::unique_ptr<int>)> done) { pending = std::move(done); });
   };
   Started<std::unique_ptr<int>> started(body());
-  REQUIRE(pending != nullptr);  // it runs already
+  REQUIRE(pending != nullptr);  // it has started already
   int got = 0;
   const auto top = [&]() -> Task<void> { got = *co_await started; };
   if (awaited_first) {

@@ -1,6 +1,6 @@
-// The device over UCX's software path, the kernel's copy between processes. It checks no keys and
-// knows no connections, so that the hardware refuses a key that is stale or another's is not seen
-// here; what this side checks by itself is.
+// The device over UCX's software path, which is the kernel's copy between processes. This path
+// checks no keys and knows no connections, so these tests do not show that the hardware refuses a
+// key that is stale or belongs to another connection. They do cover the checks of our own code.
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ struct Sides {
       server_device.reset();
     });
   }
-  // The server's end, connected to `address`, and its memory.
+  // Connects the server's end to `address` and registers its memory.
   Status connect(const RdmaAddress& address, MutableBytes memory) {
     return server.on_loop([&]() -> Status {
       PRECIS_ASSIGN(peer, server_device->make_peer());
@@ -200,7 +200,7 @@ TEST_CASE("another process's memory is reached until it dies, and its death is a
   CHECK(sides.pull(ours, address, key) == Status());
   CHECK(ours == std::vector<std::byte>(ours.size(), std::byte{0x5a}));
   ::kill(pid, SIGKILL);
-  ::pclose(out);  // the shell has seen its end
+  ::pclose(out);  // waits until the peer has ended
   CHECK_FALSE(sides.pull(ours, address, key).ok());
 }
 

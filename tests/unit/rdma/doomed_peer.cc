@@ -1,4 +1,4 @@
-// A peer to be killed: registers memory, says its address and key in hex, and waits.
+// A peer that a test kills: registers memory, prints its address and key in hex, and waits.
 #include <unistd.h>
 
 #include <cstdio>

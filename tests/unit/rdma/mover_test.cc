@@ -1,4 +1,4 @@
-// The rdma mover between a server's and a client's transport, over UCX's software path.
+// The RDMA mover between a server's and a client's transport, over UCX's software path.
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -169,7 +169,7 @@ TEST_CASE("a region that was taken back, or is another connection's, is refused"
   const MutableBytes into = MutableBytes(met.ours).first(4096);
   REQUIRE(met.pull(first.server, region, 0, into) == Status());
 
-  // The kernel's copy does not check the key, the window of the connection does.
+  // The kernel's copy does not check the key, but the window of the connection does.
   CHECK(met.pull(second.server, region, 0, into).code() == StatusCode::kNotFound);
   CHECK(met.push(second.server, {into}, region, 0).code() == StatusCode::kNotFound);
   RemoteRegion other = region;
@@ -239,7 +239,7 @@ TEST_CASE("a connection that closes ends its transfers, and the client's memory 
     ends.server->close();
   });
   CHECK_FALSE(get(promise.get_future()).ok());
-  exposed->reset();  // ends: the server has let go, or has closed
+  exposed->reset();  // returns: the server has released it or closed
   CHECK(met.pull(ends.server, region, 0, met.ours).code() == StatusCode::kUnavailable);
   met.drop(ends);
 }

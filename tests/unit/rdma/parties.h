@@ -1,4 +1,4 @@
-// Loops with threads, and waiting for what they do.
+// Loops with their own threads, and functions that wait for results from them.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@
 
 namespace precis::test {
 
-// Longer than anything takes on the slowest machine; reached only by a test that has failed.
+// Longer than any operation takes on the slowest machine; only a failing test reaches it.
 inline constexpr std::chrono::seconds kPatience{60};
 
 template <typename T>
@@ -41,7 +41,7 @@ class LoopThread {
     loop.post([&task] { task(); });
     return get(std::move(future));
   }
-  // Begins something on the loop and waits for its end.
+  // Starts an operation on the loop and waits for its end.
   Status wait(const std::function<void(std::function<void(Status)>)>& begin) {
     auto ended = std::make_shared<std::promise<Status>>();
     auto future = ended->get_future();

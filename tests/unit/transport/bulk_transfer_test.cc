@@ -5,7 +5,7 @@
 namespace precis {
 namespace {
 
-// A queue whose chunks end when the test says so.
+// A queue whose chunks end when the test ends them.
 struct HeldQueue {
   explicit HeldQueue(BulkLimits limits)
       : queue(limits, [this](BulkChunk chunk, BulkQueue::Ended ended) {
@@ -62,7 +62,8 @@ TEST_CASE("a transfer stands still until so much of it has moved", "[transport]"
   f.push({f.piece(0, 300)});
   const auto began = f.queue.stalled_since();
   REQUIRE(began.has_value());
-  f.ends[0](Status());  // few bytes: whoever reads so slowly keeps what it reads from
+  // Too few bytes: a peer that reads this slowly still counts as stalled.
+  f.ends[0](Status());
   CHECK(f.queue.stalled_since() == began);
 
   std::vector<std::byte> memory(2 * BulkQueue::kStepBytes);
@@ -105,7 +106,7 @@ TEST_CASE("a failed chunk fails its transfer once the others have ended", "[tran
   f.ends[2](Status());
   REQUIRE(f.results.size() == 1);
   CHECK(f.results[0].code() == StatusCode::kUnavailable);
-  REQUIRE(f.chunks.size() == 4);  // the next transfer goes on
+  REQUIRE(f.chunks.size() == 4);  // the next transfer continues
   f.ends[3](Status());
   CHECK(f.results.back().ok());
 }

@@ -7,8 +7,8 @@
 
 namespace precis::test {
 
-// A new certificate for 127.0.0.1 that is its own authority, and its key: cert.pem and key.pem in
-// `folder`, over those that are there.
+// Writes a new self-signed certificate for 127.0.0.1 and its key to cert.pem and key.pem in
+// `folder`; replaces existing files.
 TlsFiles make_certificate(const std::string& folder);
 
 }  // namespace precis::test

@@ -1,4 +1,4 @@
-// Connecting, step by step, where the other side or the time does not play along.
+// Connecting when the peer misbehaves or time runs out, at every step.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
@@ -29,7 +29,7 @@ TEST_CASE("attempts cut short at any moment do not stand in the way of the next"
   std::mt19937_64 random(1);
   for (int round = 0; round < 30; ++round) {
     CAPTURE(round);
-    // The server stands still for longer than the client waits, at some moment of it.
+    // The server's loop sleeps for up to 3 ms at some step; the client waits at most 1 ms.
     const auto still = std::chrono::microseconds(random() % 3000);
     server.thread.loop.post([still] { std::this_thread::sleep_for(still); });
     auto cut = connect(client, address, {}, 1);
@@ -47,10 +47,10 @@ TEST_CASE("attempts cut short at any moment do not stand in the way of the next"
   }
 }
 
-// A plain socket that says bytes to a service, and hears what it answers.
+// A plain socket that sends bytes to a service and receives its answers.
 class Plain {
  public:
-  // From 127.`net`.0.1.
+  // Connects from 127.`net`.0.1.
   explicit Plain(const std::string& address, std::uint32_t net = 0)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in to{};
@@ -74,7 +74,7 @@ class Plain {
     say(encode_frame_header({kind, static_cast<std::uint32_t>(body.size()), 0}));
     say(body);
   }
-  // All that comes until the service closes.
+  // Receives everything until the service closes.
   std::vector<std::byte> hear_out() {
     std::vector<std::byte> all;
     for (;;) {
@@ -84,13 +84,13 @@ class Plain {
       all.insert(all.end(), some.begin(), some.begin() + got);
     }
   }
-  // The body of the next frame, which must be of that kind.
+  // The body of the next frame, which must have this kind.
   std::vector<std::byte> hear_frame(FrameKind kind) {
     const FrameHeader header = decode_frame_header(hear(FrameHeader::kBytes)).value();
     REQUIRE(header.kind == kind);
     return hear(header.size_bytes);
   }
-  // The challenge that a service begins with.
+  // The challenge with which a service begins.
   Challenge challenge() { return decode_challenge(hear_frame(FrameKind::kChallenge)).value(); }
 
  private:
@@ -103,7 +103,7 @@ class Plain {
   Descriptor socket_;
 };
 
-// The refusal behind the challenge.
+// The refusal that follows the challenge.
 Welcome refusal(Bytes heard) {
   const std::size_t challenge = FrameHeader::kBytes + encode(Challenge{}).size();
   REQUIRE(heard.size() > challenge + FrameHeader::kBytes);
@@ -201,7 +201,7 @@ TEST_CASE("of many addresses with one stranger each, the oldest makes room", "[t
   Plain last(pair.address);
   last.challenge();
   const Plain one_more(pair.address, limits::kStrangersMax);
-  silent.front()->hear_out();  // ends
+  silent.front()->hear_out();  // until it ends
   CHECK(last.is_open());
 }
 
@@ -211,7 +211,7 @@ TEST_CASE("a stranger's time is bounded", "[transport]") {
   Pair pair(Wire::kTcp, options);
   Plain plain(pair.address);
   plain.say(encode_frame_header({FrameKind::kHello, 100, 0}));
-  plain.hear_out();  // ends
+  plain.hear_out();  // until it ends
 }
 
 TEST_CASE("a server of another version is told apart, and so is no server at all", "[transport]") {
@@ -270,7 +270,7 @@ TEST_CASE("a client trusts no server but one that its authority has signed", "[t
   }
 }
 
-// What a service with mutual TLS says of those that it turns away.
+// A service with mutual TLS, and its reports of refused clients.
 struct Strict {
   Strict() {
     options.tls = TlsContext::for_server(test_certificate()).value();
@@ -281,7 +281,8 @@ struct Strict {
     acceptor.turned_away = [this](const std::string&, const Status& why) { told.push_back(why); };
     address = listen(*server, Wire::kTcp, std::move(acceptor));
   }
-  // By which time the loop has dealt with all that came before.
+  // The reports so far. Connects another client first, so that the loop has handled all earlier
+  // events.
   std::vector<Status> told_by_now() {
     Caller known(Wire::kTcp);
     SocketClientOptions with;
@@ -291,7 +292,7 @@ struct Strict {
     return server->thread.on_loop([&] { return told; });
   }
   SocketOptions options = Server::default_options();
-  std::vector<Status> told;  // on the loop
+  std::vector<Status> told;  // used on the loop
   std::unique_ptr<Server> server;
   std::vector<ServerEnd> guests;
   std::string address;
@@ -385,7 +386,7 @@ TEST_CASE("a Unix socket that is served is taken from nobody, and one that is le
       listen_at_path().status() ==
       Status::invalid("listen_unix " + path + ": another process serves it; choose another path"));
   CHECK(std::filesystem::is_socket(path));
-  // Somebody removes it, and another service takes the path.
+  // The file is removed, and another service takes the path.
   std::filesystem::remove(path);
   auto second = listen_at_path();
   REQUIRE(second.status().to_string() == "ok");
@@ -395,7 +396,7 @@ TEST_CASE("a Unix socket that is served is taken from nobody, and one that is le
   std::filesystem::create_hard_link(path, left);
   stop(std::move(*second));
   CHECK_FALSE(std::filesystem::exists(path));
-  std::filesystem::rename(left, path);  // as one that was killed leaves it
+  std::filesystem::rename(left, path);  // as a killed service leaves it
   auto third = listen_at_path();
   REQUIRE(third.status().to_string() == "ok");
   stop(std::move(*third));

@@ -14,10 +14,10 @@
 namespace precis::test {
 namespace {
 
-// Whose memory the client exposes.
+// The owner of the memory that the client exposes.
 enum class Owner { kClient, kTransport };
 
-// Registered memory on both sides of a pair, the client's exposed.
+// Registered memory on both sides of a pair; the client's is exposed.
 struct Memory {
   Memory(Pair& p, std::size_t size, std::uint64_t seed, Owner owner = Owner::kClient)
       : pair(p), random(seed), at_server(random_bytes(random, size)) {
@@ -33,19 +33,19 @@ struct Memory {
       client = p.client.register_memory(at_client);
     }
     exposure = p.at_client.expose(*client);
-    // A server hears of a region by message, so it may use it once one has come.
+    // A server learns of a region by message, so it may use the region once a message has arrived.
     const std::size_t before = p.at_server.inbox().message_count();
     p.at_client.send(bytes_of("here is a region"));
     p.at_server.inbox().wait_messages(before + 1);
     settle();
   }
   ~Memory() { settle(); }
-  // Orders what this thread does with the memory and what the client's does. There is an order
-  // without it, but the sanitizers do not see one that goes through the kernel.
+  // Orders this thread's accesses to the memory with those of the client's thread. They are ordered
+  // anyway, but through the kernel, which the sanitizers do not see.
   void settle() {
     pair.client.thread.on_loop([] {});
   }
-  // What the client sees once a message has come that was sent after all completed pushes.
+  // The client's memory, after a message that was sent after all completed pushes.
   std::vector<std::byte> client_bytes() {
     const std::size_t before = pair.at_client.inbox().message_count();
     pair.at_server.send(bytes_of("look"));
@@ -185,7 +185,7 @@ TEST_CASE("a region that lies about itself fails its transfers and nothing else"
     CAPTURE(lie.id, lie.size_bytes);
     const std::uint64_t offset = lie.size_bytes > 1000 ? 2000 : 0;
     CHECK_FALSE(pair.at_server.pull(lie, offset, memory.local(0, 1000), *memory.server).ok());
-    // The client throws away what is for no region of its.
+    // The client discards pushes to regions that it does not have.
     const auto before = memory.client_bytes();
     static_cast<void>(pair.at_server.push({memory.local(0, 1000)}, *memory.server, lie, offset));
     CHECK((memory.client_bytes() == before));
@@ -197,7 +197,7 @@ TEST_CASE("a region that lies about itself fails its transfers and nothing else"
 TEST_CASE("nothing reaches memory that was taken back", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
   const Owner owner = GENERATE(Owner::kClient, Owner::kTransport);
-  if (owner == Owner::kTransport && wire != Wire::kUnix) return;  // no different there
+  if (owner == Owner::kTransport && wire != Wire::kUnix) return;  // matters only for kUnix
   CAPTURE(wire_name(wire), owner);
   Pair pair(wire);
   for (int round = 0; round < 20; ++round) {
@@ -295,7 +295,7 @@ TEST_CASE("a region that points past its shared buffer, or to another, reads not
   CHECK_FALSE(lie([](RemoteRegion& r) { r.slot = ~std::uint32_t{0}; }));
   CHECK_FALSE(lie([](RemoteRegion& r) { r.id += 1; }));
   CHECK_FALSE(lie([](RemoteRegion& r) { r.space = MemorySpace::kDevice; }));
-  // Another connection of the same process has shared none of it.
+  // Another connection of the same process shares none of the memory.
   auto other = pair.connect_again();
   CHECK(read_in_place(other.first, region) == nullptr);
 }
@@ -307,7 +307,8 @@ TEST_CASE("what is read in place stays when the client is gone", "[transport]") 
   auto exposure = pair.at_client.expose(*memory);
   auto there = read_in_place(pair.at_server, exposure->region());
   REQUIRE(there != nullptr);
-  pair.at_server.drop();  // the server's end of the link, which the client waits for no longer
+  // Ends the server's side of the link, for which the client then no longer waits.
+  pair.at_server.drop();
   auto gone = std::async(std::launch::async, [&] {
     exposure.reset();
     memory.reset();
@@ -317,7 +318,7 @@ TEST_CASE("what is read in place stays when the client is gone", "[transport]") 
   get(std::move(gone));
 }
 
-// How many mappings of shared pages this process has, which is both peers.
+// The number of mappings of shared pages in this process, which contains both peers.
 std::size_t shared_mappings() {
   std::ifstream maps("/proc/self/maps");
   std::size_t count = 0;
@@ -331,14 +332,14 @@ TEST_CASE("a server maps a shared buffer once, until the peer drops it or the li
           "[transport]") {
   Pair pair(Wire::kUnix);
   auto first = pair.client.transport->allocate_memory(1u << 20).value();
-  const auto exposed = pair.at_client.expose(*first);  // the pair's windows are mapped by now
+  const auto exposed = pair.at_client.expose(*first);  // now the pair's windows are mapped
   const std::size_t alone = shared_mappings();
   for (const bool dropped : {true, false}) {
     auto ends = pair.connect_again();
     auto memory = pair.client.transport->allocate_memory(5u << 20).value();
     std::vector<std::byte> local(5u << 20);
     const auto registration = pair.server.register_memory(local);
-    auto exposure = ends.second.expose(*memory);  // both windows are mapped by now
+    auto exposure = ends.second.expose(*memory);  // now both windows are mapped
     const std::size_t mapped = shared_mappings();
     for (int round = 0; round < 3; ++round) {
       exposure = ends.second.expose(*memory);
@@ -351,9 +352,10 @@ TEST_CASE("a server maps a shared buffer once, until the peer drops it or the li
     } else {
       ends.second.drop();
     }
-    // It hears of either by message, and unmaps on a thread of its own.
+    // The server learns of either by message, and unmaps on another thread.
     const auto until = std::chrono::steady_clock::now() + kPatience;
-    // Of the buffer both sides' mappings go, or both windows and the server's.
+    // If the memory was dropped, both mappings of the buffer end. Otherwise both windows and the
+    // server's mapping of the buffer end.
     const std::size_t left = dropped ? mapped - 2 : alone + 1;
     while (shared_mappings() != left && std::chrono::steady_clock::now() < until) {
       std::this_thread::yield();
@@ -378,7 +380,7 @@ TEST_CASE("completions never run inside the call that was given them", "[transpo
   Memory memory(pair, 1000, 21);
   auto connection = pair.connect_again();
   ServerEnd& at_server = connection.first;
-  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{5000}}) {  // well, and refused
+  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{5000}}) {  // good, refused
     std::promise<bool> inside;
     at_server.with_connection([&](Connection& c) {
       auto calling = std::make_shared<bool>(true);

@@ -1,4 +1,4 @@
-// The contract of transport.h over every wire: how a connection ends.
+// The contract of transport.h over every wire: the end of a connection.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/party.h"
@@ -22,7 +22,8 @@ TEST_CASE("closing tells the peer once, after every message sent before", "[tran
   }
   CHECK(pair.at_server.inbox().wait_closed().code() == StatusCode::kUnavailable);
   CHECK(pair.at_server.inbox().message_count() == kMessages);
-  // A second pair of the same transports: whatever was on the way has arrived by then.
+  // Over a second connection of the same transports: by its message, everything sent before has
+  // arrived.
   auto again = pair.connect_again();
   again.second.send(bytes_of("after"));
   again.first.inbox().wait_messages(1);

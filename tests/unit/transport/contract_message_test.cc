@@ -100,7 +100,7 @@ TEST_CASE("messages arrive whole, in order, both ways", "[transport]") {
   Pair pair(wire);
   std::vector<std::vector<std::byte>> sent;
   for (int i = 0; i < 300; ++i) {
-    // Empty, small, and larger than one call to the kernel reads.
+    // Empty, small, and larger than one system call reads.
     const std::size_t sizes[] = {0, 1 + random() % 64, random() % 9000, random() % 600'000};
     sent.push_back(random_bytes(random, sizes[random() % 4]));
   }
@@ -120,7 +120,7 @@ TEST_CASE("messages wait for start()", "[transport]") {
   Caller client(wire, net);
   const std::string address = listen(
       server, wire, open_door([&](std::unique_ptr<Connection> connection) {
-        // Shared with the handlers, so that it lives until the peer has closed.
+        // The handlers share ownership, so that the connection lives until the peer has closed.
         auto held = std::shared_ptr<Connection>(std::move(connection));
         held->send(bytes_of("one"));
         held->send(bytes_of("two"));
@@ -162,7 +162,7 @@ TEST_CASE("sending far more than the peer reads ends the connection", "[transpor
   const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
   CAPTURE(wire_name(wire));
   Pair pair(wire);
-  // The server's loop stands still meanwhile, so nothing is read.
+  // The server's loop is blocked, so it reads nothing.
   std::promise<void> go_on;
   std::shared_future<void> waiting = go_on.get_future().share();
   pair.server.thread.loop.post([waiting] { waiting.wait(); });

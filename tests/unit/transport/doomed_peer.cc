@@ -1,6 +1,6 @@
 // A client that its test kills: transport_doomed_peer ADDRESS own|transports CA. Connects, exposes
-// 256 MiB of the byte 0x42, its own or the transport's memory, tells the server of the region in
-// its first message, and stays until it is killed.
+// 256 MiB of the byte 0x42 in its own or the transport's memory, describes the region to the server
+// in its first message, and runs until it is killed.
 #include <sys/mman.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// How transport_doomed_peer names its memory to the test that kills it.
+// The message in which transport_doomed_peer describes its memory to the test that kills it.
 #pragma once
 
 #include <vector>

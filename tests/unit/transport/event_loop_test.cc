@@ -121,7 +121,7 @@ TEST_CASE("a watched descriptor calls whenever it is readable, until the watch g
   event.signal();
   thread.on_loop([] {});
   CHECK(calls == 3);
-  CHECK(event.take());  // the descriptor is still ours, and nobody read it
+  CHECK(event.take());  // the descriptor is still ours, and nobody has read it
 }
 
 // A source of work behind an eventfd.
@@ -165,7 +165,7 @@ TEST_CASE("an idle poller is not polled: the loop blocks until its descriptor wa
       [&] { watch = thread.loop.add_poller(source.poller(std::chrono::microseconds(50))); });
   get(armed.get_future());
   const unsigned progressed = source.progressed;
-  // The next round is the one that runs this.
+  // The next round is the one that runs this function.
   const auto [polled, armed_again] = thread.on_loop(
       [&] { return std::pair(source.progressed - progressed, source.armed.load()); });
   CHECK(polled == 0);
@@ -201,7 +201,7 @@ TEST_CASE("work that comes in while arming is not slept over", "[base]") {
       slept.set_value(done);
       return true;
     }
-    ++work;  // no event will tell of it: false must be enough
+    ++work;  // no event reports this work: returning false must be enough
     return false;
   };
   poller.progress = [&] {

@@ -1,4 +1,4 @@
-// What keeps one peer from holding up the others.
+// Limits that keep one peer from delaying the others.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -34,7 +34,7 @@ std::vector<std::byte> numbered_frame(unsigned number) {
   return frame;
 }
 
-// A stream whose peer has sent kFrames at once, and the turns that it asks for.
+// A stream whose peer has sent kFrames frames at once, and the numbers of the received frames.
 struct Flooded {
   EventLoop loop;
   std::shared_ptr<ControlStream> stream;
@@ -87,7 +87,7 @@ TEST_CASE("a peer that sends much at once is heard in turns, between which other
   flooded.loop.run();
   flooded.check_all_came_in_order();
   CHECK(most <= 8);
-  CHECK(turns >= kFrames / 8 - 1);  // the first eight came as it started
+  CHECK(turns >= kFrames / 8 - 1);  // the first eight came in start()
 }
 
 TEST_CASE("frames that arrived before the peer closed are handed out before its end",
@@ -107,7 +107,7 @@ TEST_CASE("a client's message that waits for bulk bytes ends its connection", "[
   ServerLink link(
       loop, std::make_shared<ControlStream>(loop, std::make_unique<Socket>(Descriptor(ends[0]))),
       {"a test", "unix", {}});
-  // An empty one, which costs its sender no byte beside the header.
+  // An empty message, which costs its sender no bytes except the header.
   const auto frame = encode_frame_header({FrameKind::kMessage, 0, 1});
   REQUIRE(::write(peer.get(), frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
   Status ended;
@@ -159,7 +159,7 @@ TEST_CASE("a descriptor goes with its frame though its owner has closed it by th
     const Descriptor file(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
     loop.post([&stream, copy = std::make_shared<Descriptor>(::dup(file.get()))] {
       stream->send({.header = {BulkKind::kShare, 0, 1, 0, 0}, .data = {}, .pass = copy->get()});
-    });  // on the loop it waits for the end of the turn, and `copy` goes before
+    });  // sent at the end of the turn, after `copy` is destroyed
   }
   const auto patience = loop.after(std::chrono::milliseconds(50), [&] { loop.stop(); });
   loop.run();

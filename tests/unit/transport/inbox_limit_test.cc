@@ -1,4 +1,5 @@
-// Messages that nobody has taken yet are bounded, over all connections: who has most of them goes.
+// Messages that have not been handled yet are bounded over all connections. At the bound, the
+// connection with most of them is closed.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/party.h"
@@ -12,7 +13,7 @@ TEST_CASE("of too many messages on their way, those of who sent most go, with th
   options.inbox_bytes_max = 1u << 20;
   Pair pair(Wire::kTcp, options);
   auto greedy = pair.connect_again();
-  // One message of 100 MiB: it is counted as it arrives, not when it is whole.
+  // One message of 100 MiB: it counts while it arrives, not only when it is complete.
   greedy.second.send(std::vector<std::byte>(100u << 20));
   const Status told = greedy.first.inbox().wait_closed();
   CHECK(told.code() == StatusCode::kRejected);

@@ -74,10 +74,10 @@ TEST_CASE("nothing but a whole memory file that cannot shrink is mapped", "[tran
 
   CHECK(adopted(memory_file(kSize, true, 0)) == StatusCode::kInvalidArgument);
   CHECK(adopted(memory_file(kSize, true, F_SEAL_GROW)) == StatusCode::kInvalidArgument);
-  // Sealed against writing, or against the seal that keeps holes away.
+  // Sealed against writing, or against the seal that prevents holes.
   CHECK(adopted(memory_file(kSize, true, kSeals | F_SEAL_WRITE)) == StatusCode::kInvalidArgument);
   CHECK(adopted(memory_file(kSize, true, kSeals | F_SEAL_SEAL)) == StatusCode::kInvalidArgument);
-  // Of another size than is said, or of one that is no number of pages.
+  // A size that differs from the stated one, or is not a number of whole pages.
   CHECK(adopted(memory_file(2 * kSize, true, kSeals)) == StatusCode::kInvalidArgument);
   CHECK(adopted(memory_file(kSize, true, kSeals), 2 * kSize) == StatusCode::kInvalidArgument);
   CHECK(adopted(memory_file(kSize + 1, true, kSeals), kSize + 1) == StatusCode::kInvalidArgument);
@@ -96,7 +96,7 @@ TEST_CASE("a page that is not there is found before it is touched, and none goes
   REQUIRE(::fallocate(holed, kPunch, 4096, 4096) == 0);
   CHECK(adopted(holed) == StatusCode::kInvalidArgument);
 
-  // As many pages as it should have, all of them past its end.
+  // The right number of pages, all of them past the end of the file.
   const int past = memory_file(kSize, false, 0);
   REQUIRE(::fallocate(past, FALLOC_FL_KEEP_SIZE, kSize, kSize) == 0);
   REQUIRE(::fcntl(past, F_ADD_SEALS, kSeals) == 0);
@@ -130,9 +130,9 @@ TEST_CASE("a peer's buffers are mapped until they are removed, each id once", "[
   CHECK_FALSE(buffers.add(3, 2 * kSize, copy_of(*mine)).ok());
   CHECK_FALSE(buffers.add(3, kSize, Descriptor()).ok());
   buffers.remove(2);
-  buffers.remove(9);  // never was
+  buffers.remove(9);  // unknown id
   CHECK(buffers.find(2) == nullptr);
-  // Whoever copies still has them; and a file is mapped for writing once.
+  // A thread that copies still has the pages. A file is mapped for writing only once.
   first->bytes()[0] = std::byte{1};
   CHECK(mine->bytes()[0] == std::byte{1});
   REQUIRE(buffers.add(2, kSize, copy_of(*mine)) == Status());
@@ -146,7 +146,7 @@ TEST_CASE("a peer's mappings are bounded in number and in bytes", "[transport]")
   for (std::uint64_t id = 2; id < limits::kSharedBuffersMax + 5; ++id) {
     mine.push_back(Pages::make_shared(4096).value());
     REQUIRE(buffers.add(id, 4096, copy_of(*mine.back())) == Status());
-    CHECK(buffers.find(2) != nullptr);  // stays, for it was used last
+    CHECK(buffers.find(2) != nullptr);  // kept, because it was used last
   }
   CHECK(buffers.find(3) == nullptr);
   CHECK(buffers.add(999, limits::kSharedBytesMax + 4096, copy_of(*mine[0])).code() ==

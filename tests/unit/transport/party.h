@@ -1,5 +1,5 @@
-// What the transport's tests are made of: a Party is one process in small (a loop, its thread, a
-// transport); a Pair is a server and a client that have met. The same cases run over every Wire.
+// Parts of the transport's tests. A party is a small process: a loop, its thread and a transport. A
+// Pair is a connected server and client. The same cases run over every Wire.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -30,7 +30,7 @@ enum class Wire {
 inline constexpr Wire kWires[] = {Wire::kLoopback, Wire::kUnix, Wire::kTcp, Wire::kTls};
 const char* wire_name(Wire wire);
 
-// Longer than anything takes on the slowest machine; reached only by a test that has failed.
+// Longer than any operation takes on the slowest machine; only a failing test reaches it.
 inline constexpr std::chrono::seconds kPatience{60};
 
 std::vector<std::byte> random_bytes(std::mt19937_64& random, std::size_t size);
@@ -52,7 +52,7 @@ class LoopThread {
     loop.stop();
     thread_.join();
   }
-  // Runs fn on the loop and returns what it returns.
+  // Runs fn on the loop and returns its result.
   template <typename Fn>
   auto on_loop(Fn fn) -> decltype(fn()) {
     std::packaged_task<decltype(fn())()> task(std::move(fn));
@@ -67,7 +67,7 @@ class LoopThread {
   std::thread thread_;
 };
 
-// What happened at one end of a connection. Handlers write it on the loop, tests read it anywhere.
+// Events at one end of a connection: handlers write them on the loop, tests read on any thread.
 class Inbox {
  public:
   template <typename Handlers>
@@ -75,7 +75,7 @@ class Inbox {
     return {.on_message = [this](std::vector<std::byte> message) { note(std::move(message)); },
             .on_closed = [this](Status reason) { note(std::move(reason)); }};
   }
-  // Waits until that many messages have arrived.
+  // Waits until `count` messages have arrived.
   std::vector<std::vector<std::byte>> wait_messages(std::size_t count);
   Status wait_closed();
   std::size_t closed_count();
@@ -91,10 +91,10 @@ class Inbox {
   std::vector<Status> closed_;
 };
 
-// A certificate that tests trust, for 127.0.0.1; made when first asked for.
+// A certificate for 127.0.0.1 that tests trust; made at the first call.
 const TlsFiles& test_certificate();
 
-// A process in small with one half of the transport.
+// A party with one half of the transport.
 template <typename Half>
 struct PartyOf {
   ~PartyOf() {
@@ -122,7 +122,7 @@ struct Caller : PartyOf<ClientTransport> {
 
 // Listens with `acceptor` on an address that suits the wire.
 std::string listen(Server& server, Wire wire, Transport::Acceptor acceptor);
-// Admits everybody; connections go to `accepted`.
+// Admits every client; passes connections to `accepted`.
 Transport::Acceptor open_door(std::function<void(std::unique_ptr<Connection>)> accepted);
 Result<ClientTransport::Connected> connect(Caller& caller, const std::string& address,
                                            const Login& login = {},
@@ -152,7 +152,7 @@ class EndOf {
   void drop() {
     if (connection_) thread_->on_loop([this] { connection_.reset(); });
   }
-  // Hands the connection over; this end is empty then.
+  // Transfers the connection to the caller and leaves this end empty.
   std::unique_ptr<Half> release() { return std::move(connection_); }
   void with_connection(const std::function<void(Half&)>& fn) {
     thread_->on_loop([&] { fn(*connection_); });
@@ -195,7 +195,7 @@ class CallerEnd : public EndOf<ClientConnection> {
 // Two parties and a connection between them, started on both ends.
 struct Pair {
   explicit Pair(Wire wire, SocketOptions options = Server::default_options());
-  // Another connection of the same two parties.
+  // Makes another connection between the same two parties.
   std::pair<ServerEnd, CallerEnd> connect_again();
   // The next connection that the server accepts.
   std::future<std::unique_ptr<Connection>> accept_next();

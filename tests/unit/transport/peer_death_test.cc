@@ -1,5 +1,5 @@
 // A peer that is killed in the middle of a transfer: its transfers end with an error, its
-// connection closes, and nobody else notices.
+// connection closes, and no other connection is affected.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -38,7 +38,7 @@ class Child {
   pid_t pid_ = -1;
 };
 
-// What lies there now, while a transfer writes it: a race that is meant, so not one to report.
+// The byte's current value while a transfer writes it: an intended race, not to be reported.
 [[gnu::no_sanitize("thread"), gnu::noinline]] std::byte glimpse(const std::byte& byte) {
   return *static_cast<const volatile std::byte*>(&byte);
 }
@@ -53,7 +53,7 @@ TEST_CASE("peers that go as they connect, at any moment, disturb nobody", "[tran
       listen(server, wire, open_door([&](std::unique_ptr<Connection> connection) {
                guests.emplace(came++, ServerEnd(server.thread, std::move(connection)));
              }));
-  std::vector<std::thread> crowd;  // so that both sides often wait for a core in between
+  std::vector<std::thread> crowd;  // so that both sides often wait for a core
   for (unsigned seed = 0; seed < 6; ++seed) {
     crowd.emplace_back([&, seed] {
       std::mt19937_64 random(seed);
@@ -85,9 +85,9 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
   const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
   const int round = GENERATE(range(0, 3));
   const std::string whose = GENERATE("own", "transports");
-  if (whose == "transports" && wire != Wire::kUnix) return;  // no different there
+  if (whose == "transports" && wire != Wire::kUnix) return;  // matters only for kUnix
   CAPTURE(wire_name(wire), round, whose);
-  Pair pair(wire);  // the bystanders, on the same server
+  Pair pair(wire);  // the other clients, on the same server
   std::vector<std::byte> bystanding(1u << 20), memory(kDoomedBytes), pushed(kDoomedBytes);
   auto registration = pair.server.register_memory(memory);
   auto push_registration = pair.server.register_memory(pushed);
@@ -105,7 +105,7 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
     under_way.push_back(doomed.start_pull(region, 0, memory, *registration));
     under_way.push_back(doomed.start_push({pushed}, *push_registration, region, 0));
   }
-  // In the middle: at once, after some bytes of the first pull, after the first pull.
+  // Kills the peer at once, after some bytes of the first pull, or after the first pull.
   if (round == 1) {
     while (glimpse(memory[8u << 20]) != std::byte{0x42}) std::this_thread::yield();
   } else if (round == 2) {
@@ -129,8 +129,8 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
 }
 
 TEST_CASE("a killed server closes its clients' connections", "[transport][death]") {
-  // The other way round is the same: the socket's end is all that either side waits for. What
-  // differs is an Exposure that outlives its server.
+  // As above with the roles exchanged: either side waits only for the end of the socket. Here, in
+  // addition, an Exposure outlives its server.
   const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
   CAPTURE(wire_name(wire));
   auto pair = std::make_unique<Pair>(wire);
