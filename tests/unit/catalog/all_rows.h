@@ -1,4 +1,4 @@
-// All rows of a tenant's lists, page by page.
+// All rows of a tenant's lists, read page by page.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ inline std::vector<msg::SessionRow> sessions_of(const Catalog& catalog, std::str
   return rows;
 }
 
-// The newest first, `limit` at most.
+// Newest first, at most `limit`.
 inline std::vector<msg::SegmentInfo> segments_of(
     const Catalog& catalog, std::string_view tenant, std::optional<Digest> model = {},
     std::size_t limit = std::numeric_limits<std::uint32_t>::max()) {

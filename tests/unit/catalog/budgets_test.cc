@@ -84,11 +84,11 @@ TEST_CASE("a recipe that needs a profile is set for a model that has one, and fo
   const Status other = f.catalog->set_budget(f.tenant, {{f.fingerprint}, "lukv(knorm)", {}});
   CHECK(other.code() == StatusCode::kNotFound);
   CHECK(of_model(f).effective.recipe == "lukv(keydiff)");
-  // Not every model has the profile that one has; there may be more models tomorrow.
+  // A profile belongs to one model, so a recipe that needs one cannot be set for all models.
   CHECK(f.catalog->set_budget(f.tenant, for_all).code() == StatusCode::kInvalidArgument);
   CHECK(f.catalog->set_budget(f.tenant, named).code() == StatusCode::kInvalidArgument);
 
-  // What else is changed of a budget does not ask again.
+  // Other changes of a budget do not check the profile again.
   REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "learnt").ok());
   CHECK(f.catalog->set_budget(f.tenant, {{f.fingerprint}, {}, Budget::entries(64)}).ok());
   CHECK(f.catalog->set_budget(f.tenant, {{f.fingerprint}, "", {}}).ok());

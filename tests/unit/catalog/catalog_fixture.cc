@@ -61,7 +61,7 @@ void CatalogFixture::reopen() {
 
 void CatalogFixture::crash_and_reopen() {
   catalog.reset();
-  store.crash();  // Takes what closing wrote too, as it is only kMemory.
+  store.crash();  // Also loses the writes of closing, which are kMemory.
   reopen();
 }
 

@@ -1,5 +1,4 @@
-// A catalog over a memory store, with a clock that tests advance, and segments made as a put makes
-// them.
+// A catalog over a memory store, with a clock that tests advance, and segments as a put makes them.
 #pragma once
 
 #include <atomic>
@@ -26,10 +25,10 @@ class ManualClock final : public Clock {
 
 using Tokens = std::vector<TokenId>;
 
-// A segment before it is committed.
+// A segment before its commit.
 struct NewSegment {
   SegmentRow row;
-  Tokens path;  // from the root to its end
+  Tokens path;  // from the root to the segment's end
   std::vector<std::vector<std::byte>> layers;
   std::vector<Catalog::Layer> payload() const {
     std::vector<Catalog::Layer> payload;
@@ -44,25 +43,25 @@ class CatalogFixture {
 
   // Closes the catalog and opens it again over the same store.
   void reopen();
-  // The same, with what was not durable lost in between.
+  // As reopen(), but writes that were not durable are lost.
   void crash_and_reopen();
 
-  // A segment of the last tokens of `path`, standing on `parent` (none: at the root). `variant`
-  // makes segments of the same tokens differ in recipe; `entries` are kept by each head.
+  // A segment of the last tokens of `path` with the given parent (null: at the root). `variant`
+  // gives segments of the same tokens different recipes; each head keeps `entries`.
   NewSegment segment(const Tokens& path, const NewSegment* parent = nullptr,
                      std::uint32_t variant = 1, std::uint32_t entries = 1,
                      std::optional<Budget> parent_read = {}) const;
-  // The same, committed; requires that this works.
+  // Makes and commits a segment; requires success.
   NewSegment put(const Tokens& path, const NewSegment* parent = nullptr, std::uint32_t variant = 1,
                  std::uint32_t entries = 1, Durability durability = Durability::kWal);
   Status commit(const NewSegment& segment, Durability durability = Durability::kWal);
 
-  // At any faithfulness, unless it is said.
+  // By default with any faithfulness.
   std::vector<Catalog::Link> match(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;
   std::uint32_t matched(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;  // tokens
   std::vector<SegmentId> parents(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;
   bool has_payload(const NewSegment& segment) const;  // every layer, bit for bit
-  // Of the model, over keydiff; all its curves have this share.
+  // A profile of the model for keydiff; all its curves have this share.
   Profile profile(const std::string& name, float share = 0.5f) const;
   StatusCode segment_code(const SegmentId& id) const;
   SegmentId tip(const std::string& session) const;
@@ -75,10 +74,10 @@ class CatalogFixture {
   Digest fingerprint, root;
 };
 
-// With so many entries of each head left, and shorter records.
+// The segment with `entries` entries left in each head, and shorter records.
 NewSegment trimmed(const NewSegment& segment, std::uint32_t entries = 1);
 
-// Tokens first, first + 1, ... of a length.
+// The tokens first, first + 1, ..., `length` in all.
 Tokens tokens(std::uint32_t length, TokenId first = 100);
 
 }  // namespace precis::testing

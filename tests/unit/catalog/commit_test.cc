@@ -50,7 +50,7 @@ TEST_CASE("a segment is not visible before the store has acknowledged it, nor if
   CHECK(f.match(segment.path).empty());
   CHECK(f.catalog->totals().segments == 0);
   CHECK(f.store.stats().payload_bytes == 0);
-  CHECK(f.commit(segment).ok());  // And nothing of the failure is left.
+  CHECK(f.commit(segment).ok());  // Nothing of the failed commit is left.
   CHECK(f.matched(segment.path) == 8);
 }
 
@@ -232,11 +232,11 @@ TEST_CASE("what is known of segments takes bounded memory: a commit past it is r
              Catch::Contains(std::to_string(2 * each)) && Catch::Contains("100 blocks"));
   CHECK(f.match(third.path).empty());
   CHECK(f.commit(third, Durability::kFsync).code() == StatusCode::kOutOfSpace);
-  CHECK(f.commit(first).ok());  // it is there
+  CHECK(f.commit(first).ok());  // it is already stored
   REQUIRE(f.catalog->remove(f.tenant, first.row.id, false, nullptr).ok());
   CHECK(f.commit(third).ok());
 
-  open(each);  // what is stored stays, and can go
+  open(each);  // stored segments stay, and can be removed
   CHECK(f.matched(second.path) == 400);
   CHECK(f.commit(first).code() == StatusCode::kOutOfSpace);
   REQUIRE(f.catalog->remove(f.tenant, second.row.id, false, nullptr).ok());

@@ -1,5 +1,5 @@
-// Commits that come while another is written share the next write and its sync, and what comes of
-// each is what would if they had come one after the other.
+// Commits that arrive while another is written share the next write and its sync. The result of
+// each commit is the same as if they had come one after another.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <condition_variable>
@@ -21,9 +21,9 @@ using namespace precis::testing;
 
 namespace {
 
-using Keys = std::set<std::string>;  // of rows of segments
+using Keys = std::set<std::string>;  // of segment rows
 
-// Tells what is written at kWal and better, and stands still in it while it is held.
+// Records writes at kWal or better, and blocks in them while it is held.
 class HeldStore final : public ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -34,13 +34,13 @@ class HeldStore final : public ForwardingStore {
     standing_ = 0;
     changed_.notify_all();
   }
-  // Batches that put this segment fail.
+  // Makes batches that put this segment fail.
   void refuse(const SegmentId& id) { refused_ = segment_key(id); }
   void wait_for_standing() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return standing_ > 0; });
   }
-  // By write, in order.
+  // The keys of each write, in order.
   std::vector<Keys> written() const {
     const std::lock_guard lock(mutex_);
     return written_;
@@ -68,12 +68,12 @@ class HeldStore final : public ForwardingStore {
   std::condition_variable changed_;
   // Guarded by mutex_.
   bool held_ = false;
-  int standing_ = 0;  // writes that began since hold() was called last
+  int standing_ = 0;  // writes started since the last hold()
   std::vector<Keys> written_;
-  std::optional<std::string> refused_;  // set before there are threads
+  std::optional<std::string> refused_;  // set before threads start
 };
 
-// A catalog in which one change is being written, and commits that come meanwhile.
+// A catalog that is writing one change, and commits that arrive during the write.
 struct Crowd {
   CatalogFixture f;
   HeldStore store{f.store};
@@ -81,7 +81,7 @@ struct Crowd {
   std::future<Status> first;
   std::vector<std::future<Status>> others;
 
-  ~Crowd() { store.hold(false); }  // before those that wait are waited for
+  ~Crowd() { store.hold(false); }  // before the futures wait for blocked writes
 
   std::unique_ptr<Catalog> open() {
     auto opened = Catalog::open(store, f.clock);
@@ -102,13 +102,13 @@ struct Crowd {
   Status commit(const NewSegment& segment, Durability durability) {
     return catalog->commit(segment.row, segment.payload(), durability);
   }
-  // Returns once it waits for the change that is being written.
+  // Returns once the commit waits for the change that is being written.
   void begin_next(const NewSegment& segment) {
     others.push_back(begin([this, &segment] { return commit(segment, Durability::kFsync); }));
     const auto& impl = static_cast<const CatalogImpl&>(*catalog);
     while (impl.commits_waiting() < others.size()) std::this_thread::yield();
   }
-  // Of the first, then of the others in the order in which they came.
+  // The status of the first change, then of the others in the order of their arrival.
   std::vector<StatusCode> release() {
     store.hold(false);
     std::vector<StatusCode> codes{first.get().code()};
@@ -120,7 +120,7 @@ struct Crowd {
   }
 };
 
-// Side by side at the root.
+// Segments at the root, unrelated to each other.
 std::vector<NewSegment> unrelated(const CatalogFixture& f, TokenId count) {
   std::vector<NewSegment> segments;
   for (TokenId i = 0; i < count; ++i) segments.push_back(f.segment(tokens(6, 1000 * (i + 1))));
@@ -147,7 +147,7 @@ TEST_CASE("commits that come while another is synced share the next sync", "[uni
   REQUIRE(written.size() == 2);
   CHECK(written[0].size() == 1);
   CHECK(written[1].size() == 7);
-  // And the power goes.
+  // Simulates a power failure.
   crowd.catalog.reset();
   crowd.f.catalog.reset();
   crowd.f.store.lose_power(0);
@@ -250,7 +250,7 @@ TEST_CASE("a commit and the removal of its parent come one after the other", "[u
 
 namespace {
 
-// Fails now and then; from some write on for good, as when the power has gone.
+// Fails at random; after a random number of writes it fails always, as after a power failure.
 class DyingStore final : public ForwardingStore {
  public:
   DyingStore(Store& store, std::uint64_t seed) : ForwardingStore(store), random_(seed) {
@@ -262,7 +262,7 @@ class DyingStore final : public ForwardingStore {
   }
   Status write(const StoreBatch& batch, Durability durability) override {
     PRECIS_TRY(attempt());
-    std::this_thread::yield();  // Others come to wait.
+    std::this_thread::yield();  // Lets other commits arrive and wait.
     return ForwardingStore::write(batch, durability);
   }
   Status harden() override {
@@ -293,11 +293,11 @@ TEST_CASE("when the power goes amid commits of many, what was synced is there wi
     CatalogFixture f;
     DyingStore store(f.store, seed);
     auto opened = Catalog::open(store, f.clock);
-    if (!opened.ok()) continue;  // It began by failing.
+    if (!opened.ok()) continue;  // The first writes failed.
     const std::unique_ptr<Catalog> catalog = std::move(opened).value();
     // Chains of four that share their first segment.
     std::vector<NewSegment> segments{f.segment(tokens(6))};
-    segments.reserve(32);  // Their parents are pointed to.
+    segments.reserve(32);  // Segments have pointers to their parents.
     for (TokenId lane = 0; lane < 8; ++lane) {
       const NewSegment* parent = &segments[0];
       for (std::uint32_t length = 9; length <= 15; length += 3) {
@@ -319,7 +319,8 @@ TEST_CASE("when the power goes amid commits of many, what was synced is there wi
           catalog->count_hit(segments[random() % segments.size()].row.id);
           const Status status =
               catalog->commit(segments[which].row, segments[which].payload(), durability);
-          // Enough of them are stored to end: each write is of something new.
+          // Removes some segments, so that later commits have something to write: a commit of a
+          // stored segment writes nothing.
           if (random() % 16 == 0) {
             (void)catalog->remove(f.tenant, segments[8 * 3 - 2].row.id, true, nullptr);
           }
@@ -331,7 +332,7 @@ TEST_CASE("when the power goes amid commits of many, what was synced is there wi
       });
     }
     for (std::thread& thread : threads) thread.join();
-    // What is removed now and then says nothing.
+    // Segments that the threads removed may be stored or not.
     for (std::size_t removed = 8 * 3 - 2; removed <= 8 * 3; ++removed) {
       stored.erase(removed);
       synced.erase(removed);
@@ -343,7 +344,7 @@ TEST_CASE("when the power goes amid commits of many, what was synced is there wi
     f.catalog.reset();
     f.store.lose_power(random() % (f.store.unsynced() + 1));
     f.reopen();
-    CHECK(f.catalog->totals().quarantined_segments == 0);  // None stands on what is gone.
+    CHECK(f.catalog->totals().quarantined_segments == 0);  // Every stored segment has its parent.
     for (const std::size_t which : synced) {
       CAPTURE(which);
       CHECK(f.matched(segments[which].path) == segments[which].row.end);

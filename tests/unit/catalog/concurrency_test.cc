@@ -1,5 +1,5 @@
-// Threads commit, match, advance, remove and quarantine at once; the catalog stays whole. Made to
-// be run under ThreadSanitizer too.
+// Threads commit, match, advance, remove and quarantine at the same time; the catalog stays
+// consistent. Run these tests under ThreadSanitizer, too.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -14,7 +14,8 @@ using namespace precis::testing;
 
 namespace {
 
-// Every chain that is matched must be whole, from the root on, and readable or removed meanwhile.
+// Whether a matched chain is complete from the root on, and each layer is readable or removed
+// since.
 bool sound(const CatalogFixture& f, const std::vector<Catalog::Link>& links) {
   SegmentId below;
   for (std::size_t i = 0; i < links.size(); ++i) {
@@ -30,7 +31,7 @@ bool sound(const CatalogFixture& f, const std::vector<Catalog::Link>& links) {
   return true;
 }
 
-// Between a change's write and its place in memory, and where a read finds nothing, tells a test.
+// Calls back between a change's write and its visibility in memory, and after a read finds nothing.
 class ToldStore final : public ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -69,7 +70,7 @@ TEST_CASE("a layer that is read while its segment is removed is gone, not damage
       done = true;
     });
     while (!missed) std::this_thread::yield();
-    // Who would answer without waiting for the change has every chance to.
+    // Gives the reader time to answer without waiting for the change, which would be wrong.
     for (int turn = 0; turn < 10'000 && !done; ++turn) std::this_thread::yield();
   };
   REQUIRE(catalog->remove(f.tenant, a.row.id, false, nullptr).ok());
@@ -132,7 +133,7 @@ TEST_CASE("commits, look-ups and removals from many threads keep every chain who
   CHECK(unsound == 0);
   CHECK(unexpected == 0);
 
-  // What is in memory is what is in the store.
+  // The catalog in memory equals the rows in the store.
   const auto before = f.catalog->totals();
   std::vector<std::uint32_t> matched;
   for (const auto& lane : lanes) matched.push_back(f.matched(lane.back().path));

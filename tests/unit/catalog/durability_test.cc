@@ -1,5 +1,5 @@
-// What a crash leaves: everything acknowledged at wal or better, whole and with all it stands on.
-// The memory store's crash is the worst that RocksDB's may be.
+// A crash leaves everything acknowledged at `wal` or better, whole and with all its parents. The
+// memory store's crash is the worst case of RocksDB's.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/catalog/catalog_fixture.h"
@@ -54,7 +54,7 @@ TEST_CASE("hits of a segment that a crash takes do not leave its row behind", "[
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6), nullptr, 1, 1, Durability::kMemory);
   f.catalog->count_hit(a.row.id);
-  f.put(tokens(6, 900));  // At wal: its batch may carry hits of others.
+  f.put(tokens(6, 900));  // At `wal`: its batch may carry the hits of other segments.
   f.crash_and_reopen();
   CHECK(f.match(a.path).empty());
   CHECK(f.catalog->totals().segments == 1);
@@ -69,7 +69,7 @@ TEST_CASE("a session is as durable as its tip", "[unit][catalog]") {
   REQUIRE(f.catalog->advance_session(f.tenant, {"chat", b.row.id}).ok());
   REQUIRE(f.catalog->pin_session(f.tenant, {"chat", true}).ok());
   f.crash_and_reopen();
-  CHECK(f.tip("chat") == a.row.id);  // Not of a segment that is gone.
+  CHECK(f.tip("chat") == a.row.id);  // The lost segment is no tip.
 }
 
 TEST_CASE("a removed segment stays removed after a crash, at whatever durability it was put",

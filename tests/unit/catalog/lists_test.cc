@@ -1,4 +1,4 @@
-// Pages of lists, beginnings of ids, and totals that are kept and not added up anew.
+// Pages of lists, prefixes of ids, and totals that are maintained instead of summed again.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace precis::testing;
 
-// All pages of the tenant's segments, of so many rows each, one behind the other.
+// The ids of all pages of the tenant's segments, with `rows` rows a page.
 std::vector<SegmentId> all_pages(const CatalogFixture& f, std::uint32_t rows,
                                  std::optional<Digest> model = {}) {
   std::vector<SegmentId> ids;
@@ -73,7 +73,7 @@ TEST_CASE("a page goes on where the one before ended, whatever came and went", "
     put.push_back(f.put(tokens(4, 1000 * i)));
   }
   msg::ListPrefixes request{{}, 2};
-  request.after = f.catalog->segments_page(f.tenant, request)->next;  // behind 5 and 4
+  request.after = f.catalog->segments_page(f.tenant, request)->next;  // after 5 and 4
   REQUIRE(f.catalog->remove(f.tenant, put[4].row.id, false, nullptr).ok());
   f.clock.advance_ms(1);
   f.put(tokens(4, 77'000));
@@ -91,7 +91,7 @@ TEST_CASE("a cursor that no page ended with is refused", "[unit][catalog]") {
   CHECK_THAT(f.catalog->segments_page(f.tenant, prefixes).status().message(),
              Catch::Contains("no page of prefixes"));
   CHECK(f.catalog->models_page(f.tenant, {"x"}).status().code() == StatusCode::kInvalidArgument);
-  CHECK(f.catalog->sessions_page(f.tenant, {"x"})->rows.empty());  // behind any name
+  CHECK(f.catalog->sessions_page(f.tenant, {"x"})->rows.empty());  // after any name
 }
 
 TEST_CASE("models and sessions come in pages, too", "[unit][catalog]") {

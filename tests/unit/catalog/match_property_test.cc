@@ -1,6 +1,7 @@
-// match() and parents() against a reference that looks at every stored segment's tokens. Random
-// trees over two tokens, so that paths meet, fork and repeat; segments come, go, are trimmed and
-// put anew, are quarantined, and were computed over all of their parents or less.
+// Compares match() and parents() with a reference that searches the tokens of every stored segment.
+// Paths are random trees over two tokens, so that they share prefixes, fork and repeat. Segments
+// are put, removed, trimmed, put again and quarantined; they were computed over all entries of
+// their parents or over fewer.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -35,7 +36,7 @@ std::vector<SegmentId> chain_of(const Model& model, SegmentId id) {
   return chain;
 }
 
-// One way to cover the first `end` tokens, comparable: the greatest is the best.
+// One way to cover the first `end` tokens; better_than() orders the ways.
 struct Cover {
   std::uint32_t end = 0, faithful = 0;
   std::uint64_t entries = 0, created = 0;
@@ -57,7 +58,7 @@ std::uint64_t entries_of(const Model& model, const SegmentId& id, std::uint32_t 
   return entries;
 }
 
-// What a reader at a share gets of the first `links` of a chain, link by link.
+// The number of entries that a reader at share `ppm` gets of the first `links` of a chain.
 double read_at(const Model& model, const std::vector<SegmentId>& chain, std::size_t links,
                std::uint32_t ppm) {
   double entries = 0;
@@ -69,7 +70,8 @@ double read_at(const Model& model, const std::vector<SegmentId>& chain, std::siz
   return entries;
 }
 
-// The largest share at which of no link's parents more is read than it was computed over.
+// The largest share at which, for every link, a reader gets at most as many of the parents' entries
+// as the link was computed over.
 std::uint32_t faithful_of(const Model& model, const SegmentId& id) {
   const std::vector<SegmentId> chain = chain_of(model, id);
   std::uint32_t least = kFaithful;
@@ -78,7 +80,7 @@ std::uint32_t faithful_of(const Model& model, const SegmentId& id) {
     std::uint64_t stored = 0;
     for (std::size_t i = 0; i < link; ++i) stored += model.stored.at(chain[i]).row.plan.total();
     const double enough = static_cast<double>(row.parent_entries) / 0.95;
-    // Rows without the number: those of a parent of which nothing was stored.
+    // A row without both numbers counts as computed over all stored entries of its parents.
     if (enough >= static_cast<double>(stored) || (row.parent_entries == 0 && !row.parent_read)) {
       continue;
     }
@@ -93,8 +95,8 @@ std::uint32_t faithful_of(const Model& model, const SegmentId& id) {
   return least;
 }
 
-// Every cover of `ids` by a chain of `model` that is faithful so far; whole segments only if
-// `whole`.
+// Every cover of `ids` by a chain of `model` whose faithfulness is at least `faithful`. If `whole`,
+// only covers by whole segments.
 std::vector<Cover> covers(const Model& model, const Tokens& ids, std::uint32_t block, bool whole,
                           std::uint32_t faithful) {
   std::vector<Cover> all;
@@ -218,7 +220,7 @@ class Trial {
     segment = std::move(less);
   }
 
-  // What was trimmed, or failed a check.
+  // Puts a trimmed or quarantined segment again.
   void put_anew() {
     NewSegment& segment = any();
     const SegmentId id = segment.row.id;
@@ -229,7 +231,7 @@ class Trial {
     model_.quarantined[id] = false;
   }
 
-  // Most often the beginning of a stored path and something behind it.
+  // Usually the beginning of a stored path and some further tokens.
   Tokens query() {
     Tokens ids;
     if (!model_.stored.empty() && number(8) != 0) ids = any().path;
@@ -242,7 +244,7 @@ class Trial {
   const std::uint32_t block_;
   CatalogFixture f_;
   Model model_;
-  std::map<SegmentId, NewSegment> whole_;  // before they were trimmed
+  std::map<SegmentId, NewSegment> whole_;  // the segments before their trims
 };
 
 }  // namespace

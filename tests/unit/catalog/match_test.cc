@@ -1,4 +1,4 @@
-// Matching and finding parents, case by case. Blocks are 4 tokens long.
+// Matching and finding parents, case by case. Blocks have 4 tokens.
 #include <catch2/catch.hpp>
 
 #include "cachesvc/catalog/faithful.h"
@@ -11,7 +11,7 @@ using namespace precis::testing;
 
 namespace {
 
-// The first `count` of `path`, then tokens that no stored path has.
+// The first `count` tokens of `path`, then tokens that no stored path has.
 Tokens diverging(const Tokens& path, std::size_t count, std::size_t more = 20) {
   Tokens ids(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(count));
   ids.insert(ids.end(), more, 7'000'000);
@@ -67,10 +67,10 @@ TEST_CASE("a chain is matched link by link, the last one in part", "[unit][catal
 TEST_CASE("a boundary inside a child's first, shared block is the child's", "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment first = f.put(tokens(6)), second = f.put(tokens(12), &first);
-  // Token 8 is the first boundary past the parent's end.
+  // Token 8 is the first block boundary after the parent's end.
   CHECK(f.match(diverging(second.path, 8)).size() == 2);
   CHECK(f.matched(diverging(second.path, 8)) == 8);
-  // Before it there is only the parent, whole if its tail fits.
+  // Before that boundary only the parent can match, whole if its tail fits.
   CHECK(f.match(diverging(second.path, 7)).size() == 1);
   CHECK(f.matched(diverging(second.path, 7)) == 6);
   CHECK(f.matched(diverging(second.path, 5)) == 4);
@@ -150,10 +150,10 @@ TEST_CASE("a put continues at the longest whole chain that ends before the path 
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a);
   CHECK(f.parents(tokens(30)) == std::vector{a.row.id, b.row.id});
   CHECK(f.parents(tokens(10)) == std::vector{a.row.id, b.row.id});
-  CHECK(f.parents(tokens(9)) == std::vector{a.row.id});  // Not the whole path itself.
+  CHECK(f.parents(tokens(9)) == std::vector{a.row.id});  // not the whole path itself
   CHECK(f.parents(tokens(7)) == std::vector{a.row.id});
   CHECK(f.parents(tokens(6)).empty());
-  CHECK(f.parents(diverging(b.path, 8)) == std::vector{a.row.id});  // Never in part.
+  CHECK(f.parents(diverging(b.path, 8)) == std::vector{a.row.id});  // never in part
   CHECK(f.parents(diverging(a.path, 5)).empty());
 }
 
@@ -184,7 +184,8 @@ TEST_CASE("an approximation does not hide what was computed over all", "[unit][c
   CHECK(f.matched(tokens(30), kFaithful) == 20);
   CHECK(f.matched(tokens(30), 50'000) == 28);
 
-  // Beside it, longer or not, more entries or fewer, the exact one is preferred by all.
+  // All readers prefer an exact segment to the approximation, even if it is shorter or has fewer
+  // entries.
   const NewSegment exact = f.put(tokens(40), &first, 1, 1);
   for (const std::uint32_t at : {0u, 50'000u, kFaithful}) check(at, {first.row.id, exact.row.id});
   f.reopen();
@@ -196,7 +197,7 @@ TEST_CASE("a segment is as faithful as the least of its chain", "[unit][catalog]
   const NewSegment a = f.put(tokens(20), nullptr, 1, 20);
   const NewSegment b = f.segment(tokens(30), &a, 1, 10, Budget::ratio_ppm(300'000));
   REQUIRE(f.commit(b).ok());
-  const NewSegment c = f.put(tokens(40), &b);  // over all that is stored
+  const NewSegment c = f.put(tokens(40), &b);  // computed over all stored entries
   CHECK(f.matched(c.path, 300'000) == 40);
   CHECK(f.matched(c.path, 320'000) == 20);
 }
@@ -211,12 +212,12 @@ TEST_CASE("what was read of the parents counts beside what is stored of them", "
   REQUIRE(f.commit(child).ok());
   CHECK(f.matched(child.path, 100'000) == 40);
   CHECK(f.matched(child.path, 110'000) == 20);
-  // Once no more is left of the parent than was read of it, nothing better can be had.
+  // Once the parent stores no more entries than were read of it, nothing more faithful is possible.
   const NewSegment less = trimmed(first, 2);
   REQUIRE(*f.catalog->trim(first.row, less.row, less.payload(), Durability::kWal));
   for (int opened = 0; opened < 2; ++opened, f.reopen())
     CHECK(f.matched(child.path, kFaithful) == 40);
-  // All of it again: there is something better.
+  // After a put of the whole parent, something more faithful is possible.
   REQUIRE(f.commit(first).ok());
   for (int opened = 0; opened < 2; ++opened, f.reopen())
     CHECK(f.matched(child.path, kFaithful) == 20);

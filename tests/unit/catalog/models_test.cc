@@ -110,7 +110,7 @@ TEST_CASE("a layer's projection is kept through a crash, for good", "[unit][cata
   CHECK(models_of(*f.catalog, f.tenant).front().projections == 1);
 
   CHECK(add(f, w).ok());
-  // Another machine's Gram matrices differ in their last bits, and take the place of these.
+  // Another machine's Gram matrices differ in their last bits and replace these.
   Weights elsewhere = w;
   elsewhere.grams.front() = std::byte{9};
   elsewhere.row.grams = sha256(elsewhere.grams);

@@ -104,8 +104,8 @@ TEST_CASE("profiles are refused that fit no model, are too many, or that the sto
   CHECK(add(f, f.profile("p0", 0.25f)).ok());
 }
 
-// The canonical text of so short a number has 19 characters: shown so, a profile of the size that
-// is taken in could not be sent.
+// The canonical text of a number as short as 0.1 has 19 characters. In that form, a profile of the
+// largest accepted size could not be sent.
 TEST_CASE("a profile is shown as the text that was added, now and after a restart",
           "[unit][catalog]") {
   CatalogFixture f;
@@ -120,7 +120,7 @@ TEST_CASE("a profile is shown as the text that was added, now and after a restar
   f.reopen();
   CHECK(f.catalog->profile(f.tenant, f.fingerprint, "one")->json == text);
 
-  // Another in its place within the same millisecond is told apart.
+  // A replacement within the same millisecond gets a later time.
   REQUIRE(add(f, f.profile("one", 0.5f)).ok());
   const auto shown = f.catalog->profile(f.tenant, f.fingerprint, "one");
   REQUIRE(shown.ok());
@@ -149,7 +149,7 @@ TEST_CASE("the tables of a tenant's profiles are bounded together", "[unit][cata
     profile.name = "p" + std::to_string(i);
     REQUIRE(add(f, profile).ok());
   }
-  CHECK(add(f, profile).ok());  // in its own place
+  CHECK(add(f, profile).ok());  // replaces itself
   profile.name = "more";
   const Status refused = add(f, profile);
   CHECK(refused.code() == StatusCode::kRejected);

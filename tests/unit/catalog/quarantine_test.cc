@@ -23,7 +23,7 @@ TEST_CASE(
     CHECK(f.catalog->totals().segments == 3);
     CHECK(f.catalog->totals().quarantined_segments == 2);
     CHECK(f.catalog->totals().quarantined_rows == 0);
-    // Who looks for damage reads them all the same.
+    // A search for damage reads quarantined segments, too.
     CHECK_FALSE(f.catalog->stored_segment(f.tenant, a.row.id)->quarantined);
     CHECK(f.catalog->stored_segment(f.tenant, b.row.id)->quarantined);
     CHECK_FALSE(f.catalog->stored_segment(f.tenant, c.row.id)->quarantined);
@@ -53,7 +53,7 @@ TEST_CASE("putting a quarantined segment again heals it and what stands on it", 
   NewSegment a = f.put(tokens(6));
   const NewSegment b = f.put(tokens(9), &a);
   f.catalog->quarantine(a.row);
-  a.layers[0].assign(99, std::byte{5});  // Computed anew, the bytes may differ.
+  a.layers[0].assign(99, std::byte{5});  // A new computation may give other bytes.
   a.row.stored_bytes += 99 - a.row.layer_bytes[0];
   a.row.layer_bytes[0] = 99;
   REQUIRE(f.commit(a).ok());
@@ -75,7 +75,7 @@ TEST_CASE("nothing can be put on a quarantined segment", "[unit][catalog]") {
   f.catalog->quarantine(a.row);
   CHECK(f.commit(f.segment(tokens(8), &a)).code() == StatusCode::kNotFound);
   CHECK(f.commit(b).code() ==
-        StatusCode::kNotFound);  // Its own bytes are good, but not what it stands on.
+        StatusCode::kNotFound);  // its own bytes are good, but its parent's are not
 }
 
 TEST_CASE("a session goes on from another tip when its own is quarantined", "[unit][catalog]") {
@@ -96,7 +96,7 @@ TEST_CASE("a quarantine that the store cannot note holds at once and is noted wi
   f.store.fail_next_write(Status::out_of_space("full"));
   f.catalog->quarantine(a.row);
   CHECK(f.match(a.path).empty());
-  f.put(tokens(4, 900), nullptr, 1, 1, Durability::kMemory);  // Too weak to carry the mark.
+  f.put(tokens(4, 900), nullptr, 1, 1, Durability::kMemory);  // too weak to carry the mark
   f.put(tokens(4, 800));
   f.crash_and_reopen();
   CHECK(f.match(a.path).empty());

@@ -12,7 +12,7 @@ using namespace precis::testing;
 
 namespace {
 
-// Counts what each change deletes; fails once so many are written.
+// Counts the deletes of each change; fails after `writes_left` changes.
 class CountedDeletes final : public ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -85,8 +85,7 @@ TEST_CASE("a pinned session keeps its whole chain from being removed, an unpinne
     CHECK(refused.status().code() == StatusCode::kInvalidArgument);
     CHECK(refused.status().message().find("chat") != std::string::npos);
   }
-  CHECK(f.catalog->remove(f.tenant, c.row.id, true, nullptr)
-            .ok());  // Stands on the pinned chain only.
+  CHECK(f.catalog->remove(f.tenant, c.row.id, true, nullptr).ok());  // its pinned ancestors stay
 
   REQUIRE(f.catalog->pin_session(f.tenant, {"chat", false}).ok());
   REQUIRE(f.catalog->remove(f.tenant, a.row.id, true, nullptr).ok());
@@ -141,7 +140,7 @@ TEST_CASE("a removal of very many layers is several changes, the leaves first", 
   CHECK(counted.batches.empty());  // refused as a whole
   REQUIRE(f.catalog->pin_session(f.tenant, {"chat", false}).ok());
 
-  // A failure in between leaves a smaller tree.
+  // A failure in the middle leaves a smaller tree.
   counted.batches.clear();
   counted.writes_left = 1;
   std::vector<SegmentId> gone;
@@ -160,7 +159,8 @@ TEST_CASE("a removal of very many layers is several changes, the leaves first", 
   CHECK(f.catalog->totals().segments == 0);
   CHECK(f.tip("chat").is_null());
   CHECK(counted.batches.size() >= 3);
-  CHECK(std::ranges::max(counted.batches) <= 4096 / 3 * 4);  // rows beside the layers
+  // For each segment, three layers and a row are deleted.
+  CHECK(std::ranges::max(counted.batches) <= 4096 / 3 * 4);
   f.catalog.reset();
 }
 

@@ -1,4 +1,4 @@
-// Opening: everything is there again, damaged rows are set aside, newer formats are refused.
+// Opening: all rows are present again, damaged rows are set aside, newer formats are refused.
 #include <catch2/catch.hpp>
 
 #include "cachesvc/catalog/catalog_keys.h"
@@ -81,7 +81,7 @@ TEST_CASE("a damaged segment row is set aside: counted, not matched, left on dis
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), other = f.put(tokens(6, 900));
   damage(f, Table::kSegments, segment_key(a.row.id));
   f.reopen();
-  CHECK(f.match(b.path).empty());  // What stood on it is a miss too.
+  CHECK(f.match(b.path).empty());  // Its children are misses, too.
   CHECK(f.matched(other.path) == 6);
   CHECK(f.catalog->totals().quarantined_rows == 1);
   CHECK(f.catalog->totals().quarantined_segments == 1);
@@ -89,7 +89,7 @@ TEST_CASE("a damaged segment row is set aside: counted, not matched, left on dis
   CHECK(f.segment_code(b.row.id) == StatusCode::kCorruption);
   CHECK(f.store.get(Table::kSegments, segment_key(a.row.id)).ok());
 
-  REQUIRE(f.commit(a).ok());  // Put again, it heals, and what stood on it serves.
+  REQUIRE(f.commit(a).ok());  // A new put heals the segment, and its children are served again.
   CHECK(f.matched(b.path) == 9);
   CHECK(f.catalog->totals().quarantined_rows == 0);
   CHECK(f.catalog->totals().quarantined_segments == 0);

@@ -1,4 +1,4 @@
-// Leases: what is promised for how long, to whom, and within which bounds.
+// Leases: their duration, their tenants and their bounds.
 #include "cachesvc/catalog/segment_leases.h"
 
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ struct LeasesFixture {
   MemoryStore store;
   SegmentLeases leases{store, clock};
 
-  // Stored, of one layer of `byte`.
+  // A stored segment with one layer of three bytes `byte`.
   SegmentLeases::Row row(std::uint8_t id, const std::string& tenant = "team",
                          std::byte byte = std::byte{7}) {
     SegmentRow made;
@@ -43,7 +43,7 @@ struct LeasesFixture {
     REQUIRE(store.write(batch, Durability::kWal).ok());
     leaving.left();
   }
-  // The byte of its layer, if it is held.
+  // The byte of the segment's layer, if a lease holds it.
   std::optional<std::byte> held(const SegmentLeases::Row& row, const std::string& tenant = "team") {
     const auto found = leases.find(tenant, Version::of(*row));
     if (!found) return std::nullopt;
@@ -59,7 +59,7 @@ TEST_CASE("what is leased is kept when it leaves, until the lease ends", "[unit]
   LeasesFixture f;
   const auto leased = f.row(1), other = f.row(2);
   CHECK(f.grant(leased) == 1000);
-  CHECK_FALSE(f.held(leased));  // it is stored
+  CHECK_FALSE(f.held(leased));  // it is still stored
   f.remove(leased);
   f.remove(other);
   CHECK(f.held(leased) == std::byte{7});
@@ -127,7 +127,7 @@ TEST_CASE("a change that fails leaves a lease as it was", "[unit][catalog]") {
   f.grant(row);
   {
     const SegmentLeases::Leaving leaving(f.leases, {row}, true);
-    CHECK(f.grant(row) == 0);  // it may go any moment
+    CHECK(f.grant(row) == 0);  // it is being removed
     CHECK(f.grant(f.row(2)) == 1000);
   }
   CHECK_FALSE(f.held(row));
@@ -201,7 +201,7 @@ TEST_CASE("a payload that was kept counts until it is given back", "[unit][catal
     leaving.left();
   }
   f.clock.advance_ms(1000);
-  CHECK(leases.grant({&other, 1}, 1000) == 0);  // the lease has ended, its payload is held still
+  CHECK(leases.grant({&other, 1}, 1000) == 0);  // the lease ended, its payload is still held
   CHECK(leases.bytes() == 0);
   leases.sweep();
   CHECK(leases.grant({&other, 1}, 1000) == 1000);

@@ -94,11 +94,11 @@ TEST_CASE("each turn advances the tip to a segment that stands on it", "[unit][c
   CHECK(row->tip == a.row.id);
   CHECK(row->tip_end == 6);
   CHECK(row->turns == 1);
-  row = f.catalog->advance_session(f.tenant, {"chat", c.row.id});  // Two segments further.
+  row = f.catalog->advance_session(f.tenant, {"chat", c.row.id});  // two segments further
   REQUIRE(row.ok());
   CHECK(row->tip_end == 12);
   CHECK(row->turns == 2);
-  row = f.catalog->advance_session(f.tenant, {"chat", c.row.id});  // Said again: no new turn.
+  row = f.catalog->advance_session(f.tenant, {"chat", c.row.id});  // repeated: no new turn
   REQUIRE(row.ok());
   CHECK(row->turns == 2);
 }
@@ -135,7 +135,7 @@ TEST_CASE("a session expires when its TTL has passed since it was opened or adva
   REQUIRE(f.catalog->open_session(f.tenant, {"chat", 10}).ok());
   f.clock.advance_ms(9'999);
   CHECK(f.catalog->session(f.tenant, "chat").ok());
-  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());  // Renews, keeps the TTL.
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}}).ok());  // renews, keeps the TTL
   f.clock.advance_ms(9'999);
   REQUIRE(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).ok());
   f.clock.advance_ms(9'999);
@@ -288,7 +288,7 @@ TEST_CASE("sessions are found by their tip, and no others are looked at", "[unit
   sessions.put("stranger", session_at("z", a));
   CHECK(names_at(sessions, a) == std::vector<std::string>{"x", "y"});
 
-  sessions.put("tenant", session_at("x", b));  // moves on
+  sessions.put("tenant", session_at("x", b));  // advances
   CHECK(names_at(sessions, a) == std::vector<std::string>{"y"});
   CHECK(names_at(sessions, b) == std::vector<std::string>{"x"});
   sessions.erase({"tenant", "y"});
@@ -316,7 +316,7 @@ TEST_CASE("a pinned session is found among any number at its tip, until its time
   CHECK(sessions.pinned_at("tenant", a, 20) == nullptr);
   CHECK(names_at(sessions, a, 20).size() == 1000);
 
-  pinned.expires_unix_ms = 0;  // for good
+  pinned.expires_unix_ms = 0;  // never
   sessions.put("tenant", pinned);
   CHECK(sessions.pinned_at("tenant", a, 1'000'000) != nullptr);
   pinned.pinned = false;

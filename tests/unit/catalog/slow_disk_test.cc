@@ -1,5 +1,5 @@
-// The disk stands still: what is in memory is served, changes wait, and all of them end well when
-// it goes on.
+// The disk blocks: data in memory is served, changes wait, and all changes succeed once the disk
+// continues.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ using namespace precis::testing;
 
 namespace {
 
-// Rows of the same disk as the payload: what goes through the log waits while it stands still.
+// Rows on the same disk as the payload: writes to the log block while the disk is held.
 class HeldRows final : public ForwardingStore {
  public:
   HeldRows(Store& rows, const std::atomic<bool>& held) : ForwardingStore(rows), held_(held) {}
@@ -36,7 +36,7 @@ class HeldRows final : public ForwardingStore {
   const std::atomic<bool>& held_;
 };
 
-// Counts the payload values that have come to it.
+// Counts the payload values that it receives.
 class CountingStore final : public ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -75,7 +75,7 @@ struct SlowDisk {
     held.notify_all();
   }
 
-  // At the root, of layers that the disk takes notice of.
+  // A segment at the root, with layers large enough to count for the write-behind bound.
   NewSegment segment(TokenId first) const {
     NewSegment made = f.segment(tokens(6, first));
     give_layers(made);
@@ -89,7 +89,7 @@ struct SlowDisk {
       made.row.stored_bytes += kLayerBytes;
     }
   }
-  // As a put does it: staged, then named.
+  // Commits as a put does: stages the layers, then commits the row that names them.
   Status commit(const NewSegment& segment, Durability durability) {
     std::vector<Catalog::Layer> payload;
     for (const auto& layer : segment.layers) {
@@ -134,22 +134,22 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   hot.insert(row->id, 0, row, std::move(buffer));
 
   disk.hold(true);
-  // As much as may be ahead of the disk is acknowledged, and read.
+  // As much as may wait for the disk is acknowledged, and can be read.
   REQUIRE(disk.commit(first, Durability::kMemory).ok());
   REQUIRE(disk.commit(second, Durability::kMemory).ok());
   CHECK(disk.is_read(first));
   CHECK(disk.is_read(second));
 
-  // A commit past it takes the place of the oldest; one that is asked to be on the disk waits.
+  // The next commit evicts the oldest segment; a commit that must reach the disk waits.
   REQUIRE(disk.commit(third, Durability::kMemory).ok());
   const std::size_t all_staged = disk.counted->staged + synced.layers.size();
   auto to_disk =
       std::async(std::launch::async, [&] { return disk.commit(synced, Durability::kWal); });
-  // Until the store has all of its payload, and some turns more.
+  // Continues until the store has all of its payload, and for some turns after that.
   for (int turns = 0; turns < 10;) {
     if (disk.counted->staged == all_staged) ++turns;
     std::this_thread::yield();
-    // Look-ups and what is hot do not wait behind it: else this would never end.
+    // Lookups and hot layers do not wait for the disk; otherwise this loop would never end.
     REQUIRE(disk.is_found(stored));
     REQUIRE(disk.is_found(third));
     REQUIRE_FALSE(disk.is_found(first));
@@ -194,7 +194,7 @@ TEST_CASE("a change at memory does not wait for the disk to keep what is leased"
     payload.push_back({*copy, disk.catalog->stage({*copy, copy})});
   }
   REQUIRE(disk.catalog->trim(*row, trimmed.row, payload, Durability::kMemory).value());
-  CHECK(disk.catalog->leases().bytes() == 0);  // it has ended
+  CHECK(disk.catalog->leases().bytes() == 0);  // the trim has ended the lease
 }
 
 TEST_CASE("commits at memory go on past what may wait for the disk, and the oldest are forgotten",
@@ -204,11 +204,11 @@ TEST_CASE("commits at memory go on past what may wait for the disk, and the olde
   REQUIRE(disk.commit(durable, Durability::kFsync).ok());
   disk.hold(true);
   std::vector<NewSegment> made;
-  for (TokenId first = 2000; first < 2020; ++first) {  // on this thread: none of them waits
+  for (TokenId first = 2000; first < 2020; ++first) {  // on this thread, so no commit waits
     made.push_back(disk.segment(first * 10));
     REQUIRE(disk.commit(made.back(), Durability::kMemory).ok());
   }
-  // Two have room.
+  // Two segments have room.
   CHECK(disk.catalog->dropped_segments() == made.size() - 2);
   CHECK(disk.catalog->totals().segments == 3);
   CHECK(models_of(*disk.catalog, disk.f.tenant)[0].segments == 3);
@@ -217,13 +217,13 @@ TEST_CASE("commits at memory go on past what may wait for the disk, and the olde
   }
   const Status gone = disk.catalog->segment(disk.f.tenant, made[0].row.id).status();
   CHECK(gone.code() == StatusCode::kNotFound);
-  // A segment that stands on one that is gone is refused, with that reason.
+  // A child of a dropped segment is refused as kNotFound.
   NewSegment child = disk.segment(2000 * 10);
   child.row.id.bytes[0] ^= 1;
   child.row.parent = made[0].row.id;
   CHECK(disk.commit(child, Durability::kMemory).code() == StatusCode::kNotFound);
   disk.hold(false);
-  // And what is gone can be put again.
+  // A dropped segment can be put again.
   REQUIRE(disk.commit(made[0], Durability::kFsync).ok());
   CHECK(disk.is_read(made[0]));
   disk.catalog.reset();

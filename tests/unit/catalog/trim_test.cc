@@ -1,4 +1,4 @@
-// Fewer entries in the place of what is stored, and all of them again.
+// Replacing a stored segment by fewer entries, and by all of them again.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/catalog/all_rows.h"
@@ -91,7 +91,7 @@ TEST_CASE("a trim keeps the hits, and no row of before is written over it", "[un
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6), nullptr, 1, 5);
   for (int i = 0; i < 3; ++i) f.catalog->count_hit(a.row.id);
-  REQUIRE(trim(f, a));  // the hits' row would ride along
+  REQUIRE(trim(f, a));  // the batch could also carry the row with the hits
   CHECK(f.catalog->info(f.tenant, a.row.id, false)->hits == 3);
   f.crash_and_reopen();
   CHECK(f.has_payload(trimmed(a)));
