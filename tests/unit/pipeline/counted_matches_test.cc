@@ -1,4 +1,4 @@
-// Counts of matches that are kept: found again while their rows are the same ones, and bounded.
+// Kept counts of matches: found while their rows are unchanged, and bounded in bytes.
 #include "cachesvc/pipeline/counted_matches.h"
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@ CountedMatches::Key key_of(const std::vector<Row>& rows) {
   return key;
 }
 
-// One link of so many counts.
+// One link with `counts` counts.
 CountedMatch match_of(std::size_t counts, std::uint64_t bytes) {
   return {{std::vector<std::uint32_t>(counts)}, {}, bytes};
 }
@@ -65,7 +65,7 @@ TEST_CASE("counts that were found longest ago make room", "[unit][pipeline]") {
     made.entries[0] = entries;
     return made;
   };
-  CountedMatches kept(9 * 1024);  // room for nine of these
+  CountedMatches kept(9 * 1024);  // room for nine matches
   for (std::uint64_t i = 0; i < 9; ++i) kept.add(key(i), match_of(1024 - 64 - 256, i));
   for (int i = 0; i < 2; ++i) kept.add(key(8), match_of(1024 - 64 - 256, 8));  // is kept once
   CHECK(kept.find(key(0)) != nullptr);
@@ -77,7 +77,7 @@ TEST_CASE("counts that were found longest ago make room", "[unit][pipeline]") {
     CHECK(kept.find(key(i))->bytes == i);
   }
 
-  kept.add(key(10), match_of(2048, 10));  // more than an eighth
+  kept.add(key(10), match_of(2048, 10));  // more than an eighth of the room
   CHECK(kept.find(key(10)) == nullptr);
   CHECK(kept.find(key(9)) != nullptr);
 }

@@ -1,5 +1,4 @@
-// A cut's ranges, put one behind the other, are what ServedLayout promises, and pass the reader's
-// check.
+// A cut's ranges, concatenated, have the layout of ServedLayout and pass the reader's check.
 #include "cachesvc/pipeline/cut.h"
 
 #include <algorithm>
@@ -15,7 +14,7 @@ namespace {
 constexpr std::uint32_t kHeads = 2, kHeadDim = 6, kLayer = 3;
 constexpr Dtype kDtype = Dtype::kF16;
 
-// One link's records of a layer: head h has counts[h] entries, whose seats are given.
+// One link's records of a layer: head h has an entry for each of seats[h].
 std::vector<std::byte> make_records(const testing::Seats& seats, std::mt19937& random,
                                     std::uint32_t layer = kLayer) {
   return testing::make_records({SegmentId{}, layer, kHeadDim, kDtype}, seats, random);
@@ -23,14 +22,14 @@ std::vector<std::byte> make_records(const testing::Seats& seats, std::mt19937& r
 
 constexpr LayerShape kShape{kLayer, 0, kHeads, kHeadDim, kDtype};
 
-// Each link at its cut.
+// Cuts each link at its number of entries.
 Result<LayerCut> cut_at(std::span<const Bytes> links, std::span<const std::uint64_t> entries,
                         Bytes zeros) {
   PRECIS_ASSIGN(const LayerRecords layer, open_layer(links, kShape));
   return cut_layer(layer, counts_at(layer, entries), zeros);
 }
 
-// Seats 1..total dealt at random over the heads.
+// Distributes seats 1..total at random over the heads.
 testing::Seats deal(std::uint32_t total, std::mt19937& random) {
   testing::Seats seats(kHeads);
   for (std::uint32_t seat = 1; seat <= total; ++seat) seats[random() % kHeads].push_back(seat);
@@ -43,7 +42,7 @@ std::vector<std::byte> gather(const LayerCut& cut) {
   return out;
 }
 
-// What the reader does: slices by the layout and checks each link's part of each head.
+// Checks as the reader does: slices by the layout and checks each link's part of each head.
 void check_as_reader(const LayerCut& cut, const std::vector<std::byte>& served,
                      const std::vector<std::vector<std::byte>>& links) {
   const ServedLayout layout = ServedLayout::of(cut.counts, kHeads, kHeadDim, kDtype);
@@ -151,7 +150,7 @@ TEST_CASE("damage in a cut's last block is found, not hashed afresh", "[unit][pi
   std::mt19937 random(11);
   auto link = make_records({{1, 2, 3, 4, 5}, {6, 7}}, random);
   const RecordLayout at = RecordLayout::of(5, kHeadDim, kDtype);
-  link[at.keys + 4 * at.row_bytes] ^= std::byte{1};  // of the entry past the cut
+  link[at.keys + 4 * at.row_bytes] ^= std::byte{1};  // in the entry after the cut
   const std::vector<std::byte> zeros(kSectionAlign);
   const std::vector<Bytes> records = {link};
   const std::vector<std::uint64_t> entries = {3};
@@ -230,7 +229,7 @@ TEST_CASE("any bit of stored records that flips is found, or changes nothing tha
     REQUIRE(got.ok());
     REQUIRE(*got == right);
   }
-  CHECK(found > records.size() * 7);  // all but padding
+  CHECK(found > records.size() * 7);  // all bytes except padding
 }
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// A store whose reads fail or stand still.
+// A store whose reads can fail or block.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@
 
 namespace precis::testing {
 
-// Counts reads of payload; those of one layer fail, or stand still.
+// Counts reads. Reads of a layer fail after fail(), and block after hold(), until mend().
 class DoubtfulStore final : public ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;

@@ -1,4 +1,4 @@
-// What a reader is to be served of a layer, beside what its rules say of it.
+// Compares the counts that a reader is served of a layer with the rules for them.
 #include "cachesvc/pipeline/exact_counts.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kHeads = 3;
 
-// One layer of a chain, each head with positions and seats of its own. No K or V is looked at.
+// One layer of a chain. Each head has its own positions and seats; K and V are not used.
 struct Chain {
   struct Head {
     std::vector<std::uint32_t> positions, seats;
@@ -20,7 +20,7 @@ struct Chain {
   std::vector<std::vector<Head>> links;  // [num_links][kHeads]
   LayerRecords layer;
 
-  // `begins`: the links' first tokens, and the end of the last one.
+  // `begins`: the first tokens of the links, and the end of the last one.
   Chain(std::mt19937& random, const std::vector<std::uint32_t>& begins) {
     for (std::size_t link = 0; link + 1 < begins.size(); ++link) {
       std::vector<std::uint32_t> tokens(begins[link + 1] - begins[link]);
@@ -32,7 +32,7 @@ struct Chain {
         const auto kept = static_cast<std::ptrdiff_t>(random() % (tokens.size() + 1));
         head.positions.assign(tokens.begin(), tokens.begin() + kept);
       }
-      for (std::size_t left = 1; left > 0;) {  // seats go to heads at random
+      for (std::size_t left = 1; left > 0;) {  // distributes the seats at random over the heads
         left = 0;
         for (Head& head : heads) left += head.positions.size() - head.seats.size();
         Head& head = heads[random() % kHeads];
@@ -51,7 +51,7 @@ struct Chain {
   }
   Chain(const Chain&) = delete;
 
-  // The reader's entries among the first `count` ones.
+  // The number of entries among the first `count` that the reader gets.
   std::uint32_t readers(std::size_t link, std::uint32_t head, std::uint32_t count,
                         std::uint32_t end) const {
     const auto& positions = links[link][head].positions;
@@ -61,7 +61,7 @@ struct Chain {
   }
 };
 
-// What the rules say of one head.
+// Checks the rules for one head.
 void check_head(const Chain& chain, const ReaderCut& cut, const LayerCounts& counted,
                 std::uint32_t head) {
   const std::uint32_t end = cut.in_part ? cut.matched_end : UINT32_MAX;
@@ -78,7 +78,7 @@ void check_head(const Chain& chain, const ReaderCut& cut, const LayerCounts& cou
     at_cut += of_cut.back();
     stored += of_stored.back();
     served += of_served.back();
-    // The last one that is served is the reader's.
+    // The last entry that is served is one that the reader gets.
     if (count > 0) CHECK(record.positions[count - 1] < end);
   }
   CHECK(counted.plan[head] == served);
@@ -95,12 +95,12 @@ void check_head(const Chain& chain, const ReaderCut& cut, const LayerCounts& cou
     const auto distance = [&](std::uint64_t entries) {
       return entries > at_cut ? entries - at_cut : at_cut - entries;
     };
-    // No other number of pages that is stored is nearer.
+    // No other number of whole pages of stored entries is nearer to the cut.
     for (std::uint64_t other = cut.align; other <= stored; other += cut.align) {
       CHECK(distance(served) <= distance(other));
     }
   }
-  // A link gives or takes only where those behind it have nothing left to.
+  // A link gives up or adds entries only if no later link has any left to give up or to add.
   for (std::size_t link = 0; link < links; ++link) {
     if (of_served[link] == of_cut[link]) continue;
     for (std::size_t behind = link + 1; behind < links; ++behind) {

@@ -1,4 +1,5 @@
-// Who waits is served in turn, owner by owner, and puts are let in by what they will stage.
+// Waiting requests are served in turn, owner by owner; puts are admitted by the bytes that they
+// will stage.
 #include "cachesvc/pipeline/fair_line.h"
 
 #include <catch2/catch.hpp>
@@ -15,7 +16,7 @@ const int kOwners[3] = {};
 struct Line {
   EventLoop loop;
   FairLine line{loop, std::chrono::hours(1)};
-  int left = 0;  // of what is waited for
+  int left = 0;  // the amount that is available
   std::string served, in_vain;
 
   void wait(int owner, char name, int amount = 1) {
@@ -88,10 +89,10 @@ TEST_CASE("a put is let in once all that it will stage fits, or where it is alon
           "[unit][pipeline]") {
   Room r(std::chrono::hours(1));
   std::optional<Room::Answer> large, small, nothing;
-  spawn(r.enter(150, large));  // more than there is for several
+  spawn(r.enter(150, large));  // more than the room, but alone
   REQUIRE(large);
   REQUIRE(large->ok());
-  spawn(r.enter(0, nothing));  // one that is stored already
+  spawn(r.enter(0, nothing));  // a put of a stored segment
   CHECK(nothing);
   spawn(r.enter(1, small, /*then_stop=*/true));
   CHECK_FALSE(small);

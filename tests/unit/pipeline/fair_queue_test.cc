@@ -1,4 +1,4 @@
-// The arithmetic of turns: tenants by weight, then their connections, each in its order.
+// The order of turns: tenants by weight, then their connections, each in its own order.
 #include "cachesvc/pipeline/fair_queue.h"
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@ Owner owner(const std::string& tenant, int connection = 0, std::uint32_t weight 
   return {tenant, weight, &kConnections[connection]};
 }
 
-// How many of the next `turns` each tenant gets; items are the tenants' names.
+// The number of the next `turns` that each tenant gets; items are the tenants' names.
 std::map<std::string, int> next_turns(FairQueue<std::string>& queue, int turns) {
   std::map<std::string, int> had;
   for (int i = 0; i < turns && !queue.empty(); ++i) ++had[queue.pop()];

@@ -71,7 +71,8 @@ TEST_CASE("while others ask, a tenant's turn is followed by a pause of four time
       });
     }
   });
-  // The loop's timer, which is real, fires before the clock has moved: the pause goes on.
+  // The loop's timer uses real time and fires before the test's clock has moved, so the pause
+  // continues.
   const auto early = loop.after(std::chrono::milliseconds(20), [&] {
     order += '|';
     clock.now_ns += 4'000'000;

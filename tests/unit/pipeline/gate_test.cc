@@ -26,7 +26,7 @@ TEST_CASE("so many go in at once, and the others in their order as places come f
   CHECK(inside == std::vector<int>{0, 1});
   gate.leave();
   CHECK(inside.size() == 2);  // not within leave()
-  // The place is taken, although who has it has not gone on yet.
+  // The place is taken, although the waiter that got it has not resumed yet.
   spawn(go_in(gate, 4, inside));
   turn();
   CHECK(inside == std::vector<int>{0, 1, 2});

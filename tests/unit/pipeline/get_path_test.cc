@@ -1,5 +1,5 @@
-// What a get pushes, and what is left of it where it ends early: by its reader, by the disk, or for
-// want of memory.
+// The pushes of a get, and its cleanup if it ends early: by its reader, by the disk, or for lack of
+// memory.
 #include "cachesvc/pipeline/get_path.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ TEST_CASE("a layer that can't be read ends its get, and the next one reads that 
   const int before = f.store.reads();
   f.store.mend();
   f.check_brought(f.run(f.request()), kStored);
-  const int ahead = std::min<int>(kLayers, static_cast<int>(failing) + 3) - 1;  // were read
+  const int ahead = std::min<int>(kLayers, static_cast<int>(failing) + 3) - 1;  // already read
   CHECK(f.store.reads() - before == static_cast<int>(kLayers) - ahead);
   f.check_nothing_held();
 }
@@ -82,8 +82,8 @@ TEST_CASE("a layer that rots in memory is read from the disk again", "[unit][pip
   {
     const Bytes records = f.hot_tier.find(row->id, layer, row)->bytes();
     const RecordLayout at = RecordLayout::of(kEntries, f.f.model.head_dim, f.f.model.dtype);
-    // The last entry of the first head, in a block that a cut past 64 entries hashes anew; and the
-    // header, up to its magic and version.
+    // The damage is in the last entry of the first head, whose block a cut past 64 entries hashes
+    // again, or in the header's magic or version.
     const std::size_t rots =
         GENERATE_COPY(at.values + (kEntries - 1) * at.row_bytes, std::size_t{0}, std::size_t{8});
     const_cast<std::byte&>(records[rots]) ^= std::byte{4};
@@ -93,7 +93,7 @@ TEST_CASE("a layer that rots in memory is read from the disk again", "[unit][pip
   f.check_brought(f.run(request), 67 * kHeads);
   CHECK(f.metrics.corrupt_layers == 1);
   CHECK(f.store.reads() == static_cast<int>(2 * kLayers - layer));
-  CHECK(f.catalog->segment(f.f.tenant, row->id).ok());  // whose disk is sound
+  CHECK(f.catalog->segment(f.f.tenant, row->id).ok());  // its payload on disk is good
   f.check_nothing_held();
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("a get that its reader stops pushes nothing more, whatever was read ah
   const auto done = f.run(f.request());
   CHECK(done.status().code() == StatusCode::kCanceled);
   CHECK(f.reader.pushes == 3);
-  CHECK(f.metrics.layers_cold == kLayers);  // what had begun was waited for
+  CHECK(f.metrics.layers_cold == kLayers);  // reads that had started were awaited
   f.check_nothing_held();
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("a get of counts brings exactly the first entries of each head", "[uni
     request.destination.size_bytes = f.expected(std::uint64_t{a_head} * kHeads).size();
     f.check_brought(f.run(request), std::uint64_t{a_head} * kHeads);
   }
-  // Of one head alone, a layer without any of it.
+  // A get of one head; one layer has no entries of that head.
   request.links[0].counts = {5, 0, 66, 70, 1, 2};
   request.head_begin = request.head_count = 1;
   request.destination.size_bytes =
@@ -224,7 +224,7 @@ TEST_CASE("a get of some heads brings them as a get of all does", "[unit][pipeli
   msg::Get request = f.request();
   request.budget = Budget::entries(67);
   request.head_begin = GENERATE(0u, 1u);
-  request.head_count = request.head_begin == 1 ? 0 : 1;  // 0: all that follow
+  request.head_count = request.head_begin == 1 ? 0 : 1;  // 0: all heads from head_begin on
   const auto done = f.run(request);
   REQUIRE(done.ok());
   const auto right = f.expected(67 * kHeads, request.head_begin, 1);

@@ -28,7 +28,7 @@ TEST_CASE("no more operations are under way than the limit says", "[unit][pipeli
   in_flight.leave({});
   CHECK(started == std::vector<int>{0, 1, 2, 3});
   in_flight.leave({});
-  CHECK(started.back() == 3);  // one is left
+  CHECK(started.back() == 3);  // one operation is left
   in_flight.leave({});
   CHECK(started.back() == -1);
   CHECK(outcome.ok());
@@ -64,7 +64,7 @@ TEST_CASE("the one entered last waits until it is alone", "[unit][pipeline]") {
   };
   spawn(enter_third());
   in_flight.leave({});
-  CHECK_FALSE(alone);  // another one is under way still
+  CHECK_FALSE(alone);  // another operation is still under way
   in_flight.leave(Status::unavailable("it does not matter how they end"));
   CHECK(alone);
 }

@@ -1,4 +1,4 @@
-// Who asks for a commit, whenever and however often, is told what came of the put.
+// Every request for a commit gets the outcome of the put, whenever and however often it is made.
 #include "cachesvc/pipeline/joint_put.h"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ namespace {
 using Outcome = JointPut::Outcome;
 using Answers = std::deque<std::optional<Outcome>>;
 
-// Commits stand still until they are let through.
+// Commits wait until let_through is called.
 struct Fixture {
   explicit Fixture(std::uint32_t writers) : put(loop, writers) {}
 
@@ -20,7 +20,7 @@ struct Fixture {
     strongest = durability;
     co_return co_await completion<Outcome>([&](auto done) { let_through = std::move(done); });
   }
-  // The answer comes with the loop's turns.
+  // The answer arrives while the loop runs.
   std::optional<Outcome>& ask(const char* writer, Durability durability = Durability::kWal) {
     std::optional<Outcome>& answer = answers.emplace_back();
     spawn(agree(writer, durability, answer));
@@ -67,7 +67,7 @@ TEST_CASE("who asks again while the put is committed waits for the same", "[unit
   f.turn();
   CHECK(is_stored(first));
   CHECK(is_stored(again));
-  CHECK(is_stored(f.ask(kA)));  // and who asks later is told at once
+  CHECK(is_stored(f.ask(kA)));  // a later request is answered at once
   CHECK(f.commits == 1);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("after a commit that failed all ask anew, also who does before it has 
   const auto& first = f.ask(kA);
   const auto& other = f.ask(kB);
   f.let_through(Status::out_of_space("full"));
-  const auto& early = f.ask(kA);  // the first answer is still on its way
+  const auto& early = f.ask(kA);  // before the first answers are delivered
   f.turn();
   CHECK(first->status().code() == StatusCode::kOutOfSpace);
   CHECK(other->status().code() == StatusCode::kOutOfSpace);

@@ -1,4 +1,4 @@
-// A lookup at a budget: what it says is what a get brings, whatever happens meanwhile.
+// A lookup at a budget returns exact counts of the get that follows, whatever happens in between.
 #include "cachesvc/pipeline/lookup.h"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ struct LookupFixture : ServedFixture {
   Lookup lookup{{loop, reads, paths, rate, {cold, memory, *catalog, hot_tier, metrics}}};
   bool gone = false;
 
-  // Once so many reads have begun; false after ten seconds.
+  // True once `times` reads have started; false after ten seconds.
   bool has_read(int times) const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (store.reads() < times && std::chrono::steady_clock::now() < end) {
@@ -40,7 +40,7 @@ struct LookupFixture : ServedFixture {
   }
 };
 
-// What a client asks for of a match without counts.
+// A client's request to get a match without counts.
 msg::Get get_of(const LookupFixture& f, const msg::Match& match) {
   msg::Get request = f.request();
   request.links[0].created_unix_ms = match.links.at(0).segment.created_unix_ms;
@@ -104,7 +104,7 @@ TEST_CASE("what was counted lately is not read again, unless it has changed", "[
 TEST_CASE("a lookup counts a segment that is trimmed meanwhile as it is then", "[unit][pipeline]") {
   LookupFixture f;
   f.store.hold(f.segment, 3);
-  // While the read of layer 3 stands still.
+  // Runs while the read of layer 3 is held.
   const auto meanwhile = [&]() -> Task<void> {
     CHECK(co_await run_on(f.storage, f.loop, Owner(f.f.tenant), [&] { return f.has_read(4); }));
     f.trim(f.segment, 10);
@@ -201,7 +201,7 @@ TEST_CASE("what a lookup leased is brought whatever became of it, until the leas
   SECTION("removed and put anew") {
     REQUIRE(f.catalog->remove(f.f.tenant, f.segment.row.id, false, nullptr).ok());
     f.hot_tier.erase(f.segment.row.id);
-    NewSegment other = f.segment;  // in one millisecond, too
+    NewSegment other = f.segment;  // committed in the same millisecond
     for (auto& layer : other.layers) layer.assign(layer.size(), std::byte{1});
     REQUIRE(f.catalog->commit(other.row, other.payload(), Durability::kWal).ok());
   }

@@ -1,4 +1,4 @@
-// Records of a layer as the kernels seal them, of random bytes.
+// Records of a layer, sealed as the kernels seal them, with random bytes.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace precis::testing {
 
-// Where a layer's records belong, and what they are of.
+// The segment, layer and shape of a layer's records.
 struct LayerPlace {
   SegmentId segment;
   std::uint32_t layer = 0;
@@ -20,7 +20,7 @@ struct LayerPlace {
 
 using Seats = std::vector<std::vector<std::uint32_t>>;  // [heads], each [entries], ascending
 
-// One record a head, behind each other: head h keeps an entry for each of seats[h].
+// One record a head, concatenated: head h has an entry for each of seats[h].
 std::vector<std::byte> make_records(const LayerPlace& place, const Seats& seats,
                                     std::mt19937& random);
 

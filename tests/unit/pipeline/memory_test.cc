@@ -1,4 +1,4 @@
-// Memory is taken, made, waited for, and given up on.
+// Memory is taken, made free by eviction, waited for, and refused after a timeout.
 #include "cachesvc/pipeline/memory.h"
 
 #include <catch2/catch.hpp>
@@ -23,7 +23,7 @@ struct Fixture {
     if (stop_when_answered) loop.stop();
   }
 
-  // What waits has tried again, and what came of that was told.
+  // Lets waiting requests try again and delivers their answers.
   void retry() {
     memory.retry();
     for (int turns = 0; turns < 2; ++turns) {
@@ -61,7 +61,7 @@ TEST_CASE("who comes while memory is short is served in turn when some comes fre
   REQUIRE(taken.ok());
   std::optional<Fixture::Answer> large, small;
   spawn(f.acquire(kHalf, large));
-  spawn(f.acquire(64, small));  // would fit, but is not let past
+  spawn(f.acquire(64, small));  // would fit, but may not overtake
   CHECK_FALSE(large);
   CHECK_FALSE(small);
   std::move(taken).value().reset();
@@ -125,10 +125,11 @@ TEST_CASE("a turn in vain is told of, and again only where memory came free sinc
   std::optional<Fixture::Answer> quarter, half;
   spawn(f.acquire(kArenaBytes / 4, quarter));
   spawn(f.acquire(kHalf, half));
-  CHECK(in_vain == 0);  // in no one's turn
+  CHECK(in_vain == 0);  // no request has had its turn yet
   for (int i = 0; i < 2; ++i) f.retry();
   CHECK(in_vain == 1);
-  // One is served, and the next's first turn is in vain, with as much in use as when he came.
+  // The first request is served. The next one's first turn fails and is reported, although no more
+  // memory is in use than when the request arrived.
   quarters[0].reset();
   for (int i = 0; i < 2; ++i) f.retry();
   CHECK(quarter);
@@ -136,7 +137,7 @@ TEST_CASE("a turn in vain is told of, and again only where memory came free sinc
   quarters[2].reset();
   f.retry();
   CHECK(in_vain == 3);
-  quarter.reset();  // as much as is wanted, in two pieces
+  quarter.reset();  // enough is free, but in two pieces
   f.retry();
   CHECK(in_vain == 4);
   CHECK_FALSE(half);

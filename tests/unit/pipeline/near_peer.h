@@ -1,5 +1,4 @@
-// The other end of a path, in this process: memory that is moved by copying it, and rows of a layer
-// to be pushed from there.
+// A peer in this process: its memory is moved by copying, and it has rows of a layer to push.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -16,7 +15,7 @@ class NoRegistration final : public Registration {
   MutableBytes bytes() const override { return {}; }
 };
 
-// Does nothing but what a test has it do.
+// Does nothing unless a test overrides it.
 class NearPeer : public Connection {
  public:
   void start(Handlers) override {}
@@ -30,7 +29,7 @@ class NearPeer : public Connection {
   std::string peer() const override { return "near"; }
 };
 
-// A region that is found by its address.
+// A region that its address identifies.
 template <typename T>
 RemoteRegion region_of(const std::vector<T>& values) {
   RemoteRegion region;
@@ -43,7 +42,7 @@ inline void copy_from(const RemoteRegion& from, std::uint64_t offset, MutableByt
   std::memcpy(into.data(), reinterpret_cast<const std::byte*>(from.address) + offset, into.size());
 }
 
-// A layer of f32 in a client's memory, zeros until filled.
+// A layer of f32 in a client's memory; zeros until filled.
 struct NearLayer {
   NearLayer(const ModelSpec& of, std::uint32_t index, std::uint32_t num_tokens)
       : model(of),
@@ -53,7 +52,7 @@ struct NearLayer {
         values(keys.size()) {}
 
   std::uint64_t row_bytes() const { return model.head_dim * sizeof(float); }
-  // Heads [hb, hb + hc) and tokens [tb, tb + tc), as a strided slice of the whole.
+  // Heads [hb, hb + hc) and tokens [tb, tb + tc), as a strided slice of the whole layer.
   msg::PushLayer piece(std::uint32_t hb, std::uint32_t hc, std::uint32_t tb,
                        std::uint32_t tc) const {
     msg::PushLayer push;

@@ -1,4 +1,4 @@
-// Digests that are remembered are those that hashing gives, whatever came before.
+// Remembered digests equal computed ones, whatever was hashed before.
 #include "cachesvc/pipeline/path_digests.h"
 
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@ namespace {
 
 std::vector<TokenId> random_path(std::mt19937& random, std::size_t size) {
   std::vector<TokenId> path(size);
-  for (TokenId& token : path) token = random() % 3;  // so that many blocks are alike
+  for (TokenId& token : path) token = random() % 3;  // so that many blocks are equal
   return path;
 }
 
@@ -22,7 +22,7 @@ TEST_CASE("remembered digests are the hashed ones, of paths that share and part"
   const Digest roots[] = {path_root("a", "", Digest{}, ""), path_root("b", "", Digest{}, "")};
   std::vector<TokenId> last = random_path(random, 40);
   for (int round = 0; round < 2000; ++round) {
-    // A turn goes on where some earlier one stood.
+    // A turn continues from some earlier point of the path.
     last.resize(random() % (last.size() + 1));
     const auto more = random_path(random, random() % 30);
     last.insert(last.end(), more.begin(), more.end());
@@ -44,7 +44,7 @@ TEST_CASE("a path's next turn hashes what is new of it", "[unit][pipeline]") {
   CHECK(paths.hashed() == 64);
   path.resize(66 * 64, TokenId{7});
   paths.hash(root, path, 64);
-  // Of 66 blocks and 16,384 places, few share one.
+  // Few of 66 blocks collide in 16,384 places.
   CHECK(paths.hashed() >= 66);
   CHECK(paths.hashed() <= 66 + 8);
 }

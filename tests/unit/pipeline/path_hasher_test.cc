@@ -1,4 +1,4 @@
-// Long paths are hashed beside the loop, in pieces that take turns; short ones at once.
+// Long paths are hashed on another thread, in pieces that take turns; short paths on the loop.
 #include "cachesvc/pipeline/path_hasher.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ TEST_CASE("a short path is hashed at once, a long one in pieces beside the loop"
   std::optional<std::vector<Digest>> of_long, of_short;
   spawn(h.hash(long_path, of_long, /*then_stop=*/true));
   spawn(h.hash(short_path, of_short));
-  CHECK_FALSE(of_long);  // which the loop has yet to be told of
+  CHECK_FALSE(of_long);  // the loop has not run since
   REQUIRE(of_short);
   CHECK(*of_short == block_digests(h.root, short_path, kBlockTokens));
   h.loop.run();
@@ -95,7 +95,7 @@ TEST_CASE("digests of paths in small blocks take a bounded memory, and all paths
   CHECK(h.hasher.room().waiting() == 0);
   const auto expected = block_digests(h.root, path, 1);
   for (const auto& each : blocks) CHECK(each == expected);
-  // Paths in larger blocks are bounded by their messages.
+  // The size of a message bounds paths with larger blocks.
   h.loop.post([&] {
     spawn([](Hashing& hashing) -> Task<void> {
       CHECK_FALSE(co_await hashing.room.enter(1u << 24, DigestRoom::kBlockTokens, Owner{"t"}));
@@ -106,7 +106,7 @@ TEST_CASE("digests of paths in small blocks take a bounded memory, and all paths
 }
 
 TEST_CASE("pieces of a tenant's long paths wait for another tenant's", "[unit][pipeline]") {
-  std::string order;  // of the one thread alone
+  std::string order;  // written by one thread only
   FairExecutor executor("pieces", 1);
   const int connections[101] = {};
   std::promise<void> all_posted, all_done;
@@ -128,7 +128,7 @@ TEST_CASE("pieces of a tenant's long paths wait for another tenant's", "[unit][p
   all_posted.set_value();
   all_done.get_future().wait();
   CHECK(order.size() == 1010);
-  // The one's ten pieces are among the first twenty, not among the first thousand.
+  // The ten pieces of tenant "one" are among the first 21 pieces, and not behind 1,000 others.
   CHECK(std::ranges::count(order.substr(0, 21), 'o') == 10);
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kArenaBytes = 4u << 20;
 constexpr int kAnyPulls = 1 << 20;
-constexpr int kQuietTurns = 8;  // more than lie between two compressions or moves
+constexpr int kQuietTurns = 8;  // more than between two compressions or moves
 
 }  // namespace
 
@@ -53,7 +53,7 @@ void NearWriter::pull(const RemoteRegion& from, std::uint64_t offset, MutableByt
   let(0);
 }
 
-// Rows begin where lines of the cache do, as those of memory that a client allocated.
+// Rows begin on cache lines, as in memory that a client allocated.
 class NearWriter::Memory final : public PeerMemory {
  public:
   Memory(const RemoteRegion& region, std::shared_ptr<int> reading)
@@ -130,7 +130,8 @@ PutFixture::PutFixture(std::chrono::milliseconds wait, std::unique_ptr<kernels::
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) layers.emplace_back(f.model, layer);
 }
 
-// Where a check failed some still wait, on what goes now: they end first.
+// If a check failed, operations may still wait for members that are destroyed next, so ends them
+// first.
 PutFixture::~PutFixture() {
   store.write_out();
   for (const PutPtr& put : puts) static_cast<void>(path.abort(*put));
@@ -297,7 +298,7 @@ std::vector<std::vector<std::byte>> PutFixture::records(const SegmentId& stored)
   return records;
 }
 
-// ---- a put by itself ----------------------------------------------------------------------------
+// ---- a put alone --------------------------------------------------------------------------------
 
 PutAlone::PutAlone(const msg::BeginPut& request, const Order& order) {
   PutFixture alone;

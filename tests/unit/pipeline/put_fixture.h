@@ -1,5 +1,5 @@
-// The parts of a service as far as a put needs them, writers in the same process, and what a put by
-// itself stores.
+// The parts of a service that a put needs, writers in the same process, and the result of a put
+// that has the service to itself.
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,11 @@
 
 namespace precis::testing {
 
-// Of what is put.
+// Dimensions of the puts.
 inline constexpr std::uint32_t kLayers = 4, kHeads = 2, kTokens = 48, kQueries = 8;
-// Layers take turns: each one's records are final as soon as they are encoded.
+// Layers take turns: the records of each layer are final once they are encoded.
 inline constexpr char kUniform[] = "keydiff";
-// Layers take seats from those before them, whose records shrink.
+// Layers take seats from earlier layers, whose records shrink.
 inline constexpr char kCompeting[] = "external(heads=flat, layers=global_flat)";
 inline constexpr char kObserving[] = "snapkv(window=8)";
 
@@ -32,7 +32,7 @@ using PutPtr = std::shared_ptr<PutPath::Put>;
 using Outcome = Result<msg::SegmentInfo>;
 using Pieces = Result<Memory::Pieces>;
 
-// Holds what is staged, as a disk that is slow to write does.
+// Holds staged values, as a disk does that writes slowly.
 class SlowStore final : public ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -40,9 +40,9 @@ class SlowStore final : public ForwardingStore {
   Status write(const StoreBatch& batch, Durability durability) override;
   void hold();
   void write_out();
-  // How many values lie where they were staged, as they were.
+  // The number of staged values that are still in place and unchanged.
   std::size_t unmoved() const;
-  // Before each write, on its thread.
+  // Called before each write, on its thread.
   std::function<void(const StoreBatch&)> on_write;
 
  private:
@@ -56,16 +56,17 @@ class SlowStore final : public ForwardingStore {
   std::vector<Staged> staged_;
 };
 
-// A writer whose memory is here: a pull copies, and is told of later, or once it is let.
+// A writer with its memory in this process: a pull copies at once and completes later, or once
+// let() allows it.
 class NearWriter final : public NearPeer {
  public:
   explicit NearWriter(EventLoop& loop) : loop_(loop) {}
   void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into, const Registration&,
             Completion done) override;
-  // Where its memory is `near` the server reads it where it is.
+  // If `near`, the server reads the writer's memory in place.
   std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override;
   bool near = false;
-  // Regions that are.
+  // The number of regions that are being read in place.
   int read_now() const { return *reading_; }
   int pulls() const { return pulls_; }
   void hold() { lets_ = 0; }
@@ -80,33 +81,34 @@ class NearWriter final : public NearPeer {
   std::deque<Completion> pulled_;
 };
 
-// A layer as every fixture's writers have it.
+// A layer with the same content for the writers of every fixture.
 struct PushedLayer : NearLayer {
   PushedLayer(const ModelSpec& of, std::uint32_t index);
-  // All tokens of some heads, with what the recipe asks for beside them.
+  // All tokens of `count` heads from `begin` on, with the scores or queries that the recipe needs.
   msg::PushLayer heads(const std::string& recipe, std::uint32_t begin, std::uint32_t count) const;
-  void observe(msg::PushLayer& push) const;  // with the queries of all heads
+  void observe(msg::PushLayer& push) const;  // adds the queries of all heads
   std::vector<float> scores, queries;
 };
 
 class PutFixture {
  public:
-  // Nobody waits for memory in vain unless `wait` says so. Compute threads are as many as the
-  // backend's compressors.
+  // Requests for memory time out after `wait`. There are as many compute threads as the backend has
+  // compressors.
   explicit PutFixture(std::chrono::milliseconds wait = std::chrono::hours(1),
                       std::unique_ptr<kernels::Backend> with = kernels::make_cpu_backend(1));
   ~PutFixture();
 
-  // Goes on until all that is left waits for somebody.
+  // Runs until every remaining operation waits for an event from outside.
   void settle();
-  // From another thread than the loop's: all that needs the loop and the compute thread alone has
-  // come to rest.
+  // Call it on another thread than the loop's. Returns once all work that needs only the loop and
+  // the compute thread has come to rest.
   void wait_for_compute();
-  // What was posted has run, on the threads too, and what came of that there.
+  // Runs the functions posted so far, on the threads, too, and then those that they posted to the
+  // loop.
   void turn();
-  // The loop goes on, and no thread need.
+  // Runs the loop for some turns without waiting for the threads.
   void turn_loop();
-  // Goes on until it is there.
+  // Runs until the answer has arrived.
   template <typename T>
   T& answered(std::optional<T>& answer) {
     while (!answer) turn();
@@ -115,18 +117,18 @@ class PutFixture {
 
   msg::BeginPut request(const std::string& recipe, Budget budget, TokenId first = 100) const;
   PutPtr begin(const msg::BeginPut& request, NearWriter& from);
-  // These answers come with the loop's turns.
+  // The answers of the functions below arrive while the loop runs.
   std::optional<Status>& push(const PutPtr& put, const msg::PushLayer& piece, NearWriter& from);
   std::optional<Outcome>& commit(const PutPtr& put, const NearWriter& from);
-  // The commit as soon as the push is answered.
+  // Asks for the commit as soon as the push is answered.
   std::optional<Outcome>& push_and_commit(const PutPtr& put, const msg::PushLayer& piece,
                                           NearWriter& from);
-  // Another connection's, for something else.
+  // Requests memory for another connection.
   std::optional<Pieces>& want(std::size_t size_bytes);
-  // There were so many pushes, and all were taken in.
+  // Checks that there were `count` pushes and that all of them succeeded.
   void check_taken_in(std::size_t count);
 
-  // The arena has no more than this, in one piece.
+  // Leaves only `size_bytes` of the arena free, in one piece.
   void leave(std::size_t size_bytes);
   void leave_nothing();
   void check_nothing_held(const SegmentId& stored);
@@ -153,7 +155,7 @@ class PutFixture {
   NearWriter one{loop}, other{loop};
   std::vector<PushedLayer> layers;
   std::vector<PutPtr> puts;
-  std::vector<std::unique_ptr<Arena::Buffer>> others_have;  // of the arena
+  std::vector<std::unique_ptr<Arena::Buffer>> others_have;  // memory taken from the arena
   std::deque<std::optional<Result<PutPtr>>> begins;
   std::deque<std::optional<Status>> pushes;
   std::deque<std::optional<Outcome>> commits;
@@ -170,16 +172,16 @@ class PutFixture {
   Task<void> had(std::size_t size_bytes, std::optional<Pieces>& answer);
 };
 
-// A put of whole layers, one after the other, with all the memory there is.
+// A put of whole layers, one after another, with all of the memory for itself.
 struct PutAlone {
   using Order = std::vector<std::uint32_t>;
   explicit PutAlone(const msg::BeginPut& request, const Order& order = {0, 1, 2, 3});
-  // A put of the same has come to the same, and nothing of it is left to free.
+  // Checks that a put of the same content stored the same segment and released all of its memory.
   void check_is(PutFixture& fixture, const std::optional<Outcome>& done) const;
 
   msg::SegmentInfo stored;
   std::vector<std::vector<std::byte>> records;  // [layers]
-  std::vector<std::size_t> held;                // [layers], bytes once so many were compressed
+  std::vector<std::size_t> held;                // [layers], bytes after each layer's compression
   std::size_t staged_bytes_max = 0;             // of the put
   std::size_t records_bytes_max = 0;            // of a layer
 };

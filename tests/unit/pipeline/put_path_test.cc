@@ -1,5 +1,5 @@
-// Puts where memory is short: records close ranks, pieces wait or come again, writers commit
-// together; and what is stored is what a put by itself would have stored.
+// Puts with little memory: records are compacted, pieces wait or are pushed again, writers commit
+// together. The stored segment equals that of a put alone.
 #include "cachesvc/pipeline/put_path.h"
 
 #include <catch2/catch.hpp>
@@ -13,9 +13,9 @@ namespace {
 
 using namespace testing;
 
-// All layers but the last are in. Of those the first two came together, so that there is a hole
-// between their records, too small to be closed for its own sake; and what the last one needs is
-// all that is free.
+// All layers except the last are pushed. The first two arrived together, so that there is a hole
+// between their records, too small to be compacted on its own. The last layer needs all free
+// memory.
 struct TightPut : PutFixture {
   const msg::BeginPut all = request(kUniform, Budget::all());
   const PutAlone alone{all};
@@ -213,7 +213,7 @@ TEST_CASE("records that shrink close ranks for whoever waits, in turn", "[unit][
   const msg::BeginPut quarter = f.request(kCompeting, Budget::ratio_ppm(250'000));
   const PutAlone alone(quarter, order);
   f.leave(alone.staged_bytes_max + kRead);
-  // Below all records, until its reader lets go.
+  // Lies below all records until its reader releases it.
   HotTier::Lease read =
       f.hot_tier.insert(SegmentId{}, 0, nullptr, f.arena->allocate(kRead).value());
   const PutPtr put = f.begin(quarter, f.one);
@@ -225,7 +225,7 @@ TEST_CASE("records that shrink close ranks for whoever waits, in turn", "[unit][
   push(1);
   f.one.hold();
   push(2);
-  // All that the three leave, to the last line of the cache.
+  // All memory that the three layers leave, to the last cache line.
   auto& rest = f.want(alone.staged_bytes_max + kRead - alone.held[2]);
   push(3);
   CHECK(f.memory.waiting() == 3);
@@ -233,7 +233,7 @@ TEST_CASE("records that shrink close ranks for whoever waits, in turn", "[unit][
   CHECK(f.memory.waiting() == 2);
   CHECK_FALSE(rest);
   read.reset();
-  f.one.let(3 * 2);  // of each layer keys, values and scores
+  f.one.let(3 * 2);  // keys, values and scores of each layer
   f.settle();
   REQUIRE(rest);
   REQUIRE(rest->ok());
@@ -261,14 +261,14 @@ TEST_CASE("writers of one put commit together, whoever waits for memory meanwhil
   f.other.hold();
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) push(layer, 0, f.one);
   for (std::uint32_t layer = 0; layer + 1 < kLayers; ++layer) push(layer, 1, f.other);
-  // Its last layer is being compressed when it asks for the commit.
+  // The other writer's last layer is being compressed when that writer asks for the commit.
   const auto& other_done =
       f.push_and_commit(put, f.layers[kLayers - 1].heads(kCompeting, 1, 1), f.other);
   const auto& one_done = f.commit(put, f.one);
   f.settle();
-  CHECK(f.memory.waiting() == kLayers - 1);  // one piece of each layer asks
+  CHECK(f.memory.waiting() == kLayers - 1);  // one piece of each layer waits
   CHECK_FALSE(one_done);
-  f.other.let(3 * (kLayers - 1));  // of each piece keys, values and scores
+  f.other.let(3 * (kLayers - 1));  // keys, values and scores of each piece
   f.settle();
   CHECK(f.memory.waiting() == 0);
   CHECK_FALSE(one_done);
@@ -299,10 +299,10 @@ TEST_CASE("a piece that found no memory in time may be pushed again, among other
   REQUIRE(push(2, 0, 0, kTokens).ok());
   f.settle();
   f.leave_nothing();
-  // The second waits for what the first asks for, then asks itself.
+  // The second push waits for the first one's request for memory, then requests memory itself.
   auto& first = f.push(put, f.layers[1].piece(0, 1, 0, kTokens), f.one);
   auto& second = f.push(put, f.layers[1].piece(1, 1, 0, kTokens), f.one);
-  CHECK(push(2, 1, 0, 20).ok());  // which layer 2 has memory for
+  CHECK(push(2, 1, 0, 20).ok());  // layer 2 has its memory
   for (auto* rejected : {&first, &second}) {
     const Status status = f.answered(*rejected);
     CHECK(status.code() == StatusCode::kRejected);

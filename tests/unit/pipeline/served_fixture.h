@@ -1,5 +1,5 @@
-// A service's parts as far as gets and lookups need them, over a store whose reads fail or stand
-// still, and a segment of real records.
+// The parts of a service that gets and lookups need, over a store whose reads can fail or block,
+// and a segment of real records.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline constexpr std::uint64_t kHeads = kLayers * 2;
 inline constexpr std::uint64_t kStored = kHeads * kEntries;
 inline constexpr std::size_t kArenaBytes = 4u << 20;
 
-// A reader whose memory is here: a push copies, and is told of later.
+// A reader with its memory in this process: a push copies at once and completes later.
 class NearReader final : public NearPeer {
  public:
   NearReader(EventLoop& loop, std::size_t size_bytes) : memory(size_bytes), loop_(loop) {}
@@ -52,7 +52,7 @@ class NearReader final : public NearPeer {
   EventLoop& loop_;
 };
 
-// A service's parts as far as a get needs them, and a segment of real records.
+// A service's parts and a stored segment.
 struct ServedFixture {
   CatalogFixture f;
   DoubtfulStore store{f.store};
@@ -77,7 +77,7 @@ struct ServedFixture {
   std::vector<std::uint32_t> served;
   std::function<void(std::uint32_t layer)> on_served = [](std::uint32_t) {};
 
-  ~ServedFixture() { store.mend(); }  // before who reads is waited for
+  ~ServedFixture() { store.mend(); }  // before the reading threads are joined
 
   Catalog* open() {
     auto opened = Catalog::open(store, f.clock);
@@ -89,7 +89,8 @@ struct ServedFixture {
     REQUIRE(catalog->register_model(f.tenant, f.model).ok());
     return catalog.get();
   }
-  // Seats go from layer to layer: a smaller cut takes a part of each.
+  // Commits a segment. Consecutive seats are in different layers: a smaller cut takes part of each
+  // layer.
   NewSegment put(const Tokens& tokens, const NewSegment* parent = nullptr) {
     NewSegment made = f.segment(tokens, parent, 1, kEntries);
     made.row.stored_bytes = 0;
@@ -110,7 +111,7 @@ struct ServedFixture {
     REQUIRE(status.ok());
     return made;
   }
-  // Keeps `a_head` entries of each head of what put() made.
+  // Trims a segment made by put() to `a_head` entries of each head.
   void trim(const NewSegment& stored, std::uint32_t a_head) {
     SegmentRow row = stored.row;
     row.trimmed = Budget::entries(a_head);
@@ -157,7 +158,7 @@ struct ServedFixture {
     loop.run();
     return std::move(*answer);
   }
-  // What a get of some heads at `entries` brings, by the cut alone.
+  // The bytes that a get of these heads at `entries` brings, computed by the cut alone.
   std::vector<std::byte> expected(std::uint64_t entries, std::uint32_t head_begin = 0,
                                   std::uint32_t num_heads = kHeads / kLayers) const {
     std::vector<std::byte> all;
@@ -179,7 +180,7 @@ struct ServedFixture {
     REQUIRE(done->bytes == right.size());
     CHECK(std::equal(right.begin(), right.end(), reader.memory.begin()));
   }
-  // Nothing is held but what the hot tier keeps.
+  // Checks that only the hot tier holds memory.
   void check_nothing_held() {
     hot_tier.erase(segment.row.id);
     CHECK(arena->used_bytes() == kSectionAlign);

@@ -11,7 +11,8 @@ namespace {
 using namespace precis;
 using namespace precis::testing;
 
-// The first layer that is encoded waits to be let go, its room taken and nothing written yet.
+// Holds the first layer that is encoded until let_go is set. At that point the layer's memory is
+// allocated and nothing is written to it.
 class HeldEncode final : public kernels::Backend {
  public:
   std::promise<void> reached, let_go;
@@ -78,7 +79,8 @@ TEST_CASE("a layer is encoded where its room is while others are, and close rank
   };
   CHECK(others_are(true) == kLayers - 1);
 
-  // Somebody waits for more than there is, and there is a hole below what is being encoded.
+  // A request waits for more memory than is free, and there is a hole below the layer that is being
+  // encoded.
   const auto first = std::ranges::find(put->layers, false, &PutPath::Put::Layer::compressed);
   REQUIRE(first != put->layers.end());
   const Bytes room = first->records->bytes();

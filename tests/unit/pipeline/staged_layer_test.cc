@@ -1,4 +1,4 @@
-// Pieces of a layer: which fit, which are refused, and where their bytes land.
+// Pieces of a layer: which are accepted, which are refused, and where their bytes are placed.
 #include "cachesvc/pipeline/staged_layer.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ ModelSpec small_model() {
 constexpr std::uint32_t kTokens = 6;
 const Recipe recipe;  // keydiff: complete without observations
 
-// A buffer that stands in for the arena's.
+// A buffer in place of the arena's.
 class OwnBuffer final : public Arena::Buffer {
  public:
   explicit OwnBuffer(std::size_t size) : bytes_(size) {}
@@ -42,7 +42,7 @@ class OwnBuffer final : public Arena::Buffer {
   std::vector<std::byte> bytes_;
 };
 
-// Copies what is pulled at once, and is done when it is told.
+// Copies pulled bytes at once; pulls complete when the test calls complete_all().
 class CopyingConnection final : public NearPeer {
  public:
   void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into, const Registration&,
@@ -304,7 +304,7 @@ TEST_CASE("pieces that do not fit are refused with the field and the limit", "[u
   const Status status = layer.claim(piece);
   CHECK(status.code() == StatusCode::kInvalidArgument);
   CHECK_THAT(status.message(), Catch::Contains(expected));
-  // Nothing was claimed: what does fit still does.
+  // Nothing was claimed, so pieces that fit are still accepted.
   CHECK(layer.claim(source.piece(1, 1, 0, kTokens)) == Status());
   CHECK(layer.claim(source.piece(0, 1, 4, 2)) == Status());
 }

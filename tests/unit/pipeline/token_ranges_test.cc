@@ -7,7 +7,7 @@
 namespace precis {
 namespace {
 
-// Runs of tokens that are there.
+// The number of runs of consecutive present tokens.
 std::size_t runs(const std::vector<bool>& there) {
   std::size_t count = 0;
   for (std::size_t t = 0; t < there.size(); ++t) {

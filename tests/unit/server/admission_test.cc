@@ -1,4 +1,4 @@
-// What connections share is bounded, and fairly.
+// Resources that connections share are bounded and shared fairly.
 #include "cachesvc/server/admission.h"
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ TEST_CASE("past its limit a quota is spent, names it, and says when to come back
     auto hold = Quota::take(one, 1);
     if (hold.ok()) holds.push_back(std::move(*hold));
   }
-  // One that is alone has half of it: the other half is for those who come.
+  // A single connection gets half; the other half is kept for connections that come later.
   CHECK(holds.size() == 2);
   Quota::Part two(quota);
   auto other = Quota::take(two, 2);
@@ -72,7 +72,7 @@ TEST_CASE("what is alone is let in at any size", "[unit][server]") {
 
 namespace {
 
-// Takes one at a time until it is refused. Returns how many it had.
+// Takes one thing at a time until it is refused. Returns the number taken.
 int fill(Quota::Part& part, std::vector<Quota::Hold>& holds) {
   int count = 0;
   for (; count < 1000; ++count) {
@@ -105,13 +105,13 @@ TEST_CASE("a tenant with a hundred connections leaves the others their share", "
   quota.expect("one", 1);
   const Parts many = connections(quota, {"many"}, 100);
   Quota::Part one(quota, {"one"});
-  std::vector<Quota::Hold> holds;  // go before their parts
+  std::vector<Quota::Hold> holds;  // destroyed before their parts
   CHECK(fill(many, holds) == 100);
   const Status refused = Quota::take(*many.front(), 1).status();
   CHECK(refused.code() == StatusCode::kRejected);
   CHECK_THAT(refused.message(), Catch::Contains("tenant 'many' has 100 of 100 things") &&
                                     Catch::Contains("max_things"));
-  // A tenant that comes now gets its share, although the others were there first.
+  // A tenant that connects now gets its share, although the other tenant was first.
   CHECK(fill(one, holds) == 50);
   holds.clear();
   CHECK(quota.used() == 0);

@@ -24,7 +24,7 @@ struct Fixture {
   FakeClock clock;
   AuditLimit limit{clock};
 
-  // Refuses `count`; how many have a line.
+  // Makes `count` refusals; returns how many of them get a line.
   std::size_t refuse(std::size_t count, const std::string& address = "10.0.0.1",
                      const std::string& what = "Connect",
                      const Status& why = Status::denied("no")) {
@@ -48,7 +48,7 @@ TEST_CASE("of refusals that repeat the first have a line each, and one says how 
           "[unit][server]") {
   Fixture f;
   CHECK(f.refuse(1000) == limits::kAuditRepeatsToldMax);
-  // Another address, kind or outcome is another matter.
+  // Another address, kind or outcome is counted separately.
   CHECK(f.refuse(1, "10.0.0.2") == 1);
   CHECK(f.refuse(1, "10.0.0.1", "Get") == 1);
   CHECK(f.refuse(1, "10.0.0.1", "Connect", Status::version("old")) == 1);
@@ -57,7 +57,7 @@ TEST_CASE("of refusals that repeat the first have a line each, and one says how 
   const auto lines = f.limit.due();
   REQUIRE(lines.size() == 1);
   CHECK(lines[0].who.from == "10.0.0.1");
-  CHECK(lines[0].who.tenant.empty());  // which anybody can name
+  CHECK(lines[0].who.tenant.empty());  // anyone can claim to be any tenant
   CHECK(lines[0].event.what == "Connect");
   CHECK(lines[0].event.outcome.code() == StatusCode::kPermissionDenied);
   CHECK(lines[0].event.outcome.message() ==
@@ -90,7 +90,7 @@ TEST_CASE("refusals of many addresses are bounded by the minute, and counted", "
     lines += f.refuse(1, "10.0." + std::to_string(i / 256) + "." + std::to_string(i % 256));
   }
   CHECK(lines == kPerMinute);
-  // Those who are admitted have lines of their own.
+  // Refusals of admitted clients have lines of their own.
   CHECK(f.refuse(1, "10.9.9.9", "Get") == 1);
   CHECK(f.limit.due().empty());
   f.clock.advance_ms(60'000);

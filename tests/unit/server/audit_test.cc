@@ -126,7 +126,7 @@ TEST_CASE("what can't be an audit log is named", "[unit][server]") {
   const auto said = [](const std::string& path) {
     const Status status = Audit::Sink::open(path).status();
     CHECK(status.code() == StatusCode::kInvalidArgument);
-    CHECK(Audit::Sink::check(path) == status);  // before anything is made
+    CHECK(Audit::Sink::check(path) == status);  // without creating anything
     return status.message();
   };
   CHECK_THAT(said(folder.path("no/folder")), Catch::Contains("no/folder can't be opened: No such"));
@@ -151,7 +151,7 @@ TEST_CASE("lines that come faster than they are written are lost past a bound, a
   REQUIRE(::fcntl(ends[1], F_SETFL, 0) == 0);
   REQUIRE(::fcntl(ends[0], F_SETFL, 0) == 0);
   const int before = ::dup(STDERR_FILENO);
-  ::dup2(ends[1], STDERR_FILENO);  // on which nothing can be written now
+  ::dup2(ends[1], STDERR_FILENO);  // writes to it block now
   std::string text;
   std::thread reader;
   {
@@ -185,7 +185,7 @@ TEST_CASE("lines that can't be written are counted, and the log says where they 
   Log log(Log::Level::kOff);
   Metrics metrics;
   auto sink = Audit::Sink::open(folder.path("audit")).value();
-  // The file may not grow past this: as a disk that is full.
+  // The limit on the file's size acts as a full disk.
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const auto on_full = ::signal(SIGXFSZ, SIG_IGN);
@@ -203,7 +203,7 @@ TEST_CASE("lines that can't be written are counted, and the log says where they 
   }
   ::signal(SIGXFSZ, on_full);
   const auto lines = folder.lines("audit");
-  REQUIRE(lines.size() == 3);  // the torn one, the gap, the one that was kept
+  REQUIRE(lines.size() == 3);  // the torn line, the gap, the kept line
   CHECK(lines[0].size() == 100);
   CHECK(contains(lines[1], R"("what": "Lost", "of": "2 lines")"));
   CHECK(contains(lines[2], R"("what": "Kept")"));

@@ -8,8 +8,8 @@
 namespace precis {
 namespace {
 
-// Another value than the default, of every key; a new key wants one here, and a place among those
-// that a running service takes up or among those that it names.
+// A value other than the default for every key. A new key needs one here, and must be either
+// adopted by a running service or reported as needing a restart.
 const std::map<std::string, std::string> kOtherValues = {
     {"data_dir", "'elsewhere'"},
     {"listen", "'127.0.0.1:1'"},
@@ -35,7 +35,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"default_keep", "0.5"},
 };
 
-// Every key that precisd knows, from what it says of one that it does not.
+// Every key that precisd knows, taken from its error for an unknown key.
 std::vector<std::string> known_keys() {
   const std::string said = Config::parse("no_such_key = 0", "here").status().message();
   std::istringstream list(said.substr(said.find("choose from ") + 12));
@@ -65,7 +65,7 @@ TEST_CASE("every key that differs is taken up or named", "[unit][server]") {
     REQUIRE(changes.live.size() + changes.restart.size() == 1);
     const bool live = !changes.live.empty();
     CHECK((live ? changes.live : changes.restart).front().key == key);
-    // A setting that is called live is live, and no other is.
+    // with_live_settings() changes the settings that are called live, and no others.
     const ConfigChanges left = changes_between(with_live_settings(running, next), next);
     CHECK(left.live.empty());
     CHECK(left.restart.empty() == live);

@@ -12,7 +12,7 @@
 namespace precis {
 namespace {
 
-// A settings file that is there while the object lives.
+// A settings file that exists while the object lives.
 class File {
  public:
   explicit File(const std::string& text)

@@ -14,11 +14,12 @@ Task<void> ask(Task<Handlers::Answer> (*answer)(std::uint64_t, msg::Ping),
 }  // namespace
 
 TEST_CASE("a sign of life is answered without a look at anything stored", "[unit][server]") {
-  // A function of no object reaches no catalog and no store. This does not compile for another.
+  // A static function cannot reach a catalog or a store. This line compiles only for static
+  // functions.
   Task<Handlers::Answer> (*const answer)(std::uint64_t, msg::Ping) = &Handlers::on;
   std::optional<Handlers::Answer> answered;
   spawn(ask(answer, answered));
-  REQUIRE(answered.has_value());  // at once, without waiting for anything
+  REQUIRE(answered.has_value());  // at once, without waiting
   REQUIRE(answered->ok());
   CHECK(**answered == msg::ReplyBody(msg::Done{}));
 }

@@ -13,7 +13,7 @@
 namespace precis {
 namespace {
 
-// As systemd listens, under an abstract name.
+// Listens as systemd does, under an abstract name.
 Descriptor listening(const std::string& name) {
   Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};

@@ -42,7 +42,7 @@ TEST_CASE("a tenant is admitted with its own token only", "[unit][server]") {
     CHECK(admit(tenants, "red", token).status().code() == StatusCode::kPermissionDenied);
   }
   CHECK(admit(tenants, "").status().code() == StatusCode::kPermissionDenied);
-  // A tenant that is not there is refused in the same words.
+  // A tenant that does not exist is refused with the same words.
   for (const char* name : {"red", "green"}) {
     CHECK_THAT(admit(tenants, name, "guess").status().message(),
                Catch::Contains("'" + std::string(name) + "' is not admitted with this token") &&
@@ -66,7 +66,7 @@ TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]")
   CHECK_FALSE(same_in({{"red", "other", "pepper"}}));
   CHECK_FALSE(same_in({{"red", "secret", "salt"}}));
   CHECK_FALSE(same_in({{"blue", "x", ""}}));
-  CHECK_FALSE(same_in({}));  // the default tenant alone
+  CHECK_FALSE(same_in({}));  // only the default tenant
   CHECK(before.names() == std::vector<std::string>{"red"});
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("weights that are configured anew count for connections that are open"
   wait(blue);
   CHECK(red_turns(40) == 20);
   tenants.take_up({{"red", "", "", 3}, {"blue", "", "", 1}});
-  CHECK(red_turns(40) == 30);  // of what waited before
+  CHECK(red_turns(40) == 30);  // of items queued before the change
   wait(red);
   CHECK(red_turns(40) == 30);
   tenants.take_up({{"blue", "", "", 1}});

@@ -1,4 +1,4 @@
-// What the log has of requests: how they are called, and how many of those refused.
+// Requests in the log: their names, and the number of refused ones.
 #include "cachesvc/server/told.h"
 
 #include <catch2/catch.hpp>

@@ -64,7 +64,7 @@ TEST_CASE("where another tenant's answers fill the bound, its slowest connection
   Readers readers;
   const auto slow = readers.add("a", 3 * kLarge);
   const auto slower = readers.add("a", 4 * kLarge);
-  const auto other = readers.add("b", 5 * kLarge);  // the slowest, of a tenant with less
+  const auto other = readers.add("b", 5 * kLarge);  // the slowest, but its tenant has less unsent
   CHECK(may_send(readers.all, 12 * kLarge, "b", kLarge).ok());
   CHECK(slow->unsent_bytes() > 0);
   CHECK(slower->unsent_bytes() == 0);

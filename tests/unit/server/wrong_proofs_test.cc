@@ -137,7 +137,8 @@ TEST_CASE(
   for (std::size_t i = 0; i < limits::kWrongProofRowsMax - 2; ++i) {
     for (int k = 0; k < 2; ++k) f.wrong("other", std::to_string(i));
   }
-  // The table is full of rows of two wrong proofs, and each of these takes the place of one.
+  // The table is full of rows with two wrong proofs. Each new row replaces one of them and inherits
+  // its count.
   int looked_at = 0;
   for (int i = 0; i < 1000; ++i) {
     for (const char* tenant : {"one more", "and one"}) {
@@ -164,7 +165,8 @@ TEST_CASE(
   }
   CHECK(f.clock.reads == 100);
   CHECK_FALSE(f.may());
-  // Those that are old go first, whatever their counts, and leave none to who comes.
+  // Expired rows are replaced first, whatever their counts, and new rows do not inherit these
+  // counts.
   f.clock.advance_ms(limits::kWrongProofForgetMs / 2);
   for (std::size_t i = 0; i < limits::kWrongProofRowsMax - 200; ++i) {
     f.proofs.note("10.0.0.3", "made up " + std::to_string(i), kUnknown);
@@ -179,10 +181,10 @@ TEST_CASE("wrong proofs are forgotten once none came for long", "[unit][server]"
   f.use_up_free();
   f.clock.advance_ms(limits::kWrongProofForgetMs - 1);
   CHECK(f.may());
-  f.wrong();  // one more of the same: counted on
+  f.wrong();  // adds to the earlier wrong proofs
   CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == 2 * limits::kWrongProofWaitMs);
   f.clock.advance_ms(limits::kWrongProofForgetMs);
-  f.use_up_free();  // as from the beginning
+  f.use_up_free();  // starts again from zero
   CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == limits::kWrongProofWaitMs);
 }
 
