@@ -86,7 +86,7 @@ class Pair {
     client_memory_ = must(client_.transport->allocate_memory(kPoolBytes));
     std::ranges::fill(client_memory_->bytes(), std::byte{1});  // no page is the shared zero page
     exposure_ = must(connected_->connection->expose(*client_memory_, client_memory_->bytes()));
-    // An exposure sent before a message is known at the server when the message arrives.
+    // Once the message has arrived, the server knows the exposure, which was sent before it.
     server_.wait<int>([&](auto done) {
       connection_->start(
           {.on_message = [done](std::vector<std::byte>) { done(0); }, .on_closed = [](Status) {}});

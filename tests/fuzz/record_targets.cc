@@ -1,4 +1,4 @@
-// Head records as read from disk, and layers as a service describes its answer.
+// Head records read from disk, and served layers with the service's description of them.
 #include "precis/record.h"
 
 #include <algorithm>
@@ -117,8 +117,8 @@ Inputs record_seeds(std::uint64_t seed) {
 
 // ---- the records of a layer, and their cuts
 
-// Checks that counts lie within the records, and that the plan holds the entries that a reader
-// gets. The records may have any content.
+// Checks that no count exceeds its record and that the plan counts the entries that a reader gets.
+// The records' content is arbitrary.
 void check_counts(const LayerRecords& layer, std::uint64_t entries) {
   const std::uint32_t matched_end = prefix().plan.links.back().matched_end;
   for (const std::uint32_t align : {1u, 16u}) {

@@ -10,7 +10,7 @@ namespace precis::hostile {
 namespace {
 
 constexpr std::uint64_t kBatch = 5000;    // sessions between two checks of the service
-constexpr std::uint32_t kFramesMax = 12;  // in most sessions
+constexpr std::uint32_t kFramesMax = 12;  // most sessions have no more
 constexpr std::uint8_t kHosts = 200;
 constexpr std::uint64_t kAdmittedShare = 4;  // at least one session in so many must be admitted
 

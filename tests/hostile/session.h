@@ -1,5 +1,5 @@
-// One session of a client, to be recorded or changed. A seed determines its requests and the path
-// of its bytes.
+// One session of a client, to be recorded or changed. A plan, which may be random, determines its
+// requests and the transport of its bytes.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The kernel's limit for one message.
+// The kernel's limit on descriptors in one message.
 constexpr std::size_t kPassMax = 253;
 
 bool wait(int socket, short events, Clock::time_point deadline) {

@@ -1,6 +1,6 @@
 // precis_torture (./dev torture): runs precisd under load and kills it with SIGKILL repeatedly or,
-// with --clients, kills its clients. Exits 0 if nothing acknowledged was lost or changed, no
-// process that was not killed saw an error, and nothing else was left.
+// with --clients, kills its clients. Exits 0 if nothing acknowledged was lost or changed, clients
+// that were not killed saw no error, and nothing else was left.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -54,7 +54,7 @@ class Slot {
   bool learn(testing::PrefixCopy whole);
 
   const Stored& now() const { return now_; }
-  void answered(const Change& change);  // with OK
+  void answered(const Change& change);  // if the answer was OK
   void unanswered(const Change& change);
   // Sets the state after a SIGKILL; false if `stored` is not a possible state.
   bool found(const Stored& stored);

@@ -16,8 +16,8 @@ namespace precis::bench {
 namespace {
 
 constexpr std::uint32_t kLayers = 8;
-constexpr std::size_t kRoundBytes = std::size_t{64} << 20;  // least bytes read a round
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;   // most bytes a read of the plain file
+constexpr std::size_t kRoundBytes = std::size_t{64} << 20;  // minimum read in a round
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;   // largest read of the plain file
 constexpr std::size_t kAtOnce = 8;                          // number of concurrent reads
 constexpr std::size_t kBlockBytes = 4096;
 

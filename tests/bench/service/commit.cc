@@ -19,7 +19,7 @@ constexpr Durability kSustained[] = {Durability::kWal, Durability::kFsync};
 // ---- one small segment at a time
 
 constexpr std::size_t kSmallBytes = std::size_t{1} << 20;
-constexpr std::size_t kCommits = 100;  // the quantiles of so many commits are one figure
+constexpr std::size_t kCommits = 100;  // commits per round; a figure is a quantile of them
 
 // Seconds of commit() only, of puts whose layers the service already has.
 Result<std::vector<double>> commit_often(Stage& stage, const Payload& payload,

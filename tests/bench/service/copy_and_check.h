@@ -1,4 +1,4 @@
-// The least time that two threads need for a get within one host.
+// Lower bound on the time of a get within one host with two threads.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class CopyAndCheck {
   // Rounds `size_bytes` to whole records of about 1 MiB.
   CopyAndCheck(std::size_t size_bytes, std::size_t layers);
   Result<double> rate();  // GB/s
-  // Only the checks, of as many bytes, on the calling thread.
+  // Checks as many bytes, without copies, on the calling thread.
   Status check();
   std::size_t bytes() const { return layers_ * per_layer_ * record_.size(); }
 

@@ -14,8 +14,8 @@ using namespace precis::testing;
 
 namespace {
 
-// Whether a matched chain is complete from the root on, and each layer is readable or removed
-// since.
+// Whether a matched chain is complete from the root on and each of its layers can be read or has
+// been removed.
 bool sound(const CatalogFixture& f, const std::vector<Catalog::Link>& links) {
   SegmentId below;
   for (std::size_t i = 0; i < links.size(); ++i) {

@@ -1,5 +1,5 @@
 // A crash leaves everything acknowledged at `wal` or better, whole and with all its parents. The
-// memory store's crash is the worst case of RocksDB's.
+// memory store simulates the worst crash that RocksDB allows.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/catalog/catalog_fixture.h"

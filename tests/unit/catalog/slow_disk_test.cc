@@ -134,7 +134,7 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   hot.insert(row->id, 0, row, std::move(buffer));
 
   disk.hold(true);
-  // As much as may wait for the disk is acknowledged, and can be read.
+  // Commits up to the write-behind bound are acknowledged and can be read.
   REQUIRE(disk.commit(first, Durability::kMemory).ok());
   REQUIRE(disk.commit(second, Durability::kMemory).ok());
   CHECK(disk.is_read(first));
@@ -145,7 +145,7 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   const std::size_t all_staged = disk.counted->staged + synced.layers.size();
   auto to_disk =
       std::async(std::launch::async, [&] { return disk.commit(synced, Durability::kWal); });
-  // Continues until the store has all of its payload, and for some turns after that.
+  // Loops until the store has all payload of that commit, and for some turns more.
   for (int turns = 0; turns < 10;) {
     if (disk.counted->staged == all_staged) ++turns;
     std::this_thread::yield();

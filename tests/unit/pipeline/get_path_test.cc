@@ -11,7 +11,7 @@
 namespace precis {
 namespace {
 
-using namespace testing;  // of the fixture
+using namespace testing;  // for the fixture
 using Fixture = ServedFixture;
 
 }  // namespace

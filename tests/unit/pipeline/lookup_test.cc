@@ -10,7 +10,7 @@
 namespace precis {
 namespace {
 
-using namespace testing;  // of the fixture
+using namespace testing;  // for the fixture
 
 struct LookupFixture : ServedFixture {
   PathHasher paths{loop};

@@ -103,8 +103,8 @@ class PutFixture {
   // Call it on another thread than the loop's. Returns once all work that needs only the loop and
   // the compute thread has come to rest.
   void wait_for_compute();
-  // Runs the functions posted so far, on the threads, too, and then those that they posted to the
-  // loop.
+  // Runs the functions posted so far to the loop and the threads, then the functions that those
+  // posted to the loop.
   void turn();
   // Runs the loop for some turns without waiting for the threads.
   void turn_loop();

@@ -14,8 +14,8 @@ Task<void> ask(Task<Handlers::Answer> (*answer)(std::uint64_t, msg::Ping),
 }  // namespace
 
 TEST_CASE("a sign of life is answered without a look at anything stored", "[unit][server]") {
-  // A static function cannot reach a catalog or a store. This line compiles only for static
-  // functions.
+  // A static function cannot reach a catalog or a store. The next line compiles only for a static
+  // function.
   Task<Handlers::Answer> (*const answer)(std::uint64_t, msg::Ping) = &Handlers::on;
   std::optional<Handlers::Answer> answered;
   spawn(ask(answer, answered));

@@ -22,8 +22,8 @@ TEST_CASE("closing tells the peer once, after every message sent before", "[tran
   }
   CHECK(pair.at_server.inbox().wait_closed().code() == StatusCode::kUnavailable);
   CHECK(pair.at_server.inbox().message_count() == kMessages);
-  // Over a second connection of the same transports: by its message, everything sent before has
-  // arrived.
+  // Once the message on a second connection of the same transports has arrived, so has everything
+  // sent before it.
   auto again = pair.connect_again();
   again.second.send(bytes_of("after"));
   again.first.inbox().wait_messages(1);

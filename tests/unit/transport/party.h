@@ -1,4 +1,4 @@
-// Parts of the transport's tests. A party is a small process: a loop, its thread and a transport. A
+// Parts of the transport's tests. A party stands for a process: a loop, its thread, a transport. A
 // Pair is a connected server and client. The same cases run over every Wire.
 #pragma once
 
