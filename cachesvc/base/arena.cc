@@ -23,10 +23,8 @@ constexpr std::size_t kAlign = 64;  // a cache line, and the alignment of a reco
 // Layer-sized buffers start on a page if possible, because files are read into them directly.
 constexpr std::size_t kPageBytes = 4096, kPagedBytes = 64u << 10;
 constexpr std::size_t kHugePageBytes = 2u << 20;  // x86-64 and the usual arm64 granule
-constexpr std::size_t kArenaBytesMax = 1ull
-                                       // Below the end of every user address space, so that sums of
-                                       // sizes cannot overflow.
-                                       << 46;
+// Below the end of every user address space, so that sums of sizes cannot overflow.
+constexpr std::size_t kArenaBytesMax = 1ull << 46;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
   return (n + unit - 1) / unit * unit;
