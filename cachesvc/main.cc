@@ -152,7 +152,7 @@ int own_signals() {
 }
 
 // Every connection takes some descriptors. The usual soft limit exists for programs that use
-// select(), which precisd does not use. The service's first log line reports the limit.
+// select(), which precisd does not use. The service's log line "serving" reports the limit.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

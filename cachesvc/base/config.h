@@ -45,7 +45,7 @@ struct Config {
   std::uint32_t max_requests = 4096;  // in progress at a time
   // A separate limit for each of: requests being received, requests in progress, unsent answers.
   std::uint64_t max_message_bytes = 256u << 20;
-  std::uint32_t max_puts = 1024;  // under way at a time
+  std::uint32_t max_puts = 1024;  // in progress at a time
   // While a request waits for memory, a client that holds some and moves no data this long loses
   // it.
   std::uint32_t silent_client_ms = 20'000;

@@ -234,7 +234,7 @@ struct EventLoop::Impl {
       for (int i = 0; i < (may_spin ? kProgressPerLook : 1) && !stopping; ++i) {
         if (progress() > 0) worked = true;
         if (std::exchange(kicked, false)) worked = true;
-        // An incoming completion is posted, and its waiter wants it now.
+        // Posted functions wait: run them before further progress calls.
         if (sources.empty() || queued.load(std::memory_order_relaxed) > 0) break;
         relax();
       }

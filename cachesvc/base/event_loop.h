@@ -83,9 +83,9 @@ class EventLoop {
   void spin_for(std::chrono::nanoseconds spin);
   // Asks the loop to call the pollers' progress soon (after posting an operation on one).
   void kick();
-  // On the loop's thread. rest(): nothing more is expected unless a local thread asks for it, so
-  // the loop blocks without spinning when it has nothing to do, and other threads may drive a lent
-  // loop. expect(): the opposite.
+  // On the loop's thread. rest(): nothing more is expected unless a thread of this process asks for
+  // it, so the loop blocks without spinning when it has nothing to do, and other threads may drive
+  // a lent loop. expect(): the opposite.
   void rest();
   void expect();
 

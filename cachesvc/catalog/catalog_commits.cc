@@ -257,8 +257,9 @@ Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
   return commit.status;
 }
 
-// Each commit has the same result as if the commits ran one after another. So a commit that has the
-// same segment or parent as an earlier commit stores is checked after that one is stored.
+// Each commit has the same result as if the commits ran one after another. So a commit of the same
+// segment as an earlier commit, or of a child of that segment, is checked after the earlier one is
+// stored.
 void CatalogImpl::commit_all(std::span<Commit* const> commits) {
   std::vector<Commit*> checked;  // in one batch, independent of each other
   std::uint64_t promised = 0;    // bytes of memory for the checked commits

@@ -115,7 +115,7 @@ class SegmentLeases {
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   Leases leases_;
-  // Payload of ended leases, until sweep() frees it
+  // Payload of ended leases, until sweep() frees it.
   std::vector<std::shared_ptr<const Held>> ended_;
   std::map<std::string, std::uint64_t, std::less<>> bytes_of_;  // by tenant
   std::uint64_t bytes_ = 0, ended_bytes_ = 0;         // for leases_, and for ended_ until freed

@@ -150,12 +150,12 @@ class LoopbackServer final : public Transport {
 
  private:
   EventLoop& loop_;
-  const std::shared_ptr<LoopHandle> handle_;  // shared with all posters to the loop
+  const std::shared_ptr<LoopHandle> handle_;  // shared with all objects that post to the loop
   const std::shared_ptr<LoopbackNet> net_;
   const std::shared_ptr<Links<ServerLink>> links_ = std::make_shared<Links<ServerLink>>();
 };
 
-// One connect() until its answer or its deadline. The two share it.
+// One connect() until its answer or its deadline. The callbacks of both share it.
 struct Attempt {
   std::function<void(Result<ClientTransport::Connected>)> done;
   std::unique_ptr<EventLoop::Timer> deadline;
@@ -216,7 +216,7 @@ class LoopbackClient final : public ClientTransport {
 
  private:
   EventLoop& loop_;
-  const std::shared_ptr<LoopHandle> handle_;  // shared with all posters to the loop
+  const std::shared_ptr<LoopHandle> handle_;  // shared with all objects that post to the loop
   const std::shared_ptr<LoopbackNet> net_;
   std::shared_ptr<Links<ClientLink>> links_ = std::make_shared<Links<ClientLink>>();
 };

@@ -17,7 +17,8 @@
 
 namespace precis {
 
-// A reference to a loop that may be destroyed before its posters. The loop's transport detaches it.
+// A loop that may be destroyed before the objects that post to it. The loop's transport detaches
+// it.
 class LoopHandle {
  public:
   explicit LoopHandle(EventLoop& loop) : loop_(&loop) {}

@@ -1,8 +1,8 @@
 // The atomic words with which a client takes back memory that its server accesses through a
 // mapping. They lie in a memory file that both map, one pair for each region in use:
 //
-//   server: active += 1; is it still open? copy; active -= 1     client: open = 0; wait for
-//   active = 0
+//   server: active += 1; is it still open? copy; active -= 1
+//   client: open = 0; wait for active = 0
 //
 // The client may also wait for the end of the bulk socket: the server closes it only after
 // releasing every region, and the server's kernel does so when the server dies. Only the client

@@ -70,7 +70,7 @@ class Audit {
   Metrics& metrics_;
   std::atomic<bool> on_{false};
   std::atomic<std::size_t> waiting_{0};
-  std::atomic<std::uint64_t> lost_{0};  // and not yet reported
+  std::atomic<std::uint64_t> lost_{0};  // lost lines that are not yet reported
   std::mutex mutex_;                    // guards limit_
   AuditLimit limit_;
   // Used by the thread only.

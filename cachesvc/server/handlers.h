@@ -126,14 +126,13 @@ class Handlers {
   // The tip of a session, or none if there is no such session.
   std::optional<std::string> tip_of(const std::string& session) const;
   Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
-  // Runs a catalog call that waits for the store on the storage executor, in this connection's
-  // turn.
+  // Runs a blocking catalog call on the storage executor, in this connection's turn.
   template <typename Fn>
   auto stored(Fn fn) {
     return run_on(parts_.storage, parts_.loop, tenant_.owner(&connection_), std::move(fn));
   }
 
-  // Runs a function that reads many rows off the loop, in this connection's turn.
+  // Runs a function that reads many rows on a thread off the loop, in this connection's turn.
   template <typename Fn>
   Task<std::invoke_result_t<Fn&>> listed(Fn fn) {
     std::optional<std::invoke_result_t<Fn&>> result;

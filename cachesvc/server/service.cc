@@ -299,7 +299,7 @@ Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
   return token;
 }
 
-// Writes at most one log line per connection, and only a few of many.
+// Logs one line per refused connection, and only the first of many.
 void Service::Impl::note_refused(const AuditWho& who, const Status& why) {
   ++metrics.connections_refused;
   audit.write(who, {.what = "Connect", .outcome = why});
@@ -322,7 +322,7 @@ void Service::Impl::accept(std::unique_ptr<Connection> connection, const Hello& 
 
 // ---- overload -----------------------------------------------------------------------------------
 
-// While requests wait for memory, clients without progress must release theirs.
+// While requests wait for memory, clients that make no progress lose the memory they hold.
 void Service::Impl::watch_pressure() {
   pressure_timer = loop.after(kPressureCheck, [this] {
     const auto fired = std::move(pressure_timer);  // lives until the end of its own call

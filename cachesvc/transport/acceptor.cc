@@ -20,7 +20,8 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Unix = asio::local::stream_protocol;
 
-// After an error, most likely a lack of descriptors. An immediate retry would only spin.
+// The pause after an accept error, most likely a lack of descriptors. An immediate retry would
+// spin.
 constexpr std::chrono::milliseconds kPause{100};
 
 std::string to_text(const tcp::endpoint& endpoint) {
@@ -29,7 +30,7 @@ std::string to_text(const tcp::endpoint& endpoint) {
   return endpoint.address().is_v6() ? "[" + host + "]:" + port : host + ":" + port;
 }
 
-// If a listen address cannot be used, the operator must change it: reports kInvalidArgument.
+// Reports a listen address that cannot be used as kInvalidArgument: the operator must change it.
 Status not_to_be_had(const error_code& error, const std::string& what) {
   Status status = to_status(error, what);
   const bool is_wrong = error == asio::error::invalid_argument ||

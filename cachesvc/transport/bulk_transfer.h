@@ -23,8 +23,8 @@ struct BulkLimits {
   std::size_t chunks_under_way;
 };
 
-// The next piece. The ranges of `local`, one after another, correspond to `offset` of the client's
-// region.
+// The next piece. The ranges of `local`, one after another, correspond to the client's region from
+// `offset` on.
 struct BulkChunk {
   std::shared_ptr<BulkTransfer> transfer;  // shared by the queue and the chunks in progress
   std::vector<MutableBytes> local;
