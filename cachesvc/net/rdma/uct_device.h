@@ -29,7 +29,7 @@ struct UctOperation {
   std::uint64_t remote = 0;
   uct_rkey_bundle_t key{};
   bool has_key = false;
-  Status failed;  // an error before it began
+  Status failed;  // its error, set before it begins or when it ends
   RdmaPeer::Done done;
 };
 
