@@ -1,5 +1,5 @@
-// precisd: settings from flags and a file, one Service over sockets, until SIGINT or SIGTERM.
-// SIGHUP has it read its settings again.
+// precisd reads its settings from flags and a file, and runs one Service over sockets until SIGINT
+// or SIGTERM. On SIGHUP it reads its settings again.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -37,7 +37,7 @@ using precis::Status;
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
-// Flags stand over the file: each is applied only if it was given.
+// Flags override the file. Each flag is applied only if it is given.
 struct Flags {
   std::string config_file, data_dir, listen, memory, device, log_level, listen_unix, threads;
   bool check = false;
@@ -80,13 +80,13 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// As it stands in the file and the flags at this moment; read again at SIGHUP.
+// Returns the settings from the file and the flags as they are now. Called again on SIGHUP.
 Result<Config> settle(const CLI::App& app, const Flags& flags) {
   Config config;
   if (!flags.config_file.empty()) {
     PRECIS_ASSIGN(config, Config::load(flags.config_file));
   }
-  // What is wrong with one that a flag sets is not the file's.
+  // An error in a setting that a flag gives is not reported as the file's.
   const auto given = [&](const char* flag, const char* key) {
     if (app.count(flag) == 0) return false;
     config.said_at.erase(key);
@@ -127,10 +127,10 @@ Result<precis::SocketOptions> socket_options(const Config& config) {
 
 Result<std::unique_ptr<precis::Transport>> make_transport(EventLoop& loop, const Config& config,
                                                           precis::SocketOptions options) {
-  // RDMA does not encrypt, so beside TLS the operator must name a device.
+  // RDMA does not encrypt, so with TLS the operator must name a device.
   const bool is_off = config.rdma == "auto" && options.tls != nullptr;
   auto rdma = precis::RdmaDevice::open(&loop, is_off ? "off" : config.rdma);
-  // A device that was not asked for may fail: then bytes go over sockets.
+  // A device that was not requested may fail: then bytes go over sockets.
   if (!rdma.ok() && config.rdma != "auto") return rdma.status();
   if (!rdma.ok()) {
     std::cerr << "precisd: " << precis::printable_lines(rdma.status().message()) << "\n";
@@ -139,8 +139,8 @@ Result<std::unique_ptr<precis::Transport>> make_transport(EventLoop& loop, const
   return precis::make_socket_transport(loop, options);
 }
 
-// Blocks the signals that are meant for us, for every thread to come; they arrive at the returned
-// descriptor. A blocked SIGHUP reaches no handler that a library installs for it.
+// Blocks the process's signals for all later threads. They arrive at the returned descriptor. A
+// library's handler for SIGHUP is never called while SIGHUP is blocked.
 int own_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -151,8 +151,8 @@ int own_signals() {
   return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-// Every connection takes some descriptors, and the usual soft limit is there for programs that use
-// select(), which this one does not. The service's first line in the log says what there is.
+// Every connection takes some descriptors. The usual soft limit exists for programs that use
+// select(), which precisd does not use. The service's log line "serving" reports the limit.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -160,7 +160,7 @@ void raise_descriptor_limit() {
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
-// What is wrong with the command line.
+// Describes an error of the command line.
 Status misuse(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> rest = app.remaining();
   const std::string what =
@@ -173,8 +173,8 @@ int fail(const Status& status, int exit_code) {
   return exit_code;
 }
 
-// The folder that a socket at a path of its own lacks; empty where it is there. systemd may make it
-// at the start (RuntimeDirectory), so that it is no error.
+// Returns the missing folder of an explicitly set socket path, or empty if the folder exists.
+// systemd may create the folder at the start (RuntimeDirectory), so a missing folder is no error.
 std::string missing_socket_folder(const Config& config) {
   const std::string path = config.resolved_listen_unix();
   if (config.listen_unix == "auto" || path.empty()) return {};
@@ -210,8 +210,8 @@ int approve(const Config& config) {
   return 0;
 }
 
-// The settings again, at SIGHUP. A pipe would be empty the second time, and an empty file is valid:
-// it has no tenants, and lets in everybody.
+// Reads the settings again, on SIGHUP. A pipe would be empty the second time, and an empty file is
+// valid: without tenants it admits everybody.
 Result<Config> settle_again(const CLI::App& app, const Flags& flags) {
   std::error_code unknown;
   if (!flags.config_file.empty() && std::filesystem::exists(flags.config_file, unknown) &&
@@ -222,7 +222,7 @@ Result<Config> settle_again(const CLI::App& app, const Flags& flags) {
   return settle(app, flags);
 }
 
-// Serves until it is told to stop. `read` is how its settings are read again.
+// Serves until it is told to stop. `read` reads the settings again.
 int serve(Service& service, int signals, const std::function<Result<Config>()>& read) {
   const precis::Notifier systemd(environment("NOTIFY_SOCKET"));
   const auto watch = service.loop().watch_readable(signals, [&] {
@@ -253,9 +253,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) return fail(misuse(app, error), kExitUsage);
-    return app.exit(error);  // the help, or the version
+    return app.exit(error);  // --help or --version
   }
-  ::umask(S_IRWXG | S_IRWXO);  // what is stored is no other user's to read
+  ::umask(S_IRWXG | S_IRWXO);  // stored data is private to this user
   const int signals = own_signals();
   const auto config = settle(app, flags);
   if (!config.ok()) return fail(config.status(), kExitUsage);

@@ -1,7 +1,7 @@
 // One anonymous mapping and a best-fit allocator over it (arena.h).
 //
-// Freed memory is not given back to the machine: the mapping is registered with the transport, and
-// pages that are dropped and touched again would no longer be the ones the network card knows.
+// Freed memory is not returned to the machine. The mapping is registered with the transport, and a
+// page that is dropped and touched again is a new page that the network card does not know.
 #include "cachesvc/base/arena.h"
 
 #include <sys/mman.h>
@@ -19,23 +19,23 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kAlign = 64;  // a cache line, and the records' section align
-// What is as large as a layer stands on a page where one fits: disks are read into it directly.
+constexpr std::size_t kAlign = 64;  // a cache line, and the alignment of a record's sections
+// Layer-sized buffers start on a page if possible, because files are read into them directly.
 constexpr std::size_t kPageBytes = 4096, kPagedBytes = 64u << 10;
 constexpr std::size_t kHugePageBytes = 2u << 20;  // x86-64 and the usual arm64 granule
-constexpr std::size_t kArenaBytesMax = 1ull
-                                       << 46;  // below any user address space, so sums are safe
+// Below the end of every user address space, so that sums of sizes cannot overflow.
+constexpr std::size_t kArenaBytesMax = 1ull << 46;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// The free ranges of [0, size), by offset for coalescing and by size for the best fit.
+// The free ranges of [0, size), indexed by offset for merging and by size for the best fit.
 class FreeRanges {
  public:
   explicit FreeRanges(std::size_t size) { add(0, size); }
 
-  // The offset of a range of `size` bytes, now taken, or npos.
+  // Takes a range of `size` bytes and returns its offset, or npos if none fits.
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
   std::size_t take(std::size_t size, Arena::End end) {
     auto fit = by_size_.lower_bound({size, 0});
@@ -57,7 +57,8 @@ class FreeRanges {
     return at;
   }
 
-  // Takes the whole free range that ends at `offset`; its size, or 0 if none of `least` ends there.
+  // Takes the whole free range that ends at `offset` and returns its size. Returns 0 if no free
+  // range of at least `least` bytes ends there.
   std::size_t take_below(std::size_t offset, std::size_t least) {
     const auto next = by_offset_.lower_bound(offset);
     if (next == by_offset_.begin()) return 0;
@@ -91,7 +92,8 @@ class FreeRanges {
   }
 
  private:
-  // Where `size` bytes stand at that end of a free range, npos where they do not fit.
+  // Returns the offset of `size` bytes at the chosen end of a free range, or npos if they do not
+  // fit.
   static std::size_t place_in(const std::pair<std::size_t, std::size_t>& range, std::size_t size,
                               Arena::End end, std::size_t align) {
     const auto [range_size, offset] = range;
@@ -122,7 +124,7 @@ class MappedArena final : public Arena {
   MappedArena(std::byte* base, std::size_t size) : base_(base), size_(size), free_(size) {}
 
   ~MappedArena() override {
-    PRECIS_CHECK(used_ == 0);  // A buffer that outlives its arena would write to unmapped memory.
+    PRECIS_CHECK(used_ == 0);  // A buffer that outlives the arena would write to unmapped memory.
     ::munmap(base_, size_);
   }
 
@@ -165,7 +167,7 @@ class MappedArena final : public Arena {
       size_ = size_bytes;
     }
     void slide_down(std::size_t least) override {
-      // What lies below is this piece's while the bytes move: others go on allocating.
+      // This piece owns the gap below it while the bytes move: other threads keep allocating.
       const std::size_t gap = arena_.take_below(offset_, least);
       if (gap == 0) return;
       std::memmove(arena_.base_ + offset_ - gap, arena_.base_ + offset_, size_);
@@ -210,7 +212,7 @@ Result<std::unique_ptr<Arena>> Arena::create(std::size_t size_bytes) {
                            std::to_string(kArenaBytesMax));
   }
   const std::size_t size = round_up(size_bytes, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
-  // One huge page more than asked for, so that the part kept can begin on a huge page's boundary.
+  // Maps one extra huge page, so that the kept part can start on a huge-page boundary.
   const std::size_t mapped = size + kHugePageBytes;
   void* const address = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -223,7 +225,7 @@ Result<std::unique_ptr<Arena>> Arena::create(std::size_t size_bytes) {
   const std::size_t head = skew == 0 ? 0 : kHugePageBytes - skew;
   if (head > 0) ::munmap(first, head);
   if (const std::size_t rest = kHugePageBytes - head; rest > 0) ::munmap(first + head + size, rest);
-  ::madvise(first + head, size, MADV_HUGEPAGE);  // A wish: without huge pages all still works.
+  ::madvise(first + head, size, MADV_HUGEPAGE);  // A hint: the arena also works without huge pages.
   return std::unique_ptr<Arena>(std::make_unique<MappedArena>(first + head, size));
 }
 

@@ -1,5 +1,6 @@
-// The service's one pool of payload memory: staged layers and the hot tier live in it, so that it
-// is registered with the transport once and the process never holds more payload than its size.
+// The service's single pool of payload memory. It holds the staged layers and the hot tier, so the
+// transport registers the memory once and the process never holds more payload than the pool's
+// size.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +14,33 @@ namespace precis {
 
 class Arena {
  public:
-  // Reserves `size_bytes` of address space, huge pages where the machine gives them; memory is
-  // touched as it is used. kOutOfSpace if the machine refuses.
+  // Reserves `size_bytes` of address space, with huge pages if the machine provides them. The
+  // machine commits the memory when it is first touched. kOutOfSpace if the machine refuses,
+  // kInvalidArgument if the size is 0 or above 64 TiB.
   static Result<std::unique_ptr<Arena>> create(std::size_t size_bytes);
   virtual ~Arena() = default;
 
-  // A piece of the arena, returned to it when destroyed. Must not outlive the arena.
+  // A piece of the arena. Its destructor frees the piece. A Buffer must not outlive the arena.
   class Buffer {
    public:
     virtual ~Buffer() = default;
     virtual MutableBytes bytes() const = 0;
-    // Gives back what lies past `size_bytes`, at most what it has.
+    // Frees the bytes past `size_bytes`, which is at most the current size.
     virtual void shrink(std::size_t size_bytes) = 0;
-    // Moves the bytes into what is free right below them, if that is at least `least` B: bytes()
-    // changes. Pieces that shrink one after the other and slide, from the lowest on, leave no
-    // larger holes between them.
+    // Moves the bytes down into the free range directly below them, if that range has at least
+    // `least` bytes. This changes bytes(). If several pieces shrink and then slide, starting with
+    // the lowest, no gap of `least` bytes or more is left between them.
     virtual void slide_down(std::size_t least) = 0;
   };
-  // Which end of the arena to take from: what is soon given back keeps out of the way of what
-  // stays, so that neither leaves holes among the other.
+  // The end of the arena to take from. Short-lived and long-lived buffers use different ends, so
+  // that neither kind fragments the memory of the other.
   enum class End { kLow, kHigh };
-  // kOutOfSpace if no free range is that large now, kInvalidArgument if none can ever be.
-  // 64-byte aligned, from 64 KiB on to pages where that can be. Thread-safe.
+  // kOutOfSpace if no free range is that large now, kInvalidArgument if none can ever be. The
+  // buffer is 64-byte aligned; from 64 KiB on it is page-aligned if a free range allows it.
+  // Thread-safe.
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes, End end = End::kLow) = 0;
 
-  virtual MutableBytes memory() const = 0;  // all of it, for registration
+  virtual MutableBytes memory() const = 0;  // the whole arena, for registration
   virtual std::size_t used_bytes() const = 0;
 };
 

@@ -1,12 +1,11 @@
-// The only door to Boost.Asio: what the loop and the sockets beside it need, and the one place
-// where an Asio error becomes a Status. Included by sources alone, and by no
-// header.
+// The only header that includes Boost.Asio: it declares everything that the loop and the sockets
+// need, and the one function that turns an Asio error into a Status. Only source files include it.
 #pragma once
 
-#include <utility>  // before Asio: Boost 1.74 forgets it
+#include <utility>  // before Asio: Boost 1.74 does not include it
 
 #if defined(__SANITIZE_THREAD__) && !defined(BOOST_ASIO_DISABLE_FENCED_BLOCK)
-#define BOOST_ASIO_DISABLE_FENCED_BLOCK  // ThreadSanitizer knows no fences; Asio's locks suffice
+#define BOOST_ASIO_DISABLE_FENCED_BLOCK  // ThreadSanitizer ignores fences; Asio's locks suffice
 #endif
 #include <boost/asio.hpp>
 
@@ -22,8 +21,9 @@ struct AsioAccess {
   static boost::asio::io_context& context(EventLoop& loop);
 };
 
-// "`what`: <the system's words>"; success is OK, and what cannot be reached kUnavailable, for a
-// name that nobody has may be known tomorrow. Defined in event_loop.cc.
+// Returns a Status with the message "`what`: <the system's message>". Success gives OK, an aborted
+// operation kCanceled, and a timeout kTimedOut. Every other error gives kUnavailable, also an
+// unknown host name, which may exist later. Defined in event_loop.cc.
 Status to_status(const boost::system::error_code& error, std::string_view what);
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// Time, handed in so that tests can advance it.
+// Time as an injected dependency, so that tests can advance it.
 #pragma once
 
 #include <cstdint>

@@ -26,12 +26,12 @@ namespace {
 
 constexpr std::uint64_t kMemoryBytesMin = 16u << 20;  // room for small layers in flight
 
-// The smallest first.
+// Smallest first.
 constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
     {"B", 1}, {"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}, {"TiB", 1ull << 40}};
 constexpr const char* kSizeForm = "a size such as 512MiB, 24GiB or 1TiB";
 
-// As parse_bytes() reads it, in the largest unit that is exact: "16MiB".
+// Formats bytes for parse_bytes(), in the largest unit that is exact: "16MiB".
 std::string size_text(std::uint64_t bytes) {
   std::string text;
   for (const auto& [unit, factor] : kUnits) {
@@ -45,7 +45,7 @@ std::string place(const std::string& where, const toml::node& node) {
   return where + ":" + std::to_string(node.source().begin.line);
 }
 
-// Reads keys of one table and remembers which it knows, so that the rest can be refused.
+// Reads keys of one table and remembers them, so that unknown keys can be refused.
 class Reader {
  public:
   Reader(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
@@ -57,7 +57,7 @@ class Reader {
     using Stored = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
     std::optional<Stored> value;
     if constexpr (std::is_floating_point_v<T>) {
-      if (node->is_number()) value = node->value<Stored>();  // 1 is a share too
+      if (node->is_number()) value = node->value<Stored>();  // an integer such as 1 is also valid
     } else {
       value = node->value_exact<Stored>();  // toml++ would cast numbers that do not fit
     }
@@ -95,12 +95,12 @@ class Reader {
 
   void allow(std::string_view key) { known_.insert(std::string(key)); }
 
-  // "FILE:LINE" of each that was there and read.
+  // "FILE:LINE" of each key that was found and read.
   const std::map<std::string, std::string, std::less<>>& said_at() const { return said_at_; }
 
   const std::set<std::string>& known() const { return known_; }
 
-  // `of_service`: in a [[tenant]], the keys that stand above all of these.
+  // `of_service`: for a [[tenant]], the keys that belong above the first [[tenant]].
   Status finish(const std::set<std::string>& of_service = {}) {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
@@ -110,7 +110,7 @@ class Reader {
   }
 
  private:
-  // Says what is wrong with a key that is not known.
+  // Explains an unknown key.
   std::string unknown(const std::string& key, const std::set<std::string>& of_service) const {
     if (of_service.contains(key)) {
       return "is not a setting of a tenant: write it above the first [[tenant]]";
@@ -145,7 +145,7 @@ class Reader {
   std::string problems_;
 };
 
-// By the order in the file: names may be missing, or there twice.
+// Keyed by order in the file, because names may be missing or repeated.
 std::string tenant_key(std::size_t at) { return "tenant " + std::to_string(at); }
 
 Status read_tenants(const toml::table& root, const std::string& where,
@@ -181,7 +181,7 @@ bool is_readable_by_all(const std::string& path) {
   return ::stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && (file.st_mode & S_IROTH) != 0;
 }
 
-// The path of a file that the configuration names, as Config::read_tokens() says.
+// Resolves the path of a file that the configuration names, by the rule of Config::read_tokens().
 Result<std::filesystem::path> find_file(const std::string& name, const std::string& credentials_dir,
                                         const std::string& beside) {
   constexpr std::string_view kVariables[] = {"$CREDENTIALS_DIRECTORY", "${CREDENTIALS_DIRECTORY}"};
@@ -197,7 +197,7 @@ Result<std::filesystem::path> find_file(const std::string& name, const std::stri
     path = std::filesystem::path(name.substr(variable.size())).relative_path();
     of_credentials = true;
   }
-  // An absolute path stays.
+  // operator/ keeps an absolute path as it is.
   return std::filesystem::path(of_credentials ? credentials_dir : beside) / path;
 }
 
@@ -211,7 +211,7 @@ Result<Token> read_token(const TenantConfig& tenant, const std::string& credenti
     return Status::invalid("token is given as well; keep one of the two");
   }
   PRECIS_ASSIGN(const auto path, find_file(tenant.token_file, credentials_dir, beside));
-  // A pipe that nobody writes to would be waited for.
+  // Reading a pipe without a writer would block.
   std::error_code none;
   if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none)) {
     return Status::invalid(path.string() + " is no regular file, must be one that holds the token");

@@ -13,12 +13,12 @@ struct Setting {
   bool live;
 };
 
-// A service that listens with TLS takes up other files of it, and can't begin or end it.
+// A service that listens with TLS can switch to other TLS files, but cannot turn TLS on or off.
 bool stays_with_tls(const Config& running, const Config& next) {
   return !running.tls_cert.empty() && !next.tls_cert.empty();
 }
 
-// All but the tenants, in the order of deploy/precisd.toml.
+// All settings except the tenants, in the order of deploy/precisd.toml.
 std::vector<Setting> settings(const Config& c, bool with_tls) {
   constexpr bool kLive = true, kRestart = false;
   const auto number = [](auto value) { return std::to_string(value); };
@@ -35,7 +35,7 @@ std::vector<Setting> settings(const Config& c, bool with_tls) {
       {"tls_client_ca", c.tls_client_ca, with_tls},
       {"rdma", c.rdma, kRestart},
       {"tidy_after_ms", number(c.tidy_after_ms), kRestart},    // the store was opened with it
-      {"min_free_bytes", number(c.min_free_bytes), kRestart},  // it too
+      {"min_free_bytes", number(c.min_free_bytes), kRestart},  // the same
       {"log_level", c.log_level, kLive},
       {"audit_log", c.audit_log, kLive},
       {"max_requests", number(c.max_requests), kLive},
@@ -49,7 +49,7 @@ std::vector<Setting> settings(const Config& c, bool with_tls) {
   };
 }
 
-// "with a token, weight 2", or that it is not there: enough to see what changed, and no secret.
+// Describes a tenant, for example "with a token, weight 2": enough to see a change, and no secret.
 std::string tenant_text(const TenantConfig* tenant) {
   if (tenant == nullptr) return "not there";
   return std::string(tenant->token.empty() ? "no token" : "with a token") +

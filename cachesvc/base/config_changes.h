@@ -1,4 +1,4 @@
-// The changes that a configuration brings to a running service when it is read again.
+// The differences between a running service's configuration and a new one that it reads.
 #pragma once
 
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace precis {
 
-// One setting that differs, with its values as text. Tokens and salts are never among them.
+// One setting that differs, with its values as text. Tokens and salts never appear in the values.
 struct SettingChange {
-  std::string key;  // of the file; a tenant's is "tenant NAME"
+  std::string key;  // key in the file, or "tenant NAME" for a tenant
   std::string from, to;
   bool operator==(const SettingChange&) const = default;
 };
 
 struct ConfigChanges {
-  std::vector<SettingChange> live;     // that a running service takes up
-  std::vector<SettingChange> restart;  // that it can't: they wait for its next start
+  std::vector<SettingChange> live;     // a running service applies these
+  std::vector<SettingChange> restart;  // these need a restart
 };
 
 ConfigChanges changes_between(const Config& running, const Config& next);
 
-// `running` with what is live of `next`: how the service runs from then on.
+// Returns `running` with the live settings of `next`: the configuration that the service uses from
+// then on.
 Config with_live_settings(const Config& running, const Config& next);
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// Counts as people say them, for the log and for messages: "1 segment", "2 segments".
+// Counts in natural language, for the log and for messages: "1 segment", "2 segments".
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 namespace precis {
 
-// Owns a file descriptor, which ends with it; -1 for none.
+// Owns a file descriptor and closes it in the destructor. -1 means none.
 class Descriptor {
  public:
   Descriptor() = default;

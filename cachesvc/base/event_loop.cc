@@ -21,15 +21,17 @@ namespace {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
-// Progress calls between two looks at the other descriptors while spinning: a look costs more than
-// a progress call.
+// Progress calls between two polls of the descriptors while the loop spins. A poll of the
+// descriptors costs more than a progress call.
 constexpr int kProgressPerLook = 16;
 
-// How long a lent loop that nobody drives is left alone: what comes meanwhile waits so long.
+// If nobody drives a lent loop for this long, its own thread takes it back. An event that arrives
+// meanwhile can wait this long.
 constexpr std::chrono::milliseconds kLentTime{5};
-// Of what is posted by what was posted, before the descriptors have their turn.
+// Rounds of posted functions, including those that posted functions post, before the loop polls the
+// descriptors.
 constexpr int kInboxTurnsMax = 8;
-// Then what is posted has its turn, or the descriptors theirs.
+// Time limit for the posted functions of one turn, and again for the handlers of descriptors.
 constexpr std::chrono::microseconds kTurnTime{100};
 constexpr int kLastTurnsMax = 8;
 
@@ -39,13 +41,13 @@ void relax() {
 #endif
 }
 
-// Whether spinning pays, as the last times told. It does where what comes next comes soon and from
-// another core; where it is this core that the others wait for, it is they who pay.
+// Decides from recent results whether spinning pays. Spinning pays if the next event comes soon and
+// from another core. If the other threads need this core, spinning delays them.
 class SpinLuck {
  public:
   bool worth_it() const { return idle_left_ == 0; }
   void found() { pause_ = 0; }
-  // The loop blocks, after having spun in vain or without spinning.
+  // The loop blocks, after spinning unsuccessfully (in_vain) or without spinning.
   void blocked(bool in_vain) {
     if (in_vain) {
       pause_ = std::min(2 * pause_ + 1, kPauseMax);
@@ -57,8 +59,8 @@ class SpinLuck {
 
  private:
   static constexpr int kPauseMax = 63;
-  int pause_ = 0;      // how often it blocked unspun after the last time in vain
-  int idle_left_ = 0;  // how often still
+  int pause_ = 0;      // blocks without spinning that follow an unsuccessful spin
+  int idle_left_ = 0;  // how many of them remain
 };
 
 }  // namespace
@@ -74,7 +76,7 @@ Status to_status(const boost::system::error_code& error, std::string_view what) 
 struct EventLoop::Impl {
   Impl() : bell(context) {
     const int descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (descriptor < 0) {  // as Asio says of its own
+    if (descriptor < 0) {  // the error that Asio reports for its own descriptors
       throw boost::system::system_error(errno, boost::system::system_category(), "eventfd");
     }
     bell.assign(descriptor);
@@ -85,8 +87,8 @@ struct EventLoop::Impl {
     inbox.clear();
   }
 
-  // One added poller. Shared by its handle, by the list of pollers and by the wait on its
-  // descriptor, whose completion may still be queued when the handle goes.
+  // One added poller. Its handle, the list of pollers and the wait on its descriptor share it. The
+  // wait's completion may still be queued when the handle is destroyed.
   struct Source {
     Source(asio::io_context& context, Poller p) : poller(std::move(p)), descriptor(context) {}
     Poller poller;
@@ -101,7 +103,7 @@ struct EventLoop::Impl {
         : impl_(impl), source_(std::move(source)) {}
     ~PollerWatch() override {
       source_->removed = true;
-      source_->descriptor.release();  // the descriptor stays its owner's
+      source_->descriptor.release();  // the caller still owns the descriptor
       std::erase(impl_.sources, source_);
     }
 
@@ -110,7 +112,7 @@ struct EventLoop::Impl {
     std::shared_ptr<Source> source_;
   };
 
-  // Runs ready handlers; true if one of them was work.
+  // Runs ready handlers. Returns true if one of them did work.
   bool run_ready() {
     std::size_t posted = 0;
     auto enough = Clock::now() + kTurnTime;
@@ -120,7 +122,7 @@ struct EventLoop::Impl {
       posted += ran;
       if (Clock::now() >= enough) break;
     }
-    // Not poll(), which does not return while a descriptor is ready again and again.
+    // poll() would not return while a descriptor is ready again and again.
     std::size_t handlers = 0;
     if (posted > 0) enough = Clock::now() + kTurnTime;
     while (context.poll_one() > 0 && (++handlers, Clock::now() < enough)) {
@@ -131,7 +133,8 @@ struct EventLoop::Impl {
 
   unsigned progress() {
     unsigned done = 0;
-    // By index: a callback may add or remove pollers. What is skipped once is next time's.
+    // Iterates by index, because a callback may add or remove pollers. A skipped poller runs next
+    // time.
     for (std::size_t i = 0; i < sources.size(); ++i) {
       const auto source = sources[i];
       done += source->poller.progress();
@@ -145,7 +148,7 @@ struct EventLoop::Impl {
     return longest;
   }
 
-  // True if every poller may block now; its descriptor then wakes the loop.
+  // Returns true if every poller may block now. Its descriptor then wakes the loop.
   bool arm() {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       const auto source = sources[i];
@@ -165,17 +168,19 @@ struct EventLoop::Impl {
   }
 
   void post(std::function<void()> fn) {
-    if (closing) return;  // what goes with the loop still posts
+    if (closing) return;  // objects that are destroyed with the loop still post
     queued.fetch_add(1);
     inbox.put(std::move(fn));
-    // Whoever sees it asleep rings: one alone might be put off its core before it does.
+    // Every posting thread that sees the loop asleep rings the bell: a single ringing thread could
+    // be preempted before it rings.
     if (asleep.load() && thread.load() != std::this_thread::get_id()) ring();
-    // Behind the count: who leaves the loop looks in the other order, so one of the two sees it.
+    // Reads `left` after raising the count. leave() sets `left` first and reads the count second,
+    // so at least one of the two threads sees the other.
     if (left.load()) want();
   }
 
-  // Until there is something to do. Who posts rings where this sleeps: one of the two sees the
-  // other.
+  // Blocks until there is something to do. post() adds first and reads `asleep` second; this
+  // function does the reverse, so at least one of the two threads sees the other.
   void sleep() {
     asleep.store(true);
     if (inbox.empty()) context.run_one();
@@ -189,7 +194,8 @@ struct EventLoop::Impl {
     bell.async_wait(asio::posix::descriptor_base::wait_read,
                     [this](const boost::system::error_code& error) {
                       if (error) {
-                        PRECIS_CHECK(error == asio::error::operation_aborted);  // the loop goes
+                        // the loop is being destroyed
+                        PRECIS_CHECK(error == asio::error::operation_aborted);
                         return;
                       }
                       std::uint64_t rung = 0;
@@ -205,7 +211,7 @@ struct EventLoop::Impl {
     thread = std::thread::id();
   }
 
-  // What it returns keeps Asio from stopping when it has nothing to do.
+  // The returned guard keeps Asio from stopping when it has nothing to do.
   [[nodiscard]] asio::executor_work_guard<asio::io_context::executor_type> begin_running() {
     stopping = false;
     thread = std::this_thread::get_id();
@@ -213,7 +219,7 @@ struct EventLoop::Impl {
     return asio::make_work_guard(context);
   }
 
-  // Until `done` or the loop's end.
+  // Runs until `done` returns true or the loop stops.
   template <typename Done>
   void drive(Done done) {
     auto last_work = Clock::now();
@@ -223,11 +229,12 @@ struct EventLoop::Impl {
       const bool nothing_expected = std::exchange(resting, false);
       const bool may_spin = !nothing_expected && luck.worth_it();
       bool worked = run_ready();
-      // Where it is about to block anyway, a call of each poller tells: each is a system call.
+      // If the loop is about to block anyway, one call of each poller is enough: each is a system
+      // call.
       for (int i = 0; i < (may_spin ? kProgressPerLook : 1) && !stopping; ++i) {
         if (progress() > 0) worked = true;
         if (std::exchange(kicked, false)) worked = true;
-        // What has arrived is posted, and waited for.
+        // Posted functions wait: run them before further progress calls.
         if (sources.empty() || queued.load(std::memory_order_relaxed) > 0) break;
         relax();
       }
@@ -249,12 +256,12 @@ struct EventLoop::Impl {
     }
   }
 
-  // ---- lending: `left` says that the loop is lent and nobody drives it -------------------------
+  // ---- lending: `left` means that the loop is lent and no thread drives it ---------------------
 
   void run_lent() {
     const auto work = begin_running();
     for (;;) {
-      quiet = false;  // it is this thread's until somebody says so
+      quiet = false;  // the loop is not lent until a handler calls rest()
       drive([this] { return quiet && queued.load() == 0; });
       thread = std::thread::id();
       if (stopping) return;
@@ -281,7 +288,8 @@ struct EventLoop::Impl {
     wanted_changed.notify_one();
   }
 
-  // By the thread of run_lent(): once it is wanted, or nobody has driven for a while.
+  // Called by the thread of run_lent(). Returns when the loop is wanted, or no other thread has
+  // driven it for kLentTime.
   void take_back() {
     std::unique_lock lock(lending);
     for (;;) {
@@ -297,7 +305,8 @@ struct EventLoop::Impl {
     thread = std::this_thread::get_id();
     begin();
     drive(done);
-    // What it has still to say is said by this thread: another one would have to wake for it.
+    // This thread also runs the last posted functions: run_lent()'s thread would have to wake up
+    // for them.
     for (int i = 0; i < kLastTurnsMax && queued.load() > 0 && !stopping; ++i) run_ready();
     drives.fetch_add(1);
     thread = std::thread::id();
@@ -311,17 +320,17 @@ struct EventLoop::Impl {
   asio::io_context context{1};
   asio::posix::stream_descriptor bell;  // an eventfd
   std::vector<std::shared_ptr<Source>> sources;
-  std::size_t wakeups = 0;     // waits on pollers' descriptors that ended: no work in themselves
-  std::atomic<int> queued{0};  // posts that have not run
+  std::size_t wakeups = 0;     // ended waits on descriptors of pollers and the bell; no work
+  std::atomic<int> queued{0};  // posted functions that have not run
   Clock::duration own_spin{0};
   bool kicked = false;
   bool resting = false;
-  bool quiet = false;  // nothing is expected
+  bool quiet = false;  // nothing is expected (rest())
   bool stopping = false;
   SpinLuck luck;
 
   std::atomic<bool> left{false};
-  std::atomic<std::uint64_t> drives{0};  // by other threads than run_lent()'s
+  std::atomic<std::uint64_t> drives{0};  // calls of drive() that drove the loop
   std::mutex lending;
   std::condition_variable wanted_changed;
   bool wanted = false;  // guarded by lending
@@ -342,7 +351,7 @@ bool EventLoop::drive(const std::function<void()>& begin, const std::function<bo
 }
 
 void EventLoop::stop() {
-  // Behind what was posted before.
+  // Posted, so that functions posted earlier run first.
   post([impl = impl_.get()] { impl->stopping = true; });
 }
 
@@ -358,7 +367,7 @@ std::unique_ptr<EventLoop::Timer> EventLoop::after(std::chrono::nanoseconds dela
    public:
     AsioTimer(asio::io_context& context, std::chrono::nanoseconds delay, std::function<void()> fn)
         : timer_(context, delay), alive_(std::make_shared<bool>(true)) {
-      // `alive` is shared with the handler: a timer that has expired can no longer be cancelled.
+      // The handler shares `alive`: an expired timer can no longer be canceled.
       timer_.async_wait([alive = alive_, fn = std::move(fn)](const boost::system::error_code& e) {
         if (*alive && !e) fn();
       });

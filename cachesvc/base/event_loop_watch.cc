@@ -10,7 +10,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::posix::descriptor_base;
 
-// Shared by the handle and the waits under way, which may outlive it in the context's queue.
+// The handle and the pending waits share it. A wait may outlive the handle in the context's queue.
 struct WatchState : std::enable_shared_from_this<WatchState> {
   WatchState(asio::io_context& context, int fd, std::function<void()> r, std::function<void()> w)
       : descriptor(context, fd), readable(std::move(r)), writable(std::move(w)) {}
@@ -39,8 +39,8 @@ struct WatchState : std::enable_shared_from_this<WatchState> {
   std::function<void()> readable, writable;
   bool alive = true;
   bool held = false;
-  bool waiting = true;   // to be readable
-  bool awaited = false;  // to be writable
+  bool waiting = true;   // a wait for readable is pending
+  bool awaited = false;  // a wait for writable is pending
 };
 
 class StateWatch final : public EventLoop::SocketWatch {

@@ -18,17 +18,17 @@ namespace precis {
 namespace {
 
 constexpr std::size_t kGiveWayBytes = 256u << 10;
-// How often a thread gives way for one who asked: over a millisecond or so, the time of an answer.
-// Always would cost transfers over TCP that have the machine to themselves a tenth of their speed
-// and more.
+// How often a thread yields after a request has asked for it: over about a millisecond, the time of
+// an answer. Yielding always would cost TCP transfers on an otherwise idle machine a tenth of their
+// speed and more.
 constexpr unsigned kTurns = 8;
 
 std::atomic<std::uint64_t> asked{0};
 
 thread_local bool on_executor = false;
-thread_local std::size_t done_bytes = 0;  // since this thread might give way
-thread_local std::uint64_t heard = 0;     // of `asked`
-thread_local unsigned turns = 0;          // to give way in
+thread_local std::size_t done_bytes = 0;  // since this thread last could yield
+thread_local std::uint64_t heard = 0;     // the value of `asked` seen last
+thread_local unsigned turns = 0;          // yields that remain
 
 }  // namespace
 
@@ -48,9 +48,9 @@ void give_way(std::size_t size_bytes) {
   std::this_thread::yield();
 }
 
-// A semaphore counts what is queued: glibc's condition variables make who signals wait for those
-// that were woken before and have not run yet, milliseconds on a busy machine.
-// (And libstdc++'s semaphores spin before they block.)
+// A semaphore counts the queued functions. With glibc's condition variables, a signaling thread
+// waits for earlier woken threads that have not run yet: milliseconds on a busy machine.
+// libstdc++'s semaphores spin before they block.
 struct Executor::Impl {
   Impl() { PRECIS_CHECK(::sem_init(&work_or_stop, 0, 0) == 0); }
   ~Impl() { ::sem_destroy(&work_or_stop); }
@@ -74,7 +74,7 @@ struct Executor::Impl {
       while (::sem_wait(&work_or_stop) != 0) {  // interrupted by a signal
       }
       const auto fn = take();
-      if (!fn) return;  // Stopping, and all that was posted has run or is running.
+      if (!fn) return;  // Stopping, and every posted function has run or is running.
       fn();
     }
   }
@@ -82,7 +82,7 @@ struct Executor::Impl {
 
 namespace {
 
-// Linux cuts thread names at 15 characters.
+// Linux limits thread names to 15 characters.
 constexpr std::size_t kThreadNameMax = 15;
 
 std::string thread_name(const std::string& name, unsigned index) {

@@ -1,5 +1,5 @@
-// A bounded pool of threads that takes work off the event loop: one each for compute, for
-// changes of the store, for reads and for copies.
+// A fixed-size pool of threads that takes work off the event loop. The service has one each for
+// compute, for changes of the store, for reads and for copies.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@ namespace precis {
 
 class Executor {
  public:
-  // `name` shows in the threads' names.
+  // The threads' names begin with `name`.
   Executor(std::string name, unsigned threads);
-  ~Executor();  // runs what was posted, then joins
+  ~Executor();  // runs every posted function, then joins
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Any thread. Runs fn on one of the pool's threads, first in first out.
+  // Any thread. Runs fn on one of the pool's threads, in first-in-first-out order.
   void post(std::function<void()> fn);
   std::size_t queued() const;
 
@@ -26,13 +26,13 @@ class Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-// For work over many bytes, after each piece of it: where somebody has asked for way lately, who
-// waits for this core has it first, every few hundred KiB for the next MiBs. The kernel by itself
-// may leave it to the work for milliseconds, while others wait who have little to do. (One who asks
-// after a silence may wait so once.) Only on an Executor's thread: elsewhere somebody waits for the
-// work.
+// Call it during work over many bytes, after each piece. If a request has called ask_for_way()
+// lately, the calling thread yields its core every few hundred KiB over the next few MiB. Otherwise
+// the kernel may run the work for milliseconds while threads with little to do wait for the core.
+// (The first request after a pause may still wait that long once.) It acts only on an Executor's
+// thread: on other threads a caller waits for the work itself.
 void give_way(std::size_t size_bytes);
-// Any thread: a request has come, or goes out, whose answer somebody waits for.
+// Any thread. Call it when a request arrives or is sent and a caller waits for the answer.
 void ask_for_way();
 
 }  // namespace precis

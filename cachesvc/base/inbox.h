@@ -1,5 +1,5 @@
-// What any thread hands to the one thread of a loop. Without a lock: a thread that is put off its
-// core while it hands something over must not hold up the loop, which others wait for too.
+// A queue of functions from any thread to the one thread of a loop. It is lock-free: a thread that
+// is preempted while it adds a function must not block the loop, which other threads wait for.
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ class Inbox {
   // Any thread.
   void put(Function fn) {
     auto* const added = new Letter{std::move(fn), newest_.load(std::memory_order_relaxed), nullptr};
-    // Sequentially consistent: who puts looks afterwards whether the loop sleeps, which looks in
-    // here before it does.
+    // Sequentially consistent. A poster adds first and then reads whether the loop sleeps; the loop
+    // announces its sleep first and then looks into the inbox.
     while (!newest_.compare_exchange_weak(added->before, added)) {
     }
   }
   bool empty() const { return newest_.load() == nullptr; }
 
-  // The loop's thread. Calls what is here, in the order in which it came, and returns how many
-  // these were; what they put in waits for the next time.
+  // The loop's thread. Calls the queued functions in order of arrival and returns their number.
+  // Functions that they add wait for the next run().
   std::size_t run() {
     std::size_t count = 0;
     for (auto letter = take(); letter; letter = std::move(letter->next)) {
@@ -39,7 +39,7 @@ class Inbox {
     }
     return count;
   }
-  // Forgets what is here, and what its going puts in.
+  // Destroys the queued functions, and also the functions that their destructors add.
   void clear() {
     while (auto letter = take()) {
       while (letter) letter = std::move(letter->next);
@@ -49,8 +49,8 @@ class Inbox {
  private:
   struct Letter {
     Function fn;
-    Letter* before;                // while it is in here
-    std::unique_ptr<Letter> next;  // once it was taken
+    Letter* before;                // the next older letter, while queued
+    std::unique_ptr<Letter> next;  // the next newer letter, once taken
   };
 
   std::unique_ptr<Letter> take() {

@@ -20,8 +20,8 @@ spdlog::level::level_enum to_spdlog(Log::Level level) {
   return spdlog::level::off;
 }
 
-// Values with spaces or quotes are quoted, so that a line splits into its fields again. Values
-// are what others said, so whatever would act on a terminal is escaped.
+// Quotes values with spaces or quotes, so that a line can be split into its fields again. Values
+// come from other parties, so characters that act on a terminal are escaped.
 void append_value(std::string& line, const std::string& value) {
   const bool plain = !value.empty() && value.find_first_of(" \"=\n") == std::string::npos;
   if (plain) {

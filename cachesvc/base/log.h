@@ -1,6 +1,6 @@
 // Structured logs: one event per line, key=value fields. ERROR: an operator must act. WARN:
-// degraded. INFO: lifecycle, changes. DEBUG: per connection, request. TRACE: per transfer. Handed
-// to whoever logs; nothing is global.
+// degraded. INFO: lifecycle, changes. DEBUG: per connection, request. TRACE: per transfer. Each
+// user receives its Log as a parameter: there is no global log.
 #pragma once
 
 #include <concepts>
@@ -35,7 +35,7 @@ class Log {
   ~Log();
   void set_level(Level level);  // any thread, also while others log
 
-  // `event` is a short phrase that does not vary; what varies is in the fields.
+  // `event` is a short constant phrase. Variable data belongs in the fields.
   void trace(std::string_view event, Fields fields = {}) { write(Level::kTrace, event, fields); }
   void debug(std::string_view event, Fields fields = {}) { write(Level::kDebug, event, fields); }
   void info(std::string_view event, Fields fields = {}) { write(Level::kInfo, event, fields); }

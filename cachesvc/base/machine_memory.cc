@@ -14,7 +14,7 @@ std::uint64_t physical_bytes() {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// "/system.slice/precisd.service"; empty where there is none.
+// Returns for example "/system.slice/precisd.service", or an empty string if there is no group.
 std::string group_of(const std::string& proc) {
   constexpr std::string_view kVersion2 = "0::";
   std::ifstream file(proc);
@@ -30,7 +30,7 @@ std::uint64_t machine_memory_bytes(const std::string& proc, const std::string& g
   std::uint64_t bytes = physical_bytes();
   std::string group = group_of(proc);
   for (;;) {
-    std::uint64_t limit = 0;  // "max" is no number
+    std::uint64_t limit = 0;  // stays 0 for "max", which is not a number
     if (std::ifstream file(groups + group + "/memory.max"); file >> limit) {
       bytes = std::min(bytes, limit);
     }

@@ -1,4 +1,4 @@
-// What memory a process may take: the machine's, or less where a control group says so.
+// The memory that a process may use: the machine's, or less if a control group limits it.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace precis {
 
-// The machine's memory, or the least `memory.max` of the process's control group (version 2) and of
-// those around it. What can't be read limits nothing.
+// Returns the machine's memory, or the smallest `memory.max` of the process's control group
+// (version 2) and its parents, if that is less. A file that cannot be read sets no limit.
 std::uint64_t machine_memory_bytes(const std::string& proc = "/proc/self/cgroup",
                                    const std::string& groups = "/sys/fs/cgroup");
 

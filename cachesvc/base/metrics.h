@@ -1,5 +1,5 @@
-// Counters and gauges of one process, one member each; metric_names.def is the table they come
-// from.
+// Counters and gauges of one process, one member each, generated from the table in
+// metric_names.def.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ struct Metrics {
   std::vector<msg::Stat> rows() const;
 };
 
-// Counts one thing that is there while the object lives.
+// Adds `amount` to a gauge for the lifetime of this object.
 class GaugeHold {
  public:
   GaugeHold(Metrics::Value& gauge, std::int64_t amount) : gauge_(&gauge), amount_(amount) {

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t kDifferencesMax = 2;
 
-// The fewest changes that make `b` of `a`. Row i is of the first i letters of `a`.
+// Returns the smallest number of edits that turn `a` into `b`. Row i is for the first i letters of
+// `a`.
 std::size_t differences(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -33,7 +34,7 @@ std::string near_name(std::string_view name, const std::set<std::string>& names)
   std::string nearest;
   std::size_t least = std::min(kDifferencesMax, name.size() / 2) + 1;
   for (const std::string& each : names) {
-    if (each.size() > name.size() + kDifferencesMax) continue;  // so that no long key costs much
+    if (each.size() > name.size() + kDifferencesMax) continue;  // limits the cost of a long key
     if (name.size() > each.size() + kDifferencesMax) continue;
     const std::size_t found = differences(name, each);
     if (found >= least) continue;

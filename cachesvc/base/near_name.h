@@ -1,4 +1,4 @@
-// The name that somebody who misspelt one most likely meant.
+// Finds the name that a misspelled name most likely means.
 #pragma once
 
 #include <set>
@@ -7,8 +7,9 @@
 
 namespace precis {
 
-// The one of `names` that differs from `name` in least letters, of those left out, added, replaced
-// or swapped with the next one; empty where all differ in more than two, or in half of the name.
+// Returns the name in `names` with the fewest edits to `name`. An edit omits, adds or replaces a
+// letter, or swaps two adjacent letters. Returns an empty string if every name needs more than two
+// edits, or more than half as many as `name` has letters.
 std::string near_name(std::string_view name, const std::set<std::string>& names);
 
 }  // namespace precis

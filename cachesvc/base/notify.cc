@@ -13,7 +13,7 @@
 namespace precis {
 
 void Notifier::reloading() const {
-  // The time tells systemd this message from one of a reload before.
+  // The time lets systemd tell this message from the message of an earlier reload.
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   const auto usec = std::uint64_t(now.tv_sec) * 1'000'000 + std::uint64_t(now.tv_nsec) / 1000;

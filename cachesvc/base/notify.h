@@ -1,5 +1,4 @@
-// The messages of a service of systemd's Type=notify: datagrams to the socket that systemd names in
-// NOTIFY_SOCKET.
+// Status messages of a systemd service with Type=notify: datagrams to the socket in NOTIFY_SOCKET.
 #pragma once
 
 #include <string>
@@ -10,14 +9,14 @@ namespace precis {
 
 class Notifier {
  public:
-  // `socket`: as NOTIFY_SOCKET has it, the path of a socket or @ and an abstract name; empty where
-  // nobody asked, and then nothing is sent.
+  // `socket`: the value of NOTIFY_SOCKET, which is a socket's path or @ and an abstract name. If it
+  // is empty, nothing is sent.
   explicit Notifier(std::string socket) : socket_(std::move(socket)) {}
 
-  // Each is sent once it is so. A message that can't be sent is lost: systemd has deadlines for
-  // that.
+  // Call each when its state begins. A message that cannot be sent is lost; systemd's deadlines
+  // cover that case.
   void ready() const { send("READY=1"); }
-  void reloading() const;  // ready() says that it is over
+  void reloading() const;  // ready() reports its end
   void stopping() const { send("STOPPING=1"); }
 
  private:

@@ -1,4 +1,4 @@
-// A folder that its owner alone may enter: what lies in it is what users of a service said.
+// A folder that only its owner may enter, because its contents are the data of the service's users.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 namespace precis {
 
 struct MadePrivate {
-  bool was_open = false;  // it was there, and others had rights to it
-  // Why they still have: the folder is another user's, is shared (sticky, as /tmp), or can't be
-  // changed. Ok otherwise.
+  bool was_open = false;  // the folder existed and others had access to it
+  // The reason that others still have access: the folder belongs to another user, is shared
+  // (sticky, as /tmp), or cannot be changed. OK otherwise.
   Status left_open;
 };
 
-// Makes `dir` with the folders above it, or takes the rights of group and others away where it is
-// there already. It reports no failure to make it: opening the store does.
+// Creates `dir` and its parent folders. If `dir` exists, removes the access rights of group and
+// others. A failure to create it is not reported here: opening the store reports it.
 MadePrivate make_private(const std::string& dir);
 
 }  // namespace precis

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Sanitizers do not see what goes around the caches, so theirs is the plain copy.
+// Sanitizers do not see non-temporal stores, so their builds use memcpy().
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define PRECIS_STREAMS 1
 #include <emmintrin.h>
@@ -14,13 +14,13 @@ namespace precis {
 #if defined(PRECIS_STREAMS)
 namespace {
 
-// A step is two cache lines. Steps go over several pages in turn: the machine's prefetchers follow
-// each page by itself and none beyond its end, so that one page after the other would wait at every
-// begin.
+// A step is two cache lines. Steps alternate over several pages: the machine's prefetchers follow
+// each page separately and stop at its end, so copying page after page would stall at the start of
+// each page.
 constexpr std::size_t kStepBytes = 128, kPageBytes = 4096, kPages = 4;
 constexpr std::size_t kBlockBytes = kPages * kPageBytes;
 
-// Each moves one step around the caches; `to` is at the begin of a line.
+// Each moves one step with non-temporal stores. `to` must be at the start of a cache line.
 struct Sse2 {
   static void step(std::byte* to, const std::byte* from) {
     auto* const out = reinterpret_cast<__m128i*>(to);
@@ -31,7 +31,7 @@ struct Sse2 {
   }
   static void end() { _mm_sfence(); }
 };
-// Written out, as the file is compiled for every machine.
+// Inline assembly, because this file is compiled for machines without AVX-512.
 struct Avx512 {
   static void step(std::byte* to, const std::byte* from) {
     asm volatile(
@@ -46,7 +46,7 @@ struct Avx512 {
   static void end() { asm volatile("vzeroupper\n\tsfence" ::: "memory"); }
 };
 
-// Whole steps from the front; how many bytes that was.
+// Copies whole steps from the front. Returns the number of bytes copied.
 template <typename Isa>
 std::size_t copy_steps(std::byte* to, const std::byte* from, std::size_t size) {
   std::size_t done = 0;

@@ -1,13 +1,13 @@
-// A copy of memory to memory that leaves the caches alone: the fastest there is where neither side
-// is in them.
+// A copy that bypasses the caches: the fastest copy if neither side is cached.
 #pragma once
 
 #include <cstddef>
 
 namespace precis {
 
-// Copies `size_bytes` bytes, which do not overlap. When it returns, other threads may be told.
-// Chosen for the machine when the program runs; std::memcpy() where there is nothing better.
+// Copies `size_bytes` bytes; the ranges must not overlap. When it returns, the copy is visible to
+// other threads that are then notified. It chooses instructions at run time, or std::memcpy() if
+// there are no better ones.
 void stream_copy(std::byte* to, const std::byte* from, std::size_t size_bytes);
 
 }  // namespace precis

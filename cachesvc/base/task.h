@@ -1,9 +1,9 @@
 // Coroutines for request handlers, so that a path reads top to bottom although it waits.
 //
-// A Task's body runs on the event loop's thread from its first line to its last. What must not
-// block the loop is awaited: run_on() lends a function to an Executor, completion() turns a
-// callback into a value. Tasks are lazy, awaited once, and own their frame. Nothing of ours throws,
-// so an exception that reaches a Task is a bug and ends the process.
+// A Task's body runs on the event loop's thread from its first line to its last. Work that must not
+// block the loop is awaited: run_on() runs a function on an Executor, and completion() turns a
+// callback into a value. A Task starts lazily, is awaited once, and owns its frame. The project's
+// code does not throw, so an exception that reaches a Task is a bug and ends the process.
 #pragma once
 
 #include <coroutine>
@@ -58,7 +58,7 @@ struct Promise<void> : PromiseBase {
   void take() const noexcept {}
 };
 
-// A coroutine nobody awaits: it starts at once and frees itself at its end.
+// A coroutine that nobody awaits: it starts at once and frees itself at its end.
 struct Detached {
   struct promise_type {
     Detached get_return_object() const noexcept { return {}; }
@@ -89,8 +89,8 @@ class [[nodiscard]] Task {
   }
   T await_resume() { return handle_.promise().take(); }
 
-  // Starts it, once, for an owner who does not await it. To destroy it while it waits cuts it short
-  // there: what it awaits must not come back to it then.
+  // Starts the task, once, for an owner that does not await it. Destroying a waiting task cancels
+  // it there; the awaited operation must not resume it afterwards.
   void start() { handle_.resume(); }
 
  private:
@@ -110,8 +110,8 @@ inline void spawn(Task<void> task) {
   [](Task<void> owned) -> task_detail::Detached { co_await owned; }(std::move(task));
 }
 
-// A task that starts now and runs while its maker does something else, who awaits its value later,
-// once: before anything goes that the task refers to.
+// A task that starts now and runs concurrently with its creator. The creator awaits its value
+// later, once, while everything that the task refers to still exists.
 template <typename T>
 class Started {
  public:
@@ -134,7 +134,8 @@ class Started {
   std::shared_ptr<State> state_;
 };
 
-// co_await run_on(executor, loop, fn): fn() on the executor's thread, its result back on the loop.
+// co_await run_on(executor, loop, fn): runs fn() on the executor and returns its result on the
+// loop.
 template <typename Fn>
 class RunOn {
  public:
@@ -160,8 +161,8 @@ RunOn<Fn> run_on(Executor& executor, EventLoop& loop, Fn fn) {
   return {executor, loop, std::move(fn)};
 }
 
-// co_await completion<T>([&](auto done) { start(..., done); }): the value `done` is called with, on
-// the loop's thread and never inside start().
+// co_await completion<T>([&](auto done) { start(..., done); }): returns the value that `done` is
+// called with. Call `done` on the loop's thread and never inside start().
 template <typename T, typename Start>
 class CompletionAwaiter {
  public:

@@ -65,7 +65,7 @@ Result<StoredBudget> BudgetTable::changed(std::string_view tenant, const msg::Se
   if (request.keep) {
     row.keep = request.keep->kind == Budget::Kind::kAll ? std::nullopt : request.keep;
   }
-  // One sequence for all of a tenant's rows, so that a version names the whole state.
+  // All rows of a tenant share one sequence, so that a version identifies the whole state.
   for (auto other = rows_.lower_bound({row.tenant, std::nullopt});
        other != rows_.end() && other->first.first == row.tenant; ++other) {
     row.version = std::max(row.version, other->second.version);

@@ -1,4 +1,4 @@
-// Opening, and the one way in which every change is written.
+// Opening the catalog, and the one function that writes every change.
 #include "cachesvc/catalog/catalog.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace precis {
 namespace {
 
-// What may ride along with a change: bounded, so that no change is slow for what others left.
+// Limits on the pending rows that one change also writes, so that no change becomes slow.
 constexpr std::size_t kHitRowsPerChange = 8;
 constexpr std::size_t kExpiredPerChange = 64;
 
@@ -52,10 +52,10 @@ Status CatalogImpl::write(Change change, Durability durability) {
   const std::vector<Sessions::Key> expired = sessions_.expired(clock_.unix_ms(), kExpiredPerChange);
   for (const Sessions::Key& key : expired) {
     std::string row = session_key(key.tenant, key.name);
-    // Not one that this change makes anew under the same name.
+    // Skips a session that this change creates again under the same name.
     if (!change.puts(Table::kSessions, row)) change.erase(Table::kSessions, std::move(row));
   }
-  // Not with a change that a crash may lose: the mark would be lost with it.
+  // A change that a crash may lose does not carry marks: they would be lost with it.
   const bool with_marks = durability != Durability::kMemory;
   if (with_marks) {
     for (const SegmentId& id : marks_to_save_) change.put(Table::kMeta, quarantine_key(id), {});
@@ -75,15 +75,15 @@ Status CatalogImpl::write(Change change, Durability durability) {
   return {};
 }
 
-// In line for a change that saves them, once.
+// Queues the node once, for a change that saves its hits.
 void CatalogImpl::save_hits_later(const SegmentNode& node, const SegmentId& id) {
   if (node.hits_unsaved.exchange(true)) return;
   std::lock_guard lock(hits_mutex_);
   unsaved_hits_.push_back(id);
 }
 
-// Adds rows whose hit count has grown. Not those of volatile segments: in the log, their row would
-// survive a crash that their payload does not. Nor one that the change writes anew.
+// Adds rows whose hit count has grown. Skips volatile segments: the row in the log would survive a
+// crash that their payload does not. Also skips rows that the change itself writes.
 void CatalogImpl::add_hits(Change& change, std::vector<SegmentId>& saved) {
   std::vector<SegmentId> ids;
   {
@@ -101,8 +101,8 @@ void CatalogImpl::add_hits(Change& change, std::vector<SegmentId>& saved) {
       unsaved_hits_.push_back(id);
       continue;
     }
-    node->hits_unsaved =
-        false;  // Before the count is read: a hit from now on is saved another time.
+    // Cleared before the count is read, so that a later hit is saved again.
+    node->hits_unsaved = false;
     if (!node->in_service) continue;
     SegmentRow row = *node->row;
     row.hits = node->hits;
@@ -131,7 +131,7 @@ CatalogImpl::CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_by
 
 CatalogImpl::~CatalogImpl() { save_all_hits(); }
 
-// Counts are worth a last write, but not an error.
+// A last write of the hit counts. A failure is not an error.
 void CatalogImpl::save_all_hits() {
   std::lock_guard changing(changes_);
   for (std::size_t left = unsaved_hits_.size(); left > 0;) {
@@ -142,7 +142,7 @@ void CatalogImpl::save_all_hits() {
 
 Status CatalogImpl::load() {
   PRECIS_TRY(check_format());
-  PRECIS_TRY(load_models());  // the rest is checked against them
+  PRECIS_TRY(load_models());  // the other tables are checked against them
   PRECIS_TRY(load_projections());
   PRECIS_TRY(load_profiles());
   PRECIS_TRY(load_segments());
@@ -172,8 +172,8 @@ Status CatalogImpl::check_format() {
                          ": use the newer build that wrote it");
 }
 
-// Takes every row of a table that is whole and stands under its own key; the others are left on
-// disk and counted. A row of a newer format is no damage: opening fails, and nothing is lost.
+// Takes every row of a table that is intact and has its own key. Other rows are left on disk and
+// counted. A row of a newer format is not damage: opening fails, and nothing is lost.
 template <typename Stored>
 Status CatalogImpl::load_rows(Table table, Result<Stored> (*decode)(Bytes),
                               std::string (*key_of)(const Stored&),
@@ -208,14 +208,14 @@ Status CatalogImpl::load_projections() {
   return load_rows<StoredProjection>(
       Table::kProjections, decode_stored_projection, key_of, [this](StoredProjection row) {
         const auto model = models_.find({row.tenant, row.model});
-        if (model == models_.end()) return;  // its row is bad; the weights can be pushed again
+        if (model == models_.end()) return;  // its row is bad; a client can push the weights again
         const std::uint32_t layer = row.layer;
         model->second.projections[layer] = std::make_shared<const StoredProjection>(std::move(row));
       });
 }
 
 Status CatalogImpl::load_profiles() {
-  // The row and what is in it, each with a version of its own.
+  // The row and its content have separate format versions.
   const auto decode = [](Bytes bytes) -> Result<StoredProfile> {
     PRECIS_ASSIGN(StoredProfile row, decode_stored_profile(bytes));
     PRECIS_TRY(parse_profile(row.json).status());

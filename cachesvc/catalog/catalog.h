@@ -1,9 +1,9 @@
-// What is stored, in memory and in the store: models, segments and their paths, sessions, budgets.
-// Opened from the store's small rows; payload is never scanned.
+// The stored models, segments with their paths, sessions and budgets, in memory and in the store.
+// Opening reads the store's small rows and never scans payload.
 //
 // Thread-safe. Methods marked [blocking] wait for the store and belong on the storage executor; the
-// others answer from memory. Every name is looked up within one tenant; a foreign tenant's object
-// is kNotFound, as if it were not there.
+// others answer from memory. Every name is looked up within one tenant. Another tenant's object is
+// kNotFound, as if it did not exist.
 #pragma once
 
 #include <cstdint>
@@ -28,51 +28,55 @@ namespace precis {
 
 class Catalog {
  public:
-  // Reads every small row. Rows that fail their check are quarantined: counted, left on disk, not
-  // served. kVersionMismatch if the store was written by a newer format. `kept_bytes_max`: of
-  // memory for all segments; commits past it are kOutOfSpace, what is stored is opened all the
-  // same.
+  // Reads every small row. A row that fails its check is quarantined: counted, left on disk, not
+  // served. kVersionMismatch if a newer format wrote the store. `kept_bytes_max` limits the memory
+  // for all segments: commits past it are kOutOfSpace, but opening still loads all stored segments.
   static Result<std::unique_ptr<Catalog>> open(
       Store& store, const Clock& clock,
       std::uint64_t kept_bytes_max = std::numeric_limits<std::uint64_t>::max());
   virtual ~Catalog() = default;
 
   // ---- models
-  // [blocking] Registering an equal spec again is fine.
+  // [blocking] Registering an equal spec again is OK. kInvalidArgument for a spec that is not
+  // valid; kRejected if the tenant has too many models.
   virtual Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) = 0;
   virtual Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const = 0;
-  // A page of all, by fingerprint. kInvalidArgument: no page ended at `after`, as below.
+  // Returns a page of the models, by fingerprint. kInvalidArgument if `after` is not
+  // the end of a page.
   virtual Result<msg::Models> models_page(std::string_view tenant,
                                           const msg::ListModels&) const = 0;
 
-  // ---- output projections, one per layer of a model, for good
+  // ---- output projections, one per layer of a model, immutable
   using Projection = std::shared_ptr<const StoredProjection>;
   enum class ProjectionPart { kWeights, kGrams };
-  // [blocking] Stores a layer's weights and their Gram matrices. The same weights again are OK, and
-  // take the place of damaged bytes; others are kInvalidArgument. kNotFound: the model.
+  // [blocking] Stores a layer's weights and their Gram matrices. Storing the same weights again is
+  // OK and replaces damaged bytes. kInvalidArgument if other weights are stored; kNotFound if the
+  // model is not registered.
   virtual Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) = 0;
   // kNotFound if the layer has none.
   virtual Result<Projection> projection(std::string_view tenant, const Digest& model,
                                         std::uint32_t layer) const = 0;
-  // [blocking] Into `into` of the part's size; kCorruption if its bytes are not what was stored.
+  // [blocking] Reads a part into `into`, which has the part's size. kCorruption if the bytes are
+  // not the stored ones.
   virtual Status read_projection(const StoredProjection& row, ProjectionPart part,
                                  MutableBytes into) = 0;
 
   // ---- profiles, by model and name
-  // [blocking] In the place of one of the same name. kInvalidArgument, kVersionMismatch: the JSON;
-  // kNotFound: its model is not registered; kRejected: the tenant has too many.
+  // [blocking] Adds a profile, or replaces the model's profile of the same name. kInvalidArgument
+  // or kVersionMismatch for the JSON, kNotFound if its model is not registered, kRejected if the
+  // tenant has too many profiles.
   virtual Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) = 0;
   virtual std::vector<msg::ProfileRow> profiles(std::string_view tenant,
                                                 std::optional<Digest> model) const = 0;
-  // [blocking] With its JSON, as it was added.
+  // [blocking] Returns the profile with its JSON, as it was added.
   virtual Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
                                           std::string_view name) = 0;
   // [blocking]
   virtual Status remove_profile(std::string_view tenant, const Digest& model,
                                 std::string_view name) = 0;
-  // The one that `recipe` names, by name or digest; where it names none, of those that were built
-  // for the model over its scores the one added last. kInvalidArgument if the named one is for
-  // something else.
+  // Returns the profile that `recipe` names, by name or digest. If the recipe names none, returns
+  // the newest profile that was built for this model and the recipe's scores. kInvalidArgument if
+  // the named profile does not fit them, kNotFound if there is none.
   struct FoundProfile {
     std::shared_ptr<const Profile> profile;  // shared: readers outlive a removal
     Digest digest;
@@ -86,94 +90,98 @@ class Catalog {
     Row row;
     std::uint32_t matched_end = 0;
   };
-  // The chain of segments that covers the longest prefix of the path, from the root on. Every link
-  // but the last is whole; the last may be partial at a block boundary. Of chains equally long the
-  // one that is faithful further (faithful.h) wins, then the one with more entries kept among the
-  // matched tokens (a partial link's pro rata), then the newer. Chains that are not faithful up to
-  // `faithful_ppm` are passed over. Work: a logarithmic number of look-ups. Of segments that end
-  // within one block, and are not those, it passes over 64 at most: then the match ends before it.
+  // Returns the chain of segments that covers the longest prefix of the path, from the root on.
+  // Every link except the last is whole; the last may be partial, up to a block boundary. Among
+  // equally long chains the most faithful one wins (faithful.h), then the one with the most entries
+  // kept among the matched tokens (pro rata for a partial link), then the newest. Chains that are
+  // not faithful up to `faithful_ppm` are skipped. Work: a logarithmic number of look-ups. The
+  // search tries at most 64 segment tails within the last block; if none fits, the match ends at
+  // that block's start.
   virtual std::vector<Link> match(std::string_view tenant, const TokenPath& path,
                                   std::uint32_t faithful_ppm) const = 0;
-  // The longest chain of whole segments that ends before the path does, and is faithful so far:
-  // where a put continues. Work: a look-up for each block behind it.
+  // Returns the longest chain of whole segments that ends before the path does and is faithful up
+  // to `faithful_ppm`. A put continues there. Work: one look-up for each block after its end.
   virtual std::vector<Row> parents(std::string_view tenant, const TokenPath& path,
                                    std::uint32_t faithful_ppm) const = 0;
-  // kCorruption if it is out of service: quarantined, or standing on what is.
+  // kCorruption if it is out of service: the segment or an ancestor is quarantined.
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
   struct AnySegment {
     Row row;
     bool quarantined = false;  // its own bytes failed a check
   };
-  // In service or not, for those who look for damage.
+  // Also returns segments that are out of service, for a check of stored bytes.
   virtual Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const = 0;
-  // The segment and those it stands on, from the root on.
+  // Returns the segment and its ancestors, from the root on.
   virtual Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const = 0;
-  // A layer's records; where the put staged them the store has begun to write them.
+  // A layer's records. `staged` is set if the put staged them: the store then already writes them.
   struct Layer {
     Bytes records;
     std::shared_ptr<StagedValue> staged = nullptr;
   };
   virtual std::shared_ptr<StagedValue> stage(SharedBytes records) = 0;  // as Store::stage()
-  // [blocking] Stores row and payload in one batch; visible when it returns OK, not before.
-  // layers[l] is layer l. Committing an id that is there already is OK and changes
-  // nothing, unless it is quarantined: then these bytes take the place of the bad ones. The
-  // segments it stands on are at least as durable when it returns. kNotFound if the parent has gone
-  // meanwhile, kInvalidArgument if the row does not fit its model, its parent or its payload,
-  // kOutOfSpace if there is no room for it on the disk or in memory.
-  // One that was trimmed gets back what it lost.
-  // At kMemory nothing is promised: where more is committed so than may wait for the disk, the
-  // oldest segments that wait are gone, with what stands on them, and sessions whose tip was one
-  // have as tip what is left below it. dropped_segments() counts them. What was committed at kWal
-  // or kFsync, or is stood on by what was, never goes so.
+  // [blocking] Stores row and payload in one batch. The segment is visible when it returns OK, and
+  // not before. layers[l] is layer l. Committing a stored id again is OK and changes nothing,
+  // except that the new bytes replace quarantined ones and restore what a trim removed. The
+  // segment's ancestors are at least as durable when it returns. kNotFound if the parent has been
+  // removed meanwhile; kInvalidArgument if the row does not fit its model, its parent or its
+  // payload; kOutOfSpace if the disk or memory has no room for it. kMemory promises nothing. If too
+  // many commits at kMemory wait for the disk, the oldest waiting segments are dropped with their
+  // descendants, and a session with a dropped tip moves to the nearest ancestor that is left.
+  // dropped_segments() counts them. A segment committed at kWal or kFsync, and its ancestors, are
+  // never dropped.
   virtual Status commit(const SegmentRow& row, std::span<const Layer> layers,
                         Durability durability) = 0;
-  // [blocking] Puts `to`, fewer entries of the same put, in the place of `from`, row and payload in
-  // one batch, at least as durable as `from` is. False, and nothing is changed, unless `from` is
-  // what is stored.
+  // [blocking] Replaces `from` with `to`, fewer entries of the same put: row and payload in one
+  // batch, at least as durable as `from`. Returns false and changes nothing if `from` is not the
+  // stored row.
   virtual Result<bool> trim(const SegmentRow& from, const SegmentRow& to,
                             std::span<const Layer> layers, Durability durability) = 0;
-  // [blocking] Makes a stored segment, and those it stands on, at least as durable. kNotFound,
+  // [blocking] Makes a stored segment and its ancestors at least as durable as asked. kNotFound,
   // kCorruption as segment().
   virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;
-  // [blocking, but for no change] Layer `layer`'s records into `into` of row.layer_bytes[layer],
-  // not yet checked by their own checksums. kNotFound where a removal may be under way:
-  // read_layer() knows.
+  // [blocking, but does not wait for changes] Reads layer `layer`'s records into `into` of
+  // row.layer_bytes[layer] bytes. Their own checksums are not checked yet. kNotFound also while a
+  // removal is under way: use read_layer() to be sure.
   virtual Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
-  // [blocking] The same. kNotFound if the segment was removed; on kCorruption the caller
-  // quarantines it.
+  // [blocking] Like peek_layer(). kNotFound if the segment was removed. On kCorruption the caller
+  // quarantines the segment.
   virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
-  // [blocking] kInvalidArgument naming what stands on it: children unless `recursive`, pinned
-  // sessions in any case. Unpinned sessions whose tip goes lose it. Many go in several changes,
-  // leaves first; an error after the first of them says how many went. `gone`, if given, gets the
+  // [blocking] Removes a segment, with its descendants if `recursive`. kInvalidArgument names the
+  // children (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose
+  // tip is removed lose their tip. A large removal takes several changes, leaves first; an error
+  // after the first change says how many segments were removed. `gone`, if given, receives the
   // removed ids, parents first.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                                       std::vector<SegmentId>* gone) = 0;
-  // A page of all, the newest first; those out of service too, as they take space and can be
-  // removed. Work: a bounded number of rows, however many are stored.
+  // Returns a page of the segments, newest first. Segments out of service are included, because
+  // they take space and can be removed. kInvalidArgument if `after` is not the end of a page. Work:
+  // a bounded number of rows, independent of the number stored.
   virtual Result<msg::Segments> segments_page(std::string_view tenant,
                                               const msg::ListPrefixes&) const = 0;
-  // The one whose id begins with these digits, without its plan. kNotFound where there is none,
-  // kInvalidArgument naming some where there are several.
+  // Returns the segment whose id begins with these digits, without its plan. kNotFound if there is
+  // none. If there are several, kInvalidArgument names some of them.
   virtual Result<msg::SegmentInfo> find_segment(std::string_view tenant,
                                                 std::string_view id_beginning) const = 0;
   virtual Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
                                         bool with_plan) const = 0;
-  // Promises that what was matched can be read for so long, whatever happens to it meanwhile. How
-  // many ms were granted, at most limits::kLeaseMsMax; 0 where it is no longer what is stored, or a
-  // bound is reached (segment_leases.h).
+  // Keeps matched segments readable for `ms` milliseconds, even if they are removed, trimmed or
+  // replaced meanwhile. Returns the granted time in ms, at most limits::kLeaseMsMax. Returns 0 if a
+  // segment is no longer the stored one or a limit is reached (segment_leases.h).
   virtual std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) = 0;
   virtual SegmentLeases& leases() = 0;
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
-  // [blocking] Takes a segment out of service after its bytes failed a check, at once and for good:
-  // it and what stands on it is no longer matched, also after a restart, until it is put again.
-  // False if `row` is no longer what is stored: the bytes that failed were another's.
+  // [blocking] Takes a segment out of service, at once and permanently, because its bytes failed a
+  // check. Neither it nor its descendants match, also after a restart, until it is put again.
+  // Returns false if `row` is no longer the stored one: then the bad bytes belonged to another
+  // version.
   virtual bool quarantine(const SegmentRow& row) = 0;
 
-  // ---- sessions (expired ones are gone, pinned or not; opening and advancing renew the TTL)
-  // [blocking] these five. A session is as durable as its tip, kWal at best.
+  // ---- sessions (an expired session does not exist, pinned or not; opening and advancing renew
+  // the TTL). The next five functions are [blocking]. A session is as durable as its tip, at most
+  // kWal.
   virtual Result<msg::SessionRow> open_session(std::string_view tenant,
                                                const msg::OpenSession&) = 0;
-  // kInvalidArgument unless the new tip is the present one or stands on it.
+  // kInvalidArgument unless the new tip is the current one or its descendant.
   virtual Result<msg::SessionRow> advance_session(std::string_view tenant,
                                                   const msg::AdvanceSession&) = 0;
   virtual Result<msg::SessionRow> pin_session(std::string_view tenant, const msg::PinSession&) = 0;
@@ -187,22 +195,23 @@ class Catalog {
   // ---- budgets
   virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
                                const BudgetDefaults& configured) const = 0;
-  // [blocking] kInvalidArgument for a recipe that does not parse, one that needs a profile where it
-  // is for all models, or a keep outside (0, 1]; kNotFound where the model has no such profile.
+  // [blocking] kInvalidArgument for a recipe that does not parse, a recipe for all models that
+  // needs a profile, a ratio outside (0, 1], 0 entries or 0 bytes, or a request that sets nothing.
+  // kNotFound if the model is not registered or has no such profile.
   virtual Status set_budget(std::string_view tenant, const msg::SetBudget&) = 0;
 
   struct Totals {
     std::uint64_t models = 0, segments = 0, sessions = 0;
     std::uint64_t stored_bytes = 0, original_bytes = 0;
-    std::uint64_t quarantined_rows = 0;  // that failed their check when they were read
-    std::uint64_t quarantined_segments =
-        0;  // out of service, those that stand on bad ones included
+    std::uint64_t quarantined_rows = 0;  // rows that failed their check when they were read
+    // Segments out of service, including descendants of bad segments.
+    std::uint64_t quarantined_segments = 0;
   };
-  // Work: the tenant's models, whatever else is stored.
-  // Of one tenant; `quarantined_rows` is of all, as a row that cannot be read is nobody's.
+  // Totals of one tenant, except `quarantined_rows`: an unreadable row belongs to no tenant. Work:
+  // proportional to the tenant's models, independent of everything else stored.
   virtual Totals totals(std::string_view tenant) const = 0;
   virtual Totals totals() const = 0;
-  // How many segments committed at kMemory gave way, since opening (commit()).
+  // The number of segments committed at kMemory that were dropped since opening (commit()).
   virtual std::uint64_t dropped_segments() const = 0;
 };
 

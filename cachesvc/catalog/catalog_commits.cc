@@ -1,5 +1,5 @@
-// Commits and trims: what is checked, what is written, what follows from it in memory. Commits that
-// wait for a sync together are one batch of the store (commit_queue.h).
+// Commits and trims: the checks, the writes, and the updates in memory. Commits that wait for a
+// sync together become one batch of the store (commit_queue.h).
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +12,7 @@
 namespace precis {
 namespace {
 
-// The tip that a session has left once those segments are gone.
+// Returns the tip that remains for a session after the segments in `gone` are dropped.
 const SegmentNode* tip_without(const SegmentNode* tip, const std::set<SegmentId>& gone) {
   const SegmentNode* left = tip;
   for (const SegmentNode* node = tip; node; node = node->parent) {
@@ -21,7 +21,7 @@ const SegmentNode* tip_without(const SegmentNode* tip, const std::set<SegmentId>
   return left;
 }
 
-// Whether memory for what is known of segments has room for this one.
+// Checks that the memory for segments has room for this one.
 Status check_kept(const SegmentTree& tree, const SegmentRow& row, std::uint64_t promised_bytes,
                   std::uint64_t max_bytes) {
   const SegmentNode* const present = tree.find(row.id);
@@ -58,14 +58,14 @@ Status CatalogImpl::harden() {
   return {};
 }
 
-// A second commit of a segment may ask for more than the first was promised.
+// A repeated commit may ask for more durability than the first.
 Status CatalogImpl::harden_again(const SegmentNode& present, Durability durability) {
   const bool weaker = present.commit > hardened_ && present.durability < durability;
   const bool lost_with_parents = durability != Durability::kMemory && chain_is_volatile(&present);
   return weaker || lost_with_parents ? harden() : Status();
 }
 
-// What was acknowledged is not put at risk by what takes its place.
+// A replacement is at least as durable as the acknowledged segment that it replaces.
 Durability CatalogImpl::at_least_as(const SegmentNode* present, Durability asked) const {
   if (!present || !present->in_service) return asked;
   const bool hardened = present->commit <= hardened_;
@@ -120,7 +120,7 @@ Status CatalogImpl::check_commit(Commit& commit, std::uint64_t promised_bytes) {
 
 Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
   Change change;
-  Durability durability = Durability::kMemory;  // the strongest that is asked for
+  Durability durability = Durability::kMemory;  // the strongest requested
   std::vector<Row> replaced, rows;
   for (const Commit* const commit : commits) {
     durability = std::max(durability, commit->durability);
@@ -132,7 +132,7 @@ Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
     const auto stored = std::make_shared<SegmentRow>(commit->row);
     SegmentRow& row = *stored;
     rows.push_back(stored);
-    // Two may be made in one millisecond, and the clock may step back.
+    // Two versions can have the same millisecond, and the clock can step back.
     while (leases_.knows(SegmentLeases::Version::of(row))) ++row.created_unix_ms;
     if (commit->makes_room) change.makes_room();
     change.put(Table::kSegments, segment_key(row.id), encode(row));
@@ -140,10 +140,10 @@ Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
       change.put_borrowed(Table::kPayload, payload_key(row.id, l), commit->layers[l].records,
                           commit->layers[l].staged);
     }
-    // Fresh bytes heal a segment whose old ones were bad.
+    // New bytes end the quarantine of a segment with bad bytes.
     if (is_marked(row.id)) change.erase(Table::kMeta, quarantine_key(row.id));
   }
-  // At kMemory a commit is alone in its batch, and no other gives way.
+  // Only batches at kMemory can be dropped, and each of them holds a single commit.
   if (commits.size() == 1) change.is_of(commits[0]->row.id, commits[0]->row.parent);
   const Status written = write(std::move(change), durability);
   forget_dropped();
@@ -153,7 +153,7 @@ Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
   leaving.left();
   for (const Row& row : rows) {
     marks_.erase(row->id);
-    marks_to_save_.erase(row->id);  // Not saved with a change at kMemory.
+    marks_to_save_.erase(row->id);  // A change at kMemory does not save them.
     if (!tree_.find(row->id)) ++models_.at({row->tenant, row->model}).segments;
     tree_.put(row, durability, ++commits_);
   }
@@ -174,8 +174,7 @@ Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
   return true;
 }
 
-// ---- what gives way
-// ------------------------------------------------------------------------------
+// ---- dropped segments ---------------------------------------------------------------------------
 
 void CatalogImpl::forget_dropped() {
   std::set<SegmentId> gone;
@@ -204,8 +203,8 @@ void CatalogImpl::forget_dropped() {
     erase_dropped(gone);
   }
   dropped_segments_ += gone.size();
-  // The rows of those sessions gave way too; a row that is not written says an earlier tip. At
-  // kMemory, for a commit at kMemory must not wait for the disk.
+  // The stored rows of these sessions were dropped too. If this write is lost, the stored row names
+  // an earlier tip. Written at kMemory, because a commit at kMemory must not wait for the disk.
   for (const auto& [tenant, session] : moved) {
     Change change;
     change.put(Table::kSessions, session_key(tenant, session.name),
@@ -215,7 +214,7 @@ void CatalogImpl::forget_dropped() {
   }
 }
 
-// With both locks held.
+// Callers hold both locks.
 void CatalogImpl::erase_dropped(const std::set<SegmentId>& gone) {
   for (const SegmentId& id : gone) {
     const SegmentRow& row = *tree_.find(id)->row;
@@ -226,7 +225,7 @@ void CatalogImpl::erase_dropped(const std::set<SegmentId>& gone) {
   }
 }
 
-// ---- commits together ---------------------------------------------------------------------------
+// ---- grouped commits ----------------------------------------------------------------------------
 
 std::shared_ptr<StagedValue> CatalogImpl::stage(SharedBytes records) {
   return store_.stage(std::move(records));
@@ -234,14 +233,14 @@ std::shared_ptr<StagedValue> CatalogImpl::stage(SharedBytes records) {
 
 Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
                            Durability durability) {
-  // Payload first, so that nobody else's change waits for it. What failed is the store's to try
-  // again, and to tell.
+  // Waits for the payload before taking changes_, so that other changes do not wait for it. The
+  // store retries a failed payload and reports the failure.
   for (const Layer& layer : layers) {
     if (durability != Durability::kMemory && layer.staged) (void)layer.staged->wait();
   }
   Commit commit{row, layers, durability};
   Commit* const alone = &commit;
-  // Where there is no sync to share, waiting for one another costs more than it spares.
+  // Without a sync to share, waiting for each other costs more than it saves.
   if (durability != Durability::kFsync) {
     std::lock_guard changing(changes_);
     commit_all({&alone, 1});
@@ -250,7 +249,7 @@ Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
   if (!commits_waiting_.leads(commit)) return commit.status;
   std::vector<Commit*> all;
   {
-    std::lock_guard changing(changes_);  // others come until this one's turn
+    std::lock_guard changing(changes_);  // other commits arrive until it is this one's turn
     all = commits_waiting_.take();
     commit_all(all);
   }
@@ -258,11 +257,12 @@ Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
   return commit.status;
 }
 
-// What comes of each is what would if they came one after the other. So one that is of the same
-// segment as another before it, or stands on it, is checked only when that one is stored.
+// Each commit has the same result as if the commits ran one after another. So a commit of the same
+// segment as an earlier commit, or of a child of that segment, is checked after the earlier one is
+// stored.
 void CatalogImpl::commit_all(std::span<Commit* const> commits) {
-  std::vector<Commit*> checked;  // in one batch, none of which another depends on
-  std::uint64_t promised = 0;    // bytes of memory for these
+  std::vector<Commit*> checked;  // in one batch, independent of each other
+  std::uint64_t promised = 0;    // bytes of memory for the checked commits
   for (Commit* const commit : commits) {
     const bool depends = std::ranges::any_of(checked, [&](const Commit* other) {
       return other->row.id == commit->row.id || other->row.id == commit->row.parent;
@@ -284,7 +284,7 @@ void CatalogImpl::commit_all(std::span<Commit* const> commits) {
   store_each(checked);
 }
 
-// A batch that fails has changed nothing, and does not say whose fault it is: then each goes alone.
+// A failed batch changes nothing and does not tell which commit caused it: then each runs alone.
 void CatalogImpl::store_each(std::span<Commit* const> commits) {
   if (commits.empty()) return;
   const Status status = store_segments(commits);

@@ -1,11 +1,11 @@
 // The catalog: its parts in memory (segment tree with prefix index, sessions, budgets, models) and
-// the store beneath. Private to this folder; users include catalog.h.
+// the store below. Private to this folder; users include catalog.h.
 //
-// Two locks. `changes_` is held through a whole change, the store's write included, so changes come
-// one after the other and what a change has checked stays true until it is applied. Commits at
-// kFsync that wait for it together are one change then (commit_queue.h). `state_` guards the parts
-// in memory: shared by readers, exclusive for the short moment in which a change that the store has
-// acknowledged is applied. Who holds `changes_` may read without `state_`: nobody else may write.
+// Two locks. A change holds `changes_` throughout, its store write included, so changes run one
+// after another and a checked condition stays true. Commits at kFsync that wait for `changes_`
+// together become one change (commit_queue.h). Readers of the parts in memory share `state_`; a
+// change holds it exclusively only to apply what the store has acknowledged. A holder of `changes_`
+// may read without `state_`: no other thread may write.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class CatalogImpl final : public Catalog {
   ~CatalogImpl() override;
   Status load();
 
-  // ---- catalog_models.cc
+  // ---- catalog_models.cc (models_page: catalog_lists.cc)
   Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   Result<msg::Models> models_page(std::string_view tenant,
@@ -66,7 +66,7 @@ class CatalogImpl final : public Catalog {
   Result<bool> trim(const SegmentRow& from, const SegmentRow& to, std::span<const Layer> layers,
                     Durability durability) override;
   Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
-  // That wait for the change under way, for tests.
+  // The number of commits that wait for the current change, for tests.
   std::size_t commits_waiting() const { return commits_waiting_.waiting(); }
 
   // ---- catalog_segments.cc
@@ -85,7 +85,7 @@ class CatalogImpl final : public Catalog {
                                 bool with_plan) const override;
   std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) override;
   SegmentLeases& leases() override { return leases_; }
-  // ---- catalog_lists.cc
+  // ---- catalog_lists.cc (count_hit and quarantine: catalog_segments.cc)
   Result<msg::Segments> segments_page(std::string_view tenant,
                                       const msg::ListPrefixes& request) const override;
   Result<msg::SegmentInfo> find_segment(std::string_view tenant,
@@ -93,7 +93,7 @@ class CatalogImpl final : public Catalog {
   void count_hit(const SegmentId& id) override;
   bool quarantine(const SegmentRow& row) override;
 
-  // ---- catalog_sessions.cc
+  // ---- catalog_sessions.cc (sessions_page: catalog_lists.cc)
   Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&) override;
   Result<msg::SessionRow> advance_session(std::string_view tenant,
                                           const msg::AdvanceSession&) override;
@@ -122,7 +122,7 @@ class CatalogImpl final : public Catalog {
   using ModelKey = std::pair<std::string, Digest>;  // tenant, fingerprint
   using Models = std::map<ModelKey, Model>;
 
-  // Load, one table each; see load().
+  // Each loads one table; load() calls them.
   Status load_models();
   Status load_projections();
   Status load_profiles();
@@ -135,22 +135,22 @@ class CatalogImpl final : public Catalog {
   Status load_rows(Table table, Result<Stored> (*decode)(Bytes),
                    std::string (*key_of)(const Stored&), const std::function<void(Stored)>& take);
 
-  // With changes_ held. Writes the change, with what has been waiting for one (riders).
+  // Callers hold changes_. Writes the change, plus pending hits, expiries and quarantine marks.
   Status write(Change change, Durability durability);
   void add_hits(Change& change, std::vector<SegmentId>& saved);
   void save_hits_later(const SegmentNode& node, const SegmentId& id);
   void save_all_hits();
   Status save_session(std::string_view tenant, const msg::SessionRow& row);
-  void forget_dropped();  // segments that gave way in the store, and what stands on them
+  void forget_dropped();  // segments that the store dropped, and their descendants
   void erase_dropped(const std::set<SegmentId>& gone);
 
-  // With changes_ or state_ held.
+  // Callers hold changes_ or state_.
   const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
   Result<const Model*> known_model(std::string_view tenant, const Digest& fingerprint) const;
-  // The tenant's, in the order of their fingerprints.
+  // Returns the range of the tenant's models, ordered by fingerprint.
   std::pair<Models::const_iterator, Models::const_iterator> models_of(
       std::string_view tenant) const;
-  // With changes_ held. Refuses a recipe that needs a profile for all models, or for one without.
+  // Callers hold changes_. Refuses a recipe that needs a profile and has none.
   Status check_has_profile(std::string_view tenant, const msg::SetBudget& request) const;
   static msg::ProfileRow describe(const KnownProfile& known);
   Status check_profile_room(std::string_view tenant, const Profile& profile) const;
@@ -165,24 +165,24 @@ class CatalogImpl final : public Catalog {
   msg::SegmentInfo describe(const SegmentNode& node, bool with_plan) const;
   static msg::ModelRow describe(const Digest& fingerprint, const Model& model);
   static std::vector<Row> chain_of(const SegmentNode* tip);
-  // Whether a crash could take the segment away, because it was committed at kMemory.
+  // Returns whether a crash can lose the segment, because it was committed at kMemory.
   bool is_volatile(const SegmentNode& node) const;
   bool chain_is_volatile(const SegmentNode* tip) const;
-  // Whether a quarantine mark stands, or is to stand, in the store.
+  // Returns whether the store has, or will have, a quarantine mark for the segment.
   bool is_marked(const SegmentId& id) const;
 
-  // With changes_ held.
+  // Callers hold changes_.
   Status harden();
   Status check_session_room(std::string_view tenant) const;
   Status harden_again(const SegmentNode& present, Durability durability);
   Result<const SegmentNode*> find_parent(const SegmentRow& row) const;
-  // What commit() and trim() say of one. Raises its durability to that of what it takes the place
-  // of, and its parents' to its own.
-  Status check_commit(Commit& commit, std::uint64_t promised_bytes = 0);  // of memory, to others
-  // Commits that have been checked, none of which stands on another or is of the same segment, each
-  // in the place of what stands under its id, if anything does. All or none.
+  // Checks one commit for commit() and trim(). Raises its durability to the replaced segment's, and
+  // its ancestors' to its own. `promised_bytes`: memory for the batch's other commits.
+  Status check_commit(Commit& commit, std::uint64_t promised_bytes = 0);
+  // Stores checked commits, all or none. They are of different segments, none the parent of
+  // another. Each replaces the stored segment with its id, if there is one.
   Status store_segments(std::span<Commit* const> commits);
-  void store_each(std::span<Commit* const> commits);  // each as it says what came of it
+  void store_each(std::span<Commit* const> commits);  // sets each commit's status
   void commit_all(std::span<Commit* const> commits);
   Durability at_least_as(const SegmentNode* present, Durability asked) const;
   std::vector<SegmentId> last_of(std::vector<SegmentId>& left) const;
@@ -195,18 +195,18 @@ class CatalogImpl final : public Catalog {
   const Clock& clock_;
   const std::uint64_t kept_bytes_max_;  // of memory, for segments
 
-  SegmentLeases leases_;         // its lock comes after the others
-  CommitQueue commits_waiting_;  // before changes_
+  SegmentLeases leases_;         // locked after the others
+  CommitQueue commits_waiting_;  // locked before changes_
   std::mutex changes_;
-  // Written under changes_ alone.
-  std::uint64_t commits_ = 0;          // of this process
+  // Written with changes_ held.
+  std::uint64_t commits_ = 0;          // commits of this process
   std::uint64_t hardened_ = 0;         // commits up to this one survive a crash
   std::set<SegmentId> marks_;          // quarantine marks in the store
-  std::set<SegmentId> marks_to_save_;  // those the store refused
+  std::set<SegmentId> marks_to_save_;  // marks that the store refused
   std::atomic<std::uint64_t> dropped_segments_ = 0;
 
   mutable std::shared_mutex state_;
-  // Written under both locks.
+  // Written with both locks held.
   SegmentTree tree_;
   Sessions sessions_;
   BudgetTable budgets_;

@@ -1,8 +1,8 @@
 // The keys of the catalog's rows. Stored: a change is a new catalog format.
 //
 //   kSegments     segment id (16 B)
-//   kPayload      segment id (16 B) | layer (u32 big endian): a segment's layers stand together, in
-//                 order; of projections the payload id in the place of a segment's
+//   kPayload      segment id (16 B) | layer (u32 big endian): the layers of a segment are adjacent,
+//                 in order; a projection has its payload id instead of a segment id
 //   kModels       tenant | fingerprint (32 B)
 //   kProjections  tenant | fingerprint (32 B) | layer (u32 big endian)
 //   kProfiles     tenant | fingerprint (32 B) | name
@@ -35,7 +35,7 @@ std::string profile_key(std::string_view tenant, const Digest& fingerprint, std:
 std::string session_key(std::string_view tenant, std::string_view name);
 std::string budget_key(std::string_view tenant, const std::optional<Digest>& model);
 std::string quarantine_key(const SegmentId& id);
-// The segment that a kMeta key marks; none if it is a key of another kind.
+// Returns the segment that a kMeta key marks, or none for another kind of key.
 std::optional<SegmentId> quarantined_segment(std::string_view meta_key);
 
 }  // namespace precis

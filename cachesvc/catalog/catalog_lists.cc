@@ -1,5 +1,5 @@
-// Lists a page at a time, and what a beginning of an id means. A page begins behind the key of the
-// last row that the page before looked at, so nothing is kept for a client between its pages.
+// Paged lists, and the look-up of a segment by the beginning of its id. A page starts after the key
+// of the last row that the previous page examined, so no state is kept for a client between pages.
 #include <algorithm>
 #include <cstring>
 #include <iterator>

@@ -36,7 +36,7 @@ Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const
   const ModelKey key{std::string(tenant), fingerprint};
   std::lock_guard changing(changes_);
   if (!models_.contains(key)) {
-    PRECIS_TRY(check_rope_scaling(model));  // of one that is known already it is too late to tell
+    PRECIS_TRY(check_rope_scaling(model));  // for a known model a refusal would be too late
     const auto [first, last] = models_of(tenant);
     if (static_cast<std::size_t>(std::distance(first, last)) >= limits::kModelsPerTenantMax) {
       return Status::rejected("tenant '" + key.first + "' has its " +
@@ -76,7 +76,7 @@ Status CatalogImpl::add_projection(const StoredProjection& row, Bytes weights, B
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const Model* const model, known_model(row.tenant, row.model));
   const auto known = model->projections.find(row.layer);
-  // Not by the Gram matrices, whose last bits depend on the machine that made them.
+  // Ignores the Gram matrices: their last bits depend on the machine that computed them.
   const auto same = [&](const StoredProjection& other) {
     return other.weights == row.weights && other.width == row.width && other.dtype == row.dtype;
   };

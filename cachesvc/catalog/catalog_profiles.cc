@@ -1,4 +1,4 @@
-// Profiles: kept with their model, found for a recipe.
+// Profiles: storing them with their model, and finding the one for a recipe.
 #include <algorithm>
 #include <optional>
 
@@ -10,7 +10,8 @@
 namespace precis {
 namespace {
 
-// Numbers in the tables of a tenant's profiles, at 4 bytes in memory: eight of the largest.
+// Limit on the numbers in the tables of all profiles of a tenant. At 4 bytes per number, they take
+// the memory of eight of the largest profiles.
 constexpr std::size_t kTenantNumbersMax = 2 * limits::kProfileBytesMax;
 
 Status none_such(std::string_view name, const std::string& model) {
@@ -33,7 +34,7 @@ msg::ProfileRow CatalogImpl::describe(const KnownProfile& known) {
           {}};
 }
 
-// By number, and by what their tables take in memory.
+// Limits the number of profiles and the memory of their tables.
 Status CatalogImpl::check_profile_room(std::string_view tenant, const Profile& profile) const {
   std::size_t count = 1, numbers = profile.table.size();
   const auto [first, last] = models_of(tenant);
@@ -74,7 +75,7 @@ Result<msg::ProfileRow> CatalogImpl::add_profile(std::string_view tenant, std::s
   }
   PRECIS_TRY(check_profile_room(tenant, profile));
   known.added_unix_ms = clock_.unix_ms();
-  // Later than the one that it replaces, by which the two are told apart.
+  // The time distinguishes a profile from the one it replaces, so it must be later.
   if (const auto before = model->profiles.find(profile.name); before != model->profiles.end()) {
     known.added_unix_ms = std::max(known.added_unix_ms, before->second.added_unix_ms + 1);
   }
@@ -98,8 +99,8 @@ std::vector<msg::ProfileRow> CatalogImpl::profiles(std::string_view tenant,
   return rows;
 }
 
-// The text is read from the store, as it was added: in memory there is the table alone. While a
-// change is under way the store may be ahead of memory; what both say without one is what counts.
+// Memory holds only the table, so the text is read from the store, as it was added. During a change
+// the store may be ahead of memory; then the second try holds changes_, so that both agree.
 Result<msg::ProfileRow> CatalogImpl::profile(std::string_view tenant, const Digest& model,
                                              std::string_view name) {
   PRECIS_ASSIGN(const auto row, profile_with_text(tenant, model, name));
@@ -110,7 +111,7 @@ Result<msg::ProfileRow> CatalogImpl::profile(std::string_view tenant, const Dige
   return Status::corruption("the text of profile '" + std::string(name) + "' is missing");
 }
 
-// None where store and memory differ.
+// Returns none if store and memory differ.
 Result<std::optional<msg::ProfileRow>> CatalogImpl::profile_with_text(std::string_view tenant,
                                                                       const Digest& model,
                                                                       std::string_view name) {
@@ -170,7 +171,7 @@ Result<Catalog::FoundProfile> CatalogImpl::fitting_profile(const Model& holder, 
     if (!newest || known.added_unix_ms >= newest->added_unix_ms) newest = &known;
   }
   if (!newest) {
-    // As people write it, where it was written so.
+    // In the form that users write, with the preset if the recipe named one.
     const std::string call = recipe_call(canonical_recipe(recipe), recipe.preset);
     return Status::not_found("model '" + holder.spec.name + "' has no profile over the scores of " +
                              call + "; build one (precis profile build --recipe '" + call +

@@ -1,4 +1,4 @@
-// Segments: matching, reading, removing, taking out of service. Commits: catalog_commits.cc.
+// Segments: matching, reading, removal and quarantine. Commits: catalog_commits.cc.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -11,7 +11,8 @@
 namespace precis {
 namespace {
 
-// One change removes segments of so many layers, and others have so long between two of them.
+// Layers of the segments that one change removes, and the pause between two such changes, in which
+// other changes can run.
 constexpr std::size_t kLayersOfRemoval = 4096;
 constexpr std::chrono::milliseconds kBetweenRemovals{1};
 
@@ -85,7 +86,7 @@ Result<std::vector<Catalog::Row>> CatalogImpl::chain(std::string_view tenant,
   return chain_of(node);
 }
 
-// Who holds state_ sees no change between a lease and what it is of.
+// The shared lock on state_ keeps the rows unchanged until their leases are granted.
 std::uint32_t CatalogImpl::lease(std::string_view tenant, std::span<const Link> links,
                                  std::uint32_t ms) {
   std::vector<Row> rows;
@@ -112,8 +113,8 @@ Status CatalogImpl::peek_layer(const SegmentRow& row, std::uint32_t layer, Mutab
 Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
   Status status = peek_layer(row, layer, into);
   if (status.code() != StatusCode::kNotFound) return status;
-  // A removal may have reached the store and not yet memory, or be followed by another put. What
-  // the two say while nothing changes is what counts.
+  // A removal may have reached the store but not yet memory, or another put may have followed it.
+  // With changes_ held, store and memory agree.
   std::lock_guard changing(changes_);
   if (!tree_.find(row.id)) return Status::not_found("segment " + row.id.hex() + " was removed");
   status = peek_layer(row, layer, into);
@@ -138,9 +139,10 @@ Status CatalogImpl::check_unpinned(std::string_view tenant, const SegmentId& id,
   return {};
 }
 
-// Taken out of `left`, which has parents first, from its end: on none of them stands anything but
-// those before it. They have a change's layers at most, or are one. Those that have gone
-// meanwhile are passed over; `left` is empty where something was put on them.
+// Takes ids from the end of `left`, which lists parents before children. A taken segment has no
+// children except those taken before it. Together they have at most kLayersOfRemoval layers, or are
+// a single segment. Segments that are removed already are skipped. If a segment has a new child,
+// `left` is cleared.
 std::vector<SegmentId> CatalogImpl::last_of(std::vector<SegmentId>& left) const {
   std::vector<SegmentId> some;
   std::unordered_set<SegmentId> going;
@@ -161,18 +163,18 @@ std::vector<SegmentId> CatalogImpl::last_of(std::vector<SegmentId>& left) const 
   return some;
 }
 
-// Leaves first, in changes of a bounded size between which others have theirs: what a crash or a
-// failure leaves is a smaller tree.
+// Removes leaves first, in changes of bounded size, so that other changes run in between. A crash
+// or failure leaves a smaller, valid tree.
 Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentId& id,
                                          bool recursive, std::vector<SegmentId>* gone) {
   msg::Removed removed;
-  std::vector<SegmentId> left, done;  // parents first; children first
+  std::vector<SegmentId> left, done;  // left: parents first; done: children first
   Status status;
   for (bool first = true; status.ok(); first = false) {
     if (!first) std::this_thread::sleep_for(kBetweenRemovals);
     std::lock_guard changing(changes_);
     const SegmentNode* const node = tree_.find(id);
-    if (!node && !first) break;  // others removed it
+    if (!node && !first) break;  // another request removed it
     if (!node || node->row->tenant != tenant) {
       return Status::not_found("segment " + id.hex() + " is not stored");
     }
@@ -189,9 +191,9 @@ Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentI
       if (!status.ok()) break;
       some.assign(left.rbegin(), left.rend());
     }
-    // Rows from disk may stand on each other in a circle: then they go together.
+    // Rows from disk may form a cycle of parents: then they are removed together.
     if (auto last = last_of(left); !last.empty() || some.empty()) some = std::move(last);
-    if (some.empty()) continue;  // something was put on them meanwhile
+    if (some.empty()) continue;  // a put added a child meanwhile
     status = check_unpinned(tenant, id, some);
     if (status.ok()) status = remove_some(tenant, some, removed);
     if (status.ok()) done.insert(done.end(), some.begin(), some.end());
@@ -204,7 +206,7 @@ Result<msg::Removed> CatalogImpl::remove(std::string_view tenant, const SegmentI
                              " went, it stays");
 }
 
-// On none of them stands anything but those before it.
+// None of these segments has children except those earlier in `some`.
 Status CatalogImpl::remove_some(std::string_view tenant, const std::vector<SegmentId>& some,
                                 msg::Removed& removed) {
   const std::uint64_t now_ms = clock_.unix_ms();
@@ -259,16 +261,16 @@ bool CatalogImpl::quarantine(const SegmentRow& row) {
   if (!node || *node->row != row) return false;
   if (node->quarantined) return true;
   {
-    std::unique_lock lock(state_);  // Out of service first, whatever the store says.
+    std::unique_lock lock(state_);  // Take it out of service first, even if the store fails.
     tree_.quarantine(row.id);
   }
   marks_to_save_.insert(row.id);
-  // If this write fails the mark waits for the next change that does not.
+  // If this write fails, the next successful change writes the mark.
   (void)write({}, Durability::kWal);
   return true;
 }
 
-// ---- what people ask ----------------------------------------------------------------------------
+// ---- descriptions for users ---------------------------------------------------------------------
 
 msg::SegmentInfo CatalogImpl::describe(const SegmentNode& node, bool with_plan) const {
   const SegmentRow& row = *node.row;

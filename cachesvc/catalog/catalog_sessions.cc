@@ -1,4 +1,4 @@
-// Sessions and budgets as the catalog keeps them.
+// Sessions and budgets in the catalog.
 #include <algorithm>
 
 #include "cachesvc/catalog/catalog_impl.h"
@@ -15,8 +15,8 @@ Result<const msg::SessionRow*> CatalogImpl::find_session(std::string_view tenant
   return Status::not_found("session '" + std::string(name) + "' does not exist");
 }
 
-// A session is as durable as its tip: a row that survived a crash which its tip did not would name
-// a segment that never was.
+// A session is as durable as its tip. If its row survived a crash that its tip did not, the row
+// would name a segment that does not exist.
 Status CatalogImpl::save_session(std::string_view tenant, const msg::SessionRow& row) {
   const SegmentNode* const tip = tree_.find(row.tip);
   Change change;
@@ -56,7 +56,7 @@ Result<msg::SessionRow> CatalogImpl::advance_session(std::string_view tenant,
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, request.name));
   PRECIS_ASSIGN(const SegmentNode* const tip, find_segment(tenant, request.tip));
-  // A present tip that is out of service or gone holds nobody back: nothing can stand on it.
+  // A current tip that is out of service or removed sets no condition: nothing can descend from it.
   const SegmentNode* const old_tip = tree_.find(present->tip);
   if (old_tip && old_tip->in_service) {
     const SegmentNode* below = tip;
@@ -135,7 +135,7 @@ msg::Budgets CatalogImpl::budgets(std::string_view tenant, const msg::BudgetScop
   return budgets_.merged(tenant, scope, model_name, configured.row, by_profile);
 }
 
-// Where there is no profile such a recipe would fail every put that names none of its own.
+// Without a profile, such a recipe would fail every put that names no recipe.
 Status CatalogImpl::check_has_profile(std::string_view tenant,
                                       const msg::SetBudget& request) const {
   if (!request.recipe || request.recipe->empty()) return {};

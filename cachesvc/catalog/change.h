@@ -1,4 +1,4 @@
-// One change of the store as the catalog makes it up. Private to this folder.
+// One change of the store, as the catalog composes it. Private to this folder.
 #pragma once
 
 #include <deque>
@@ -10,7 +10,7 @@
 
 namespace precis {
 
-// A batch that owns the bytes of its rows; payload is borrowed.
+// A batch that owns the bytes of its rows and borrows payload.
 class Change {
  public:
   void put(Table table, std::string key, std::vector<std::byte> value);
@@ -18,13 +18,13 @@ class Change {
                     std::shared_ptr<StagedValue> staged = nullptr);
   void erase(Table table, std::string key);
   bool puts(Table table, const std::string& key) const;
-  void is_of(const SegmentId& segment, const SegmentId& rests_on);  // null: nothing
-  void makes_room() { batch_.makes_room = true; }                   // as StoreBatch has it
+  void is_of(const SegmentId& segment, const SegmentId& rests_on);  // null: none
+  void makes_room() { batch_.makes_room = true; }                   // see StoreBatch
   const StoreBatch& batch() const { return batch_; }
 
  private:
   StoreBatch batch_;
-  std::deque<std::vector<std::byte>> values_;  // a deque: what stands in it does not move
+  std::deque<std::vector<std::byte>> values_;  // a deque keeps its elements in place
 };
 
 }  // namespace precis

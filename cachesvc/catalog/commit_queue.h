@@ -1,5 +1,5 @@
-// Commits that wait for a sync. While one change is written others come; the first of those that
-// wait then takes all of them along, so that they share one write and its sync.
+// A queue of commits that share a sync. Commits arrive while a change is written; the first waiting
+// commit then takes all waiting ones, so that they share one write and its sync.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +11,7 @@
 
 namespace precis {
 
-// A commit as it was asked for, and what came of it. Lives as long as who asked waits.
+// A requested commit and its result. The waiting caller owns it.
 struct Commit {
   const SegmentRow& row;
   std::span<const Catalog::Layer> layers;
@@ -24,15 +24,15 @@ struct Commit {
 // Thread-safe.
 class CommitQueue {
  public:
-  // [blocking] True: the caller is to take() all that wait, its own among them, write them, and say
-  // that they are done(). False once another has done that for it.
+  // [blocking] Returns true if the caller leads: it must take() all waiting commits, including its
+  // own, write them, and call done(). Returns false after another caller has done so.
   bool leads(Commit& commit);
-  // For the one that leads: what waits by now, in the order in which it came.
+  // For the leader: returns the waiting commits in order of arrival.
   std::vector<Commit*> take();
-  // The commits are their callers' again, and another may lead.
+  // Returns the commits to their callers and lets another caller lead.
   void done(std::span<Commit* const> commits);
 
-  std::size_t waiting() const;  // and not taken, for tests
+  std::size_t waiting() const;  // not yet taken, for tests
 
  private:
   mutable std::mutex mutex_;

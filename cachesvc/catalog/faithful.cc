@@ -14,9 +14,10 @@ std::uint64_t entries_read(const SegmentRow& row, const SegmentNode& parent) {
   return read.kind == Budget::Kind::kAll ? parent.chain_entries : 0;
 }
 
-// The share at which a reader gets `entries` of a chain, which stores more. Segments that store
-// less than the share are read whole, so that the others have what is left: each pass finds more of
-// them, from below. After the last pass the share is a little too small at worst.
+// Returns the share at which a reader gets `entries` of a chain that stores more. A segment that
+// stores less than the share is read whole, and the others share the rest. Each pass finds more
+// such segments and raises the share. If the passes end early, the share is only slightly too
+// small.
 double share_of(double entries, const SegmentNode& tip, double entries_a_token) {
   double share = entries / (tip.row->end * entries_a_token);
   for (int pass = 0; pass < kPassesMax; ++pass) {
@@ -46,7 +47,7 @@ std::uint32_t faithful_ppm(const SegmentRow& row, const SegmentNode* parent,
   const double equal = static_cast<double>(entries_read(row, *parent)) / kEqualFrom;
   if (equal >= static_cast<double>(parent->chain_entries)) return parent->faithful_ppm;
   const double share = share_of(equal, *parent, 1.0 * model.num_layers * model.num_kv_heads);
-  // A share that is a whole number of parts stays one.
+  // Rounding must not lower a share that is a whole number of parts.
   return std::min(parent->faithful_ppm,
                   static_cast<std::uint32_t>(std::min(1.0, share) * kFaithful + 1e-6));
 }

@@ -6,11 +6,12 @@
 namespace precis {
 namespace {
 
-// Tails of one block that a search looks at: turns that end inside one block are few, and a block
+// Limit on the tails that a search tries in one block: few turns end inside one block, but a block
 // may have thousands of tokens.
 constexpr int kTailsTriedMax = 64;
 
-// Entries kept among the path's tokens before `position`, the segment's own taken as evenly spread.
+// Kept entries among the path's tokens before `position`. The segment's own entries count as evenly
+// spread.
 std::uint64_t entries_before(const SegmentNode& segment, std::uint32_t position) {
   const SegmentRow& row = *segment.row;
   const std::uint64_t own = row.plan.total();
@@ -18,7 +19,7 @@ std::uint64_t entries_before(const SegmentNode& segment, std::uint32_t position)
   return segment.chain_entries - own + static_cast<std::uint64_t>(static_cast<double>(own) * share);
 }
 
-// Rows from disk may name blocks of other places, which they neither cover nor end behind.
+// Rows from disk may name blocks at other positions; such rows neither cover nor end there.
 bool covers(const SegmentRow& row, std::size_t position) {
   return row.begin < position && position <= row.end;
 }
@@ -49,14 +50,14 @@ void PrefixIndex::change(const SegmentNode& segment, const Change& apply) {
   apply(boundaries_[segment.boundary].ending[row.tail], Candidate{segment.chain_entries, &segment});
 }
 
-// A row from disk may name a block twice: its segment is then one candidate there.
+// A row from disk may name a block twice. Its segment is then one candidate there.
 void PrefixIndex::insert(const SegmentNode& segment) {
   change(segment, [](Candidates& at, const Candidate& candidate) { at.insert(candidate); });
 }
 
 void PrefixIndex::erase(const SegmentNode& segment) {
   change(segment, [](Candidates& at, const Candidate& candidate) { at.erase(candidate); });
-  // Nothing empty stays behind: presence is what the bisection asks for.
+  // Erases empty boundaries: the bisection relies on their absence.
   const auto tidy = [this](const Digest& digest) {
     const auto at = boundaries_.find(digest);
     if (at == boundaries_.end()) return;
@@ -70,7 +71,8 @@ void PrefixIndex::erase(const SegmentNode& segment) {
   tidy(segment.boundary);
 }
 
-// The boundary after `block` whole blocks; null if no segment covers it or ends behind it.
+// Returns the boundary after `block` whole blocks, or null if no segment covers it or ends within
+// the block after it.
 const PrefixIndex::Boundary* PrefixIndex::find(const TokenPath& path, std::size_t block) const {
   const auto at = boundaries_.find(block == 0 ? path.root : path.blocks[block - 1]);
   return at == boundaries_.end() ? nullptr : &at->second;
@@ -85,9 +87,9 @@ const SegmentNode* PrefixIndex::Query::best(const Candidates& candidates, const 
   return nullptr;
 }
 
-// Those that suit and whose tail is the longest that `rest` begins with; null if there is none, or
-// only behind many that do not suit. The greatest tail not above `rest` is that tail, or else it
-// shares with `rest` all that any such tail can have.
+// Returns the candidates of the longest tail that `rest` begins with and that suits. Returns null
+// if there is none, or if kTailsTriedMax tails did not suit. The greatest tail that is not above
+// `rest` is either that tail, or its common part with `rest` is at least as long as that tail.
 const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Query& query,
                                                          const Boundary& boundary,
                                                          std::span<const TokenId> rest) {
@@ -106,7 +108,7 @@ const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Query& query,
   return nullptr;
 }
 
-// The best of those whose tail is the longest, before `end`; null if there is none.
+// Returns the best segment with the longest tail that ends by `end`, or null if there is none.
 const SegmentNode* PrefixIndex::best_behind(const Query& query, const Boundary& boundary,
                                             std::size_t position, std::size_t end) {
   const TokenPath& path = query.path;
@@ -117,7 +119,7 @@ const SegmentNode* PrefixIndex::best_behind(const Query& query, const Boundary& 
   return query.best(*candidates, [&](const SegmentRow& row) { return ends_behind(row, position); });
 }
 
-// Boundaries 1 to this one are covered by what suits, those behind are not.
+// Returns the last boundary that a suitable segment covers. All earlier ones are covered too.
 std::size_t PrefixIndex::last_covered(const Query& query) const {
   std::size_t covered = 0;
   for (std::size_t other = query.path.blocks.size() + 1; other - covered > 1;) {
@@ -151,7 +153,7 @@ const SegmentNode* PrefixIndex::last_whole(const TokenPath& path,
                                            std::uint32_t faithful_ppm) const {
   if (path.tokens.empty()) return nullptr;
   const Query query{path, faithful_ppm};
-  const std::size_t last = path.tokens.size() - 1;  // the last position where a parent may end
+  const std::size_t last = path.tokens.size() - 1;  // the last position at which a parent may end
   for (std::size_t block = std::min(last / path.block_tokens, last_covered(query)) + 1;
        block-- > 0;) {
     const Boundary* const boundary = find(path, block);

@@ -1,11 +1,12 @@
-// Which stored segments cover a token path. In memory only; holds the segments that are in service.
+// An index from token paths to the stored segments that cover them. In memory only; it holds the
+// segments in service.
 //
-// A path is a row of block boundaries, each named by the digest of the block that ends there (the
-// root names position 0). At each boundary stand the segments that cover it and those that end
-// there or within the block after it, by the tokens that lie between (their tail). A segment in
-// service has its parents in service, and they are at least as faithful (faithful.h). So where a
-// boundary is covered by something that is faithful enough, all before it are too: the longest
-// match is found by bisection.
+// A path is a sequence of block boundaries. A boundary is named by the digest of the block that
+// ends there, and position 0 by the root. Each boundary lists the segments that cover it, and the
+// segments that end there or within the next block, by the tokens in between (their tail). The
+// parents of a segment in service are in service and at least as faithful (faithful.h). So if a
+// sufficiently faithful segment covers a boundary, all earlier boundaries are covered too, and a
+// bisection finds the longest match.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +22,28 @@
 
 namespace precis {
 
-// Not thread-safe. Nodes are borrowed and must not change while they are in the index.
+// Not thread-safe. The index borrows its nodes; they must not change while they are in it.
 class PrefixIndex {
  public:
   struct Match {
     const SegmentNode* segment = nullptr;
-    std::uint32_t end = 0;  // at most the segment's
+    std::uint32_t end = 0;  // at most the segment's end
   };
 
   void insert(const SegmentNode& segment);
   void erase(const SegmentNode& segment);
 
-  // Both see only what is faithful up to `faithful_ppm` at least.
+  // Both functions see only segments that are faithful up to at least `faithful_ppm`.
   //
-  // The segment at the end of the longest match: whole, or partial at a boundary. Of several the
-  // more faithful, then the one with more entries among the matched tokens (a partial segment's pro
-  // rata), then the newer.
+  // longest() returns the segment at the end of the longest match, whole or partial up to a
+  // boundary. Among several it prefers the most faithful, then the one with the most entries among
+  // the matched tokens (pro rata for a partial segment), then the newest.
   std::optional<Match> longest(const TokenPath& path, std::uint32_t faithful_ppm) const;
-  // The whole segment that ends last before the path does; null if there is none.
+  // Returns the whole segment with the last end before the path's end, or null if there is none.
   const SegmentNode* last_whole(const TokenPath& path, std::uint32_t faithful_ppm) const;
 
  private:
-  // Sorted best first, so that the first says whether any is faithful enough.
+  // Sorted best first: if the first is not faithful enough, none is.
   struct Candidate {
     std::uint64_t entries;
     const SegmentNode* segment;
@@ -51,9 +52,9 @@ class PrefixIndex {
   using Candidates = std::set<Candidate>;
   struct Boundary {
     Candidates covering;
-    std::map<std::vector<TokenId>, Candidates> ending;  // by tail, none of them empty
+    std::map<std::vector<TokenId>, Candidates> ending;  // by tail; no set is empty
   };
-  // What is looked for.
+  // The input of a search.
   struct Query {
     const TokenPath& path;
     std::uint32_t faithful_ppm;
@@ -63,7 +64,7 @@ class PrefixIndex {
     bool suits(const Candidate& candidate) const {
       return candidate.segment->faithful_ppm >= faithful_ppm;
     }
-    // The first, if any, that suits and `fits` its row.
+    // Returns the first candidate that suits and whose row `fits`, or null.
     template <typename Fits>
     const SegmentNode* best(const Candidates& candidates, const Fits& fits) const;
   };

@@ -8,7 +8,8 @@
 namespace precis {
 namespace {
 
-// Of a lease whose segment has left: the row, the place of each layer's payload, and the map's.
+// Memory of a lease whose segment was removed: the row with its map entries, and the location of
+// each layer's payload.
 constexpr std::uint64_t kLeaseBytes = 640, kLayerBytes = 224;
 
 std::uint64_t bytes_of(const SegmentRow& row) {
@@ -17,7 +18,7 @@ std::uint64_t bytes_of(const SegmentRow& row) {
          row.plan.counts.size() * sizeof(std::uint32_t);
 }
 
-// Without what only lookups need, which is the larger part of a long one.
+// Copies the row without the path, which only lookups need: the larger part of a long row.
 SegmentLeases::Row without_path(const SegmentRow& row) {
   SegmentRow copy = row;
   copy.blocks = {};
@@ -41,7 +42,8 @@ std::uint32_t SegmentLeases::grant(std::span<const Row> rows, std::uint32_t ms) 
   for (const auto& [version, bytes] : wanted) {
     const auto lease = leases_.find(version);
     if (lease == leases_.end()) more += bytes;
-    if (lease != leases_.end() && lease->second.held) return 0;  // of another, which has left
+    // Another, removed segment has this version.
+    if (lease != leases_.end() && lease->second.held) return 0;
   }
   const auto own = bytes_of_.find(tenant);
   const std::uint64_t taken = own == bytes_of_.end() ? 0 : own->second;
@@ -79,7 +81,7 @@ SegmentLeases::Leaving::Leaving(SegmentLeases& leases, std::vector<Row> rows, bo
     }
     auto layers = leases_.store_.keep(keys, may_wait);
     if (!layers) {
-      may_wait = false;  // once is enough where the disk takes nothing
+      may_wait = false;  // do not wait again for a disk that accepts nothing
       continue;
     }
     auto held = std::make_shared<const Held>(Held{without_path(*row), std::move(layers)});
@@ -147,7 +149,7 @@ void SegmentLeases::end_expired() {
 }
 
 void SegmentLeases::sweep(bool short_of_space) {
-  std::vector<std::shared_ptr<const Held>> ended;  // goes once mutex_ is let go
+  std::vector<std::shared_ptr<const Held>> ended;  // freed after mutex_ is unlocked
   std::lock_guard lock(mutex_);
   end_expired();
   std::size_t giving_way = short_of_space ? (held_ + 1) / 2 : 0;

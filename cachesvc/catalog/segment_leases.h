@@ -1,8 +1,10 @@
-// Segments that stay readable for a while after they are removed, trimmed or replaced, because a
-// lookup was promised so. While a segment is what is stored, a lease of it is a note; a change that
-// takes it away first has the store keep its payload. In memory alone: a restart ends all leases.
+// Leases keep segments readable for a while after they are removed, trimmed or replaced, as a
+// lookup has promised. While a leased segment is the stored one, its lease is only an entry here. A
+// change that takes the segment away first makes the store keep its payload. In memory only: a
+// restart ends all leases.
 //
-// Thread-safe. What a lease may come to is counted when it is granted, of each tenant and in all.
+// Thread-safe. The memory that a lease may need is counted when it is granted, per tenant and in
+// total.
 #pragma once
 
 #include <atomic>
@@ -32,26 +34,27 @@ class SegmentLeases {
     std::uint64_t of_tenant = limits::kLeaseBytesPerTenantMax;
     std::uint64_t of_all = limits::kLeaseBytesMax;
   };
-  // Both outlive it.
+  // The store and the clock must outlive this object.
   SegmentLeases(Store& store, const Clock& clock) : SegmentLeases(store, clock, Bounds()) {}
   SegmentLeases(Store& store, const Clock& clock, Bounds bounds)
       : store_(store), clock_(clock), bounds_(bounds) {}
 
-  // All of one tenant, all of them or none, and each as it is stored now: the caller sees to it
-  // that they stay so meanwhile. How many ms were granted; 0 where a bound is reached, or a change
-  // is about to take one of them away. One that is leased already is so for the longer time. It
-  // gives back no payload, which takes a while: sweep() does.
+  // Leases all of these segments or none. All belong to one tenant and are the stored versions; the
+  // caller makes sure that they stay so during the call. Returns the granted time in ms. Returns 0
+  // if a limit is reached, a change is about to take one of them away, or there is nothing to
+  // lease. A segment that is leased already keeps the later of both ends. It never frees kept
+  // payload, which takes a while: sweep() does.
   std::uint32_t grant(std::span<const Row> rows, std::uint32_t ms);
 
-  // A change that takes segments away, from before its write in the store to after it is seen by
-  // who grants. One at a time.
+  // A change that takes segments away. It lives from before the change's write in the store until
+  // callers of grant() see the change. One at a time.
   class Leaving {
    public:
-    // [blocking] Has the store keep the payload of those that are leased. Leases of what it can't
-    // keep end once the rows have left(); unless it `may_wait`, so do those of what waits for the
-    // disk.
+    // [blocking] Makes the store keep the payload of the leased segments. After left(), a lease
+    // ends if the store cannot keep its payload. If not `may_wait`, that includes payload that
+    // still waits for the disk.
     Leaving(SegmentLeases& leases, std::vector<Row> rows, bool may_wait);
-    ~Leaving();  // what is kept stays only if they have left()
+    ~Leaving();  // drops the kept payload unless left()
     Leaving(const Leaving&) = delete;
     Leaving& operator=(const Leaving&) = delete;
     void left() { left_ = true; }
@@ -62,7 +65,7 @@ class SegmentLeases {
     bool left_ = false;
   };
 
-  // Tells apart the segments that have been stored under one id.
+  // Distinguishes the segments that have been stored under one id.
   struct Version {
     SegmentId id;
     std::uint64_t created_unix_ms = 0, entries = 0;
@@ -71,24 +74,26 @@ class SegmentLeases {
     }
     auto operator<=>(const Version&) const = default;
   };
-  // A segment that has left, with what reads of it take of its row. Readers outlive the lease.
+  // A removed segment, with the part of its row that reads need. Readers may outlive the lease.
   struct Held {
     Row row;
     std::shared_ptr<const KeptPayload> layers;
   };
-  // Null where the tenant has no lease of it, or it has not left. Work: none while nothing is held.
+  // Returns null if the tenant has no lease of this version, or it is still the stored one. Work:
+  // none while no payload is held.
   std::shared_ptr<const Held> find(std::string_view tenant, const Version& version) const;
   std::shared_ptr<const Held> find(const SegmentRow& row) const {
     return holds_any() ? find(row.tenant, Version::of(row)) : nullptr;
   }
-  // Whether one is leased, or was lately: no other segment may be stored as that version.
+  // Returns whether this version is leased, or was lately: no other segment may be stored as this
+  // version.
   bool knows(const Version& version) const;
 
-  // Ends those that have expired, and gives back what they held; to be called about every second,
-  // on no thread that others wait for. Where the disk is short of space the earlier half of those
-  // that hold some ends, too.
+  // Ends expired leases and frees their payload. Call it about every second, on a thread that no
+  // other thread waits for. If the disk is short of space, it also ends half of the leases that
+  // hold payload, starting with those that expire first.
   void sweep(bool short_of_space = false);
-  std::uint64_t bytes() const;  // what leases may come to
+  std::uint64_t bytes() const;  // memory counted for leases
 
  private:
   struct Lease {
@@ -98,7 +103,7 @@ class SegmentLeases {
   };
   using Leases = std::map<Version, Lease>;
   bool holds_any() const { return held_.load(std::memory_order_relaxed) > 0; }
-  // With mutex_ held, these.
+  // Callers hold mutex_ for the functions below.
   void set_held(Lease& lease, std::shared_ptr<const Held> held);
   void end(Leases::iterator lease);
   void end_expired();
@@ -106,14 +111,15 @@ class SegmentLeases {
   Store& store_;
   const Clock& clock_;
   const Bounds bounds_;
-  std::atomic<std::size_t> held_ = 0;  // leases of what has left; written with mutex_ held
+  std::atomic<std::size_t> held_ = 0;  // leases that hold payload; written with mutex_ held
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   Leases leases_;
-  std::vector<std::shared_ptr<const Held>> ended_;  // of leases that have ended, for sweep()
+  // Payload of ended leases, until sweep() frees it.
+  std::vector<std::shared_ptr<const Held>> ended_;
   std::map<std::string, std::uint64_t, std::less<>> bytes_of_;  // by tenant
-  std::uint64_t bytes_ = 0, ended_bytes_ = 0;         // of leases, and of what ended_ still holds
-  std::set<std::pair<std::uint64_t, Version>> ends_;  // until_ns of each
+  std::uint64_t bytes_ = 0, ended_bytes_ = 0;         // for leases_, and for ended_ until freed
+  std::set<std::pair<std::uint64_t, Version>> ends_;  // until_ns of each lease
   std::set<Row> leaving_;
 };
 

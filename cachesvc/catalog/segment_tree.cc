@@ -21,7 +21,7 @@ std::string expected(std::string_view field, std::uint64_t is, std::uint64_t mus
 }
 
 // Measured with millions of each: a block's digest in its row and its boundary in the index, a
-// layer's size and its place in the store, and the rest of a segment.
+// layer's size and its location in the store, and the rest of a segment.
 constexpr std::uint64_t kBlockBytes = 272, kLayerBytes = 160, kSegmentBytes = 2048;
 
 }  // namespace
@@ -68,7 +68,7 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
                       std::uint64_t commit) {
   const SegmentId id = row->id;
   const bool known = nodes_.contains(id);
-  quarantine(id);  // What stands in the index must not change.
+  quarantine(id);  // A row must not change while the index holds it.
   SegmentNode& node = nodes_[id];
   if (known) {
     forget(node);
@@ -95,13 +95,13 @@ void SegmentTree::quarantine(const SegmentId& id) {
 }
 
 void SegmentTree::erase(const SegmentId& id) {
-  quarantine(id);  // It and all that stand on it leave the index.
+  quarantine(id);  // It and all its descendants leave the index.
   const auto at = nodes_.find(id);
   if (at == nodes_.end()) return;
   const SegmentRow& row = *at->second.row;
   forget(at->second);
   if (const auto siblings = children_.find(row.parent); siblings != children_.end()) {
-    // From the end on: a removal takes them out in that order.
+    // Searches from the end, because a removal takes children in that order.
     auto& ids = siblings->second;
     const auto same = std::find(ids.rbegin(), ids.rend(), id);
     if (same != ids.rend()) ids.erase(std::next(same).base());
@@ -143,7 +143,7 @@ const std::vector<SegmentId>& SegmentTree::children(const SegmentId& id) const {
 
 std::vector<SegmentId> SegmentTree::subtree(const SegmentId& id) const {
   std::vector<SegmentId> all{id};
-  std::unordered_set<SegmentId> seen{id};  // rows from disk may stand on each other in a circle
+  std::unordered_set<SegmentId> seen{id};  // rows from disk may form a cycle of parents
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (const SegmentId& next : children(all[i])) {
       if (seen.insert(next).second) all.push_back(next);
@@ -193,7 +193,7 @@ void SegmentTree::leave_service(SegmentNode& node) {
   tenants_.find(node.row->tenant)->second.left_service();
 }
 
-// Brings `id` and what stands on it in line with may_serve(), parents first.
+// Updates the service state of `id` and its descendants by may_serve(), parents first.
 void SegmentTree::refresh(const SegmentId& id) {
   std::vector<SegmentId> changed{id};
   for (std::size_t i = 0; i < changed.size(); ++i) {

@@ -1,5 +1,5 @@
-// Every stored segment and what stands on what. Decides which segments are in service: those that
-// fit their model and their parent, are not quarantined, and whose parent is in service.
+// All stored segments and their parent relation. It decides which segments are in service: those
+// that fit their model and their parent, are not quarantined, and whose parent is in service.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +18,36 @@
 
 namespace precis {
 
-// kInvalidArgument naming the field unless the row fits its model, its parent (null at the root)
-// and itself, so that everything the catalog derives from it holds.
+// kInvalidArgument naming the field unless the row is consistent and fits its model and its parent
+// (null at the root), so that everything the catalog derives from it is valid.
 Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const SegmentRow* parent);
 
-// About what a stored segment takes in memory for good: its row, its places in the tree and the
-// index, and the store's note of where its layers lie.
+// The approximate memory that a stored segment takes permanently: its row, its entries in the tree
+// and the index, and the store's record of its layers' locations.
 std::uint64_t kept_bytes(const SegmentRow& row);
 
-// Not thread-safe, but for what it says of hits. Nodes stay where they are until erased.
+// Not thread-safe, except for the hit counters of its nodes. A node keeps its address until it is
+// erased.
 class SegmentTree {
  public:
-  // A tenant's registered model; null if there is none.
+  // Returns a tenant's registered model, or null.
   using FindModel = std::function<const ModelSpec*(std::string_view tenant, const Digest&)>;
   explicit SegmentTree(FindModel find_model) : find_model_(std::move(find_model)) {}
 
-  // Takes a segment in, in the place of one with the same id, and then puts into service what can
-  // be.
+  // Adds a segment, or replaces the one with the same id. Then puts the segments into service that
+  // it makes fit for service.
   void put(std::shared_ptr<const SegmentRow> row, Durability durability, std::uint64_t commit);
-  // Takes a segment out of service, and all that stands on it.
+  // Takes a segment and its descendants out of service.
   void quarantine(const SegmentId& id);
-  // Forgets a segment; those that stand on it go out of service.
+  // Removes a segment. Its descendants go out of service.
   void erase(const SegmentId& id);
-  // Puts into service what waited for this model.
+  // Puts the segments into service that waited for this model.
   void model_added(const Digest& model);
 
   const SegmentNode* find(const SegmentId& id) const;
-  // Ids of the segments that stand directly on `id`, which itself may be absent.
+  // Ids of the children of `id`, which itself may be absent.
   const std::vector<SegmentId>& children(const SegmentId& id) const;
-  // `id` and all that stand on it, each after its parent.
+  // `id` and all its descendants, parents before children.
   std::vector<SegmentId> subtree(const SegmentId& id) const;
 
   // Null for a tenant without segments.
@@ -60,7 +61,7 @@ class SegmentTree {
 
  private:
   void refresh(const SegmentId& id);
-  void forget(const SegmentNode& node);  // in what is added up
+  void forget(const SegmentNode& node);  // subtracts it from the totals
   bool may_serve(const SegmentNode& node) const;
   void enter_service(SegmentNode& node);
   void leave_service(SegmentNode& node);

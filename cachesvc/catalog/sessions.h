@@ -1,5 +1,5 @@
-// The sessions (ARCHITECTURE.md, Words): named tips, and their rules. In memory only; the catalog
-// stores the rows and knows the segments.
+// The sessions (ARCHITECTURE.md, Words), which are named tips, and their rules. In memory only; the
+// catalog stores the rows and knows the segments.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,23 @@
 
 namespace precis {
 
-// ---- what a request makes of a row; nothing is kept by these
+// ---- pure functions from a request and a row to a new row
 
-// Finds or makes: `present` is null if there is none. kInvalidArgument for a name or TTL past
-// limits.
+// Finds or creates a session: `present` is null if there is none. kInvalidArgument for a name or
+// TTL past limits.
 Result<msg::SessionRow> opened_session(const msg::SessionRow* present,
                                        const msg::OpenSession& request, std::uint64_t now_ms);
-// A new tip is a new turn. Renews the TTL.
+// A new tip counts as a new turn. Renews the TTL.
 msg::SessionRow advanced_session(const msg::SessionRow& present, const SegmentId& tip,
                                  std::uint32_t tip_end, std::uint64_t now_ms);
-// The same tip and turns under a new name, unpinned, with a TTL that begins now.
+// The same tip and turns under a new name, unpinned, with a TTL that starts now.
 Result<msg::SessionRow> forked_session(const msg::SessionRow& present, const std::string& new_name,
                                        std::uint64_t now_ms);
 
-// ---- the sessions there are
+// ---- the existing sessions
 
-// Not thread-safe. A session whose time has passed is no longer found; it stays until it is erased.
-// A pin lasts as long as its session: a TTL ends it too.
+// Not thread-safe. An expired session is no longer found, but stays in memory until it is erased. A
+// TTL also ends a pinned session.
 class Sessions {
  public:
   struct Key {
@@ -47,10 +47,10 @@ class Sessions {
   // Null if absent or expired.
   const msg::SessionRow* find(std::string_view tenant, std::string_view name,
                               std::uint64_t now_ms) const;
-  // At most `limit` of them by name, those whose names come after `after`.
+  // At most `limit` sessions by name, with names after `after`.
   std::vector<msg::SessionRow> page(std::string_view tenant, std::string_view after,
                                     std::size_t limit, std::uint64_t now_ms) const;
-  // The tenant's with this tip, one after the other. Looks at no other.
+  // Calls `fn` for each of the tenant's sessions with this tip. It looks at no other sessions.
   template <typename Fn>
   void each_at(std::string_view tenant, const SegmentId& tip, std::uint64_t now_ms,
                const Fn& fn) const {
@@ -60,13 +60,14 @@ class Sessions {
       if (!has_expired(row, now_ms)) fn(row);
     }
   }
-  // One of them that is pinned; null if none is. Work: one look-up, however many they are.
+  // Returns a pinned session with this tip, or null. Work: one look-up, independent of their
+  // number.
   const msg::SessionRow* pinned_at(std::string_view tenant, const SegmentId& tip,
                                    std::uint64_t now_ms) const;
-  // These two look at those whose time has passed, which do not stay for long, and at no other.
+  // Work of both: the expired sessions that are not yet erased, which are few.
   std::uint64_t count(std::string_view tenant, std::uint64_t now_ms) const;
   std::uint64_t count(std::uint64_t now_ms) const;
-  // At most `limit` of those whose time has passed.
+  // At most `limit` of the expired sessions.
   std::vector<Key> expired(std::uint64_t now_ms, std::size_t limit) const;
 
  private:
@@ -74,8 +75,8 @@ class Sessions {
     return row.expires_unix_ms != 0 && row.expires_unix_ms <= now_ms;
   }
 
-  // Tenant and tip; unpinned; the earlier it expires the greater; the row, which stays where it is.
-  // So the pinned one that lives longest is the first of its tip.
+  // Tenant, tip, unpinned, a value that is greater the earlier the row expires, and the row, whose
+  // address is stable. So the first entry of a tip is its longest-lived pinned session, if any.
   using AtTip =
       std::tuple<std::string_view, SegmentId, bool, std::uint64_t, const msg::SessionRow*>;
   using Rows = std::map<Key, msg::SessionRow>;
@@ -89,8 +90,8 @@ class Sessions {
 
   Rows rows_;
   std::set<AtTip> by_tip_;                                    // all rows
-  std::map<std::string, std::uint64_t, std::less<>> counts_;  // of rows, by tenant
-  std::set<std::pair<std::uint64_t, Key>> expiries_;          // of rows that expire
+  std::map<std::string, std::uint64_t, std::less<>> counts_;  // number of rows, by tenant
+  std::set<std::pair<std::uint64_t, Key>> expiries_;          // of the rows that expire
 };
 
 }  // namespace precis

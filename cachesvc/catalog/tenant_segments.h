@@ -1,5 +1,5 @@
-// The segments of one tenant, in the orders in which they are asked for, and what they add up to:
-// so that neither a page of a list nor a total looks at all of them.
+// The segments of one tenant, in the orders that requests need, and their totals. So neither a page
+// of a list nor a total looks at all segments.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace precis {
 
-// Not thread-safe. Nodes are borrowed; one is taken out before its row changes.
+// Not thread-safe. Borrows its nodes. Take a node out before its row changes.
 class TenantSegments {
  public:
-  // Newest first; of those made in one millisecond by id.
+  // Newest first; within one millisecond by id.
   struct Age {
     std::uint64_t created_unix_ms = 0;
     SegmentId id;
@@ -33,7 +33,7 @@ class TenantSegments {
 
   const Totals& totals() const { return totals_; }
   const std::map<Age, const SegmentNode*>& by_age() const { return by_age_; }
-  // Ids in [first, last], in their order, at most `limit` of them.
+  // Ids in [first, last], in order, at most `limit` of them.
   std::vector<SegmentId> ids_between(const SegmentId& first, const SegmentId& last,
                                      std::size_t limit) const;
 

@@ -24,29 +24,30 @@ class LoopbackMemory final : public PeerMemory {
   const RegionTable::Access access_;
 };
 
-// Copies between the two sides' memory, once.
+// Copies once between the memory of the two sides.
 class LoopbackMover final : public Mover, public std::enable_shared_from_this<LoopbackMover> {
  public:
-  // `client` drives the other side.
+  // `client` is the loop of the other side.
   LoopbackMover(EventLoop& loop, const EventLoop& client, std::shared_ptr<RegionTable> table)
       : loop_(loop), may_hold_(&loop != &client), table_(std::move(table)) {}
 
-  const char* name() const override { return ""; }  // the connection's tells it
+  const char* name() const override { return ""; }  // the connection's kind names it
   bool supports(MemorySpace local, const RemoteRegion& remote) const override {
     return local == MemorySpace::kHost && remote.space == MemorySpace::kHost;
   }
-  // A chunk is copied in one turn of the server's loop: about half a millisecond.
+  // One turn of the server's loop copies one chunk: about half a millisecond.
   BulkLimits limits() const override {
     return {.chunk_bytes = 4u << 20, .ranges_per_chunk = 64, .chunks_under_way = 1};
   }
-  // On a later turn, so that a large transfer lets others in between.
+  // Posted, so that other work runs between the chunks of a large transfer.
   void post(BulkChunk chunk, Ended ended) override {
     loop_.post([self = shared_from_this(), chunk = std::move(chunk), ended = std::move(ended)] {
       ended(self->copy(chunk));
     });
   }
   std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override {
-    if (!may_hold_ || !canceled_.ok()) return nullptr;  // it could never be waited for
+    // With one loop for both sides, the client could not wait for its release.
+    if (!may_hold_ || !canceled_.ok()) return nullptr;
     auto there = table_->access(region.id, 0, region.size_bytes);
     if (!there.ok()) return nullptr;
     return std::make_shared<LoopbackMemory>(std::move(*there));
@@ -70,7 +71,7 @@ class LoopbackMover final : public Mover, public std::enable_shared_from_this<Lo
   Status canceled_;
 };
 
-// Touched on the server's loop only.
+// greet() runs on the server's loop. Other threads only read `handle` and `address`.
 struct Listener {
   EventLoop& loop;
   std::shared_ptr<LoopHandle> handle;
@@ -78,7 +79,7 @@ struct Listener {
   Transport::Acceptor acceptor;
   std::string address;
 
-  // What the client is answered; OK joins the two channels.
+  // Returns the answer to the client. OK joins the two channels.
   Welcome greet(const std::shared_ptr<LoopbackChannel>& client, const EventLoop& client_loop,
                 const std::shared_ptr<RegionTable>& table, const Login& login) {
     const Nonce challenge = make_nonce();
@@ -110,7 +111,7 @@ class LoopbackNet {
     const std::lock_guard lock(mutex_);
     listener_ = std::move(listener);
   }
-  // Null where nobody listens there.
+  // Returns null if nobody listens at `address`.
   std::shared_ptr<Listener> find(const std::string& address) {
     const std::lock_guard lock(mutex_);
     return listener_ && listener_->address == address ? listener_ : nullptr;
@@ -149,12 +150,12 @@ class LoopbackServer final : public Transport {
 
  private:
   EventLoop& loop_;
-  const std::shared_ptr<LoopHandle> handle_;  // shared with all who post to the loop
+  const std::shared_ptr<LoopHandle> handle_;  // shared with all objects that post to the loop
   const std::shared_ptr<LoopbackNet> net_;
   const std::shared_ptr<Links<ServerLink>> links_ = std::make_shared<Links<ServerLink>>();
 };
 
-// One connect() until it is answered or too late; shared by the two.
+// One connect() until its answer or its deadline. The callbacks of both share it.
 struct Attempt {
   std::function<void(Result<ClientTransport::Connected>)> done;
   std::unique_ptr<EventLoop::Timer> deadline;
@@ -215,7 +216,7 @@ class LoopbackClient final : public ClientTransport {
 
  private:
   EventLoop& loop_;
-  const std::shared_ptr<LoopHandle> handle_;  // shared with all who post to the loop
+  const std::shared_ptr<LoopHandle> handle_;  // shared with all objects that post to the loop
   const std::shared_ptr<LoopbackNet> net_;
   std::shared_ptr<Links<ClientLink>> links_ = std::make_shared<Links<ClientLink>>();
 };

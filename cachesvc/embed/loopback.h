@@ -1,5 +1,5 @@
-// The transport inside one process: messages are moved, bulk bytes are copied once. For the
-// embedded service and for tests; the contracts are those of transport.h and client_transport.h.
+// The transport within one process: messages are moved, and bulk bytes are copied once. For the
+// embedded service and for tests. transport.h and client_transport.h are its contracts.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace precis {
 
-// Where the two halves find each other: one server, by its name. One per test or program.
+// Connects the two sides: it holds one server, by name. One per test or program.
 class LoopbackNet;
 std::shared_ptr<LoopbackNet> make_loopback_net();
 
-// They listen on and connect to "loopback:NAME" within `net`, which they share. Halves of one net
-// may be on different loops.
+// The server listens on "loopback:NAME" and the client connects to it, within their shared `net`.
+// Each side may have its own loop.
 std::unique_ptr<Transport> make_loopback_server(EventLoop& loop, std::shared_ptr<LoopbackNet> net);
 std::unique_ptr<ClientTransport> make_loopback_client(EventLoop& loop,
                                                       std::shared_ptr<LoopbackNet> net);

@@ -1,4 +1,4 @@
-// Frames between two loops of one process: the loopback's channel.
+// A channel of frames between two loops of one process.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@
 
 namespace precis {
 
-// A loop that may go before those who post to it: gone once its transport is.
+// A loop that may be destroyed before the objects that post to it. The loop's transport detaches
+// it.
 class LoopHandle {
  public:
   explicit LoopHandle(EventLoop& loop) : loop_(&loop) {}
@@ -35,7 +36,7 @@ class LoopHandle {
   EventLoop* loop_;
 };
 
-// One side's queue of frames. The other side touches it by posts alone, but for what is marked.
+// One side's queue of frames. The other side only posts to it, and updates waiting_bytes_.
 class LoopbackChannel final : public FrameChannel,
                               public std::enable_shared_from_this<LoopbackChannel> {
  public:
@@ -55,7 +56,7 @@ class LoopbackChannel final : public FrameChannel,
 
   void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) override {
     const auto peer = ended_.ok() ? peer_.lock() : nullptr;
-    if (!peer) return;  // the news of its end is on the way
+    if (!peer) return;  // the notice of its end is on the way
     if (peer->waiting_bytes_ += body.size(); peer->waiting_bytes_ > limits::kSendQueueBytesMax) {
       const auto why =
           Status::rejected("the peer does not read: more than " +
@@ -93,7 +94,8 @@ class LoopbackChannel final : public FrameChannel,
     deliver();
   }
 
-  // Hands out what may be handed out, always on a turn of its own: a handler may end the link.
+  // Delivers the received frames and the end. Always called in its own turn, because a handler may
+  // end the link.
   void deliver() {
     while (handlers_ && !inbox_.empty()) {
       Frame frame = std::move(inbox_.front());
@@ -110,8 +112,8 @@ class LoopbackChannel final : public FrameChannel,
   std::weak_ptr<LoopbackChannel> peer_;
   std::shared_ptr<Handlers> handlers_;
   std::deque<Frame> inbox_;
-  std::atomic<std::size_t> waiting_bytes_{0};  // sent to this side and not yet handed out
-  Status ended_;                               // why it is over for this side; OK while it is not
+  std::atomic<std::size_t> waiting_bytes_{0};  // sent to this side and not yet delivered
+  Status ended_;                               // the reason of the end for this side; OK until then
   bool closed_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Client::open(): the whole service inside the caller's process, over the loopback transport.
+// Client::open(): the whole service in the caller's process, over the loopback transport.
 
 #include <filesystem>
 #include <thread>
@@ -11,9 +11,9 @@
 namespace precis {
 namespace {
 
-constexpr const char* kAddress = "loopback:embedded";  // a name within one transport object
+constexpr const char* kAddress = "loopback:embedded";  // a name within one LoopbackNet
 
-// An address that was meant for connect() would silently become a directory of that name.
+// Otherwise an address that was meant for connect() would become a directory of that name.
 Status check_no_address(const std::string& directory) {
   const auto colon = directory.rfind(':');
   if (colon == std::string::npos || directory.find('/') != std::string::npos) return {};
@@ -25,7 +25,7 @@ Status check_no_address(const std::string& directory) {
                          "name is './" + directory + "'");
 }
 
-// A service and its thread; stops with the last handle of the client.
+// A service and its thread. It stops when the last handle of the client is released.
 class EmbeddedService {
  public:
   EmbeddedService(std::unique_ptr<Service> running, std::shared_ptr<LoopbackNet> net)
@@ -40,7 +40,7 @@ class EmbeddedService {
   EmbeddedService& operator=(const EmbeddedService&) = delete;
 
   const std::unique_ptr<Service> service;
-  const std::unique_ptr<ClientTransport> transport;  // goes before the service's loop
+  const std::unique_ptr<ClientTransport> transport;  // destroyed before the service's loop
 
  private:
   std::thread thread_;
@@ -54,7 +54,7 @@ Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
   Config config;
   config.data_dir = directory;
   config.listen = kAddress;
-  config.log_level = "warn";  // a library does not talk
+  config.log_level = "warn";  // a library does not log routine events
   config.memory_bytes = options.memory_bytes;
   config.compute_threads = options.threads;
   config.device = options.device;

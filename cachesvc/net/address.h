@@ -1,4 +1,4 @@
-// Where a service listens: "host:port", "[v6]:port", or the path of a Unix socket.
+// Listen addresses: "host:port", "[v6]:port", or the path of a Unix socket.
 #pragma once
 
 #include <sys/un.h>
@@ -13,23 +13,24 @@ namespace precis {
 
 struct HostPort {
   std::string host, port;
-  std::uint16_t number = 0;  // of the port
+  std::uint16_t number = 0;  // the port as a number
 };
-// kInvalidArgument that says which form is right.
+// kInvalidArgument that states the right form.
 Result<HostPort> split_address(const std::string& address);
-// "127.0.0.1:7470", "[::1]:0", "localhost:1"; false for what is no address.
+// True for "127.0.0.1:7470", "[::1]:0", "localhost:1". False for a string that is no address.
 bool is_loopback(const std::string& address);
 
-// "unix:/run/precis.sock" is a path for connect().
+// The prefix of a Unix socket's path in connect(): "unix:/run/precis.sock".
 inline constexpr const char* kUnixPrefix = "unix:";
 
-// A socket path in the form that the kernel takes, which is shorter than other paths: a longer one
-// is named through its directory, which this keeps open.
+// A socket path in the form that the kernel accepts, which is shorter than other paths. A longer
+// path goes through its directory, which this object keeps open.
 struct UnixAddress {
   std::string path;
   Descriptor directory;
 };
-// kInvalidArgument for a path with no directory, or whose last part alone is too long.
+// kInvalidArgument for a path that is too long and has no directory, a directory that cannot be
+// opened, or a last part that alone is too long.
 Result<UnixAddress> unix_address(const std::string& path);
 
 }  // namespace precis

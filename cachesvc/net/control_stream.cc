@@ -12,13 +12,13 @@
 namespace precis {
 namespace {
 
-// One call to the kernel brings most messages whole.
+// Most messages arrive whole in one call to the kernel.
 constexpr std::size_t kReadBytes = 64u << 10;
-// One turn reads and hands out at most so much of one stream, so that others have their turn.
+// Limits of one turn of one stream, so that other streams get their turns.
 constexpr std::size_t kTurnBytesMax = 512u << 10;
 constexpr std::size_t kTurnFramesMax = 8;
-constexpr std::chrono::microseconds kTurnTime{50};  // then no further frame
-constexpr std::size_t kRangesMax = 32;              // given to the kernel in one call
+constexpr std::chrono::microseconds kTurnTime{50};  // no further frame after this time
+constexpr std::size_t kRangesMax = 32;              // per call to the kernel
 
 }  // namespace
 
@@ -52,7 +52,7 @@ ControlStream::ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, In
 
 ControlStream::~ControlStream() { forget_meter(); }
 
-// It may go once the stream is over.
+// The meter may be destroyed once the stream has ended.
 void ControlStream::forget_meter() {
   if (InboxMeter* const meter = std::exchange(meter_, nullptr)) meter->give_back(*this);
 }
@@ -64,7 +64,7 @@ void ControlStream::start(Handlers handlers) {
     watch_ = loop_.watch_socket(
         socket_->descriptor(), [this] { on_readable(); }, [this] { flush(); });
   }
-  // TLS may hold bytes of which the descriptor says nothing.
+  // TLS may hold bytes that the descriptor does not report as readable.
   loop_.post([self = shared_from_this()] {
     self->flush();
     self->receive();
@@ -119,7 +119,7 @@ void ControlStream::ask_for_turn() {
 }
 
 void ControlStream::receive() {
-  const auto self = shared_from_this();  // a handler may let go of the owner's
+  const auto self = shared_from_this();  // a handler may release the owner's reference
   thread_local std::array<std::byte, kReadBytes> scratch;
   if (turn_asked_) return;
   frames_left_ = kTurnFramesMax;
@@ -129,8 +129,8 @@ void ControlStream::receive() {
     if (!unread_.empty()) return ask_for_turn();
   }
   for (std::size_t budget = kTurnBytesMax; budget > 0 && watch_ && !ended_;) {
-    // A large body is read to where it belongs; all else through the scratch, several frames at a
-    // time.
+    // The kernel reads a large body directly into its memory. Everything else goes through the
+    // scratch buffer, several frames at a time.
     const std::size_t body_left = header_got_ == FrameHeader::kBytes ? body_.size() - body_got_ : 0;
     MutableBytes into(scratch);
     const bool direct = body_left >= kReadBytes;
@@ -153,12 +153,12 @@ void ControlStream::receive() {
     if (!status.ok()) return end(status);
     if (!socket_) return;
     if (frames_left_ == 0) break;
-    if (io.bytes < into.size() && !socket_->has_buffered()) return;  // that was all for now
+    if (io.bytes < into.size() && !socket_->has_buffered()) return;  // nothing more has arrived
   }
   if (watch_ && !ended_) ask_for_turn();
 }
 
-// Takes bytes apart into frames.
+// Splits bytes into frames.
 Status ControlStream::take(Bytes bytes) {
   while (!bytes.empty() && !ended_) {
     if (frames_left_ == 0) {
@@ -195,8 +195,8 @@ Status ControlStream::begin_body() {
                          " B");
 }
 
-// Memory for a body grows with what has arrived of it, not with what its header says, and is
-// counted first. False if the stream ended for want of it.
+// The memory of a body grows with its received bytes, not with the size in its header, and is
+// counted first. Returns false if the stream ended because of the limit.
 bool ControlStream::grow_body(std::size_t arriving) {
   const std::size_t wanted = std::min<std::size_t>(
       header_.size_bytes, std::max({body_got_ + arriving, 2 * body_got_, kReadBytes}));

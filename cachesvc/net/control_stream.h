@@ -1,4 +1,4 @@
-// Control frames (frames.h) on one socket, both ways.
+// Control frames (frames.h) on one socket, in both directions.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@ namespace precis {
 
 class ControlStream;
 
-// Counts the bytes of frames that are arriving, over all streams of a process, before memory is
-// taken for them. Used on the loop's thread.
+// Counts the bytes of frames that are being received, over all streams of a process, before their
+// memory is allocated. Used on the loop's thread.
 class InboxMeter {
  public:
   explicit InboxMeter(std::size_t bytes_max) : bytes_max_(bytes_max) {}
-  // Where the bound is passed, the stream that holds most ends (kRejected): false if that is
-  // `stream` itself.
+  // If the total passes the limit, the stream that holds most ends with kRejected. Returns false if
+  // that stream is `stream`.
   bool take(ControlStream& stream, std::size_t size_bytes);
   void give_back(ControlStream& stream);
 
@@ -36,7 +36,7 @@ class InboxMeter {
 class ControlStream final : public FrameChannel,
                             public std::enable_shared_from_this<ControlStream> {
  public:
-  // Of a connection that is admitted. `meter` outlives its end; null: nothing is counted.
+  // For an admitted connection. `meter` must outlive the stream's end; null: nothing is counted.
   ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter = nullptr);
   ~ControlStream() override;
   ControlStream(const ControlStream&) = delete;
@@ -44,11 +44,11 @@ class ControlStream final : public FrameChannel,
 
   void start(Handlers handlers) override;
   void take_turns(Turns turns) override { turns_ = std::move(turns); }
-  // Frames of one turn of the loop leave together, at its end.
+  // Frames sent during one turn of the loop leave together at its end.
   void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) override;
   std::size_t unsent_bytes() const override { return unsent_bytes_; }
   void close(std::chrono::milliseconds patience) override;
-  // Ends the stream: on_end hears `why`, on a turn of its own.
+  // Ends the stream. on_end receives `why` in a later turn of the loop.
   void end(Status why);
 
  private:
@@ -81,12 +81,12 @@ class ControlStream final : public FrameChannel,
   FrameHeader header_;
   std::vector<std::byte> body_;
   std::size_t body_got_ = 0;
-  std::size_t frames_left_ = 0;  // of this turn
+  std::size_t frames_left_ = 0;  // that this turn may still deliver
   std::chrono::steady_clock::time_point turn_ends_{};
-  std::vector<std::byte> unread_;  // came with the last frame of a turn
+  std::vector<std::byte> unread_;  // bytes behind the last frame of a turn
 
   std::deque<Outgoing> outgoing_;
-  std::size_t front_sent_ = 0;  // of the first
+  std::size_t front_sent_ = 0;  // of the first frame
   std::size_t unsent_bytes_ = 0;
   bool flush_posted_ = false;
 };

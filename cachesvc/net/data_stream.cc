@@ -9,18 +9,20 @@
 namespace precis {
 namespace {
 
-// One turn of the loop moves at most this much of one stream, and a call to the kernel this much:
-// so long others wait, and so long close() does.
+// Limits of one turn of the loop for one stream, and of one call to the kernel: other streams wait
+// for the turn, and close() waits for the call.
 constexpr std::size_t kTurnBytesMax = 2u << 20;
 constexpr std::size_t kCallBytesMax = 512u << 10;
-// Up to here a thread that is not the loop's sends itself: a copy takes less time than a wake-up.
+// Up to this size, a thread other than the loop's sends itself: a copy takes less time than a
+// wake-up.
 constexpr std::size_t kInlineBytesMax = 256u << 10;
 constexpr std::size_t kRangesMax = 64;
 constexpr std::size_t kThrowAwayBytes = 64u << 10;
-// What a header counts as in a turn: it costs a call to the kernel, and more where it is answered.
+// The bytes that a header counts for in a turn: it costs a call to the kernel, and more if it is
+// answered.
 constexpr std::size_t kHeaderWorth = 16u << 10;
 
-// A peer that asks for more without reading what it gets is dropped.
+// A peer that requests more frames without reading them is disconnected.
 constexpr std::size_t kFramesMax = 4096;
 
 const std::array<std::byte, kThrowAwayBytes> kZeros{};
@@ -74,7 +76,7 @@ void DataStream::close() {
   for (const auto& queued : left) {
     if (queued->frame.sent) queued->frame.sent(false);
   }
-  // The watch is the loop's; it refers to this object.
+  // The watch belongs to the loop's thread and refers to this object.
   if (loop_.on_loop_thread()) {
     watch_.reset();
   } else {
@@ -113,7 +115,7 @@ void DataStream::receive() {
   });
 }
 
-// One call to the kernel. `waits`: nothing more is there for now, or ever.
+// Makes one call to the kernel. `waits`: no more bytes can arrive in this turn.
 Status DataStream::receive_some(std::size_t& budget, bool& waits) {
   std::unique_lock lock(receiving_);
   const auto handlers = handlers_;
@@ -133,7 +135,7 @@ Status DataStream::receive_some(std::size_t& budget, bool& waits) {
   Descriptor passed;
   const Socket::Io io = [&] {
     std::unique_lock sending(sending_, std::defer_lock);
-    if (socket_->is_encrypted()) sending.lock();  // its two directions have common state
+    if (socket_->is_encrypted()) sending.lock();  // its two directions share state
     return socket_->read(place.bytes, in_header ? &passed : nullptr);
   }();
   place.hold.reset();
@@ -180,7 +182,7 @@ void DataStream::send(Frame frame) {
       queue_.insert(at, std::exchange(queued, nullptr));
     }
   }
-  if (queued) {  // it was not taken
+  if (queued) {  // it was not queued
     if (queued->frame.sent) queued->frame.sent(false);
     if (closed_) return;
     return loop_.post([self = shared_from_this()] {
@@ -239,7 +241,7 @@ void DataStream::flush(std::unique_lock<std::mutex> sending) {
   }
 }
 
-// One call to the kernel; false where nothing is left to send. The caller holds sending_.
+// Makes one call to the kernel. Returns false if nothing is left to send. Callers hold sending_.
 bool DataStream::send_front(std::vector<std::function<void()>>& told) {
   Queued* front = nullptr;
   {
@@ -266,8 +268,8 @@ bool DataStream::send_front(std::vector<std::function<void()>>& told) {
   const Socket::Io io = socket_->write(std::span(some).first(count), front->pass.get());
   if (io.state == Socket::Io::State::kWait) blocked_ = true;
   if (io.state == Socket::Io::State::kEnded) {
-    // The end shows when the peer is read from, after all that it had sent. A peer may have closed
-    // one direction alone, so this side closes the other.
+    // The end is reported when this side reads from the peer, after all bytes that the peer had
+    // sent. The peer may have closed one direction only, so this side closes the other.
     socket_->shut_down();
     unwritable_ = true;
     return false;

@@ -1,6 +1,7 @@
-// A new socket, until both sides know each other: what coroutines await of it (task.h). It reads
-// single frames and not a byte beyond them, so that the socket may go on as a stream's. Used on the
-// loop's thread. Whoever destroys what awaits it destroys it as well: nothing comes back then.
+// A new socket before both sides are authenticated, with operations for coroutines (task.h). It
+// reads single frames and not a byte beyond them, so that a stream can take over the socket. Used
+// on the loop's thread. Destroying an awaiting coroutine also destroys its awaiter, so nothing
+// resumes it.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace precis {
 
-// co_await it: until the descriptor is readable, or for `writable` until it is that.
+// co_await it to wait until the descriptor is readable, or writable if `writable`.
 class Readiness {
  public:
   Readiness(EventLoop& loop, int descriptor, bool writable = false)
@@ -38,14 +39,15 @@ class GreetingSocket {
   GreetingSocket(EventLoop& loop, std::unique_ptr<Socket> socket)
       : loop_(loop), socket_(std::move(socket)) {}
 
-  // TLS's exchange; a socket without TLS passes at once. An error is the peer's, or TLS's refusal.
+  // The TLS handshake; a socket without TLS succeeds at once. An error comes from the peer or is a
+  // refusal by TLS.
   Task<Status> shake_hands();
-  // kInvalidArgument for what is no frame, or one of more than `body_bytes_max`; kUnavailable where
-  // the peer is gone.
+  // kInvalidArgument if the bytes are no frame, or the frame's body exceeds `body_bytes_max`.
+  // kUnavailable if the peer is gone.
   Task<Result<Frame>> read(std::size_t body_bytes_max);
-  // At once: the kernel has room for the few frames of a greeting.
+  // Writes at once: the kernel has room for the few frames of a greeting. kUnavailable otherwise.
   Status write(FrameKind kind, Bytes body);
-  // Says that nothing more comes, and throws away what comes until the peer closes.
+  // Signals the end of writing, and discards received bytes until the peer closes.
   Task<Status> see_off();
 
   const Socket& socket() const { return *socket_; }

@@ -8,7 +8,7 @@
 namespace precis {
 namespace {
 
-// The two sockets of a peer that closes or dies end at most this far apart.
+// The two sockets of a peer that closes or dies end within this time of each other.
 constexpr std::chrono::seconds kEndsApartMax{1};
 
 }  // namespace
@@ -58,7 +58,8 @@ std::function<void(Status)> LinkEnd::bulk_end_handler() {
   };
 }
 
-// The control socket says what the peer sent before it went, so its end is waited for a while.
+// The control socket delivers the messages that the peer sent before its end, so this waits a while
+// for the end of the control socket.
 void LinkEnd::on_bulk_end(const Status& why) {
   if (is_over_) return;
   stop_bulk(why);
@@ -66,7 +67,8 @@ void LinkEnd::on_bulk_end(const Status& why) {
 }
 
 void LinkEnd::close() {
-  const Handlers unused = std::exchange(handlers_, {});  // may hold the last of what holds this
+  // They may hold the last reference to an owner of this object.
+  const Handlers unused = std::exchange(handlers_, {});
   shut(Status::canceled("the connection was closed on this side"));
 }
 

@@ -1,5 +1,5 @@
-// One end of an admitted connection: its messages, in order with the bulk bytes that were sent
-// before them, until one side ends it. What moves bulk bytes is the subclass's. Used on the loop's
+// One end of an admitted connection. It delivers messages in order with the bulk bytes that were
+// sent before them, until one side ends it. Subclasses move the bulk bytes. Used on the loop's
 // thread.
 #pragma once
 
@@ -28,25 +28,27 @@ class LinkEnd : public virtual Messages {
 
   void start(Handlers handlers) override;
   void send(std::vector<std::byte> message) override;
-  // This side's own end: no handler is called any more. A subclass closes when it is destroyed.
+  // Closes from this side: no handler is called any more. A subclass calls it in its destructor.
   void close() override;
-  // The link broke, or its transport goes: the handlers hear why.
+  // The link broke or its transport is destroyed: on_closed receives `why`.
   void end(const Status& why);
-  // Whatever is to go with it.
+  // Keeps an object that must be destroyed with the link.
   void keep(std::shared_ptr<void> kept) { kept_ = std::move(kept); }
 
  protected:
-  // A frame that is no message; not OK ends the link.
+  // A frame that is no message. A Status that is not OK ends the link.
   virtual Status on_rdma_turn(Bytes body) = 0;
-  // Ends what moves bulk bytes; may come twice.
+  // Stops the movement of bulk bytes. It may be called twice.
   virtual void stop_bulk(const Status& why) = 0;
-  // Bulk frames with data that this end has sent: they go before the next message.
+  // The number of bulk frames with data that this end has sent. They precede the next message.
   virtual std::uint64_t bulk_frames_sent() const { return 0; }
-  // The peer's next message, which follows so many such frames of its own.
+  // The peer's next message. It follows `after_bulk` bulk frames of the peer.
   virtual void on_message(std::uint64_t after_bulk, std::vector<std::byte> body) = 0;
-  // Hands one out, after which this may be gone: false where it is, or over.
+  // Delivers one message. The handler may destroy this object: returns false if it did, or if the
+  // link is over.
   bool deliver(std::vector<std::byte> body);
-  // To be called by any thread where the bulk socket ends, also after this is gone.
+  // Returns a function that any thread calls when the bulk socket ends, also after this object is
+  // destroyed.
   std::function<void(Status)> bulk_end_handler();
 
   EventLoop& loop() const { return loop_; }
@@ -63,14 +65,14 @@ class LinkEnd : public virtual Messages {
   const std::chrono::milliseconds patience_;
   Handlers handlers_;
   bool is_over_ = false;
-  std::unique_ptr<EventLoop::Timer> bulk_ended_;  // until the control socket ends as well
+  std::unique_ptr<EventLoop::Timer> bulk_ended_;  // runs until the control socket ends too
   std::shared_ptr<void> kept_;
-  const std::shared_ptr<LinkEnd*> alive_ =
-      std::make_shared<LinkEnd*>(this);  // for what may come late
+  // Expires with this object, for callbacks that may come late.
+  const std::shared_ptr<LinkEnd*> alive_ = std::make_shared<LinkEnd*>(this);
 };
 
-// The open links of one transport, by numbers, which it ends when it goes. Used on the loop's
-// thread.
+// The open links of one transport, by number. The transport ends them when it is destroyed. Used on
+// the loop's thread.
 template <typename Kind>
 class Links {
  public:
@@ -85,7 +87,7 @@ class Links {
         std::shared_ptr<void>(nullptr, [open = open_, number](void*) { open->erase(number); }));
   }
   void add(Kind& link) { add(++last_number_, link); }
-  // Null where it is gone.
+  // Returns null if the link is gone.
   Kind* find(std::uint64_t number) const {
     const auto found = open_->find(number);
     return found == open_->end() ? nullptr : found->second;

@@ -16,7 +16,7 @@
 
 #include "cachesvc/base/descriptor.h"
 
-// Of kernels newer than the headers may be.
+// These constants may be newer than the system's headers.
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -30,7 +30,7 @@
 namespace precis {
 namespace {
 
-// No machine maps more; below it, rounding up cannot overflow.
+// No machine maps more. Below this limit, rounding up cannot overflow.
 constexpr std::size_t kMappableBytesMax = std::size_t{1} << 56;
 
 std::size_t unit_of(std::size_t n) {
@@ -49,9 +49,10 @@ Status no_memory(std::size_t size_bytes, int error) {
                               " B: " + text(error));
 }
 
-// `size_bytes` from a huge page's boundary on, of a file or, for -1, private; empty with errno.
+// Maps `size_bytes` from a huge-page boundary on, of a file, or private memory for -1. Empty with
+// errno on failure.
 MutableBytes map(std::size_t size_bytes, int descriptor, int access = PROT_READ | PROT_WRITE) {
-  // Reserved with room to spare and trimmed, so that huge pages fit from its first byte on.
+  // Reserves extra address space and trims it, so that huge pages fit from the first byte on.
   const std::size_t spare = size_bytes + Pages::kUnitBytes;
   void* const reserved =
       ::mmap(nullptr, spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -70,7 +71,7 @@ MutableBytes map(std::size_t size_bytes, int descriptor, int access = PROT_READ 
   if (before > 0) ::munmap(first, before);
   std::byte* const end = begin + size_bytes;
   if (first + spare > end) ::munmap(end, static_cast<std::size_t>(first + spare - end));
-  ::madvise(begin, size_bytes, MADV_HUGEPAGE);  // a wish: a refusal costs speed alone
+  ::madvise(begin, size_bytes, MADV_HUGEPAGE);  // a hint: a refusal only costs speed
   return {begin, size_bytes};
 }
 
@@ -99,8 +100,8 @@ Result<std::unique_ptr<Pages>> Pages::make_shared(std::size_t size_bytes) {
   if (bytes.empty()) return no_memory(size_bytes, errno);
   std::unique_ptr<Pages> pages(new Pages(bytes, file.release()));
   if (::madvise(bytes.data(), size, MADV_POPULATE_WRITE) != 0) {
-    // Where that is not known: taken as small pages, then touched, for one that is only set aside
-    // counts as a hole.
+    // For kernels without this call: allocate small pages and then touch them, because an allocated
+    // but untouched page counts as a hole.
     if (errno != EINVAL || ::fallocate(pages->descriptor_, 0, 0, static_cast<off_t>(size)) != 0) {
       return no_memory(size_bytes, errno);
     }
@@ -119,8 +120,8 @@ Result<std::unique_ptr<Pages>> Pages::adopt(Descriptor file, std::size_t size_by
   const auto refuse = [](const std::string& why) {
     return Status::invalid("not memory to share: " + why);
   };
-  // First, because it asks no file system: the peer may hand over a file of one that it runs itself
-  // and that never answers.
+  // Checked first, because it does not call the file system: the peer may pass a file of a file
+  // system that it runs itself and that never answers.
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
   if (seals < 0) return refuse("not a memory file");
   if ((seals & F_SEAL_SHRINK) == 0) return refuse("it may shrink");
@@ -129,21 +130,21 @@ Result<std::unique_ptr<Pages>> Pages::adopt(Descriptor file, std::size_t size_by
   if (::fstat(descriptor, &about) != 0 || ::fstatfs(descriptor, &system) != 0) {
     return refuse(text(errno));
   }
-  // Huge pages that are set aside (hugetlbfs) come and go by rules of their own.
+  // Reserved huge pages (hugetlbfs) come and go by other rules.
   if (!S_ISREG(about.st_mode) || system.f_type != TMPFS_MAGIC) return refuse("not a memory file");
   if (size_bytes == 0 || size_bytes % unit_of(size_bytes) != 0 ||
       std::cmp_not_equal(about.st_size, size_bytes)) {
     return refuse("it has " + std::to_string(about.st_size) + " B, not " +
                   std::to_string(size_bytes));
   }
-  // An earlier link's server may have sealed it.
+  // The server of an earlier link may have sealed it.
   const bool writable = (seals & F_SEAL_FUTURE_WRITE) == 0;
   const MutableBytes bytes =
       map(size_bytes, descriptor, writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (bytes.empty()) return refuse(text(errno));
   std::unique_ptr<Pages> pages(new Pages(bytes, -1, writable));
-  // In this order: what is there once there can be no more holes, stays. And asked for a hole, not
-  // counted: stat's blocks are also those past the end.
+  // The order matters: after the seal no page can disappear, so pages that are present then stay.
+  // It looks for a hole instead of counting blocks, because stat also counts blocks past the end.
   if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {
     return refuse("it cannot be sealed against holes: " + text(errno));
   }

@@ -1,9 +1,9 @@
-// Page-aligned memory in a mapping of its own, and such memory that another process maps as well.
+// Page-aligned memory in its own mapping, optionally shared with another process.
 //
-// A page of a mapped file that is not there, because the file shrank, was punched or found no
-// memory, ends the process that touches it (SIGBUS), or is charged to it. So the server maps only a
-// memory file that is sealed against shrinking, seals it against holes itself, and then checks that
-// every page is there: from then on none can go.
+// If a page of a mapped file is missing (the file shrank, has a hole, or found no memory), an
+// access ends the accessing process (SIGBUS) or charges the page to it. So the server maps only a
+// memory file that is sealed against shrinking, seals the file against holes itself, and then
+// checks that every page is present: from then on no page can disappear.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@ class Pages {
   static constexpr std::size_t kUnitBytes = std::size_t{2} << 20;
   static constexpr std::size_t kSmallPageBytes = 4096;  // the unit of smaller sizes
 
-  // Zeros, at least `size_bytes`. kOutOfSpace where there is no such memory. Any thread.
+  // Zeroed memory of at least `size_bytes`. kOutOfSpace if there is none. Any thread.
   static Result<std::unique_ptr<Pages>> make_private(std::size_t size_bytes);
-  // The same as a memory file, with every page there already: a copy into it never waits for
-  // memory, which is this process's. A forked child shares it. kUnsupported where the system has no
-  // such files.
+  // Like make_private(), as a memory file whose pages are all present: a copy into it never waits
+  // for memory, and this process is charged for it. A forked child shares it. kUnsupported if the
+  // system has no such files.
   static Result<std::unique_ptr<Pages>> make_shared(std::size_t size_bytes);
-  // A memory file of exactly `size_bytes` that another process made. Afterwards nobody else can map
-  // it for writing. kInvalidArgument for what is no such file, has another size, lacks a seal, has
-  // one too many or lacks pages.
+  // Maps a memory file of exactly `size_bytes` that another process made. Afterwards nobody else
+  // can map it for writing. kInvalidArgument if it is no such file, has another size, misses a
+  // seal, has a seal too many, or misses pages.
   static Result<std::unique_ptr<Pages>> adopt(Descriptor file, std::size_t size_bytes);
 
   ~Pages();
@@ -38,7 +38,7 @@ class Pages {
 
   MutableBytes bytes() const { return bytes_; }
   bool is_writable() const { return writable_; }
-  // The memory file, which this object owns; -1 where there is none.
+  // The memory file, which this object owns, or -1 if there is none.
   int descriptor() const { return descriptor_; }
 
  private:

@@ -1,5 +1,5 @@
-// What one client has exposed to its server on one connection: the table that every access from
-// outside is checked against, and that lets an Exposure end while an access is under way.
+// The memory regions that a client has exposed to its server on one connection. Every access of the
+// server is checked against this table, and an Exposure can end while an access is in progress.
 #pragma once
 
 #include <condition_variable>
@@ -21,10 +21,10 @@ Status check_range(const RemoteRegion& region, std::uint64_t offset, std::uint64
 // kInvalidArgument unless `range` lies within the registered memory.
 Status check_part(MutableBytes range, MutableBytes registered);
 
-// Thread-safe. Shared by the connection and by its Exposures, either of which may go first.
+// Thread-safe. The connection and its Exposures share it; either may be destroyed first.
 class RegionTable : public std::enable_shared_from_this<RegionTable> {
  public:
-  // Leave to touch a range of an exposed region; the region's end waits for it.
+  // Permission to access a range of an exposed region. The end of the region waits for it.
   class Access {
    public:
     Access(Access&& other) noexcept = default;
@@ -41,12 +41,13 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
     MutableBytes bytes_;
   };
 
-  // The new region's id; ids are never used twice.
+  // Returns the new region's id. Ids are never reused.
   std::uint64_t add(MutableBytes bytes);
   // kNotFound if no such region is exposed (any more), kInvalidArgument if the range is outside it.
   Result<Access> access(std::uint64_t id, std::uint64_t offset, std::uint64_t size);
 
-  // Ends a region in two steps: no new access; forget it once none is left.
+  // A region ends in two steps: retire() refuses new accesses; remove() waits for the last access
+  // and erases the region.
   void retire(std::uint64_t id);
   void remove(std::uint64_t id);
 

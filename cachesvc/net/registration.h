@@ -1,4 +1,4 @@
-// Memory that a half of the transport may move bytes to and from.
+// Memory registered with one side of the transport, for transfers to and from it.
 #pragma once
 
 #include "precis/remote_region.h"
@@ -6,8 +6,8 @@
 
 namespace precis {
 
-// Memory known to the transport, until destroyed. Does not own the bytes, unless the transport made
-// them.
+// Memory that the transport knows until this object is destroyed. It does not own the bytes, unless
+// the transport allocated them.
 class Registration {
  public:
   virtual ~Registration() = default;
@@ -15,7 +15,7 @@ class Registration {
   virtual MemorySpace space() const { return MemorySpace::kHost; }
 };
 
-// Of host memory that needs no more than to be named.
+// A registration of host memory that needs no work.
 class PlainRegistration final : public Registration {
  public:
   explicit PlainRegistration(MutableBytes bytes) : bytes_(bytes) {}

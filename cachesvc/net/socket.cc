@@ -20,9 +20,9 @@ namespace {
 
 using Io = Socket::Io;
 
-constexpr std::size_t kRangesMax = 64;  // in one call to the kernel
+constexpr std::size_t kRangesMax = 64;  // per call to the kernel
 
-// A host that vanishes sends nothing: after these, its silence counts as its end (25 s).
+// A vanished host sends nothing. After these probes, its silence counts as its end (25 s).
 constexpr int kKeepAliveIdleSeconds = 10;
 constexpr int kKeepAliveIntervalSeconds = 5;
 constexpr int kKeepAliveProbes = 3;
@@ -35,7 +35,7 @@ Io ended(const std::string& how) {
   return {Io::State::kEnded, 0, Status::unavailable("the peer " + how)};
 }
 
-// What a call to the kernel said.
+// Converts the result of a call to the kernel.
 Io result(ssize_t moved, bool reading) {
   if (moved > 0) return {Io::State::kMoved, static_cast<std::size_t>(moved), {}};
   if (moved == 0 && reading) return ended("closed the connection");
@@ -91,7 +91,7 @@ Io Socket::read(MutableBytes into, Descriptor* passed) {
       [&] { return ::recvmsg(descriptor(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); });
   const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-    // The room for one has an end that is aligned, and so is room for two.
+    // Alignment makes the space for one descriptor large enough for two.
     const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = count; i > 0; --i) {
       int fd = -1;
@@ -148,7 +148,7 @@ PeerName peer_name(int socket) {
     auto v6 = reinterpret_cast<const sockaddr_in6&>(storage);
     ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
     const std::string whole = text.data();
-    // A host may have a whole /64 of addresses to itself, so that counts as one.
+    // A host may own a whole /64 of addresses, so these count as one address.
     if (!IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) std::memset(&v6.sin6_addr.s6_addr[8], 0, 8);
     ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
     return {"[" + whole + "]:" + std::to_string(ntohs(v6.sin6_port)), text.data()};

@@ -1,5 +1,5 @@
-// A connected stream socket that never blocks: TCP or Unix; TLS is a kind of its own (tls.h). One
-// thread may read while another writes, but where is_encrypted(): there both use common state.
+// A connected, non-blocking stream socket: TCP or Unix; TLS is a subclass (tls.h). One thread may
+// read while another writes, except if is_encrypted(): then both directions share state.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class Socket {
   struct Io {
     enum class State { kMoved, kWait, kEnded };
     State state = State::kMoved;
-    std::size_t bytes = 0;  // moved, at least one
-    Status why;             // of kEnded: kUnavailable where the peer closed, is gone or broke TLS
+    std::size_t bytes = 0;  // bytes moved, at least one
+    Status why;             // for kEnded: kUnavailable if the peer closed, is gone or broke TLS
   };
 
   // Takes the descriptor and makes it non-blocking.
@@ -32,18 +32,18 @@ class Socket {
   virtual bool is_encrypted() const { return false; }
   std::string kind() const { return is_unix_ ? "unix" : is_encrypted() ? "tls" : "tcp"; }
 
-  // TLS's own exchange; kMoved once it is over, and at once without TLS. A server that refuses the
-  // peer by it says kPermissionDenied for its certificate, and else kInvalidArgument.
+  // The TLS handshake. kMoved once it is complete, and at once without TLS. A server that refuses
+  // the peer ends with kPermissionDenied for its certificate, and with kInvalidArgument otherwise.
   virtual Io handshake() { return {}; }
-  // With `passed` also takes a descriptor that came with the first byte, if one did; further ones
-  // are closed.
+  // With `passed`, also receives a descriptor that came with the first byte, if any. Further
+  // descriptors are closed.
   virtual Io read(MutableBytes into, Descriptor* passed = nullptr);
-  // The ranges one after the other, as far as the kernel takes them. `pass`, a descriptor or -1,
-  // goes with the first byte, on Unix sockets.
+  // Writes the ranges in order, as far as the kernel accepts them. `pass`, a descriptor or -1, goes
+  // with the first byte, on Unix sockets.
   virtual Io write(std::span<const Bytes> ranges, int pass = -1);
-  // Whether read() would bring bytes although the descriptor is not readable.
+  // Whether read() would return bytes although the descriptor is not readable.
   virtual bool has_buffered() const { return false; }
-  // Ends both directions; the peer reads what was sent before.
+  // Shuts down both directions. The peer can still read the bytes sent before.
   virtual void shut_down();
 
  private:
@@ -51,13 +51,13 @@ class Socket {
   bool is_unix_ = false;
 };
 
-// Whether peers may pass descriptors over a Unix socket; a listening one's setting is that of the
-// sockets it accepts. A passed descriptor may take long to close (a TCP socket that lingers), and
-// the reader's thread closes it. Changes nothing where the kernel can't forbid it (before 6.16).
+// Sets whether peers may pass descriptors over a Unix socket. Accepted sockets inherit the setting
+// of the listening socket. A passed descriptor may take long to close (a lingering TCP socket), and
+// the reader's thread closes it. No effect on kernels that cannot forbid it (before 6.16).
 void let_pass_descriptors(int socket, bool on);
 
-// "10.0.0.7:40312", or "unix: uid 1000, pid 4242" as the kernel tells it; and the part of it that
-// counts as one address.
+// A peer's name, "10.0.0.7:40312" or "unix: uid 1000, pid 4242" as the kernel reports it, and the
+// part of it that counts as one address.
 struct PeerName {
   std::string text, address;
 };

@@ -20,7 +20,7 @@ struct Free {
   void operator()(SSL* session) const { ::SSL_free(session); }
 };
 
-// The first of OpenSSL's queued errors, which it empties.
+// Returns the first of OpenSSL's queued errors and clears the queue.
 std::string last_error() {
   const unsigned long code = ::ERR_get_error();
   ::ERR_clear_error();
@@ -62,16 +62,17 @@ Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
   return context;
 }
 
-// An alert of the peer's has its number and this offset for a reason, and ends what it leaves.
+// An alert of the peer has as its reason this offset plus the alert's number. Smaller reasons are
+// errors that this side found.
 bool is_said_by_peer(int reason) { return reason >= SSL_AD_REASON_OFFSET; }
 
-// How often one call of ours may still ask the kernel for bytes, twice for a record: a peer that
-// sends records without data (key updates) would hold up the thread else. What is left over makes
-// the socket readable again.
+// Limits how often one call here may ask the kernel for bytes, which is twice per record. Without
+// it, a peer that sends records without data (key updates) could block the thread. The remaining
+// bytes make the socket readable again.
 constexpr unsigned kReceivesMax = 64;
 thread_local unsigned receives_left = 0;
 
-// OpenSSL's own socket BIO raises SIGPIPE where the peer is gone; a library must not.
+// OpenSSL's own socket BIO raises SIGPIPE if the peer is gone; a library must not.
 int send_quietly(BIO* bio, const char* data, int size) {
   const int socket = static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
   const ssize_t sent =
@@ -166,7 +167,7 @@ class TlsSocket final : public Socket {
   }
 
  private:
-  // In words that lead to the setting, where there is one.
+  // Returns the cause in words that name the setting to change, if there is one.
   std::string cause(int reason) const {
     const long verified = ::SSL_get_verify_result(ssl_.get());
     if (verified != X509_V_OK) return ::X509_verify_cert_error_string(verified);
@@ -183,7 +184,7 @@ class TlsSocket final : public Socket {
     }
   }
 
-  // `refuses`: what is wrong with the peer is no loss of it, but a refusal by us.
+  // `refuses`: an error that the peer causes is a refusal by this side, not a lost connection.
   Io result(int returned, std::size_t bytes, bool refuses = false) {
     if (returned > 0) return {Io::State::kMoved, bytes, {}};
     const int error = ::SSL_get_error(ssl_.get(), returned);
@@ -232,7 +233,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::for_server(const TlsFiles& files
     }
     ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   }
-  ::SSL_CTX_set_num_tickets(context.get(), 0);  // connections are few and long
+  ::SSL_CTX_set_num_tickets(context.get(), 0);  // connections are few and long-lived
   return std::shared_ptr<TlsContext>(std::make_shared<OpenSslContext>(std::move(context)));
 }
 

@@ -1,4 +1,4 @@
-// TLS 1.3 by OpenSSL. One context for a listener or a client.
+// TLS 1.3 by OpenSSL. A listener or a client has one context.
 #pragma once
 
 #include <memory>
@@ -10,21 +10,23 @@ namespace precis {
 
 struct TlsFiles {
   std::string cert, key;  // PEM; a server must have both, a client has both or none
-  std::string ca;         // PEM: who may sign the peer's certificate
+  std::string ca;         // PEM; the CA that must have signed the peer's certificate
 };
 
-// Thread-safe once made. Reads the files when it is made; make it anew to renew a certificate.
+// Thread-safe once created. It reads the files when it is created; create another to renew a
+// certificate.
 class TlsContext {
  public:
-  // With files.ca, clients must show a certificate that it signed (mutual TLS). kInvalidArgument
-  // for a file that is missing or wrong, beginning with its setting: "tls_cert: cannot read ...".
+  // With files.ca, clients must show a certificate that this CA signed (mutual TLS).
+  // kInvalidArgument for a missing or wrong file; the message begins with its setting: "tls_cert:
+  // cannot read ...".
   static Result<std::shared_ptr<TlsContext>> for_server(const TlsFiles& files);
-  // files.ca is a PEM file, or "system" for what the system trusts.
+  // files.ca is a PEM file, or "system" for the system's CAs.
   static Result<std::shared_ptr<TlsContext>> for_client(const TlsFiles& files);
   virtual ~TlsContext() = default;
 
-  // TLS on a new socket. `host`: a client's: whom the server's certificate must be of. Empty on a
-  // server.
+  // Starts TLS on a new socket. `host`: on a client, the name that the server's certificate must
+  // have; on a server, empty.
   virtual std::unique_ptr<Socket> wrap(Descriptor socket, const std::string& host) const = 0;
 };
 

@@ -19,10 +19,10 @@ std::string missing_text(std::uint64_t changes) {
   return counted(changes, "acknowledged change") + " missing";
 }
 
-// `before`: what was missing, once that is known.
+// `before`: the number of missing changes, once it is known.
 Result<std::string> give_up(const std::string& dir, std::uint64_t changes,
                             std::optional<std::uint64_t>& before) {
-  // Opening would make one.
+  // Opening would create a store.
   if (std::error_code error; !std::filesystem::exists(dir + "/CURRENT", error)) {
     return Status::not_found("there is no store in " + dir);
   }
@@ -53,7 +53,7 @@ Result<std::string> accept_loss(const Config& config, std::uint64_t changes) {
   PRECIS_ASSIGN(Audit::Sink sink, Audit::Sink::open(config.audit_log));
   Log log(level);
   Metrics metrics;
-  Audit audit(log, metrics);  // its end waits until the line is written
+  Audit audit(log, metrics);  // its destructor waits until the line is written
   audit.use(std::move(sink));
   std::optional<std::uint64_t> before;
   auto given_up = give_up(config.data_dir, changes, before);

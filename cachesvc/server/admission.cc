@@ -42,7 +42,7 @@ std::map<std::string, Quota::Tenant>::iterator Quota::meet(const std::string& na
   const auto [at, is_new] = tenants_.try_emplace(name);
   Tenant& tenant = at->second;
   weights_ -= is_new ? 0 : tenant.weight;
-  tenant.weight = std::max<std::uint32_t>(1, weight);  // the latest one counts
+  tenant.weight = std::max<std::uint32_t>(1, weight);  // the latest weight counts
   weights_ += tenant.weight;
   return at;
 }
@@ -103,7 +103,7 @@ Status Quota::check(const Part& part, std::uint64_t amount) const {
     return over("tenant '" + part.tenant_->first + "'", tenant.used, allowed);
   }
   if (tenant.used + amount <= allowed / 2) return {};
-  if (tenant.connections == 1 && tenants_.size() > 1) return {};  // it is all of its tenant
+  if (tenant.connections == 1 && tenants_.size() > 1) return {};  // the tenant's only connection
   const std::uint64_t share = std::max<std::uint64_t>(1, allowed / 2 / tenant.connections);
   if (part.used_ == 0 || part.used_ + amount <= share) return {};
   return over("this connection", part.used_, share);

@@ -1,12 +1,11 @@
-// Who may have how much of what all share: connections, requests being answered, the bytes of their
-// messages, puts under way. What is past a limit is kRejected, naming it, and told when to come
-// back.
+// Limits on shared resources: connections, requests in progress, the bytes of their messages, puts
+// in progress. A request past a limit gets kRejected, which names the limit and when to retry.
 //
-// Shares are the tenants' first, by their weight, and then their connections'. Past half of a limit
-// only tenants are let in that have less than their share of the other half; and past half of what
-// a tenant may have only those of its connections that have less than their share of the rest. So
-// neither a tenant with many connections nor one greedy connection keeps the others out. Loop
-// thread only.
+// Tenants share a limit by their weight, and connections share their tenant's part. Once half of a
+// limit is in use, only tenants with less than their share of the other half are admitted. Once a
+// tenant uses half of what it may have, only those of its connections with less than their share of
+// the rest are admitted. So neither a tenant with many connections nor one greedy connection
+// excludes the others. Loop thread only.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +21,13 @@
 
 namespace precis {
 
-// kInvalidArgument past what one message may be: sent, it would end the connection, and look as if
-// the client had done wrong.
+// kInvalidArgument past the maximum size of a message: such a reply would end the connection as if
+// the client had broken the protocol.
 Status check_reply_size(std::size_t size_bytes);
 
 class Quota {
  public:
-  // `what` is counted, `setting` is what the limit is called.
+  // `what` names the counted unit, `setting` the limit.
   Quota(std::string what, std::string setting, std::uint64_t limit, std::uint32_t retry_after_ms)
       : what_(std::move(what)),
         setting_(std::move(setting)),
@@ -39,14 +38,14 @@ class Quota {
     std::uint32_t weight = 1;
     std::uint64_t used = 0;
     std::uint64_t connections = 0;
-    bool expected = false;  // it has its share also while it is not connected
+    bool expected = false;  // it has its share even while it is not connected
   };
-  // Keeps a share for this tenant, whether it is connected or not.
+  // Reserves a share for this tenant, connected or not.
   void expect(const std::string& tenant, std::uint32_t weight);
-  // Keeps shares for these alone: another one has its share while it is connected.
+  // Reserves shares for these tenants only. Any other tenant has its share while it is connected.
   void expect_only(const std::vector<TenantConfig>& tenants);
 
-  // One connection's part of it, which is a part of its tenant's.
+  // One connection's part of the quota, within its tenant's part.
   class Part {
    public:
     explicit Part(Quota& quota, const Owner& owner = {});
@@ -61,7 +60,7 @@ class Quota {
     std::uint64_t used_ = 0;
   };
 
-  // So much of it, until destroyed; its part outlives it. Nothing by default.
+  // An amount of the quota, held until destroyed. Its part must outlive it. Empty by default.
   class Hold {
    public:
     Hold() = default;
@@ -78,39 +77,39 @@ class Quota {
     std::uint64_t amount_ = 0;
   };
 
-  // kRejected if there is not so much left for this part. What is alone is let in at any size.
+  // kRejected if less than `amount` is left for this part. Any amount is granted while nothing is
+  // in use.
   static Result<Hold> take(Part& part, std::uint64_t amount);
 
   std::uint64_t used() const { return used_; }
-  // A connection that has more by then keeps it.
+  // A connection that has more than the new limit keeps it.
   void set_limit(std::uint64_t limit) { limit_ = limit; }
 
  private:
   Status check(const Part& part, std::uint64_t amount) const;
   Status over(const std::string& who, std::uint64_t used, std::uint64_t share) const;
   std::map<std::string, Tenant>::iterator meet(const std::string& tenant, std::uint32_t weight);
-  // The most that the tenant may have, beside what the others have.
+  // The most that the tenant may have, given what the others have.
   std::uint64_t allowance(const Tenant& tenant) const;
 
   const std::string what_, setting_;
   std::uint64_t limit_;
   const std::uint32_t retry_after_ms_;
   std::uint64_t used_ = 0;
-  std::map<std::string, Tenant> tenants_;  // those expected, and those with connections
-  std::uint64_t weights_ = 0;              // theirs, added up
+  std::map<std::string, Tenant> tenants_;  // expected tenants, and those with connections
+  std::uint64_t weights_ = 0;              // sum of their weights
 };
 
-// What the connections of one service share.
+// The resources that all connections of a service share.
 struct Admission {
   struct Limits {
     std::uint32_t requests;
     std::uint64_t message_bytes;
     std::uint32_t puts;
   };
-  // `tenants`: those that are configured.
+  // `tenants`: the configured tenants.
   Admission(const Limits& limits, const std::vector<TenantConfig>& tenants);
-  // Takes up tenants that were configured anew. A weight counts at once for the connections there
-  // are.
+  // Applies a new configuration of tenants. A new weight also affects existing connections at once.
   void set_tenants(const std::vector<TenantConfig>& tenants);
   Quota connections, requests, message_bytes, puts;
 };

@@ -89,7 +89,7 @@ Result<Audit::Sink> Audit::Sink::open(const std::string& path) {
   sink.path_ = path;
   if (path == "stderr") sink.fd_ = STDERR_FILENO;
   if (path.empty() || sink.fd_ >= 0) return sink;
-  // Not blocking: opening a pipe would wait for its reader.
+  // Non-blocking, because opening a pipe would wait for its reader.
   Descriptor file(::open(path.c_str(),
                          O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600));
   if (!file) return not_opened(path, errno);
@@ -111,7 +111,7 @@ const Clock& Audit::machine_clock() {
 Audit::Audit(Log& log, Metrics& metrics, const Clock& clock)
     : log_(log), metrics_(metrics), limit_(clock) {}
 
-// The thread ends first, having written what waits.
+// The thread ends first, after writing the waiting lines.
 Audit::~Audit() { post_all(limit_.due(/*all=*/true)); }
 
 void Audit::use(Sink sink) {
@@ -163,14 +163,14 @@ void Audit::post(std::string line) {
 }
 
 void Audit::write_out(const std::string& line) {
-  if (sink_.fd_ < 0) return;  // it was turned off meanwhile
+  if (sink_.fd_ < 0) return;  // turned off meanwhile
   if (lost_ > 0) tell_lost();
   if (append(line + "\n")) return;
   ++lost_;
   ++metrics_.audit_lost;
 }
 
-// So that a gap shows where it is.
+// Marks the gap at its place in the log.
 void Audit::tell_lost() {
   const std::uint64_t lost = lost_.exchange(0);
   const AuditEvent gap{

@@ -1,6 +1,7 @@
-// The audit log: who changed what, and who was refused what. A line of JSON each, with the keys
+// The audit log of changes and refusals, one line of JSON for each. These keys are always present,
+// with null if there is no value:
 //   time (UTC), tenant, client, from, what, of, old, new, outcome, why
-// always there; null where there is nothing to say. `outcome` is "ok" or a status code's name.
+// `outcome` is "ok" or the name of a status code.
 #pragma once
 
 #include <atomic>
@@ -21,39 +22,40 @@
 
 namespace precis {
 
-// Without a line's end; values past limits::kAuditValueBytesMax are cut.
+// Without a line end. Values longer than limits::kAuditValueBytesMax are truncated.
 std::string audit_line(const AuditWho& who, const AuditEvent& event, std::uint64_t unix_ms);
 
-// Writes lines on a thread of its own, so that no disk holds up who acts. limits::kAuditLinesMax
-// may wait; what is past that, or can't be written, is lost and counted (Metrics::audit_lost), and
-// a line says how many were once lines can be written again. Refusals are bounded (audit_limit.h);
-// what has no line of its own is counted (Metrics::audit_suppressed).
+// Writes lines on its own thread, so that a slow disk does not delay requests. At most
+// limits::kAuditLinesMax lines wait. A line past that, or one that cannot be written, is lost and
+// counted (Metrics::audit_lost); later lines report the number of lost lines. Refusals are limited
+// (audit_limit.h); refusals without a line are counted (Metrics::audit_suppressed).
 class Audit {
  public:
-  // The file that lines go to; closed with the last copy.
+  // The destination of the lines. The last copy closes the file.
   class Sink {
    public:
-    // `path`: a regular file, appended to, made for its owner alone (0600); "stderr"; or empty, for
-    // no audit log. kInvalidArgument naming the path. May wait for the disk.
+    // `path`: a regular file to append to, created with access for its owner only (0600); "stderr";
+    // or empty, for no audit log. kInvalidArgument naming the path. May wait for the disk.
     static Result<Sink> open(const std::string& path);
-    // Whether open() would succeed, as far as can be said without making the file.
+    // Whether open() would succeed, as far as can be known without creating the file.
     static Status check(const std::string& path);
 
    private:
     friend class Audit;
     std::string path_;
     int fd_ = -1;
-    std::shared_ptr<Descriptor> owned_;  // none of stderr
+    std::shared_ptr<Descriptor> owned_;  // null for stderr
   };
 
   Audit(Log& log, Metrics& metrics, const Clock& clock = machine_clock());
-  ~Audit();  // once every line that waits is written, and how many have none
+  ~Audit();  // writes all waiting lines, and the numbers of suppressed refusals
 
-  // From the next line on; the sink before is closed. Also how a file that was renamed is left.
+  // Lines go to `sink` from the next one on, and the previous sink is closed. This also ends the
+  // use of a renamed file.
   void use(Sink sink);
   // Any thread; does not block.
   void write(const AuditWho& who, const AuditEvent& event);
-  // Writes how many refusals had no line of their own, once it is time; to be called every second.
+  // Writes the numbers of suppressed refusals that are due. Call it every second.
   void tell_suppressed();
 
  private:
@@ -68,13 +70,13 @@ class Audit {
   Metrics& metrics_;
   std::atomic<bool> on_{false};
   std::atomic<std::size_t> waiting_{0};
-  std::atomic<std::uint64_t> lost_{0};  // and not yet told
-  std::mutex mutex_;                    // of the next
+  std::atomic<std::uint64_t> lost_{0};  // lost lines that are not yet reported
+  std::mutex mutex_;                    // guards limit_
   AuditLimit limit_;
-  // Used by the thread alone.
+  // Used by the thread only.
   Sink sink_;
-  bool torn_ = false;    // the last line has no end
-  bool failed_ = false;  // the last write did, and the log says so
+  bool torn_ = false;    // the last line is incomplete
+  bool failed_ = false;  // the last write failed and is in the log
   Executor thread_{"audit", 1};
 };
 

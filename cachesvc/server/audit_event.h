@@ -1,4 +1,4 @@
-// The contents of a line of the audit log.
+// The content of a line of the audit log.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace precis {
 
-// The one who acts; empty where a part is not known.
+// The client that acts. Unknown parts are empty.
 struct AuditWho {
   std::string tenant = {}, client = {}, from = {};
 };
 
 struct AuditEvent {
-  // A literal: a request's name, "Connect", "Connection", "Reload" or "AcceptLoss".
+  // A string literal: a request's name, "Connect", "Connection", "Reload" or "AcceptLoss".
   std::string_view what;
-  std::string of = {};  // what it was about; may be empty
+  std::string of = {};  // the object; may be empty
   std::optional<std::string> old_value = {}, new_value = {};
   Status outcome = {};
 };

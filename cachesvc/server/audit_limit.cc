@@ -10,8 +10,8 @@ namespace {
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kNsPerMinute = 60'000 * kNsPerMs;
 
-// Without the port, which is another with each connection; of a local client the user, "unix: uid
-// 1000", without the process.
+// Removes the port, which changes with each connection. For a local client, keeps the user ("unix:
+// uid 1000") and removes the process.
 std::string address_of(const std::string& from) {
   return from.substr(0, from.starts_with("unix") ? from.find(',') : from.rfind(':'));
 }
@@ -19,7 +19,7 @@ std::string address_of(const std::string& from) {
 }  // namespace
 
 bool AuditLimit::take(const AuditWho& who, const AuditEvent& event, std::size_t size_bytes) {
-  // Until it is admitted, a client can name any tenant.
+  // Before it is admitted, a client can name any tenant.
   const std::string tenant = event.what == "Connect" ? "" : who.tenant;
   const Key key{address_of(who.from), tenant, event.what, event.outcome.code()};
   auto row = rows_.find(key);
@@ -60,7 +60,7 @@ std::vector<AuditLimit::Line> AuditLimit::due(bool all) {
       continue;
     }
     const auto& [address, tenant, what, code] = key;
-    // Such a line is short, but there may be one of each of many addresses.
+    // Such a line is short, but there may be one for each of many addresses.
     Group& group = group_of(tenant);
     if (row.more > 0 && take_bytes(group, limits::kAuditMoreLineBytes)) {
       lines.push_back(

@@ -1,6 +1,6 @@
-// Keeps refusals, which anybody can cause, from filling the disk with the audit log: the first few
-// of one address, kind and outcome have a line each, the rest are counted for a while; and so many
-// bytes of them a minute are written, of those who are not admitted apart from the others.
+// Keeps refusals, which anyone can cause, from filling the disk with audit lines. The first few
+// refusals of one address, kind and outcome get a line each; the rest are counted for a while. The
+// bytes per minute are limited, separately for clients that are not admitted and for tenants.
 #pragma once
 
 #include <cstdint>
@@ -24,29 +24,29 @@ class AuditLimit {
     AuditEvent event;
   };
 
-  // Whether a refusal has a line of its own, of `size_bytes`. If not, it is counted.
+  // Returns whether a refusal gets its own line, of `size_bytes`. If not, it is counted.
   bool take(const AuditWho& who, const AuditEvent& event, std::size_t size_bytes);
-  // Lines that say how many were counted, once their time is over; `all`: also before.
+  // Returns the lines that report counted refusals and are due; `all`: also those not yet due.
   std::vector<Line> due(bool all = false);
 
  private:
-  // Address, tenant (of one that is admitted), what, outcome.
+  // Address, tenant (empty before admission), what, outcome.
   using Key = std::tuple<std::string, std::string, std::string_view, StatusCode>;
   struct Row {
     std::uint64_t since_ns = 0;
     std::uint32_t told = 0;
-    std::uint64_t more = 0;  // since then, and not told
+    std::uint64_t more = 0;  // refusals since then without a line
   };
   struct Group {
     std::uint64_t since_ns = 0;
     std::uint64_t bytes = 0;  // since then
-    std::uint64_t more = 0;   // not told, for there were too many bytes
+    std::uint64_t more = 0;   // refusals without a line because of the limit of bytes
   };
   Group& group_of(const std::string& tenant) { return tenant.empty() ? strangers_ : admitted_; }
   bool take_bytes(Group& group, std::size_t size_bytes);
 
   const Clock& clock_;
-  std::map<Key, Row> rows_;  // limits::kAuditRepeatRowsMax
+  std::map<Key, Row> rows_;  // at most limits::kAuditRepeatRowsMax
   Group strangers_, admitted_;
 };
 

@@ -1,4 +1,4 @@
-// Words for a change and for what was before it, as the log and the audit log have them.
+// Texts about a change and the previous state, for the log and the audit log.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ std::string scope_text(const msg::BudgetScope& scope);
 std::string change_text(const msg::SetBudget& request);
 // "ttl 60 s" or "no ttl".
 std::string ttl_text(const msg::SessionRow& row);
-// The digest of the profile of that model and name; none if there is none.
+// Returns the digest of that model's profile of that name, if there is one.
 std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,
                                      const std::string& name);
 

@@ -1,4 +1,4 @@
-// The device that layers are compressed on.
+// The device that compresses layers.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace precis {
 
-// As config.device says: a GPU where there is one and nothing else was asked for. `memory` is what
-// layers lie in; `log` outlives the backend, and gets the reason where the CPU has to do.
-// kUnsupported or kUnavailable where a GPU was asked for by number and can't be had.
+// Chooses by config.device: a GPU if there is one and no other device is requested. `memory` holds
+// the layers. `log` must outlive the backend, and receives the reason if the CPU is used instead.
+// kUnsupported or kUnavailable if a GPU requested by number is not available.
 Result<std::unique_ptr<kernels::Backend>> choose_backend(const Config& config, MutableBytes memory,
                                                          Log& log);
 

@@ -1,4 +1,4 @@
-// The low-water mark that an operator configured, where the store keeps more free than that.
+// The configured low-water mark of the disk, if the store keeps more space free.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace precis {
 
-// The bytes that the store keeps free on the disk of config.data_dir, where min_free_bytes is set
-// and is less than the rows of that disk need. None where min_free_bytes holds as it stands, or
-// where the disk can't be looked at. The directory may be missing: then its parent's disk counts.
+// Returns the bytes that the store keeps free on the disk of config.data_dir, if min_free_bytes is
+// set and is less than the rows need on that disk. Returns none if min_free_bytes is used
+// unchanged, or the disk cannot be examined. If the directory is missing, its parent's disk counts.
 std::optional<std::uint64_t> raised_min_free_bytes(const Config& config);
 
-// Says so in the log, if there is such a number.
+// Logs a warning if there is such a number.
 void warn_of_raised_mark(Log& log, const Config& config);
 
 }  // namespace precis

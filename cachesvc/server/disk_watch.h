@@ -1,5 +1,6 @@
-// Looks after the store's disk every second, on a thread of its own: what an operator must know is
-// in the log once, when it begins and when it ends. Statistics of the store are of the last look.
+// Checks the store's disk every second, on its own thread. A condition that concerns an operator is
+// logged once when it begins and once when it ends. The store's statistics are those of the last
+// check.
 #pragma once
 
 #include <condition_variable>
@@ -13,11 +14,11 @@ namespace precis {
 
 class DiskWatch {
  public:
-  // Both outlive it. The first look is done when this returns.
+  // Both must outlive it. The first check is done when the constructor returns.
   DiskWatch(Store& store, Log& log);
   ~DiskWatch();
 
-  // Any thread: as of the last look. Whoever asks often costs the disk nothing.
+  // Any thread. The result of the last check, so that frequent calls cost no disk access.
   StoreHealth health() const;
   StoreStats stats() const;
 
@@ -30,7 +31,7 @@ class DiskWatch {
   std::condition_variable_any wake_;
   StoreHealth health_;   // guarded by mutex_
   StoreStats stats_;     // guarded by mutex_
-  std::jthread thread_;  // last: it uses all of the above
+  std::jthread thread_;  // last member: it uses all of the above
 };
 
 }  // namespace precis

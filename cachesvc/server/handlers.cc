@@ -13,7 +13,7 @@
 namespace precis {
 namespace {
 
-// Result<T> as the reply body it becomes.
+// Converts a Result<T> to a reply body.
 template <typename T>
 Handlers::Answer answer(Result<T> result) {
   if (!result.ok()) return result.status();
@@ -24,7 +24,7 @@ Handlers::Answer answer(Status status) {
   return msg::ReplyBody(msg::Done{});
 }
 
-// Of puts, in the order in which they ended: as many as may be under way.
+// Keeps the latest ended puts, as many as a connection may have in progress.
 template <typename Ended>
 void keep_latest(Ended& ended) {
   while (ended.size() > limits::kPutsPerConnectionMax) ended.pop_front();
@@ -60,7 +60,7 @@ Task<Handlers::Answer> Handlers::handle(std::uint64_t id, msg::RequestBody body)
 void Handlers::cancel() {
   gone_ = true;
   for (auto& [id, get] : gets_) get->canceled = true;
-  // Others may wait for what this client has to write of a put; they are told here.
+  // Other writers of a joint put may wait for this client's part. The abort tells them.
   for (auto& [id, open] : puts_) static_cast<void>(parts_.put_path.abort(*open.put));
 }
 
@@ -156,7 +156,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushProjection request) 
   };
   const std::string of =
       "layer " + std::to_string(request.layer) + " of model " + request.model.hex();
-  const bool known = find().ok();  // it can't be replaced
+  const bool known = find().ok();  // a stored projection cannot be replaced
   PRECIS_CO_TRY(co_await parts_.projections.add(tenant_, std::move(request), connection_));
   const auto row = find();
   if (!known && row.ok()) {
@@ -207,7 +207,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
   PRECIS_CO_ASSIGN(open.counted, Quota::take(put_part_, 1));
   PRECIS_CO_ASSIGN(open.put,
                    co_await parts_.put_path.begin(tenant_, std::move(request), connection_));
-  // Meanwhile others may have begun, or the client may have left.
+  // Meanwhile other puts may have begun, or the client may have left.
   const Status wanted = gone_ ? Status::canceled("the client has left") : one_more();
   if (!wanted.ok()) {
     static_cast<void>(parts_.put_path.abort(*open.put));
@@ -225,7 +225,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::PushLayer request) {
 }
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::CommitPut request) {
-  // Its client may have given up waiting for this, and now asks again.
+  // The client may have stopped waiting for this commit, and now asks again.
   const auto known = std::ranges::find(committed_puts_, request.put, &CommittedPut::put);
   if (known != committed_puts_.end()) {
     const SegmentId segment = known->segment;
@@ -293,7 +293,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t id, msg::Get request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Cancel request) {
   const auto it = gets_.find(request.request);
-  if (it != gets_.end()) it->second->canceled = true;  // else it has been answered already
+  if (it != gets_.end()) it->second->canceled = true;  // else it is answered already
   co_return answer(Status());
 }
 

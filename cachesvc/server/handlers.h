@@ -1,5 +1,5 @@
-// What each request of one client does: small ones answered from the catalog, bulk ones handed to
-// the paths. One object per connection; it holds the puts and gets that the client has under way.
+// Executes the requests of one client: small requests are answered from the catalog, bulk requests
+// by the paths. One object per connection; it holds the client's puts and gets in progress.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ namespace precis {
 
 class Handlers {
  public:
-  // What requests reach; all outlive the handlers.
+  // The parts that requests use. All outlive the handlers.
   struct Parts {
     EventLoop& loop;
     FairExecutor& storage;
@@ -42,39 +42,39 @@ class Handlers {
     TrimPath& trim_path;
     Lookup& lookup;
     PathHasher& paths;
-    FairTurns& turns;  // of what clients send
+    FairTurns& turns;  // for received messages
     Memory& memory;
     Admission& admission;
     Metrics& metrics;
     Log& log;
     Audit& audit;
-    ToldSome& refused;  // of requests, those in the log
+    ToldSome& refused;  // limits log lines about refused requests
     BudgetDefaults configured;
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
     std::function<msg::Stats(const std::string& tenant)> server_stats;
-    // Of an answer of so many bytes; kRejected where too much is unsent already.
+    // OK if an answer of this size may be sent. kRejected if too much is unsent already.
     std::function<Status(const std::string& tenant, std::size_t size_bytes)> may_send;
   };
   using Answer = Result<msg::ReplyBody>;
 
-  // `client`: what it calls itself.
+  // `client`: the name that the client gives itself.
   Handlers(const Parts& parts, Tenant tenant, std::string client, Connection& connection,
            std::function<Status(msg::LayerServed)> served);
-  ~Handlers();  // drops the puts under way
+  ~Handlers();  // drops the puts in progress
 
   Task<Answer> handle(std::uint64_t id, msg::RequestBody body);
-  // A sign of life, which clients ask for while they wait: of no object, so that it looks at
-  // nothing.
+  // Answers a keep-alive that clients send while they wait. It refers to no object, so it looks
+  // nothing up.
   static Task<Answer> on(std::uint64_t id, msg::Ping request);
-  // The client has gone: gets under way stop at their next layer, puts are given up.
+  // The client has disconnected: gets in progress stop at their next layer, puts are aborted.
   void cancel();
-  // Gives up the puts of which nothing has been heard for so long. Returns how many.
+  // Aborts the puts that have received nothing for `silence`. Returns their number.
   std::size_t give_up_silent_puts(std::chrono::steady_clock::duration silence);
 
  private:
-  // A put under way: what it was promised goes with it.
+  // A put in progress. Its promised memory and its quota are released with it.
   struct OpenPut {
-    std::shared_ptr<PutPath::Put> put;  // shared as by PutPath::begin()
+    std::shared_ptr<PutPath::Put> put;  // shared as PutPath::begin() says
     Quota::Hold counted;
   };
 
@@ -110,30 +110,29 @@ class Handlers {
   Task<Answer> on(std::uint64_t id, msg::RemoveProfile request);
   Task<Answer> on(std::uint64_t id, msg::FindPrefix request);
 
-  // Says of a segment whether every layer of it is in the hot tier.
+  // Sets in_memory: whether every layer of the segment is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
-  // A change that a request made, for the log and the audit log.
+  // A change by a request, for the log and the audit log.
   struct Change {
     std::string_view request;     // its name
-    std::string_view event = {};  // a line in the log of this name; none where it is empty
+    std::string_view event = {};  // name of the log line; empty: no line
     std::string of = {};
-    std::string text = {};  // in the log
+    std::string text = {};  // for the log
     std::optional<std::string> was = {}, is = {};
   };
   void note(Change change);
-  // The recipe and keep that are set for a scope itself.
+  // The recipe and keep that are set for this scope itself.
   std::string budget_text(const msg::BudgetScope& scope) const;
-  // The tip of a session; none where there is no such session.
+  // The tip of a session, or none if there is no such session.
   std::optional<std::string> tip_of(const std::string& session) const;
   Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
-  // Runs a catalog call that waits for the store on the storage executor, when it is this
-  // connection's turn.
+  // Runs a blocking catalog call on the storage executor, in this connection's turn.
   template <typename Fn>
   auto stored(Fn fn) {
     return run_on(parts_.storage, parts_.loop, tenant_.owner(&connection_), std::move(fn));
   }
 
-  // Runs what reads many rows beside the loop, when it is this connection's turn.
+  // Runs a function that reads many rows on a thread off the loop, in this connection's turn.
   template <typename Fn>
   Task<std::invoke_result_t<Fn&>> listed(Fn fn) {
     std::optional<std::invoke_result_t<Fn&>> result;
@@ -149,7 +148,7 @@ class Handlers {
   std::string client_;
   Connection& connection_;
   bool gone_ = false;
-  std::uint32_t counting_ = 0;  // lookups under way that count entries
+  std::uint32_t counting_ = 0;  // lookups in progress that count entries
   std::function<Status(msg::LayerServed)> served_;
   std::uint64_t next_put_ = 1;
   Quota::Part put_part_;
@@ -158,9 +157,9 @@ class Handlers {
     std::uint64_t put;
     SegmentId segment;
   };
-  // The latest of those that have ended so.
+  // The latest puts that ended in these ways.
   std::deque<std::uint64_t> silent_puts_;    // given up
-  std::deque<CommittedPut> committed_puts_;  // lest they are asked for again
+  std::deque<CommittedPut> committed_puts_;  // for repeated commits
   std::unordered_map<std::uint64_t, std::shared_ptr<GetPath::Get>> gets_;
 };
 

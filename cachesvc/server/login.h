@@ -1,4 +1,4 @@
-// Lets a stranger in as a tenant, unless too many wrong proofs came from its address.
+// Admits a client as a tenant, unless too many wrong proofs came from its address.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace precis {
 
-// The token of the stranger's tenant; empty where it has none. kRejected during a wait for wrong
-// proofs, and as Tenants::admit(). Notes how the proof was.
+// Returns the token of the client's tenant, empty if it has none. kRejected during a wait for wrong
+// proofs; other errors as Tenants::admit(). Records whether the proof was right.
 Result<std::string> log_in(const Transport::Stranger& stranger, const Tenants& tenants,
                            WrongProofs& wrong_proofs);
 

@@ -1,4 +1,4 @@
-// At the start the service closes to others what they could read, or warns of what they can reach.
+// At the start, the service restricts access to its files, or warns about access that others have.
 #pragma once
 
 #include <string>
@@ -9,23 +9,24 @@
 
 namespace precis {
 
-// Makes the data directory its owner's alone (private_dir.h); says so where it was not, and warns
-// where it can't be.
+// Restricts the data directory to its owner (private_dir.h). Logs it if others had access, and
+// warns if they still have.
 void close_data_dir(Log& log, const std::string& dir);
 
-// A warning for each file that holds a token or the TLS key and that everybody may read.
+// Warns about each file with a token or the TLS key that every user can read.
 void warn_of_exposed_files(Log& log, const Config& config);
 
-// "off", "on", or "mutual" where clients must show a certificate too.
+// "off", "on", or "mutual" if clients must show a certificate too.
 std::string tls_text(const Config& config);
 
-// Why others on the network may read or change what `tenant` has, in words; empty where they may
-// not. `open`: other hosts reach the service; `encrypted`: TCP is TLS. Other tenants are not named.
+// Returns the reason, as text, that others on the network may read or change the data of `tenant`;
+// empty if they may not. `open`: other hosts reach the service. `encrypted`: TCP uses TLS. It names
+// no other tenant.
 std::string exposed_text(const Config& config, bool open, bool encrypted,
                          const std::string& tenant);
 
-// Warns of tenants without a token and of TCP without TLS, if other hosts reach the service. The
-// configuration says who may do what; the log says where that is less than it seems.
+// If other hosts reach the service, warns about tenants without a token and TCP without TLS. The
+// configuration sets the rules; the log reports where they protect less than they seem to.
 void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
                        const std::string& address);
 

@@ -9,8 +9,8 @@
 namespace precis {
 namespace {
 
-// True if a request that ended so was refused. not_found is an answer; a request that overload
-// turned away is counted and tried again by itself; one that broke off was not refused.
+// True if a request that ended with `code` was refused. kNotFound is an answer. A request rejected
+// for overload is counted, and the client retries it. A request that broke off was not refused.
 bool is_refusal(StatusCode code) {
   switch (code) {
     case StatusCode::kInvalidArgument:
@@ -55,8 +55,8 @@ Peer::~Peer() { --parts_.metrics.connected; }
 
 void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
   closed_ = std::move(closed);
-  // Every precisctl command is a connection: what one changes is told, and who is refused, not that
-  // it came and went.
+  // Debug level, because every precisctl command is a connection. Its changes and its refusal are
+  // logged at other levels.
   log_.debug("client connected", {{"client", client_},
                                   {"from", connection_->peer()},
                                   {"tenant", tenant_name_},
@@ -64,7 +64,7 @@ void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
   connection_->take_turns([&turns = parts_.turns, owner = owner_](std::function<void()> turn) {
     turns.ask(owner, std::move(turn));
   });
-  // The connection is this object's own, and calls nothing back once destroyed.
+  // This object owns the connection, which calls no handler after its destruction.
   connection_->start({[this](std::vector<std::byte> message) { on_message(std::move(message)); },
                       [this](const Status& why) { on_closed(why); }});
 }
@@ -97,7 +97,7 @@ void Peer::on_closed(const Status& why) {
     default: log_.warn("client lost", fields);
   }
   handlers_.cancel();
-  const auto self = shared_from_this();  // closed_ lets go of the last other reference
+  const auto self = shared_from_this();  // closed_ releases the last other reference
   closed_(self);
 }
 
@@ -123,8 +123,8 @@ void Peer::give_way(std::chrono::steady_clock::duration silence) {
 }
 
 Result<Peer::Admitted> Peer::admit(bool ends, std::size_t size_bytes) {
-  // What ends something is always welcome, or a connection that has all it may could not let go of
-  // any of it. Only so much of it, for it is answered like the rest.
+  // A request that ends something skips the quotas: otherwise a connection at its limits could not
+  // release anything. Such requests are limited too, because each needs an answer.
   if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax * (ends ? 2 : 1)) {
     return Status::rejected("this connection has " + std::to_string(in_flight_) +
                                 " requests unanswered, the most there may be",
@@ -162,7 +162,7 @@ void Peer::on_message(std::vector<std::byte> message) {
   spawn(answer(shared_from_this(), std::move(request).value(), std::move(admitted).value()));
 }
 
-// To decode a path of 16M tokens is to copy 64 MiB, and to free the message takes its time, too.
+// Decoding a path of 16M tokens copies 64 MiB, and freeing the message also takes time.
 Task<void> Peer::take_long(std::shared_ptr<Peer> self, std::vector<std::byte> message,
                            Admitted admitted) {
   const std::size_t size_bytes = message.size();
@@ -191,8 +191,8 @@ Task<void> Peer::take_long(std::shared_ptr<Peer> self, std::vector<std::byte> me
   co_await answer(std::move(self), std::move(*request).value(), std::move(admitted));
 }
 
-// Messages are framed by the transport, so the next one can be understood all the same. Where not
-// even the id can be read, the reply carries id 0. The log has the first alone, lest it be filled.
+// The transport frames messages, so the next message is still readable. If the id cannot be read,
+// the reply has id 0. Only the first is logged, so that a client cannot fill the log.
 void Peer::not_understood(std::uint64_t id, std::size_t size_bytes, const Status& why) {
   if (!std::exchange(told_not_understood_, true)) {
     log_.warn("request not understood", {{"client", client_},
@@ -205,7 +205,8 @@ void Peer::not_understood(std::uint64_t id, std::size_t size_bytes, const Status
 }
 
 Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted) {
-  const Admitted held = std::move(admitted);  // given back before `self` lets go of what it is of
+  // Released before `self`, which owns the quota's parts.
+  const Admitted held = std::move(admitted);
   const RequestName name = request_name(request.body.index());
   const std::string of = subject_of(request.body);
   Handlers::Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
@@ -213,7 +214,8 @@ Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitt
   reply(request.id, std::move(answer), name, of);
 }
 
-// What an operator asked for or has to see to is told; the rest is between the client and its user.
+// Logs the failures that concern an operator at info level: administrative requests and lack of
+// space. The others concern only the client and its user.
 void Peer::note_failed(RequestName request, const std::string& of, const Status& why) {
   const Log::Fields fields = {{"client", client_},
                               {"from", connection_->peer()},
@@ -256,7 +258,7 @@ Status Peer::send(std::vector<std::byte> message) {
     log_.warn("reply too large", {{"client", client_}, {"why", may.message()}});
     return may;
   }
-  // Asked where it may matter, for it looks at every connection.
+  // Checked only if it may matter, because the check looks at every connection.
   if (message.size() + connection_->unsent_bytes() > kSmallAnswerBytes) {
     may = parts_.may_send(tenant_name_, message.size());
     if (!may.ok()) ++parts_.metrics.requests_rejected;

@@ -1,5 +1,5 @@
-// One connected client: takes its requests apart, answers each once, and ends with its connection.
-// Loop thread only. Lives until the connection is closed and the last of its requests has ended.
+// One connected client: decodes its requests, answers each once, and ends with its connection. Loop
+// thread only. It lives until the connection is closed and its last request has ended.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace precis {
 
-// A request up to this size is decoded on the loop: about what a path has that is hashed there.
+// A request up to this size is decoded on the loop: about the size of a path that is hashed there.
 inline constexpr std::size_t kSmallRequestBytes = 256u << 10;
 
 class Peer : public std::enable_shared_from_this<Peer>, public Reader {
@@ -29,35 +29,35 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   // `closed` is called once, when the connection has ended.
   void start(std::function<void(const std::shared_ptr<Peer>&)> closed);
   void close(const std::string& why);
-  // Closes the connection of a client that harms the others, saying why in the log.
+  // Closes the connection of a client that harms the others, and logs why.
   void shed(const std::string& why) override;
 
   const std::string& tenant() const override { return tenant_name_; }
   // The client, for the audit log.
   AuditWho who() const { return {tenant_name_, client_, connection_->peer()}; }
   std::size_t unsent_bytes() const override { return open_ ? connection_->unsent_bytes() : 0; }
-  // While others wait for memory: gives up what its client does not use. `silence`: how long it may
-  // have moved nothing.
+  // Called while requests wait for memory. Gives up the client's puts and its connection if they
+  // have made no progress for `silence`.
   void give_way(std::chrono::steady_clock::duration silence);
 
  private:
-  // What a request holds until it is answered.
+  // The quota that a request holds until it is answered.
   struct Admitted {
     Quota::Hold request, bytes;
   };
   void on_message(std::vector<std::byte> message);
-  // A message that takes long to decode: not on the loop.
+  // Decodes a long message off the loop.
   Task<void> take_long(std::shared_ptr<Peer> self, std::vector<std::byte> message,
                        Admitted admitted);
   void not_understood(std::uint64_t id, std::size_t size_bytes, const Status& why);
   void on_closed(const Status& why);
-  // `ends`: it ends something that the connection has.
+  // `ends`: the request ends something that the connection has.
   Result<Admitted> admit(bool ends, std::size_t size_bytes);
   Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
   // `of`: subject_of() the request.
   void reply(std::uint64_t id, Handlers::Answer answer, RequestName request,
              const std::string& of = {});
-  // kRejected where too much waits to be read, kInvalidArgument where it is too large to be sent.
+  // kRejected if too much waits to be read, kInvalidArgument if the message is too large to send.
   Status send(std::vector<std::byte> message);
   void note_failed(RequestName request, const std::string& of, const Status& why);
 
@@ -68,11 +68,11 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   std::unique_ptr<Connection> connection_;
   const Owner owner_;  // this connection
   Quota::Part connection_part_, request_part_, byte_part_;
-  const Result<Quota::Hold> counted_;  // as a connection; greeted ones find room
-  Handlers handlers_;                  // its puts' memory goes before the connection that fills it
+  const Result<Quota::Hold> counted_;  // as a connection; the greeting checked the room
+  Handlers handlers_;                  // destroyed before the connection, which writes to its puts
   std::function<void(const std::shared_ptr<Peer>&)> closed_;
   bool open_ = true;
-  bool told_not_understood_ = false;  // a request of its was, and is in the log
+  bool told_not_understood_ = false;  // the log has a line about one of its requests
   std::uint32_t in_flight_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The service's TLS, by the files that its configuration names.
+// The service's TLS settings, read from the configured files.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace precis {
 
-// Null where it names none. kInvalidArgument with the line that names a wrong file.
+// Null if the configuration names no files. kInvalidArgument with the line that names a wrong file.
 Result<std::shared_ptr<TlsContext>> read_tls(const Config& config);
 
 }  // namespace precis

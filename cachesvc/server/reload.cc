@@ -13,7 +13,7 @@ namespace {
 
 const AuditWho kOperator{.from = "SIGHUP"};
 
-// A file that was cut off while it was edited must not let in whoever comes.
+// A file that was truncated while it was edited must not admit everybody.
 Status keeps_strangers_out(const Config& before, const Config& next) {
   constexpr char kNextStep[] =
       ": whoever comes would be let in; if that is meant, restart the service";
@@ -36,7 +36,7 @@ Status keeps_strangers_out(const Config& before, const Config& next) {
 
 void Reloader::reload(Read read, std::function<void()> done) {
   if (busy_) {
-    // It reads what is there by then, so the latest stands for those before it.
+    // It will read the newest configuration, so it also replaces earlier waiting reloads.
     waiting_ = [this, read = std::move(read), done = std::move(done)] { reload(read, done); };
     return;
   }
@@ -83,8 +83,8 @@ void Reloader::take_up(Next next) {
   parts_.admission.puts.set_limit(now.max_puts);
   parts_.memory.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
   parts_.put_room.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
-  parts_.audit.use(std::move(next.audit));  // opened anew where the path is the same, too
-  // The changes are logged at the more detailed of the two levels.
+  parts_.audit.use(std::move(next.audit));  // reopened even if the path is the same
+  // The more detailed of the two levels applies while the changes are logged.
   if (next.level < *Log::parse_level(before.log_level)) parts_.log.set_level(next.level);
   for (const SettingChange& change : changes.live) {
     parts_.log.info("setting changed",
@@ -108,7 +108,7 @@ void Reloader::take_up(Next next) {
   parts_.log.set_level(next.level);
 }
 
-// A client that came with a token that counts no more connects again, and is asked for the new one.
+// A client that used an old token connects again, and must prove the new one.
 void Reloader::end_changed_tenants(const Config& before) {
   const Tenants was(before.tenants);
   for (const std::string& name : was.names()) {

@@ -1,5 +1,5 @@
-// Takes up a configuration that was read again, while the service runs: tenants, limits, the log's
-// level, the audit log and TLS's files. All of it or nothing. Loop thread only.
+// Applies a configuration that was read again to the running service: tenants, limits, the log
+// level, the audit log and the TLS files. It applies all of it or nothing. Loop thread only.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,11 @@ namespace precis {
 
 class Reloader {
  public:
-  // The parts that a configuration changes; all outlive the reloader.
+  // The parts that a configuration changes. All outlive the reloader.
   struct Parts {
     EventLoop& loop;
     FairExecutor& storage;
-    Config& config;  // that is in force
+    Config& config;  // in force
     Log& log;
     Tenants& tenants;
     Admission& admission;
@@ -33,20 +33,21 @@ class Reloader {
     PutRoom& put_room;
     Audit& audit;
     Transport& transport;
-    // Ends the connections of a tenant, saying why, and the waits after wrong tokens of one that is
-    // still there.
+    // Closes the connections of a tenant with a reason. Also ends the waits after wrong tokens of a
+    // tenant that is still configured.
     std::function<void(const std::string& tenant, const std::string& why)> end_tenant;
   };
   using Read = std::function<Result<Config>()>;
 
   explicit Reloader(Parts parts) : parts_(std::move(parts)) {}
 
-  // Calls `read` on a storage thread, takes up the configuration that it returns, and
-  // calls `done`. If `read` fails, the configuration is not valid, its audit log can't be opened, a
-  // file of TLS is wrong, or it would let in everybody where a token was asked for, nothing changes
-  // and the log says why. A reload that comes while another is under way is done after it.
+  // Calls `read` on a storage thread, applies the configuration that it returns, and calls `done`.
+  // Nothing changes, and the log says why, if `read` fails, the configuration is not valid, its
+  // audit log cannot be opened, a TLS file is wrong, or it would admit everybody where a token was
+  // required before. If reloads arrive during another one, only the latest of them runs, after it;
+  // the `done` of the others is not called.
   void reload(Read read, std::function<void()> done);
-  // True while a reload is under way.
+  // Returns whether a reload is in progress.
   bool busy() const { return busy_; }
 
  private:
@@ -54,7 +55,7 @@ class Reloader {
     Config config;
     Log::Level level;
     Audit::Sink audit;
-    std::shared_ptr<TlsContext> tls;  // null where it names none
+    std::shared_ptr<TlsContext> tls;  // null if the configuration names no files
   };
   Task<void> run(Read read, std::function<void()> done);
   static Result<Next> prepare(const Read& read);
@@ -64,7 +65,7 @@ class Reloader {
 
   const Parts parts_;
   bool busy_ = false;
-  std::function<void()> waiting_;  // the latest that came meanwhile
+  std::function<void()> waiting_;  // the latest reload that arrived meanwhile
 };
 
 }  // namespace precis

@@ -69,8 +69,8 @@ constexpr bool all_named() {
 }
 static_assert(all_named());
 
-// The text of the key "name" in a profile's JSON, which may be no JSON at all: all that is known of
-// a profile that was refused. As it stands, without escapes undone.
+// Returns the raw text of the key "name" in a profile's JSON, with its escapes. The text may not be
+// valid JSON: the name is all that is known of a refused profile.
 std::string name_in(std::string_view json) {
   constexpr std::string_view kKey = "\"name\"", kBlank = " \t\r\n:";
   const std::size_t key = json.find(kKey);

@@ -1,4 +1,4 @@
-// Requests as the log calls them.
+// The names of requests in the log.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 namespace precis {
 
 struct RequestName {
-  std::string_view name;  // of its struct, as "SetBudget"
-  // Whether it sets or takes away what an operator answers for: the log has it at the info level,
-  // done or refused.
+  std::string_view name;  // of its struct, for example "SetBudget"
+  // Whether it changes or removes something that an operator is responsible for. The log has it at
+  // info level, both done and refused.
   bool administrative = false;
 };
 
-// `index`: of the request's type in msg::RequestBody.
+// `index`: the index of the request's type in msg::RequestBody.
 RequestName request_name(std::size_t index);
 
-// The name or id of the thing that a request sets or takes away: a prefix's id, the name of a
-// session, model or profile. Empty for other requests.
+// Returns the name or id of the object that a request changes or removes: a prefix's id, or the
+// name of a session, model or profile. Empty for other requests.
 std::string subject_of(const msg::RequestBody& request);
 
 }  // namespace precis

@@ -26,22 +26,22 @@
 namespace precis {
 namespace {
 
-// As many commits share one sync (cachesvc/catalog/commit_queue.h). They wait, and compute nothing.
+// At most this many commits share one sync (commit_queue.h). The threads wait and do not compute.
 constexpr unsigned kStorageThreads = 8;
-constexpr unsigned kReadThreads = 4;  // of gets, which wait for the disk and for no change
+constexpr unsigned kReadThreads = 4;  // for gets, which wait for the disk but not for changes
 constexpr std::chrono::milliseconds kStopCheck{5};
-// A quarter of the memory is kept free of the hot tier, and a quarter of what puts are promised.
+// The hot tier leaves this part of the memory free, and so do the promises to puts.
 constexpr std::uint64_t kStagingShare = 4;
-// As much may be acknowledged in memory and not yet written: not for the disk to hold the service
-// up, and little enough for the rest to serve while the disk is full.
+// At most this part of the memory is acknowledged and not yet written: enough that the disk does
+// not delay the service, and little enough that the rest can serve while the disk is full.
 constexpr std::uint64_t kWriteBehindShare = 4;
-// Beside the arena, for what the catalog knows of segments: as much again as a quarter of it, and
-// no less than a million blocks of paths take.
+// The catalog's memory for segments, in addition to the arena: this part of the arena's size, and
+// at least the size of about a million blocks of paths.
 constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
 constexpr std::chrono::seconds kPressureCheck{1};
 
-// The store's descriptors are set apart; of the rest each connection takes two. Where there are
-// few, the two share them.
+// The store has its own descriptors, and each connection takes two of the rest. If there are few,
+// both share them equally.
 std::size_t connections_for(std::size_t descriptors) {
   const std::size_t half = descriptors / 2;
   const std::size_t rest =
@@ -50,8 +50,8 @@ std::size_t connections_for(std::size_t descriptors) {
   return std::clamp<std::size_t>((rest - strangers) / 2, 1, limits::kConnectionsMax);
 }
 
-// Of a data directory that does not open: what is to be done with it by hand, for fsck is a
-// running service's. What other codes mean here is said where they come from.
+// Adds the operator's next step to the error of a data directory that does not open: fsck needs a
+// running service. Errors with other codes contain it already.
 Status with_next_step(const Status& status, const std::string& dir) {
   std::string next;
   if (status.code() == StatusCode::kCorruption) {
@@ -75,7 +75,7 @@ struct Service::Impl {
         tenants(c.tenants),
         admission({c.max_requests, c.max_message_bytes, c.max_puts}, c.tenants) {}
 
-  // In the order of dependency; destroyed from the last to the first.
+  // In order of dependency; destroyed from last to first.
   Config config;
   Log log;
   SystemClock clock;
@@ -84,13 +84,13 @@ struct Service::Impl {
   Tenants tenants;
   WrongProofs wrong_proofs{clock};
   Admission admission;
-  ToldSome strangers, requests;  // those refused
+  ToldSome strangers, requests;  // limit the log of refused clients and requests
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena::Buffer> zeros;
   std::unique_ptr<HotTier> hot_tier;
   std::unique_ptr<Memory> memory;
-  std::unique_ptr<Store> store;  // what it has yet to write lies in the arena
+  std::unique_ptr<Store> store;  // its unwritten values lie in the arena
   std::unique_ptr<DiskWatch> disk_watch;
   KnownLoss loss;
   std::unique_ptr<Catalog> catalog;
@@ -102,7 +102,7 @@ struct Service::Impl {
   std::unique_ptr<Registration> registration;
   std::unique_ptr<PutRoom> put_room;
   std::unique_ptr<Lookup> lookup;
-  std::unique_ptr<Executor> compute;  // a thread for each layer that keeps the backend busy
+  std::unique_ptr<Executor> compute;  // one thread for each compressor of the backend
   FairExecutor storage{"storage", kStorageThreads};
   FairExecutor reads{"reads", kReadThreads};
   std::unique_ptr<Projections> projections;
@@ -113,12 +113,12 @@ struct Service::Impl {
   std::unique_ptr<Reloader> reloader;
   std::unique_ptr<Handlers::Parts> parts;
   std::unordered_set<std::shared_ptr<Peer>> peers;
-  std::vector<std::weak_ptr<Peer>> leaving;  // closed, with requests still to end
+  std::vector<std::weak_ptr<Peer>> leaving;  // closed, with requests in progress
   std::string address;
   std::uint64_t started_ns = 0;
   std::uint64_t dropped_told = 0;
   bool stopping = false;
-  std::atomic<bool> sweeping = false;  // leases
+  std::atomic<bool> sweeping = false;  // a sweep of leases is in progress
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
   Status open();
@@ -185,7 +185,7 @@ Status Service::Impl::open_store() {
 void Service::Impl::wire() {
   BudgetDefaults configured;
   configured.row.recipe = config.default_recipe;
-  configured.row.keep = *Budget::ratio(config.default_keep);  // validate() has seen it
+  configured.row.keep = *Budget::ratio(config.default_keep);  // validate() has checked it
   configured.profile_recipe = config.default_recipe_with_profile;
   memory = std::make_unique<Memory>(*arena, *hot_tier, loop,
                                     std::chrono::milliseconds(config.memory_wait_ms));
@@ -210,7 +210,7 @@ void Service::Impl::wire() {
       Reloader::Parts{loop, storage, config, log, tenants, admission, *memory, *put_room, audit,
                       *transport, [this](const std::string& tenant, const std::string& why) {
                         if (tenants.has(tenant)) wrong_proofs.forget(tenant);
-                        const auto all = peers;  // closing takes each out of the set
+                        const auto all = peers;  // close() erases each peer from the set
                         for (const auto& peer : all) {
                           if (peer->tenant() == tenant) peer->close(why);
                         }
@@ -290,16 +290,16 @@ Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
   return {Status(), server_name(), std::move(*token)};
 }
 
-// The token of the stranger's tenant.
+// Returns the token of the stranger's tenant.
 Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
   PRECIS_ASSIGN(std::string token, log_in(stranger, tenants, wrong_proofs));
-  // As accept() will, once it is told that it is welcome.
+  // Checks the quota that the Peer takes after its welcome.
   Quota::Part part(admission.connections, tenants.named(stranger.hello.tenant).owner(nullptr));
   PRECIS_TRY(Quota::take(part, 1).status());
   return token;
 }
 
-// Once for a connection, whatever it said, and not for each of many.
+// Logs one line per refused connection, and only the first of many.
 void Service::Impl::note_refused(const AuditWho& who, const Status& why) {
   ++metrics.connections_refused;
   audit.write(who, {.what = "Connect", .outcome = why});
@@ -312,7 +312,7 @@ void Service::Impl::accept(std::unique_ptr<Connection> connection, const Hello& 
                                      std::move(connection));
   peers.insert(peer);
   peer->start([this](const std::shared_ptr<Peer>& closed) {
-    // Forgets those that have ended, for a weak pointer keeps the memory of its object.
+    // Erases ended peers, because a weak pointer keeps the memory of its object.
     std::erase_if(leaving, [](const std::weak_ptr<Peer>& one) { return one.expired(); });
     leaving.emplace_back(closed);
     peers.erase(closed);
@@ -322,7 +322,7 @@ void Service::Impl::accept(std::unique_ptr<Connection> connection, const Hello& 
 
 // ---- overload -----------------------------------------------------------------------------------
 
-// Memory that somebody waits for is not kept by those who do not move.
+// While requests wait for memory, clients that make no progress lose the memory they hold.
 void Service::Impl::watch_pressure() {
   pressure_timer = loop.after(kPressureCheck, [this] {
     const auto fired = std::move(pressure_timer);  // lives until the end of its own call
@@ -334,12 +334,12 @@ void Service::Impl::watch_pressure() {
       log.info("more requests refused", {{"count", more}});
     }
     if (memory->waiting() + put_room->waiting() > 0) {
-      const auto all = peers;  // one that is shed leaves the set
+      const auto all = peers;  // a peer that is shed leaves the set
       for (const auto& peer : all) {
         peer->give_way(std::chrono::milliseconds(config.silent_client_ms));
       }
     }
-    if (!sweeping.exchange(true)) {  // beside the loop, as many values may come free
+    if (!sweeping.exchange(true)) {  // off the loop, because it may free many values
       storage.post({}, [this] {
         catalog->leases().sweep(disk_watch->health().low);
         sweeping = false;
@@ -352,7 +352,7 @@ void Service::Impl::watch_pressure() {
   });
 }
 
-// Once a second at most, however many there are.
+// Logs at most once a second, whatever the number.
 void Service::Impl::tell_dropped() {
   const std::uint64_t dropped = catalog->dropped_segments();
   if (dropped == dropped_told) return;
@@ -386,12 +386,12 @@ void Service::Impl::begin_stop() {
   transport->stop_listening();
   memory->stop();
   put_room->stop();
-  const auto open = peers;  // closing takes each out of the set
+  const auto open = peers;  // close() erases each peer from the set
   for (const auto& peer : open) peer->close("the service is stopping");
   finish_stop();
 }
 
-// Requests under way hold their peer. Without any, and with nothing compressed, the loop may end.
+// Requests in progress hold their peer. Without any, and without a compression, the loop may stop.
 void Service::Impl::finish_stop() {
   std::erase_if(leaving, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
   if (leaving.empty() && put_path->idle() && !reloader->busy()) {
@@ -406,7 +406,7 @@ void Service::Impl::finish_stop() {
 msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   msg::ServerStatus status;
   status.server = server_name();
-  if (config.tenants.empty()) status.data_dir = config.data_dir;  // no tenant's business
+  if (config.tenants.empty()) status.data_dir = config.data_dir;  // tenants must not see it
   status.device = std::string(backend->name());
   status.rdma = transport->rdma();
   status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
@@ -418,7 +418,7 @@ msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
   return status;
 }
 
-// Of the process; what stands in the catalog, of the tenant.
+// Statistics of the process. Those of the catalog are of the tenant.
 msg::Stats Service::Impl::stats(const std::string& tenant) {
   const std::size_t waiting = memory->waiting() + put_room->waiting();
   const std::uint64_t request_bytes = admission.message_bytes.used();
@@ -428,7 +428,7 @@ msg::Stats Service::Impl::stats(const std::string& tenant) {
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
-  const std::size_t used = arena->used_bytes() - kSectionAlign;  // less the zero block
+  const std::size_t used = arena->used_bytes() - kSectionAlign;  // without the zero block
   add("precis_memory_bytes", used, "Arena bytes in use");
   add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
       "Arena bytes held by puts under way and reads in progress");

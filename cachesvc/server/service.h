@@ -1,5 +1,5 @@
-// The whole service of one process: builds every part from a Config, wires them, and nothing is
-// global. precisd runs it over sockets; Client::open() runs it inside a program over the loopback.
+// The whole service of one process. It builds every part from a Config and connects them; nothing
+// is global. precisd runs it over sockets; Client::open() runs it in a program over the loopback.
 #pragma once
 
 #include <functional>
@@ -17,23 +17,23 @@ class Service {
   // Builds the transport on the service's loop.
   using MakeTransport = std::function<Result<std::unique_ptr<Transport>>(EventLoop&)>;
 
-  // Opens the data directory and takes the memory; listens on config.listen as the transport reads
-  // it.
+  // Opens the data directory, allocates the memory, and listens on config.listen, which the
+  // transport interprets.
   static Result<std::unique_ptr<Service>> create(const Config& config,
                                                  const MakeTransport& make_transport);
   ~Service();
 
-  const std::string& address() const;  // bound
+  const std::string& address() const;  // the bound address
   EventLoop& loop();
 
-  // Serves until stop(): ends connections, lets what is under way end, then returns.
+  // Serves until stop(), then closes connections, lets requests in progress end, and returns.
   void run();
-  void stop();  // any thread, also a signal handler's
+  void stop();  // any thread
 
-  // Any thread while it runs: reads the configuration anew by `read`, on a thread beside the loop,
-  // takes up what a running service can of it (config_changes.h) and names the rest in the log.
+  // Any thread while it runs. Reads the configuration with `read` off the loop, applies the
+  // settings that a running service can change (config_changes.h), and names the others in the log.
   // If `read` fails, or the configuration is not valid, nothing changes and the log says why. Calls
-  // `done` on the loop when it is over.
+  // `done` on the loop at the end, except for a reload that a later one replaces (reload.h).
   void reload(std::function<Result<Config>()> read, std::function<void()> done);
 
  private:

@@ -1,4 +1,4 @@
-// Rows of the statistics about the store, and warnings as a store is opened.
+// Statistics of the store, and warnings when a store is opened.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace precis {
 
-// The loss that a store found as it was opened; it stays so until it is opened again.
+// The loss that was found when the store was opened. It stays until the store is opened again.
 struct KnownLoss {
   std::optional<RecoveryDoubt> doubt;
-  std::uint64_t kept_bytes = 0;      // of payload that no row means, kept for what is missing
-  std::uint64_t kept_log_bytes = 0;  // of logs from before
+  std::uint64_t kept_bytes = 0;      // of unclaimed payload, kept for the missing changes
+  std::uint64_t kept_log_bytes = 0;  // of the kept earlier logs
 };
 
-// Appends the rows of the RAM tier, the catalog, the store and its disk.
+// Appends the rows of the hot tier, the catalog, the store and its disk.
 void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Totals& totals,
                 std::uint64_t dropped_segments, const StoreStats& disk,
                 const std::optional<RecoveryDoubt>& doubt, const StoreHealth& health);
 
-// Fills in what the catalog, the disk and the recovery say. `named`: the store's files may be
-// named, as their directory is.
+// Fills in the state of the catalog, the disk and the recovery. `named`: messages may name the
+// store's files, because the status also names their directory.
 void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
                 const KnownLoss& loss, bool named);
 
-// Logs what the store misses as it is opened, if anything. [blocking]
+// [blocking] Logs what the opened store misses, if anything.
 KnownLoss warn_of_loss(Log& log, Store& store);
 
 }  // namespace precis

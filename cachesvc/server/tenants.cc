@@ -65,7 +65,7 @@ Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challe
   }
   const std::string name = name_of(hello.tenant);
   const TenantConfig* const known = find(name);
-  // An unknown tenant takes as long as a wrong token.
+  // The check of an unknown tenant takes as long as that of a wrong token.
   const std::string token = known == nullptr ? "no such tenant" : known->token;
   const bool right = equal_in_constant_time(client_proof(token, challenge, hello), hello.proof);
   if (known != nullptr && (right || token.empty())) {

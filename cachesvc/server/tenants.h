@@ -1,4 +1,5 @@
-// Who may connect: the configured tenants, or the one tenant "default" where none are.
+// The tenants that may connect: the configured ones, or the single tenant "default" if there are
+// none.
 #pragma once
 
 #include <functional>
@@ -19,31 +20,31 @@ class Tenants {
 
   struct Admitted {
     Tenant tenant;
-    std::string token;  // empty: the tenant has none, and the proof was not looked at
+    std::string token;  // empty: the tenant has none, and needs no proof
   };
-  // kVersionMismatch for another protocol version, kPermissionDenied for an unknown tenant or a
-  // wrong proof; the message does not say which.
+  // kVersionMismatch for another protocol version. kPermissionDenied for an unknown tenant or a
+  // wrong proof; the message does not tell which.
   Result<Admitted> admit(const Hello& hello, const Nonce& challenge) const;
-  // Takes up tenants that were configured anew. A new weight counts at once for the Tenants that
-  // were handed out before.
+  // Applies a new configuration of tenants. A new weight also affects, at once, the Tenant objects
+  // that were returned before.
   void take_up(const std::vector<TenantConfig>& tenants);
-  // The tenant of a Hello that was admitted.
+  // The tenant of an admitted Hello.
   Tenant named(const std::string& tenant) const;
 
-  // The name under which a tenant is configured that a client calls so: "default" for none.
+  // Returns the configured name for a client's tenant name: "default" for an empty name.
   static std::string name_of(const std::string& tenant);
-  // True if a tenant of this name is configured.
+  // Returns whether a tenant of this name is configured.
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
   std::vector<std::string> names() const;
-  // True if a tenant of this name is here as it is in `other`: with the same token and salt.
+  // Returns whether a tenant of this name is in both, with the same token and salt.
   bool has_same(const Tenants& other, std::string_view name) const;
 
  private:
   const TenantConfig* find(std::string_view name) const;
   Tenant tenant_of(const TenantConfig& known) const;
   std::vector<TenantConfig> tenants_;
-  std::map<std::string, Weight, std::less<>> weights_;  // of each of them
+  std::map<std::string, Weight, std::less<>> weights_;  // of each tenant
 };
 
 }  // namespace precis

@@ -1,5 +1,5 @@
-// Of what whoever reaches the port can make happen, the log has some at a time and how many more:
-// it could be filled otherwise.
+// Limits log lines about events that anyone who reaches the port can cause, so that they cannot
+// fill the log. The log has the first events of each period, and the number of the others.
 #pragma once
 
 #include <utility>
@@ -11,9 +11,9 @@ class ToldSome {
  public:
   static constexpr unsigned kMax = 10;  // between two calls of more()
 
-  // Whether the one that has just happened is to be told.
+  // Counts an event and returns whether to log it.
   bool tell() { return ++happened_ <= kMax; }
-  // How many were not told since the last call; begins anew.
+  // Returns how many events were not logged since the last call, and starts a new period.
   unsigned more() {
     const unsigned happened = std::exchange(happened_, 0);
     return happened > kMax ? happened - kMax : 0;

@@ -1,4 +1,4 @@
-// What this build calls itself.
+// The name and version of this build.
 #pragma once
 
 #include <string>

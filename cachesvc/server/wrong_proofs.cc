@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 
-// No address has a line break.
+// An address never contains a line break.
 std::string key_of(const std::string& address, const std::string& tenant) {
   return address + "\n" + tenant;
 }
@@ -40,7 +40,8 @@ void WrongProofs::note(const std::string& address, const std::string& tenant, Pr
   Row row = known != rows_.end() ? take_out(known) : Row{.last_ns = now};
   if (proof == Proof::kRight) return;
   if (is_old(row.last_ns, now)) row = {};
-  if (rows_.size() >= limits::kWrongProofRowsMax) row.wrong = make_room(now);  // it was not known
+  // The table is full only if `key` had no row: take_out() would have made room.
+  if (rows_.size() >= limits::kWrongProofRowsMax) row.wrong = make_room(now);
   ++row.wrong;
   row.last_ns = now;
   row.exists = row.exists || proof == Proof::kWrong;
@@ -60,8 +61,8 @@ void WrongProofs::forget(const std::string& tenant) {
   }
 }
 
-// An old row protects nothing. Of the others, that of a tenant that does not exist protects least,
-// for no guess at it is right; then the one with the fewest wrong proofs.
+// An old row protects nothing. Among the others, the row of a tenant that does not exist is the
+// least useful, because no guess for it can be right; then the row with the fewest wrong proofs.
 WrongProofs::Worth WrongProofs::worth(const Rows::value_type& entry) {
   return {entry.second.exists, entry.second.wrong, &entry.first};
 }
@@ -80,8 +81,8 @@ void WrongProofs::put_in(const std::string& key, const Row& row) {
   by_worth_.insert(worth(*at));
 }
 
-// Takes out the row that protects least. The row that takes its place goes on from its count, which
-// is returned: were it to begin at nothing, rows that push each other out would never wait.
+// Removes the least useful row. Returns its count, with which the new row starts: if new rows
+// started at 0, rows that replace each other would never wait.
 std::uint32_t WrongProofs::make_room(std::uint64_t now) {
   const auto& [oldest_ns, oldest] = *by_age_.begin();
   if (!is_old(oldest_ns, now)) return take_out(rows_.find(*std::get<2>(*by_worth_.begin()))).wrong;

@@ -20,7 +20,8 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Unix = asio::local::stream_protocol;
 
-// Without descriptors, most likely: another try at once would only spin.
+// The pause after an accept error, most likely a lack of descriptors. An immediate retry would
+// spin.
 constexpr std::chrono::milliseconds kPause{100};
 
 std::string to_text(const tcp::endpoint& endpoint) {
@@ -29,7 +30,7 @@ std::string to_text(const tcp::endpoint& endpoint) {
   return endpoint.address().is_v6() ? "[" + host + "]:" + port : host + ":" + port;
 }
 
-// An address to listen on that can't be had is for its chooser to change.
+// Reports a listen address that cannot be used as kInvalidArgument: the operator must change it.
 Status not_to_be_had(const error_code& error, const std::string& what) {
   Status status = to_status(error, what);
   const bool is_wrong = error == asio::error::invalid_argument ||
@@ -58,7 +59,7 @@ struct stat at_path(const std::string& path) {
   return there;
 }
 
-// Only a socket that nobody listens on refuses.
+// Only a socket that no process listens on refuses a connection.
 bool is_left(const UnixAddress& address) {
   const Unix::endpoint endpoint(address.path);
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -99,7 +100,7 @@ class Listening final : public ListeningSocket {
   EventLoop& loop_;
   const Descriptor socket_;
   const std::string address_;
-  const struct stat made_;  // what lies at a Unix socket's path while it is ours
+  const struct stat made_;  // identifies our socket at a Unix socket's path
   const OnSocket on_socket_;
   std::unique_ptr<EventLoop::Watch> watch_;
   std::unique_ptr<EventLoop::Timer> pause_;
@@ -138,8 +139,8 @@ Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std:
   }
   PRECIS_ASSIGN(Descriptor socket,
                 open_listening(Unix::endpoint(address.path), "listen_unix " + path));
-  let_pass_descriptors(socket.get(), false);  // until one is bound (strangers.cc)
-  // The token lets in, not the file's mode; its directory may keep others out.
+  let_pass_descriptors(socket.get(), false);  // until a client binds it (strangers.cc)
+  // The token protects it, not the file's mode. The directory's mode may exclude other users.
   ::chmod(path.c_str(), 0666);
   return std::unique_ptr<ListeningSocket>(
       std::make_unique<Listening>(loop, std::move(socket), path, std::move(on_socket)));

@@ -13,16 +13,18 @@ namespace precis {
 
 class ListeningSocket {
  public:
-  virtual ~ListeningSocket() = default;  // stops; a Unix socket's path goes with it
+  virtual ~ListeningSocket() = default;  // stops listening and removes a Unix socket's path
   virtual const std::string& address() const = 0;
 };
 using OnSocket = std::function<void(Descriptor)>;
 
-// `address`: "host:port", "[v6]:port"; port 0 picks one. kInvalidArgument if it cannot be had.
+// `address`: "host:port" or "[v6]:port"; port 0 picks one. kInvalidArgument if the address cannot
+// be used.
 Result<std::unique_ptr<ListeningSocket>> listen_tcp(EventLoop& loop, const std::string& address,
                                                     OnSocket on_socket);
-// Replaces a socket at `path` that nobody listens on; anything else there is kInvalidArgument. What
-// others put there later stays. Every user of this host may connect where the directory lets them.
+// Replaces a socket at `path` that no process listens on; anything else at `path` is
+// kInvalidArgument. On destruction it leaves files that others have put there since. Every user of
+// this host may connect if the directory's mode permits it.
 Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std::string& path,
                                                      OnSocket on_socket);
 

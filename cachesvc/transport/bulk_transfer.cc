@@ -11,7 +11,7 @@
 namespace precis {
 namespace {
 
-// What is small is read at once by whoever waits for it, and so had better be in a cache.
+// A small piece is read soon after by its waiting reader, so it should stay in a cache.
 constexpr std::size_t kCachedBytesMax = 256u << 10;
 
 void cached_copy(std::byte* to, const std::byte* from, std::size_t size_bytes) {
@@ -121,7 +121,7 @@ std::optional<std::chrono::steady_clock::time_point> BulkQueue::stalled_since() 
 }
 
 void BulkQueue::pump(const std::shared_ptr<State>& state) {
-  if (std::exchange(state->pumping, true)) return;  // a chunk ended within its own start
+  if (std::exchange(state->pumping, true)) return;  // a chunk ended inside its own start
   while (!state->queue.empty() && state->under_way < state->limits.chunks_under_way) {
     const auto transfer = state->queue.front();
     if (!transfer->has_next()) {  // one of its chunks failed

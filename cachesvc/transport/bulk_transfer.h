@@ -1,6 +1,6 @@
-// One pull or push on its way: its bytes cut into chunks, each of which a transport moves by its
-// own means, several at once. The completion runs when no chunk is left under way, so the memory on
-// both sides is at rest by then. Used on the loop's thread only.
+// One pull or push in progress. Its bytes are split into chunks, and a transport moves several
+// chunks at once by its own means. The completion runs when no chunk is in progress, so no memory
+// of either side is in use by then. Used on the loop's thread only.
 #pragma once
 
 #include <chrono>
@@ -23,9 +23,10 @@ struct BulkLimits {
   std::size_t chunks_under_way;
 };
 
-// The next piece: `local`, one range after the other, stands at `offset` of the client's region.
+// The next piece. The ranges of `local`, one after another, correspond to the client's region from
+// `offset` on.
 struct BulkChunk {
-  std::shared_ptr<BulkTransfer> transfer;  // shared by the queue and the chunks under way
+  std::shared_ptr<BulkTransfer> transfer;  // shared by the queue and the chunks in progress
   std::vector<MutableBytes> local;
   std::uint64_t offset = 0;
   std::size_t size_bytes = 0;
@@ -35,8 +36,8 @@ class BulkTransfer {
  public:
   enum class Kind { kPull, kPush };
 
-  // `local` [n ranges] are written by a pull and only read by a push. kInvalidArgument if a range
-  // is not within `registration`, or if the whole is not within `remote`.
+  // A pull writes the `local` ranges; a push only reads them. kInvalidArgument if a range is not
+  // within `registration`, or the whole is not within `remote`.
   static Result<std::shared_ptr<BulkTransfer>> make(Kind kind, RemoteRegion remote,
                                                     std::uint64_t offset,
                                                     std::vector<MutableBytes> local,
@@ -52,11 +53,11 @@ class BulkTransfer {
   BulkTransfer(Kind kind, RemoteRegion remote, std::uint64_t offset,
                std::vector<MutableBytes> local, const Registration& registration, Completion done);
   bool has_next() const { return status_.ok() && next_range_ < local_.size(); }
-  // Within `limits`; every chunk is finished once.
+  // Returns a chunk within `limits`. Call finish() once for every chunk.
   BulkChunk next(const std::shared_ptr<BulkTransfer>& self, const BulkLimits& limits);
   void finish(const Status& status);
-  // After a failure no further chunk starts; the first reason stays. Runs the completion if nothing
-  // is left to move: also for a transfer of no bytes.
+  // After a failure no further chunk starts; the first error stays. Runs the completion if nothing
+  // is left to move, also for a transfer of no bytes.
   void settle(const Status& status);
 
   const Kind kind_;
@@ -65,20 +66,21 @@ class BulkTransfer {
   std::vector<MutableBytes> local_;
   const Registration& registration_;
   Completion done_;
-  std::size_t next_range_ = 0;  // the first range not wholly cut, and how far it is
+  // The first range that is not wholly in chunks, and the bytes of it that are.
+  std::size_t next_range_ = 0;
   std::size_t range_offset_ = 0;
   std::size_t under_way_ = 0;
   Status status_;
 };
 
-// Moves a chunk by a copy within this process: `there` is what it reaches of the client's memory.
-// Any thread.
+// Moves a chunk by a copy within this process. `there` is its part of the client's memory. Any
+// thread.
 void copy_chunk(const BulkChunk& chunk, MutableBytes there);
 
-// Transfers in order, with a bound on the chunks under way.
+// Transfers in order, with a limit on the chunks in progress.
 class BulkQueue {
  public:
-  // Moves one chunk, then calls `ended` once, at once or later on the loop.
+  // Moves one chunk, then calls `ended` once, either at once or later on the loop.
   using Ended = std::function<void(Status)>;
   using Move = std::function<void(BulkChunk chunk, Ended ended)>;
   BulkQueue(BulkLimits limits, Move move);
@@ -87,20 +89,21 @@ class BulkQueue {
   BulkQueue& operator=(const BulkQueue&) = delete;
 
   void add(std::shared_ptr<BulkTransfer> transfer);
-  // Starts nothing more: what is queued ends with `status`, what is under way as its chunks do.
+  // Starts nothing more. Queued transfers end with `status`; transfers in progress end when their
+  // chunks do.
   void fail(const Status& status);
-  // A queue that moves less than kStepBytes in a while stands still.
+  // A queue that moves less than kStepBytes for a while is stalled.
   static constexpr std::uint64_t kStepBytes = 32u << 20;
-  // When a transfer last began where none was, or so much had moved again; none while nothing is
-  // under way.
+  // Returns the last time at which a transfer started on the idle queue or another kStepBytes had
+  // moved. None while nothing is in progress.
   std::optional<std::chrono::steady_clock::time_point> stalled_since() const;
 
  private:
-  // Shared by the queue and the chunks under way, which may outlive it.
+  // Shared by the queue and its chunks in progress, which may outlive the queue.
   struct State {
     BulkLimits limits;
     Move move;
-    std::deque<std::shared_ptr<BulkTransfer>> queue;  // with chunks to start
+    std::deque<std::shared_ptr<BulkTransfer>> queue;  // transfers with chunks to start
     std::size_t under_way = 0;
     std::chrono::steady_clock::time_point last_step{};
     std::uint64_t moved_since = 0;  // bytes

@@ -1,8 +1,8 @@
-// The seam of bulk transfers: a mover brings bytes from a client's memory to the server's and back
-// by one means. A connection has the movers that both sides can use, the fastest first, and gives
-// each transfer to the first that supports it; nothing else asks which one that is.
+// The interface for bulk transfers. A mover moves bytes between a client's memory and the server's
+// by one method. A connection has the movers that both sides support, fastest first, and gives each
+// transfer to the first one that supports it. No other code knows which mover that is.
 //
-// Used on the control loop's thread; completions run there, on a later turn.
+// Used on the control loop's thread. Completions run there, in a later turn.
 #pragma once
 
 #include <functional>
@@ -18,18 +18,18 @@ class Mover {
   using Ended = BulkQueue::Ended;
   virtual ~Mover() = default;
 
-  virtual const char* name() const = 0;  // for people: "stream"; may be empty
-  // Whether it can move bytes between memory of the server's in `local` and this region, as far as
-  // it can tell; post() may still refuse.
+  virtual const char* name() const = 0;  // for users: "stream"; may be empty
+  // Returns whether it can move bytes between server memory in `local` and this region, as far as
+  // it knows; post() may still refuse.
   virtual bool supports(MemorySpace local, const RemoteRegion& remote) const = 0;
   virtual BulkLimits limits() const = 0;
-  // Moves the chunk, which BulkTransfer has checked against the region's own bounds; `ended` is
-  // called once. kNotFound where the client has taken the region back.
+  // Moves the chunk, which BulkTransfer has checked against the region's bounds. Calls `ended`
+  // once. kNotFound if the client has withdrawn the region.
   virtual void post(BulkChunk chunk, Ended ended) = 0;
-  // The region where it lies, if this mover maps it; null else.
+  // Returns the region's memory if this mover maps it, else null.
   virtual std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion&) { return nullptr; }
-  // What was posted ends with `why` as soon as no memory is touched for it any more, and so does
-  // what is posted from now on.
+  // Posted chunks end with `why` as soon as nothing accesses their memory any more. Chunks posted
+  // later end with `why` too.
   virtual void cancel(const Status& why) = 0;
 };
 

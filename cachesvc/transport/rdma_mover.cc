@@ -10,7 +10,7 @@
 namespace precis {
 namespace {
 
-// Of this side's words; after them stands what was read, by slot.
+// Indices in words_: this side's constants, then the values read, by slot.
 constexpr std::size_t kZeroWord = 0;
 constexpr std::size_t kOneWord = 1;
 constexpr std::size_t kOpenWords = 2;
@@ -79,7 +79,7 @@ void RdmaMover::set_active(std::uint32_t slot, bool active, RdmaPeer::Done done)
              slot_word(slot, offsetof(SharedSlot, active)), std::move(done));
 }
 
-// It comes back after all that was put before it has reached the client's memory.
+// Ends after all earlier puts have reached the client's memory.
 void RdmaMover::read_open(std::uint32_t slot, RdmaPeer::Done done) {
   peer_->get(std::as_writable_bytes(std::span(words_).subspan(kOpenWords + slot, 1)),
              *words_memory_, slot_word(slot, offsetof(SharedSlot, open)), std::move(done));
@@ -89,7 +89,7 @@ void RdmaMover::enter(std::uint32_t slot) {
   Use& use = uses_.at(slot);
   use.state = Use::State::kEntering;
   use.region = use.waiting.front().chunk.transfer->remote().id;
-  const auto self = shared_from_this();  // with what is under way, here and below
+  const auto self = shared_from_this();  // operations in progress share it, here and below
   set_active(slot, true, [self](const Status& status) { self->note(status); });
   read_open(slot, [self, slot](const Status& status) { self->entered(slot, status); });
 }
@@ -109,7 +109,7 @@ void RdmaMover::entered(std::uint32_t slot, const Status& status) {
   }
   use.waiting = std::move(others);
   use.state = Use::State::kIn;
-  // It is not left while these begin, nor posted to by those that end.
+  // Counts as a chunk, so that the slot stays in use while these chunks start and end.
   ++use.chunks;
   for (Waiting& waiting : mine) {
     if (allowed.ok()) {
@@ -123,7 +123,7 @@ void RdmaMover::entered(std::uint32_t slot, const Status& status) {
 }
 
 void RdmaMover::start(std::uint32_t slot, Waiting waiting) {
-  // Of one chunk; shared by its operations.
+  // The operations of one chunk share it.
   struct Batch {
     Waiting waiting;
     std::size_t left;
@@ -155,7 +155,8 @@ void RdmaMover::start(std::uint32_t slot, Waiting waiting) {
     }
     address += range.size();
   }
-  if (!pull) read_open(slot, done);  // the bytes are in memory then, and a message may say so
+  // Ends when the bytes are in the client's memory, so that a message may follow.
+  if (!pull) read_open(slot, done);
 }
 
 void RdmaMover::leave(std::uint32_t slot) {
@@ -170,8 +171,8 @@ void RdmaMover::leave(std::uint32_t slot) {
   });
 }
 
-// A connection that has failed once serves nothing more; other movers do. The client closes its end
-// when it next takes memory back in vain.
+// A connection that has failed once is not used again; other movers take over. The client closes
+// its end when it next cannot withdraw memory.
 void RdmaMover::note(const Status& status) {
   if (status.ok() || !canceled_.ok()) return;
   canceled_ = Status::unavailable("RDMA to the client failed: " + status.message());

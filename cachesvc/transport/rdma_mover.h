@@ -1,9 +1,9 @@
 // Moves bulk bytes by RDMA hardware, between memory that both sides have registered. The client's
-// processor has no part in it; the hardware checks the client's keys.
+// processor takes no part; the hardware checks the client's keys.
 //
-// A client takes memory back by the words of its window (shared_window.h), which this side reads
-// and writes by RDMA as well: active = 1; is the region open? transfer; active = 0. All of them go
-// over one connection, in order.
+// A client withdraws memory with the words of its window (shared_window.h), which this side also
+// reads and writes by RDMA: active = 1; is the region open? transfer; active = 0. All these
+// operations go over one connection, in order.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,9 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
     std::uint64_t address;
     std::string key;
   };
-  // `device` outlives it; `peer` is connected. `stream` is kept open until nothing is under way.
-  // kOutOfSpace where its own few words can't be registered.
+  // `device` must outlive it; `peer` is connected. It keeps `stream` open while anything is in
+  // progress. kOutOfSpace if its own words cannot be registered, or another error of
+  // register_memory().
   static Result<std::shared_ptr<RdmaMover>> make(RdmaDevice& device, std::shared_ptr<RdmaPeer> peer,
                                                  Window window, std::shared_ptr<DataStream> stream);
 
@@ -56,12 +57,12 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
     BulkChunk chunk;
     Ended ended;
   };
-  // One region in use, under its slot: a slot's next region waits for the end of its last.
+  // One region in use in a slot. The slot's next region waits for the end of this one.
   struct Use {
     enum class State { kEntering, kIn, kLeaving };
     State state = State::kEntering;
     std::uint64_t region = 0;
-    std::size_t chunks = 0;  // under way
+    std::size_t chunks = 0;  // in progress
     std::vector<Waiting> waiting;
   };
   RdmaMover(RdmaDevice& device, std::shared_ptr<RdmaPeer> peer, Window window,
@@ -78,10 +79,10 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
 
   RdmaDevice& device_;
   const Window window_;
-  const std::shared_ptr<DataStream> stream_;  // whose end the client waits for as well
-  std::vector<std::uint64_t> words_;          // kOne, kZero, then what was read, by slot
+  const std::shared_ptr<DataStream> stream_;  // the client also waits for its end
+  std::vector<std::uint64_t> words_;          // zero, one, then the values read, by slot
   std::unique_ptr<RdmaMemory> words_memory_;
-  const std::shared_ptr<RdmaPeer> peer_;  // goes before the words
+  const std::shared_ptr<RdmaPeer> peer_;  // destroyed before the words
   std::unordered_map<std::uint32_t, Use> uses_;
   Status canceled_;
 };

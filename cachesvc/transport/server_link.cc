@@ -9,7 +9,7 @@
 namespace precis {
 namespace {
 
-// Pushes have their ranges in the form of pulls, and are not written through.
+// A push uses the same range type as a pull, but never writes through it.
 std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges) {
   std::vector<MutableBytes> local;
   local.reserve(ranges.size());
@@ -37,7 +37,7 @@ void ServerLink::add(std::shared_ptr<Mover> mover, bool is_fastest) {
   means_.insert(is_fastest ? means_.begin() : means_.end(), {std::move(mover), std::move(queue)});
 }
 
-// A client sends no bulk bytes of its own accord, so nothing of its waits for any.
+// A client sends no bulk bytes unasked, so its messages wait for none.
 void ServerLink::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
   if (after_bulk != 0) {
     return end(Status::invalid("the peer sent a message that waits for bulk bytes of its own"));
@@ -45,7 +45,7 @@ void ServerLink::on_message(std::uint64_t after_bulk, std::vector<std::byte> bod
   deliver(std::move(body));
 }
 
-// The client's offer, then that it is ready: nothing else, and nothing twice.
+// Accepts the client's offer and then its ready frame, each once, and nothing else.
 Status ServerLink::on_rdma_turn(Bytes body) {
   PRECIS_ASSIGN(RdmaTurn turn, decode_rdma_turn(body));
   if (!rdma_ || !data_ || ++rdma_turns_ > 2) {
@@ -71,7 +71,7 @@ Status ServerLink::on_rdma_turn(Bytes body) {
 }
 
 void ServerLink::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket, Executor& copiers) {
-  if (is_over()) return;  // nobody would close it
+  if (is_over()) return;  // no later call would close it
   identity_.kind = socket->kind();
   const bool is_unix = socket->is_unix();
   data_ = std::make_shared<DataStream>(bulk_loop, std::move(socket));
@@ -80,7 +80,7 @@ void ServerLink::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket, Exec
     buffers = std::make_shared<SharedBuffers>(copiers);
     add(std::make_shared<SharedMover>(loop(), data_, buffers, copiers));
   }
-  // Shared with the handlers, which the bulk loop may be about to call when the link goes.
+  // The handlers share it: the bulk loop may be about to call them when the link is destroyed.
   auto mover = std::make_shared<StreamMover>(loop(), data_);
   add(mover);
   DataStream::Handlers handlers{

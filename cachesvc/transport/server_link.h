@@ -1,5 +1,5 @@
 // The server's end of one admitted client: the bulk socket that the client has bound to it, and the
-// movers that both allow. Used on the control loop's thread.
+// movers that both sides allow. Used on the control loop's thread.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,17 @@ class ServerLink final : public Connection, public LinkEnd {
  public:
   struct Identity {
     std::string peer;
-    std::string kind;  // of the socket it is known by: "tcp"
+    std::string kind;  // of the socket it is identified by: "tcp"
     Proof bind_key{};
   };
-  // `rdma` may be null: none was offered.
+  // A null `rdma` means that RDMA was not offered.
   ServerLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel, Identity identity,
              std::shared_ptr<RdmaDevice> rdma = nullptr);
   ~ServerLink() override;
 
   const Proof& bind_key() const { return identity_.bind_key; }
   bool is_bound() const { return data_ != nullptr; }
-  // Takes the bulk socket, whose frames are read on `bulk_loop` from now on.
+  // Takes the bulk socket. `bulk_loop` reads its frames from now on.
   void bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket, Executor& copiers);
   void add(std::shared_ptr<Mover> mover, bool is_fastest = false);
 
@@ -55,12 +55,12 @@ class ServerLink final : public Connection, public LinkEnd {
   void transfer(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,
                 std::vector<MutableBytes> local, const Registration& registration, Completion done);
 
-  Identity identity_;  // its kind is the bulk socket's, once there is one
+  Identity identity_;  // its kind is the bulk socket's once that is bound
   const std::shared_ptr<RdmaDevice> rdma_;
-  std::shared_ptr<RdmaPeer> rdma_peer_;  // between the client's turns
+  std::shared_ptr<RdmaPeer> rdma_peer_;  // between the client's two RDMA frames
   unsigned rdma_turns_ = 0;
   std::shared_ptr<DataStream> data_;
-  std::vector<Means> means_;  // the fastest first
+  std::vector<Means> means_;  // fastest first
 };
 
 }  // namespace precis

@@ -7,8 +7,8 @@
 namespace precis {
 namespace {
 
-// Up to here a copy takes less time than waking a thread to do it (some 50 us), so the loop does
-// it.
+// Up to this size, a copy takes less time than waking a thread for it (some 50 us), so the loop
+// copies.
 constexpr std::size_t kInlineBytesMax = 256u << 10;
 
 bool lies_in(const RemoteRegion& region, const Pages& pages) {
@@ -79,7 +79,7 @@ void SharedBuffers::clear() {
 
 // ---- the mover ----------------------------------------------------------------------------------
 
-// Keeps a region in use: the client that takes it back waits for the end of this.
+// Keeps a region in use: a client that withdraws the region waits for this object's destruction.
 class SharedMover::Use final : public PeerMemory {
  public:
   Use(std::shared_ptr<const Pages> window, std::shared_ptr<const Pages> pages, MutableBytes bytes,
@@ -92,8 +92,8 @@ class SharedMover::Use final : public PeerMemory {
         unmapping_(unmapping) {}
   ~Use() override {
     leave(slot_);
-    // The last owner of the pages unmaps them, which takes long: on a thread, unless others own
-    // them as well.
+    // The last owner of the pages unmaps them, which takes long. If that is this object, another
+    // thread does it.
     if (pages_.use_count() == 1) unmapping_.post([pages = std::move(pages_)] {});
   }
   Use(const Use&) = delete;
@@ -107,7 +107,7 @@ class SharedMover::Use final : public PeerMemory {
   std::shared_ptr<const Pages> pages_;
   const MutableBytes bytes_;
   SharedSlot& slot_;
-  const std::shared_ptr<DataStream> stream_;  // whose end the client waits for as well
+  const std::shared_ptr<DataStream> stream_;  // the client also waits for its end
   Executor& unmapping_;
 };
 
@@ -125,8 +125,8 @@ std::shared_ptr<const Pages> SharedMover::find(const RemoteRegion& remote) const
 }
 
 BulkLimits SharedMover::limits() const {
-  // Half a millisecond of work, for the loop has something to do for each. More of them wait, so
-  // that no thread is idle where transfers are small.
+  // Half a millisecond of work per chunk, because each chunk costs the loop some work. Several
+  // chunks wait, so that no thread is idle if transfers are small.
   return {.chunk_bytes = 4u << 20, .ranges_per_chunk = 256, .chunks_under_way = 4};
 }
 

@@ -1,6 +1,6 @@
-// Moves bulk bytes by a copy within this process, to and from memory files that the client made and
-// passed over its Unix socket. The client need not run meanwhile, and what is mapped need not be
-// copied to be read.
+// Moves bulk bytes by a copy within this process, to and from memory files that the client created
+// and passed over its Unix socket. The client need not run meanwhile, and mapped memory can be read
+// without a copy.
 #pragma once
 
 #include <list>
@@ -17,21 +17,21 @@
 
 namespace precis {
 
-// What one client has shared. Thread-safe.
+// The buffers and the window that one client has shared. Thread-safe.
 class SharedBuffers {
  public:
-  // `unmapping` outlives this: a large mapping takes long to unmap.
+  // `unmapping` must outlive this object: a large mapping takes long to unmap.
   explicit SharedBuffers(Executor& unmapping) : unmapping_(unmapping) {}
   ~SharedBuffers() { clear(); }
   SharedBuffers(const SharedBuffers&) = delete;
   SharedBuffers& operator=(const SharedBuffers&) = delete;
 
-  // Maps buffer `id`, all `size_bytes` of `file`. The one unused for longest goes where there would
-  // be more than limits::kSharedBuffersMax or kSharedBytesMax. Errors as Pages::adopt(), and
-  // kInvalidArgument for an id that is taken or a size above the limit.
+  // Maps buffer `id`, all `size_bytes` of `file`. Past limits::kSharedBuffersMax or
+  // kSharedBytesMax, the least recently used buffers are unmapped. Errors as Pages::adopt(), and
+  // kInvalidArgument for an id in use or a size above the limit.
   Status add(std::uint64_t id, std::uint64_t size_bytes, Descriptor file);
   void remove(std::uint64_t id);
-  // Null where the id is not known. Shared with what is under way on it.
+  // Returns null for an unknown id. Transfers in progress share the pages.
   std::shared_ptr<const Pages> find(std::uint64_t id);
   std::shared_ptr<const Pages> window() const;
   void clear();
@@ -45,14 +45,14 @@ class SharedBuffers {
 
   Executor& unmapping_;
   mutable std::mutex mutex_;
-  std::list<Buffer> buffers_;  // guarded by mutex_, as all below; the longest unused first
+  std::list<Buffer> buffers_;  // guarded by mutex_, as all below; least recently used first
   std::shared_ptr<const Pages> window_;
   std::size_t bytes_ = 0;
 };
 
 class SharedMover final : public Mover {
  public:
-  // `copiers` outlives it. `stream` is kept open until no region is in use any more.
+  // `copiers` must outlive it. It keeps `stream` open while any region is in use.
   SharedMover(EventLoop& control, std::shared_ptr<DataStream> stream,
               std::shared_ptr<SharedBuffers> buffers, Executor& copiers);
 
@@ -67,14 +67,14 @@ class SharedMover final : public Mover {
 
  private:
   class Use;
-  // The pages that the region lies in; null where they are not mapped.
+  // Returns the pages that hold the region, or null if they are not mapped.
   std::shared_ptr<const Pages> find(const RemoteRegion& remote) const;
-  // A region in use: kNotFound if it is not open any more, or is not mapped.
+  // Puts a region in use. kNotFound if it is no longer open or not mapped.
   Result<std::shared_ptr<Use>> use(const RemoteRegion& remote) const;
 
   EventLoop& control_;
   const std::shared_ptr<DataStream> stream_;
-  const std::shared_ptr<SharedBuffers> buffers_;  // shared with the bulk loop, which fills it
+  const std::shared_ptr<SharedBuffers> buffers_;  // shared with the bulk loop, which adds buffers
   Executor& copiers_;
   Status canceled_;
 };

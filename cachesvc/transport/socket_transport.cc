@@ -19,7 +19,7 @@
 namespace precis {
 namespace {
 
-// A loop with a thread of its own, for bulk sockets.
+// A loop with its own thread, for bulk sockets.
 class BulkLoop {
  public:
   explicit BulkLoop(unsigned index) : thread_([this] { loop.run(); }) {
@@ -88,7 +88,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   void stop_listening() override {
     tcp_.reset();
     unix_.reset();
-    // A callback of one of them may be under way.
+    // A callback of one of them may be running.
     if (strangers_) {
       strangers_->clear();
       loop_.post([old = std::shared_ptr<Strangers>(std::move(strangers_))] {});
@@ -111,17 +111,18 @@ class SocketTransport final : public Transport, private Strangers::Host {
     welcome.keyed = !greeting.token.empty();
     welcome.connection = ++last_number_;
     welcome.secret = make_nonce();
-    // Only a client of this host can reach it.
+    // The path is useful only to a client on this host.
     const bool near = socket.is_unix() || is_loopback(peer.name.text);
     if (unix_ && near) welcome.unix_path = unix_->address();
-    // Only to a client that has proved something: what it sends then reaches UCX and the hardware.
+    // Only a client that has proved a token may use RDMA: its messages then reach UCX and the
+    // hardware.
     welcome.rdma = rdma_ && welcome.keyed;
     welcome.proof = server_proof(greeting.token, peer.challenge, hello, welcome);
     next_key_ = bind_key(greeting.token, peer.challenge, hello, welcome);
     return welcome;
   }
 
-  // Right after greet() of the same peer.
+  // Called right after greet() of the same peer.
   void admitted(const Strangers::Peer& peer, std::unique_ptr<Socket> socket, const Hello& hello,
                 const Welcome& welcome) override {
     const std::string kind = socket->kind();
@@ -132,7 +133,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
     acceptor_.accepted(std::move(link), hello);
   }
 
-  // One uniform refusal, whatever of it is wrong.
+  // The refusal is the same for every error.
   Status may_bind(const Strangers::Peer& peer, const Bind& bind) override {
     const ServerLink* const link = links_.find(bind.connection);
     const Proof wanted =

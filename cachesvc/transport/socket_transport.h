@@ -1,4 +1,4 @@
-// The server's half of the transport over sockets: it listens on TCP, with TLS or without, and on a
+// The server's side of the transport over sockets. It listens on TCP, with or without TLS, and on a
 // Unix socket, and nowhere else.
 #pragma once
 
@@ -17,18 +17,18 @@ namespace precis {
 struct SocketOptions {
   std::string listen_unix;          // a path; empty: no Unix socket
   std::shared_ptr<TlsContext> tls;  // null: TCP is not encrypted
-  // Bytes of messages that are arriving, over all connections: past it the one that has most of
-  // them is closed.
+  // Limit on the bytes of messages being received, over all connections. Past it, the connection
+  // with the most bytes is closed.
   std::size_t inbox_bytes_max = SIZE_MAX;
-  // How long a stranger may take for its greeting.
+  // Time limit for a stranger's greeting.
   std::chrono::milliseconds greeting_timeout{5'000};
-  std::chrono::nanoseconds spin{50'000};  // of the control loop (EventLoop::spin_for)
-  std::shared_ptr<RdmaDevice> rdma;       // null: no RDMA; of the same loop
-  unsigned bulk_threads = 2;              // loops that bulk sockets are spread over
-  unsigned copy_threads = 2;              // for memory that clients share
+  std::chrono::nanoseconds spin{50'000};  // for the control loop (EventLoop::spin_for)
+  std::shared_ptr<RdmaDevice> rdma;       // null: no RDMA; uses the same loop
+  unsigned bulk_threads = 2;              // loops that share the bulk sockets
+  unsigned copy_threads = 2;              // for copies of memory that clients share
 };
 
-// Destroy it on the loop's thread, or when the loop is not running; before the loop.
+// Destroy it on the loop's thread, or while the loop does not run, and before the loop.
 std::unique_ptr<Transport> make_socket_transport(EventLoop& loop, const SocketOptions& options);
 
 }  // namespace precis

@@ -21,7 +21,7 @@ void Strangers::add(Descriptor descriptor, const TlsContext* tls) {
                                   std::to_string(patience_.count()) + " ms"));
   });
   guest.greeting.emplace(greet(guest));
-  loop_.post([&guest] {  // it goes by a later post
+  loop_.post([&guest] {  // forget() destroys it by a later post
     if (!guest.is_gone) guest.greeting->start();
   });
 }
@@ -38,7 +38,7 @@ void Strangers::make_room(const std::string& address) {
   const auto most =
       std::max_element(counts.begin(), counts.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  // In the order of their age: of addresses that have as many, it is the oldest guest of all.
+  // Sorted by age: among addresses with equally many guests, it finds the oldest guest of all.
   const auto oldest = std::find_if(guests_.begin(), guests_.end(), [&](const auto& guest) {
     const std::string& its = guest->peer.name.address;
     return of_address ? its == address : counts[its] == most->second;
@@ -46,7 +46,7 @@ void Strangers::make_room(const std::string& address) {
   drop(**oldest, Status::rejected("too many connections of its address wait to be admitted"));
 }
 
-// Once the guest is gone this may still come back from what it waits for, and then ends.
+// After the guest is gone, this coroutine may still resume once, and then ends.
 Task<void> Strangers::greet(Guest& guest) {
   if (const Status status = co_await guest.socket.shake_hands(); !status.ok() || guest.is_gone) {
     co_return drop(guest, status);
@@ -60,7 +60,7 @@ Task<void> Strangers::greet(Guest& guest) {
   Welcome refusal;
   refusal.status = answer(guest, *frame, refusal.server);
   if (refusal.status.ok()) co_return;
-  // It is told why, and may read it.
+  // The peer receives the reason and has time to read it.
   refusal.protocol_version = kProtocolVersion;
   static_cast<void>(guest.socket.write(FrameKind::kRefusal, encode(refusal)));
   if (refusal.server.empty()) host_.turned_away(guest.peer, refusal.status);
@@ -102,7 +102,7 @@ void Strangers::drop(Guest& guest, const Status& why) {
   forget(guest);
 }
 
-// Its parts go on a turn of their own: one of them may be under way.
+// Destroys the guest in a later turn, because one of its parts may be running.
 void Strangers::forget(Guest& guest) {
   const auto place = std::ranges::find(guests_, &guest, &std::unique_ptr<Guest>::get);
   if (place == guests_.end()) return;

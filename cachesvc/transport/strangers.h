@@ -1,7 +1,7 @@
-// Sockets whose peers are not admitted yet. Each has a deadline; there are few of them in all and
-// from one address, and the oldest of the address that has most makes room for the next: so silent
-// peers keep nobody out. Nothing that one says is parsed but a Hello or a Bind of at most
-// limits::kHelloBytesMax. Used on the loop's thread.
+// Sockets whose peers are not admitted yet. Each has a deadline. Their number is limited per
+// address and in total. A new socket past a limit replaces the oldest one of its own address, or of
+// the address with the most. So silent peers cannot keep others out. It parses nothing of a peer
+// except a Hello or a Bind of at most limits::kHelloBytesMax. Used on the loop's thread.
 #pragma once
 
 #include <chrono>
@@ -24,17 +24,18 @@ class Strangers {
     PeerName name;
     Nonce challenge{};
   };
-  // Who decides on them, and takes those that are let in.
+  // Decides on the peers, and takes the sockets of those it admits.
   class Host {
    public:
     virtual ~Host() = default;
-    // What a Hello is answered; OK admits, and admitted() is called with the socket next.
+    // Returns the answer to a Hello. OK admits the peer, and admitted() is called next with the
+    // socket.
     virtual Welcome greet(const Peer&, const Socket&, const Hello&) = 0;
     virtual void admitted(const Peer&, std::unique_ptr<Socket>, const Hello&, const Welcome&) = 0;
-    // OK binds, and bound() is called with the socket next.
+    // OK binds, and bound() is called next with the socket.
     virtual Status may_bind(const Peer&, const Bind&) = 0;
     virtual void bound(std::unique_ptr<Socket>, const Bind&) = 0;
-    // A peer was dropped before it said what could be answered.
+    // A peer was dropped, or refused without a server's answer.
     virtual void turned_away(const Peer&, const Status& why) = 0;
   };
   Strangers(EventLoop& loop, std::chrono::milliseconds patience, Host& host)
@@ -44,7 +45,7 @@ class Strangers {
 
   // `tls` may be null.
   void add(Descriptor descriptor, const TlsContext* tls);
-  // Drops all of them; the host hears of none of them any more.
+  // Drops all peers without notice to the host.
   void clear();
 
  private:
@@ -52,14 +53,14 @@ class Strangers {
     Guest(EventLoop& loop, std::unique_ptr<Socket> made) : socket(loop, std::move(made)) {}
     Peer peer;
     GreetingSocket socket;
-    bool is_leaving = false;  // refused, until it closes or its time is over
-    bool is_gone = false;     // let in or forgotten
+    bool is_leaving = false;  // refused; waits for its close or its deadline
+    bool is_gone = false;     // admitted or forgotten
     std::unique_ptr<EventLoop::Timer> deadline;
     std::optional<Task<void>> greeting;
   };
   void make_room(const std::string& address);
   Task<void> greet(Guest& guest);
-  // Lets in whom the host knows; else the status and the server's name are the answer.
+  // Admits a peer that the host accepts. Otherwise the answer is the status and the server's name.
   Status answer(Guest& guest, const GreetingSocket::Frame& frame, std::string& server);
   void drop(Guest& guest, const Status& why);
   void forget(Guest& guest);
@@ -67,7 +68,7 @@ class Strangers {
   EventLoop& loop_;
   const std::chrono::milliseconds patience_;
   Host& host_;
-  std::list<std::unique_ptr<Guest>> guests_;  // the oldest first
+  std::list<std::unique_ptr<Guest>> guests_;  // oldest first
 };
 
 }  // namespace precis

@@ -9,7 +9,7 @@ StreamMover::StreamMover(EventLoop& control, std::shared_ptr<DataStream> stream)
     : control_(control), stream_(std::move(stream)) {}
 
 BulkLimits StreamMover::limits() const {
-  // Enough under way that the socket never runs dry while the loop hears of what has ended.
+  // Enough chunks that the socket never idles while the loop handles the ended ones.
   return {.chunk_bytes = 2u << 20, .ranges_per_chunk = 256, .chunks_under_way = 4};
 }
 
@@ -30,7 +30,7 @@ void StreamMover::post(BulkChunk chunk, Ended ended) {
     };
     return stream_->send({.header = header, .data = std::move(data), .sent = std::move(sent)});
   }
-  PRECIS_CHECK(chunk.local.size() == 1);  // a pull is to one range
+  PRECIS_CHECK(chunk.local.size() == 1);  // a pull has one range
   header.kind = BulkKind::kPull;
   header.id = places_->add(chunk.local.front());
   {
@@ -53,7 +53,7 @@ Status StreamMover::on_frame(const BulkHeader& header) {
   }
   const std::lock_guard lock(mutex_);
   const auto pull = pulls_.find(header.id);
-  if (pull == pulls_.end()) return {};  // given up meanwhile: thrown away
+  if (pull == pulls_.end()) return {};  // canceled meanwhile: the data is discarded
   if (pull->second.begun || header.size_bytes != pull->second.size_bytes) {
     return Status::invalid("transfer " + std::to_string(header.id) + " of " +
                            std::to_string(pull->second.size_bytes) + " B was answered with " +
@@ -97,7 +97,7 @@ void StreamMover::cancel(const Status& why) {
     for (const auto& [id, pull] : pulls_) ids.push_back(id);
   }
   for (const std::uint64_t id : ids) finish(id, why);
-  stream_->close();  // tells the pushes
+  stream_->close();  // also reports the pushes as ended
 }
 
 }  // namespace precis

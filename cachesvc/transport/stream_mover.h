@@ -1,5 +1,5 @@
-// Moves bulk bytes over the connection's bulk socket: works everywhere, and reaches host memory on
-// both sides. The socket belongs to a loop of its own, so that bulk never stands before control.
+// Moves bulk bytes over the connection's bulk socket. It works everywhere and reaches host memory
+// on both sides. The socket has its own loop, so that bulk never delays control.
 #pragma once
 
 #include <mutex>
@@ -25,7 +25,7 @@ class StreamMover final : public Mover {
   void post(BulkChunk chunk, Ended ended) override;
   void cancel(const Status& why) override;
 
-  // The bulk loop's: what the stream has received. on_frame() takes kData and kEnd.
+  // Called on the bulk loop with received frames. on_frame() handles kData and kEnd.
   Status on_frame(const BulkHeader& header);
   DataStream::Place place(const BulkHeader& header, std::size_t done);
   void on_data(const BulkHeader& header);
@@ -34,16 +34,17 @@ class StreamMover final : public Mover {
   struct Pull {
     Ended ended;
     std::size_t size_bytes;
-    bool begun = false, whole = false;  // its data
+    bool begun = false, whole = false;  // state of its data
   };
   void finish(std::uint64_t id, Status status);
 
   EventLoop& control_;
   const std::shared_ptr<DataStream> stream_;
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, Pull> pulls_;  // under way, guarded by mutex_
+  std::unordered_map<std::uint64_t, Pull> pulls_;  // in progress, guarded by mutex_
   Status canceled_;                                // guarded by mutex_
-  // Where pulls land, under the same ids: taking one away waits until nothing is received to it.
+  // The targets of pulls, under the same ids. Removal of a target waits until nothing is being
+  // received into it.
   const std::shared_ptr<RegionTable> places_ = std::make_shared<RegionTable>();
 };
 

@@ -1,13 +1,13 @@
-// The server's half of the transport. Control messages travel both ways; bulk bytes move between
-// registered memory, and the server alone moves them: it pulls from and pushes into memory that the
-// client exposed. So no client ever holds a key to server memory, and a full server slows clients
-// down by not pulling. The client's half is client/src/transport/client_transport.h; between
-// processes both speak frames.h over sockets, within one process they meet in a loopback
+// The server's side of the transport. Control messages travel both ways. Bulk bytes move between
+// registered memory, and only the server moves them: it pulls from and pushes into memory that the
+// client exposed. So no client ever holds a key to server memory, and a full server slows its
+// clients down by not pulling. The client's side is client/src/transport/client_transport.h.
+// Between processes both sides use frames.h over sockets; within one process they use a loopback
 // (cachesvc/embed/loopback.h).
 //
-// Threads: every call and every callback happens on the transport's EventLoop thread, except
-// register_memory(), which any thread may call. Callbacks never run inside the call that was given
-// them.
+// Threads: every call and callback runs on the transport's EventLoop thread, except
+// register_memory(), which any thread may call. A callback never runs inside the call that received
+// it.
 #pragma once
 
 #include <chrono>
@@ -30,45 +30,47 @@ namespace precis {
 
 class TlsContext;
 
-// Client memory that the server reads where it is, through a mapping of its own. The client can't
-// take it back before this goes, nor make it end, but may write to it all the while: what is read
-// twice may differ. Goes on the loop's thread; may outlive its connection.
+// Client memory that the server reads in place, through its own mapping. The client cannot withdraw
+// it or force its release, but may write to it at any time: two reads may differ. Destroy it on the
+// loop's thread; it may outlive its connection.
 class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
-  virtual Bytes bytes() const = 0;  // of the whole region
+  virtual Bytes bytes() const = 0;  // the whole region
 };
 
 using Completion = std::function<void(Status)>;
 
-// The server's end of one client's connection. Destroying it closes it; pending completions run
-// with kCanceled.
+// The server's end of one client's connection. Its destructor closes the connection; pending
+// completions run with kCanceled.
 class Connection : public virtual Messages {
  public:
-  // What the peer sends is taken in turns, for each of which `turns` is asked: it calls what it is
-  // given, once, on the loop. So one who sends much waits for others. Before start().
+  // Received messages are processed in turns. The connection asks `turns` for each turn; `turns`
+  // calls its argument once, on the loop. So a busy client waits for others. Call it before
+  // start().
   using Turns = std::function<void(std::function<void()>)>;
   virtual void take_turns(Turns) {}
-  // Bytes of messages that the peer has not taken yet.
+  // Bytes of messages that the peer has not yet accepted.
   virtual std::size_t unsent_bytes() const { return 0; }
-  // Since when pull() and push() have got nowhere; none while nothing is under way.
+  // The time since which pull() and push() have made no progress. None while no transfer is in
+  // progress.
   virtual std::optional<std::chrono::steady_clock::time_point> stalled_since() const { return {}; }
 
-  // Bytes [offset, offset + into.size()) of the client's region into local registered
-  // memory. `into` and the registration must live until `done`. Out of the region's bounds is
-  // kInvalidArgument; a dead peer is kUnavailable.
+  // Pulls bytes [offset, offset + into.size()) of the client's region into registered local memory.
+  // `into` and the registration must live until `done`. kInvalidArgument outside the region's
+  // bounds, kUnavailable if the peer is gone.
   virtual void pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
                     const Registration& local, Completion done) = 0;
-  // The gather list `from`, one range after the other, to `offset` of the client's
-  // region.
+  // Pushes the ranges of `from`, one after another, to `offset` of the client's region. Lifetimes
+  // and errors as pull().
   virtual void push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
                     std::uint64_t offset, Completion done) = 0;
 
-  // Null where the region can't be read in place, or not any more: then pull() says
-  // why, or brings it.
+  // Returns null if the region cannot be read in place now. Then pull() moves its bytes, or reports
+  // why not.
   virtual std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion&) { return nullptr; }
 
-  // Where the client is, as `greet` was told.
+  // The client's address, as passed to `greet`.
   virtual std::string peer() const = 0;
 };
 
@@ -79,34 +81,34 @@ class Transport {
   // Any thread. kOutOfSpace or kUnsupported if the memory cannot be registered.
   virtual Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) = 0;
 
-  // A client that wants in. What it says of itself is proved by hello.proof alone.
+  // A client that asks for admission. Only hello.proof proves its claims.
   struct Stranger {
     const Hello& hello;
     const Nonce& challenge;
-    const std::string& peer;     // "10.0.0.7:40312", for people
-    const std::string& address;  // what counts as one: "10.0.0.7", or "uid 1000" on this host
+    const std::string& peer;     // "10.0.0.7:40312", for users
+    const std::string& address;  // the unit of limits: "10.0.0.7", or "uid 1000" on this host
   };
   struct Greeting {
-    Status status;       // not OK: refused, and told why
+    Status status;       // not OK: refused, and the client receives it
     std::string server;  // name and version
-    std::string token;   // of the tenant; empty: it has none
+    std::string token;   // of the tenant; empty: no token
   };
   struct Acceptor {
     std::function<Greeting(const Stranger&)> greet;
     std::function<void(std::unique_ptr<Connection>, const Hello& hello)> accepted;
-    // Where set: a peer was dropped before it came to `greet`. A peer that just goes is not told.
+    // If set, called when a peer is dropped before `greet`. Not called for a peer that just closes.
     std::function<void(const std::string& peer, const Status& why)> turned_away = nullptr;
   };
-  // Accepts connections at `address` ("host:port"; port 0 picks one) and returns the bound one.
+  // Accepts connections at `address` ("host:port"; port 0 picks one) and returns the bound address.
   virtual Result<std::string> listen(const std::string& address, Acceptor acceptor) = 0;
   virtual void stop_listening() = 0;
-  // How strangers reach it, for the log and `status`: whether other hosts can, and whether what
-  // they say then is encrypted.
+  // How clients reach it, for the log and `status`: whether other hosts can connect, and whether
+  // the traffic is encrypted.
   virtual bool is_open_to_hosts() const = 0;
   virtual bool is_encrypted() const = 0;
-  // Connections from now on use it, where the transport is encrypted.
+  // New connections use these settings, if the transport is encrypted.
   virtual void use_tls(std::shared_ptr<TlsContext>) {}
-  // The RDMA device that clients' memory is reached by, in words, or "off".
+  // The RDMA device for clients' memory, as text, or "off".
   virtual std::string rdma() const { return "off"; }
 };
 

@@ -1,4 +1,4 @@
-// In place of uct_*.cc, in a build without UCX (PRECIS_RDMA).
+// Replaces uct_*.cc in a build without UCX (PRECIS_RDMA).
 #include "cachesvc/net/rdma/rdma.h"
 #include "cachesvc/net/rdma/rdma_choice.h"
 

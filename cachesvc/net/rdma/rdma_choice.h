@@ -1,4 +1,4 @@
-// What the setting `rdma` asks for.
+// The parsed setting `rdma`.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@ namespace precis {
 
 struct RdmaChoice {
   bool is_on = false;                // false: "off", or "auto" on a host without a device
-  std::vector<std::string> devices;  // named ones; empty: any
-  bool names(const std::string& device) const;  // "mlx5_0:1", as UCX calls it
+  std::vector<std::string> devices;  // empty: any device
+  bool names(const std::string& device) const;  // device: "mlx5_0:1", in UCX's form
 };
 
-// "auto", "off" or a list with commas. "auto" looks into `sysfs`.
+// Parses "auto", "off" or a list separated by commas. "auto" looks for devices in `sysfs`.
 RdmaChoice parse_rdma(const std::string& choice,
                       const std::string& sysfs = "/sys/class/infiniband");
 

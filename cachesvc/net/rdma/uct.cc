@@ -7,16 +7,16 @@
 namespace precis {
 namespace {
 
-// What UCX does to its host process when it is loaded, undone: its handlers for crashes would
-// replace the debugger's and Python's, SIGHUP would turn its debug log on, it would patch mmap and
-// madvise, and print its log to stdout. What the operator's environment says stays as it is.
+// Prevents what UCX does to its host process when it is loaded: it would replace the crash handlers
+// of the debugger and Python, turn on its debug log on SIGHUP, patch mmap and madvise, and print
+// its log to stdout. Variables that the operator has set stay unchanged.
 void tame() {
   ::setenv("UCX_HANDLE_ERRORS", "none", 0);
   ::setenv("UCX_DEBUG_SIGNO", "0", 0);
   ::setenv("UCX_MEM_EVENTS", "no", 0);
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "no", 0);
-  ::setenv("UCX_VFS_ENABLE", "no", 0);  // it listens for debuggers on a socket of its own
+  ::setenv("UCX_VFS_ENABLE", "no", 0);  // else it listens for debuggers on its own socket
 }
 
 Result<Uct> load_now() {
@@ -45,7 +45,7 @@ Result<Uct> load_now() {
 }  // namespace
 
 Result<const Uct*> Uct::load() {
-  static const Result<Uct> loaded = load_now();  // what it changes is the process's, too
+  static const Result<Uct> loaded = load_now();  // once per process, as it changes the process
   PRECIS_TRY(loaded.status());
   return &*loaded;
 }

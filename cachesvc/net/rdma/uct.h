@@ -1,5 +1,5 @@
-// UCX's functions, loaded when they are first asked for: as soon as its libraries are in a process
-// they take signals and patch libc, and most processes have no use for them.
+// UCX's functions, loaded on first use: UCX's libraries take over signals and patch libc as soon as
+// a process loads them, and most processes do not need them.
 #pragma once
 
 #include <ucs/async/async_fwd.h>
@@ -12,7 +12,7 @@
 
 namespace precis {
 
-// It would indent each line of these further than the last.
+// clang-format would indent each of these lines further than the line before.
 // clang-format off
 #define PRECIS_UCT_CALLS(X)                                                                       \
   X(ucs_status_string) X(ucs_async_context_create) X(ucs_async_context_destroy)                   \
@@ -31,12 +31,13 @@ struct Uct {
 #define PRECIS_UCT_MEMBER(name) decltype(&::name) name = nullptr;
   PRECIS_UCT_CALLS(PRECIS_UCT_MEMBER)
 #undef PRECIS_UCT_MEMBER
-  std::string library;  // where it was found
+  std::string library;  // the path it was loaded from
 
-  // The process's, loaded once. kUnsupported where UCX's libraries are not there, or lack a call.
+  // Returns the process's functions, loaded once. kUnsupported if UCX's libraries are missing or
+  // lack a function.
   static Result<const Uct*> load();
 
-  // "`what`: <UCX's words>"; UCS_OK is OK.
+  // Returns a Status with the message "`what`: <UCX's message>", or OK for UCS_OK.
   Status to_status(ucs_status_t status, std::string_view what) const;
 };
 

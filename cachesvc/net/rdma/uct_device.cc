@@ -12,14 +12,14 @@
 namespace precis {
 namespace {
 
-// Of reliable connections alone: a connection can't be had but with the other side's consent, and
-// gets and puts are the hardware's. `dc` and `ud` take whoever knows their number.
+// Only transports with reliable connections: a connection needs the other side's consent, and the
+// hardware executes gets and puts. `dc` and `ud` accept anyone who knows their number.
 const std::vector<std::string> kTransports{"rc_mlx5", "rc_verbs"};
 constexpr std::size_t kTransferBytesMax = 4u << 20;
-// Rounds that a device waits for what is under way when it goes.
+// Rounds for which a closing device waits for its operations.
 constexpr int kCloseRoundsMax = 1'000'000;
 
-// The names of a component's memory domains; none where it has another name than `wanted`.
+// Returns the names of a component's memory domains, or none if its name is not `wanted`.
 std::vector<std::string> domains_of(const Uct& uct, uct_component_h component,
                                     const std::string& wanted) {
   uct_component_attr_t attributes{};
@@ -46,7 +46,7 @@ Result<uct_md_h> open_md(const Uct& uct, uct_component_h component, const std::s
   return domain;
 }
 
-// What there is of one memory domain.
+// Returns the devices and transports of one memory domain.
 std::vector<UctDevice::Where> resources_of(const Uct& uct, uct_component_h component,
                                            const std::string& domain_name) {
   const auto domain = open_md(uct, component, domain_name);
@@ -78,7 +78,7 @@ Result<std::vector<UctDevice::Where>> UctDevice::find(const std::string& compone
       std::ranges::move(resources_of(*uct, list[c], domain), std::back_inserter(all));
     }
   }
-  uct->uct_release_component_list(list);  // of handles, which stay
+  uct->uct_release_component_list(list);  // the list only holds handles, which stay valid
   std::vector<Where> found;
   for (const std::string& transport : transports) {
     std::ranges::copy_if(all, std::back_inserter(found),
@@ -144,7 +144,8 @@ Status UctDevice::open_interface(const Where& where) {
   PRECIS_TRY(uct_.to_status(
       uct_.uct_md_iface_config_read(domain_, where.transport.c_str(), nullptr, nullptr, &config),
       "read UCX's configuration"));
-  // Else it reads nothing that is smaller than a line of its queue. Not every transport has it.
+  // By default, UCX does not read less than a line of its queue. Not every transport has the
+  // option.
   uct_.uct_config_modify(config, "IB_TX_INLINE_RESP", "0");
   uct_iface_params_t params{};
   params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
@@ -153,7 +154,7 @@ Status UctDevice::open_interface(const Where& where) {
   params.open_mode = UCT_IFACE_OPEN_MODE_DEVICE;
   params.mode.device.tl_name = where.transport.c_str();
   params.mode.device.dev_name = where.device.c_str();
-  // A peer that fails ends its own operations; nothing else of it is needed.
+  // A peer's failure ends its operations; this side needs no other notice.
   params.err_handler = [](void*, uct_ep_h, ucs_status_t) { return UCS_OK; };
   const ucs_status_t opened = uct_.uct_iface_open(domain_, worker_, &params, config, &interface_);
   uct_.uct_config_release(config);
@@ -203,8 +204,8 @@ Result<std::unique_ptr<RdmaMemory>> UctDevice::register_memory(MutableBytes memo
   const std::lock_guard lock(mutex_);
   uct_mem_h handle = nullptr;
   const std::string what = "register " + std::to_string(memory.size()) + " B for RDMA";
-  // Nobody but its own side begins a transfer on a device with a loop. UCX's older versions let the
-  // hardware take it from both sides all the same.
+  // On a device with a loop, only this side begins transfers, so remote access is not needed. Older
+  // versions of UCX allow it regardless.
   const unsigned flags = loop_ != nullptr
                              ? UCT_MD_MEM_ACCESS_LOCAL_READ | UCT_MD_MEM_ACCESS_LOCAL_WRITE
                              : UCT_MD_MEM_ACCESS_RMA;
@@ -212,7 +213,7 @@ Result<std::unique_ptr<RdmaMemory>> UctDevice::register_memory(MutableBytes memo
     PRECIS_TRY(uct_.to_status(
         uct_.uct_md_mem_reg(domain_, memory.data(), memory.size(), flags, &handle), what));
   }
-  std::string key;  // nobody needs one for the memory of a side that begins all transfers
+  std::string key;  // empty if this side begins all transfers
   ucs_status_t packed = UCS_OK;
   if (loop_ == nullptr) {
     key.assign(1 + domain_attributes_.rkey_packed_size, kKeyMark);

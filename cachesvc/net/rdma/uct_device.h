@@ -1,4 +1,4 @@
-// One device opened with UCT: its memory domain, one interface and the connections on it.
+// One device opened with UCT: its memory domain, one interface, and its connections.
 #pragma once
 
 #include <deque>
@@ -17,19 +17,19 @@ namespace precis {
 class UctMemory;
 class UctPeer;
 
-// In front of every key, so that none is empty: the kernel's copy has keys of no bytes.
+// The first byte of every key, so that no key is empty: the copy between processes has empty keys.
 inline constexpr char kKeyMark = 'K';
 
-// One get or put; what UCX fills must stand still until it is over.
+// One get or put. UCX writes to it, so its address must not change until it is over.
 struct UctOperation {
-  uct_completion_t completion{};  // first: UCX hands back its address
-  std::shared_ptr<UctPeer> peer;  // closed only when none is under way
+  uct_completion_t completion{};  // first member: UCX returns its address
+  std::shared_ptr<UctPeer> peer;  // closes only when no operation is in progress
   bool is_get = false;
   uct_iov_t local{};
   std::uint64_t remote = 0;
   uct_rkey_bundle_t key{};
   bool has_key = false;
-  Status failed;  // before it began
+  Status failed;  // its error, set before it begins or when it ends
   RdmaPeer::Done done;
 };
 
@@ -40,7 +40,7 @@ class UctDevice final : public RdmaDevice {
     std::string domain, transport, device;  // "mlx5_0", "rc_mlx5", "mlx5_0:1"
   };
   static Result<std::unique_ptr<UctDevice>> open(EventLoop* loop, const Where& where);
-  // What there is of `component`, the best first: "rc_mlx5", then "rc_verbs".
+  // Returns the devices of `component` for each of `transports`, in that order: best first.
   static Result<std::vector<Where>> find(const std::string& component,
                                          const std::vector<std::string>& transports);
   ~UctDevice() override;
@@ -62,13 +62,13 @@ class UctDevice final : public RdmaDevice {
   Status open_interface(const Where& where);
   void poll();
 
-  // The caller holds mutex_.
+  // Callers hold mutex_ for the functions below.
   void begin(std::unique_ptr<UctOperation> operation);
-  bool post(UctOperation& operation);  // false: there is no room for now
+  bool post(UctOperation& operation);  // false: no room at present
   void end(UctOperation* operation, ucs_status_t status);
   void destroy_closed();
 
-  // The loop's thread.
+  // Called on the loop's thread.
   unsigned progress();
   bool arm();
   unsigned tell();
@@ -85,13 +85,13 @@ class UctDevice final : public RdmaDevice {
   std::size_t transfer_bytes_max_ = 0;
   std::string description_;
   bool has_events_ = false;
-  int own_event_ = -1;  // where the interface has none
+  int own_event_ = -1;  // used if the interface has no event descriptor
 
-  std::mutex mutex_;  // of UCX, which is called by one thread at a time, and of all below
-  std::deque<std::unique_ptr<UctOperation>> waiting_;  // for room
+  std::mutex mutex_;  // serializes calls of UCX and guards all members below
+  std::deque<std::unique_ptr<UctOperation>> waiting_;  // until there is room
   std::size_t under_way_ = 0;
-  std::vector<std::unique_ptr<UctOperation>> over_;  // to be told
-  std::vector<std::shared_ptr<UctPeer>> closing_;    // with operations under way
+  std::vector<std::unique_ptr<UctOperation>> over_;  // done() not called yet
+  std::vector<std::shared_ptr<UctPeer>> closing_;    // with operations in progress
   std::unique_ptr<EventLoop::Watch> poller_;
 };
 
@@ -109,7 +109,7 @@ class UctMemory final : public RdmaMemory {
   const std::string key_;
 };
 
-// Shared by its owner and by what is under way on it.
+// Shared by its owner and by its operations in progress.
 class UctPeer final : public RdmaPeer, public std::enable_shared_from_this<UctPeer> {
  public:
   explicit UctPeer(UctDevice& device) : device_(device) {}
@@ -135,7 +135,7 @@ class UctPeer final : public RdmaPeer, public std::enable_shared_from_this<UctPe
 
   UctDevice& device_;
   RdmaAddress address_;
-  uct_ep_h endpoint_ = nullptr;  // guarded by the device's mutex, as all below
+  uct_ep_h endpoint_ = nullptr;  // guarded by the device's mutex, like all members below
   std::size_t under_way_ = 0;
   bool closed_ = false;
 };

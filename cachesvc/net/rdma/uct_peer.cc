@@ -1,4 +1,4 @@
-// Connections, what is under way on them, and how the loop drives it.
+// Connections, their operations in progress, and the loop's work for them.
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace precis {
 namespace {
 
-// UCX reads an address without knowing its length: what a lying peer cut off reads as zeros.
+// UCX reads an address without knowing its length. If a lying peer sends a short one, UCX reads
+// zeros.
 constexpr std::size_t kPadding = 4096;
 
 template <typename Address>
@@ -25,7 +26,7 @@ const Address* padded(std::string& bytes) {
 Result<std::shared_ptr<RdmaPeer>> UctDevice::make_peer() {
   auto peer = std::make_shared<UctPeer>(*this);
   PRECIS_TRY(peer->open());
-  // What is under way has references of its own, so the owner's end closes it.
+  // Operations in progress have their own references, so the owner's release must close it.
   return std::shared_ptr<RdmaPeer>(peer.get(), [peer](RdmaPeer*) { peer->close(); });
 }
 
@@ -59,7 +60,7 @@ Status UctPeer::connect(const RdmaAddress& peer) {
   const std::lock_guard lock(device_.mutex_);
   if (closed_) return Status::unavailable("the connection is closed");
   const Uct& uct = device_.uct_;
-  // Addresses of one kind of device have a size each.
+  // The addresses of one kind of device have one size.
   if (peer.endpoint.size() != address_.endpoint.size()) {
     return Status::invalid("the peer's address is of another kind of device");
   }
@@ -124,28 +125,29 @@ void UctPeer::close() {
   });
   if (endpoint_ == nullptr) return;
   if (under_way_ > 0) {
-    uct_ep_flush(endpoint_, UCT_FLUSH_FLAG_CANCEL, nullptr);  // ends them soon, where it can
+    // Ends the operations soon, if the device can.
+    uct_ep_flush(endpoint_, UCT_FLUSH_FLAG_CANCEL, nullptr);
     device_.closing_.push_back(shared_from_this());
   } else {
     device_.uct_.uct_ep_destroy(std::exchange(endpoint_, nullptr));
   }
 }
 
-// ---- what is under way --------------------------------------------------------------------------
+// ---- operations in progress ---------------------------------------------------------------------
 
 void UctDevice::begin(std::unique_ptr<UctOperation> operation) {
   if (!operation->failed.ok()) return over_.push_back(std::move(operation));
   if (!waiting_.empty() || !post(*operation)) return waiting_.push_back(std::move(operation));
-  static_cast<void>(operation.release());  // post() has seen to it
+  static_cast<void>(operation.release());  // owned by UCX, or by over_ already
 }
 
 bool UctDevice::post(UctOperation& operation) {
   static_assert(std::is_standard_layout_v<uct_completion_t>);
   operation.completion.count = 1;
   operation.completion.status = UCS_OK;
-  // UCX calls it under mutex_, from progress() or from here.
+  // UCX calls it with mutex_ held, from progress() or from this function.
   operation.completion.func = [](uct_completion_t* completion) {
-    auto* over = reinterpret_cast<UctOperation*>(completion);  // its first member
+    auto* over = reinterpret_cast<UctOperation*>(completion);  // completion is its first member
     over->peer->device_.end(over, completion->status);
   };
   UctPeer& peer = *operation.peer;
@@ -220,7 +222,7 @@ unsigned UctDevice::tell() {
   return static_cast<unsigned>(over.size());
 }
 
-// While nothing is under way nothing is waited for, so the loop may rest.
+// Without operations in progress, no event can come, so the loop may block.
 bool UctDevice::arm() {
   const std::lock_guard lock(mutex_);
   if (!over_.empty() || !waiting_.empty() || !closing_.empty()) return false;
