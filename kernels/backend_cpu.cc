@@ -1,4 +1,4 @@
-// The CPU backend: its compressors hold what CpuStages pass on, in host memory.
+// The CPU backend. Its compressors keep the results that CpuStages pass on, in host memory.
 #include <algorithm>
 
 #include "kernels/cpu_stages.h"
@@ -6,8 +6,8 @@
 namespace precis::kernels {
 namespace {
 
-// Whether any stage between check and encode does; where none does, values are checked when encode
-// reads them, for they come from memory once then.
+// Whether any stage between check and encode reads the rows. If none does, encode checks the
+// values, so that they come from memory only once.
 bool reads_rows(const Recipe& recipe) {
   if (recipe.selector == Selector::kTwoStage) return true;
   switch (recipe.scorer) {
@@ -59,8 +59,8 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(unsigned threads) : stages_(threads) {}
 
   std::string_view name() const override { return stages_.name(); }
-  // One spreads a layer over every core, and a second does meanwhile what of the next layer does
-  // not spread.
+  // One compressor spreads a layer over every core; meanwhile a second runs the serial parts of the
+  // next layer.
   unsigned compressors() const override {
     return std::min(2u, stages_.context().pool.num_threads());
   }

@@ -1,4 +1,4 @@
-// The CUDA backend: compressors on one device, and the CPU for what has no twin there.
+// The CUDA backend: compressors on one device, and the CPU for work without a CUDA implementation.
 #include <list>
 #include <mutex>
 

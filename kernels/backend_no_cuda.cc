@@ -1,4 +1,4 @@
-// Stands in for backend_cuda.cc in builds without CUDA.
+// Replaces backend_cuda.cc in builds without CUDA.
 #include "precis/kernels.h"
 
 namespace precis::kernels {

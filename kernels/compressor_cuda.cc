@@ -21,7 +21,7 @@ std::uint64_t entries_of(const LayerInput& input) {
   return std::uint64_t{input.num_kv_heads()} * input.num_tokens();
 }
 
-// Heads compete within the layer, and the device has a twin of that contest.
+// Whether the heads compete within the layer and the device implements that contest.
 bool contest_on_device(const Recipe& recipe, std::uint32_t num_heads) {
   return recipe.layers != LayerAllocator::kGlobalFlat && !is_blend(recipe) &&
          num_heads <= kContestHeadsMax;
@@ -108,7 +108,7 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   return or_on_cpu(std::move(looked_at), [] { return Status(); });
 }
 
-// What the recipe reads, and what `layer_` says of it.
+// Sends the recipe's inputs to the device and describes them in `layer_`.
 Status CudaCompressor::send_input() {
   const LayerInput& in = input_;
   const Recipe& recipe = *recipe_;
@@ -161,7 +161,7 @@ Status CudaCompressor::send_input() {
   return {};
 }
 
-// Which value it was, the CPU says.
+// The CPU's check names the value that is not finite.
 Status CudaCompressor::refuse_not_finite() {
   PRECIS_TRY(cpu_.check(*recipe_, input_));
   return Status::internal("the device saw NaN or an infinity in layer " +
@@ -198,7 +198,7 @@ Status CudaCompressor::score() {
 
 Status CudaCompressor::score_on_cpu() {
   Verdict verdict;
-  PRECIS_TRY(read_verdict(verdict));  // the CPU's scorers are promised finite rows
+  PRECIS_TRY(read_verdict(verdict));  // the CPU's scorers require finite rows
   PRECIS_TRY(cpu_.score(*recipe_, input_, scores_));
   PRECIS_TRY(memory_.scores.copy_from(std::as_bytes(std::span(scores_.scores)), stream_));
   PRECIS_TRY(memory_.second.copy_from(std::as_bytes(std::span(scores_.second)), stream_));
@@ -274,8 +274,8 @@ Status CudaCompressor::allocate(LayerTurns& turns) {
   });
 }
 
-// Ranked tokens by score, `stride` apart: a part of the order, or where the selector has an order
-// of its own, ranked once more.
+// Each head's ranked tokens by score; the heads' lists are `stride` apart. Ranks the tokens again
+// because the selector's order is not by score.
 Result<DeviceBuffer> CudaCompressor::best_by_score(std::uint32_t& stride) {
   const SegmentShape shape =
       SegmentShape::of(*recipe_, input_.layer, input_.begin, input_.num_tokens());
@@ -295,7 +295,8 @@ Result<DeviceBuffer> CudaCompressor::best_by_score(std::uint32_t& stride) {
   return best;
 }
 
-// Turns of heads that compete: on the device, or made here from ranks that come from there.
+// The turns of competing heads: computed on the device, or here from ranks that the device
+// computes.
 Status CudaCompressor::compete(LayerTurns& turns, Verdict& verdict) {
   const std::uint32_t num_heads = turns.num_kv_heads;
   std::uint32_t stride = turns.num_tokens;
@@ -362,7 +363,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
   PRECIS_CHECK(count_max <= input_.num_tokens());
   const auto encoded = on_device([&]() -> Status {
     PRECIS_TRY(check_room(input_, counts, out));
-    // Heads and seats, side by side on their way.
+    // Heads and seats share one staged copy.
     const std::size_t head_bytes = counts.size() * sizeof(EncodeHead);
     const std::size_t seat_bytes =
         seats.empty() ? 0 : counts.size() * count_max * sizeof(std::uint32_t);

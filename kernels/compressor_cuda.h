@@ -1,4 +1,4 @@
-// One layer's way through the stages on a CUDA device. No CUDA header shows here.
+// The CUDA compressor: takes one layer through the stages on a device. Includes no CUDA header.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,15 @@
 
 namespace precis::kernels {
 
-// When layers go through the CPU instead, and that it is told (make_cuda_backend()). Most of CUDA's
-// errors stay: after one nothing works in this process. So one that no layer's size explains is
-// enough, and the device is asked no more.
+// Decides when the CPU compresses a layer that failed on the device, and reports why
+// (make_cuda_backend()). Most CUDA errors are sticky: after one of them, no CUDA call works in this
+// process. So the first error that neither the layer's size nor its values explain marks the device
+// as lost, and the device is not used again.
 class Retreat {
  public:
   explicit Retreat(std::function<void(const Status&)> told) : told_(std::move(told)) {}
   bool device_lost() const { return lost_.load(std::memory_order_relaxed); }
-  // Whether a layer that met with `why` on the device is the CPU's.
+  // Whether the CPU compresses a layer that failed on the device with `why`.
   bool takes(const Status& why) {
     if (why.code() == StatusCode::kOutOfSpace) {
       if (told_ && !short_.exchange(true)) told_(why);
@@ -33,14 +34,15 @@ class Retreat {
   std::atomic<bool> short_{false}, lost_{false};
 };
 
-// Copies a layer in and enqueues stage after stage on a stream of its own; the host waits for the
-// device in allocate(), for what the joiner needs, and in encode(), for the records. Several side
-// by side let one layer's copies run while another is compressed. What has no twin on the device
-// (scores_on_device()) the CPU does, and all of a layer that the device has no room for, or fails
-// at, before its turns are known. Afterwards the put fails, for the joiner has counted on them.
+// Copies a layer to the device and enqueues stage after stage on a stream of its own. The host
+// waits for the device in allocate(), for the joiner's input, and in encode(), for the records.
+// Several compressors side by side overlap one layer's copies with another's stages. The CPU runs
+// the scorers that have no CUDA implementation (scores_on_device()), and a whole layer if the
+// device has no room for it, or fails, before the layer's turns are known. After that a failure
+// fails the put, because the joiner has used the turns.
 class CudaCompressor final : public LayerCompressor {
  public:
-  // `cpu` and `retreat` must outlive it.
+  // `cpu` and `retreat` must outlive the compressor.
   static Result<std::unique_ptr<LayerCompressor>> create(int ordinal, const CpuStages& cpu,
                                                          Retreat& retreat);
 
@@ -54,14 +56,15 @@ class CudaCompressor final : public LayerCompressor {
                 MutableBytes out) override;
 
  private:
-  // A layer on the device. Taken from the device's pool as stages need it, given back at the end.
+  // A layer's buffers on the device: allocated from the device's pool as stages need them, and
+  // released at the end.
   struct Memory {
     DeviceBuffer keys, values, queries, lse, external, query_mean, query_covariance, o_proj, gram,
         rope_frequencies;
     DeviceBuffer scores, second, limits, order;
     DeviceBuffer verdict;  // see Verdict
   };
-  // What allocate() reads back besides turns.
+  // Results that allocate() reads back besides turns.
   struct Verdict {
     std::uint32_t not_finite;  // in keys or values
     float weight;              // LayerScores::weight
@@ -74,11 +77,12 @@ class CudaCompressor final : public LayerCompressor {
         on_cpu_(make_cpu_compressor(cpu)),
         stream_(std::move(stream)) {}
 
-  // A stage that fails leaves nothing under way, so that host memory may go, and no device memory.
+  // Runs `stage`. If it fails, waits until the stream is idle, so that host memory may be freed,
+  // and releases the device memory.
   template <typename Fn>
   auto on_device(const Fn& stage) -> decltype(stage());
-  // Where the device's memory is short or the device lost, the layer goes through `stages` of
-  // on_cpu_ instead, from its check on.
+  // If the device has no room for the layer, or is lost, checks the layer again on on_cpu_ and then
+  // runs `stages` there.
   template <typename Fn>
   Status or_on_cpu(Status of_device, const Fn& stages);
 
@@ -97,14 +101,14 @@ class CudaCompressor final : public LayerCompressor {
   const CpuStages& cpu_;
   Retreat& retreat_;
   const std::unique_ptr<LayerCompressor> on_cpu_;
-  bool retreated_ = false;  // the layer is on_cpu_'s
+  bool retreated_ = false;  // on_cpu_ compresses the layer
   Stream stream_;
   PinnedBuffer staging_;
   const Recipe* recipe_ = nullptr;
   LayerInput input_;
   LayerDevice layer_;
   Memory memory_;
-  LayerScores scores_;  // on the host, where somebody asked
+  LayerScores scores_;  // on the host; filled by score_on_cpu() or scores()
   std::uint64_t slots_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// The stages on the CPU, one by one over host memory: what the CPU's compressor runs, and what a
-// device falls back on and is held against.
+// The CPU stages, one by one over host memory. The CPU compressor runs them, a device falls back on
+// them, and tests compare a device with them.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace precis::kernels {
 
-// Each stage as LayerCompressor says, with what it takes from those before it as arguments.
+// Each stage as LayerCompressor says, but it takes the results of earlier stages as arguments.
 // Thread-safe: calls share nothing but the pool.
 class CpuStages {
  public:
-  // threads 0: every core. By default the best instruction set that the machine runs.
+  // threads 0: every core. The instruction set defaults to the best that the machine runs.
   explicit CpuStages(unsigned threads = 0);
   CpuStages(unsigned threads, Isa isa);
 
@@ -23,12 +23,12 @@ class CpuStages {
   const CpuContext& context() const { return context_; }
 
   Status check(const Recipe& recipe, const LayerInput& input) const;
-  // Leaves the values of keys and values to encode().
+  // Checks everything except the values of keys and values, which encode() checks.
   Status check_but_rows(const Recipe& recipe, const LayerInput& input) const;
   Status score(const Recipe& recipe, const LayerInput& input, LayerScores& scores) const;
   Status select(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
                 std::uint64_t slots, RetentionOrders& orders) const;
-  // As many slots as select was asked for, or fewer.
+  // `slots`: at most as many as select() was asked for.
   Status allocate(const Recipe& recipe, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::uint64_t slots, LayerTurns& turns) const;
   Status encode(const LayerInput& input, const LayerScores& scores, const RetentionOrders& orders,
@@ -43,7 +43,7 @@ class CpuStages {
   std::string name_;
 };
 
-// A compressor made of them; `stages` must outlive it.
+// A compressor that runs these stages; `stages` must outlive it.
 std::unique_ptr<LayerCompressor> make_cpu_compressor(const CpuStages& stages);
 
 }  // namespace precis::kernels

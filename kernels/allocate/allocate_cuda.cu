@@ -1,7 +1,7 @@
-// Contests on CUDA. The CPU walks from the first seat to the last; here every warp walks some
-// rounds (a round gives each head one seat on average) and finds by search where it stands when it
-// begins: after round a, head c holds max(its guarantee, its share of the best), where the best are
-// as many as make the heads' sum a rounds. One lane per head.
+// Contests on CUDA. The CPU walks from the first seat to the last; here every warp walks a few
+// rounds (a round gives each head one seat on average). A warp finds its start by search: after
+// round a, head c holds max(its guarantee, its share of the best scores), where the bound of the
+// best scores is chosen so that the heads' counts add up to a rounds. One lane per head.
 #include "kernels/allocate/allocate_cuda.h"
 
 #include "kernels/common/device_code.cuh"
@@ -16,13 +16,13 @@ __global__ void take_turns(std::uint32_t num_heads, std::uint64_t seats, std::ui
   if (i < seats) heads[i] = static_cast<std::uint16_t>(i % num_heads);
 }
 
-// What this lane's head has to offer.
+// The ranked scores of this lane's head.
 struct Competitor {
   const float* scores;
   const std::uint32_t* best;
   std::uint32_t size;  // 0 in lanes without a head
   __device__ std::uint32_t rank(std::uint32_t k) const { return score_rank(scores[best[k]]); }
-  // How many rank above `bound`.
+  // How many entries rank above `bound`.
   __device__ std::uint32_t above(std::uint32_t bound) const {
     std::uint32_t low = 0, high = size;
     while (low < high) {
@@ -48,8 +48,9 @@ __device__ std::uint64_t warp_largest(std::uint64_t x) {
   return x;
 }
 
-// How many entries this lane's head holds once all hold `total` together, each at least `sure` as
-// far as it has them: the lowest rank that is not overrun, then of the next one the lower heads'.
+// How many entries this lane's head holds once all heads hold `total` together. A head holds at
+// least `sure` entries, if it has so many. The search finds the lowest rank bound above which the
+// heads hold at most `total`; entries of exactly that rank go to the lower heads first.
 __device__ std::uint32_t held_at(const Competitor& own, std::uint64_t sure, std::uint64_t total) {
   const auto held = [&](std::uint64_t by_score) {
     return min(std::uint64_t{own.size}, max(sure, by_score));
@@ -76,7 +77,7 @@ __device__ std::uint32_t held_at(const Competitor& own, std::uint64_t sure, std:
   return static_cast<std::uint32_t>(above + min(equal, left - min(left, before)));
 }
 
-// A warp takes kContestRounds rounds. grid (blocks).
+// A warp walks kContestRounds rounds. grid (blocks).
 __global__ void contest(AllocateDevice task) {
   const std::uint32_t lane = threadIdx.x % kWarp;
   const std::uint64_t warp = (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
@@ -108,7 +109,7 @@ __global__ void contest(AllocateDevice task) {
     if (short_of) take(seat + __popc(given & ((1u << lane) - 1)));
     seat += __popc(given);
     for (; seat < round * task.num_heads; ++seat) {
-      // Higher is better: rank + 1, then the lower head; 0 where a head has nothing more.
+      // Higher is better: rank + 1, then the lower head; 0 if a head has no entry left.
       const std::uint64_t bid =
           taken < own.size ? (std::uint64_t{next} + 1) << 32 | (0xffffffffu - lane) : 0;
       const std::uint64_t best = warp_largest(bid);

@@ -10,15 +10,16 @@ namespace precis::kernels {
 
 inline constexpr std::uint64_t kPpm = 1'000'000;
 
-// Heads share by a mix of contest and average, not in an order (policies.md 2.11, A3).
+// Whether heads share by a mix of contest and average, which is not an order (policies.md 2.11,
+// A3).
 inline bool is_blend(const Recipe& recipe) {
   return recipe.heads == HeadAllocator::kAda &&
          (recipe.ada_mode == AdaMode::kPaperBlend || recipe.ada_mode == AdaMode::kRepoBlend);
 }
 
-// What heads are sure of, in a form that a device takes.
+// The guarantee per head, in a form that can be passed to a device.
 struct Guarantee {
-  bool any = false;  // under ada
+  bool any = false;  // the recipe's heads are kAda
   bool excludes_window = false;
   bool as_kvpress = false;
   std::uint64_t alpha_ppm = 0;
@@ -27,8 +28,8 @@ struct Guarantee {
     return {recipe.heads == HeadAllocator::kAda, recipe.ada_mode == AdaMode::kGuaranteeExclWindow,
             recipe.count_rule == CountRule::kKvpressDouble, recipe.ada_alpha_ppm};
   }
-  // Ranked entries that every head is sure of once heads have `ranked` ranked entries on average,
-  // over `protected_count` protected ones. Grows by at most one as `ranked` does.
+  // Ranked entries that every head is guaranteed once heads have `ranked` ranked entries on
+  // average, besides `protected_count` protected ones. Grows by at most one when `ranked` does.
   PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t entries(std::uint64_t protected_count,
                                                          std::uint64_t ranked) const {
     if (!any) return 0;

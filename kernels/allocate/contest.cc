@@ -8,8 +8,9 @@
 namespace precis::kernels {
 namespace {
 
-// Competitors by their next score, best first, ties to the lower index: a tournament whose leaves
-// are the competitors' next scores, so that a taken one costs a walk from its leaf to the root.
+// Yields competitors by their next score, best first, ties to the lower index. It is a tournament
+// tree whose leaves are the competitors' next scores, so that taking a score costs one walk from
+// its leaf to the root.
 class FlatMerge {
  public:
   explicit FlatMerge(const Ranks& ranks) : leaves_(std::bit_ceil(ranks.size())) {
@@ -22,7 +23,7 @@ class FlatMerge {
       nodes_[i] = std::max(nodes_[2 * i], nodes_[2 * i + 1]);
     }
   }
-  // How many of its entries a competitor has left.
+  // How many entries a competitor has left.
   std::size_t left(std::size_t competitor) const {
     return static_cast<std::size_t>(left_[competitor].end - left_[competitor].next);
   }
@@ -35,7 +36,7 @@ class FlatMerge {
       nodes_[i /= 2] = best;
     }
   }
-  // Takes the best remaining entry; false where there is none.
+  // Takes the best remaining entry; false if there is none.
   bool take_best(std::uint32_t& competitor) {
     const Bid best = nodes_[1];
     if (best == kNone) return false;
@@ -45,8 +46,8 @@ class FlatMerge {
   }
 
  private:
-  // Higher is better: rank + 1 (the rank of +infinity leaves room for it), then the lower index. 0
-  // where a competitor has nothing more.
+  // Higher is better: rank + 1 (the rank of +infinity leaves room for the 1), then the lower index.
+  // 0 if a competitor has no entry left.
   using Bid = std::uint64_t;
   static constexpr Bid kNone = 0;
   Bid bid(std::size_t competitor) const {
@@ -72,7 +73,8 @@ std::vector<std::uint32_t> contest(const Recipe& recipe, const Ranks& ranks,
   FlatMerge merge(ranks);
   std::uint64_t taken = 0, sure = 0;
   for (std::uint64_t average = 1; taken < seats; ++average) {
-    // Whoever had what was sure has it still: only a step of the guarantee lets somebody in.
+    // A competitor that held the guaranteed count still holds it. So this pass is needed only when
+    // the guarantee grows.
     if (const std::uint64_t now = guaranteed_entries(recipe, protected_count, average);
         now > sure) {
       sure = now;

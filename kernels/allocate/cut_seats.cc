@@ -1,4 +1,4 @@
-// place_cut_seats: the seats of recipes that are defined at one budget alone (policies.md, end of
+// place_cut_seats: the seats of recipes that are defined at a single budget (policies.md, end of
 // "The joining order"). They need the scores of all layers, so they are placed at commit.
 #include <algorithm>
 #include <queue>
@@ -11,8 +11,8 @@
 namespace precis::kernels {
 namespace {
 
-// One record's place in the merge. `ranks[k]` is the best score rank at or behind entry k, so that
-// a protected entry with a low score of its own does not hold back the head behind it.
+// One record in the merge. `ranks[k]` is the best score rank at or behind entry k, so that a
+// protected entry with a low score does not delay the entries behind it.
 struct Source {
   MutableBytes record;
   RecordView view;

@@ -30,9 +30,10 @@ class CompetingHeadsJoiner final : public Joiner {
     return std::min(entries_, std::uint64_t{dims_.num_kv_heads} * dims_.num_tokens);
   }
 
-  // The cascade: what the layers seen can still keep, whatever the others bring. Those have their
-  // guarantees too, so only what the guarantees of all heads leave is competed for; with a
-  // guarantee that grew where few layers share the budget, later layers would give seats back.
+  // The cascade keeps the most that the layers seen so far can hold, whatever the other layers
+  // bring. Layers still to come have their guarantees too, so heads compete only for the seats that
+  // the guarantees of all heads leave. A guarantee computed from the few layers seen would be
+  // larger, and later layers would have to give seats back.
   void add(std::uint32_t layer, LayerTurns turns) override {
     ranks_[layer] = std::move(turns.ranks);
     seen_.push_back(layer);
@@ -69,15 +70,15 @@ class CompetingHeadsJoiner final : public Joiner {
   }
 
  private:
-  // Of all heads, once every layer is in.
+  // The counts of all heads, once every layer is added.
   std::vector<std::uint64_t> kept_at_last() const {
     std::vector<std::uint64_t> kept(std::size_t{dims_.num_layers} * dims_.num_kv_heads);
     for (const std::uint32_t c : takers()) ++kept[c];
     return kept;
   }
 
-  // Of the heads seen: their guarantee at this budget, and what they win of the seats that the
-  // guarantees of all heads leave.
+  // The counts of the heads seen: their guarantee at this budget, and the seats they win among
+  // those that the guarantees of all heads leave.
   std::vector<std::uint64_t> kept_at_most() const {
     const std::uint64_t heads = std::uint64_t{dims_.num_layers} * dims_.num_kv_heads;
     const std::uint64_t guarded = std::min(entries_, heads * protected_count_);
@@ -90,7 +91,7 @@ class CompetingHeadsJoiner final : public Joiner {
              c % dims_.num_kv_heads];
     }
     const std::uint64_t ranked = entries_ - guarded;
-    // Within a step that the budget cuts short, some heads have their next guarantee and some not.
+    // In a step that the budget ends early, some heads have their next guarantee and some do not.
     const std::uint64_t last = (ranked + heads - 1) / heads, whole = ranked / heads;
     const std::uint64_t most = dims_.num_tokens - protected_count_;
     const std::uint64_t sure = std::min(most, guaranteed_entries(recipe_, protected_count_, last));
@@ -109,7 +110,7 @@ class CompetingHeadsJoiner final : public Joiner {
     return kept;
   }
 
-  // Of the layers seen, seat by seat.
+  // The competitor that takes each seat, among the layers seen.
   std::vector<std::uint32_t> takers() const {
     const std::uint32_t num_layers = static_cast<std::uint32_t>(seen_.size());
     Ranks ranks;
@@ -130,7 +131,7 @@ class CompetingHeadsJoiner final : public Joiner {
   std::vector<Ranks> ranks_;                        // [num_layers]
   std::vector<std::vector<std::uint32_t>> counts_;  // [num_layers][num_kv_heads]
   std::vector<std::uint32_t> seen_;                 // ascending
-  // [num_layers * num_kv_heads], once every layer is in and somebody asks
+  // [num_layers * num_kv_heads]; computed by the first call of seats() after every layer is added
   mutable std::vector<std::vector<std::uint32_t>> seats_;
 };
 

@@ -5,7 +5,7 @@
 
 namespace precis::kernels {
 
-// Global flat: by score, over the recipe's guarantee.
+// Global flat: by score, with the recipe's guarantee.
 std::unique_ptr<Joiner> join_competing_heads(const Recipe& recipe, const SegmentDims& dims,
                                              std::uint64_t entries);
 // By a profile's table; every head's seats are known from the start.

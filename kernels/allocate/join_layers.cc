@@ -46,7 +46,7 @@ class LayersJoiner : public Joiner {
   }
 
  protected:
-  // The layer keeps its first `slots` turns.
+  // Keeps the layer's first `slots` turns.
   void cut(std::uint32_t layer, std::uint64_t slots) {
     std::vector<std::uint16_t>& heads = turns_[layer].heads;
     PRECIS_CHECK(slots <= heads.size());
@@ -55,7 +55,8 @@ class LayersJoiner : public Joiner {
     for (const std::uint16_t head : heads) ++counts_[layer][head];
   }
 
-  // The layer's slots have the seats of `guarded` and, behind all of those, of `ranked`.
+  // The seats of a layer's slots: first its seats in `guarded`, then its seats in `ranked`, which
+  // are numbered after the last seat of `guarded`.
   std::vector<std::vector<std::uint32_t>> seats_of(std::uint32_t layer, const Deal& guarded,
                                                    const Deal& ranked) const {
     std::vector<std::uint32_t> slots;
@@ -74,7 +75,8 @@ class LayersJoiner : public Joiner {
   const SegmentDims dims_;
   const std::uint64_t entries_;
   const Capacity capacity_;
-  std::vector<LayerTurns> turns_;                   // [num_layers]; `heads` cut as layers come
+  std::vector<LayerTurns> turns_;                   // [num_layers]; `heads` shrinks as layers are
+                                                    // added
   std::vector<std::vector<std::uint32_t>> counts_;  // [num_layers][num_kv_heads]
 };
 
@@ -125,7 +127,7 @@ class WeighedLayersJoiner final : public LayersJoiner {
     return std::min(entries_, capacity_.guarded[layer] + capacity_.ranked[layer]);
   }
 
-  // The cascade: the segment is cut as if the layers seen were all.
+  // The cascade: cuts the segment as if the layers seen were all.
   void add(std::uint32_t layer, LayerTurns turns) override {
     turns_[layer] = std::move(turns);
     seen_.push_back(layer);
@@ -164,7 +166,8 @@ class WeighedLayersJoiner final : public LayersJoiner {
   }
 
   std::vector<std::uint32_t> seen_;                 // ascending
-  mutable std::unique_ptr<Deal> guarded_, ranked_;  // once all are in and somebody asks
+  mutable std::unique_ptr<Deal> guarded_, ranked_;  // set by the first seats() after all layers are
+                                                    // added
 };
 
 }  // namespace

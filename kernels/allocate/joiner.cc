@@ -1,4 +1,4 @@
-// Which joiner a recipe has, and what it refuses.
+// Chooses the joiner of a recipe and refuses invalid input.
 #include "precis/joiner.h"
 
 #include <limits>

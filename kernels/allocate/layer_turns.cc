@@ -9,8 +9,8 @@ namespace precis::kernels {
 namespace {
 
 // Ranked counts of a blend (policies.md 2.11, A3): round(share * flat count + floor((1 - share) *
-// average)), half to even, where share is the adaptive part; then the heads whose rounding erred
-// most are moved by one until the sum is exact.
+// average)), half to even, where share is the adaptive part. Then the heads with the largest
+// rounding errors are changed by one until the sum is exact.
 std::vector<std::uint64_t> blend_counts(const Recipe& recipe, const Ranks& ranks,
                                         std::uint64_t slots) {
   const std::uint64_t alpha = recipe.ada_alpha_ppm;
@@ -20,7 +20,7 @@ std::vector<std::uint64_t> blend_counts(const Recipe& recipe, const Ranks& ranks
   const std::vector<std::uint64_t> flat = flat_counts(ranks, slots);
 
   std::vector<std::uint64_t> counts(num_heads);
-  std::vector<std::int64_t> error(num_heads);  // ppm of an entry, positive where rounded up
+  std::vector<std::int64_t> error(num_heads);  // ppm of an entry, positive if rounded up
   std::uint64_t sum = 0;
   for (std::size_t h = 0; h < num_heads; ++h) {
     const std::uint64_t exact = share * flat[h] + floor_count * kPpm;
@@ -44,7 +44,7 @@ std::vector<std::uint64_t> blend_counts(const Recipe& recipe, const Ranks& ranks
   return counts;
 }
 
-// The slots that heads take one after the other before any of them competes.
+// The slots that heads take in turns before any of them competes.
 std::uint64_t slots_in_turns(const Recipe& recipe, const LayerTurns& turns, std::uint64_t slots) {
   if (recipe.heads == HeadAllocator::kUniform) return slots;
   return std::min(slots, std::uint64_t{turns.protected_count} * turns.num_kv_heads);
@@ -61,7 +61,7 @@ std::uint64_t ranks_wanted(const Recipe& recipe, const LayerTurns& turns, std::u
 void make_turns(const Recipe& recipe, std::uint64_t slots, Ranks ranks, LayerTurns& turns) {
   if (recipe.heads == HeadAllocator::kTable) return;
   if (recipe.layers == LayerAllocator::kGlobalFlat) {
-    ranks.resize(turns.num_kv_heads);  // lists of none where no slot asked for ranks
+    ranks.resize(turns.num_kv_heads);  // empty lists if no slot needs ranks
     turns.ranks = std::move(ranks);
     return;
   }
@@ -69,7 +69,7 @@ void make_turns(const Recipe& recipe, std::uint64_t slots, Ranks ranks, LayerTur
   const std::uint64_t in_turns = slots_in_turns(recipe, turns, slots);
   turns.heads.reserve(slots);
   turns.heads.resize(in_turns);
-  // One round, then as much again as there is: faster than counting heads.
+  // Writes one round, then doubles it by copying: faster than counting heads.
   std::uint16_t* heads = turns.heads.data();
   std::uint64_t dealt = std::min<std::uint64_t>(num_heads, in_turns);
   std::iota(heads, heads + dealt, std::uint16_t{0});

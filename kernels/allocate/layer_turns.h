@@ -1,4 +1,4 @@
-// A layer's turns from the ranks of its heads, whichever backend ranked them.
+// A layer's turns from the ranks of its heads, on any backend.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace precis::kernels {
 
-// `turns` says the layer's sizes and how many tokens are protected. `slots`: at most its entries.
+// In both functions `turns` gives the layer's sizes and the protected count; `slots` is at most the
+// layer's entries.
 
-// How many ranks of each head make_turns() reads, from the best on; 0 where heads take turns or a
-// profile says all.
+// How many ranks of each head make_turns() reads, best first; 0 if heads take turns or a profile
+// decides everything.
 std::uint64_t ranks_wanted(const Recipe& recipe, const LayerTurns& turns, std::uint64_t slots);
 
 // Fills turns.heads or turns.ranks, as allocate.h says. ranks: [num_kv_heads][ranks_wanted(), or
-// all that are ranked]; may be empty where none are wanted.
+// fewer if the head has fewer ranked tokens]; may be empty if none are wanted.
 void make_turns(const Recipe& recipe, std::uint64_t slots, Ranks ranks, LayerTurns& turns);
 
 }  // namespace precis::kernels

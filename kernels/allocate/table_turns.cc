@@ -10,7 +10,7 @@ namespace precis::kernels {
 namespace {
 
 // One head's keep count as a function of the kept percentage: points at 0%, 1%, ... 100%, linear in
-// between, in thousandths of an entry so that no platform's rounding shows.
+// between, in thousandths of an entry, so that the result does not depend on a platform's rounding.
 class Curve {
  public:
   Curve(const Profile& profile, std::uint32_t layer, std::uint32_t head, std::uint32_t num_tokens) {
@@ -23,7 +23,7 @@ class Curve {
     kept_.push_back(std::max(kept_.back(), std::int64_t{num_tokens} * 1000));
   }
 
-  // The percentage at which the count reaches k; asked for ascending k.
+  // The percentage at which the count reaches k. Call with ascending k.
   double reaches(std::uint32_t k) {
     const std::int64_t wanted = std::int64_t{k} * 1000;
     while (kept_[at_ + 1] < wanted) ++at_;
@@ -43,7 +43,7 @@ std::vector<std::uint32_t> curve_turns(const Profile& profile, std::uint32_t pro
   struct Next {
     double percent;
     std::uint32_t competitor, k;
-    bool operator<(const Next& o) const {  // std::priority_queue surfaces the largest
+    bool operator<(const Next& o) const {  // std::priority_queue puts the largest on top
       return percent != o.percent ? percent > o.percent : competitor > o.competitor;
     }
   };

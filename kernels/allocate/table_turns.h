@@ -8,10 +8,10 @@
 
 namespace precis::kernels {
 
-// Who takes each of the first `seats` ranked seats, as layer * num_kv_heads + head, where every
-// head holds `protected_count` entries already and has `num_tokens`.
-//   curves   a head keeps, at a kept fraction, what its curve says; its k-th entry, protected ones
-//            included, joins at the fraction where the curve reaches k
+// The head, as layer * num_kv_heads + head, that takes each of the first `seats` ranked seats.
+// Every head has `num_tokens` entries and holds `protected_count` of them already.
+//   curves   a head keeps, at a kept fraction, the count that its curve gives; its k-th entry,
+//            protected ones included, joins at the fraction where the curve reaches k
 //   weights  highest averages over the ranked entries
 std::vector<std::uint32_t> table_turns(const Profile& profile, std::uint32_t protected_count,
                                        std::uint32_t num_tokens, std::uint64_t seats);

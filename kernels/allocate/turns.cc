@@ -9,13 +9,13 @@
 namespace precis::kernels {
 namespace {
 
-// One competitor's next seat. f32 weight times an odd number below 2^28 is exact in f64, so two
+// One competitor's next seat. An f32 weight times an odd number below 2^28 is exact in f64, so two
 // priorities compare exactly by cross-multiplication.
 struct Bid {
   double weight;
   std::uint64_t taken;
   std::uint32_t competitor;
-  bool operator<(const Bid& o) const {  // std::priority_queue surfaces the largest
+  bool operator<(const Bid& o) const {  // std::priority_queue puts the largest on top
     const double mine = weight * static_cast<double>(2 * o.taken + 1);
     const double other = o.weight * static_cast<double>(2 * taken + 1);
     return mine != other ? mine < other : competitor > o.competitor;
@@ -30,7 +30,7 @@ std::vector<double> usable_weights(std::span<const float> weights) {
   return usable;
 }
 
-// Goes on from `taken` until `left` more seats are taken; `take` is told of each.
+// Continues from `taken` until `left` more seats are taken; calls `take` for each of them.
 template <typename Take>
 void bid(const std::vector<double>& weights, std::span<const std::uint64_t> caps,
          std::vector<std::uint64_t>& taken, std::uint64_t left, const Take& take) {
@@ -51,7 +51,7 @@ class Turns final : public Deal {
  public:
   Turns(std::vector<std::uint64_t> caps, std::uint64_t seats)
       : caps_(std::move(caps)), counts_(caps_) {
-    // The most rounds that the seats are enough for, none past the last that anybody takes part in.
+    // The largest number of whole rounds that the seats cover, at most the largest cap.
     const auto taken = [&](std::uint64_t rounds) {
       std::uint64_t sum = 0;
       for (const std::uint64_t cap : caps_) sum += std::min(cap, rounds);
@@ -74,7 +74,8 @@ class Turns final : public Deal {
 
   void append_seats(std::size_t c, std::uint64_t before,
                     std::vector<std::uint32_t>& out) const override {
-    // Between two caps as many take part in every round, and as many of them before c.
+    // Between two consecutive caps, the same competitors take part in every round. So a
+    // competitor's seats there are evenly spaced.
     std::vector<std::uint64_t> caps = caps_;
     std::ranges::sort(caps);
     std::uint64_t round = 0;
@@ -156,7 +157,7 @@ std::vector<std::uint64_t> highest_averages_counts(std::span<const float> weight
                                                    std::span<const std::uint64_t> caps,
                                                    std::uint64_t seats) {
   const std::vector<double> usable = usable_weights(weights);
-  // Seats of at least this priority; rounded down, so that none is counted that is not won.
+  // Seats of at least this priority; rounded down, so that no seat is counted that is not won.
   const auto at_least = [&](double priority) {
     std::vector<std::uint64_t> counts(caps.size());
     for (std::size_t c = 0; c < caps.size(); ++c) {
@@ -169,13 +170,14 @@ std::vector<std::uint64_t> highest_averages_counts(std::span<const float> weight
   const auto sum = [](const std::vector<std::uint64_t>& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   };
-  // Close to the priority of the last seat, from above; the rest is bid for.
+  // Searches a priority slightly above that of the last seat; bid() then deals the remaining seats.
   double low = 0, high = 4 * *std::ranges::max_element(usable);
   for (int i = 0; i < 64; ++i) {
     const double middle = low + (high - low) / 2;
     (middle > 0 && sum(at_least(middle)) <= seats ? high : low) = middle;
   }
-  // A little further above, so that seats of equal priority are all bid for, the lower index first.
+  // Slightly further above, so that all seats of equal priority go through bid(), lower index
+  // first.
   std::vector<std::uint64_t> taken = at_least(high * (1 + 1e-9));
   const std::uint64_t won = sum(taken);
   bid(usable, caps, taken, seats - std::min(seats, won), [](std::uint32_t) {});

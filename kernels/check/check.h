@@ -1,4 +1,4 @@
-// Stage check: everything pushed from outside, before any other stage touches it.
+// Stage check: validates all pushed input before any other stage reads it.
 #pragma once
 
 #include "kernels/common/thread_pool.h"
@@ -6,15 +6,16 @@
 
 namespace precis::kernels {
 
-// kInvalidArgument naming layer, tensor and value: a shape, dtype or alignment that does not fit, a
-// NaN or an infinity in keys, values, queries, lse or query statistics (the first one, by head and
-// token), inputs the recipe needs and nobody pushed, recipe parameters no stage can work with. NaN
-// in `scores` is fine: it ranks last; of the output projection the dimensions alone are looked at.
-// Reads every other element once.
+// kInvalidArgument, naming layer, tensor and value: a wrong shape, dtype or alignment; a NaN or an
+// infinity in keys, values, queries, lse or query statistics (the first one, by head and token); an
+// input that the recipe needs and that was not pushed; recipe parameters that no stage supports.
+// NaN in `scores` is allowed, because it ranks last. For the output projection only the dimensions
+// are checked. Reads every other element once.
 Status check_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input);
-// All of it but the elements of keys and values, for who looks at those on their way.
+// Checks everything except the elements of keys and values, for callers that check those while they
+// read the rows.
 Status check_but_rows_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input);
-// The rest.
+// Checks the elements of keys and values.
 Status check_rows_cpu(const CpuContext& context, const LayerInput& input);
 
 }  // namespace precis::kernels

@@ -32,7 +32,7 @@ Status check_dtype(Dtype dtype) {
                          " is unknown, choose bf16, f16 or f32");
 }
 
-// What holds for every tensor alone.
+// Checks the properties that every tensor must have by itself.
 Status check_view(const HeadsView& view) {
   if (view.empty()) return Status::invalid("not pushed");
   PRECIS_TRY(check_dtype(view.dtype));
@@ -83,7 +83,7 @@ Status check_queries(const Recipe& recipe, const LayerInput& input) {
   if (Status s = like_keys(input.queries, input.keys); !s.ok()) return s.with_context("queries");
   PRECIS_TRY(equal("queries: num_heads", input.queries.num_heads, input.num_q_heads));
   const std::uint32_t n = input.num_tokens(), pushed = input.queries.num_tokens;
-  // Those of needs_lse stand behind the segment, so its length does not bound them.
+  // Queries of needs_lse recipes stand behind the segment, so its length does not bound them.
   PRECIS_TRY(in_range("queries: num_tokens", pushed, 1,
                       recipe.needs_lse() ? limits::kObservationQueriesMax
                                          : std::min(limits::kObservationQueriesMax, n)));
@@ -112,7 +112,7 @@ Status check_query_stats(const Recipe& recipe, const LayerInput& input) {
                mean_size * input.keys.head_dim);
 }
 
-// Its elements were checked when it was registered.
+// Checks dimensions only; the elements were checked at registration.
 Status check_o_proj(const Recipe& recipe, const LayerInput& input) {
   const OutputProjection& o_proj = input.o_proj;
   if (recipe.needs_o_proj()) {
@@ -193,7 +193,7 @@ Status check_finite(const CpuContext& context, const HeadsView& view) {
   return first_bad < view.num_heads ? name_first(view, first_bad) : Status{};
 }
 
-// An array of `row` values per query head, each about one of `what`.
+// `values` holds `row` elements per query head; `what` names one element in the error.
 Status check_finite(std::span<const float> values, std::size_t row, std::string_view what) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
@@ -203,7 +203,7 @@ Status check_finite(std::span<const float> values, std::size_t row, std::string_
   return {};
 }
 
-// What is small beside keys and values.
+// Checks all values except keys and values, which are far larger.
 Status check_observations(const CpuContext& context, const LayerInput& input) {
   if (Status s = check_finite(context, input.queries); !s.ok()) return s.with_context("queries");
   if (Status s = check_finite(input.lse, input.queries.num_tokens, "token"); !s.ok()) {

@@ -6,14 +6,15 @@
 namespace precis::kernels {
 namespace {
 
-// What is not finite has every exponent bit. `mask`: the exponent of each element in a word.
+// A value that is not finite has every exponent bit set. `mask`: the exponent bits of each element
+// in a word.
 __device__ bool any_not_finite(std::uint32_t word, std::uint32_t mask, bool halves) {
   if (!halves) return (word & mask) == mask;
   return (word & mask & 0xffffu) == (mask & 0xffffu) ||
          (word & mask & ~0xffffu) == (mask & ~0xffffu);
 }
 
-// 16 bytes a thread, as many as a turn over the grid leaves, then the next.
+// 16 bytes a thread in each step of the grid; the remaining words are read one by one.
 __global__ void find_not_finite(const std::uint32_t* words, std::uint64_t num_words,
                                 std::uint32_t mask, bool halves, std::uint32_t* found) {
   const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
@@ -27,10 +28,10 @@ __global__ void find_not_finite(const std::uint32_t* words, std::uint64_t num_wo
   for (std::uint64_t k = 4 * i; k < num_words; ++k) {
     bad = bad || any_not_finite(words[k], mask, halves);
   }
-  if (bad) *found = 1;  // whoever writes, writes the same
+  if (bad) *found = 1;  // all writers store the same value
 }
 
-// The last element of an odd number of halves.
+// Checks the last element if the number of 16-bit elements is odd.
 __global__ void look_at_last(const std::uint16_t* element, std::uint32_t mask,
                              std::uint32_t* found) {
   if ((*element & mask & 0xffffu) == (mask & 0xffffu)) *found = 1;

@@ -1,4 +1,4 @@
-// The CUDA twin of check's search for NaN and infinities. No CUDA header shows here.
+// The CUDA implementation of check's search for NaN and infinities. Includes no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace precis::kernels {
 
-// Makes *found, device memory, 1 where any of `count` elements at `rows` (device memory, at a
-// multiple of 16 bytes) is not finite, else leaves it. Enqueues on `stream`; neither allocates nor
+// Sets *found (device memory) to 1 if any of `count` elements at `rows` (device memory, aligned to
+// 16 bytes) is not finite, else leaves it unchanged. Enqueues on `stream`; neither allocates nor
 // waits.
 Status launch_find_not_finite(Dtype dtype, const void* rows, std::uint64_t count,
                               std::uint32_t* found, Stream& stream);

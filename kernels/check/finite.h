@@ -1,5 +1,5 @@
-// Whether rows hold a NaN or an infinity: a value that is not finite has the largest magnitude bits
-// there are.
+// Whether rows hold a NaN or an infinity: the magnitude bits of a value that is not finite are
+// larger than those of every finite value.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace precis::kernels {
 
-// Bits: a signed whole number of an element's size.
+// Bits: a signed integer of an element's size.
 template <typename Bits>
 PRECIS_INLINE Bits largest_magnitude(const std::byte* data, std::size_t count) {
   const auto* x = reinterpret_cast<const Bits*>(data);
@@ -24,7 +24,7 @@ PRECIS_INLINE Bits largest_magnitude(const std::byte* data, std::size_t count) {
   return largest;
 }
 
-// The same of lines on their way: an onlooker of stream_rows.h.
+// The largest magnitude of lines that pass through registers: an onlooker of stream_rows.h.
 // Elements: Ints or Shorts of Lines.
 template <typename Lines, typename Elements>
 class LargestMagnitude {
@@ -46,7 +46,7 @@ class LargestMagnitude {
   Elements largest_[Line<Lines>::kParts] = {};
 };
 
-// The least magnitude bits of what is not finite.
+// The smallest magnitude bits of a value that is not finite.
 inline std::int32_t not_finite_bits(Dtype dtype) {
   switch (dtype) {
     case Dtype::kF32: return kF32ExponentBits;

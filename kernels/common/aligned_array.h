@@ -1,5 +1,6 @@
-// Scratch memory at the border of a cache line, so that no vector of 16 lanes lies across two of
-// them: such a store costs several others, and cannot be read again before it has left the core.
+// Scratch memory aligned to a cache line, so that no vector of 16 lanes crosses two lines. A store
+// across two lines costs as much as several others, and it cannot be read again before it has left
+// the core.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ class AlignedArray {
  public:
   static_assert(std::is_trivial_v<T>);
   static constexpr std::size_t kLineBytes = 64;
-  // Not initialised, and whole lines.
+  // Not initialised. The allocation is whole lines.
   explicit AlignedArray(std::size_t size)
       : memory_(static_cast<T*>(
             ::operator new((size * sizeof(T) / kLineBytes + 1) * kLineBytes, kAlign))) {}

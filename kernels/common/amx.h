@@ -1,9 +1,10 @@
 // Matrix products of bf16 with f32 sums in the tile registers of x86 (Isa::kAmx). Only for loops
-// that isa.h compiles, and only called where the machine is kAmx. The instructions are written out:
-// so no function needs a target of its own, and each says to the compiler that it touches memory.
+// that isa.h compiles, and only called on machines with kAmx. The instructions are inline assembly,
+// so no function needs a target attribute of its own, and each statement tells the compiler that it
+// accesses memory.
 //
-// C[32, 32] = A[32, depth] B[depth, 32], both packed into panels of 16 rows or columns and 32 of
-// depth a step, zeros past their ends:
+// C[32, 32] = A[32, depth] B[depth, 32]. Both are packed into panels of 16 rows or columns, with 32
+// elements of depth per step, and zeros past their ends:
 //   left[step][row][32]            A[row][32 step ..]
 //   right[step][pair][column][2]   B[32 step + 2 pair + {0, 1}][column]
 #pragma once
@@ -29,7 +30,7 @@ using Halves = std::uint16_t __attribute__((vector_size(32)));
 
 #if defined(__x86_64__)
 
-// The shape of the tile registers, for as long as it lives, on this thread.
+// Configures the tile registers on this thread for the lifetime of the object.
 class TileScope {
  public:
   PRECIS_INLINE TileScope() {
@@ -81,8 +82,8 @@ void add_product() {}
 
 #endif
 
-// A product that has been made and waits to be used while the next one is: the tile unit and the
-// vector units work side by side only if their instructions come mixed.
+// While multiply() computes a product, the caller processes the previous product in kPieces pieces:
+// the tile unit and the vector units overlap only if their instructions are interleaved.
 inline constexpr std::size_t kPieces = 4;  // of 8 rows each
 
 struct NoParts {
@@ -94,8 +95,9 @@ struct TwoParts {  // A is the sum of two matrices, the second one `apart` bf16 
   std::size_t apart;
 };
 
-// c[32][32], 64-byte aligned: the product over steps [first, last). `a` and `b`: two panels each,
-// one after the other, of panel_size(depth). `piece(i)` is run for i in [0, kPieces) on the way.
+// c[32][32], 64-byte aligned: the product over steps [first, last). `a` and `b`: two consecutive
+// panels each, `panel` = panel_size(depth) bf16. `piece(i)` runs once for each i in [0, kPieces),
+// spread over the steps.
 template <typename Parts, typename Piece>
 PRECIS_INLINE void multiply(const std::uint16_t* a, const std::uint16_t* b, std::size_t panel,
                             std::size_t first, std::size_t last, Parts parts, float* c,
@@ -127,7 +129,7 @@ PRECIS_INLINE void multiply(const std::uint16_t* a, const std::uint16_t* b, std:
 
 using Panels = AlignedArray<std::uint16_t>;  // tiles are loaded by whole lines
 
-// The left panel of `count` <= 16 rows of `depth` elements.
+// Packs the left panel of `count` <= 16 rows of `depth` elements.
 PRECIS_INLINE void pack_left(const std::uint16_t* rows, std::size_t stride, std::size_t count,
                              std::size_t depth, std::uint16_t* panel) {
   const bool whole = count == kPanel && depth % kStep == 0;
@@ -142,7 +144,7 @@ PRECIS_INLINE void pack_left(const std::uint16_t* rows, std::size_t stride, std:
   }
 }
 
-// One tile of a right panel whose columns are rows of memory: `count` of them, `depth` elements
+// Packs one tile of a right panel whose columns are rows of memory: `count` rows, `depth` elements
 // from `first` on each.
 PRECIS_INLINE void pack_tile(const std::uint16_t* rows, std::size_t stride, std::size_t count,
                              std::size_t depth, std::uint16_t* tile) {
@@ -157,7 +159,7 @@ PRECIS_INLINE void pack_tile(const std::uint16_t* rows, std::size_t stride, std:
   std::memcpy(tile, words, sizeof words);
 }
 
-// The right panel whose columns are `count` <= 16 rows of `depth` elements.
+// Packs the right panel whose columns are `count` <= 16 rows of `depth` elements.
 PRECIS_INLINE void pack_rows(const std::uint16_t* rows, std::size_t stride, std::size_t count,
                              std::size_t depth, std::uint16_t* panel) {
   for (std::size_t first = 0; first < depth; first += kStep) {
@@ -166,7 +168,7 @@ PRECIS_INLINE void pack_rows(const std::uint16_t* rows, std::size_t stride, std:
   }
 }
 
-// The right panel of `count` <= 16 columns of a matrix of `depth` rows.
+// Packs the right panel of `count` <= 16 columns of a matrix of `depth` rows.
 PRECIS_INLINE void pack_columns(const std::uint16_t* matrix, std::size_t stride, std::size_t count,
                                 std::size_t depth, std::uint16_t* panel) {
   const bool whole = count == kPanel && depth % kStep == 0;

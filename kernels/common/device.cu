@@ -9,10 +9,10 @@
 namespace precis::kernels {
 namespace {
 
-// The only translation of CUDA's errors.
+// The only translation of CUDA errors.
 Status status_of(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
-  (void)cudaGetLastError();  // it is told here, and to nobody else
+  (void)cudaGetLastError();  // clears the error, which is reported here only
   const std::string message =
       std::string(what) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
   switch (error) {
@@ -72,7 +72,7 @@ Status check_device_memory(int ordinal, const std::byte* data, std::uint64_t siz
 
 Result<CurrentDevice> CurrentDevice::set(int ordinal) {
   int before = ordinal;
-  // A machine without devices is use_device()'s to tell.
+  // If the machine has no device, use_device() below reports it.
   if (cudaGetDevice(&before) != cudaSuccess) (void)cudaGetLastError();
   if (before == ordinal) {
     PRECIS_TRY(use_device(ordinal));
@@ -112,14 +112,14 @@ Result<Stream> Stream::create() {
 Stream::Stream(Stream&& other) noexcept
     : handle_(std::exchange(other.handle_, nullptr)), done_(std::exchange(other.done_, nullptr)) {}
 Stream::~Stream() {
-  // What failed has been reported by wait(), or nobody waits for it any more.
+  // wait() has reported failures, or no caller waits for them any more.
   if (done_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(done_));
   if (handle_ == nullptr) return;
   cudaStreamSynchronize(cuda_stream(*this));
   cudaStreamDestroy(cuda_stream(*this));
 }
 Status Stream::wait() {
-  // By an event, for a stream by itself would be waited for on a busy core.
+  // Waits for an event, because waiting for a stream directly keeps a core busy.
   const auto done = static_cast<cudaEvent_t>(done_);
   if (cudaEventRecord(done, cuda_stream(*this)) == cudaSuccess) {
     return status_of(cudaEventSynchronize(done), "stream");
@@ -147,7 +147,7 @@ Status DeviceBuffer::copy_from(const HeadsView& source, const Stream& stream) {
   if (source.num_heads <= 1 || source.head_stride_bytes == source.head_bytes()) {
     return copy_from(Bytes(source.data, source.size_bytes()), stream);
   }
-  // Head by head: a copy of two dimensions has a limit on the distance of its rows.
+  // Head by head: a two-dimensional copy has a limit on the distance of its rows.
   for (std::uint32_t h = 0; h < source.num_heads; ++h) {
     PRECIS_TRY(
         status_of(cudaMemcpyAsync(data_ + h * source.head_bytes(), source.head(h),

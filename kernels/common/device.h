@@ -1,5 +1,5 @@
-// The little of CUDA that backends need, behind opaque classes: no header of ours shows CUDA's.
-// device.cu is the one file that turns a cudaError_t into a Status.
+// The few parts of CUDA that backends need, behind opaque classes: none of our headers includes
+// CUDA's. device.cu is the only file that turns a cudaError_t into a Status.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,20 @@
 
 namespace precis::kernels {
 
-// Makes `ordinal` this thread's device. kUnsupported, with how many there are, if it is none.
+// Makes `ordinal` this thread's device. kUnsupported, with the number of devices, if it does not
+// exist.
 Status use_device(int ordinal);
 Result<std::string> device_name(int ordinal);
-// kInvalidArgument unless the first and the last of so many bytes are of device `ordinal`'s memory.
+// kInvalidArgument unless the first and the last of `size_bytes` bytes are in device `ordinal`'s
+// memory.
 Status check_device_memory(int ordinal, const std::byte* data, std::uint64_t size_bytes);
-// Whether this build has code for the current device; kUnsupported if not.
+// Tests that this build has code for the current device; kUnsupported if not.
 Status try_device();
-// Device memory that nobody holds stays with the process up to so much, for the next who asks.
+// Lets the process keep up to `bytes` of released device memory for later allocations.
 Status keep_device_memory(int ordinal, std::size_t bytes);
 
-// use_device() for as long as this lives, in threads that are somebody else's. Must end in the
-// thread that began it.
+// use_device() for the lifetime of the object, for threads that the caller does not own. Must be
+// destroyed in the thread that created it.
 class CurrentDevice {
  public:
   static Result<CurrentDevice> set(int ordinal);
@@ -35,20 +37,20 @@ class CurrentDevice {
 
  private:
   explicit CurrentDevice(int before) : before_(before) {}
-  int before_;  // -1: it is the same
+  int before_;  // -1: the device was not changed
 };
 
-// Of a launch's cudaError_t: every launcher returns this.
+// Converts the cudaError_t of a launch; every launcher returns this.
 Status launch_status(int error, std::string_view what);
 
-// An order of work on the current device. Movable; waits for its work when destroyed.
+// A CUDA stream on the current device. Movable; the destructor waits for the stream's work.
 class Stream {
  public:
   static Result<Stream> create();
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&&) = delete;
   ~Stream();
-  // For all of it; the thread sleeps meanwhile.
+  // Waits for all work of the stream; the thread sleeps meanwhile.
   Status wait();
   void* native() const { return handle_; }  // cudaStream_t
 
@@ -57,8 +59,8 @@ class Stream {
   void *handle_ = nullptr, *done_ = nullptr;  // done_: cudaEvent_t
 };
 
-// Memory on the current device, taken from its pool and given back to it in the order of a stream's
-// work, without waiting. Must not outlive the stream. kOutOfSpace if the device has too little.
+// Memory on the current device, allocated from its pool and released to it in stream order, without
+// waiting. Must not outlive the stream. kOutOfSpace if the device has too little.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -76,7 +78,7 @@ class DeviceBuffer {
   }
   std::size_t size_bytes() const { return size_bytes_; }
 
-  // All enqueue on `stream`; host memory must stay until it has been waited for.
+  // All of these enqueue on `stream`; host memory must stay until the stream has been waited for.
   Status copy_from(const HeadsView& source, const Stream& stream);  // packs the heads
   Status copy_from(Bytes source, const Stream& stream);
   Status copy_from(const DeviceBuffer& source, const Stream& stream);
@@ -94,15 +96,15 @@ class DeviceBuffer {
   void* stream_ = nullptr;
 };
 
-// Host memory that the device reaches by itself, so that copies do not hold up the host. It keeps
-// its size until more is asked for.
+// Host memory that the device accesses directly, so that copies do not block the host. It only
+// grows.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
   PinnedBuffer(const PinnedBuffer&) = delete;
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
   ~PinnedBuffer();
-  // At least `size_bytes`, whose content is of no meaning. No copy may be under way.
+  // At least `size_bytes`, with undefined content. No copy may be in progress.
   Result<MutableBytes> take(std::size_t size_bytes);
 
  private:
@@ -110,7 +112,7 @@ class PinnedBuffer {
   std::size_t size_bytes_ = 0;
 };
 
-// Lets the device reach host memory of others by itself, until destroyed.
+// Lets the device access the caller's host memory directly, until destroyed.
 class PinnedMemory {
  public:
   static Result<PinnedMemory> pin(MutableBytes memory);

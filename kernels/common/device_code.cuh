@@ -1,5 +1,5 @@
-// What sources of kernels include: CUDA, and what must not be spelled as nvcc alone spells it, so
-// that a host's compiler takes them too (tests/unit/kernels/cuda_emulator runs them there).
+// Included by kernel sources: CUDA, and wrappers for syntax that only nvcc accepts, so that a host
+// compiler can build the sources too (tests/unit/kernels/cuda_emulator runs them there).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,8 +16,8 @@ namespace precis::kernels {
 inline constexpr std::uint32_t kWarp = 32;
 inline constexpr std::uint32_t kWholeWarp = 0xffffffffu;
 
-// The block's shared memory, as launch() was asked for, seen as T. All of a kernel's at once: lay
-// it out as a struct.
+// The block's shared memory, of the size given to launch(), seen as T. A kernel has one such
+// allocation: lay it out as a struct.
 template <typename T>
 __device__ T* shared_memory() {
 #if defined(__CUDACC__)
@@ -28,7 +28,7 @@ __device__ T* shared_memory() {
 #endif
 }
 
-// Enqueues `kernel`; nothing if the grid is empty. At most 48 KiB of shared memory.
+// Enqueues `kernel`, or nothing if the grid is empty. At most 48 KiB of shared memory.
 template <typename... Params, typename... Args>
 Status launch(std::string_view what, void (*kernel)(Params...), dim3 grid, dim3 block,
               std::size_t shared_bytes, const Stream& stream, const Args&... args) {

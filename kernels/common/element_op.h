@@ -1,5 +1,5 @@
 // Element arithmetic shared by both backends: widening to f32, finiteness by bits, exp.
-// Branch-free, so that compilers turn loops over it into vector code.
+// Branch-free, so that compilers vectorise loops over it.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float f32_of_bf16(std::uint16_t x) {
   return f32_of_bits(std::uint32_t{x} << 16);
 }
 
-// Exact for every f16: the exponent is rebiased by a multiplication with 2^112, which also
-// normalises subnormals; only infinities and NaN need their exponent put back.
+// Exact for every f16. A multiplication by 2^112 rebiases the exponent and normalises subnormals;
+// only infinities and NaN need their exponent restored.
 PRECIS_HOST_DEVICE PRECIS_INLINE float f32_of_f16(std::uint16_t x) {
   const std::uint32_t sign = (x & 0x8000u) << 16;
   const std::uint32_t magnitude = (x & 0x7fffu) << 13;
@@ -54,9 +54,10 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float exp_f32(float x) {
 }
 
 // ln x for normal x > 0, within 3 units in the last place of the larger of |ln x| and 1. x is
-// m * 2^k with m in [sqrt(1/2), sqrt(2)); the series of artanh((m - 1) / (m + 1)) ends below 2^-28.
+// m * 2^k with m in [sqrt(1/2), sqrt(2)); the omitted terms of the series of artanh((m - 1) / (m +
+// 1)) are below 2^-28.
 PRECIS_HOST_DEVICE PRECIS_INLINE float log_f32(float x) {
-  const std::uint32_t shifted = bits_of_f32(x) - 0x3f3504f3u;  // of sqrt(1/2)
+  const std::uint32_t shifted = bits_of_f32(x) - 0x3f3504f3u;  // the bits of sqrt(1/2)
   const auto k = static_cast<float>(static_cast<std::int32_t>(shifted) >> 23);
   const float m = f32_of_bits((shifted & 0x007fffffu) + 0x3f3504f3u);
   const float s = (m - 1.0f) / (m + 1.0f), square = s * s;

@@ -7,6 +7,6 @@
 #define PRECIS_HOST_DEVICE
 #endif
 
-// Inlined whatever the optimiser thinks, so that a loop body is compiled for the instruction set of
-// the function around it (isa.h).
+// Always inlined, so that a loop body is compiled for the instruction set of the function around it
+// (isa.h).
 #define PRECIS_INLINE [[gnu::always_inline]] inline

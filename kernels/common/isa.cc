@@ -9,7 +9,7 @@ namespace precis::kernels {
 namespace {
 
 // Linux saves tile registers only for processes that have asked for them (arch_prctl(2)). One
-// answer serves the whole process, threads that exist already included.
+// request covers the whole process, including threads that already exist.
 [[maybe_unused]] bool tiles_permitted() {
 #if defined(__x86_64__) && defined(__linux__)
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -28,8 +28,8 @@ Isa detect_isa() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
 #if defined(__clang__)
-    // Clang, here for checks and fuzzing, knows neither these names nor 16 lanes as an operand of
-    // instructions.
+    // Clang, used here for checks and fuzzing only, supports neither these feature names nor
+    // vectors of 16 lanes as operands of inline assembly.
     constexpr bool tiles = false;
 #else
     const bool tiles = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("amx-tile") &&

@@ -1,5 +1,6 @@
 // Run-time dispatch over instruction sets. A loop is written once, as an always-inline function of
-// plain C++ and 16-lane vectors (lanes.h); for_isa<&loop>(isa) is it, compiled for that set.
+// plain C++ and 16-lane vectors (lanes.h); for_isa<&loop>(isa) returns the loop compiled for that
+// set.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +8,13 @@
 
 namespace precis::kernels {
 
-// kAmx is kAvx512 with tile registers (amx.h): loops that do not multiply matrices are the same.
+// kAmx is kAvx512 with tile registers (amx.h); loops without matrix products are the same in both.
 enum class Isa { kBaseline, kAvx2, kAvx512, kAmx };
-// The best this machine runs. Asks the system once for the use of tile registers; where it refuses,
-// they do not exist.
+// The best instruction set that this machine runs. The first call asks the system for permission to
+// use tile registers; if the system refuses, kAmx is not returned.
 Isa detect_isa();
 std::string_view isa_name(Isa isa);  // "baseline", "avx2", "avx512", "amx"
-std::size_t register_bytes();        // of this machine's best: 16, 32 or 64
+std::size_t register_bytes();        // of this machine's best set: 16, 32 or 64
 
 template <auto Loop>
 struct IsaClones;
@@ -37,7 +38,7 @@ auto for_isa([[maybe_unused]] Isa isa) {
   return &IsaClones<Loop>::baseline;
 }
 
-// A loop that only machines of this set run.
+// The loop compiled for kIsa; only machines with that instruction set may call it.
 template <Isa kIsa, auto Loop>
 auto compiled_for() {
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-// Movements between the lanes of several vectors. Only for loops that isa.h compiles.
+// Shuffles between the lanes of several vectors. Only for loops that isa.h compiles.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,8 @@ namespace precis::kernels {
 
 using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
 
-// Of every 2 width lanes of a and b: the first (or the last) width of a's, then those of b.
+// The result's lanes in each group of 2 * width: the first (or last) `width` lanes of a's group,
+// then those of b's group.
 constexpr int interleaved_lane(int lane, int width, bool last) {
   const int in_pair = lane % (2 * width), base = lane - in_pair + (last ? width : 0);
   return in_pair < width ? base + in_pair : static_cast<int>(kLanes) + base + in_pair - width;
@@ -32,7 +33,7 @@ PRECIS_INLINE void transpose_stage(Words* rows) {
     rows[i + kWidth] = interleaved<kWidth, true>(a, b);
   }
 }
-// rows[i][j] becomes rows[j][i], of 16 rows.
+// Transposes 16 rows: rows[i][j] becomes rows[j][i].
 PRECIS_INLINE void transpose(Words* rows) {
   transpose_stage<1>(rows);
   transpose_stage<2>(rows);

@@ -11,8 +11,8 @@
 
 namespace precis::kernels {
 
-// Sixteen f32 lanes: one, two or four registers. Sums over lanes end in the fixed order of
-// sum_lanes, so a result depends on the instruction set alone, never on threads.
+// Sixteen f32 lanes: one, two or four registers. Sums over lanes use the fixed order of sum_lanes,
+// so a result depends on the instruction set alone, never on threads.
 inline constexpr std::size_t kLanes = 16;
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
@@ -50,8 +50,9 @@ PRECIS_INLINE float sum(const float* x, std::size_t count) {
   return sum_lanes(lanes) + tail;
 }
 
-// sums[r] = sum_lanes of rows[r], without a shuffle: sixteen rows' four quarters are added in
-// memory, then each four rows' quarters among themselves.
+// sums[r] = sum_lanes of rows[r] for sixteen rows, in the same order of additions, but with
+// shuffles of four lanes only: each row's four quarters are added, then the quarters of four rows
+// at a time.
 PRECIS_INLINE void sum_each(const float (*rows)[kLanes], float* sums) {
   using Quad = float __attribute__((vector_size(4 * sizeof(float))));
   for (std::size_t r = 0; r < kLanes; r += 4) {
@@ -74,20 +75,22 @@ PRECIS_INLINE void sum_each(const float (*rows)[kLanes], float* sums) {
 using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
 using Ints = std::int32_t __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
 
-// Comparisons of Lanes would be taken apart where registers are narrower; sign bits are not.
+// A comparison of Lanes is split up on machines with narrower registers; operations on sign bits
+// are not.
 PRECIS_INLINE Lanes abs_lanes(Lanes v) {
   return __builtin_bit_cast(Lanes, __builtin_bit_cast(Words, v) & 0x7fffffffu);
 }
 PRECIS_INLINE Lanes where_negative(Lanes sign, Lanes then, Lanes otherwise) {
-  const Words all = (Words)((Ints)sign >> 31);  // bits where it is, none where not
+  const Words all = (Words)((Ints)sign >> 31);  // all bits set where `sign` is negative, none
+                                                // elsewhere
   return (Lanes)(((Words)then & all) | ((Words)otherwise & ~all));
 }
-// What is no number by arithmetic's doing, which x86 makes negative, is passed over as the `a` of
-// larger() and as the `b` of smaller().
+// NaN produced by arithmetic, which x86 makes negative, is ignored as the `a` of larger() and as
+// the `b` of smaller().
 PRECIS_INLINE Lanes larger(Lanes a, Lanes b) { return where_negative(a - b, b, a); }
 PRECIS_INLINE Lanes smaller(Lanes a, Lanes b) { return where_negative(a - b, a, b); }
 
-// One element by its bits, signed or not, and the element at `src`.
+// Converts one element from its bits, signed or unsigned; first_element() reads it from `src`.
 template <Dtype dtype, typename Bits>
 PRECIS_INLINE float element_of_bits(Bits bits) {
   if constexpr (dtype == Dtype::kF32) return f32_of_bits(static_cast<std::uint32_t>(bits));
@@ -101,14 +104,14 @@ PRECIS_INLINE float first_element(const std::byte* src) {
   return element_of_bits<dtype>(bits);
 }
 
-// Thirty-two channels of a row. Which lane holds which depends on the dtype alone (lane_of): where
-// elements are 16 bits, taking even ones apart from odd needs no shuffle.
+// Thirty-two channels of a row. The dtype alone decides which lane holds which channel (lane_of):
+// with 16-bit elements, separating even from odd channels needs no shuffle.
 struct Channels {
   Lanes a, b;
 };
 inline constexpr std::size_t kChannels = 2 * kLanes;
 
-// Where channel c of a row stands in arrays that Channels are held against.
+// The index of channel c in arrays that are combined with Channels.
 constexpr std::size_t lane_of(Dtype dtype, std::size_t c) {
   if (dtype == Dtype::kF32) return c;
   return c / kChannels * kChannels + c % 2 * kLanes + c % kChannels / 2;
@@ -125,7 +128,7 @@ PRECIS_INLINE void store_channels(float* p, const Channels& x) {
   store_lanes(p + kLanes, x.b);
 }
 
-// f32_of_f16 of the low halves, without a comparison.
+// f32_of_f16 of the lower halves, without a comparison.
 PRECIS_INLINE Lanes lanes_of_f16(Words bits) {
   const Words magnitude = bits & 0x7fffu;
   const Lanes finite = __builtin_bit_cast(Lanes, magnitude << 13) * f32_of_bits(0x77800000u);
@@ -146,7 +149,7 @@ PRECIS_INLINE Channels widen_channels(const std::byte* src) {
   }
 }
 
-// The same where only `left` channels may be there; zeros stand for the rest, which is not read.
+// As above, but only `left` channels are readable; the others are zero and not read.
 template <Dtype dtype>
 PRECIS_INLINE Channels widen_channels(const std::byte* src, std::size_t left) {
   if (left >= kChannels) return widen_channels<dtype>(src);
@@ -155,7 +158,7 @@ PRECIS_INLINE Channels widen_channels(const std::byte* src, std::size_t left) {
   return widen_channels<dtype>(part);
 }
 
-// `count` elements of `dtype` at `src` as f32: `src` itself where it is f32, else widened into
+// `count` elements of `dtype` at `src` as f32: `src` itself if it is f32, else widened into
 // `scratch`.
 PRECIS_INLINE const float* widen(Dtype dtype, const std::byte* src, std::size_t count,
                                  float* scratch) {

@@ -1,4 +1,4 @@
-// Whole cache lines on their way through registers. Only for loops that isa.h compiles.
+// Moves whole cache lines through registers. Only for loops that isa.h compiles.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ namespace precis::kernels {
 
 inline constexpr std::size_t kLineBytes = 64;
 
-// The registers of an instruction set, and what it does with one in its own way:
-//   kIsa                 who has them
-//   Words, Ints, Shorts  one of them, as elements of 64, 32 or 16 bits
-//   load(from)           from any address, once: clients may write to rows while they are read, and
-//                        a load that the compiler repeats would hash other bytes than it stores
+// The registers of an instruction set, and the operations that differ between sets:
+//   kIsa                 the instruction set
+//   Words, Ints, Shorts  one register, as elements of 64, 32 or 16 bits
+//   load(from)           from any address, exactly once: clients may write to rows while they are
+//                        read, and a repeated load could hash other bytes than those stored
 //   store(to, words)     to any address
-//   swapped(words)       each two words in each other's place
+//   swapped(words)       swaps the two words of each pair
 //   product(words)       the lower half of each word times its upper half
-//   stream(to, words)    stores it, around the caches if that is possible, at a multiple of its
-//                        size; other threads may see it only after end_of_stream()
+//   stream(to, words)    stores the register, past the caches if possible, at an address aligned to
+//                        the register's size; other threads may read it only after end_of_stream()
 struct PlainLines {
   static constexpr Isa kIsa = Isa::kBaseline;
   using Words = std::uint64_t __attribute__((vector_size(16)));
@@ -61,9 +61,9 @@ struct PlainLines {
 };
 
 #if defined(__x86_64__) && !defined(__clang__)
-// Written out like the instructions of amx.h: intrinsics are for functions of their own set alone,
-// and the compiler, which does not see that halves are halves, would multiply whole words at a
-// third of the pace. Clang knows no operands so wide.
+// Inline assembly, like amx.h: intrinsics are only allowed in functions of their own instruction
+// set, and the compiler, which does not see that the factors are 32 bits wide, would multiply whole
+// words at a third of the speed. Clang does not accept operands this wide.
 using Words32 = std::uint64_t __attribute__((vector_size(32)));
 using Words64 = std::uint64_t __attribute__((vector_size(64)));
 template <typename Words>
@@ -111,7 +111,7 @@ struct WideLines : PlainLines {
 };
 #endif
 
-// choose(Lines()) with the registers of a machine of this set.
+// Calls choose(Lines()) with the register type of instruction set `isa`.
 template <typename Choose>
 auto with_lines(Isa isa, Choose choose) {
   if (isa >= Isa::kAvx512) return choose(WideLines());
@@ -119,8 +119,8 @@ auto with_lines(Isa isa, Choose choose) {
   return choose(PlainLines());
 }
 
-// As many registers as a line takes. (A wider one that the compiler makes up of several is kept in
-// memory between any two operations.)
+// One cache line, in as many registers as it needs. (The compiler keeps a vector wider than a
+// register in memory between any two operations.)
 template <typename Lines>
 struct Line {
   static constexpr std::size_t kParts = kLineBytes / sizeof(typename Lines::Words);

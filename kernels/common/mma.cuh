@@ -1,15 +1,15 @@
-// Products of small matrices on tensor cores. Only for sources of kernels.
+// Products of small matrices on tensor cores. Only for kernel sources.
 #pragma once
 
 #include "kernels/common/device_code.cuh"
 
 namespace precis::kernels {
 
-// A warp's d += a b for 16 x 16 times 16 x 8 of bf16, sums in f32 (PTX mma.sync.m16n8k16). Of lane
-// 4 g + t, two elements a word, the first in the lower half:
+// A warp's d += a b for 16 x 16 times 16 x 8 of bf16, sums in f32 (PTX mma.sync.m16n8k16). Lane
+// 4 g + t holds two elements in a word, the first in the lower half:
 //   a  rows g, g + 8, g, g + 8 at columns 2t, 2t, 2t + 8, 2t + 8 and the next of each
 //   b  rows 2t, 2t + 8 and the next of each, at column g
-//   d  row g at columns 2t, 2t + 1; row g + 8 at the same
+//   d  row g at columns 2t, 2t + 1; row g + 8 at the same columns
 __device__ inline void multiply_add_bf16(float (&d)[4], const std::uint32_t (&a)[4],
                                          const std::uint32_t (&b)[2]) {
 #if defined(__CUDACC__)
@@ -29,7 +29,8 @@ __device__ inline std::uint16_t bf16_of_f32(float x) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-// Takes from x the bf16 nearest to it. Three in a row hold all 24 bits of an f32.
+// Returns the bf16 nearest to x and subtracts it from x. Three calls in a row extract all 24 bits
+// of an f32.
 __device__ inline std::uint16_t take_bf16(float& x) {
   const std::uint16_t part = bf16_of_f32(x);
   x -= f32_of_bf16(part);

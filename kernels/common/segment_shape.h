@@ -1,4 +1,4 @@
-// Which tokens of a segment are protected and where its lag partitions lie. Every stage asks here,
+// Which tokens of a segment are protected and where its lag partitions lie. Every stage uses this,
 // so that score, select and allocate cannot disagree (policies.md D3, D9).
 #pragma once
 
@@ -16,7 +16,8 @@ struct SegmentShape {
   std::uint32_t lag = 1;     // partition p is tokens [sinks + p * lag, sinks + (p + 1) * lag)
 
   // `begin`: position of the first token. Sinks are the first tokens of the whole path, so a
-  // segment further along has fewer or none. Layers that the recipe skips are protected whole.
+  // segment that starts later has fewer or none. In a layer that the recipe skips, every token is
+  // protected.
   static SegmentShape of(const Recipe& recipe, std::uint32_t layer, std::uint32_t begin,
                          std::uint32_t num_tokens) {
     SegmentShape s;
@@ -33,7 +34,8 @@ struct SegmentShape {
   std::uint32_t protected_count() const { return sinks + recent; }
   std::uint32_t num_partitions() const { return (num_tokens - sinks) / lag; }  // full ones
   bool has_scored_partitions() const { return num_partitions() >= 2; }
-  // The last full partition and the remainder; everything but the sinks where that is all there is.
+  // The last full partition and the remainder; all tokens past the sinks if fewer than two
+  // partitions are full.
   std::uint32_t tail() const {
     const std::uint32_t rest = num_tokens - sinks;
     return has_scored_partitions() ? lag + rest % lag : rest;

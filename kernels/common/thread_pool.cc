@@ -13,7 +13,7 @@ ThreadPool::ThreadPool(unsigned threads) {
   try {
     for (unsigned i = 1; i < threads; ++i) threads_.emplace_back([this] { thread_main(); });
   } catch (const std::system_error&) {
-    // A machine out of threads computes with those it gave.
+    // If the machine is out of threads, the pool runs with the threads it got.
   }
 }
 
@@ -42,7 +42,7 @@ void ThreadPool::run(std::size_t count, void (*invoke)(const void*, std::size_t)
   if (room) work_.notify_all();
   job.work();
   std::unique_lock lock(mutex_);
-  std::erase(jobs_, &job);  // No thread enters it from here on.
+  std::erase(jobs_, &job);  // No thread enters the job from here on.
   --busy_;
   if (!jobs_.empty()) work_.notify_one();
   done_.wait(lock, [&job] { return job.helpers == 0; });
@@ -61,7 +61,7 @@ void ThreadPool::thread_main() {
     job->work();
     lock.lock();
     --busy_;
-    // All its items are taken; were it left in the queue, threads would spin on it.
+    // All items of the job are taken; if it stayed in the queue, threads would spin on it.
     std::erase(jobs_, job);
     if (--job->helpers == 0) done_.notify_all();
   }

@@ -1,5 +1,5 @@
-// The CPU backend's threads. Work is a loop of independent items; how items are cut never depends
-// on the number of threads, so neither does any result.
+// The CPU backend's threads. Work is a loop of independent items; the split into items never
+// depends on the number of threads, so no result does either.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace precis::kernels {
 
 class ThreadPool {
  public:
-  // `threads` counts callers of parallel_for too: so many work at a time, unless there are more
-  // callers. 0 is every core. Starts fewer if the system refuses more.
+  // `threads` includes the callers of parallel_for: at most this many threads work at a time,
+  // unless there are more callers. 0 is every core. Starts fewer if the system refuses more.
   explicit ThreadPool(unsigned threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -24,9 +24,9 @@ class ThreadPool {
 
   unsigned num_threads() const { return static_cast<unsigned>(threads_.size()) + 1; }
 
-  // Runs fn(i) once for every i in [0, count) on the caller and whichever threads are free; returns
-  // when all have run. Items start in ascending order, so that one may wait for those before it.
-  // Any number of callers at once. fn must neither throw nor call parallel_for.
+  // Runs fn(i) once for every i in [0, count) on the caller and on all free threads; returns when
+  // all have run. Items start in ascending order, so an item may wait for earlier items. Any number
+  // of threads may call at once. fn must neither throw nor call parallel_for.
   template <typename Fn>
   void parallel_for(std::size_t count, const Fn& fn) {
     run(
@@ -54,7 +54,7 @@ class ThreadPool {
   std::vector<std::thread> threads_;
 };
 
-// What every CPU stage is given besides its arguments.
+// The context that every CPU stage gets besides its arguments.
 enum class Isa;
 struct CpuContext {
   ThreadPool& pool;

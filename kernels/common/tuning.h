@@ -1,4 +1,4 @@
-// Launch numbers of the CUDA stages. Chosen by arithmetic, not yet measured per architecture.
+// Launch sizes of the CUDA stages. Chosen by arithmetic, not yet measured per architecture.
 #pragma once
 
 #include <cstddef>
@@ -6,36 +6,36 @@
 
 namespace precis::kernels {
 
-// The backend: layers on the device at a time, of whatever segments and requests, each on a stream
-// of its own. While one is copied others are compressed, and short segments, which would leave most
-// of the device idle, fill it side by side. Between layers the process keeps device memory: K and V
-// of 32K tokens of 8 heads with 128 channels take 128 MiB.
+// The backend: layers on the device at a time, from any segments and requests, each on a stream of
+// its own. Copies of one layer overlap with the compression of others, and short segments, which
+// alone would leave most of the device idle, fill it together. Between layers the process keeps
+// device memory: K and V of 32K tokens of 8 heads with 128 channels take 128 MiB.
 inline constexpr unsigned kCompressors = 8;
 inline constexpr std::size_t kDeviceMemoryKept = std::size_t{2} << 30;
 
-// window_attention: a block holds one tile of keys in shared memory as f32 and every row of its KV
-// head passes over it. 32 tokens are one warp; 32 x 256 x 4 B = 32 KiB, below the 48 KiB that every
-// device grants without asking; larger heads get fewer tokens (window_attention_tile).
+// window_attention: a block holds one tile of keys in shared memory as f32, and every row of its KV
+// head passes over the tile. 32 tokens are one warp; 32 x 256 x 4 B = 32 KiB, below the 48 KiB that
+// every device grants by default; larger heads get fewer tokens (window_attention_tile).
 inline constexpr std::uint32_t kWindowTileBytesMax = 32 * 1024;
 inline constexpr std::uint32_t kWindowTileTokensMax = 32;
 inline constexpr std::uint32_t kWindowRowsPerBlock = 8;  // warps side by side
-// A block finds the softmaxes of so many rows, over one span of tiles after the other.
+// A block computes the softmaxes of this many rows, one span of tiles after another.
 inline constexpr std::uint32_t kWindowRowsOfBlock = 128;
 inline constexpr std::uint32_t kElementwiseThreads = 256;
 
-// check: some blocks for each of a device's multiprocessors; more would only start and end.
+// check: a few blocks for each multiprocessor of a device; more blocks only add start-up cost.
 inline constexpr std::uint32_t kCheckBlocksMax = 2048;
 
 // keydiff: the tokens whose unit keys one block sums.
 inline constexpr std::uint32_t kKeyChunkTokens = 256;
-// kvdiff: the tokens between two turns of the coarse table. As many steps within them make both
-// tables small: 8 B a pair for each.
+// kvdiff: the tokens between two turns of the coarse table. The fine table covers the tokens within
+// such a block. So both tables are small: 8 B a pair for each of their tokens.
 inline constexpr std::uint32_t kTurnBlockTokens = 64;
 
 // expected_attention: the tokens of a softmax that one block takes, 16 a thread.
 inline constexpr std::uint32_t kExpectedChunkTokens = 4096;
 
-// Value norms where tensor cores do not serve: tokens whose products one thread holds.
+// Value norms without tensor cores: tokens whose products one thread holds.
 inline constexpr std::uint32_t kPlainTokens = 8;
 
 // encode: a block copies the 64 entries of a checksum, 16 KiB each of K and V at 128 channels of
@@ -45,15 +45,15 @@ inline constexpr std::uint32_t kSealBlocks = 64;
 
 // select: a block ranks one head. 16 warps with 256 counts each take 16 KiB of shared memory.
 inline constexpr std::uint32_t kSelectThreads = 512;
-// Where one thread walks along two orders, the others fetch this many tokens of each at once.
+// While one thread walks along two orders, the others fetch this many tokens of each at once.
 inline constexpr std::uint32_t kMergeThreads = 256;
 
-// allocate: rounds that a warp walks. It begins with a search of some 32 x log2(n) scores one after
-// the other; a round of 8 heads reads 8.
+// allocate: rounds that a warp walks. A warp begins with a search that reads about 32 x log2(n)
+// scores one after the other; a round of 8 heads reads 8.
 inline constexpr std::uint32_t kContestRounds = 32;
 inline constexpr std::uint32_t kContestThreads = 128;
 
-// pages: rows that a block moves, of keys or of values: at 128 channels of two bytes 4 pieces of 16
+// pages: rows of keys or of values that a block moves; at 128 channels of two bytes, 4 pieces of 16
 // bytes a thread.
 inline constexpr std::uint32_t kMoveRowsOfBlock = 64;
 inline constexpr std::uint32_t kMoveThreads = 256;

@@ -1,4 +1,4 @@
-// Cuts a launcher's workspace into arrays, the same way when its size is asked for and when it is
+// Divides a launcher's workspace into arrays, the same way when its size is computed and when it is
 // used.
 #pragma once
 
@@ -9,11 +9,11 @@ namespace precis::kernels {
 
 class Workspace {
  public:
-  // `base`: at a multiple of 16 bytes, or null to ask for the size alone.
+  // `base`: aligned to 16 bytes, or null to compute the size alone.
   explicit Workspace(void* base) : base_(reinterpret_cast<std::uintptr_t>(base)) {}
 
-  // The next `count` elements, at a multiple of 16 bytes; no address to be used where `base` is
-  // null.
+  // The next `count` elements, aligned to 16 bytes. If `base` is null, the address must not be
+  // used.
   template <typename T>
   T* take(std::size_t count) {
     const std::uintptr_t at = base_ + size_bytes_;

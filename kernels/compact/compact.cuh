@@ -1,5 +1,5 @@
-// The CUDA twin of compact: a block of threads gathers entries of one head into its record's
-// sections. Run by encode; only for sources of kernels.
+// The CUDA implementation of compact: a block of threads gathers entries of one head into its
+// record's sections. Called by encode; only for kernel sources.
 #pragma once
 
 #include "kernels/common/device_code.cuh"
@@ -16,7 +16,7 @@ struct GatherTask {
   std::size_t row_bytes;
 };
 
-// Rows in pieces of T, neighbouring threads on neighbouring pieces.
+// Copies rows in pieces of T; neighbouring threads copy neighbouring pieces.
 template <typename T>
 __device__ void gather_pieces(const GatherTask& task, const std::byte* from, std::byte* to) {
   const auto pieces = static_cast<std::uint32_t>(task.row_bytes / sizeof(T));
@@ -30,7 +30,7 @@ __device__ void gather_pieces(const GatherTask& task, const std::byte* from, std
   }
 }
 
-// In the widest pieces that rows are made of.
+// Uses the widest pieces that divide a row.
 __device__ inline void gather_rows(const GatherTask& task, const std::byte* from, std::byte* to) {
   if (task.row_bytes % sizeof(uint4) == 0) return gather_pieces<uint4>(task, from, to);
   if (task.row_bytes % 4 == 0) return gather_pieces<std::uint32_t>(task, from, to);

@@ -18,7 +18,7 @@ void compact_words(std::uint32_t begin, std::span<const std::uint32_t> kept,
 
 void compact_rows(const HeadsView& view, std::uint32_t head, std::span<const std::uint32_t> kept,
                   std::uint32_t first, std::uint32_t last, std::byte* out) {
-  // Rows lie anywhere, so no hardware prefetcher follows; this many are asked for ahead.
+  // Rows lie at random addresses, so hardware prefetchers do not help; prefetches this many ahead.
   constexpr std::size_t kRowsAhead = 8;
   const std::size_t row_bytes = view.row_bytes();
   for (std::size_t k = first; k < last; ++k) {

@@ -1,5 +1,5 @@
-// Rows of a head gathered around the caches: each is loaded once, shown to whoever wants its bytes,
-// and stored where nobody reads soon. Only for loops that isa.h compiles.
+// Gathers rows of a head past the caches: each row is loaded once, passed to an onlooker, and
+// stored without caching, because no stage reads it soon. Only for loops that isa.h compiles.
 #pragma once
 
 #include <span>
@@ -14,13 +14,13 @@ inline bool are_lines(std::size_t row_bytes, const std::byte* out) {
   return row_bytes % kLineBytes == 0 && reinterpret_cast<std::uintptr_t>(out) % kLineBytes == 0;
 }
 
-// Lines: of lines.h. Where kRowBytes is not 0 it is the rows' size, which the compiler
-// can lay out.
+// Lines: a type of lines.h. If kRowBytes is not 0, it is the rows' size, so that the compiler can
+// unroll the copy.
 template <typename Lines, std::size_t kRowBytes, typename Onlooker>
 PRECIS_INLINE void stream_rows_of(const HeadsView& view, std::uint32_t head,
                                   std::span<const std::uint32_t> kept, std::size_t first,
                                   std::size_t last, std::byte* out, Onlooker& onlooker) {
-  constexpr std::size_t kRowsAhead = 32;  // as in compact_rows(), into the second cache
+  constexpr std::size_t kRowsAhead = 32;  // as in compact_rows(), into the second-level cache
   const std::size_t row_bytes = kRowBytes == 0 ? view.row_bytes() : kRowBytes;
   const std::byte* rows = view.head(head);
   std::byte* to = out + first * row_bytes;
@@ -40,8 +40,8 @@ PRECIS_INLINE void stream_rows_of(const HeadsView& view, std::uint32_t head,
   }
 }
 
-// Rows kept[first, last) of a head, to where the first of all belongs, where are_lines().
-// `onlooker`: each line, in its order, is given to its add().
+// Writes rows kept[first, last) of a head to their places in `out`, where entry 0 of `kept` has the
+// first row. Requires are_lines(). Calls onlooker.add() with each line, in order.
 template <typename Lines, typename Onlooker>
 PRECIS_INLINE void stream_rows(const HeadsView& view, std::uint32_t head,
                                std::span<const std::uint32_t> kept, std::size_t first,

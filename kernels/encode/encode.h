@@ -1,5 +1,5 @@
-// Stage encode: a layer's head records (record_format.h), with compact run into their sections.
-// Rows that no stage before had to read are checked here, on their way.
+// Stage encode: writes a layer's head records (record_format.h); compact fills their sections. Rows
+// that no earlier stage had to read are checked here, while they are copied.
 #pragma once
 
 #include "kernels/common/thread_pool.h"
@@ -7,23 +7,25 @@
 
 namespace precis::kernels {
 
-// Whether the values of keys and values were looked at before. kUnchecked: a NaN or an infinity in
-// any of them is the error of check_rows_cpu(), and what `out` holds then is of no use.
+// Whether the values of keys and values were checked before. kUnchecked: if any of them is a NaN or
+// an infinity, encode_cpu() returns the error of check_rows_cpu(), and the content of `out` is
+// undefined.
 enum class Rows { kChecked, kUnchecked };
 
-// `out`: encoded_bytes(counts, ...), at a multiple of 4 bytes. Every byte of it is written, padding
-// included, so that equal inputs give equal bytes. Where `seats` is empty, seats and checksums are
+// `out`: encoded_bytes(counts, ...) long, aligned to 4 bytes. Every byte of it is written, padding
+// included, so that equal inputs give equal bytes. If `seats` is empty, seats and checksums are
 // left zero for place_seats() or place_cut_seats(), and seal_cpu(). kInvalidArgument if `out` has
-// another size.
+// another size or alignment.
 Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                   MutableBytes out, Rows rows = Rows::kChecked);
 
-// kInvalidArgument if `out` is not what encode asks for.
+// kInvalidArgument if `out` does not have the size and alignment that encode requires.
 Status check_room(const LayerInput& input, std::span<const std::uint32_t> counts, MutableBytes out);
 
-// The checksums of every record of these layers. kCorruption where they are none.
+// Writes the checksums of every record of these layers. kCorruption if a layer does not hold
+// records.
 Status seal_cpu(const CpuContext& context, std::span<const MutableBytes> layers);
 
 }  // namespace precis::kernels

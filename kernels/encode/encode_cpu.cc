@@ -39,7 +39,7 @@ std::vector<HeadOutput> head_outputs(std::span<const std::uint32_t> counts, std:
   return heads;
 }
 
-// A head on its way into its record.
+// Copies one head into its record.
 struct HeadTask {
   const LayerInput& input;
   std::uint32_t head;
@@ -47,10 +47,10 @@ struct HeadTask {
   MutableBytes record;
   RecordView view;  // of `record`
   Sections out;
-  bool sealed;  // whether seats are known, and so checksums
+  bool sealed;  // seats are known, so checksums are written
 };
 
-// Onlookers of rows on their way: nobody looks for values that are not finite, or somebody does.
+// Onlookers of copied rows: Unwatched does nothing; Both passes each line to two onlookers.
 struct Unwatched {
   template <typename Lines>
   PRECIS_INLINE void add(const Line<Lines>&) const {}
@@ -67,13 +67,14 @@ struct Both {
   }
 };
 
-// What became of a block.
+// Results of encoding a block.
 struct BlockSeen {
   xxh3::Hash128 hash;
-  std::int32_t largest = 0;  // magnitude bits of its rows, where somebody looked
+  std::int32_t largest = 0;  // the largest magnitude bits of its rows; 0 if unwatched
 };
 
-// Rows of K, then of V, of the block of entries that begins at `first`, whole and of whole lines.
+// Copies the rows of K, then of V, of the block of entries that begins at `first`. The block must
+// be whole, and its rows whole lines.
 template <typename Lines, typename Onlooker>
 PRECIS_INLINE void stream_block(const HeadTask& task, std::size_t first, Onlooker& onlooker) {
   const std::size_t last = first + kChecksumBlockEntries;
@@ -89,8 +90,9 @@ PRECIS_INLINE BlockSeen unhashed_loop(const HeadTask& task, std::size_t first) {
   return {{}, watch.largest()};
 }
 
-// The hash of all five sections of the block, of which the rows alone are still to be written:
-// nothing reads a record soon, so that they go around the caches and are hashed on their way.
+// Hashes all five sections of the block and writes its rows; the other sections are already
+// written. No stage reads a record soon, so rows bypass the caches and are hashed while they are
+// copied.
 template <typename Lines, typename Watch>
 PRECIS_INLINE BlockSeen hashed_loop(const HeadTask& task, std::size_t first) {
   constexpr std::size_t kWordLines = kChecksumBlockEntries * 4 / kLineBytes;
@@ -131,8 +133,8 @@ BlockLoops block_loops(Isa isa, Dtype dtype, Rows rows) {
   });
 }
 
-// A block of entries of which all but the rows is written. False where one that is not finite was
-// looked for and seen.
+// Encodes the rows of a block of entries whose other sections are already written. Returns false if
+// the values are unchecked and one of them is not finite.
 bool encode_rows(const BlockLoops& loops, const HeadTask& task, std::uint32_t first,
                  std::uint32_t last) {
   const HeadsView& keys = task.input.keys;
@@ -185,8 +187,8 @@ std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t h
 
 std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
                               std::uint32_t head_dim, Dtype dtype) {
-  // Per head a record's header and padding: an entry less than a boundary in every section, and a
-  // block of checksums begun.
+  // Per head: a record's header, the padding of its six sections (less than kSectionAlign each),
+  // and the checksum of a partial block.
   const std::size_t per_head = sizeof(RecordHeader) + 6 * kSectionAlign + kChecksumBytes;
   return num_kv_heads * per_head + entries / kChecksumBlockEntries * kChecksumBytes +
          entries * record_entry_bytes(head_dim, dtype);

@@ -1,6 +1,6 @@
-// compact + encode on CUDA. A block of threads per checksum: it gathers the checksum's entries into
-// the record, then hashes what it has just written. The first block of a head writes the header and
-// clears the gaps between sections.
+// compact + encode on CUDA. Each checksum has a block of threads, which gathers the checksum's
+// entries into the record and then hashes the bytes just written. The first block of a head also
+// writes the header and clears the gaps between sections.
 #include <algorithm>
 #include <cstring>
 
@@ -67,7 +67,7 @@ __device__ Sections sections_at(std::byte* record, const RecordLayout& l) {
           reinterpret_cast<float*>(record + l.scores), record + l.keys, record + l.values};
 }
 
-// As xxHash prints it: the high half first, each big-endian.
+// Stores the byte order that xxHash prints: the high half first, each big-endian.
 __device__ void store_checksum(const xxh3::Hash128& hash, std::byte* at) {
   auto* words = reinterpret_cast<std::uint64_t*>(at);
   words[0] = xxh3::swapped(hash.high);
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kEncodeThreads) encode(EncodeDevice task) {
     if (threadIdx.x == 0) *reinterpret_cast<uint4*>(checksum) = uint4{0, 0, 0, 0};
     return;
   }
-  __syncthreads();  // what is hashed below, other threads have written
+  __syncthreads();  // other threads wrote part of the bytes hashed below
   const SealInput in{
       {record + layout.positions + first * 4, record + layout.seats + first * 4,
        record + layout.scores + first * 4, record + layout.keys + first * layout.row_bytes,

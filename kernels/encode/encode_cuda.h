@@ -1,5 +1,5 @@
-// The CUDA twin of encode, compact within it: records as encode_cpu writes them, byte for byte. No
-// CUDA header shows here.
+// The CUDA implementation of encode, with compact inside it: the same records as encode_cpu, byte
+// for byte. Includes no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 namespace precis::kernels {
 
 struct EncodeHead {
-  std::uint64_t offset;  // of its record's first byte; the records of a layer stand side by side
+  std::uint64_t offset;  // of its record's first byte; the records of a layer are contiguous
   std::uint32_t count;   // entries
 };
 
-// Device pointers, packed, at multiples of 16 bytes.
+// Device pointers, packed, aligned to 16 bytes.
 struct EncodeDevice {
   std::uint32_t layer, num_kv_heads, num_tokens, head_dim;
   std::uint32_t begin;  // position of the first token
@@ -27,8 +27,8 @@ struct EncodeDevice {
   // [num_kv_heads, seat_stride], or null: seats and checksums become zero
   const std::uint32_t* seats;
   const EncodeHead* heads;  // [num_kv_heads]
-  std::uint32_t count_max;  // of any head
-  std::byte* records;       // encoded_bytes() of the counts; every byte is written
+  std::uint32_t count_max;  // the largest count of any head
+  std::byte* records;       // output, encoded_bytes() of the counts; every byte is written
 };
 
 // Enqueues on `stream`; neither allocates nor waits, and needs no workspace. One block of threads

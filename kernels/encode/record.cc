@@ -73,7 +73,7 @@ Checksum hash_any_entries(const RecordView& record, std::uint32_t first, std::ui
   return checksum;
 }
 
-// As xxHash prints it: big-endian.
+// In the byte order that xxHash prints: big-endian.
 Checksum checksum_of(const xxh3::Hash128& hash) {
   const std::uint64_t words[] = {xxh3::swapped(hash.high), xxh3::swapped(hash.low)};
   static_assert(sizeof words == kChecksumBytes);
@@ -85,7 +85,7 @@ Checksum checksum_of(const xxh3::Hash128& hash) {
 template <typename Lines>
 PRECIS_INLINE void add_lines(xxh3::StripeHash<Lines>& hash, const void* section,
                              std::size_t lines) {
-  constexpr std::size_t kAhead = 4096;  // into the second cache, past the end of a page
+  constexpr std::size_t kAhead = 4096;  // into the second-level cache, across page ends
   const auto* bytes = static_cast<const std::byte*>(section);
   for (std::size_t i = 0; i < lines; ++i, bytes += kLineBytes) {
     __builtin_prefetch(bytes + kAhead, 0, 2);
@@ -93,9 +93,9 @@ PRECIS_INLINE void add_lines(xxh3::StripeHash<Lines>& hash, const void* section,
   }
 }
 
-// Entries [first, last) whose sections are whole lines, as those of a whole block always are: at
-// the speed of memory, where the library's own hash, compiled for every machine, takes as long as
-// the bytes took to come here.
+// Hashes entries [first, last) whose sections are whole lines, as those of a whole block always
+// are. Runs at the speed of memory; xxHash's own code, compiled for the baseline instruction set,
+// would take as long as reading the bytes from memory.
 template <typename Lines>
 PRECIS_INLINE xxh3::Hash128 lines_loop(const RecordView& record, std::uint32_t first,
                                        std::uint32_t last) {
@@ -150,7 +150,8 @@ Status above(std::string_view field, std::uint64_t value, std::uint64_t limit) {
                             ", the limit is " + text(limit));
 }
 
-// Fields whose value is bounded or fixed, in their order. Afterwards the layout cannot overflow.
+// Checks the fields with bounded or fixed values, in their order. Afterwards the layout cannot
+// overflow.
 Status check_fields(const RecordHeader& h) {
   if (h.magic != kRecordMagic) return bad_field("magic", h.magic, kRecordMagic);
   if (h.version != kRecordVersion) {
@@ -246,7 +247,7 @@ Result<Checksum> cut_tail_checksum(const RecordView& record, std::uint32_t count
   const std::uint32_t block = count / kChecksumBlockEntries;
   if (count % kChecksumBlockEntries == 0) return Checksum{};
   if (block >= record.checksums.size()) return damaged(record, block, "has no checksum");
-  if (count == record.count) return record.checksums[block];  // its block as it stands
+  if (count == record.count) return record.checksums[block];  // the record's own last block
   if (hash_block(record, block) != record.checksums[block]) {
     return damaged(record, block, "checksum does not match");
   }

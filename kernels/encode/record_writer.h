@@ -1,4 +1,4 @@
-// Writing head records in pieces; seal_record (precis/record.h) is write_header, then checksums.
+// Writes head records in pieces; seal_record (precis/record.h) is write_header, then checksums.
 #pragma once
 
 #include "kernels/compact/compact.h"
@@ -7,20 +7,21 @@
 
 namespace precis::kernels {
 
-// Where the sections of a record begin; `record` is layout.size long.
+// Pointers to the sections of a record; `record` is layout.size long.
 Sections sections_of(MutableBytes record, const RecordLayout& layout);
 std::span<std::uint32_t> mutable_seats(MutableBytes record, const RecordView& view);
 
-// Zeroes the checksums and what lies between the end of each section and the next.
+// Zeroes the checksums and the gaps between sections.
 void clear_padding(MutableBytes record, const RecordLayout& layout);
 void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
                   std::uint32_t head_dim, Dtype dtype, const SegmentId& segment);
-// Over the sections as they stand, of one block of entries or of all; `view` is of `record`.
+// write_checksum() hashes one block of entries, write_checksums() all blocks, from the sections as
+// they are now; `view` is of `record`.
 void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t block);
-// The same, of a hash that is known.
+// Stores a checksum that has been computed already.
 void store_checksum(MutableBytes record, std::uint32_t block, const xxh3::Hash128& hash);
 void write_checksums(MutableBytes record, const RecordView& view);
-// A record whose header was just written, as it stands.
+// A view of a record whose header was just written. Checks nothing.
 RecordView written_record(Bytes record);
 
 }  // namespace precis::kernels

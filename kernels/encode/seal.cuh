@@ -1,5 +1,5 @@
-// XXH3-128 by a block of threads, over five pieces of memory as if they were one. Only for sources
-// of kernels.
+// XXH3-128 by a block of threads, over five pieces of memory as if they were contiguous. Only for
+// kernel sources.
 #pragma once
 
 #include "kernels/common/device_code.cuh"
@@ -14,7 +14,7 @@ struct SealInput {
   std::size_t word_bytes, row_bytes;
 
   __device__ std::size_t size() const { return 3 * word_bytes + 2 * row_bytes; }
-  // The piece that byte `at` stands in, and how far from its beginning.
+  // The piece that holds byte `at`; `at` becomes the offset within that piece.
   __device__ std::uint32_t piece_of(std::size_t& at) const {
     for (std::uint32_t i = 0; i < 3; ++i) {
       if (at < word_bytes) return i;
@@ -37,7 +37,7 @@ struct SealInput {
     for (std::uint32_t i = 0; i < count; ++i) word |= std::uint64_t{u8(at + i)} << 8 * i;
     return word;
   }
-  // 16 bytes, in one load where they are aligned in one piece, as in whole blocks of usual rows.
+  // 16 bytes, in one load if they are aligned within one piece, as in whole blocks of usual rows.
   __device__ void load_pair(std::size_t at, std::uint64_t& even, std::uint64_t& odd) const {
     std::size_t offset = at;
     const std::uint32_t piece = piece_of(offset);
@@ -55,15 +55,15 @@ struct SealInput {
 };
 
 struct SealShared {
-  std::uint64_t blocks[kSealBlocks][xxh3::kSums];  // what each block of the input adds
+  std::uint64_t blocks[kSealBlocks][xxh3::kSums];  // the sums that each block of the input adds
   std::uint64_t sums[xxh3::kSums];
 };
 
-// One warp: what block `block` of the input adds to the sums. A lane takes 16 bytes of every eighth
-// stripe; additions of integers may stand in any order.
+// One warp computes the sums that block `block` of the input adds. A lane takes 16 bytes of every
+// eighth stripe; integer additions may happen in any order.
 __device__ inline void add_block(const SealInput& in, std::size_t block, std::uint64_t* sums) {
   const std::uint32_t lane = threadIdx.x % kWarp, pair = lane % 4;
-  const std::size_t stripes = (in.size() - 1) / xxh3::kStripeBytes;  // but the last 64 bytes
+  const std::size_t stripes = (in.size() - 1) / xxh3::kStripeBytes;  // all except the last 64 bytes
   std::uint64_t even_sum = 0, odd_sum = 0;
   for (std::uint32_t i = lane / 4; i < xxh3::kBlockBytes / xxh3::kStripeBytes; i += 8) {
     const std::size_t stripe = block * (xxh3::kBlockBytes / xxh3::kStripeBytes) + i;
@@ -82,7 +82,8 @@ __device__ inline void add_block(const SealInput& in, std::size_t block, std::ui
   sums[2 * pair + 1] = odd_sum;
 }
 
-// The hash of all that `in` names; every thread of the block calls it, the first has the result.
+// The hash of all pieces of `in`. Every thread of the block must call it; the first thread gets the
+// result.
 __device__ inline xxh3::Hash128 seal(const SealInput& in, SealShared& shared) {
   const std::size_t size = in.size();
   if (size <= xxh3::kShortBytesMax)

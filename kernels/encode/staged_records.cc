@@ -1,5 +1,5 @@
-// Records of a layer that is in while others are still to come: trimmed as the segment's budget
-// spreads over more layers, then given their seats.
+// Operations on the records of an added layer while other layers are still to come: trims them as
+// the segment's budget spreads over more layers, and then writes their seats and checksums.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -32,8 +32,8 @@ Bytes first_bytes(std::span<T> section, std::uint32_t count) {
   return std::as_bytes(section.first(count));
 }
 
-// Moves the first `count` entries of `from` to a record at `to`, which lies at most where it does.
-// Sections move in the order of their addresses, so that none overwrites one still to be moved.
+// Moves the first `count` entries of `from` to a record at `to`, which must not lie behind `from`.
+// Sections move in ascending address order, so no copy overwrites a section still to be moved.
 void move_record(const RecordView& from, std::uint32_t count, std::byte* to) {
   const auto layout = RecordLayout::of(count, from.head_dim, from.dtype);
   const auto move = [to](std::size_t offset, Bytes section) {
@@ -152,7 +152,7 @@ Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
   for (std::size_t r = 0; r < records.size(); ++r) {
     if (records[r].count > 0) queue.push({records[r].seats[0], r, 0});
   }
-  // What is held of the mass; sums in f64 in the order of seats.
+  // `held` is the mass held so far; sums in f64 in the order of seats.
   const double wanted = mass * share_ppm / 1e6;
   double held = 0;
   std::uint64_t entries = 0;

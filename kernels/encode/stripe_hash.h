@@ -1,5 +1,6 @@
-// XXH3-128 of what passes by in whole stripes, so that bytes need not be read again to be hashed
-// (xxh3_long_op.h, with a stripe's words along the lanes). Only for loops that isa.h compiles.
+// XXH3-128 of lines as they pass through registers, so that bytes need not be read again to be
+// hashed (xxh3_long_op.h, with a stripe's words along the lanes). Only for loops that isa.h
+// compiles.
 #pragma once
 
 #include "kernels/common/lines.h"
@@ -9,7 +10,7 @@ namespace precis::kernels::xxh3 {
 
 static_assert(kStripeBytes == kLineBytes);
 
-// The secret as bytes in memory, for pieces that begin anywhere.
+// The secret as bytes in memory, for pieces that begin at any byte.
 struct Secret {
   static constexpr std::size_t kWords = 24;
   std::uint64_t words[kWords];
@@ -29,7 +30,7 @@ inline const Secret& secret_in_memory() {
 template <typename Lines>
 class StripeHash {
  public:
-  // Of an input of so many stripes, more than kShortBytesMax bytes.
+  // For an input of `stripes` stripes, more than kShortBytesMax bytes.
   PRECIS_INLINE explicit StripeHash(std::size_t stripes)
       : secret_(secret_in_memory()),
         size_(stripes * kStripeBytes),
@@ -55,7 +56,7 @@ class StripeHash {
     of_block_ = 0;
   }
 
-  // Once all have been added.
+  // The hash, after all stripes have been added.
   PRECIS_INLINE Hash128 finished() const {
     std::uint64_t sums[kSums];
     store_line(sums, sums_);

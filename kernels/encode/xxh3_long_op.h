@@ -1,7 +1,7 @@
-// XXH3-128 of inputs of any length, for host and device. Inputs longer than kShortBytesMax are cut
-// into stripes: each but the last adds to eight sums under its own piece of the secret, in any
-// order within a block; a block that others follow ends by scrambling the sums. So what a block
-// adds can be computed before those before it.
+// XXH3-128 of inputs of any length, for host and device. Inputs longer than kShortBytesMax are
+// split into stripes. Each stripe except the last adds to eight sums under its own piece of the
+// secret, in any order within a block. A block that is followed by another ends by scrambling the
+// sums. So the additions of a block can be computed before those of earlier blocks.
 #pragma once
 
 #include "kernels/encode/xxh3_op.h"
@@ -9,7 +9,7 @@
 namespace precis::kernels::xxh3 {
 
 inline constexpr std::size_t kStripeBytes = 64;
-inline constexpr std::size_t kBlockBytes = 1024;  // after which sums are scrambled
+inline constexpr std::size_t kBlockBytes = 1024;  // sums are scrambled after each block
 inline constexpr std::size_t kSums = 8;
 
 PRECIS_HOST_DEVICE inline std::uint64_t first_sum(std::size_t i) {
@@ -17,8 +17,8 @@ PRECIS_HOST_DEVICE inline std::uint64_t first_sum(std::size_t i) {
                                                   kPrime64_4, kPrime32_2, kPrime64_5, kPrime32_1};
   return kFirst[i];
 }
-// What words 2i and 2i + 1 of a stripe add to the sums of these numbers; `even_key` and `odd_key`
-// are as many words of the stripe's piece of the secret.
+// Adds words 2i and 2i + 1 of a stripe to sums 2i and 2i + 1; `even_key` and `odd_key` are the
+// corresponding two words of the stripe's piece of the secret.
 PRECIS_HOST_DEVICE PRECIS_INLINE void add_pair(std::uint64_t even, std::uint64_t odd,
                                                std::uint64_t even_key, std::uint64_t odd_key,
                                                std::uint64_t& even_sum, std::uint64_t& odd_sum) {
@@ -26,7 +26,8 @@ PRECIS_HOST_DEVICE PRECIS_INLINE void add_pair(std::uint64_t even, std::uint64_t
   even_sum += odd + (a & 0xffffffffu) * (a >> 32);
   odd_sum += even + (b & 0xffffffffu) * (b >> 32);
 }
-// Where the secret's piece begins, of stripe i of a block and of the input's last 64 bytes.
+// The first byte of the secret's piece for stripe i of a block; kLastStripeKey is that of the
+// input's last 64 bytes.
 PRECIS_HOST_DEVICE PRECIS_INLINE std::size_t stripe_key(std::size_t i) { return i * 8; }
 inline constexpr std::size_t kLastStripeKey = 192 - 71;
 
@@ -42,7 +43,7 @@ PRECIS_HOST_DEVICE inline std::uint64_t merged(const std::uint64_t* sums, std::s
   }
   return avalanche(start);
 }
-// The hash of a long input, once every stripe has been added.
+// The hash of a long input, after every stripe has been added.
 PRECIS_HOST_DEVICE inline Hash128 finished(const std::uint64_t* sums, std::size_t size) {
   return {merged(sums, 11, size * kPrime64_1), merged(sums, 192 - 75, ~(size * kPrime64_2))};
 }

@@ -1,8 +1,8 @@
 // XXH3 without a seed, for host and device, after its published description (xxHash,
-// doc/xxhash_spec.md). What lies in one piece of host memory is hashed by xxHash itself; this is
-// for what a device holds, and for what does not lie in one piece.
+// doc/xxhash_spec.md). xxHash itself hashes contiguous host memory; this code hashes device memory
+// and memory that is not contiguous.
 //
-// Inputs are anything with u8(offset), u32(offset) and u64(offset), little-endian, at any offset.
+// An input is any type with u8(offset), u32(offset) and u64(offset), little-endian, at any offset.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ PRECIS_HOST_DEVICE inline std::uint64_t secret_word(std::size_t word) {
       0xfca1477d58be162bu, 0xce31d07ad1b8f88fu, 0x280416958f3acb45u, 0x7e404bbbcafbd7afu};
   return kWords[word];
 }
-// From any byte on.
+// Eight bytes of the secret from any byte on.
 PRECIS_HOST_DEVICE inline std::uint64_t secret(std::size_t byte) {
   const std::size_t shift = byte % 8 * 8;
   if (shift == 0) return secret_word(byte / 8);
@@ -67,7 +67,7 @@ PRECIS_HOST_DEVICE inline std::uint64_t avalanche(std::uint64_t x) {
   x = (x ^ x >> 37) * 0x165667919e3779f9u;
   return x ^ x >> 32;
 }
-// As XXH64 ends, for the shortest inputs.
+// XXH64's final mix, for the shortest inputs.
 PRECIS_HOST_DEVICE inline std::uint64_t avalanche_64(std::uint64_t x) {
   x = (x ^ x >> 33) * kPrime64_2;
   x = (x ^ x >> 29) * kPrime64_3;
@@ -83,7 +83,7 @@ PRECIS_HOST_DEVICE Hash128 hash_upto_3(const Input& in, std::size_t size) {
   const std::uint32_t word = in.u8(size - 1) | static_cast<std::uint32_t>(size) << 8 |
                              std::uint32_t{in.u8(0)} << 16 | std::uint32_t{in.u8(size / 2)} << 24;
   const std::uint32_t turned = swapped(word) << 13 | swapped(word) >> 19;
-  const auto key = [](std::size_t at) {  // two halves of a word
+  const auto key = [](std::size_t at) {  // XOR of the two halves of a secret word
     const std::uint64_t both = secret(at);
     return (both ^ both >> 32) & 0xffffffffu;
   };
@@ -115,13 +115,13 @@ PRECIS_HOST_DEVICE Hash128 hash_upto_16(const Input& in, std::size_t size) {
   return {avalanche(second.low), avalanche(second.high + high * kPrime64_2)};
 }
 
-// 16 bytes at `at` under those of the secret at `key`.
+// Mixes 16 bytes at `at` with the secret's bytes at `key`.
 template <typename Input>
 PRECIS_HOST_DEVICE std::uint64_t mixed(const Input& in, std::size_t at, std::size_t key) {
   return folded_product(in.u64(at) ^ secret(key), in.u64(at + 8) ^ secret(key + 8));
 }
 
-// Two pieces of 16 bytes, into both sums of a medium input.
+// Mixes two pieces of 16 bytes into both sums of a medium input.
 template <typename Input>
 PRECIS_HOST_DEVICE void mix_pair(const Input& in, std::size_t a, std::size_t b, std::size_t key,
                                  Hash128& sums) {

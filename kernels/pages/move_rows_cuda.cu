@@ -1,6 +1,6 @@
-// Rows between a packed array and pages. The bus that the packed rows cross before or after bounds
-// a move, at a twentieth of the speed of the device's own memory. So the kernel moves wide pieces,
-// with neighbours on neighbouring addresses, and does no more.
+// Moves rows between a packed array and pages. The packed rows also cross the bus, whose speed is a
+// twentieth of that of device memory, so the bus bounds a move. The kernel only moves wide pieces,
+// with neighbouring threads on neighbouring addresses.
 #include "kernels/common/device_code.cuh"
 #include "kernels/common/tuning.h"
 #include "kernels/pages/move_rows_cuda.h"
@@ -8,14 +8,14 @@
 namespace precis::kernels {
 namespace {
 
-// Rows [first, last) of a run, in pieces of T. `packed`: of its first row.
+// Moves rows [first, last) of a run, in pieces of T. `packed` points to the run's first row.
 template <typename T, bool kToPages>
 __device__ void move_pieces(const MoveRows& task, const PagePlaces& places, const MovedRun& run,
                             std::byte* packed, std::uint32_t first, std::uint32_t last) {
   const std::byte* __restrict__ from = kToPages ? packed : places.data;
   std::byte* __restrict__ to = kToPages ? places.data : packed;
   const std::uint32_t* __restrict__ table = task.table + run.table_begin;
-  // Neighbouring threads take neighbours in the pages: of rows, or of columns.
+  // Neighbouring threads take neighbouring pieces of the pages: along a row, or along a column.
   const bool columns = places.row_stride < places.piece_stride;
   const std::uint32_t rows = last - first, line = columns ? rows : places.row_pieces;
 #pragma unroll 4
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kMoveThreads) move_rows(MoveRows task) {
   const std::uint32_t first = blockIdx.x * kMoveRowsOfBlock;
   if (first >= run.num_rows) return;
   const std::uint32_t last = min(run.num_rows, first + kMoveRowsOfBlock);
-  // Chosen rather than indexed: parameters that are indexed go through local memory.
+  // Chosen rather than indexed, because indexed kernel parameters go through local memory.
   const PagePlaces places = blockIdx.z == 0 ? task.keys : task.values;
   std::byte* const packed = task.packed + (blockIdx.z == 0 ? run.keys_at : run.values_at);
   switch (places.piece_bytes) {

@@ -1,4 +1,4 @@
-// Rows to and from pages on a device: one copy over the bus, one kernel, one wait.
+// Moves rows to and from pages on a device: one copy over the bus, one kernel, one wait.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -13,11 +13,11 @@
 namespace precis::kernels {
 namespace {
 
-// A lane moves rows one way: the bus takes both at a time, and more than one each way would share
-// it.
+// A lane moves rows in one direction. The bus carries both directions at a time; two lanes in one
+// direction would only share its speed.
 struct Lane {
   explicit Lane(Stream own) : stream(std::move(own)) {}
-  // Memory on the device that keeps its size until more is asked for.
+  // Grows a device buffer if needed; never shrinks it.
   static Status reserve(DeviceBuffer& buffer, std::size_t size_bytes, const Stream& stream) {
     if (buffer.size_bytes() >= size_bytes) return {};
     buffer = DeviceBuffer();
@@ -27,7 +27,7 @@ struct Lane {
 
   std::mutex mutex;
   Stream stream;
-  DeviceBuffer packed, plan;  // after the stream, which they must not outlive
+  DeviceBuffer packed, plan;  // declared after the stream, which they must not outlive
   PinnedBuffer plan_on_host;
 };
 
@@ -36,7 +36,7 @@ Result<std::unique_ptr<Lane>> make_lane() {
   return std::make_unique<Lane>(std::move(stream));
 }
 
-// The runs as the device takes them, and the pages that they name.
+// The runs in the form that the device reads, and the pages of their rows.
 struct Plan {
   std::vector<MovedRun> runs;
   std::vector<std::uint32_t> table;
@@ -60,7 +60,7 @@ struct Plan {
   }
 };
 
-// `at`: which place in `packed` is a run's.
+// `at` selects a run's offset in `packed`: of its keys, or of its values.
 PagePlaces places_of(const PagedRows& pages, const std::byte* packed,
                      const std::vector<MovedRun>& runs, std::uint64_t MovedRun::*at) {
   const auto element = static_cast<std::uint32_t>(dtype_size_bytes(pages.dtype));
@@ -74,8 +74,8 @@ PagePlaces places_of(const PagedRows& pages, const std::byte* packed,
     places.row_pieces = pages.head_dim;
     return places;
   }
-  // The widest piece that all addresses are multiples of. A stride between one page, or one row,
-  // is none.
+  // The widest piece that divides all addresses. If there is a single page, or a single row per
+  // page, its stride is never used and does not count.
   std::uint64_t bits = pages.row_bytes() | std::bit_cast<std::uintptr_t>(pages.data) |
                        std::bit_cast<std::uintptr_t>(packed) | 16;
   if (pages.num_pages > 1) bits |= pages.page_stride_bytes;
@@ -87,7 +87,7 @@ PagePlaces places_of(const PagedRows& pages, const std::byte* packed,
   return places;
 }
 
-// Brings the plan to the device and says what the kernel is to do with lane.packed.
+// Copies the plan to the device and describes the kernel's work on lane.packed.
 Result<MoveRows> prepare(Lane& lane, const PagedRows& keys, const PagedRows& values,
                          const Plan& plan) {
   const std::size_t runs_bytes = plan.runs.size() * sizeof(MovedRun);
@@ -109,7 +109,7 @@ Result<MoveRows> prepare(Lane& lane, const PagedRows& keys, const PagedRows& val
   return task;
 }
 
-// ---- one way, and the other ---------------------------------------------------------------------
+// ---- scatter and gather -------------------------------------------------------------------------
 
 Status enqueue_scatter(Lane& lane, Bytes rows, const PagedRows& keys, const PagedRows& values,
                        std::span<const PageRun> runs) {
@@ -124,13 +124,13 @@ Status enqueue_scatter(Lane& lane, Bytes rows, const PagedRows& keys, const Page
   return launch_scatter(task, lane.stream);
 }
 
-// Rows that were gathered, on their way to the host.
+// A copy of gathered rows to the host.
 struct Copy {
   std::uint64_t from, to, size_bytes;
 };
 
-// Keys of all runs, then values, without gaps on the device: what lies between rows on the host is
-// not theirs to write. One copy of what follows each other there, too.
+// On the device, the keys of all runs come first, then the values, without gaps; the bytes between
+// rows on the host must not be written. Rows that are contiguous on the host, too, share one copy.
 Status enqueue_gather(Lane& lane, const PagedRows& keys, const PagedRows& values,
                       std::span<const PageRun> runs, MutableBytes rows) {
   const std::uint64_t row_bytes = keys.row_bytes();
@@ -175,7 +175,7 @@ class CudaPageMover final : public PageMover {
   }
 
   Status check(const PagedRows& pages) const override {
-    // The kernel moves no piece of less than an element.
+    // The kernel moves no piece smaller than an element.
     const std::uint64_t size = dtype_size_bytes(pages.dtype);
     const std::uint64_t places = std::bit_cast<std::uintptr_t>(pages.data) |
                                  pages.page_stride_bytes | pages.row_stride_bytes |
@@ -202,7 +202,7 @@ class CudaPageMover final : public PageMover {
     const auto current = CurrentDevice::set(ordinal_);
     if (!current.ok()) return nullptr;
     auto pinned = PinnedMemory::pin(memory);
-    if (!pinned.ok()) return nullptr;  // copies take longer then
+    if (!pinned.ok()) return nullptr;  // then copies take longer
     return std::make_shared<PinnedMemory>(std::move(*pinned));
   }
 
@@ -212,7 +212,7 @@ class CudaPageMover final : public PageMover {
     const std::lock_guard lock(lane.mutex);
     PRECIS_ASSIGN(const CurrentDevice current, CurrentDevice::set(ordinal_));
     const Status enqueued = enqueue();
-    // Also where something failed: nothing may be read or written once the caller has gone on.
+    // Waits even after an error: nothing may be read or written once this returns.
     const Status waited = lane.stream.wait();
     return enqueued.ok() ? waited : enqueued;
   }

@@ -1,4 +1,4 @@
-// Stands in for page_mover_cuda.cc in builds without CUDA.
+// Replaces page_mover_cuda.cc in builds without CUDA.
 #include "precis/page_mover.h"
 
 namespace precis::kernels {

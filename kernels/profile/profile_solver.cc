@@ -10,7 +10,7 @@
 namespace precis::kernels {
 namespace {
 
-// A segment of a head's hull: `count` entries next to each other that are lost at one rate.
+// A segment of a head's hull: `count` adjacent entries that are lost at one rate.
 struct Segment {
   double rate;
   std::uint32_t head;
@@ -50,8 +50,8 @@ Status check_lengths(HeadsWorth worth, std::uint32_t num_tokens, std::uint32_t p
   return {};
 }
 
-// Pools adjacent violators: the means of `gains` that fall, or stay, from segment to segment, the
-// first entries first. Sums are kept rather than means, so that equal worth pools to equal rates.
+// Pool adjacent violators: splits `gains`, in order, into segments whose means do not increase.
+// Keeps sums rather than means, so that equal worth pools to equal rates.
 void pool(std::span<const float> gains, std::uint32_t head, std::vector<Segment>& segments) {
   struct Block {
     double sum;
@@ -96,7 +96,7 @@ Result<std::vector<float>> prune_curves(HeadsWorth worth, std::uint32_t num_toke
   const auto least = static_cast<std::uint32_t>((std::uint64_t{num_tokens} + 50) / 100);
   const std::uint32_t spared = std::max(least, protected_count) - protected_count;
   std::vector<Segment> order = hulls(worth, spared);
-  // Stable: of equal rates within a head the end stays first.
+  // Stable, so that segments of equal rate within a head stay in their order, the end first.
   std::ranges::stable_sort(order, [](const Segment& a, const Segment& b) {
     return a.rate != b.rate ? a.rate < b.rate : a.head < b.head;
   });
@@ -106,7 +106,7 @@ Result<std::vector<float>> prune_curves(HeadsWorth worth, std::uint32_t num_toke
   std::vector<float> table;
   table.reserve(Profile::kCurveRows * worth.size());
   std::uint64_t done = 0;
-  std::uint32_t used = 0;  // of the segment that is next
+  std::uint32_t used = 0;  // entries used of the next segment
   auto next = order.begin();
   for (std::uint64_t percent = 1; percent <= Profile::kCurveRows; ++percent) {
     const std::uint64_t wanted = (percent * all + 50) / 100;
@@ -145,7 +145,7 @@ Result<std::vector<float>> head_weights(HeadsWorth worth, double share) {
   std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>(best - 1),
                            std::greater<>());
   const float last = all[best - 1];
-  // Those above the last one are all in; of its equals the first heads' are.
+  // All entries above the last one count; of its equals, those of the first heads count.
   auto equals = best - static_cast<std::size_t>(std::count_if(
                            all.begin(), all.end(), [last](float x) { return x > last; }));
   std::vector<float> weights;

@@ -1,5 +1,5 @@
-// Every logit of a range of rows and tokens once, a block at a time, and what is made of a block.
-// Only for loops that isa.h compiles.
+// Computes every logit of a range of rows and tokens once, a block at a time, and passes each block
+// to a consumer. Only for loops that isa.h compiles.
 #pragma once
 
 #include "kernels/common/aligned_array.h"
@@ -8,18 +8,18 @@
 namespace precis::kernels {
 
 // Tokens whose packed keys are kept while rows pass over them: 16 KiB at a head_dim of 128, so that
-// they, a block of rows and two blocks of logits stay in the first levels of cache.
+// the keys, a block of rows and two blocks of logits stay in the first levels of cache.
 inline constexpr std::uint32_t kSpanBlocks = 2;
 inline constexpr std::uint32_t kSpanTokens = kSpanBlocks * kBlockTokens;
-// Rows that pass over a span at once: what is held per row is bounded by this.
+// Rows that pass over a span at once; bounds the memory held per row.
 inline constexpr std::size_t kRowsAtOnce = 512;
 
 struct Range {
   std::size_t first, last;  // [first, last)
 };
 
-// A block of logits that waits to be used while the next one is made, and keys to fetch meanwhile,
-// a little with each piece: a burst would stop the core until memory has answered.
+// Uses the previous block of logits while the next one is computed, and prefetches keys, a few with
+// each piece: a burst of prefetches would stall the core until memory answers.
 template <typename Use>
 struct Waiting {
   const Use& use;
@@ -34,7 +34,7 @@ struct Waiting {
   }
 };
 
-// Tokens that a row does not see, and those past the range, become -infinity.
+// Sets the logits of tokens that a row does not see, and of tokens past the range, to -infinity.
 inline void mask(const HeadTask& task, std::size_t row, std::size_t token, std::size_t last,
                  float* logits) {
   for (std::size_t r = 0; r < std::min(kBlockRows, task.num_rows - row); ++r) {
@@ -57,9 +57,9 @@ inline void mask_turned(const HeadTask& task, std::size_t row, std::size_t token
   }
 }
 
-// use(logits, row, token, piece) for every block from (rows.first, tokens.first) on and every piece
-// of 8 rows (or, of turned products, tokens) of it. rows.first is a multiple of kBlockRows; in rows
-// past the last one logits are of any value.
+// Calls use(logits, row, token, piece) for every block from (rows.first, tokens.first) on, and for
+// every piece of it: 8 rows, or 8 tokens if products are turned. rows.first must be a multiple of
+// kBlockRows; logits in rows past the last one are undefined.
 template <typename Products, typename Use>
 PRECIS_INLINE void for_blocks(const HeadTask& task, Range rows, Range tokens, const Use& use) {
   Products products(task);
@@ -133,7 +133,7 @@ struct SumExps {
   }
 };
 
-// The same two of turned products, where rows are lanes.
+// The same two reductions of turned products, where rows are lanes.
 struct FindLargestTurned {
   float scale;
   std::size_t first_row;
@@ -171,7 +171,7 @@ struct SumExpsTurned {
   }
 };
 
-// How pass 1 goes about it.
+// The two forms of pass 1: lanes along tokens, or lanes along rows.
 struct AlongTokens {
   using Products = VectorProducts;
   using Largest = FindLargest;

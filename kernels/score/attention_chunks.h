@@ -1,4 +1,4 @@
-// What one work item of attention_columns_cpu.cc does: a chunk of tokens of one KV head under its
+// The work of one work item of attention_columns_cpu.cc: a chunk of tokens of one KV head under its
 // rows. Only for loops that isa.h compiles.
 #pragma once
 
@@ -7,13 +7,13 @@
 
 namespace precis::kernels {
 
-// What pass 2 sums up over one chunk.
+// The moments that pass 2 sums over one chunk.
 struct ChunkMoments {
   double entropy = 0, variance = 0;
 };
 
-// consume(r, weights) for every row in order, weights[t - low] over tokens [low, high); zero for
-// tokens that the row does not see.
+// Calls consume(r, weights) for every row in order: weights[t - low] over tokens [low, high), zero
+// for tokens that the row does not see.
 template <typename Products, typename Consume>
 PRECIS_INLINE void for_rows(const HeadTask& task, std::uint32_t low, std::uint32_t high,
                             const Consume& consume) {
@@ -38,7 +38,8 @@ struct Halo {
   }
 };
 
-// out[i] = the larger of, or the sum of, out[i] and x[i], which do not overlap.
+// out[i] = the larger of out[i] and x[i] (take_larger), or their sum (add_up). The arrays must not
+// overlap.
 PRECIS_INLINE void take_larger(const float* __restrict x, std::size_t count,
                                float* __restrict out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = x[i] > out[i] ? x[i] : out[i];
@@ -53,7 +54,7 @@ PRECIS_INLINE void pool_columns(const AttentionOp& op, const float* column, Halo
                                 std::uint32_t first, std::uint32_t last, float* out) {
   const std::uint32_t half = op.kernel / 2;
   std::fill(out, out + (last - first), 0.0f);
-  for (std::uint32_t k = 0; k < op.kernel; ++k) {  // token t takes token t + k - half
+  for (std::uint32_t k = 0; k < op.kernel; ++k) {  // adds token t + k - half to token t
     const std::uint32_t from = std::max(first, k < half ? halo.low + (half - k) : first);
     const std::uint32_t beyond = k > half ? std::min(halo.high, k - half) : 0;
     const std::uint32_t to = std::min(last, halo.high - beyond);
@@ -66,8 +67,8 @@ PRECIS_INLINE void pool_columns(const AttentionOp& op, const float* column, Halo
   for (std::uint32_t t = 0; t < last - first; ++t) out[t] /= static_cast<float>(op.kernel);
 }
 
-// The pass between: masses[2 r] and [2 r + 1], the sums over [first, last) of row r's weights and
-// of its pooled weights.
+// The pass between passes 1 and 2: adds the sums over [first, last) of row r's weights to
+// masses[2 r], and of its pooled weights to masses[2 r + 1].
 template <typename Products>
 PRECIS_INLINE void chunk_masses(const HeadTask& task, std::uint32_t first, std::uint32_t last,
                                 double* masses) {
@@ -82,7 +83,7 @@ PRECIS_INLINE void chunk_masses(const HeadTask& task, std::uint32_t first, std::
   });
 }
 
-// sums[0, width) = the group's, [op.group, width], reduced.
+// sums[0, width) = the group's sums, [op.group, width], reduced.
 PRECIS_INLINE void reduce_group(const AttentionOp& op, std::size_t width, float* sums) {
   for (std::size_t g = 1; g < op.group; ++g) {
     op.group_reduce == Reduce::kMax ? take_larger(sums + g * width, width, sums)
@@ -93,8 +94,8 @@ PRECIS_INLINE void reduce_group(const AttentionOp& op, std::size_t width, float*
   }
 }
 
-// Scores of columns [first, last) from `reduced`, [group, halo] where pooling comes after the rows,
-// else what AttentionOp::score() reads of [first, last). `reduced` is written over.
+// Writes the scores of columns [first, last) from `reduced`: [group, halo] if pooling comes after
+// the rows, else the input of AttentionOp::score() over [first, last). Overwrites `reduced`.
 PRECIS_INLINE void finish_columns(const HeadTask& task, Halo halo, std::uint32_t first,
                                   std::uint32_t last, float* reduced) {
   const AttentionOp& op = task.op;
@@ -119,8 +120,8 @@ PRECIS_INLINE void finish_columns(const HeadTask& task, Halo halo, std::uint32_t
   std::copy(reduced, reduced + width, scores);
 }
 
-// Pass 2 over columns [first, last) of a recipe that asks for nothing but rows reduced one value
-// per query head, before they are pooled: weights never leave registers.
+// Pass 2 over columns [first, last) for recipes that need one reduced value per query head and
+// column, not pooled before the rows are reduced. Weights never leave registers.
 template <typename Products>
 PRECIS_INLINE void chunk_sums(const HeadTask& task, std::uint32_t first, std::uint32_t last) {
   const AttentionOp& op = task.op;
@@ -141,7 +142,7 @@ PRECIS_INLINE void chunk_sums(const HeadTask& task, std::uint32_t first, std::ui
   finish_columns(task, halo, first, last, sums.data());
 }
 
-// Pass 2 over columns [first, last), whatever is asked for.
+// Pass 2 over columns [first, last) for every other recipe.
 template <typename Products>
 PRECIS_INLINE void chunk_columns(const HeadTask& task, std::uint32_t first, std::uint32_t last,
                                  ChunkMoments* moments) {

@@ -1,8 +1,9 @@
-// Two passes over K in chunks of tokens, so that scratch is small whatever the window and the
-// length (policies.md A1). Pass 1 finds each row's log-sum-exp (skipped where it was pushed), pass
-// 2 makes the logits again, reduces the weights of each column over the rows and pools them. To
-// make them again costs less than to store them: a head's weights do not fit its share of the
-// workspace, let alone a cache. Pooled rows that keep their mass take a pass between, to know it.
+// Two passes over K in chunks of tokens, so that scratch is small for any window and length
+// (policies.md A1). Pass 1 finds each row's log-sum-exp (skipped if it was pushed). Pass 2 computes
+// the logits again, reduces the weights of each column over the rows and pools them. Computing the
+// logits twice costs less than storing them: a head's weights do not fit its share of the
+// workspace, let alone a cache. If pooled rows keep their mass, a pass in between computes the
+// mass.
 #include "kernels/score/attention_columns.h"
 
 #include <cmath>
@@ -18,7 +19,7 @@ namespace {
 constexpr float kLog2E = 1.44269504f;
 // Tokens of one work item of each pass.
 constexpr std::uint32_t kStatsTokens = 2048;
-constexpr std::uint32_t kSumsTokens = 1024;    // halo included, where there is room
+constexpr std::uint32_t kSumsTokens = 1024;    // halo included, if there is room
 constexpr std::uint32_t kColumnsTokens = 512;  // held as f32 for 128 rows
 
 // The loops of one way to multiply, compiled for one instruction set.
@@ -44,7 +45,7 @@ bool by_tiles(Isa isa, const LayerInput& input) {
          input.queries.dtype == Dtype::kBf16;
 }
 
-// One head's observing rows as the products take them, rounded up to whole blocks.
+// One head's observing rows in the layout that the products need, rounded up to whole blocks.
 struct ObservingRows {
   std::vector<float> queries;
   std::unique_ptr<amx::Panels> packed, turned;
@@ -90,12 +91,12 @@ ObservingRows observing_rows(const LayerInput& input, const AttentionOp& op, std
   return out;
 }
 
-// The sums of a row's chunks, `stride` apart, as one of the largest reference.
+// Merges the sums of a row's chunks, `stride` apart, into one sum with the largest reference.
 RowStats merged(const RowStats* chunks, std::size_t num_chunks, std::size_t stride) {
   RowStats all;
   for (std::size_t i = 0; i < num_chunks; ++i) {
     const RowStats& chunk = chunks[i * stride];
-    if (chunk.sum == 0) continue;  // nothing of this chunk is visible to the row
+    if (chunk.sum == 0) continue;  // the row sees nothing of this chunk
     if (all.sum == 0) all.reference = chunk.reference;
     const float reference = std::max(all.reference, chunk.reference);
     all.sum = all.sum * std::exp2(all.reference - reference) +
@@ -105,7 +106,7 @@ RowStats merged(const RowStats* chunks, std::size_t num_chunks, std::size_t stri
   return all;
 }
 
-// Everything of one call, over all KV heads.
+// The state of one call, over all KV heads.
 class Passes {
  public:
   Passes(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
@@ -156,7 +157,7 @@ class Passes {
     return (tokens + chunk - 1) / chunk;
   }
 
-  // fn(item, head, first, last) for the chunks of the columns of every head.
+  // Calls fn(item, head, first, last) for the chunks of the columns of every head.
   template <typename Fn>
   void for_chunks(std::uint32_t chunk, const Fn& fn) {
     const std::uint32_t tokens = result_.op.columns;
@@ -167,7 +168,8 @@ class Passes {
     });
   }
 
-  // Rows that need several goes take all tokens in each, so that stats stay small beside the rows.
+  // If there are more than kRowsAtOnce rows, each group of rows takes all tokens in one chunk, so
+  // that the stats stay small compared with the rows.
   void find_stats() {
     const std::size_t n = input_.num_tokens(), goes = num_chunks(rows_, kRowsAtOnce);
     const std::size_t chunk = goes > 1 ? n : kStatsTokens, chunks = num_chunks(n, chunk);
@@ -218,7 +220,7 @@ class Passes {
     for (std::size_t h = 0; h < num_heads_; ++h) tasks_[h].row_scale = scales_.data() + h * rows_;
   }
 
-  // Whether rows are reduced as they come, one value per query head and column.
+  // Whether rows are reduced block by block, to one value per query head and column.
   bool sums_only() const {
     return !result_.op.pools_rows() && !wants_.mean && !wants_.moments &&
            result_.op.row_reduce != RowReduce::kMeanVariance;
@@ -249,7 +251,7 @@ class Passes {
   const Loops loops_;
   std::uint32_t num_heads_;
   std::size_t rows_ = 0, padded_rows_ = 0;  // per KV head
-  // Per KV head; as large as the queries that observe, twice where they are widened.
+  // Per KV head. As large as the queries that observe; twice that if they are widened.
   std::vector<ObservingRows> queries_;
   std::vector<float> reference_, share_;  // [num_kv_heads, padded_rows_], 0 past the rows
   std::vector<float> scales_;             // [num_kv_heads, rows_]

@@ -1,11 +1,11 @@
 // Arithmetic of the attention scorers, shared by CPU and CUDA (policies.md 1.2, 1.3, D4, D5, D18).
 //
-// Of the m pushed queries the last `rows` observe. A row's weights are a softmax over all keys it
-// sees; of these the first `columns` tokens are taken, without renormalising, and reduced over
-// rows, pooled over tokens and reduced over the group of query heads that share a KV head, in the
-// recipe's order. Which columns are taken and seen is all that the scorers differ in here:
-//   window attention and its kin  the "past": tokens before those that the rows stand at
-//   h2o, observed_mean            every token; a row adds nothing to those behind it
+// The last `rows` of the m pushed queries observe. A row's weights are a softmax over all keys that
+// it sees. Only the first `columns` tokens are used, without renormalising: their weights are
+// reduced over rows, pooled over tokens and reduced over the group of query heads that share a KV
+// head, in the recipe's order. The scorers differ here only in which columns are used and seen:
+//   window attention and similar  the "past": tokens before those that the rows stand at
+//   h2o, observed_mean            every token; a row adds nothing to the tokens behind it
 //   kvzip                         every token, and every row sees all of them
 #pragma once
 
@@ -16,15 +16,15 @@
 
 namespace precis::kernels {
 
-// From `count` numbers' sum and sum of squares, in double: it is the small difference of the two. 0
-// for a single number.
+// From the sum and the sum of squares of `count` numbers. In double, because the variance is the
+// small difference of the two. 0 for a single number.
 PRECIS_HOST_DEVICE PRECIS_INLINE double unbiased_variance(double sum, double square,
                                                           std::uint32_t count) {
   const double spread = square - sum * sum / count;
   return count > 1 && spread > 0 ? spread / (count - 1) : 0;
 }
 
-// A ln(A + 1e-10), as CAKE takes it.
+// A ln(A + 1e-10), as in CAKE.
 PRECIS_HOST_DEVICE PRECIS_INLINE double entropy_term(float weight) {
   return static_cast<double>(weight * log_f32(weight + 1e-10f));
 }
@@ -59,7 +59,7 @@ struct AttentionOp {
     return op;
   }
 
-  // Rows are pooled one by one, before they are reduced.
+  // Whether rows are pooled one by one, before they are reduced.
   PRECIS_HOST_DEVICE PRECIS_INLINE bool pools_rows() const {
     return pool_order == PoolOrder::kPoolRowsGroup || pool_order == PoolOrder::kPoolGroupRows;
   }
@@ -79,14 +79,14 @@ struct AttentionOp {
   }
 
   // A weight from a logit and its row's log-sum-exp. An exact lse is never below the logit; the
-  // bound keeps a wrong one from overflowing.
+  // bound keeps a wrong lse from overflowing.
   PRECIS_HOST_DEVICE PRECIS_INLINE static float weight(float logit, float lse) {
     const float x = logit - lse;
     return exp_f32(x < 80.0f ? x : 80.0f);
   }
 
-  // Adds a weight to a column. Reductions begin at 0: weights are not negative. kMeanVariance needs
-  // two sums and is the caller's.
+  // Adds a weight to a column. Reductions begin at 0, because weights are not negative.
+  // kMeanVariance needs two sums, which the caller keeps.
   PRECIS_HOST_DEVICE PRECIS_INLINE static float row_added(RowReduce reduce, float sum, float x) {
     if (reduce == RowReduce::kMax) return x > sum ? x : sum;
     return sum + (reduce == RowReduce::kSumOfSquares ? x * x : x);
@@ -104,8 +104,8 @@ struct AttentionOp {
     return reduce == Reduce::kMean ? sum / static_cast<float>(count) : sum;
   }
 
-  // Pools column(token) around `token`. Windows are cut at the ends: average pooling divides by the
-  // whole kernel all the same, so borders are attenuated.
+  // Pools column(token) around `token`. Windows are cut off at the ends, but average pooling always
+  // divides by the whole kernel, so borders are attenuated.
   template <typename Column>
   PRECIS_HOST_DEVICE PRECIS_INLINE float pooled(const Column& column, std::uint32_t token) const {
     const std::uint32_t half = kernel / 2;

@@ -1,5 +1,5 @@
-// The logits of attention, a block of rows by a block of tokens at a time, however the machine
-// multiplies matrices. Only for loops that isa.h compiles.
+// Computes the logits of attention, a block of rows by a block of tokens at a time; one class for
+// each way to multiply matrices. Only for loops that isa.h compiles.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ static_assert(kBlockRows == amx::kBlock && kBlockTokens == amx::kBlock);
 static_assert(kBlockTokens == kTileTokens && kBlockRows % kTileRows == 0);
 using Logits = float[kBlockRows * kBlockTokens];  // not scaled
 
-// One KV head: its keys and the rows that observe it, row r being query r / group of query head
+// One KV head: its keys and the rows that observe it. Row r is query r / group of query head
 // r % group of the group.
 struct HeadTask {
   AttentionOp op;
@@ -28,8 +28,8 @@ struct HeadTask {
   std::size_t head_dim, num_rows;
   float exp_scale;                      // log2(e) / sqrt(head_dim)
   const float* queries;                 // [whole_tiles(num_rows, kBlockRows), head_dim], or null
-  const std::uint16_t* packed_queries;  // as many as left panels (amx.h), or null
-  const std::uint16_t* turned_queries;  // the same as right panels, or null
+  const std::uint16_t* packed_queries;  // the same rows as left panels (amx.h), or null
+  const std::uint16_t* turned_queries;  // the same rows as right panels, or null
   // A row's weights are exp2(logit * exp_scale - reference) * share; read by pass 2.
   const float *reference, *share;  // [num_rows]
   const float* row_scale;          // [num_rows], or null: 1
@@ -37,12 +37,12 @@ struct HeadTask {
   float* mean;                     // [columns] or null
 };
 
-// exp2 with an error of 2^-23 of the result, and 0 where that would be subnormal. `x` <= 126.
+// exp2 with a relative error of 2^-23, and 0 if the result would be subnormal. `x` <= 126.
 PRECIS_INLINE Lanes exp2_lanes(Lanes x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer
   const Lanes shifted = x + kRound;
   const Lanes r = x - (shifted - kRound);
-  // Of least relative error on [-1/2, 1/2] among the polynomials of degree 5: 2^-23.7.
+  // The polynomial of degree 5 with the least relative error on [-1/2, 1/2]: 2^-23.7.
   Lanes p = r * 1.3276472e-3f + 9.6755410e-3f;
   p = p * r + 5.5507131e-2f;
   p = p * r + 2.4022120e-1f;
@@ -52,7 +52,8 @@ PRECIS_INLINE Lanes exp2_lanes(Lanes x) {
   return where_negative(x + 126.0f, Lanes{}, (Lanes)bits);
 }
 
-// By vectors, [row][token]: keys are widened to f32 and turned, so that tokens lie along the lanes.
+// With vectors, [row][token]: keys are widened to f32 and transposed, so that tokens lie along the
+// lanes.
 class VectorProducts {
  public:
   static constexpr bool kTurned = false;
@@ -77,7 +78,7 @@ class VectorProducts {
     }
     for (std::size_t i = 0; i < amx::kPieces; ++i) piece(i);
   }
-  // Large where the result is past an f32, or no number.
+  // A large number if the result exceeds an f32 or x is NaN.
   PRECIS_INLINE static Lanes exp2(Lanes x) { return exp2_lanes(at_most(126.0f, x)); }
   PRECIS_INLINE static Lanes at_most(float limit, Lanes x) { return smaller(Lanes{} + limit, x); }
 
@@ -86,7 +87,7 @@ class VectorProducts {
   std::vector<float> scratch_;
 };
 
-// By tile registers, of bf16 queries and keys, [row][token].
+// With tile registers, for bf16 queries and keys, [row][token].
 class TileProducts {
  public:
   static constexpr bool kTurned = false;
@@ -111,13 +112,13 @@ class TileProducts {
                   amx::steps_of(task_.head_dim), amx::NoParts{}, logits, piece);
   }
 #if defined(__x86_64__) && !defined(__clang__)
-  // As exp2_lanes but to 2^-18.5, by the instructions that AVX-512 has for it: x minus its floor,
-  // and scaling by two to the floor.
+  // Like exp2_lanes, but to 2^-18.5, with AVX-512's instructions for it: x minus its floor, and
+  // scaling by two to the floor.
   PRECIS_INLINE static Lanes exp2(Lanes x) {
     Lanes r, scaled;
     asm("vreduceps $9, %1, %0" : "=v"(r) : "v"(x));
-    // Of least relative error on [0, 1] among those of degree 4: 2^-18.5, less than what f32 logits
-    // of size 40 leave of a weight.
+    // The polynomial of degree 4 with the least relative error on [0, 1]: 2^-18.5, less than the
+    // error that f32 logits of size 40 cause in a weight.
     Lanes p = r * 1.3534168e-2f + 5.2011460e-2f;
     p = p * r + 2.4144275e-1f;
     p = p * r + 6.9300383e-1f;
@@ -141,7 +142,8 @@ class TileProducts {
   amx::TileScope tiles_;
 };
 
-// The same, [token][row]: keys need not be turned, and what is summed up per row lies along lanes.
+// The same with layout [token][row]: keys need no transposing, and per-row sums lie along the
+// lanes.
 class TurnedTileProducts {
  public:
   static constexpr bool kTurned = true;

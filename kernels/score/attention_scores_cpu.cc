@@ -1,4 +1,4 @@
-// What each attention scorer makes of its columns.
+// Computes each attention scorer's scores from its columns.
 #include <algorithm>
 #include <limits>
 
@@ -10,7 +10,8 @@
 namespace precis::kernels {
 namespace {
 
-// Scores of the columns, +infinity for the tokens behind them, which the queries stand at.
+// Writes the scores of the columns, and +infinity for the tokens behind them, where the queries
+// stand.
 void place(const std::vector<float>& columns, std::uint32_t num_columns, std::uint32_t num_tokens,
            std::span<float> scores) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -20,7 +21,7 @@ void place(const std::vector<float>& columns, std::uint32_t num_columns, std::ui
   }
 }
 
-// TOVA: every head has the layer's mean.
+// TOVA: every head gets the layer's mean.
 void share_mean(std::uint32_t num_heads, std::span<float> scores) {
   const std::size_t n = scores.size() / num_heads;
   for (std::size_t t = 0; t < n; ++t) {
@@ -31,7 +32,7 @@ void share_mean(std::uint32_t num_heads, std::span<float> scores) {
   }
 }
 
-// Columns alone: a protected token's infinity stays one, whatever its value.
+// Multiplies the columns only, so a protected token keeps its infinity whatever its norm.
 void multiply(const std::vector<float>& norms, std::uint32_t num_columns, std::uint32_t num_tokens,
               std::span<float> scores) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -47,7 +48,7 @@ std::vector<float> head_largest(std::vector<float> norms, std::uint32_t num_toke
   return norms;
 }
 
-// Defensive: columns below their head's mean count as the mean.
+// Defensive: raises columns below their head's mean to the mean.
 void raise_to_mean(std::vector<float>& columns, std::uint32_t num_columns) {
   for (std::size_t first = 0; first < columns.size(); first += num_columns) {
     double sum = 0;
@@ -59,7 +60,7 @@ void raise_to_mean(std::vector<float>& columns, std::uint32_t num_columns) {
   }
 }
 
-// Defensive: norms as shares of a token's sum over the heads; 0 where all of them are 0.
+// Defensive: norms as shares of a token's sum over the heads; 0 if all of them are 0.
 void normalise_over_heads(std::vector<float>& norms, std::uint32_t num_tokens) {
   for (std::size_t t = 0; t < num_tokens; ++t) {
     double sum = 0;

@@ -6,15 +6,15 @@
 
 namespace precis::kernels {
 
-// Part of a row's softmax: the sum of exp2(scaled logit - reference). 0 where the row sees nothing.
+// Part of a row's softmax: the sum of exp2(scaled logit - reference). 0 if the row sees nothing.
 struct RowStats {
   float reference = 0;
   float sum = 0;
 };
 
-// Pass 1 over a chunk of tokens: stats[rows.last - rows.first] of it alone. The reference is the
-// largest logit of the first few tokens, which most chunks do not exceed by what an f32 can hold;
-// if one does, the true maximum is found and the sum taken again.
+// Pass 1 over a chunk of tokens: fills stats[rows.last - rows.first] for this chunk alone. The
+// reference is the largest logit of the first few tokens; in most chunks no logit exceeds it by
+// more than an f32 sum can hold. If one does, the true maximum is found and the sum computed again.
 template <typename Way>
 PRECIS_INLINE void chunk_stats(const HeadTask& task, Range rows, Range tokens, RowStats* stats) {
   constexpr float kLargestSum = 1e37f;

@@ -1,5 +1,5 @@
-// What becomes of a block's logits in pass 2: weights, added up over rows or kept. Only for loops
-// that isa.h compiles.
+// Pass 2 turns a block's logits into weights, and adds them up over rows or stores them. Only for
+// loops that isa.h compiles.
 #pragma once
 
 #include "kernels/score/attention_blocks.h"
@@ -7,7 +7,7 @@
 namespace precis::kernels {
 
 // The weights of 16 tokens. An exact reference is never far below the logit; the bound keeps a
-// wrong one from overflowing (AttentionOp::weight).
+// wrong reference from overflowing (AttentionOp::weight).
 template <typename Products>
 PRECIS_INLINE Lanes weights(const HeadTask& task, const float* logits, std::size_t row) {
   constexpr float kLimit = 115.415604f;  // 80 log2(e)
@@ -56,7 +56,7 @@ struct AddWeights {
   }
 };
 
-// Weights as they are.
+// Stores each weight.
 template <typename Products>
 struct StoreWeights {
   const HeadTask& task;

@@ -1,5 +1,5 @@
-// Expected attention (policies.md 2.8, D11): the softmax over tokens of the log of what a query of
-// the pushed mean and covariance would weigh them by, mu'.k/sqrt(d) + k^T Sigma' k/(2 d).
+// Expected attention (policies.md 2.8, D11): the softmax over tokens of the expected log-weight
+// under queries of the pushed mean and covariance, mu'.k/sqrt(d) + k^T Sigma' k/(2 d).
 #include <cmath>
 #include <limits>
 
@@ -21,7 +21,7 @@ struct ExpectedTask {
   std::size_t count, dim, group;
   const float* means;        // [whole_tiles(group), dim]
   const float* covariances;  // [group, whole_tiles(dim), dim]
-  // By tile registers, instead of both:
+  // With tile registers, instead of means and covariances:
   const float* linear;          // [group, whole_tiles(dim, amx::kBlock)], 2 sqrt(d) mu
   const std::uint16_t* packed;  // [group, packed_form_size(dim)]
   float* logits;                // [group] rows of count, stride apart
@@ -29,7 +29,7 @@ struct ExpectedTask {
   float* norms;  // [count], ||v||_2
 };
 
-// ||v||_2 of the task's tokens.
+// |v||_2 of the task's tokens.
 PRECIS_INLINE void find_value_lengths(const ExpectedTask& task) {
   const std::size_t row_bytes = task.dim * dtype_size_bytes(task.dtype);
   std::vector<float> scratch(task.dim);
@@ -82,7 +82,7 @@ PRECIS_INLINE void expected_tile_logits(const ExpectedTask& task) {
   find_value_lengths(task);
 }
 
-// Turns logits into their softmax.
+// Replaces logits with their softmax.
 PRECIS_INLINE void softmax(float* x, std::size_t count) {
   float largest = -std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
@@ -115,8 +115,8 @@ std::vector<float> linear_terms(const LayerInput& input) {
   return out;
 }
 
-// One KV head after the other, each on every core: the logits of all query heads at once would take
-// a sixteenth of K where four share a KV head of 128 channels.
+// One KV head after another, each on every core: the logits of all query heads at once would take a
+// sixteenth of K if four query heads share a KV head of 128 channels.
 class ExpectedAttention {
  public:
   ExpectedAttention(const CpuContext& context, const Recipe& recipe, const LayerInput& input)
@@ -200,7 +200,7 @@ class ExpectedAttention {
   const std::uint32_t sinks_;
   const float epsilon_;
   const bool weighs_values_;
-  // As large as the pushed statistics, whatever the number of tokens.
+  // As large as the pushed statistics, for any number of tokens.
   const amx::Panels packed_;
   const std::vector<float> covariances_, linear_;
   const std::vector<std::vector<float>> means_;

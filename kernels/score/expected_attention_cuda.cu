@@ -1,4 +1,4 @@
-// Expected attention on CUDA. For some KV heads at a time, so that the logits stay small:
+// Expected attention on CUDA, a few KV heads at a time, so that the logits stay small:
 //   row forms       a logit per query head and token (value_norms_cuda.cu)
 //   chunk_extremes  each query head's largest logit and sum of exponentials over a chunk of tokens
 //   merge_chunks    the same over all tokens
@@ -18,15 +18,15 @@ namespace precis::kernels {
 namespace {
 
 struct ExpectedTask {
-  ExpectedAttentionDevice d;  // of the KV heads at hand, its pointers at the first of them
+  ExpectedAttentionDevice d;  // of the current KV heads; its pointers are at the first of them
   std::uint32_t chunks;
   float* logits;       // [query heads, num_tokens]
   Extremes* extremes;  // [query heads, chunks]
   Extremes* softmax;   // [query heads]
 };
 
-// grid (chunks, query heads). Threads take every blockDim.x-th token, then the first puts the warps
-// together in their order.
+// grid (chunks, query heads). Each thread takes every blockDim.x-th token, then the first thread
+// combines the warps in order.
 __global__ void chunk_extremes(ExpectedTask task) {
   auto* of_warps = shared_memory<Extremes>();
   const float* logits = task.logits + std::uint64_t{blockIdx.y} * task.d.num_tokens;
@@ -60,7 +60,7 @@ __global__ void merge_chunks(ExpectedTask task) {
   task.softmax[q_head] = e;
 }
 
-// scores: -||v||, where values weigh. grid (blocks, kv heads).
+// Input in d.scores: -||v||, if values weigh. grid (blocks, kv heads).
 __global__ void expect(ExpectedTask task) {
   const ExpectedAttentionDevice& d = task.d;
   const std::uint32_t token = blockIdx.x * blockDim.x + threadIdx.x;
@@ -77,12 +77,12 @@ __global__ void expect(ExpectedTask task) {
   if (token < d.sinks) score = -kMinusInfinity;
 }
 
-// So many that their logits take 8 B per KV head and token of the layer.
+// As many heads as keep their logits at 8 B per KV head and token of the layer.
 std::uint32_t heads_at_once(const ExpectedAttentionDevice& d) {
   return std::clamp(2 * d.num_kv_heads / d.group, 1u, d.num_kv_heads);
 }
 
-// With room for as many KV heads as are at hand at once.
+// The task with workspace for heads_at_once() KV heads.
 ExpectedTask place(const ExpectedAttentionDevice& d, Workspace& space) {
   ExpectedTask task{d, ceil_div(d.num_tokens, kExpectedChunkTokens), nullptr, nullptr, nullptr};
   const std::size_t q_heads = std::size_t{heads_at_once(d)} * d.group;
@@ -92,7 +92,7 @@ ExpectedTask place(const ExpectedAttentionDevice& d, Workspace& space) {
   return task;
 }
 
-// From KV head `head` on, `count` of them.
+// The part of `all` for `count` KV heads from `head` on.
 ExpectedAttentionDevice heads_of(const ExpectedAttentionDevice& all, std::uint32_t head,
                                  std::uint32_t count) {
   ExpectedAttentionDevice d = all;

@@ -36,7 +36,8 @@ PRECIS_INLINE void norms_loop(const RowSpan& rows, float sign, float* norms) {
   }
 }
 
-// A pass with dim and pairs known where most models' keys turn whole or not at all.
+// Runs a pass, with dim and pairs as constants for the keys of most models, which turn wholly or
+// not at all.
 template <Dtype dtype, typename Pass>
 PRECIS_INLINE void run_pass(const KeyRows& keys, const Pass& pass) {
   KeyRows known = keys;
@@ -112,9 +113,10 @@ void signed_norms(const CpuContext& context, const HeadsView& heads, float sign,
   });
 }
 
-// The second pass over a head follows the first at once and walks backwards, so that it finds in
-// cache what the first has read last. Heads are taken in groups that give every thread some chunks
-// of a pass, for no chunk of the second can begin before the first pass has seen its whole head.
+// The second pass over a head directly follows the first and walks backwards, so that it finds the
+// rows that the first pass read last in cache. Heads are taken in groups that give every thread
+// several chunks of a pass, because no chunk of the second pass can begin before the first pass has
+// read the whole head.
 class KeyDifferences {
  public:
   KeyDifferences(const CpuContext& context, const HeadsView& keys, const Unrotation& turns,
@@ -164,7 +166,7 @@ class KeyDifferences {
     ready_[chunk.head].notify_all();
   }
 
-  // The mean unit key. Chunks are summed in f32, then over chunks in f64 in their order.
+  // The mean unit key. Sums of chunks are f32; they are summed in f64, in the order of chunks.
   void make_anchor(std::size_t head) {
     const float* partial = &partial_[head * chunks_ * width_];
     for (std::size_t c = 0; c < width_; ++c) {
@@ -174,7 +176,8 @@ class KeyDifferences {
     }
   }
 
-  // Every chunk of the first pass has been started by then, each by a thread that will finish it.
+  // Waits for the anchor. Every chunk of the head's first pass has been started before, each by a
+  // thread that will finish it.
   void score(const Chunk& chunk) {
     ready_[chunk.head].wait(0, std::memory_order_acquire);
     for_isa<&scores_loop>(context_.isa)(rows(chunk), &anchors_[chunk.head * width_], scores(chunk));
@@ -185,8 +188,7 @@ class KeyDifferences {
   const Unrotation& turns_;
   std::span<float> scores_;  // between the passes, the inverse norms
   std::size_t chunks_, width_, group_;
-  // [num_heads, chunks, width], at most a 256th of K where a chunk is whole, and [num_heads,
-  // width].
+  // [num_heads, chunks, width], at most a 256th of K if a chunk is whole, and [num_heads, width].
   std::vector<float> partial_, anchors_;
   std::vector<std::atomic<std::uint32_t>> summed_, ready_;  // [num_heads]
 };
@@ -208,7 +210,7 @@ void score_kvdiff_cpu(const CpuContext& context, const LayerInput& input, std::s
   KeyDifferences(context, input.keys, Unrotation(input.rope_frequencies, n, input.keys.dtype),
                  scores)
       .run();
-  // One f32 per row of V: a 32nd of it at 64 channels of 16 bits, less where rows are longer.
+  // One f32 per row of V: a 32nd of V at 64 channels of 16 bits, less for longer rows.
   const auto norms = std::make_unique_for_overwrite<float[]>(scores.size());
   signed_norms(context, input.values, 1.0f, norms.get());
   context.pool.parallel_for(input.num_kv_heads(), [&](std::size_t head) {

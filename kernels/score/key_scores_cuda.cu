@@ -37,8 +37,8 @@ struct KeydiffTask {
   float* out;
 };
 
-// The key of `token`, which is row `row`, as it was before its position turned it; zeros outside.
-// An element's partner stands elsewhere in the row, which is in cache by now.
+// Loads the key of `token`, which is row `row`, as it was before RoPE turned it; zeros past the
+// last token. An element's partner is elsewhere in the row, which is in cache by then.
 template <int kEach, int kUnits>
 __device__ void load_key(const KeydiffTask& task, std::uint64_t row, std::uint32_t token,
                          RowPart<kEach, kUnits>& part) {
@@ -61,7 +61,7 @@ __device__ void load_key(const KeydiffTask& task, std::uint64_t row, std::uint32
   });
 }
 
-// grid (chunks, heads); a group's rows one after the other, then the groups in their order.
+// grid (chunks, heads). Sums a group's rows in order, then the groups in order.
 template <int kEach, int kUnits>
 __global__ void unit_sums(KeydiffTask task) {
   const RowsDevice& rows = task.rows;
@@ -141,7 +141,8 @@ struct KvdiffTask {
   float* out;    // [heads, num_tokens], scores of keydiff
 };
 
-// grid (heads). Threads sum every blockDim.x-th norm in f64, then the warps' sums in their order.
+// grid (heads). Each thread sums every blockDim.x-th norm in f64, then the warps' sums are added in
+// order.
 __global__ void mean_norms(KvdiffTask task) {
   auto* of_warps = shared_memory<double>();
   const float* norms = task.norms + std::uint64_t{blockIdx.x} * task.num_tokens;

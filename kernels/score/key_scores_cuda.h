@@ -1,5 +1,5 @@
-// The CUDA twins of knorm, keydiff, kvdiff and of values' L1 norms: launchers and workspaces. No
-// CUDA header shows here.
+// The CUDA implementations of knorm, keydiff, kvdiff and of values' L1 norms: launchers and
+// workspaces. Includes no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace precis::kernels {
 
-// Device pointers; rows packed, at a multiple of 16 bytes.
+// Device pointers; rows packed, aligned to 16 bytes.
 struct HeadRowsDevice {
   const void* rows;  // [num_heads, num_tokens, head_dim] of dtype
   std::uint32_t num_heads, num_tokens, head_dim;
@@ -20,24 +20,24 @@ struct HeadRowsDevice {
 // within the rounding of their sums (tests/unit/kernels/gpu_key_scores_test.cc states the bounds),
 // and repeat bit for bit. out: [num_heads, num_tokens] f32 on the device.
 Status launch_knorm(const HeadRowsDevice& keys, float* out, Stream& stream);     // -||k||_2
-Status launch_l1_norms(const HeadRowsDevice& rows, float* out, Stream& stream);  // ||v||_1
+Status launch_l1_norms(const HeadRowsDevice& rows, float* out, Stream& stream);  // |v||_1
 
 // One row of f32 per 256 tokens, and one per head.
 std::size_t keydiff_workspace_bytes(const HeadRowsDevice& keys);
 // -cos(k, mean of unit keys)
 Status launch_keydiff(const HeadRowsDevice& keys, void* workspace, float* out, Stream& stream);
 
-// How far RoPE has turned the pairs of a key (rope.h): that of a token is its block's turn
-// and then its step's within the block. Device pointers.
+// The angles by which RoPE has turned the pairs of a key (rope.h): a token's turn is its block's
+// turn followed by its step's turn within the block. Device pointers.
 struct TurnsDevice {
-  std::uint32_t pairs = 0;  // of a key; 0: none is turned
+  std::uint32_t pairs = 0;  // pairs of a key that are turned
   std::uint32_t block_tokens = 1;
   const float* blocks =
       nullptr;  // [blocks, 2 * pairs], cosines then sines, of a block's first token
   const float* steps = nullptr;  // [block_tokens, 2 * pairs]
 };
 
-// Those of keydiff, and one f32 per token and head.
+// The workspace of keydiff, and one f32 per token and head.
 std::size_t kvdiff_workspace_bytes(const HeadRowsDevice& keys);
 // (1 - cos(k, mean of unit keys)), keys turned back, x ||v|| / the head's mean ||v||
 Status launch_kvdiff(const HeadRowsDevice& keys, const HeadRowsDevice& values,

@@ -1,4 +1,4 @@
-// What a layer claims of the segment's budget under LayerAllocator kEntropy and kPreference.
+// A layer's weight in the segment's budget under LayerAllocator kEntropy and kPreference.
 #pragma once
 
 #include "kernels/common/segment_shape.h"
@@ -7,8 +7,8 @@
 namespace precis::kernels {
 
 // policies.md 2.14: the entropy of the scores of the ranked tokens of all heads, normalised to
-// shares, over num_kv_heads * n. Scores that are no shares (negative, NaN, infinite) count as 0; 0
-// where all do. In double, heads and then tokens ascending.
+// shares, divided by num_kv_heads * n. Scores that cannot be shares (negative, NaN, infinite) count
+// as 0; the weight is 0 if all scores do. In double, heads and then tokens ascending.
 float entropy_weight(const SegmentShape& shape, std::span<const float> scores);
 
 // policies.md 2.10: H^(1/tau1) * V^(1/tau2).

@@ -1,4 +1,4 @@
-// Arithmetic of layers' claims, shared by CPU and CUDA (policies.md 2.10, 2.14).
+// Arithmetic of layers' weights, shared by CPU and CUDA (policies.md 2.10, 2.14).
 #pragma once
 
 #include <cmath>
@@ -9,20 +9,20 @@
 
 namespace precis::kernels {
 
-// Not negative and finite: what an f32 weight must be, whatever it came to.
+// Clamps x to a valid f32 weight: not negative and finite; NaN becomes 0.
 PRECIS_HOST_DEVICE PRECIS_INLINE float as_weight(double x) {
   constexpr float kLargest = 0x1.fffffep127f;
   if (!(x > 0)) return 0;
   return x < static_cast<double>(kLargest) ? static_cast<float>(x) : kLargest;
 }
 
-// Of the scores that are shares: positive and finite.
+// Whether a score can be a share: positive and finite.
 PRECIS_HOST_DEVICE PRECIS_INLINE bool is_share(float score) {
   return score > 0 && score < __builtin_huge_valf();
 }
 
-// kEntropy, from the sums of s and of s ln s over the shares, of `count` scores in all: with p = s
-// / total, -sum p ln p = ln total - (sum s ln s) / total.
+// kEntropy, from the sums of s and of s ln s over the shares of `count` scores in all: with
+// p = s / total, -sum p ln p = ln total - (sum s ln s) / total.
 PRECIS_HOST_DEVICE PRECIS_INLINE float weight_of_shares(double total, double sum,
                                                         std::uint64_t count) {
   if (total == 0) return 0;

@@ -1,6 +1,6 @@
 // LagKV and LocalKV on the CPU (policies.md 2.15). A partition's tokens are normalised by channel
-// ranges, those of the partition behind it or its own; a softmax of their spread over channels
-// scores them.
+// ranges, of the next partition (LagKV) or of the partition itself (LocalKV); the scores are a
+// softmax of each token's spread over channels.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,23 +18,24 @@
 namespace precis::kernels {
 namespace {
 
-// Of one work item, about: a quarter of a head within these bounds. Each begins with the ranges of
-// a partition of another's.
+// Tokens of one work item: about a quarter of a head, within these bounds. Each item must first
+// find the ranges of a partition of another item.
 constexpr std::size_t kRunTokensMin = 1024, kRunTokensMax = 8192;
 
-// f16 and bf16 in their order where their bits are compared as integers, and back.
+// Maps the bits of an element so that integer comparison orders them as values. The map is its own
+// inverse.
 PRECIS_INLINE std::int16_t ordered(std::int16_t bits) {
   return static_cast<std::int16_t>(bits ^ ((bits >> 15) & 0x7fff));
 }
 PRECIS_INLINE std::int32_t ordered(std::int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
-// What a partition is normalised by, as Channels stand; behind the last channel anything.
+// The normalisation of a partition, in the order of Channels; undefined past the last channel.
 struct ChannelRanges {
   float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
 };
 
-// The lowest and highest of each channel so far, by integer arithmetic alone: twice the lanes, and
-// nothing to widen.
+// The lowest and highest value of each channel so far, by integer arithmetic alone: twice the lanes
+// for 16-bit elements, and nothing to widen.
 template <Dtype dtype>
 class Extremes {
  public:
@@ -43,10 +44,10 @@ class Extremes {
     std::fill_n(low_, dim, std::numeric_limits<Bits>::max());
     std::fill_n(high_, dim, std::numeric_limits<Bits>::min());
   }
-  // Rows [first, first + kRowsAtOnce), as far as there are any.
+  // Adds rows [first, first + kRowsAtOnce), as far as they exist.
   PRECIS_INLINE void add(const RowSpan& rows, std::size_t first) {
     if (first >= rows.count) return;
-    const Bits* x[kRowsAtOnce];  // of the last row again where there are no more
+    const Bits* x[kRowsAtOnce];  // repeats the last row past the end
     for (std::size_t r = 0; r < kRowsAtOnce; ++r) {
       x[r] = reinterpret_cast<const Bits*>(rows.row(std::min(first + r, rows.count - 1)));
     }
@@ -59,7 +60,7 @@ class Extremes {
       high_[c] = std::max(high_[c], std::max(high01, high23));
     }
   }
-  // What was added, and nothing afterwards.
+  // The ranges of the added rows. Must be the last call.
   PRECIS_INLINE void to_ranges(std::size_t dim, ChannelRanges& ranges) {
     for (std::size_t c = 0; c < dim; ++c) {
       low_[c] = ordered(low_[c]);
@@ -98,8 +99,9 @@ struct FindRanges {
   }
 };
 
-// Of a row normalised: sum and sum of squares of its channels' distances to its first, over lanes.
-// Around a member the squares stay within `dim` times the variance, which f32 bears.
+// For one normalised row: sum and sum of squares of its channels' distances to its first channel,
+// spread over lanes. With one of the values as origin, the squares stay within `dim` times the
+// variance, for which f32 is precise enough.
 template <Dtype dtype>
 PRECIS_INLINE void add_distances(const std::byte* row, std::size_t dim, const ChannelRanges& ranges,
                                  float* sum, float* squares) {
@@ -126,10 +128,10 @@ PRECIS_INLINE void add_distances(const std::byte* row, std::size_t dim, const Ch
   }
 }
 
-// spreads[whole blocks of rows]: each row's unbiased standard deviation over its channels, which
-// are normalised by `ranges`; 0 for a single channel. Behind the last row anything. Where
-// `chained`, `ranges` become those of these rows: where a partition is ranged by the one behind it,
-// a walk from the last to the first touches each row once.
+// spreads[whole blocks of rows] = each row's unbiased standard deviation over its channels,
+// normalised by `ranges`; 0 for a single channel; undefined past the last row. If `chained`,
+// `ranges` then become those of these rows: when each partition is normalised by the next one, a
+// walk from the last partition to the first reads each row once.
 template <Dtype dtype, bool chained>
 struct FindSpreads {
   ChannelRanges& ranges;
@@ -158,8 +160,8 @@ struct FindSpreads {
   }
 };
 
-// Adds to scores[count] the softmax of the rows' spreads in `ranges`, which become the rows' own
-// where `chained`.
+// Adds to scores[count] the softmax of the rows' spreads in `ranges`; if `chained`, `ranges` then
+// become the rows' own.
 template <Dtype dtype, bool chained>
 PRECIS_INLINE void add_partition(const RowSpan& rows, ChannelRanges& ranges, float* spreads,
                                  float* scores) {
@@ -177,8 +179,8 @@ PRECIS_INLINE void add_partition(const RowSpan& rows, ChannelRanges& ranges, flo
   for (std::size_t t = 0; t < rows.count; ++t) scores[t] += spreads[t] / total;
 }
 
-// Adds to scores[parts, rows.count] those of as many partitions, `rows` the first of them. One is
-// ranged by its successor where `chained`, else by itself.
+// Adds the scores of `parts` partitions to scores[parts, rows.count]; `rows` is the first
+// partition. If `chained`, a partition is normalised by its successor's ranges, else by its own.
 template <Dtype dtype, bool chained>
 PRECIS_INLINE void add_partitions(RowSpan rows, std::size_t parts, float* spreads, float* scores) {
   const std::byte* const first = rows.data;

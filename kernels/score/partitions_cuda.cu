@@ -1,5 +1,6 @@
-// LagKV and LocalKV on CUDA (policies.md 2.15). One block of threads per partition of one head: the
-// ranges of channels, the spread of each row within them, their softmax; K first, then V.
+// LagKV and LocalKV on CUDA (policies.md 2.15). One block of threads per partition of one head
+// computes the ranges of channels, the spread of each row within them, and their softmax; K first,
+// then V.
 #include "kernels/score/partitions_cuda.h"
 
 #include <algorithm>
@@ -34,8 +35,9 @@ __global__ void fill_infinity(std::uint64_t count, float* out) {
   if (i < count) out[i] = kInfinity;
 }
 
-// s.low, s.stretch of `count` rows from `first` on. Neighbouring threads take neighbouring
-// channels; where there are fewer channels than threads, slices of the rows stand side by side.
+// Sets s.low and s.stretch from `count` rows from `first` on. Neighbouring threads take
+// neighbouring channels; if there are fewer channels than threads, the rows are split into slices
+// that run side by side.
 __device__ void channel_ranges(const RowsDevice& rows, std::uint64_t first, std::uint32_t count,
                                Shared& s) {
   const std::uint32_t slices = max(1u, blockDim.x / rows.dim), width = blockDim.x / slices;
@@ -63,7 +65,8 @@ __device__ void channel_ranges(const RowsDevice& rows, std::uint64_t first, std:
   }
 }
 
-// Over all threads of the block; `added` puts two values together. The order is always the same.
+// A reduction over all threads of the block; `added` combines two values. The order is always the
+// same.
 template <typename Added>
 __device__ float over_block(float x, Shared& s, const Added& added) {
   for (int step = kWarp / 2; step > 0; step /= 2) {

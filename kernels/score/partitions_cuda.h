@@ -1,4 +1,4 @@
-// The CUDA twin of lagkv and localkv: launcher and workspace. No CUDA header shows here.
+// The CUDA implementation of lagkv and localkv: launcher and workspace. Includes no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 
 namespace precis::kernels {
 
-// Device pointers, packed, at multiples of 16 bytes.
+// Device pointers, packed, aligned to 16 bytes.
 struct PartitionsDevice {
   SegmentShape shape;
   std::uint32_t num_heads, head_dim;
   Dtype dtype;
-  std::uint32_t ahead;  // tokens to the rows whose ranges count: shape.lag (lagkv), 0 (localkv)
+  std::uint32_t ahead;  // tokens from a row to the rows that give its ranges: shape.lag (lagkv), 0
+                        // (localkv)
   bool kvpress_ranks;   // Recipe::lag_kvpress_ranks
   const void *keys, *values;  // [num_heads, num_tokens, head_dim]
-  float* scores;              // [num_heads, num_tokens], written
+  float* scores;              // output, [num_heads, num_tokens]
 };
 
 // One f32 per token and head.

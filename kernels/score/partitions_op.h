@@ -5,12 +5,12 @@
 
 namespace precis::kernels {
 
-// What a channel is multiplied with: 1 / its range. A channel that is constant over a partition is
-// not stretched; one whose range has no finite inverse is stretched as far as an f32 goes.
+// The factor that normalises a channel: 1 / its range. 1 if the channel is constant over the
+// partition; the largest factor if the range has no finite inverse.
 PRECIS_HOST_DEVICE PRECIS_INLINE float lag_stretch(float low, float high) {
   constexpr float kStretchMax = 0x1p126f, kRangeMin = 1.0f / kStretchMax;
   const float range = high - low;
-  // Without a branch, for loops over channels become vectors.
+  // No branch, so that loops over channels vectorise.
   const float inverse = 1.0f / (range > kRangeMin ? range : 1.0f);
   return range == 0.0f ? 1.0f : range > kRangeMin ? inverse : kStretchMax;
 }

@@ -8,7 +8,7 @@
 namespace precis::kernels {
 namespace {
 
-// grid (blocks, heads), all three.
+// All three: grid (blocks, heads).
 __global__ void position_scores(PlacesDevice places) {
   const std::uint32_t token = blockIdx.x * blockDim.x + threadIdx.x;
   if (token >= places.num_tokens) return;

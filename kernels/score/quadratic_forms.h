@@ -1,10 +1,10 @@
-// x^T M x of many bf16 vectors by tile registers (amx.h), for value norms and expected attention.
+// x^T M x of many bf16 vectors with tile registers (amx.h), for value norms and expected attention.
 // Only for loops that isa.h compiles.
 //
-// M counts by its symmetric part alone, so what stands above the diagonal is added to what stands
-// below it and blocks of 32 x 32 above the diagonal are never multiplied. Every entry is the sum of
-// two bf16, which leaves 2^-17 of its size; x is what it is and sums are in f32, so a form errs by
-// some 1e-5 of |x|^T |M| |x| at most.
+// Only the symmetric part of M matters. So the entries above the diagonal are added to those below,
+// and blocks of 32 x 32 above the diagonal are never multiplied. Every entry is stored as the sum
+// of two bf16, with a relative error of 2^-17; x is exact and sums are in f32. So a form errs by
+// about 1e-5 of |x|^T |M| |x| at most.
 #pragma once
 
 #include <span>
@@ -17,10 +17,10 @@
 namespace precis::kernels {
 
 inline constexpr int kFormParts = 2;
-static_assert(amx::kBlock == amx::kStep);  // a block of columns begins where a step of depth does
+static_assert(amx::kBlock == amx::kStep);  // a block of columns begins at a step of depth
 
-// bf16 of one packed matrix: [part][left panel of 16 of its columns], both panels of a block even
-// where the second is empty.
+// bf16 of one packed matrix: [part][left panel of 16 of its columns]. Both panels of a block are
+// counted even if the second is empty.
 constexpr std::size_t packed_form_size(std::size_t dim) {
   return kFormParts * whole_tiles(dim, amx::kBlock) * amx::steps_of(dim) * amx::kStep;
 }
@@ -40,7 +40,7 @@ inline void pack_form(const float* matrix, std::size_t dim, std::uint16_t* packe
   }
 }
 
-// Square matrices [.., dim, dim], packed.
+// Packs square matrices [.., dim, dim].
 inline amx::Panels packed_forms(const CpuContext& context, std::span<const float> matrices,
                                 std::size_t dim) {
   const std::size_t count = matrices.size() / (dim * dim), size = packed_form_size(dim);
@@ -51,14 +51,14 @@ inline amx::Panels packed_forms(const CpuContext& context, std::span<const float
   return packed;
 }
 
-// Adds up along the columns of a matrix their products with amx::kBlock vectors, which lie along
-// the lanes, times the vectors' channels of those columns.
+// For amx::kBlock vectors along the lanes: multiplies the products of a matrix's columns with the
+// vectors' channels of those columns, and adds up along the columns.
 template <bool kLinear>
 struct AddForms {
   const float* products = nullptr;         // [32 columns, amx::kBlock]
   const std::uint16_t* vectors = nullptr;  // the step of those channels in the first right panel
   std::size_t panel = 0;
-  const float* linear = nullptr;  // [32 columns] where kLinear
+  const float* linear = nullptr;  // [32 columns] if kLinear
   float* forms = nullptr;         // [amx::kBlock]
   PRECIS_INLINE void operator()(std::size_t piece) const {
     if (products == nullptr) return;
@@ -88,7 +88,7 @@ struct AddForms {
   }
 };
 
-// amx::kBlock vectors at a time.
+// Computes the forms of amx::kBlock vectors at a time.
 class FormVectors {
  public:
   explicit FormVectors(std::size_t dim) : dim_(dim), packed_(2 * amx::panel_size(dim)) {}
@@ -103,9 +103,9 @@ class FormVectors {
     }
   }
 
-  // forms[g][t] = x_t^T M_g x_t, + linear_g . x_t where kLinear. `forms`: [count, amx::kBlock];
+  // forms[g][t] = x_t^T M_g x_t, + linear_g . x_t if kLinear. `forms`: [count, amx::kBlock];
   // `matrices`: [count, packed_form_size()]; `linear`: [count, whole_tiles(dim, amx::kBlock)].
-  // Meanwhile fetches the vectors that will be loaded next, from `next_rows` on.
+  // Meanwhile prefetches the vectors that will be loaded next, from `next_rows` on.
   template <bool kLinear>
   PRECIS_INLINE void forms(const std::uint16_t* matrices, const float* linear, std::size_t count,
                            const std::byte* next_rows, float* forms) const {

@@ -7,7 +7,7 @@
 
 namespace precis::kernels {
 
-// A finaliser of 64 bits (SplitMix64's): every bit of the result depends on every bit of x.
+// SplitMix64's finaliser, 64 bits: every bit of the result depends on every bit of x.
 PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

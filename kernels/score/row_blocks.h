@@ -1,6 +1,6 @@
-// Rows of a head taken sixteen at a time, so that what is done once per row is done in vectors too:
-// a row leaves its sum spread over sixteen lanes, and sixteen such sums become one vector. Only for
-// loops that isa.h compiles.
+// Takes rows of a head sixteen at a time, so that the work per row is vectorised too: a row's sum
+// is first spread over sixteen lanes, and sixteen such sums become one vector. Only for loops that
+// isa.h compiles.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,10 @@ struct RowSpan {
   PRECIS_INLINE std::size_t block_count(std::size_t first) const {
     return std::min(kRowsInBlock, count - first);
   }
-  // For walks towards higher and lower rows: asks for a row some KiB behind or before row t, since
-  // the memory's own look-ahead ends at each page. Row by row, for a burst of requests would hold
-  // up the loads after it. Distances and caches are those that were fastest.
+  // For walks towards higher and towards lower rows: prefetches a row a few KiB after, or before,
+  // row t, because hardware prefetchers stop at the end of each page. Row by row, because a burst
+  // of requests would delay the loads after it. The distances and cache levels are the fastest
+  // measured.
   PRECIS_INLINE void prefetch_behind(std::size_t t) const {
     const std::byte* line = row(t) + 2048;
     for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(line + i, 0, 2);
@@ -36,8 +37,8 @@ struct RowSpan {
   }
 };
 
-// Runs `loop` with a dim that the compiler knows where it is one of most models': a row's channels
-// are laid out in registers then. `loop`: a callable of RowSpan, always inlined.
+// Runs `loop`, with dim as a constant if it is common among models: the compiler then keeps a row's
+// channels in registers. `loop`: a callable of RowSpan, always inlined.
 template <Dtype dtype, typename Loop>
 PRECIS_INLINE void with_dim(RowSpan rows, const Loop& loop) {
   if (dtype != Dtype::kF32 && rows.dim == 128) {
@@ -70,7 +71,7 @@ PRECIS_INLINE Lanes spread_sum(const std::byte* row, std::size_t dim) {
   return a + b;
 }
 
-// sums[kRowsInBlock]: rows [first, first + block_count(first)), then zeros.
+// sums[kRowsInBlock]: sums of rows [first, first + block_count(first)), then zeros.
 template <RowSum sum, Dtype dtype>
 PRECIS_INLINE void sum_block(const RowSpan& rows, std::size_t first, float* sums) {
   float spread[kRowsInBlock][kLanes];

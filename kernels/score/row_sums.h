@@ -1,4 +1,4 @@
-// What one chunk of columns gathers while the rows pass over it: one value or two moments per query
+// Sums that a chunk of columns collects while rows pass over it: one value or two moments per query
 // head and column. Only for loops that isa.h compiles.
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace precis::kernels {
 
-// Sum and sum of squares. In double: a variance is the small difference of the two.
+// Sum and sum of squares. In double, because a variance is the small difference of the two.
 class Moments {
  public:
   Moments(std::size_t num_heads, std::size_t width)
       : width_(width), sums_(num_heads * width), squares_(num_heads * width) {}
-  // The first `seen` columns take part.
+  // Adds the first `seen` columns of a row.
   PRECIS_INLINE void add(std::size_t head, const float* row, std::size_t seen) {
     double *sum = sums_.data() + head * width_, *square = squares_.data() + head * width_;
     for (std::size_t t = 0; t < seen; ++t) {

@@ -1,7 +1,7 @@
-// Rows of K and V in registers, for kernels that reduce over channels. Only for sources of kernels.
+// Rows of K and V in registers, for kernels that reduce over channels. Only for kernel sources.
 //
-// A row is cut into units: 16 bytes where rows are multiples of that, else single elements. Some
-// lanes of a warp, a power of two, share a row, unit after unit; a warp holds one row or several.
+// A row is divided into units: 16 bytes if rows are multiples of 16 bytes, else single elements. A
+// power of two of a warp's lanes share a row, unit after unit; a warp holds one row or several.
 #pragma once
 
 #include "kernels/common/device_code.cuh"
@@ -9,12 +9,12 @@
 
 namespace precis::kernels {
 
-// [num_rows, dim] of dtype, packed, at a multiple of 16 bytes.
+// [num_rows, dim] of dtype, packed, aligned to 16 bytes.
 struct RowsDevice {
   const std::byte* data;
   Dtype dtype;
   std::uint32_t dim;
-  std::uint32_t units, lanes;  // per row; rows_of() knows
+  std::uint32_t units, lanes;  // per row; set by rows_of()
   __device__ std::uint32_t lane() const { return threadIdx.x % lanes; }
   __device__ std::uint32_t group() const { return threadIdx.x / lanes; }
   __device__ std::uint32_t groups() const { return blockDim.x / lanes; }
@@ -25,7 +25,7 @@ template <int kEach, int kUnits>
 struct RowPart {
   float x[kUnits][kEach];
 
-  // Row `row`, or zeros.
+  // Loads row `row`, or zeros if it is outside.
   __device__ void load(const RowsDevice& rows, std::uint64_t row, bool inside) {
     const std::size_t unit_bytes = kEach * dtype_size_bytes(rows.dtype);
     const std::byte* from = rows.data + row * rows.units * unit_bytes;
@@ -40,7 +40,7 @@ struct RowPart {
       }
     }
   }
-  // fn(channel, value) for every element that this lane holds.
+  // Calls fn(channel, value) for every element that this lane holds.
   template <typename Fn>
   __device__ void each(const RowsDevice& rows, const Fn& fn) {
 #pragma unroll
@@ -76,7 +76,7 @@ struct RowPart {
   }
 };
 
-// The sum over the lanes of a row, the same in each; always added in the same order.
+// The sum over the lanes of a row, the same in each lane; always added in the same order.
 __device__ inline float sum_over_row(float x, std::uint32_t lanes) {
   for (std::uint32_t step = lanes / 2; step > 0; step /= 2) {
     x += __shfl_xor_sync(kWholeWarp, x, static_cast<int>(step));
@@ -94,7 +94,7 @@ inline RowsDevice rows_of(const void* data, Dtype dtype, std::uint32_t dim) {
   return rows;
 }
 
-// fn.operator()<kEach, kUnits>() for what holds rows of this kind.
+// Calls fn.operator()<kEach, kUnits>() with the sizes of a RowPart that holds such rows.
 template <typename Fn>
 Status for_rows(const RowsDevice& rows, const Fn& fn) {
   constexpr int kElements = limits::kHeadDimMax / kWarp;  // of a lane

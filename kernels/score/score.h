@@ -1,4 +1,4 @@
-// Stage score: how much a head will miss each token. f32 inside, whatever the inputs' dtype.
+// Stage score: the importance of each token to each head. f32 inside, for every input dtype.
 #pragma once
 
 #include "kernels/common/thread_pool.h"
@@ -10,16 +10,19 @@ namespace precis::kernels {
 //   streaming           the token's absolute position
 //   window_attn         attention of the last queries
 //   tova                the same, mean over all heads
-//   h2o, observed_mean  attention of the last, of all queries, on every token they see
+//   h2o                 attention of the last queries on every token they see
+//   observed_mean       attention of all queries on every token they see
 //   kvzip               attention of queries behind the segment
-//   vatp, lava          attention x the token's, the head's largest ||v||_1
+//   vatp                attention x the token's ||v||_1
+//   lava                attention x the head's largest ||v||_1
 //   cake                mean + gamma x variance of attention
 //   defensive           worst case of attention x output norm
-//   expected_attention  attention expected by the statistics of queries to come
+//   expected_attention  expected attention, from the statistics of future queries
 //   knorm               -||k||
 //   keydiff             -cos(k, mean of unit keys)
 //   kvdiff              the same with keys before RoPE, x ||v|| relative to the head's mean
-//   lagkv, localkv      spread in the next, in its own partition's range, K and V
+//   lagkv               spread of K and V within the channel ranges of the next partition
+//   localkv             spread of K and V within the channel ranges of the own partition
 //   random              random_score()
 //   external            as pushed
 // `input` has passed check. Results depend on the machine's instruction set in their last bits,
@@ -27,8 +30,8 @@ namespace precis::kernels {
 Status score_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
                  LayerScores& out);
 
-// One family each. `scores` and out.scores: [num_kv_heads, n].
-// Fills out.second for kThreshold and out.weight for kPreference too.
+// One family of scorers each. `scores` and out.scores: [num_kv_heads, n]. The first also fills
+// out.second for kThreshold and out.weight for kPreference.
 void score_attention_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
                          LayerScores& out);
 void score_expected_attention_cpu(const CpuContext& context, const Recipe& recipe,

@@ -1,4 +1,4 @@
-// Host code over the launchers of the scorers: which of them a recipe takes, and in which order.
+// Host code over the launchers of the scorers: which launchers a recipe needs, and in which order.
 #include "kernels/score/score_cuda.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ WindowAttentionDevice attention_of(const Recipe& recipe, const LayerDevice& laye
   return task;
 }
 
-// What a layer's scores are to the steps after the scorer.
+// A layer's scores in the form that the steps after the scorer need.
 ColumnsDevice columns_of(const LayerDevice& layer, std::uint32_t columns, float* scores) {
   return {layer.num_kv_heads, layer.num_tokens, columns, scores};
 }
@@ -98,7 +98,7 @@ ColumnsDevice all_columns(const LayerDevice& layer, float* scores) {
   return columns_of(layer, layer.num_tokens, scores);
 }
 
-// Tables of turns first, then what kvdiff itself takes.
+// Computes the tables of turns, then kvdiff with them.
 Status launch_turned_kvdiff(const LayerDevice& layer, void* workspace, float* scores,
                             Stream& stream) {
   const UnrotationDevice unrotation = unrotation_of(layer);
@@ -129,7 +129,7 @@ Status launch_value_norms(ValueNorm norm, const LayerDevice& layer, float* norms
   return norm == ValueNorm::kL1Exact ? launch_l1_exact(task, stream) : launch_l2_gram(task, stream);
 }
 
-// Norms stand where the columns did, which have become scores by then.
+// Norms reuse the memory of the columns, which have become scores by then.
 Status launch_attention(const Recipe& recipe, const LayerDevice& layer, void* workspace,
                         const ScoresDevice& out, Stream& stream) {
   const WindowAttentionDevice task = attention_of(recipe, layer, out);
@@ -206,7 +206,7 @@ bool scores_on_device(const Recipe& recipe) {
 }
 
 std::size_t score_workspace_bytes(const Recipe& recipe, const LayerDevice& layer) {
-  // The scorer is done with it when the layer's weight is found.
+  // The weight reuses the scorer's workspace, which is free by then.
   const std::size_t weight = recipe.layers == LayerAllocator::kEntropy
                                  ? entropy_weight_workspace_bytes(all_columns(layer, nullptr))
                                  : 0;

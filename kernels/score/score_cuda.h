@@ -1,5 +1,5 @@
-// The CUDA twin of score_cpu (score.h), whole layers at once: which recipes it serves, workspace
-// and launcher. No CUDA header shows here.
+// The CUDA implementation of score_cpu (score.h), whole layers at once: supported recipes,
+// workspace and launcher. Includes no CUDA header.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace precis::kernels {
 
-// A layer's inputs in device memory: packed, at multiples of 16 bytes; null where they were not
-// pushed. LayerInput says what each of them is.
+// A layer's inputs in device memory: packed, aligned to 16 bytes; null if they were not pushed.
+// LayerInput describes each of them.
 struct LayerDevice {
   std::uint32_t layer = 0, num_layers = 1, begin = 0;
   std::uint32_t num_kv_heads = 0, group = 1, num_tokens = 0, head_dim = 0;
@@ -32,21 +32,22 @@ struct LayerDevice {
 
 // Device memory, packed.
 struct ScoresDevice {
-  float* scores = nullptr;  // [num_kv_heads, num_tokens], written
-  float* second = nullptr;  // the same; written where the selector is kTwoStage or kThreshold
-  float* weight = nullptr;  // [1], written where the layer allocator is kPreference or kEntropy
+  float* scores = nullptr;  // output, [num_kv_heads, num_tokens]
+  float* second = nullptr;  // the same; written if the selector is kTwoStage or kThreshold
+  float* weight = nullptr;  // output, [1]; written if the layer allocator is kPreference or
+                            // kEntropy
 };
 
-// Whether the device scores this recipe; what it does not, the CPU does.
+// Whether the device scores this recipe; the CPU scores the others.
 bool scores_on_device(const Recipe& recipe);
 
-// Of `layer` its sizes, and whether the log-sum-exps of its queries are null.
+// Reads the sizes of `layer`, and whether the log-sum-exps of its queries are null.
 std::size_t score_workspace_bytes(const Recipe& recipe, const LayerDevice& layer);
 
-// Enqueues on `stream`; neither allocates nor waits. `layer` holds what has passed check on the
+// Enqueues on `stream`; neither allocates nor waits. `layer` holds input that passed check on the
 // host. Scores agree with the CPU's within the rounding of their sums
 // (tests/unit/kernels/gpu_score_test.cc states the bounds) and repeat bit for bit. kUnsupported,
-// nothing written, for recipes that scores_on_device() refuses.
+// with nothing written, for recipes that scores_on_device() refuses.
 Status launch_score(const Recipe& recipe, const LayerDevice& layer, void* workspace,
                     const ScoresDevice& out, Stream& stream);
 

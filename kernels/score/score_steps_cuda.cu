@@ -1,5 +1,5 @@
-// Steps over a layer's scores on CUDA: one thread per token, or one block of threads per head where
-// a head is summed up.
+// Steps over a layer's scores on CUDA: one thread per token, or one block of threads per head if a
+// head is summed up.
 #include "kernels/score/score_steps_cuda.h"
 
 #include <cmath>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint32_t kWarps = kElementwiseThreads / kWarp;
 
-// Over all threads of the block, the same in each; `added` puts two values together, always in the
-// same order. of_warps: [kWarps], shared.
+// A reduction over all threads of the block, the same in each thread; `added` combines two values,
+// always in the same order. of_warps: [kWarps], shared memory.
 template <typename T, typename Added>
 __device__ T over_block(T x, T* of_warps, const Added& added) {
   for (int step = kWarp / 2; step > 0; step /= 2) {
@@ -129,7 +129,7 @@ __global__ void sum_shares(EntropyTask task) {
   if (threadIdx.x == 0) task.sums[blockIdx.y * task.blocks + blockIdx.x] = {total, sum};
 }
 
-// One block. Threads sum every blockDim.x-th pair.
+// One block. Each thread sums every blockDim.x-th pair.
 __global__ void entropy_of_sums(EntropyTask task) {
   auto* of_warps = shared_memory<double>();
   double total = 0, sum = 0;

@@ -1,4 +1,4 @@
-// The blocked product under every scorer that multiplies rows with tokens: 4 rows x 32 tokens in
+// The blocked product of every scorer that multiplies rows with tokens: 4 rows x 32 tokens in
 // registers, tokens along the lanes. Only for loops that isa.h compiles.
 #pragma once
 
@@ -47,8 +47,8 @@ struct Register<64> {
   using Floats = Lanes;
 };
 
-// tile_products() in registers of so many bytes: as many tokens at a time as two of them hold, for
-// 4 x 2 sums fit every register file.
+// tile_products() in registers of kBytes: takes as many tokens at a time as two registers hold,
+// because 4 x 2 sums fit every register file.
 template <std::size_t kBytes>
 PRECIS_INLINE void tile_products_in(const float* rows, const float* tile, std::size_t dim,
                                     float (*products)[kTileTokens]) {
@@ -73,7 +73,8 @@ PRECIS_INLINE void tile_products_in(const float* rows, const float* tile, std::s
   }
 }
 
-// products[r][t] = rows[r] . token t, for kTileRows rows of `dim`. The same whatever the registers.
+// products[r][t] = rows[r] . token t, for kTileRows rows of `dim`. The result is the same for every
+// register size.
 PRECIS_INLINE void tile_products(const float* rows, const float* tile, std::size_t dim,
                                  float (*products)[kTileTokens]) {
   switch (register_bytes()) {
@@ -83,7 +84,7 @@ PRECIS_INLINE void tile_products(const float* rows, const float* tile, std::size
   }
 }
 
-// Square matrices [.., dim, dim] with each one's rows rounded up to whole tiles by zeros.
+// Square matrices [.., dim, dim], each with its rows padded to whole tiles with zeros.
 inline std::vector<float> padded_matrices(std::span<const float> matrices, std::size_t dim) {
   const std::size_t size = dim * dim, padded = whole_tiles(dim, kTileRows) * dim;
   std::vector<float> out(matrices.size() / size * padded);
@@ -91,8 +92,7 @@ inline std::vector<float> padded_matrices(std::span<const float> matrices, std::
   return out;
 }
 
-// forms[t] = x^T matrix x for the tokens x of a tile. `matrix`: one of
-// padded_matrices().
+// forms[t] = x^T matrix x for the tokens x of a tile. `matrix`: one of padded_matrices().
 PRECIS_INLINE void tile_quadratic_forms(const float* matrix, const float* tile, std::size_t dim,
                                         float* forms) {
   float products[kTileRows][kTileTokens];

@@ -1,4 +1,4 @@
-// RoPE undone: a key as it was before its position turned it.
+// Undoes RoPE: recovers a key as it was before RoPE turned it by its position.
 #pragma once
 
 #include <cmath>
@@ -12,17 +12,17 @@
 namespace precis::kernels {
 
 // Transformers' rotate_half: pair c is elements c and c + pairs of a key, and position p has turned
-// it by p * frequencies[c] radians. What stands behind the pairs carries no rotation.
+// the pair by p * frequencies[c] radians. Channels behind the pairs are not turned.
 //
-// A token's turn is its block's, then its step's within the block; sums and products over the
-// tokens of a block are turned by the block's only once. A turn is cos [width], then sin [width],
-// each as Channels of the keys' dtype stand.
+// A token's turn is its block's turn followed by its step's turn within the block, so sums and
+// products over the tokens of a block need the block's turn only once. A turn is cos [width], then
+// sin [width], each in the order of Channels of the keys' dtype.
 class Unrotation {
  public:
   static constexpr std::size_t kBlockTokens = 64;
 
-  // For tokens [0, num_tokens). Turns follow one another by multiplication in double, whose error
-  // at a million tokens is still far below f32's. At most dim / 16 bytes a token.
+  // For tokens [0, num_tokens). Each turn is the previous one times a fixed factor, in double; the
+  // error at a million tokens is still far below f32's. At most dim / 16 bytes a token.
   Unrotation(std::span<const double> frequencies, std::size_t num_tokens, Dtype dtype)
       : pairs_(frequencies.size()), width_(whole_channels(pairs_)) {
     if (pairs_ == 0) return;
@@ -36,12 +36,12 @@ class Unrotation {
   }
   std::size_t pairs() const { return pairs_; }
   std::size_t width() const { return width_; }  // pairs rounded up to whole Channels
-  // Of token t within its block, and of the block of token t.
+  // The turn of token t within its block, and the turn of the block of token t.
   const float* step(std::size_t t) const { return steps_.data() + t % kBlockTokens * 2 * width_; }
   const float* block(std::size_t t) const { return blocks_.data() + t / kBlockTokens * 2 * width_; }
 
  private:
-  // Turns by 0, 1, 2.. times `angle` of the pair at `lane`.
+  // Fills in the turns by 0, 1, 2.. times `angle` of the pair at `lane`.
   void fill(double angle, std::size_t lane, std::vector<float>& turns) const {
     const std::complex<double> once = std::polar(1.0, angle);
     double cosine = 1, sine = 0;
@@ -58,7 +58,7 @@ class Unrotation {
   std::vector<float> steps_, blocks_;
 };
 
-// Pairs of first and second elements turned by an angle, or back.
+// Turn pairs of first and second elements by an angle, forward or back.
 PRECIS_INLINE void turn_lanes(Lanes& first, Lanes& second, Lanes cosine, Lanes sine) {
   const Lanes x = first * cosine - second * sine;
   second = second * cosine + first * sine;

@@ -35,7 +35,7 @@ Status launch_table(const UnrotationDevice& task, std::uint32_t stride, std::uin
 }  // namespace
 
 std::size_t unrotation_workspace_bytes(const UnrotationDevice& task) {
-  constexpr std::size_t kAlign = 16;  // of what stands behind it in a workspace
+  constexpr std::size_t kAlign = 16;  // of the next array in the workspace
   const std::size_t bytes =
       (std::size_t{blocks_of(task)} + kTurnBlockTokens) * 2 * task.pairs * sizeof(float);
   return (bytes + kAlign - 1) / kAlign * kAlign;

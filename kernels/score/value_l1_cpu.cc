@@ -1,4 +1,4 @@
-// ||v||_1 of every token's value: one pass over V.
+// |v||_1 of every token's value: one pass over V.
 #include "kernels/common/isa.h"
 #include "kernels/score/row_blocks.h"
 #include "kernels/score/value_norms.h"

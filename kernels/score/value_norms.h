@@ -1,5 +1,5 @@
-// What a token's value adds to the output, per KV head: the norms of CriticalKV, VATP, LAVa and
-// Defensive (policies.md 2.9, 2.13, 2.14, 2.17).
+// The size of a token's contribution to the output, per KV head: the norms of CriticalKV, VATP,
+// LAVa and Defensive (policies.md 2.9, 2.13, 2.14, 2.17).
 #pragma once
 
 #include <vector>
@@ -11,10 +11,10 @@ namespace precis::kernels {
 
 // [num_kv_heads, n]. kL1Exact and kL2Gram: the mean over the query heads g of the group of
 // ||v W_O[g]||_1, or of sqrt(v^T Gram[g] v); [n, width] is never in memory. kVL1: ||v||_1. `input`
-// has what the norm needs.
+// must have the norm's inputs.
 std::vector<float> value_norms(const CpuContext& context, ValueNorm norm, const LayerInput& input);
 
-// [num_heads, n]: ||v||_1, what value_norms() gives for kVL1.
+// [num_heads, n]: ||v||_1, the result of value_norms() for kVL1.
 std::vector<float> value_l1_norms(const CpuContext& context, const HeadsView& values);
 
 }  // namespace precis::kernels

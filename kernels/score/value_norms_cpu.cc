@@ -11,11 +11,12 @@ namespace precis::kernels {
 namespace {
 
 constexpr std::uint32_t kChunkTokens = 256;  // one work item; its values are held as f32
-// Of l1_exact by tile registers: values of one work item, as many as stay in the second level of
-// cache, since W_O is packed once for each item. With the columns below it is what a thread needs.
+// l1_exact with tile registers: the values of one work item, as many as stay in the second-level
+// cache, because W_O is packed once for each item. Together with the columns below, they are a
+// thread's scratch.
 constexpr std::size_t kTileChunkBytes = std::size_t{1} << 20;
-// Columns of W_O packed at once, whose rows lie far apart, each in a page of its own; and of these
-// as many at once as stay in the first level of cache, 16 KiB at a head_dim of 128.
+// Columns of W_O packed at once; its rows lie far apart, each in a page of its own. kHotColumns of
+// them are used at once, as many as stay in the first-level cache: 16 KiB at a head_dim of 128.
 constexpr std::size_t kPackedColumns = 512;
 constexpr std::size_t kHotColumns = 64;
 static_assert(kPackedColumns % kHotColumns == 0 && kHotColumns % amx::kBlock == 0);
@@ -30,11 +31,11 @@ struct NormTask {
   std::size_t width;
   Dtype weights_dtype;
   const float* grams;                 // [group, whole_tiles(dim), dim]
-  const std::uint16_t* packed_grams;  // [group, packed_form_size(dim)]; by tile registers
-  float* norms;                       // [count]
+  const std::uint16_t* packed_grams;  // [group, packed_form_size(dim)]; with tile registers
+  float* norms;                       // output, [count]
 };
 
-// tile[c * kTileTokens + i] = weights[c][first + i]: columns of W_O stand where tokens do
+// tile[c * kTileTokens + i] = weights[c][first + i]: columns of W_O take the place that tokens have
 // elsewhere.
 PRECIS_INLINE void load_weights(const NormTask& task, const std::byte* weights, std::size_t first,
                                 float* tile) {
@@ -100,7 +101,8 @@ PRECIS_INLINE void l2_gram_norms(const NormTask& task) {
   }
 }
 
-// Columns [first, first + kPackedColumns) of one query head's W_O as panels, zero past the width.
+// Packs columns [first, first + kPackedColumns) of one query head's W_O into panels, zero past the
+// width.
 PRECIS_INLINE void pack_weights(const NormTask& task, const std::uint16_t* weights,
                                 std::size_t first, std::uint16_t* packed) {
   for (std::size_t c = 0; c < kPackedColumns; c += amx::kPanel) {
@@ -111,8 +113,8 @@ PRECIS_INLINE void pack_weights(const NormTask& task, const std::uint16_t* weigh
   }
 }
 
-// Adds the sums over columns of |products|, a block's, to sums[amx::kBlock][kLanes], lane by lane.
-// Meanwhile fetches some of the values that come next.
+// Adds the sums over columns of a block's |products| to sums[amx::kBlock][kLanes], lane by lane.
+// Meanwhile prefetches a part of the next values.
 struct AddMagnitudes {
   const float* products;
   float* sums;
@@ -132,7 +134,7 @@ struct AddMagnitudes {
   }
 };
 
-// Fetches a stretch of W_O, some lines with every block of the stretch before it.
+// Prefetches the next stretch of W_O, a few lines with every block of the current stretch.
 class WeightsAhead {
  public:
   PRECIS_INLINE WeightsAhead(const std::uint16_t* from, std::size_t stride, std::size_t columns,
@@ -165,7 +167,7 @@ PRECIS_INLINE void l1_exact_tile_norms(const NormTask& task) {
   }
   AlignedArray<float> sums(rows * kLanes, 0.0f);
   alignas(64) float products[2][amx::kBlock * amx::kBlock] = {};
-  // Two panels come next while kHotColumns pass over those before them.
+  // The next two panels are prefetched while kHotColumns pass over the current ones.
   const std::size_t fetched = 2 * panel / (kHotColumns / amx::kBlock * amx::kPieces);
   AddMagnitudes waiting{products[0], sums.data(), values.data(), fetched};
   const auto* weights = reinterpret_cast<const std::uint16_t*>(task.weights);
@@ -226,14 +228,14 @@ PRECIS_INLINE void l2_gram_tile_norms(const NormTask& task) {
   }
 }
 
-// Whether tile registers do the products: of bf16 alone, f16 and f32 do not fit them.
+// Whether tile registers compute the products: for bf16 alone, because f16 and f32 do not fit them.
 bool by_tiles(ValueNorm norm, Isa isa, const LayerInput& input) {
   if (isa != Isa::kAmx || input.values.dtype != Dtype::kBf16) return false;
   return norm == ValueNorm::kL2Gram ||
          (norm == ValueNorm::kL1Exact && input.o_proj.dtype == Dtype::kBf16);
 }
 
-// Whole blocks of kTileChunkBytes together.
+// As many whole blocks as fit kTileChunkBytes, at least one.
 std::uint32_t tile_chunk_tokens(std::size_t dim) {
   const std::size_t row_bytes = whole_tiles(dim, amx::kStep) * sizeof(std::uint16_t);
   return static_cast<std::uint32_t>(
@@ -267,7 +269,7 @@ std::vector<float> value_norms(const CpuContext& context, ValueNorm norm, const 
   PRECIS_CHECK(norm != ValueNorm::kL2Gram || !o_proj.gram.empty());
   const bool tiles = by_tiles(norm, context.isa, input), gram = norm == ValueNorm::kL2Gram;
   const std::size_t dim = input.keys.head_dim;
-  // Both as large as the f32 matrices, whatever the number of tokens.
+  // Both as large as the f32 matrices, for any number of tokens.
   const std::vector<float> grams =
       gram && !tiles ? padded_matrices(o_proj.gram, dim) : std::vector<float>();
   const amx::Panels packed =

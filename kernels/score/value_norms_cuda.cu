@@ -1,5 +1,5 @@
 // Value norms and forms on CUDA: products of rows with W_O, its Gram matrix or a covariance,
-// reduced while they are in registers, so that nothing as wide as a product is ever in memory. A
+// reduced while they are in registers, so that no array as wide as a product is ever in memory. A
 // block of threads holds the rows of some tokens, "values" here, and passes over the matrix of each
 // query head in tiles.
 #include "kernels/score/value_norms_cuda.h"
@@ -23,7 +23,7 @@ struct NormTask {
   const void* matrices;  // [query heads, head_dim, width]
   Dtype matrix_dtype;
   std::uint32_t width;
-  // Of kForm, RowFormsDevice's; its forms stand where norms do.
+  // RowFormsDevice's vectors and scales, for kForm; its forms are written to d.norms.
   const float* vectors = nullptr;
   float vector_scale = 0, scale = 0;
   __device__ std::uint64_t value_at(std::uint32_t head, std::uint32_t token) const {
@@ -37,8 +37,8 @@ struct NormTask {
   }
 };
 
-// What element w of a product with query head g's matrix adds; `value` is the value's element of
-// the same number, of kGram and kForm.
+// The term that element w of a product with query head g's matrix adds. `value` is element w of the
+// value, used by kGram and kForm.
 __device__ float term(const NormTask& task, std::uint64_t q_head, std::uint32_t w, float product,
                       float value) {
   if (task.norm == Norm::kL1) return fabsf(product);
@@ -52,8 +52,8 @@ __device__ float finished(const NormTask& task, float sum) {
   return task.norm == Norm::kL1 ? sum : sqrtf(sum > 0 ? sum : 0.0f);
 }
 
-// In f32, for whatever is not bf16. A thread takes columns of the matrix, for all of the block's
-// tokens. grid (blocks of kPlainTokens, kv heads).
+// In f32, for inputs that are not bf16. A thread takes columns of the matrix, for all of the
+// block's tokens. grid (blocks of kPlainTokens, kv heads).
 struct PlainShared {
   float values[kPlainTokens][limits::kHeadDimMax];
   float of_warps[kPlainTokens][kWarps];
@@ -120,8 +120,8 @@ __device__ std::uint32_t value_pair(const NormTask& task, std::uint64_t at, bool
   return pair_of(inside && c < dim ? values[c] : 0, inside && c + 1 < dim ? values[c + 1] : 0);
 }
 
-// A tile of a matrix, kColumns columns: rows 2i and 2i + 1 side by side in a word. The gap keeps
-// the lanes of a warp in different banks. An f32 fills three planes.
+// A tile of a matrix, kColumns columns: rows 2i and 2i + 1 share a word. The padding keeps the
+// lanes of a warp in different banks. An f32 fills three planes.
 template <int kSteps, int kPlanes, int kColumns>
 struct MatrixTile {
   std::uint32_t pairs[kPlanes][kSteps * 8][kColumns + 8];
@@ -236,7 +236,7 @@ Status launch_plain(const NormTask& task, Stream& stream) {
                 stream, task);
 }
 
-// With matrices of f32 that are as wide as a row.
+// For f32 matrices that are as wide as a row.
 Status launch_square(const NormTask& task, Stream& stream) {
   if (task.d.dtype != Dtype::kBf16 || task.d.head_dim > 256) return launch_plain(task, stream);
   if (task.d.head_dim <= 64) return launch_mma<4, 3, 32>(task, stream);

@@ -1,5 +1,5 @@
-// The CUDA twins of the value norms kL1Exact and kL2Gram (value_norms.h), and of the forms under
-// expected attention: launchers. No CUDA header shows here.
+// The CUDA implementations of the value norms kL1Exact and kL2Gram (value_norms.h), and of the
+// forms in expected attention: launchers. Includes no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace precis::kernels {
 
-// Device pointers, packed, at multiples of 16 bytes.
+// Device pointers, packed, aligned to 16 bytes.
 struct ValueNormsDevice {
   std::uint32_t num_kv_heads, group, num_tokens, head_dim;
   Dtype dtype;          // of values
@@ -18,17 +18,18 @@ struct ValueNormsDevice {
   Dtype weights_dtype;  // of W_O
   const void* weights;  // [num_kv_heads * group, head_dim, width], W_O
   const float* gram;    // [num_kv_heads * group, head_dim, head_dim], W W^T
-  float* norms;         // [num_kv_heads, num_tokens], written
+  float* norms;         // output, [num_kv_heads, num_tokens]
 };
 
-// Each reads the matrices that its name says. Enqueue on `stream`; neither allocate nor wait, and
-// need no workspace. On tensor cores where all is bf16 and heads have at most 256 channels (the
-// Gram matrix as three bf16 that hold its f32), in f32 elsewhere. Norms agree with the CPU's within
-// the rounding of their sums (tests/unit/kernels/gpu_value_norms_test.cc states the bound).
+// launch_l1_exact() reads the weights, launch_l2_gram() the Gram matrices. Both enqueue on
+// `stream`; they neither allocate nor wait, and need no workspace. They use tensor cores if all
+// inputs are bf16 and heads have at most 256 channels (the Gram matrix as three bf16 that hold its
+// f32), and f32 otherwise. Norms agree with the CPU's within the rounding of their sums
+// (tests/unit/kernels/gpu_value_norms_test.cc states the bound).
 Status launch_l1_exact(const ValueNormsDevice& task, Stream& stream);
 Status launch_l2_gram(const ValueNormsDevice& task, Stream& stream);
 
-// Device pointers, packed, at multiples of 16 bytes.
+// Device pointers, packed, aligned to 16 bytes.
 struct RowFormsDevice {
   std::uint32_t num_heads, group, num_tokens, head_dim;
   Dtype dtype;            // of rows
@@ -36,7 +37,7 @@ struct RowFormsDevice {
   const float* matrices;  // [num_heads * group, head_dim, head_dim], M
   const float* vectors;   // [num_heads * group, head_dim], u
   float vector_scale, scale;
-  float* forms;  // [num_heads * group, num_tokens], written: scale (x^T M x + vector_scale u.x)
+  float* forms;  // output, [num_heads * group, num_tokens]: scale (x^T M x + vector_scale u.x)
 };
 
 // As launch_l2_gram().

@@ -1,13 +1,13 @@
 // Attention scores on the device, with the arithmetic of attention_op.h:
 //   span_stats   each row's largest logit and sum of exponentials over some tiles of keys
-//   merge_stats  each row's log-sum-exp over its spans, where there are several (both skipped where
-//                it was pushed)
+//   merge_stats  each row's log-sum-exp over its spans, if there are several (both are skipped if
+//                the log-sum-exp was pushed)
 //   columns      recomputes the logits and reduces the weights over the rows of each query head,
-//                and where nothing comes between, over the group
-//   finish       what is left of pool and group reduce; +inf for the tokens behind the columns
-// On tensor cores where K is bf16 (window_attention_mma_cuda.cu), plainly here elsewhere; columns
-// that need more than one sum over their rows are window_rows_cuda.cu's.
-// Fixed orders of summation, no atomics: the same input gives the same scores.
+//                and over the group too if no pooling comes between
+//   finish       the remaining pooling and group reduction; +inf for the tokens behind the columns
+// bf16 keys use tensor cores (window_attention_mma_cuda.cu); other dtypes use the plain kernels
+// here. Columns that need more than one sum over their rows are in window_rows_cuda.cu. Orders of
+// summation are fixed, without atomics: the same input gives the same scores.
 #include <algorithm>
 #include <cmath>
 
@@ -47,7 +47,7 @@ __device__ float logit(const WindowLaunch& l, std::uint32_t q_head, std::uint32_
   return sum;
 }
 
-// Largest value and sum over the tile_tokens (a power of two, at most a warp) lanes of a row.
+// The largest value and the sum over the `lanes` lanes of a row: a power of two, at most a warp.
 __device__ float lanes_largest(float x, std::uint32_t lanes) {
   for (std::uint32_t step = lanes / 2; step > 0; step /= 2) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
@@ -126,7 +126,7 @@ __global__ void columns(WindowLaunch l) {
   const std::uint32_t first = blockIdx.x * l.tile_tokens, head = blockIdx.y;
   load_tile(l, head, first, keys_t);
   const std::uint32_t token = first + threadIdx.x;
-  float grouped = 0;  // of the threads with threadIdx.y 0
+  float grouped = 0;  // in the threads with threadIdx.y 0
   for (std::uint32_t g0 = 0; g0 < op.group; g0 += blockDim.y) {
     const std::uint32_t g = g0 + threadIdx.y, q_head = head * op.group + g;
     const bool inside = token < op.columns && g < op.group;
@@ -170,7 +170,7 @@ __global__ void finish(WindowLaunch l) {
   if (!scored && l.task.mean != nullptr) l.task.mean[i] = -kMinusInfinity;
 }
 
-// Where tensor cores do not serve, the largest power of two of tokens whose keys fit the tile.
+// Without tensor cores: the largest power of two of tokens whose keys fit the tile.
 std::uint32_t tile_tokens(const WindowAttentionDevice& task) {
   if (takes_window_mma(task)) return kWindowMmaTileTokens;
   std::uint32_t tokens = kWindowTileTokensMax;
@@ -182,8 +182,8 @@ std::uint64_t rows_of(const WindowAttentionDevice& task) {
   return std::uint64_t{task.num_kv_heads} * task.op.group * task.op.rows;
 }
 
-// Spans as short as stats of 4 B per KV head and token allow; columns of query heads, for as many
-// as take 8 B.
+// Spans are as short as stats of 4 B per KV head and token allow. If columns are kept per query
+// head, they are computed for as many heads at once as take 8 B per KV head and token.
 WindowLaunch launch_of(const WindowAttentionDevice& task) {
   WindowLaunch l{};
   l.task = task;
@@ -199,7 +199,7 @@ WindowLaunch launch_of(const WindowAttentionDevice& task) {
   return l;
 }
 
-// Cuts the workspace; returns its size.
+// Divides the workspace into arrays; returns its size.
 std::size_t place(WindowLaunch& l, void* workspace) {
   const WindowAttentionDevice& task = l.task;
   const std::uint64_t rows = rows_of(task), heads = task.num_kv_heads;
@@ -225,7 +225,7 @@ Status launch_stats(const WindowLaunch& l, Stream& stream) {
   if (takes_window_mma(l.task)) {
     PRECIS_TRY(launch_window_mma_stats(l, stream));
   } else {
-    // Lanes of a warp must all belong to rows: as many rows as make whole warps.
+    // All lanes of a warp must belong to rows, so a block has as many rows as make whole warps.
     const dim3 block(l.tile_tokens, kWindowRowsPerBlock * kWindowTileTokensMax / l.tile_tokens);
     const std::uint64_t rows = std::uint64_t{l.task.op.group} * l.task.op.rows;
     const dim3 grid(l.num_spans * ceil_div(rows, kWindowRowsOfBlock), l.task.num_kv_heads);
@@ -249,7 +249,7 @@ Status launch_columns(const WindowLaunch& l, Stream& stream) {
   return launch("window attention: columns", columns, grid, block, shared, stream, l);
 }
 
-// The columns of `count` KV heads from `head` on, and what is made of them.
+// The launch for `count` KV heads from `head` on.
 WindowLaunch heads_of(const WindowLaunch& all, std::uint32_t head, std::uint32_t count) {
   WindowLaunch l = all;
   WindowAttentionDevice& task = l.task;

@@ -1,6 +1,6 @@
-// The passes of attention scores over K on tensor cores (window_attention_cuda.cu says what each is
-// for). A block of threads holds a tile of keys in shared memory. A warp takes the rows of one
-// query head, 16 at once, against half of the tile, and keeps the logits in registers.
+// The passes of attention scores over K on tensor cores (window_attention_cuda.cu describes each).
+// A block of threads holds a tile of keys in shared memory. A warp takes the rows of one query
+// head, 16 at once, against half of the tile, and keeps the logits in registers.
 #include "kernels/common/tuning.h"
 #include "kernels/score/window_mma.cuh"
 #include "kernels/score/window_softmax.cuh"
@@ -13,7 +13,7 @@ constexpr std::uint32_t kHalves = 2, kTiles = kWindowMmaTileTokens / kHalves / 8
 constexpr std::uint32_t kHeadsAtOnce = kWarps / kHalves;
 constexpr std::uint32_t kPairsOfBlock = kWindowRowsOfBlock / 16;
 
-// Which of a query head's observing rows, from `first` on, QueryRows takes.
+// Maps row r of QueryRows to the query of observing row first + r of a query head.
 struct RowsFrom {
   const WindowLaunch& l;
   std::uint32_t q_head, first;
@@ -35,7 +35,7 @@ __device__ Item item_of(std::uint32_t i) {
 template <int kSteps>
 struct StatsShared {
   KeyTile<kSteps> keys;
-  Extremes of_halves[kWarps][16];  // of the rows at hand
+  Extremes of_halves[kWarps][16];  // of the current rows
   Extremes of_rows[kWindowRowsOfBlock];
 };
 
@@ -68,8 +68,8 @@ __device__ Extremes row_extremes(const AttentionOp& op, const float (&z)[kTiles]
   return e;
 }
 
-// The rows of a block are those of some pairs of a query head and 16 of its rows, [pairs][16]. Adds
-// one tile to each. Two warps side by side take the halves of the same rows.
+// Adds one tile to the rows of a block, [pairs][16]: a pair is a query head and 16 of its rows. Two
+// neighbouring warps take the two halves of the tile for the same rows.
 template <int kSteps>
 __device__ void add_tile(const WindowLaunch& l, std::uint32_t head, std::uint32_t first,
                          std::uint32_t pair0, std::uint32_t pairs, StatsShared<kSteps>& s) {
@@ -78,7 +78,7 @@ __device__ void add_tile(const WindowLaunch& l, std::uint32_t head, std::uint32_
   const std::uint32_t steps = (op.rows + 15) / 16, half = item_of(warp).half;
   for (std::uint32_t p0 = 0; p0 < pairs; p0 += kHeadsAtOnce) {
     const std::uint32_t p = p0 + warp / kHalves, row0 = (pair0 + p) % steps * 16;
-    // The same in a whole warp. Rows see the more the later they stand.
+    // The same in a whole warp. Later rows see more tokens.
     const bool seen = p < pairs && first < op.visible(min(row0 + 15, op.rows - 1));
     if (seen) {
       QueryRows<kSteps> queries;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads) mma_stats(WindowLaunch l) {
 template <int kSteps>
 struct ColumnsShared {
   KeyTile<kSteps> keys;
-  float of_heads[kHeadsAtOnce][kWindowMmaTileTokens];  // columns of the query heads at hand
+  float of_heads[kHeadsAtOnce][kWindowMmaTileTokens];  // columns of the current query heads
 };
 
 static_assert(sizeof(StatsShared<16>) <= 48 * 1024 && sizeof(ColumnsShared<16>) <= 48 * 1024);

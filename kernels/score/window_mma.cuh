@@ -1,5 +1,5 @@
-// Logits of observing rows and a tile of keys on tensor cores: what the kernels that use them
-// share. Only for sources of kernels.
+// Logits of observing rows and a tile of keys on tensor cores, shared by the kernels that use
+// tensor cores. Only for kernel sources.
 #pragma once
 
 #include "kernels/common/mma.cuh"
@@ -7,12 +7,13 @@
 
 namespace precis::kernels {
 
-// Channels 2i and 2i + 1 in word i. The gap keeps the lanes of a warp in different banks.
+// Channels 2i and 2i + 1 in word i. The padding keeps the lanes of a warp in different banks.
 template <int kSteps>
 struct KeyTile {
   alignas(16) std::uint32_t words[kWindowMmaTileTokens][kSteps * 8 + 4];
 
-  // Tokens from `first` on, zeros past the last. By all threads of the block, which then see it.
+  // Loads tokens from `first` on, zeros past the last. All threads of the block must call it; they
+  // all see the tile afterwards.
   __device__ void load(const WindowLaunch& l, std::uint32_t head, std::uint32_t first) {
     constexpr std::uint32_t kUnits = kSteps * 2;  // of 16 bytes
     const std::uint32_t units = l.task.head_dim / 8;
@@ -33,7 +34,7 @@ template <int kSteps>
 struct QueryRows {
   std::uint32_t words[kSteps][4];
 
-  // query_row(r): which row of task.queries row r is; kNone for zeros.
+  // query_row(r): the row of task.queries that becomes row r; kNone for zeros.
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   template <typename QueryRow>
   __device__ void load(const WindowLaunch& l, const QueryRow& query_row) {
@@ -52,8 +53,8 @@ struct QueryRows {
   }
 };
 
-// z[n][..]: logits of these rows and tokens from + 8 n .. of the tile; which of them are a lane's,
-// mma.cuh says.
+// z[n][..]: logits of these rows and of tokens from + 8 n .. of the tile; mma.cuh says which of
+// them a lane holds.
 template <int kSteps, std::uint32_t kTiles>
 __device__ void logits(const KeyTile<kSteps>& keys, const QueryRows<kSteps>& queries, float scale,
                        std::uint32_t from, float (&z)[kTiles][4]) {
@@ -72,7 +73,7 @@ __device__ void logits(const KeyTile<kSteps>& keys, const QueryRows<kSteps>& que
   }
 }
 
-// fn.operator()<kSteps>(): of 16 channels, for heads that takes_window_mma().
+// Calls fn.operator()<kSteps>(), steps of 16 channels, for heads that takes_window_mma().
 template <typename Fn>
 Status for_steps(const WindowLaunch& l, const Fn& fn) {
   if (l.task.head_dim <= 64) return fn.template operator()<4>();

@@ -1,9 +1,8 @@
-// A tile of weights, row by row: what kernels that look at rows one by one begin with. Only for
-// sources of kernels.
+// A tile of weights, row by row, for kernels that read rows one by one. Only for kernel sources.
 //
-// A KV head's observing rows stand in slots: query head after query head, or, where the group is
-// reduced before the rows, row after row. A block of threads holds the weights of some slots at a
-// time, over one tile of tokens.
+// A KV head's observing rows are numbered as slots: query head after query head, or, if the group
+// is reduced before the rows, row after row. A block of threads holds the weights of some slots at
+// a time, over one tile of tokens.
 #pragma once
 
 #include "kernels/common/tuning.h"
@@ -32,15 +31,15 @@ struct Slots {
   __device__ std::uint64_t q_head(const Slot& slot) const {
     return std::uint64_t{head} * l.task.op.group + slot.g;
   }
-  // Among all observing rows.
+  // The index among all observing rows.
   __device__ std::uint64_t row(const Slot& slot) const {
     return q_head(slot) * l.task.op.rows + slot.i;
   }
-  // Among all pushed queries.
+  // The index among all pushed queries.
   __device__ std::uint64_t query(const Slot& slot) const {
     return q_head(slot) * l.task.pushed + l.task.pushed - l.task.op.rows + slot.i;
   }
-  // 0 where the row does not see the token.
+  // 0 if the row does not see the token.
   __device__ float weight(std::uint32_t number, std::uint32_t token, float logit) const {
     if (number >= count()) return 0;
     const Slot slot = at(number);
@@ -49,21 +48,23 @@ struct Slots {
   }
 };
 
-// By tensor cores, heads of at most 16 kSteps channels. More rows at once would not fit beside keys
-// of 256 channels.
+// With tensor cores, for heads of at most 16 kSteps channels. With keys of 256 channels, only 16
+// slots at once fit in shared memory.
 template <int kSteps>
 struct MmaRows {
   static constexpr std::uint32_t kHeld = kSteps == 16 ? 16 : 32;  // slots at a time
   KeyTile<kSteps> keys;
 
-  // The tile from token `first` on. By all threads of the block, which then see it.
+  // Loads the tile from token `first` on. All threads of the block must call it; they all see the
+  // tile afterwards.
   __device__ void load(const WindowLaunch& l, std::uint32_t head, std::uint32_t first) {
     keys.load(l, head, first);
   }
-  // weights[k][t] of slot `from` + k and token `first` + t. By all threads of the block.
+  // weights[k][t] of slot `from` + k and token `first` + t. All threads of the block must call it.
   __device__ void fill(const Slots& slots, std::uint32_t from, std::uint32_t first,
                        float (*weights)[kRowsTileTokens + 1]) {
-    constexpr std::uint32_t kBlocks = kHeld / 16;  // of rows; as many of 8 tokens are a warp's
+    constexpr std::uint32_t kBlocks = kHeld / 16;  // of rows; a warp takes as many blocks of 8
+                                                   // tokens
     const std::uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
     const std::uint32_t row0 = warp % kBlocks * 16, token0 = warp / kBlocks * kBlocks * 8;
     QueryRows<kSteps> queries;
@@ -86,7 +87,7 @@ struct MmaRows {
   }
 };
 
-// In f32, whatever the dtype and the number of channels: slices of these pass by.
+// In f32, for any dtype and number of channels: loads slices of channels one after another.
 struct PlainRows {
   static constexpr std::uint32_t kHeld = 32, kSlice = 32;
   float keys[kRowsTileTokens][kSlice + 1], queries[kHeld][kSlice + 1];
@@ -139,7 +140,7 @@ struct PlainRows {
   }
 };
 
-// fn.operator()<Rows>() with what multiplies the task's rows.
+// Calls fn.operator()<Rows>() with the type that multiplies the task's rows.
 template <typename Fn>
 Status with_rows(const WindowLaunch& l, const Fn& fn) {
   if (!takes_window_mma(l.task)) return fn.template operator()<PlainRows>();

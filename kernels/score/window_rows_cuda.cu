@@ -1,11 +1,11 @@
-// Columns of attention scores whose rows are looked at one by one: where rows are pooled before
-// they are reduced, reduced to a mean and a variance, or where more is wanted of them than scores
-// (AttentionWants). A tile of weights is in shared memory at a time; a tile's pooled columns lie
-// far enough from its ends.
-//   row_masses   what each row weighs before and after it is pooled, span by span of tiles
-//   row_scales   their quotients (both where pooled rows keep their mass)
+// Columns of attention scores whose rows are read one by one: rows are pooled before they are
+// reduced, or reduced to a mean and a variance, or more is wanted of them than scores
+// (AttentionWants). One tile of weights is in shared memory at a time; the columns that a tile
+// pools lie far enough from its ends.
+//   row_masses   each row's mass before and after pooling, per span of tiles
+//   row_scales   the quotient of the two (both kernels only if pooled rows keep their mass)
 //   row_columns  columns reduced over rows and group, the mean, each tile's moments
-//   row_claim    the layer's claim, from the moments of all tiles
+//   row_claim    the layer's weight, from the moments of all tiles
 #include <algorithm>
 
 #include "kernels/score/window_rows.cuh"
@@ -13,7 +13,7 @@
 namespace precis::kernels {
 namespace {
 
-// Columns [first, last) are a tile's own; it holds the weights of the tokens from `low` on.
+// A tile computes columns [first, last) and holds the weights of the tokens from `low` on.
 struct TileColumns {
   std::uint32_t first, last, low;
 };
@@ -30,14 +30,14 @@ template <typename Rows>
 struct RowsShared {
   Rows rows;
   float weights[Rows::kHeld][kRowsTileTokens + 1];
-  float pooled[Rows::kHeld][kRowsTileTokens + 1];  // the tile's own columns
+  float pooled[Rows::kHeld][kRowsTileTokens + 1];  // the columns that the tile computes
   double moments[2][kRowsTileTokens];
 };
 
 static_assert(sizeof(RowsShared<MmaRows<16>>) <= 48 * 1024 &&
-              sizeof(RowsShared<MmaRows<8>>) <= 48 * 1024);  // what launch() may ask for
+              sizeof(RowsShared<MmaRows<8>>) <= 48 * 1024);  // the most that launch() may request
 
-// s.pooled from s.weights. By all threads of the block, which then see it.
+// Fills s.pooled from s.weights. All threads of the block must call it; they all see the result.
 template <typename Rows>
 __device__ void pool_rows(const Slots& slots, std::uint32_t from, const TileColumns& tile,
                           bool scaled, RowsShared<Rows>& s) {
@@ -113,15 +113,15 @@ __global__ void row_scales(WindowLaunch l, std::uint32_t num_spans) {
   l.work.scales[row] = all.after > 0 ? static_cast<float>(all.before / all.after) : 1.0f;
 }
 
-// What a row pass makes.
+// The outputs of a pass over rows.
 struct RowPass {
   bool columns, moments;
 };
 
-// Numbers of one column, reduced.
+// The reduction of one column.
 struct RowSum {
   float one = 0;
-  double sum = 0, square = 0;  // of kMeanVariance
+  double sum = 0, square = 0;  // for kMeanVariance
   __device__ void add(RowReduce reduce, float x) {
     if (reduce != RowReduce::kMeanVariance) {
       one = AttentionOp::row_added(reduce, one, x);
@@ -138,13 +138,13 @@ struct RowSum {
   }
 };
 
-// One column while the slots of its KV head pass over it, in their order.
+// One column, to which the slots of its KV head are added in order.
 class Column {
  public:
   __device__ Column(const Slots& slots, const RowPass& pass, std::uint32_t token)
       : slots_(slots), pass_(pass), token_(token), seen_by_(slots.l.task.op.seen_by(token)) {}
 
-  // `x`: the weight, pooled where rows are; `weight`: as it is.
+  // `x`: the weight, pooled if rows are pooled; `weight`: the unpooled weight.
   __device__ void add(const Slot& slot, float x, float weight) {
     const AttentionOp& op = slots_.l.task.op;
     mean_ += weight;
@@ -192,7 +192,7 @@ class Column {
   const Slots& slots_;
   const RowPass& pass_;
   const std::uint32_t token_, seen_by_;
-  RowSum rows_, raw_;  // of the query head at hand, or of the group
+  RowSum rows_, raw_;  // of the current query head, or of the group
   float grouped_ = 0, mean_ = 0;
   double entropy_ = 0, variance_ = 0;
 };
@@ -234,7 +234,8 @@ __global__ void __launch_bounds__(kRowsThreads) row_columns(WindowLaunch l, RowP
   l.work.moments[std::uint64_t{slots.head} * gridDim.x + blockIdx.x] = sum;
 }
 
-// One block. Threads sum every blockDim.x-th tile, then the first sums the threads.
+// One block. Each thread sums every blockDim.x-th tile, then the first thread adds up the threads'
+// sums.
 __global__ void row_claim(WindowLaunch l, std::uint64_t tiles) {
   auto* of_threads = shared_memory<TileMoments>();
   TileMoments sum{};
@@ -260,7 +261,8 @@ Status launch_pass(const WindowLaunch& l, const RowPass& pass, Stream& stream) {
   });
 }
 
-// Moments are a query head's, so its rows must follow one another.
+// Whether moments need a pass of their own. Moments are per query head, so the rows of a query head
+// must be consecutive.
 bool moments_apart(const WindowLaunch& l) {
   return l.task.claims && l.task.op.pool_order == PoolOrder::kPoolGroupRows;
 }

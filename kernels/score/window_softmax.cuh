@@ -1,4 +1,4 @@
-// Softmaxes that are found piece by piece. Only for sources of kernels.
+// Softmaxes that are computed piece by piece. Only for kernel sources.
 #pragma once
 
 #include "kernels/common/device_code.cuh"
@@ -8,7 +8,8 @@ namespace precis::kernels {
 
 inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 
-// Of some logits: the largest, and the sum of e^(logit - largest). Of none: -infinity and 0.
+// The largest of some logits, and the sum of e^(logit - largest). -infinity and 0 if there are
+// none.
 struct Extremes {
   float largest = kMinusInfinity, sum = 0;
 };
@@ -19,7 +20,7 @@ __device__ inline Extremes together(const Extremes& a, const Extremes& b) {
   return {largest, a.sum * exp_f32(a.largest - largest) + b.sum * exp_f32(b.largest - largest)};
 }
 
-// Keeps a row's softmax over one span: its log-sum-exp at once where there is no other.
+// Stores a row's softmax over one span; if there is only one span, its log-sum-exp directly.
 __device__ inline void keep_stats(const WindowLaunch& l, std::uint64_t row, std::uint32_t span,
                                   const Extremes& e) {
   if (l.num_spans == 1) {

@@ -15,14 +15,14 @@
 namespace precis::kernels {
 namespace {
 
-constexpr std::size_t kSampleSize = 1024;  // of a head that ranks alone
-constexpr std::size_t kFew = 256;          // ranked by their bits
-constexpr std::size_t kSmall = 192;        // sorted by comparison
-constexpr std::size_t kPlaced = 64;        // sorted by counting those below
+constexpr std::size_t kSampleSize = 1024;  // of a head that is ranked by itself
+constexpr std::size_t kFew = 256;          // at most so many tokens: best_of_few()
+constexpr std::size_t kSmall = 192;        // at most so many keys: sort by comparison
+constexpr std::size_t kPlaced = 64;        // at most so many keys: place_keys()
 
-// A rank that probably has at least `wanted` of the `total` scores sampled at or before it.
-// `doubt` widens it: 1 is three standard deviations of the sample, and whoever finds that it was
-// not enough doubles it. The largest rank in the end.
+// A rank such that probably at least `wanted` of the `total` scores rank at or before it, estimated
+// from `sample`. `doubt` widens the bound: 1 is three standard deviations of the sample. A caller
+// that finds the bound too narrow doubles `doubt`; in the end the bound is the largest rank.
 std::uint32_t rank_bound(std::span<std::uint32_t> sample, std::uint64_t wanted, std::uint64_t total,
                          double doubt) {
   const std::size_t at = sample_index(sample.size(), wanted, total, doubt);
@@ -31,8 +31,9 @@ std::uint32_t rank_bound(std::span<std::uint32_t> sample, std::uint64_t wanted, 
   return sample[at];
 }
 
-// A rank that the `limit` lowest of `ranks`, from 1, and ties with the last of them alone stand at
-// or before: bit by bit the largest value that fewer lie below, until one parts them.
+// A bound such that the `limit` >= 1 lowest of `ranks`, and ties with the last of them, are at or
+// below it, and no others. Builds, bit by bit, the largest value with fewer than `limit` ranks
+// below it; ends early if a candidate has exactly `limit` ranks below it.
 PRECIS_INLINE std::uint32_t rank_at(const std::uint32_t* ranks, std::size_t count,
                                     std::size_t limit) {
   std::uint32_t found = 0;
@@ -48,7 +49,7 @@ PRECIS_INLINE std::uint32_t rank_at(const std::uint32_t* ranks, std::size_t coun
   return found;
 }
 
-// Every few tokens of [first, last), of one head.
+// Adds evenly spaced tokens of [first, last) of one head to the sample.
 void add_sample(const float* scores, std::uint32_t first, std::uint32_t last, std::size_t size,
                 std::vector<std::uint32_t>& sample) {
   const std::size_t count = last - first, taken = std::min(size, count);
@@ -74,8 +75,8 @@ Gather gather_loop(Isa isa) {
   return for_isa<&gather_up_to<PlainKeys>>(isa);
 }
 
-// Sorts by the upper half; the lower halves ascend already and stay so among equals. Digits are
-// those of the differences from the lowest, which are shorter than what they are of.
+// Radix sort by the upper half. The lower halves already ascend, and stay so among equal upper
+// halves. The digits are of the differences from the lowest key, which need fewer bits.
 void sort_keys(std::uint64_t* keys, std::size_t count) {
   if (count <= kSmall) {
     std::sort(keys, keys + count);
@@ -113,7 +114,8 @@ void sort_keys(std::uint64_t* keys, std::size_t count) {
   if (from != keys) std::copy(from, from + count, keys);
 }
 
-// out[..] = keys[..], ascending: each key's place is how many lie below it. No two are equal.
+// Writes keys[..] to out[..] in ascending order: a key's place is the number of keys below it. No
+// two keys are equal.
 PRECIS_INLINE void place_keys(const std::uint64_t* keys, std::size_t count, std::uint64_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t below = 0;
@@ -122,7 +124,7 @@ PRECIS_INLINE void place_keys(const std::uint64_t* keys, std::size_t count, std:
   }
 }
 
-// The best `limit` of so few that all their ranks are looked at for each bit.
+// The best `limit` of at most kFew tokens: rank_at() reads all ranks for each bit.
 std::vector<std::uint64_t> best_of_few(const float* scores, std::uint32_t first, std::uint32_t last,
                                        std::size_t limit) {
   const std::size_t total = last - first;

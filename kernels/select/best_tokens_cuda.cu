@@ -1,9 +1,9 @@
-// Top-k by radix, exact and the same every time. Per head:
-//   1. the rank of the limit-th best, a digit at a time by counting;
-//   2. the tokens that rank before it, and of its equals the lowest, in the order of tokens;
-//   3. a stable sort of these by rank, a digit at a time.
-// Warps own consecutive runs of what they read, and count before they write, so that places follow
-// from counts alone and never from which warp comes first.
+// Top-k by radix, exact and deterministic. Per head:
+//   1. the rank of the limit-th best token, digit by digit, by counting;
+//   2. the tokens that rank before it, and of its equals the lowest ones, in the order of tokens;
+//   3. a stable sort of these by rank, digit by digit.
+// Each warp reads a consecutive run of the input, and counts before it writes. So every place
+// follows from counts alone, and never from the order in which warps run.
 #include <algorithm>
 
 #include "kernels/select/best_tokens_cuda.h"
@@ -15,14 +15,14 @@ namespace {
 constexpr std::uint32_t kWarps = kSelectThreads / kWarp;
 
 struct Shared : RankSearch {
-  std::uint32_t bins[kWarps][kBins];           // counts, then where the next of its kind goes
+  std::uint32_t bins[kWarps][kBins];           // counts, then the next place of each digit
   std::uint32_t below[kWarps], equal[kWarps];  // of each warp's run
 };
 
 struct Run {
   std::uint32_t first, last;
 };
-// The run of `count` items that this warp owns: whole warps of items.
+// The run of `count` items that this warp reads: a multiple of the warp size, except at the end.
 __device__ Run own_run(std::uint32_t count) {
   const std::uint32_t steps = (count + kSelectThreads - 1) / kSelectThreads;
   const std::uint32_t first = min(count, threadIdx.x / kWarp * steps * kWarp);
@@ -31,7 +31,7 @@ __device__ Run own_run(std::uint32_t count) {
 
 __device__ std::uint32_t lanes_before() { return (1u << threadIdx.x % kWarp) - 1; }
 
-// Writes the tokens that s.prefix and s.left tell, ascending, to `out`.
+// Writes the tokens that s.prefix and s.left select to `out`, ascending.
 __device__ void gather_best(const float* scores, std::uint32_t first, std::uint32_t last, Shared& s,
                             std::uint32_t* out) {
   const std::uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -71,7 +71,7 @@ __device__ void gather_best(const float* scores, std::uint32_t first, std::uint3
   __syncthreads();
 }
 
-// Turns the counts of every warp and digit into places: digits ascending, warps in their order.
+// Turns the counts of every warp and digit into places: digits ascending, then warps in order.
 __device__ void places_of_counts(Shared& s) {
   if (threadIdx.x < kBins) {
     std::uint32_t sum = 0;
@@ -108,7 +108,7 @@ __device__ void sort_by_digit(const float* scores, const std::uint32_t* from, st
     const std::uint32_t bin = inside ? digit_of(rank_of(scores, token), digit) : kBins;
     const std::uint32_t alike = __match_any_sync(kWholeWarp, bin);
     const std::uint32_t place = inside ? bins[bin] : 0;
-    __syncwarp();  // every lane has its place before any moves on
+    __syncwarp();  // every lane reads its place before any lane updates it
     if (inside) to[place + __popc(alike & lanes_before())] = token;
     if (inside && (alike & lanes_before()) == 0) bins[bin] = place + __popc(alike);
     __syncwarp();

@@ -1,5 +1,4 @@
-// Ranking on the device: the twin of best_tokens.h, over a batch of heads. No CUDA header shows
-// here.
+// The CUDA implementation of best_tokens.h, over a batch of heads. Includes no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ struct BestTokensDevice {
   std::uint32_t num_heads, stride;
   std::uint32_t first, last;    // tokens [first, last) of every head are ranked
   const std::uint32_t* limits;  // [num_heads], at most last - first of each head; null: all
-  std::uint32_t* order;         // [num_heads, order_stride], written from order_first on
+  std::uint32_t* order;         // output, [num_heads, order_stride], written from order_first on
   std::uint32_t order_first, order_stride;
 };
 
@@ -22,8 +21,8 @@ struct BestTokensDevice {
 std::size_t best_tokens_workspace_bytes(const BestTokensDevice& task);
 
 // order[h][order_first ..] = the limits[h] best tokens by (score desc, token asc), D1's order.
-// Enqueues on `stream`; neither allocates nor waits. One block of threads per head: meant for the
-// heads of many layers at once.
+// Enqueues on `stream`; neither allocates nor waits. Uses one block of threads per head, so it
+// should get the heads of many layers at once.
 Status launch_best_tokens(const BestTokensDevice& task, void* workspace, Stream& stream);
 
 }  // namespace precis::kernels

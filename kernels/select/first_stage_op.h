@@ -12,8 +12,9 @@ namespace precis::kernels {
 // one when `ranked` does.
 struct FirstStage {
   std::uint64_t share_ppm = 0;
-  std::uint64_t counted = 0;  // protected entries that count inside the share, and are chosen so
-  std::uint64_t sure = 0;     // ranked entries chosen by score however few there are
+  std::uint64_t counted = 0;  // protected entries, which count inside the share and are chosen
+                              // first
+  std::uint64_t sure = 0;     // the least number of ranked entries that are chosen by score
 
   static FirstStage of(const Recipe& recipe, const LayerInput& input,
                        std::uint32_t protected_count) {
@@ -21,7 +22,7 @@ struct FirstStage {
     if (recipe.count_rule != CountRule::kKvpressDouble) return stage;
     stage.counted = protected_count;
     if (recipe.heads != HeadAllocator::kAda) return stage;
-    // kvpress never takes back what its guarantee has given, so stage 2 cannot replace it.
+    // kvpress keeps every entry of its guarantee, so stage 2 cannot replace one.
     const std::uint64_t kept =
         input.entries / (std::uint64_t{input.num_layers} * input.num_kv_heads());
     const std::uint64_t safe = recipe.ada_alpha_ppm * kept / kPpm;

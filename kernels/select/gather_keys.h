@@ -11,14 +11,14 @@
 
 namespace precis::kernels {
 
-inline constexpr std::uint32_t kGatherTokens = 256;  // whose ranks are formed at once
+inline constexpr std::uint32_t kGatherTokens = 256;  // ranks are computed for this many at once
 
-// Ascending ranks: the better the lower.
+// Better scores have lower ranks.
 PRECIS_INLINE std::uint32_t descending_rank(float score) { return ~score_rank(score); }
 
-// One token after the other: each is written, and counts if it is within the bound.
+// Token by token: each key is written, but counts only if it is within the bound.
 struct PlainKeys {
-  // Those of tokens [token, token + size), of these ranks. How many.
+  // Gathers keys of tokens [token, token + size), whose ranks are `ranks`. Returns how many.
   PRECIS_INLINE static std::size_t gather(const std::uint32_t* ranks, std::uint32_t token,
                                           std::uint32_t size, std::uint32_t bound,
                                           std::uint64_t* keys) {
@@ -32,14 +32,15 @@ struct PlainKeys {
 };
 
 #if defined(__x86_64__) && !defined(__clang__)
-// For for_avx512(): sixteen at a time, those within the bound closing ranks, tokens beside them.
-// Written out, for no compiler makes this of a loop; Clang knows no operands so wide.
+// For for_avx512(): sixteen at a time; ranks within the bound are compacted, with their tokens
+// beside them. Inline assembly, because no compiler vectorises such a loop; Clang does not accept
+// operands this wide.
 struct WideKeys {
   PRECIS_INLINE static std::size_t gather(const std::uint32_t* ranks, std::uint32_t token,
                                           std::uint32_t size, std::uint32_t bound,
                                           std::uint64_t* keys) {
     using Ranks = std::uint32_t __attribute__((vector_size(64)));
-    // The two halves of ranks above tokens: 32-bit words of the one and the other in turn.
+    // A key is a rank above a token: the output alternates 32-bit words of the two vectors.
     constexpr Ranks kLow = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
     constexpr Ranks kHigh = kLow + 8;
     const Ranks last = Ranks{} + bound;
@@ -76,7 +77,8 @@ struct WideKeys {
 using WideKeys = PlainKeys;
 #endif
 
-// keys[..] gets those of tokens [first, last); returns how many. Room for one key per token.
+// Writes the keys of tokens [first, last) to keys[..]; returns how many. Needs room for one key per
+// token.
 template <typename Keys>
 PRECIS_INLINE std::size_t gather_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
                                        std::uint32_t bound, std::uint64_t* keys) {

@@ -1,6 +1,7 @@
-// Each merge takes its tokens one by one, as every one depends on those before it: one thread walks
-// while the others fetch what it will read. Whether a token has been taken is never stored: what is
-// taken of an order is always its beginning, so a comparison with the last one taken tells.
+// Each merge takes its tokens one by one, because each choice depends on those before it: one
+// thread walks while the others fetch its input. Whether a token has been taken is not stored: the
+// tokens taken from an order are always its beginning, so a comparison with the last one taken is
+// enough.
 #include "kernels/select/merged_orders_cuda.h"
 
 #include "kernels/common/device_code.cuh"
@@ -21,7 +22,7 @@ struct MergeTask {
   double share;  // kThreshold
 };
 
-// One head's part of it.
+// One head's part of the task.
 struct Head {
   const float *scores, *second;
   const std::uint32_t *by_score, *by_second;
@@ -51,10 +52,10 @@ __device__ Place place_of(const Head& head, std::uint32_t token) {
 
 struct TwoStageShared {
   Place by_score[kMergeThreads], by_second[kMergeThreads];  // the next of each order
-  std::uint32_t chosen, next, ranked;                       // how far the walk has come
+  std::uint32_t chosen, next, ranked;                       // the progress of the walk
 };
 
-// One thread, until it has come to the end of what was fetched or of what is wanted.
+// Walks in one thread until it reaches the end of the fetched places or the head's limit.
 __device__ void walk_two_stage(const Head& head, const FirstStage& first_stage, TwoStageShared& s,
                                std::uint64_t& last_chosen, std::uint64_t& last_passed) {
   const std::uint32_t chosen0 = s.chosen, next0 = s.next;
@@ -63,7 +64,7 @@ __device__ void walk_two_stage(const Head& head, const FirstStage& first_stage, 
     const Place& second = s.by_second[next - next0];
     const bool by_score = first_stage(ranked + 1) > chosen;
     const Place& first = s.by_score[chosen - chosen0];
-    // Unless stage 2 had it already, and takes its next one instead.
+    // If stage 2 took the token before, this turn takes stage 2's next token instead.
     const bool found = by_score && first.second_key >= last_passed;
     const std::uint64_t now_chosen = by_score ? first.score_key + 1 : last_chosen;
     if (!found && second.score_key < now_chosen) {  // taken by its score
@@ -88,7 +89,7 @@ __device__ void walk_two_stage(const Head& head, const FirstStage& first_stage, 
 __global__ void __launch_bounds__(kMergeThreads) merge_two_stage(MergeTask task) {
   auto& s = *shared_memory<TwoStageShared>();
   const Head head = head_of(task, blockIdx.x);
-  // One past the key of the last token taken of each order; no key is below 0.
+  // One past the key of the last token taken from each order; no key is below 0.
   std::uint64_t last_chosen = 0, last_passed = 0;
   if (threadIdx.x == 0) s.chosen = s.next = s.ranked = 0;
   __syncthreads();
@@ -115,8 +116,8 @@ struct ThresholdShared {
 
 __device__ float mass_of(float x) { return x > 0 && x <= 3.40282347e38f ? x : 0.0f; }
 
-// Adds mass(0), mass(1) .. mass(count - 1) in their order until `target` is reached; s.taken of
-// them, s.sum together. Every thread calls it.
+// Adds mass(0), mass(1) .. mass(count - 1) in order until `target` is reached. Sets s.taken to how
+// many were added, s.sum to their sum. Every thread must call it.
 template <typename Mass>
 __device__ void sum_in_order(std::uint32_t count, double target, ThresholdShared& s,
                              const Mass& mass) {
@@ -140,7 +141,8 @@ __device__ void sum_in_order(std::uint32_t count, double target, ThresholdShared
   }
 }
 
-// Appends those of by_score that stand behind `last` in the other order, up to the head's limit.
+// Appends the tokens of by_score whose key in the other order is at least `last`, up to the head's
+// limit.
 __device__ void append_rest(const Head& head, std::uint64_t last, ThresholdShared& s) {
   const std::uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const std::uint32_t steps = (head.limit + kMergeThreads - 1) / kMergeThreads;
@@ -179,7 +181,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_threshold(MergeTask task)
   for (std::uint32_t i = threadIdx.x; i < s.taken; i += kMergeThreads) {
     head.out[i] = head.by_second[i];
   }
-  std::uint64_t last = 0;  // one past the key of the last that was taken
+  std::uint64_t last = 0;  // one past the key of the last token taken
   if (s.taken > 0) {
     const std::uint32_t token = head.by_second[s.taken - 1];
     last = retention_key(head.second[token], token) + 1;

@@ -1,4 +1,4 @@
-// The rank of the limit-th best of many scores, by radix. Only for sources of kernels, of blocks of
+// The rank of the limit-th best of many scores, by radix. Only for kernel sources, in blocks of
 // kSelectThreads.
 #pragma once
 
@@ -17,7 +17,7 @@ struct RankSearch {
   std::uint32_t prefix, left;
 };
 
-// The better the lower.
+// Better scores have lower ranks.
 __device__ inline std::uint32_t rank_of(const float* scores, std::uint32_t token) {
   return ~score_rank(scores[token]);
 }
@@ -25,7 +25,7 @@ __device__ inline std::uint32_t digit_of(std::uint32_t rank, std::uint32_t digit
   return rank >> digit * 8 & (kBins - 1);
 }
 
-// s.totals becomes how many stand before each bin. Every thread calls it.
+// Replaces each of s.totals with the sum of the totals before it. Every thread must call it.
 __device__ inline void sum_totals(RankSearch& s) {
   __syncthreads();
   if (threadIdx.x < kWarp) {  // one warp, a run of bins per lane
@@ -47,8 +47,9 @@ __device__ inline void sum_totals(RankSearch& s) {
   __syncthreads();
 }
 
-// Leaves in s.prefix the rank of the limit-th best of the head and in s.left how many of that rank
-// are among the best: from the highest digit on, the digit at which the count reaches the limit.
+// Sets s.prefix to the rank of the limit-th best score of the head, and s.left to how many scores
+// of that rank are among the best. From the highest digit down, finds the digit value at which the
+// count reaches the limit. Every thread must call it.
 __device__ inline void find_last_rank(const float* scores, std::uint32_t first, std::uint32_t last,
                                       std::uint32_t limit, RankSearch& s) {
   std::uint32_t prefix = 0, left = limit;
@@ -65,7 +66,7 @@ __device__ inline void find_last_rank(const float* scores, std::uint32_t first, 
     sum_totals(s);
     if (threadIdx.x < kBins) {
       const std::uint32_t before = s.totals[threadIdx.x];
-      if (before < left && left <= before + count) {  // in exactly one bin
+      if (before < left && left <= before + count) {  // true in exactly one bin
         s.prefix = prefix | threadIdx.x << digit * 8;
         s.left = left - before;
       }

@@ -1,10 +1,11 @@
-// How far heads are ranked, on CUDA. The CPU tries bounds that a sample suggests, one wider than
-// the other, until one is wide enough (shares_of_best). Which of the sample each of them is follows
-// from sizes alone, so here all are tried at once and the first wide enough is taken:
+// How far heads are ranked, on CUDA. The CPU tries bounds from a sample, each wider than the one
+// before, until one is wide enough (shares_of_best). The indices of these bounds in the sorted
+// sample follow from sizes alone, so here all bounds are tried at once and the first that is wide
+// enough is taken:
 //   sample_scores   some scores of every head
 //   find_bounds     the rank of each bound
 //   count_up_to     how many of each head rank at or before each bound
-//   choose_bound    the first wide enough, and the limits that follow
+//   choose_bound    the first bound that is wide enough, and the limits that follow
 #include "kernels/select/ranked_limits_cuda.h"
 
 #include "kernels/common/workspace.h"
@@ -14,7 +15,8 @@
 namespace precis::kernels {
 namespace {
 
-// Doubts double, and each moves a bound by at least one of the sample.
+// `doubt` doubles from bound to bound, and each doubling moves the bound by at least one sampled
+// score, so this many bounds are enough.
 constexpr std::uint32_t kBoundsMax = 24;
 static_assert(std::max(kLayerSampleSize, limits::kKvHeadsMax) < 1u << (kBoundsMax - 1));
 
@@ -23,14 +25,14 @@ constexpr std::uint32_t kCountTokens = 16 * kElementwiseThreads;  // of a block
 struct LimitsTask {
   RankedLimitsDevice d;
   std::uint32_t taken;       // sampled tokens of each head
-  std::uint32_t num_bounds;  // the last of them takes everything
+  std::uint32_t num_bounds;  // the last bound takes everything
   std::uint32_t at[kBoundsMax];
   float* sample;          // [num_heads * taken]
   std::uint32_t* bounds;  // [num_bounds]
   std::uint32_t* counts;  // [num_bounds, num_heads]
 };
 
-// The same for every head.
+// Sets the same limit for every head.
 __global__ void fill_limits(RankedLimitsDevice d, std::uint32_t limit) {
   const std::uint32_t head = blockIdx.x * blockDim.x + threadIdx.x;
   if (head < d.num_heads) d.limits[head] = limit;
@@ -59,7 +61,7 @@ __global__ void __launch_bounds__(kSelectThreads) find_bounds(LimitsTask task) {
   if (threadIdx.x == 0) task.bounds[blockIdx.x] = bound;
 }
 
-// grid (blocks, heads). Sums of integers: in any order the same.
+// grid (blocks, heads). Integer sums, so the order of additions does not matter.
 __global__ void count_up_to(LimitsTask task) {
   const float* scores = task.d.scores + std::uint64_t{blockIdx.y} * task.d.num_tokens;
   const std::uint32_t first = task.d.first + blockIdx.x * kCountTokens;
@@ -104,7 +106,7 @@ __global__ void choose_bound(LimitsTask task) {
 std::uint64_t total_of(const RankedLimitsDevice& d) {
   return std::uint64_t{d.num_heads} * (d.last - d.first);
 }
-// Where nothing is wanted the CPU tries no bound either.
+// Whether a sample is needed. If nothing is wanted, the CPU tries no bound either.
 bool samples(const RankedLimitsDevice& d) {
   return d.of_layer.compete && d.of_layer.wanted > 0 &&
          !wants_nearly_all(d.of_layer.wanted, total_of(d));
@@ -147,7 +149,7 @@ std::size_t ranked_limits_workspace_bytes(const RankedLimitsDevice& d) {
 }
 
 Status launch_ranked_limits(const RankedLimitsDevice& d, void* workspace, Stream& stream) {
-  if (!samples(d)) {  // a head's share is all of it, or of no meaning
+  if (!samples(d)) {  // a head's share is all of it, or has no effect
     const auto limit = static_cast<std::uint32_t>(d.of_layer.limit(d.last - d.first));
     return launch("ranked limits: fill", fill_limits, ceil_div(d.num_heads, kElementwiseThreads),
                   kElementwiseThreads, 0, stream, d, limit);

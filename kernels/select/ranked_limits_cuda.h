@@ -1,5 +1,5 @@
-// The CUDA twin of how far select ranks heads: the limits of select_cpu, head for head, for
-// SelectDevice::limits. No CUDA header shows here.
+// The CUDA implementation of how far select ranks heads: the same limits as select_cpu, head for
+// head, for SelectDevice::limits. Includes no CUDA header.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ struct RankedLimitsDevice {
   std::uint32_t num_heads = 0, num_tokens = 0;
   std::uint32_t first = 0, last = 0;  // tokens [first, last) of every head are ranked
   // Device pointers.
-  const float* scores = nullptr;    // [num_heads, num_tokens]; read where heads compete
-  std::uint32_t* limits = nullptr;  // [num_heads], written
+  const float* scores = nullptr;    // [num_heads, num_tokens]; read only if heads compete
+  std::uint32_t* limits = nullptr;  // output, [num_heads]
 
-  // Everything but the pointers. slots: of the layer, at most num_heads * shape.num_tokens.
+  // Everything except the pointers. slots: of the layer, at most num_heads * shape.num_tokens.
   static RankedLimitsDevice of(const Recipe& recipe, const SegmentShape& shape,
                                std::uint32_t num_heads, std::uint64_t slots);
 };
 
-// Where heads compete, 4 B for each of at most kLayerSampleSize sampled tokens (one of each head at
-// least), and some counts.
+// If heads compete, 4 B for each of at most kLayerSampleSize sampled tokens (at least one of each
+// head), and a few counts.
 std::size_t ranked_limits_workspace_bytes(const RankedLimitsDevice& task);
 
 // Enqueues on `stream`; neither allocates nor waits.

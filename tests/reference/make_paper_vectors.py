@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
-"""Writes paper_vectors.bin: what the policies of paper_policies.py make of two made-up layers.
+"""Writes paper_vectors.bin: the results of paper_policies.py's policies on two made-up layers.
 
 Run by hand when a policy is added. Tensors are rounded to f16 first, and both sides compute on the
 rounded values: here in float64, in the kernels in f32.
 
-The file, little-endian; read by paper_vectors.cc:
+The file is little-endian; paper_vectors.cc reads it:
+
   char[4] "PPV2", u32 num_layers, num_q_heads, num_kv_heads, n, head_dim, pushed, behind, width,
                   num_budgets, num_cases; u32 budgets[num_budgets], entries of the segment
-  per layer: f16 keys [num_kv_heads, n, head_dim], values alike, queries [num_q_heads, pushed,
-             head_dim], queries behind the segment [num_q_heads, behind, head_dim]; f32 their
-             log-sum-exps [num_q_heads, behind], query mean [num_q_heads, head_dim] and covariance
-             [num_q_heads, head_dim, head_dim]; f16 W_O [num_q_heads, head_dim, width]
+  per layer: f16 keys [num_kv_heads, n, head_dim], values of the same shape, queries
+             [num_q_heads, pushed, head_dim], queries behind the segment [num_q_heads, behind,
+             head_dim]; f32 log-sum-exps of the latter [num_q_heads, behind], query mean
+             [num_q_heads, head_dim] and covariance [num_q_heads, head_dim, head_dim]; f16 W_O
+             [num_q_heads, head_dim, width]
   per case:  u32 bytes of the recipe's text, the text, u32 has a second score, u32 rows of its
              profile's table (0 for none), f32 table [rows, num_layers, num_kv_heads]
-    per layer: f32 scores [num_kv_heads, n], the second scores alike if it has them, f32 weight;
-               u16 order [num_kv_heads, n] that follows from exactly these scores;
-               u32 counts [num_budgets, num_kv_heads] that do
+    per layer: f32 scores [num_kv_heads, n], second scores of the same shape if it has them, f32
+               weight; u16 order [num_kv_heads, n] and u32 counts [num_budgets, num_kv_heads],
+               which follow from exactly these scores
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ BUDGETS = (NUM_LAYERS * NUM_KV_HEADS * 104, NUM_LAYERS * NUM_KV_HEADS * 173 + 3)
 
 
 def made_up(rng: np.random.Generator, sharpness: float) -> Layer:
-    """Keys drift along the text, as those of real heads do; some tokens draw every query."""
+    """Keys drift along the text, as keys of real heads do; some tokens attract every query."""
     num_q_heads = NUM_KV_HEADS * GROUP
     drift = np.cumsum(rng.normal(size=(NUM_KV_HEADS, NUM_TOKENS, HEAD_DIM)), axis=1)
     keys = rng.normal(size=drift.shape) + 0.1 * drift
@@ -67,7 +69,7 @@ def made_up(rng: np.random.Generator, sharpness: float) -> Layer:
         covariance=as_f32(root @ root.transpose(0, 2, 1) / HEAD_DIM),
         o_proj=half(rng.normal(size=(num_q_heads, HEAD_DIM, WIDTH)) / np.sqrt(WIDTH)),
     )
-    # Queries behind the segment see more than it: as much mass again.
+    # Queries behind the segment also see tokens outside it, with as much mass again.
     z = layer.logits(layer.behind)
     layer.behind_lse = as_f32(np.log(np.exp(z).sum(axis=2)) + np.log(2))
     return layer
@@ -78,7 +80,7 @@ def as_f32(x: np.ndarray) -> np.ndarray:
 
 
 def rounded(scores: Scores) -> Scores:
-    """As the kernels hold them: an order must follow from what is written."""
+    """Rounds to f32, as the kernels hold them: an order must follow from the written scores."""
     second = None if scores.second is None else as_f32(scores.second)
     return Scores(as_f32(scores.scores), second, float(np.float32(scores.weight)))
 

@@ -1,6 +1,6 @@
-"""What the presses read of every layer of a model over a text: K, V, queries, their statistics and
-the output projection. SmolLM2-135M-Instruct over a text of this machine, or a model of random
-weights with eight KV heads."""
+"""The presses' inputs from every layer of a model over a text: K, V, queries, their statistics and
+the output projection. The model is SmolLM2-135M-Instruct over a text of this machine, or a model of
+random weights with eight KV heads."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def text_tokens(tokenizer, num_tokens: int) -> torch.Tensor:
 
 
 def random_model():
-    """A Llama of two layers with eight KV heads and groups of two, its weights drawn by a seed and
-    large enough that attention is not flat."""
+    """A Llama of two layers with eight KV heads and groups of two. Its weights are drawn from a
+    fixed seed and are large enough that attention is not flat."""
     torch.manual_seed(8)
     config = LlamaConfig(
         vocab_size=1024,
@@ -71,7 +71,7 @@ def random_tokens(model, num_tokens: int) -> torch.Tensor:
 
 @torch.no_grad()
 def prefill(model, tokens: torch.Tensor) -> list[LayerKv]:
-    """Every layer's LayerKv over `tokens`, queries at all of them, in float32."""
+    """Every layer's LayerKv over `tokens`, with queries at all of them, in float32."""
     n = tokens.shape[1]
     queries: list[torch.Tensor] = []
     statistics: list[tuple[torch.Tensor, torch.Tensor]] = []

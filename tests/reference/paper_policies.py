@@ -1,8 +1,9 @@
-"""Eviction policies as their papers' equations read, in float64 NumPy, every matrix in memory.
+"""Eviction policies directly from their papers' equations, in float64 NumPy, every matrix in
+memory.
 
-Written for the tests alone, from policies.md: nothing here is shared with the kernels. A Layer
-goes through a scorer, which gives Scores; `order` says in which order a head's entries join, and
-`counts` how many of them each head of each layer keeps at a budget ("The joining order").
+Written for the tests only, from policies.md: no code is shared with the kernels. A scorer turns a
+Layer into Scores; `order` gives the order in which a head's entries join, and `counts` how many of
+them each head of each layer keeps at a budget ("The joining order").
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ INFINITY = float("inf")
 @dataclass
 class Layer:
     """K and V [Hkv, n, d]; the last queries [Hq, m, d]; queries behind the segment [Hq, b, d] with
-    their log-sum-exps [Hq, b]; mean [Hq, d] and covariance [Hq, d, d] of queries to come; W_O
+    their log-sum-exps [Hq, b]; mean [Hq, d] and covariance [Hq, d, d] of future queries; W_O
     [Hq, d, width]."""
 
     keys: np.ndarray
@@ -50,8 +51,8 @@ class Layer:
 
 @dataclass
 class Scores:
-    """scores [Hkv, n], infinite where a protected token has none; what the selector's other stage
-    ranks by; the layer's claim."""
+    """scores [Hkv, n], infinite for a protected token without a score; `second`, the ranking of the
+    selector's other stage; the layer's weight."""
 
     scores: np.ndarray
     second: np.ndarray | None = None
@@ -99,7 +100,7 @@ def pooled(x: np.ndarray, kernel: int, how: str) -> np.ndarray:
 
 
 def with_window(past: np.ndarray, n: int) -> np.ndarray:
-    """The window's own tokens, behind the scored ones."""
+    """Appends the window's own tokens behind the scored ones."""
     return np.pad(past, [(0, 0), (0, n - past.shape[1])], constant_values=INFINITY)
 
 
@@ -196,13 +197,14 @@ def critical(base: Callable[[Layer], Scores], norm: str) -> Callable[[Layer], Sc
 
 
 def spread(z: np.ndarray, ranged: np.ndarray) -> np.ndarray:
-    """Softmax over a partition's tokens of their spread over channels, each in a range."""
+    """Softmax over a partition's tokens of their spread over channels, normalised by the ranges of
+    `ranged`."""
     low, high = ranged.min(axis=0), ranged.max(axis=0)
     return softmax(((z - low) / (high - low)).std(axis=1, ddof=1))
 
 
 def partitions(layer: Layer, sinks: int, lag: int, ahead: int) -> Scores:
-    """LagKV: ranges of the partition behind (ahead = 1); LocalKV: of the partition itself (0)."""
+    """LagKV: ranges of the next partition (ahead = 1); LocalKV: of the partition itself (0)."""
     scores = np.full(layer.keys.shape[:2], INFINITY)
     for first in range(sinks, layer.n - 2 * lag + 1, lag):
         here = slice(first, first + lag)
@@ -242,7 +244,7 @@ def best(values: np.ndarray, tokens: list[int]) -> list[int]:
 
 
 def two_stage(s: np.ndarray, second: np.ndarray, tokens: list[int]) -> list[int]:
-    """What each larger budget adds: floor(B / 2) by score, the rest by the second score."""
+    """The entry that each larger budget adds: floor(B / 2) by score, the rest by `second`."""
     order: list[int] = []
     for budget in range(1, len(tokens) + 1):
         kept = best(s, tokens)[: budget // 2]
@@ -253,7 +255,7 @@ def two_stage(s: np.ndarray, second: np.ndarray, tokens: list[int]) -> list[int]
 
 
 def threshold(s: np.ndarray, mean: np.ndarray, tokens: list[int]) -> list[int]:
-    """Those that hold 0.9 of the mean attention first, the crossing one included."""
+    """The tokens that hold 0.9 of the mean attention first, the crossing one included."""
     descending = best(mean, tokens)
     running = np.cumsum(mean[descending]) / mean[tokens].sum()
     first = descending[: int(np.searchsorted(running, 0.9)) + 1]
@@ -280,11 +282,11 @@ def order(policy: Policy, scores: Scores, head: int) -> list[int]:
     return first + best(s, tokens)
 
 
-# Across heads and layers: who takes the next seat.
+# Across heads and layers: the head that takes the next seat.
 
 
 class Heads:
-    """A layer's heads, each with its ranked scores from the best on."""
+    """A layer's heads, each with its ranked scores, best first."""
 
     def __init__(self, policy: Policy, scores: Scores, reserved: int) -> None:
         num_heads, n = scores.scores.shape
@@ -305,7 +307,7 @@ class Heads:
         return self.values[head][self.counts[head] - self.reserved]
 
     def take(self) -> None:
-        """The layer's next ranked seat."""
+        """Gives the layer's next ranked seat to a head."""
         if self.policy.heads == "flat":
             head = min(self.open_heads(), key=lambda h: (self.next_value(h), h))
         else:
@@ -314,7 +316,7 @@ class Heads:
 
 
 def table(policy: Policy, layers: list[Layer], scores: list[Scores]) -> np.ndarray:
-    """The policy's profile of these very layers by LU-KV's oracle, [99 or 1, layers * heads]."""
+    """The policy's profile of exactly these layers by LU-KV's oracle, [99 or 1, layers * heads]."""
     n = layers[0].n
     reserved = len(protected(policy, n))
     worth = []
@@ -328,7 +330,8 @@ def table(policy: Policy, layers: list[Layer], scores: list[Scores]) -> np.ndarr
 
 
 def counts_by_table(policy: Policy, learnt: np.ndarray, budget: int, n: int) -> list[int]:
-    """What every head keeps, over all layers, of a budget that holds all protected entries."""
+    """The entries that every head keeps, over all layers, of a budget that holds all protected
+    entries."""
     reserved = len(protected(policy, n))
     if policy.table == "weights":
         seats = weight_seats(learnt[0], n, reserved)
@@ -340,7 +343,8 @@ def counts_by_table(policy: Policy, learnt: np.ndarray, budget: int, n: int) -> 
 
 
 def counts(policy: Policy, scores: list[Scores], budget: int) -> list[list[int]]:
-    """What every head of every layer keeps of a budget that holds all protected entries."""
+    """The entries that every head of every layer keeps of a budget that holds all protected
+    entries."""
     num_heads, n = scores[0].scores.shape
     reserved = len(protected(policy, n))
     layers = [Heads(policy, s, reserved) for s in scores]
@@ -361,7 +365,7 @@ def counts(policy: Policy, scores: list[Scores], budget: int) -> list[list[int]]
 
 
 def policies() -> list[Policy]:
-    """Every policy that no press of kvpress stands for, and the bases they build on."""
+    """Every policy without a press in kvpress, and the policies that these build on."""
     window = {"recent": 32}
     lag = {"sinks": 16, "lag": 32, "selector": "partition_topk"}
     weighted = {"layers": "weighted", **window}

@@ -1,8 +1,8 @@
 """Profile tables as their papers define them, entry by entry: LU-KV's oracle, offline solver and
-prune curves, HeadKV's weights, and who takes the seats by either.
+prune curves, HeadKV's weights, and the seats that follow from either.
 
-Written for the tests alone, from policies.md (2.12, 2.16, "The joining order"): nothing here is
-shared with the kernels. Numbers of entries are rounded halves upwards.
+Written for the tests only, from policies.md (2.12, 2.16, "The joining order"): no code is shared
+with the kernels. Numbers of entries are rounded halves upwards.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 
 
 def oracle(shares: np.ndarray, values: np.ndarray, o_proj: np.ndarray) -> np.ndarray:
-    """LU-KV, Eq. 4: what each token of a layer turns out to be worth to each KV head, [Hkv, n].
+    """LU-KV, Eq. 4: the measured worth of each token of a layer to each KV head, [Hkv, n].
 
     Args:
-        shares: attention [Hq, steps, n] of queries to come.
+        shares: attention [Hq, steps, n] of future queries.
         values: [Hkv, n, d]. o_proj: [Hq, d, width].
     """
     group = len(o_proj) // len(values)
@@ -29,8 +29,9 @@ def oracle(shares: np.ndarray, values: np.ndarray, o_proj: np.ndarray) -> np.nda
 
 
 def hull_rates(worth: np.ndarray) -> list[float]:
-    """At which rate each entry is lost, the last one first: the slopes of the lower convex hull of
-    the loss, found by going from each of its points to the farthest one that lies lowest."""
+    """The rate at which each entry is lost, the last one first: the slopes of the lower convex hull
+    of the loss, found by going from each of its points to the farthest point with the lowest slope.
+    """
     loss = np.concatenate([[0.0], np.cumsum(worth[::-1], dtype=np.float64)])
     rates: list[float] = []
     while len(rates) < len(worth):
@@ -42,8 +43,9 @@ def hull_rates(worth: np.ndarray) -> list[float]:
 
 
 def prune_curves(worth: Sequence[np.ndarray], num_tokens: int, protected: int) -> np.ndarray:
-    """LU-KV's greedy: the smallest rate of all heads is lost next, one entry at a time; a head at
-    its minimum loses no more. The share of each head that is pruned at 1%, ... 99%, [99, heads]."""
+    """LU-KV's greedy algorithm: all heads lose the entry with the smallest rate next, one entry at
+    a time; a head at its minimum loses no more. Returns the share of each head that is pruned at
+    1%, ... 99%, [99, heads]."""
     least = max((num_tokens + 50) // 100, protected)
     rates = [hull_rates(head) for head in worth]
     pruned = [0] * len(worth)
@@ -64,7 +66,8 @@ def prune_curves(worth: Sequence[np.ndarray], num_tokens: int, protected: int) -
 
 
 def head_weights(worth: Sequence[np.ndarray], share: float) -> np.ndarray:
-    """How many of each head's entries are among the best `share` of all, as a share of its own."""
+    """How many of each head's entries are among the best `share` of all, as a share of the head's
+    own entries."""
     entries = sorted((-float(x), head) for head, of_head in enumerate(worth) for x in of_head)
     best = entries[: max(1, floor(share * len(entries) + 0.5))]
     return np.array(
@@ -74,7 +77,7 @@ def head_weights(worth: Sequence[np.ndarray], share: float) -> np.ndarray:
 
 def curve_seats(table: np.ndarray, num_tokens: int, reserved: int) -> list[int]:
     """The head that takes each ranked seat: the k-th entry of a head joins at the kept fraction
-    where its keep count reaches k. That count is linear between the table's percents, 0 at 0% and
+    where its keep count reaches k. The count is linear between the table's percents, 0 at 0% and
     all at 100%, rounded to 0.001."""
     joins = []
     for head, curve in enumerate(table.T):

@@ -12,8 +12,8 @@
 
 namespace precis::reference {
 
-// A layer that owns what its input views, all that any recipe needs but for the queries, which are
-// of two kinds.
+// A layer that owns the memory that its input views. The input has everything that any recipe
+// needs; there are two kinds of queries.
 struct PaperLayer {
   std::vector<std::byte> keys, values, queries, behind, o_proj;
   std::vector<float> behind_lse, query_mean, query_covariance, gram;
@@ -21,7 +21,7 @@ struct PaperLayer {
   HeadsView behind_view;      // queries behind the segment, for kvzip
 };
 
-// What a policy makes of one layer.
+// A policy's results for one layer.
 struct PaperResult {
   kernels::LayerScores scores;
   std::vector<std::vector<std::uint32_t>> order;   // per KV head
@@ -30,7 +30,7 @@ struct PaperResult {
 
 struct PaperCase {
   std::string recipe;
-  std::optional<Profile> profile;  // its table and sizes alone
+  std::optional<Profile> profile;  // only its table and sizes
   std::vector<PaperResult> layers;
 };
 

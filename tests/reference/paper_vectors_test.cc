@@ -1,6 +1,6 @@
-// The policies that no press of kvpress stands for, against their papers' equations in float64
-// NumPy (paper_policies.py): scores within a bound; from those very scores the same order in every
-// head and the same counts at every budget.
+// Compares the policies without a press in kvpress with their papers' equations in float64 NumPy
+// (paper_policies.py): scores agree within a bound; the reference's scores give the same order in
+// every head and the same counts at every budget.
 #include "tests/reference/paper_vectors.h"
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@ using namespace precis::kernels;
 
 namespace {
 
-// f32 sums of 32 products make logits of size 20 or so; relative to a score.
+// f32 sums of 32 products give logits of size about 20; the bound is relative to a score.
 constexpr double kScoreBound = 1e-4;
 constexpr double kWeightBound = 1e-4;
 
@@ -23,7 +23,7 @@ const reference::PaperVectors& vectors() {
   return v;
 }
 
-// kvzip takes the queries behind the segment.
+// kvzip uses the queries behind the segment.
 LayerInput input_for(const Recipe& recipe, const reference::PaperLayer& layer) {
   LayerInput input = layer.input;
   if (!recipe.needs_lse()) return input;
@@ -32,7 +32,7 @@ LayerInput input_for(const Recipe& recipe, const reference::PaperLayer& layer) {
   return input;
 }
 
-// The largest difference over the size of what is expected; infinity where one is not finite alone.
+// The largest difference relative to the expected value; infinity if a difference is not finite.
 double worst(const std::vector<float>& got, const std::vector<float>& expected) {
   if (got.size() != expected.size()) return INFINITY;
   double largest = 0;
@@ -45,7 +45,7 @@ double worst(const std::vector<float>& got, const std::vector<float>& expected) 
   return largest;
 }
 
-// Every layer's counts at a budget, from the scores that the reference gives.
+// Every layer's counts at a budget, from the reference's scores.
 std::vector<std::vector<std::uint32_t>> counts_at(const CpuStages& cpu, const Recipe& recipe,
                                                   const reference::PaperCase& c,
                                                   std::uint64_t entries) {
@@ -82,7 +82,7 @@ TEST_CASE("scores are those of the papers' equations", "[reference][paper]") {
       REQUIRE(cpu.check(recipe, input) == Status{});
       REQUIRE(cpu.score(recipe, input, got) == Status{});
       CHECK(worst(got.scores, expected.scores) <= kScoreBound);
-      // What protects a token says nothing of its second score.
+      // The second score of a protected token is undefined.
       for (std::size_t i = 0; i < expected.second.size(); ++i) {
         if (std::isinf(expected.scores[i])) got.second[i] = expected.second[i];
       }

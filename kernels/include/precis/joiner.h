@@ -1,7 +1,7 @@
-// Across layers: which layer's head takes each seat of a segment, and where the budget cuts
-// (policies.md, "The joining order"). Layers come in any order. Adding one only takes seats away
-// from those before it (the cascade), so what is staged never exceeds the budget (by one entry per
-// head, where it ends within a step of ada's guarantee).
+// The Joiner decides across layers which layer's head takes each seat of a segment, and where the
+// budget cuts (policies.md, "The joining order"). Layers may be added in any order. Adding a layer
+// only takes seats away from the layers before it (the cascade). So the staged entries never exceed
+// the budget, except by one entry per head if the budget ends within a step of ada's guarantee.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,33 @@ namespace precis::kernels {
 
 struct SegmentDims {
   std::uint32_t num_layers = 0, num_kv_heads = 0, num_tokens = 0;
-  std::uint32_t begin = 0;  // absolute position of the first token
+  std::uint32_t begin = 0;  //  absolute position of the first token
 };
 
 class Joiner {
  public:
-  // `entries`: the budget T. `profile`: of recipes that need one, else null; it may go afterwards.
-  // kInvalidArgument: the segment has more seats than 32 bits number, or the profile's table does
-  // not fit its layers and heads.
+  // `entries` is the budget T. `profile` is read only during the call, and may be null if the
+  // recipe needs no profile. kInvalidArgument: the segment has more seats than 32 bits can number,
+  // a needed profile is missing, or the profile's table does not fit the segment's layers and
+  // heads.
   static Result<std::unique_ptr<Joiner>> make(const Recipe& recipe, const SegmentDims& dims,
                                               std::uint64_t entries, const Profile* profile);
-  // True where make() takes a step for every entry.
+  // True if make() takes one step per entry.
   static bool walks_entries(const Recipe& recipe);
   virtual ~Joiner() = default;
 
-  // The most entries that `layer` may keep; how many turns LayerCompressor::allocate is asked for.
+  // The most entries that `layer` may keep, which is the number of turns to ask
+  // LayerCompressor::allocate() for.
   virtual std::uint64_t slots_wanted(std::uint32_t layer) const = 0;
 
-  // Takes a layer in. Each once; the counts of layers before it may shrink.
+  // Adds a layer; each layer is added once. The counts of layers added before may shrink.
   virtual void add(std::uint32_t layer, LayerTurns turns) = 0;
 
-  // How many entries of each head's order an added layer keeps by what is known so far.
+  // How many entries of each head's order an added layer keeps, given the layers added so far.
   virtual const std::vector<std::uint32_t>& counts(std::uint32_t layer) const = 0;
 
-  // The seats of an added layer, [num_kv_heads][counts]. Empty while they depend on layers to come,
-  // and for ever where the recipe is a cut (place_cut_seats()).
+  // The seats of an added layer, [num_kv_heads][counts]. Empty while the seats depend on layers
+  // still to come, and always empty if the recipe is a cut (place_cut_seats()).
   virtual std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const = 0;
 };
 

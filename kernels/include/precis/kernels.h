@@ -4,10 +4,10 @@
 //                                -> join        (per segment, as layers come)
 //                                   -> encode   (per layer)
 //
-// A policy is a joining order (policies.md): `select` orders the entries within each head,
-// `allocate` says in which order a layer's heads take the layer's seats, and the Joiner which layer
-// takes the segment's next seat, and where the budget cuts. allocate reads the k-th largest ranked
-// score of each head, so it follows select, unlike in a pipeline of budgets.
+// A policy is a joining order (policies.md). `select` orders the entries within each head,
+// `allocate` decides in which order a layer's heads take the layer's seats, and the Joiner decides
+// which layer takes the segment's next seat, and where the budget cuts. allocate reads the k-th
+// largest ranked score of each head, so it runs after select, unlike in a pipeline of budgets.
 //
 // Given the same scores, everything after `score` is equal bit for bit on every backend (D15).
 #pragma once
@@ -31,32 +31,31 @@ struct OutputProjection {
   const std::byte* data = nullptr;  // [num_q_heads, head_dim, width] of dtype, contiguous
   std::uint32_t width = 0;          // the model's hidden size
   Dtype dtype = Dtype::kF32;
-  std::span<const float>
-      gram;  // [num_q_heads, head_dim, head_dim], W W^T; gram_matrices() makes it
+  std::span<const float> gram;  // [num_q_heads, head_dim, head_dim], W W^T, from gram_matrices()
   bool empty() const { return data == nullptr && gram.empty(); }
 };
 
-// One layer of one segment, as pushed. All views: host memory, borrowed for the call. Who pushed
-// rows of K and V may be able to write to them all the while: then what is stored is of no use, and
-// nothing else comes of it.
+// One pushed layer of one segment. All views are host memory, borrowed for the call. A client that
+// pushed rows of K and V may still be able to write to them during the call. If it does, the stored
+// rows are useless, but nothing else goes wrong.
 struct LayerInput {
   std::uint32_t layer = 0, num_layers = 1;
   std::uint32_t num_q_heads = 0;  // a multiple of keys.num_heads
   std::uint32_t begin = 0;        // absolute position of the segment's first token
-  std::uint64_t entries = 0;      // the segment's budget T; read where the recipe is a cut (D17)
+  std::uint64_t entries = 0;      // the segment's budget T; read only if the recipe is a cut (D17)
   HeadsView keys, values;         // [num_kv_heads, n, head_dim], one dtype; keys carry their RoPE
-  // Observation queries, post-RoPE: [num_q_heads, m, head_dim], the last m tokens of the segment in
-  // order (query i stands at token n - m + i), or for kKvzip any that stand after it; empty where
-  // none were pushed.
+  // Observation queries, post-RoPE: [num_q_heads, m, head_dim], for the last m tokens of the
+  // segment in order (query i stands at token n - m + i), or, for kKvzip, any queries that stand
+  // after the segment. Empty if none were pushed.
   HeadsView queries;
   std::span<const float> lse;     // [num_q_heads, m] natural log-sum-exp of q.k/sqrt(d), or empty
   std::span<const float> scores;  // [num_kv_heads, n] for Scorer::kExternal, or empty
-  // Of queries to come, post-RoPE, for kExpectedAttention, or empty.
+  // Statistics of future queries, post-RoPE, for kExpectedAttention, or empty.
   std::span<const float> query_mean;        // [num_q_heads, head_dim]
   std::span<const float> query_covariance;  // [num_q_heads, head_dim, head_dim]
-  OutputProjection o_proj;                  // empty where the model has none registered
-  // Of kKvdiff, rope.h: pair c of a key, its elements c and c + size, has been turned by this many
-  // radians per position. Empty: the keys are taken as they are.
+  OutputProjection o_proj;                  // empty if the model has none registered
+  // For kKvdiff (rope.h): RoPE has turned pair c of a key, its elements c and c + size, by this
+  // many radians per position. If empty, the keys are used as they are.
   std::span<const double> rope_frequencies;
 
   std::uint32_t num_kv_heads() const { return keys.num_heads; }
@@ -64,79 +63,82 @@ struct LayerInput {
   std::uint32_t group() const { return num_q_heads / keys.num_heads; }
 };
 
-// What a layer's entries are worth.
+// The scores of a layer's entries.
 struct LayerScores {
   // [num_kv_heads, n], higher = keep; stored with the entries. Protected tokens without a score of
   // their own (the window of attention scorers; sinks and tail of partitions) have +inf (D16).
   std::vector<float> scores;
-  // [num_kv_heads, n], what the selector's other stage ranks by, of any value where a token is
-  // protected; empty where the selector has one stage. kTwoStage: (s + epsilon) x output norm;
-  // kThreshold: mean attention.
+  // [num_kv_heads, n], the ranking of the selector's other stage; any value at protected tokens.
+  // Empty if the selector has one stage. kTwoStage: (s + epsilon) x output norm; kThreshold: mean
+  // attention.
   std::vector<float> second;
-  // The layer's claim under LayerAllocator kPreference and kEntropy, not negative; else 0.
+  // The layer's weight under LayerAllocator kPreference and kEntropy, not negative; else 0.
   float weight = 0;
 };
 
-// The retention order of every head of a layer: order[h] lists token indices (from the segment's
-// first), each once, the first `protected_count` of them protected. It may end where no turn of the
-// layer can want more of the head.
+// The retention order of every head of a layer. order[h] lists token indices (from the segment's
+// first), each once; the first `protected_count` of them are protected. An order may end once no
+// turn of the layer can need more of the head.
 struct RetentionOrders {
   std::uint32_t protected_count = 0;              // the same in every head
   std::vector<std::vector<std::uint32_t>> order;  // [num_kv_heads][at most n]
 };
 
-// In which order a layer's heads take the layer's slots; slot i is the layer's (i + 1)-th seat. All
-// protected entries stand before any ranked one, heads taking turns.
+// The order in which a layer's heads take the layer's slots; slot i is the layer's (i + 1)-th seat.
+// All protected entries come before any ranked one, and heads take turns for them.
 struct LayerTurns {
   std::uint32_t num_tokens = 0, num_kv_heads = 0;
   std::uint32_t protected_count = 0;
-  // The head of each slot, as many as were asked for; empty where heads of all layers compete.
+  // The head of each slot, as many as were asked for; empty if the heads of all layers compete.
   std::vector<std::uint16_t> heads;
-  // Where heads of all layers compete by score (kGlobalFlat): score_rank() of each head's ranked
-  // entries from the best on, [num_kv_heads][at most as many as were asked for].
+  // If the heads of all layers compete by score (kGlobalFlat): score_rank() of each head's ranked
+  // entries, best first, [num_kv_heads][at most as many as were asked for].
   std::vector<std::vector<std::uint32_t>> ranks;
   float weight = 0;  // LayerScores::weight
 };
 
-// What a quality target is measured by.
+// The score mass that quality targets are measured against.
 struct LayerMass {
   std::vector<float> floors;  // [num_kv_heads], the lowest finite score of each head
-  double mass = 0;            // the sum over all tokens of what their finite scores lie above it
+  double mass = 0;            // the sum over all tokens of (finite score - its head's floor)
 };
-// scores: [num_kv_heads, n]. Sums in f64, head and token ascending, so that they are the same
+// scores: [num_kv_heads, n]. Sums in f64, head and token ascending, so that the result is the same
 // everywhere.
 LayerMass measure_mass(std::span<const float> scores, std::uint32_t num_kv_heads);
 
-// One layer at a time through the stages, each once, in their order. What a stage leaves to the
-// next (on a device the rows too) stays where the backend computes, in memory that is kept from
-// layer to layer. Not thread-safe; compressors of one backend work side by side.
+// Takes one layer at a time through the stages: each stage once, in their order. The results that
+// one stage leaves to the next (on a device, the rows too) stay where the backend computes, in
+// memory that is reused from layer to layer. Not thread-safe; several compressors of one backend
+// may run at the same time.
 class LayerCompressor {
  public:
   virtual ~LayerCompressor() = default;
 
-  // Begins with a layer. `recipe` and what `input` views must stay until encode(), or a stage that
-  // fails, has returned. Looks at shapes, dtypes and finiteness of everything pushed, and whether
-  // the recipe's needs were pushed; what is seen only where rows are read comes with the stage that
-  // does, at the latest with encode(). kInvalidArgument: "layer 3 keys: NaN at head 1, token 5".
+  // Begins a layer. `recipe` and the memory that `input` views must stay until encode(), or a stage
+  // that fails, has returned. Checks shapes, dtypes and finiteness of everything pushed, and that
+  // the recipe's inputs were pushed. Errors that only reading the rows can show are reported by the
+  // stage that reads them, at the latest by encode(). kInvalidArgument: "layer 3 keys: NaN at head
+  // 1, token 5".
   virtual Status check(const Recipe& recipe, const LayerInput& input) = 0;
 
   virtual Status score() = 0;
 
-  // Protected first (sinks ascending, then recent from the last backwards), then the selector's
-  // order; D1 ranks: NaN last, ties to the lower position. As much of each order as the layer's
-  // first `slots` turns (Joiner::slots_wanted()) can want.
+  // Protected entries first (sinks ascending, then recent from the last backwards), then the
+  // selector's order; D1 ranks: NaN last, ties to the lower position. Orders each head as far as
+  // the layer's first `slots` turns (Joiner::slots_wanted()) can need.
   virtual Status select(std::uint64_t slots) = 0;
 
   // The layer's first `slots` turns.
   virtual Status allocate(LayerTurns& turns) = 0;
 
-  // In host memory, between score() and encode(); for what looks at all of them.
+  // The scores in host memory, between score() and encode(), for callers that read all of them.
   virtual Result<const LayerScores*> scores() = 0;
 
   // Gathers the rows of the first counts[h] entries of each head's order and writes the layer's
-  // records, head after head, into `out` of encoded_bytes(), at a multiple of 4 bytes. Their seats
-  // are those given, [num_kv_heads][counts[h]], and they are sealed; or, where `seats` is empty,
-  // place_seats() or place_cut_seats() must follow, then seal(); until then they do not verify.
+  // records, head after head, into `out`. `out` is encoded_bytes() long and aligned to 4 bytes.
+  // With `seats`, [num_kv_heads][counts[h]], the records get these seats and are sealed. If `seats`
+  // is empty, place_seats() or place_cut_seats() must follow, then seal(); until then the records
+  // do not verify.
   virtual Status encode(std::span<const std::uint32_t> counts,
                         const std::vector<std::vector<std::uint32_t>>& seats,
                         const SegmentId& segment, MutableBytes out) = 0;
@@ -147,20 +149,20 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;  // "cpu (avx512)", "cuda:0 (NVIDIA H200)"
-  // How many layers at a time keep it busy.
+  // How many layers at a time keep the backend busy.
   virtual unsigned compressors() const = 0;
-  // Must not outlive the backend.
+  // The compressor must not outlive the backend.
   virtual Result<std::unique_ptr<LayerCompressor>> compressor() = 0;
 
-  // The checksums of all records of these layers, whose seats have been placed. kCorruption if they
-  // are none.
+  // Writes the checksums of all records of these layers, whose seats have been placed. kCorruption
+  // if a layer does not hold records.
   virtual Status seal(std::span<const MutableBytes> layers) = 0;
 
-  // Says that layers come from and records go to this memory, so that a device may reach it at full
-  // speed. It must outlive the backend. Where the device refuses, copies are slower and nothing
-  // else.
+  // Announces that layers come from this memory and records go to it, so that a device can reach it
+  // at full speed. The memory must outlive the backend. If the device refuses, copies are slower
+  // and nothing else changes.
   virtual Status expect_memory(MutableBytes memory) = 0;
-  // Whether other memory is slower to come from.
+  // Whether layers in memory that was not announced are slower to copy.
   virtual bool expects_memory() const = 0;
 };
 
@@ -168,47 +170,49 @@ class Backend {
 std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t head_dim,
                           Dtype dtype);
 
-// At most so many bytes take a layer's records of `entries` entries, however heads share them.
+// The most bytes that a layer's records of `entries` entries take, however heads share the entries.
 std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
                               std::uint32_t head_dim, Dtype dtype);
 
-// Drops the entries past counts[h] of each of a layer's records, in place: records move together
-// towards the front. Returns their bytes now, encoded_bytes() of `counts`. For records whose seats
-// are still to be placed. kCorruption if they are none, or hold fewer entries.
+// Drops the entries past counts[h] of each of a layer's records, in place; the records are
+// compacted towards the front. Returns their size now, encoded_bytes() of `counts`. For records
+// whose seats are still to be placed. kCorruption if `layer` holds no records, or a record has
+// fewer entries.
 Result<std::size_t> trim_records(MutableBytes layer, std::span<const std::uint32_t> counts);
 
-// Fills the seats of one layer's records, [num_kv_heads][count].
+// Writes the seats of one layer's records, [num_kv_heads][count].
 Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32_t>>& seats);
 
-// Fills the seats of a segment whose recipe is a cut: (score desc, layer asc, head asc, position
-// asc) over all records (D17). Seats ascend within each record all the same: a
-// protected entry joins no later than any entry behind it. layers[l] are layer l's records as
-// encode() wrote them; kCorruption if they are none.
+// Writes the seats of a segment whose recipe is a cut: (score desc, layer asc, head asc, position
+// asc) over all records (D17). Seats still ascend within each record: a protected entry joins no
+// later than any entry behind it. layers[l] are layer l's records as encode() wrote them;
+// kCorruption if they are not records.
 Status place_cut_seats(std::span<const MutableBytes> layers);
 
-// Cuts each of a layer's records at `entries` seats, in place as trim_records(). Returns their
-// bytes now; `counts` gets those of the cut.
+// Cuts each of a layer's records at `entries` seats, in place as trim_records() does. Returns the
+// size of the records now; `counts` gets the entries that each keeps.
 Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
                                 std::vector<std::uint32_t>* counts);
 
 // The smallest budget at which the entries of a segment hold `share_ppm` of `mass`, the sum of
-// LayerMass::mass: a walk along the seats of `layers`' records, whose scores count from
-// floors[layer][head]. At most their entries, at least one per record.
+// LayerMass::mass. Walks along the seats of `layers`' records; scores count from
+// floors[layer][head]. At most the records' entries, at least one per record.
 Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
                                       const std::vector<std::vector<float>>& floors, double mass,
                                       std::uint32_t share_ppm);
 
-// W W^T of every query head, [num_q_heads, head_dim, head_dim] f32: what ValueNorm::kL2Gram needs,
-// prepared once per model.
+// W W^T of every query head, [num_q_heads, head_dim, head_dim] f32: the input of
+// ValueNorm::kL2Gram, prepared once per model.
 std::vector<float> gram_matrices(const OutputProjection& o_proj, std::uint32_t num_q_heads,
                                  std::uint32_t head_dim);
 
 // threads 0: every core.
 std::unique_ptr<Backend> make_cpu_backend(unsigned threads = 0);
-// kUnsupported where the build has no CUDA or the machine no device `ordinal`. threads: as above,
-// for what the device has no twin of. on_retreat: is told, from any thread, why layers go through
-// the CPU instead: the first time that the device has no room for one (kOutOfSpace), and once when
-// it fails, after which all do. Without it a device that fails fails its layers.
+// kUnsupported if the build has no CUDA or the machine has no device `ordinal`. threads: as above,
+// for the work that has no CUDA implementation. on_retreat: called from any thread with the reason
+// why layers go through the CPU instead: the first time that the device has no room for a layer
+// (kOutOfSpace), and once when the device fails, after which all layers do. Without on_retreat, a
+// failing device fails its layers.
 Result<std::unique_ptr<Backend>> make_cuda_backend(
     int ordinal, unsigned threads = 0, std::function<void(const Status&)> on_retreat = {});
 

@@ -1,5 +1,5 @@
-// Profile tables from what entries turned out to be worth: LU-KV's offline solver (policies.md
-// 2.16, D10) and HeadKV-like weights (2.12).
+// Profile tables from the measured worth of entries: LU-KV's offline solver (policies.md 2.16, D10)
+// and HeadKV-like weights (2.12).
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,29 @@
 namespace precis::kernels {
 
 // worth[c]: the oracle importance of the entries of head c (layer * num_kv_heads + head), finite
-// and not negative; for prune_curves() those that are ranked, the best-scored first.
+// and not negative. prune_curves() takes the ranked entries only, best-scored first.
 using HeadsWorth = std::span<const std::span<const float>>;
 
-// The share of each head's entries that is pruned when 1%, 2%, ... 99% of all are, as Profile
-// holds it: [Profile::kCurveRows, heads], rising along each head's curve.
+// The share of each head's entries that is pruned when 1%, 2%, ... 99% of all entries are, in the
+// layout of Profile: [Profile::kCurveRows, heads], rising along each head's curve.
 //
-// A head loses its worst-scored entries first, whatever they are worth. The slopes of the lower
-// convex hull of that loss are the isotonic (non-increasing) regression of the worth in the
-// scorer's order. All heads lose by the smallest slope next (ties: the lower head, and a head from
-// its end), which is optimal for the hulls (LU-KV, Eq. 10), and for the loss itself wherever no
-// head stops within a segment of its hull.
+// A head loses its worst-scored entries first, whatever their worth. The slopes of the lower convex
+// hull of that loss are the isotonic (non-increasing) regression of the worth in the scorer's
+// order. All heads lose by the smallest slope next (ties: the lower head; within a head, from its
+// end). This is optimal for the hulls (LU-KV, Eq. 10), and for the loss itself wherever no head
+// stops within a segment of its hull.
 //
-// Every head has `num_tokens` entries, of which `protected_count` are never pruned and not in
-// `worth`; at least 1% of them stays as well. Entries are counted to the nearest, halves upwards.
-// Where nothing is left to prune, rows repeat.
+// Every head has `num_tokens` entries. `protected_count` of them are never pruned and not in
+// `worth`; at least 1% of a head's entries stays as well. Entries are rounded to the nearest
+// integer, halves upwards. Once nothing is left to prune, rows repeat.
 //
-// kInvalidArgument, naming the field: no heads, no tokens, more protected than there are, a head of
-// another length than num_tokens - protected_count, a worth that is negative or not finite.
+// kInvalidArgument, naming the field: no heads, no tokens, more protected entries than tokens, a
+// head whose length is not num_tokens - protected_count, a worth that is negative or not finite.
 Result<std::vector<float>> prune_curves(HeadsWorth worth, std::uint32_t num_tokens,
                                         std::uint32_t protected_count);
 
-// How many of each head's entries are among the best `share` of all heads' by worth (ties: the
-// lower head; at least one entry), as a share of its own, [heads].
+// How many of each head's entries are among the best `share` of all heads' entries by worth (ties:
+// the lower head; at least one entry), as a share of the head's own entries, [heads].
 //
 // kInvalidArgument, naming the field: no heads, a head without entries, a share outside (0, 1], a
 // worth that is negative or not finite.

@@ -19,7 +19,7 @@ struct RecordView {
   SegmentId segment;
   std::uint32_t layer = 0, head = 0, count = 0, head_dim = 0;
   Dtype dtype = Dtype::kF32;
-  // [checksum_blocks(count)]; in a cut as served, of its whole blocks only
+  // [checksum_blocks(count)]; in a cut as served, only of its whole blocks
   std::span<const Checksum> checksums;
   std::span<const std::uint32_t> positions;  // [count] in the original sequence
   std::span<const std::uint32_t> seats;      // [count] ascending, from 1
@@ -28,36 +28,39 @@ struct RecordView {
 };
 
 // Checks the header (magic, version, checksum, that sizes follow from count) and the padding, and
-// slices the record at the front of `bytes`; kCorruption or kVersionMismatch naming the field.
-// `size_bytes` is set to the record's length, so that records can be walked. Does not read the
-// sections. `bytes` may hold anything, but at a multiple of 4 bytes: else kInvalidArgument.
+// opens the record at the front of `bytes`. kCorruption or kVersionMismatch names the field.
+// `size_bytes` is set to the record's length, so that callers can walk consecutive records. Does
+// not read the sections. `bytes` may hold anything, but must be aligned to 4 bytes: else
+// kInvalidArgument.
 Result<RecordView> open_record(Bytes bytes, std::size_t* size_bytes = nullptr);
 
-// Checks every block of the record against record.checksums. Where those cover whole blocks only,
-// as in a cut as served, the last, partial block is checked against `tail`. kCorruption names
+// Checks every block of the record against record.checksums. If the checksums cover whole blocks
+// only, as in a cut as served, the last, partial block is checked against `tail`. kCorruption names
 // layer, head and block.
 Status verify_record(const RecordView& record, const Checksum* tail = nullptr);
 
-// The checksum of the first `count` entries' last, partial block; all zero if count is whole
-// blocks. That of the record's own last block is the stored one. Of any other, the whole block is
-// checked against its stored checksum first, so that damage is never hashed afresh.
-// kInvalidArgument if the record has fewer entries, kCorruption as above.
+// The checksum of the last, partial block of the first `count` entries; all zero if count is a
+// whole number of blocks. For the record's own last block this is the stored checksum. For any
+// other block, the whole block is checked against its stored checksum first, so that damaged bytes
+// never get a fresh checksum. kInvalidArgument if the record has fewer entries, kCorruption as
+// above.
 Result<Checksum> cut_tail_checksum(const RecordView& record, std::uint32_t count);
 
-// The number of entries whose seat is at most `entries`: the cut.
+// The cut: the number of entries whose seat is at most `entries`.
 std::uint32_t count_at(const RecordView& record, std::uint64_t entries);
 
 // The byte ranges of the record's cut at `count`, in the order of its sections: checksums of whole
-// blocks, positions, seats, scores, keys, values; exact, without padding; views into the record.
+// blocks, positions, seats, scores, keys, values. The ranges are exact, without padding, and view
+// the record.
 std::array<Bytes, 6> cut_ranges(const RecordView& record, std::uint32_t count);
 
-// Writes the record's cut at `count` as a record of its own into `out`, as long as RecordLayout::of
-// says. Whole blocks keep their checksums, and are not looked at; the last, partial one's is
-// cut_tail_checksum(), with its errors.
+// Writes the record's cut at `count` into `out` as a separate record; `out` is as long as
+// RecordLayout::of says. Whole blocks keep their checksums and are not verified; the checksum of
+// the last, partial block is cut_tail_checksum(), with its errors.
 Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out);
 
-// Writes header and checksums over sections and zero padding already in place; `record` is as long
-// as RecordLayout::of says.
+// Writes header and checksums over sections and zero padding that are already in place; `record` is
+// as long as RecordLayout::of says.
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
                  std::uint32_t head_dim, Dtype dtype, const SegmentId& segment);
 

@@ -1,6 +1,6 @@
-// Memory as the service's arena has it (cachesvc/base/arena.h): what stages read and write begins
-// on a huge page's boundary, in huge pages where the machine gives them. Rows that lie across lines
-// or in a thousand small pages would be measured slower than they are served.
+// Memory like the service's arena (cachesvc/base/arena.h): the arrays of the stages begin on a huge
+// page's boundary, in huge pages if the machine has them. Rows across cache lines, or in a thousand
+// small pages, would make the stages measure slower than they are in the service.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 
 namespace precis::bench {
 
-// `size` zeros, in memory that is there when it is built.
+// `size` zeros. The constructor touches all of the memory.
 template <typename T>
 class ArenaArray {
  public:
@@ -25,7 +25,7 @@ class ArenaArray {
     const auto address = reinterpret_cast<std::uintptr_t>(mapped_);
     const std::size_t skew = (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;
     data_ = reinterpret_cast<T*>(static_cast<std::byte*>(mapped_) + skew);
-    ::madvise(data_, size * sizeof(T), MADV_HUGEPAGE);  // A wish.
+    ::madvise(data_, size * sizeof(T), MADV_HUGEPAGE);  // Best effort.
     for (T& x : all()) x = T{};
   }
   ~ArenaArray() { ::munmap(mapped_, mapped_bytes_); }

@@ -136,7 +136,7 @@ void run(Options& options) {
         if (isatty(STDERR_FILENO) == 0) return;
         std::fprintf(stderr, "\r\033[K%s, %u tokens: %s", model.c_str(), tokens, name.c_str());
       };
-      // Ceilings and stages alike: report.py takes the best of each.
+      // Measures ceilings and stages in every round; report.py takes the best of each.
       for (std::size_t round = 0; round < options.rounds; ++round) {
         const std::vector<Row> rows =
             on_cpu ? measure_cpu(cpu, layers, plan)

@@ -12,7 +12,7 @@ namespace {
 using kernels::CpuStages;
 using kernels::LayerInput;
 
-// Input is ours: whatever fails here is a defect.
+// The input is generated here, so any failure is a defect.
 template <typename T>
 T must(Result<T> result) {
   if (result.ok()) return std::move(result).value();
@@ -25,7 +25,7 @@ void must(const Status& status) {
   std::exit(1);
 }
 
-// One layer on its way through the stages; memory is kept from one layer to the next.
+// One layer on its way through the stages; memory is reused from layer to layer.
 struct Work {
   Work(const CpuStages& c, const Recipe& r, const Layers& layers, double keep)
       : cpu(c),
@@ -67,7 +67,7 @@ struct Work {
 
 constexpr double kWindowRows = 32;  // queries that observe, of each query head
 
-// Of every query head's product with its rows, for each column of its matrix.
+// FLOPs of the products of all query heads with their rows, per column of a head's matrix.
 double flops_a_column(const Layers& layers) {
   const ModelShape& shape = layers.shape();
   return 2.0 * layers.num_tokens() * shape.head_dim * shape.num_q_heads;

@@ -1,4 +1,4 @@
-// The stages and presets that are measured, with what each cannot do without.
+// The measured stages and presets, with the least work that each must do.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,16 @@
 
 namespace precis::bench {
 
-// What a case must at least move and compute, from its definition and not from our code.
+// The least that a case must move and compute, by its definition and not by our code.
 struct Floor {
   double read_bytes = 0;    // read once, of K, V or both
   double copied_bytes = 0;  // read, and written again
   double flops = 0;         // of matrix products in bf16
-  // What comes on top, as we do it: a second pass begins when the first one ends, and what the
-  // first one made is not kept, for its size is K's and the workspace's at most 5% of that.
+  // The additional work of our implementation. A second pass begins only when the first one ends,
+  // and the first pass's results are not kept, because they are as large as K and the workspace is
+  // at most 5% of K.
   double reread_bytes = 0;  // read again, head by head
-  double remade_flops = 0;  // of products made again
+  double remade_flops = 0;  // of products computed again
   double exps = 0;          // of both passes
 };
 
@@ -32,7 +33,7 @@ struct Row {
   Floor floor;
 };
 
-// Presets that are measured, and what their score cannot do without.
+// The measured presets, with the least work of their score.
 struct PresetFloor {
   std::string name;
   Floor score;
@@ -47,7 +48,7 @@ struct Plan {
   std::function<void(const std::string&)> began;
 };
 
-// Every case, on one layer after the other.
+// Every case, on one layer after another.
 std::vector<Row> measure_cases(const kernels::CpuStages& cpu, const Layers& layers,
                                const Plan& plan);
 

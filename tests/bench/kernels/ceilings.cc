@@ -34,11 +34,11 @@ PRECIS_INLINE std::uint64_t add_up(const std::byte* data, std::size_t size) {
   return total;
 }
 
-// Rounds over what one core holds in its first levels of cache.
+// Rounds over data that fits the first-level caches of one core.
 constexpr std::size_t kRounds = 4096;
 constexpr std::size_t kCached = 8192;  // f32
 
-// Several sums, so that none waits for the one before.
+// Several sums, so that no addition waits for the previous one.
 template <typename Products>
 PRECIS_INLINE float add_exps(const float* logits) {
   using kernels::kLanes;
@@ -94,8 +94,8 @@ class Ceilings {
     rows_.push_back({"ceiling " + name, "ceiling", "", seconds, done});
   }
 
-  // fn(piece) over each head's keys, `times` over, every other time backwards: items in the order
-  // in which keydiff takes them, and dealt to threads as its are.
+  // Calls fn(piece) over each head's keys, `times` times, every other time backwards: the items
+  // have the same order, and are assigned to threads in the same way, as in keydiff.
   template <typename Fn>
   void for_pieces(Bytes keys, std::size_t times, const Fn& fn) {
     pool_.parallel_for(keys.size() / head_bytes_ * times * pieces_, [&](std::size_t i) {

@@ -22,7 +22,7 @@ using kernels::Stream;
 
 constexpr std::size_t kLayersBytesMax = std::size_t{16} << 30;  // of K and V on the device
 
-// A stream, and memory filled over it; all that fails ends the run with its status.
+// A stream, and memory filled over it. Every failure ends the run with its status.
 class Device {
  public:
   static Result<Device> open(int ordinal) {
@@ -50,7 +50,7 @@ class Device {
 
 Bytes bytes_of(const HeadsView& packed) { return {packed.data, packed.size_bytes()}; }
 
-// Inputs of all layers: K and V each layer's own, what is small shared.
+// Inputs of all layers: each layer has its own K and V; the smaller inputs are shared.
 struct Resident {
   std::vector<DeviceBuffer> entries;  // K, V, K, V, ...
   DeviceBuffer queries, mean, covariance, o_proj, gram, rope;
@@ -99,7 +99,7 @@ Result<Resident> bring(Device& device, const Layers& layers) {
   return Result<Resident>(std::move(r));
 }
 
-// One recipe over all layers. What a stage leaves, it leaves in every layer's own memory.
+// One recipe over all layers. A stage's results stay in each layer's own memory.
 class Work {
  public:
   static Result<Work> make(Device& device, const Recipe& recipe, const Resident& resident,
@@ -165,7 +165,7 @@ class Work {
     return {};
   }
 
-  // What the joiner makes of the turns, which select() has left: counts, seats, room for records.
+  // Runs the joiner on the turns that select() left: counts, seats, memory for records.
   Result<double> join() {
     double stored = 0;
     for (Layer& layer : layers_) {
@@ -256,7 +256,7 @@ class DeviceCases {
   }
 
  private:
-  // `stage` enqueues work of every layer; waited for, and shown a layer.
+  // `stage` enqueues the work of every layer. Waits for it and reports the time per layer.
   template <typename Fn>
   Status add(const std::string& kind, const std::string& what, const std::string& preset,
              const Floor& floor, const Fn& stage) {
@@ -274,8 +274,8 @@ class DeviceCases {
     return status;
   }
 
-  // What the device's own copy engine reads and writes of the same rows; it reads as much as it
-  // writes, so its rate counts both.
+  // The rate at which the device's copy engine copies the same rows. The engine reads as much as it
+  // writes, so the read ceiling counts both.
   Status ceilings(double keys) {
     PRECIS_ASSIGN(DeviceBuffer copy, device_.empty(layers_.keys(0).size()));
     const auto copy_all = [&]() -> Status {

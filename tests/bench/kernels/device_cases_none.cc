@@ -1,4 +1,4 @@
-// Stands in for device_cases.cc in builds without CUDA.
+// Replaces device_cases.cc in builds without CUDA.
 #include "tests/bench/kernels/device_cases.h"
 
 namespace precis::bench {

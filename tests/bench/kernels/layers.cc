@@ -6,11 +6,11 @@
 namespace precis::bench {
 namespace {
 
-// xorshift64*, two elements a step: filling gigabytes must not take longer than measuring.
+// xorshift64*, one element a step: filling gigabytes must not take longer than measuring.
 class Bf16Source {
  public:
   explicit Bf16Source(std::uint64_t seed) : state_(seed) {}
-  // Of either sign, magnitudes from 1/8 to 2: no subnormals, no overflow in any sum of squares.
+  // Both signs, magnitudes from 1/8 to 2: no subnormals, no overflow in any sum of squares.
   void fill(std::span<std::uint16_t> out) {
     for (std::uint16_t& x : out) {
       state_ ^= state_ >> 12;

@@ -1,5 +1,5 @@
-// Random layers of a real model's shape, enough of them that no cache holds one when its turn
-// comes.
+// Random layers of a real model's shape, enough of them that no cache still holds a layer when it
+// is used again.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ struct ModelShape {
     return std::size_t{2} * num_kv_heads * num_tokens * head_dim;  // bf16
   }
 };
-// Two models', and a single KV head of the first one's kind for lengths that no memory has eight
-// of.
+// Two models, and a single KV head like the first model's, for lengths at which eight heads do not
+// fit in memory.
 const std::vector<ModelShape>& model_shapes();
 
-// Layers of bf16, [num_kv_heads, num_tokens, head_dim] each, with everything that any recipe reads.
+// Layers of bf16, [num_kv_heads, num_tokens, head_dim] each, with the inputs of every recipe.
 class Layers {
  public:
-  // At least two, and together at least `pool_bytes` of K and V. `window`: queries pushed.
+  // At least two layers, and together at least `pool_bytes` of K and V. `window`: queries pushed.
   Layers(const ModelShape& shape, std::uint32_t num_tokens, std::uint32_t window,
          std::size_t pool_bytes);
   const ModelShape& shape() const { return shape_; }
   std::uint32_t num_tokens() const { return num_tokens_; }
-  // The i-th, round and round.
+  // Layer i modulo the number of layers.
   kernels::LayerInput input(std::size_t i) const;
-  // With the log-sum-exps of its queries, of plausible size.
+  // With log-sum-exps of the queries, of plausible size.
   kernels::LayerInput input_with_lse(std::size_t i) const;
   Bytes keys(std::size_t i) const;
 

@@ -1,13 +1,13 @@
-"""What is promised of ./dev bench kernels' rows: the time that their ceilings alone would take,
-what they take beside another row, and whether that was kept."""
+"""The marks promised for ./dev bench kernels' rows: the time that their ceilings alone would take,
+their time relative to another row, and whether a row meets its mark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-# What is promised, of this model at this length: the least share of the ceiling, the longest time
-# beside another row's, or how many times as fast as kvpress. By the row's name.
+# The marks, for this model at this length, by the row's name: the least share of the ceiling, the
+# longest time relative to another row, or the least speed-up over kvpress.
 MARKED_MODEL, MARKED_TOKENS = "llama-3.1-8b", 32768
 SHARES = {
     "score knorm": 0.70,
@@ -26,7 +26,8 @@ BESIDE = {
     "preset criticalkv_ada(value_norm=l2_gram)": ("preset ada_snapkv", 2.0),
 }
 SELECT_SHARE = 0.10  # at every length
-# Ceilings that the program measures: where they belong, and what a run of each gets done.
+# Ceilings that the program measures: their field in Ceilings, and the amount that one run
+# processes.
 RATES = {
     "ceiling read": ("read", "read_bytes"),
     "ceiling read twice": ("read_twice", "reread_bytes"),
@@ -34,7 +35,7 @@ RATES = {
     "ceiling exps": ("exps", "exps"),
     "ceiling tiles": ("tiles", "flops"),
 }
-UNITS = {"exps": "G/s", "tiles": "GFLOP/s"}  # the others': GB/s
+UNITS = {"exps": "G/s", "tiles": "GFLOP/s"}  # all others: GB/s
 FASTER, FASTER_EXACT = 5.0, 1.2
 # On a GPU: at most so many ms for all of a model's layers, by a row's name or else its kind.
 GPU_LAYERS = 32
@@ -62,11 +63,11 @@ class Ceilings:
     memcpy: float = 0.0
     exps: float = 0.0
     tiles: float = 0.0  # FLOP/s in cache
-    order: float = 0.0  # seconds to put in order what is kept
+    order: float = 0.0  # seconds to order the kept entries
     products: dict[str, float] = field(default_factory=dict)
 
 
-# Whose products are of one shape.
+# The shape of a row's products, for rows whose products have a single shape.
 SHAPES = {
     "norm l1_exact": "exact",
     "norm l2_gram": "gram",
@@ -78,7 +79,7 @@ SHAPES = {
 
 
 def floor_seconds(row: dict[str, Any], ceilings: Ceilings) -> tuple[float, str]:
-    """The time that the binding ceiling alone would take, and which it is."""
+    """The time that the binding ceiling alone would take, and the name of that ceiling."""
     moved = row["read_bytes"] / ceilings.read
     copied = row["copied_bytes"] / ceilings.memcpy
     best = max(ceilings.products.values(), default=0.0)
@@ -90,7 +91,7 @@ def floor_seconds(row: dict[str, Any], ceilings: Ceilings) -> tuple[float, str]:
 
 
 def floor_in_all(row: dict[str, Any], ceilings: Ceilings) -> float | None:
-    """The time of everything the row does; None where a ceiling is not known."""
+    """The time of everything that the row does; None if a ceiling is not known."""
     rate = max([ceilings.tiles, *ceilings.products.values()])
     made = row["flops"] + row["remade_flops"]
     wanted = (
@@ -106,7 +107,7 @@ def floor_in_all(row: dict[str, Any], ceilings: Ceilings) -> float | None:
 
 
 def finish(rows: list[dict[str, Any]]) -> None:
-    """Adds to every row its share, what is promised of it, and how it compares."""
+    """Adds to every row its share, its mark, and its comparisons."""
     ceilings: dict[tuple[str, int], Ceilings] = {}
     by_name = {}
     presses: dict[tuple[str, int, str], float] = {}
@@ -154,7 +155,7 @@ def finish(rows: list[dict[str, Any]]) -> None:
 
 
 def verdicts(row: dict[str, Any]) -> list[str]:
-    """What was promised of a row, with what came of it."""
+    """The marks of a row, each with its result."""
     told: list[str] = []
     if row["model"] != MARKED_MODEL:
         return told

@@ -1,21 +1,21 @@
-"""./dev bench kernels: runs precis_bench_kernels and torch beside it, and shows what came of it.
+"""./dev bench kernels: runs precis_bench_kernels and torch, and shows the results.
 
-Every figure stands beside its ceiling, measured in the same run: the bytes that must be read at the
-rate at which this machine reads, those that must be copied at memcpy's, products at the rate of the
-library behind torch on the stage's own shape (on any, where a stage has several), the best entries
-put in order at the pace of NumPy's partition and sort. The share is the time that the binding one
-alone would take.
+Every figure is shown with its ceiling, measured in the same run. The ceilings are: this machine's
+read rate for bytes that must be read; memcpy's rate for bytes that must be copied; the rate of the
+library behind torch for products, on the stage's own shape (on any shape, if a stage has several);
+and NumPy's partition and sort for ordering the best entries. The share is the time that the binding
+ceiling alone would take, relative to the stage's time.
 
-Shares, and what stands beside another row or kvpress, are of the fastest runs of either, for a
-machine whose host is shared loses time to others as it comes; ms is the median. All is measured in
-several rounds, ceilings and stages alike, and of each the best round counts.
+Shares and comparisons with another row or with kvpress use the fastest run of each, because a
+machine on a shared host loses time at random; ms is the median. Everything is measured in several
+rounds, ceilings and stages, and the best round of each counts.
 
-A stage may need more than that one. Beside the share stands that of everything it does ("in all"):
-reading K again where a second pass waits for the first one's end, products made again where the
-first ones are not kept (they are as large as K, and the workspace 5% of that), the powers of two of
-softmax. Each at the rate measured in the same run; products at the tile unit's in cache, which is
-far above the library's on thin shapes, for that must write what it makes. Reading and computing may
-overlap.
+A stage may do more work than its binding ceiling covers. The column "in all" shows the share of
+everything that the stage does: reading K again if a second pass must wait for the end of the first;
+computing products again if the first ones are not kept (they are as large as K, and the workspace
+is 5% of that); and the powers of two of softmax. Each is taken at the rate measured in the same
+run. Products are taken at the tile unit's rate in cache, which is far above the library's on thin
+shapes, because the library must write its products. Reading and computing may overlap.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from marks import RATES, UNITS, finish, verdicts
 
 
 def run_program(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row a line of output."""
+    """Runs precis_bench_kernels; each line of its output is a row."""
     command = [options.program, "--backend", options.backend, "--keep", str(options.keep)]
     for name, values in (("--model", options.model), ("--tokens", options.tokens)):
         for value in values:
@@ -48,7 +48,7 @@ def run_program(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def best_rounds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of rows of the same name, model, length and backend the one with the fastest run."""
+    """For each name, model, length and backend, the row with the fastest run."""
     best: dict[tuple[str, int, str, str], dict[str, Any]] = {}
 
     def taken(row: dict[str, Any]) -> float:
@@ -62,7 +62,7 @@ def best_rounds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def add_torch(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Ceilings of products and kvpress's times, as rows of their own."""
+    """Adds the ceilings of products and kvpress's times, as separate rows."""
     import torch_side
 
     device = "cuda" if options.backend.startswith("cuda") else "cpu"
@@ -115,7 +115,7 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def ceiling_lines(rows: list[dict[str, Any]], model: str, backend: str) -> list[str]:
-    """The ceilings of a model on a backend, a line a length."""
+    """The ceilings of a model on a backend, one line per length."""
     lines = []
     ours = [row for row in rows if (row["model"], row["backend"]) == (model, backend)]
     for tokens in sorted({row["tokens"] for row in ours}):
@@ -169,7 +169,7 @@ def growth(rows: list[dict[str, Any]]) -> list[tuple[str, list[str], list[list[s
 
 
 def print_tables(rows: list[dict[str, Any]]) -> None:
-    """For a terminal."""
+    """Prints the tables for a terminal."""
     for title, ceilings, lines in tables(rows):
         widths = [max(map(len, column)) for column in zip(HEADER, *lines, strict=True)]
         print(f"\n{title}")
@@ -205,7 +205,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def plot_roofline(rows: list[dict[str, Any]], path: Path) -> None:
-    """Products a second against products per byte, under the roof of the same run."""
+    """Plots FLOP/s against FLOPs per byte, under the roofline of the same run."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -273,7 +273,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measures, then shows."""
+    """Measures, then shows the results."""
     options = parser().parse_args()
     options.model = options.model or ["llama-3.1-8b", "smollm2-135m"]
     options.tokens = options.tokens or [4096, 32768, 131072]

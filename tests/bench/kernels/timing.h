@@ -1,4 +1,4 @@
-// How every figure of this benchmark is taken.
+// Measures every figure of this benchmark.
 #pragma once
 
 #include <algorithm>

@@ -19,7 +19,7 @@ SQUARE = 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's attention layer, as precis_bench_kernels names it."""
+    """A model's attention layer, with precis_bench_kernels's name for it."""
 
     num_q_heads: int
     num_kv_heads: int
@@ -55,8 +55,8 @@ def product_rates(shape: Shape, tokens: int, device: str, runs: int) -> dict[str
     """FLOP/s of bf16 products of the stages' shapes, by the library behind torch.
 
     window: the queries of every KV head's group with its keys. exact: a head's values with its
-    output projection. gram: those with a square matrix. square: large and square, which no
-    stage is, as the most that the library gets out of this machine.
+    output projection. gram: a head's values with a square matrix. square: a large square product,
+    which no stage has, as the most that the library achieves on this machine.
     """
     group = shape.num_q_heads // shape.num_kv_heads
     keys = torch.randn(shape.num_kv_heads, tokens, shape.head_dim, device=device).bfloat16()
@@ -80,8 +80,8 @@ def product_rates(shape: Shape, tokens: int, device: str, runs: int) -> dict[str
 
 
 def order_seconds(shape: Shape, tokens: int, keep: float, runs: int) -> float:
-    """Every head's best keys in order by NumPy, whose partition and sort use AVX-512: on one core,
-    divided by the cores that the heads could be dealt to."""
+    """NumPy's time to put every head's best keys in order; its partition and sort use AVX-512.
+    Measured on one core and divided by the cores that the heads could be spread over."""
     kept = max(1, int(keep * tokens))
     norms = np.sqrt(np.random.default_rng(0).chisquare(shape.head_dim, tokens))
     ranks = norms.astype(np.float32).view(np.uint32).astype(np.uint64)
@@ -95,7 +95,7 @@ def order_seconds(shape: Shape, tokens: int, keep: float, runs: int) -> float:
 
 
 def _layer(shape: Shape, dtype: torch.dtype, device: str) -> Any:
-    """An attention layer with random weights, as kvpress's hooks are given one."""
+    """An attention layer with random weights, in the form that kvpress's hooks get."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaAttention
 
@@ -111,7 +111,7 @@ def _layer(shape: Shape, dtype: torch.dtype, device: str) -> Any:
 
 
 def _presses(keep: float) -> dict[str, Any]:
-    """kvpress's presses by the preset of ours beside which they stand, with its window."""
+    """kvpress's presses by our preset that each is compared with, with its window."""
     import kvpress as k
 
     removed = 1 - keep
@@ -132,9 +132,11 @@ def _presses(keep: float) -> dict[str, Any]:
 def press_times(
     shape: Shape, tokens: int, device: str, keep: float, runs: int, wanted: re.Pattern[str]
 ) -> Iterator[tuple[str, str, float]]:
-    """Yields preset, dtype and seconds of each press on one layer whose keys and values are there.
+    """Yields preset, dtype and seconds of each press on one layer whose keys and values exist
+    already.
 
-    From its scores to what it keeps, as its hook would do after the layer's forward pass.
+    Measures from the scores to the kept entries, as the press's hook would run after the layer's
+    forward pass.
     """
     for dtype in (torch.bfloat16, torch.float32):
         layer = _layer(shape, dtype, device)

@@ -1,4 +1,4 @@
-// Stage allocate and the joiner where layers take turns: seats, guarantees, blends.
+// Stage allocate and the joiner for layers that take turns: seats, guarantees, blends.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
@@ -19,7 +19,7 @@ struct Layer {
   RetentionOrders orders;
 };
 
-// What a layer keeps: token indices and seats, [num_kv_heads][count].
+// The kept token indices and seats of a layer, [num_kv_heads][count].
 struct Kept {
   std::vector<std::vector<std::uint32_t>> kept, seats;
   std::vector<std::uint32_t> counts() const {
@@ -103,7 +103,7 @@ TEST_CASE("uniform heads and layers take turns, the layer turning fastest", "[ke
 
 TEST_CASE("the guarantee comes first in every step, then the best remaining",
           "[kernels][allocate]") {
-  // Head 0 holds every good score; head 1 gets an entry only when floor(0.4 * b) rises: b = 3, 5.
+  // Head 0 has every good score; head 1 gets an entry only when floor(0.4 * b) rises: b = 3, 5.
   Recipe recipe = ada(AdaMode::kGuaranteeExclWindow, 400'000);
   Layer layer{sizes_only(2, 10), {std::vector<float>(20), {}, 0}, {}};
   for (int t = 0; t < 10; ++t) layer.scores.scores[t] = static_cast<float>(100 - t);
@@ -184,7 +184,8 @@ TEST_CASE("a kvpress guarantee keeps the reference's set at its budget", "[kerne
     const std::uint32_t kept = pick(rng, std::max(1u, p), n);  // per head on average
     const Kept plan = plan_of(recipe, layer, std::uint64_t{layer.input.num_layers} * heads * kept);
     CHECK(plan.seats.empty());
-    // kvpress: max(1, int(kept * 0.2)) sure per head, the rest of the layer's best by score.
+    // kvpress: max(1, int(kept * 0.2)) are guaranteed per head, the rest are the layer's best by
+    // score.
     const std::uint32_t sure = std::max(p, std::max(1u, static_cast<std::uint32_t>(kept * 0.2)));
     std::vector<std::uint32_t> counts(heads, std::min(sure, n));
     std::uint32_t left = heads * kept - std::accumulate(counts.begin(), counts.end(), 0u);

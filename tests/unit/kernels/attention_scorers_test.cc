@@ -1,5 +1,5 @@
-// Stage score, the attention scorers: each against its definition, with every weight in memory and
-// in double.
+// Stage score, the attention scorers: compares each scorer with its definition, computed with every
+// weight in memory and in double.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -17,7 +17,7 @@ constexpr Scorer kAttentionScorers[] = {Scorer::kWindowAttention, Scorer::kTova,
                                         Scorer::kObservedMean,    Scorer::kVatp, Scorer::kCake,
                                         Scorer::kDefensive,       Scorer::kLava, Scorer::kKvzip};
 
-// As the presets have it, over a window of this many queries where the scorer has one.
+// The scorer's preset, with a window of this many queries if the scorer has one.
 Recipe recipe_of(Scorer scorer, std::uint32_t window) {
   Recipe r = scorer_defaults(scorer);
   if (r.window == 0) return r;
@@ -26,7 +26,7 @@ Recipe recipe_of(Scorer scorer, std::uint32_t window) {
   return r;
 }
 
-// Random sizes, and everything pushed that the scorer needs.
+// Random sizes, with all inputs pushed that the scorer needs.
 LayerShape shape_for(const Recipe& recipe, std::uint32_t num_tokens, Rng& rng) {
   LayerShape shape;
   shape.num_tokens = num_tokens;
@@ -43,8 +43,8 @@ LayerShape shape_for(const Recipe& recipe, std::uint32_t num_tokens, Rng& rng) {
   return shape;
 }
 
-// Weights are at most 1; logits are sums of up to 256 products in f32, of size 5 or so, and output
-// norms such sums again. Variances are small differences of squares.
+// Weights are at most 1. Logits are f32 sums of up to 256 products, of size about 5, and output
+// norms are such sums of sums. Variances are small differences of squares.
 void check_layer(const LayerScores& got, const ReferenceScores& expected) {
   CHECK(first_difference(got.scores, expected.scores, 1e-4, 1e-7) == "");
   if (!expected.second.empty() || !got.second.empty()) {
@@ -98,7 +98,7 @@ TEST_CASE("every attention scorer follows its definition with every pool, order 
 TEST_CASE("attention scorers span several work items without a seam", "[kernels][attention]") {
   Rng rng(6);
   for (const Scorer scorer : kAttentionScorers) {
-    if (scorer == Scorer::kObservedMean) continue;  // as h2o
+    if (scorer == Scorer::kObservedMean) continue;  // same as h2o
     const Recipe recipe = recipe_of(scorer, 3);
     LayerShape shape;
     shape.num_tokens = 1030;

@@ -1,4 +1,4 @@
-// Stage check: what comes from outside and does not fit is refused by name.
+// Stage check: refuses invalid input and names it.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -46,7 +46,7 @@ struct Fixture {
 
 TEST_CASE_METHOD(Fixture, "check accepts a whole layer in every dtype", "[kernels][check]") {
   shape.dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
-  shape.stride_gap = GENERATE(0u, 4u);  // the gap holds NaN, which nobody may look at
+  shape.stride_gap = GENERATE(0u, 4u);  // the gap holds NaN, which no stage may read
   const OwnedLayer layer = make_layer(shape, rng);
   CHECK(check(snapkv(), layer.input) == Status{});
 }
@@ -238,7 +238,8 @@ TEST_CASE_METHOD(Fixture, "check refuses query statistics that are missing, misf
   SECTION("mean of another size") {
     in.query_mean = in.query_mean.first(47);
     refuse(in, "layer 3 query_mean: size is 47, must be 48", expected);
-    refuse(in, "layer 3 query_mean: size is 47, must be 48");  // whoever asked for it
+    refuse(in, "layer 3 query_mean: size is 47, must be 48");  // even if the recipe does not need
+                                                               // it
   }
   SECTION("covariance of another size") {
     in.query_covariance = in.query_covariance.first(48);

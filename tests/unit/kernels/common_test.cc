@@ -1,4 +1,4 @@
-// What all stages stand on: element arithmetic, the order of scores, the thread pool.
+// The common basis of all stages: element arithmetic, the order of scores, the thread pool.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -84,7 +84,7 @@ TEST_CASE("the larger and the smaller of lanes are as of numbers, whatever compa
           CHECK(out[kLanes + lane] == std::min(x, y));
         }
       }
-      // As a product of numbers past an f32 leaves it.
+      // A negative NaN, as a product that overflows an f32 leaves behind.
       const std::vector<float> none(kLanes, std::copysign(NAN, -1.0f)), b(kLanes, x);
       std::vector<float> out(2 * kLanes);
       choose(none.data(), b.data(), out.data());

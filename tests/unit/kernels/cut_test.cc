@@ -34,7 +34,7 @@ void check_seats(const std::vector<std::vector<RecordView>>& records, std::uint6
   REQUIRE(seats == expected);
 }
 
-// The entries of `fresh` are those of `stored` at `entries`.
+// Checks that the entries of `fresh` are those of `stored` at `entries`.
 void check_cut(const RecordView& stored, const RecordView& fresh, std::uint64_t entries) {
   const std::uint32_t count = count_at(stored, entries);
   REQUIRE(count == fresh.count);
@@ -43,7 +43,7 @@ void check_cut(const RecordView& stored, const RecordView& fresh, std::uint64_t 
     CAPTURE(section);
     REQUIRE(bytes_text(cut[section]) == bytes_text(whole[section]));
   }
-  // Written as a record it is the fresh one.
+  // The cut, written as a record, equals the fresh record.
   const auto layout = RecordLayout::of(count, stored.head_dim, stored.dtype);
   std::vector<std::byte> written(layout.size, std::byte{0xff});
   REQUIRE(write_cut(stored, count, written).ok());

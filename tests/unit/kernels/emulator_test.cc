@@ -1,4 +1,4 @@
-// The emulator itself: what kernels count on, and that it finds what they must not do.
+// The emulator itself: it supports what kernels need, and detects their errors.
 #include <cuda_runtime.h>
 #include <catch2/catch.hpp>
 #include <numeric>
@@ -29,7 +29,7 @@ void number_threads(std::vector<std::uint32_t>* memory) {
   (*memory)[block * size + flat_thread()] += block * size + flat_thread() + 1;
 }
 
-// Each thread hands its number to the one before it, through shared memory, twice.
+// Each thread passes its number to the thread before it, through shared memory, twice.
 template <bool kWaits>
 void rotate(std::vector<std::uint32_t>* memory) {
   auto* shared = shared_memory<std::uint32_t>();
@@ -123,7 +123,7 @@ TEST_CASE("sizes that no device takes are an error", "[emulator]") {
   CHECK_FALSE(run(&number_threads, memory, 1, 1025).ok());
   CHECK_FALSE(run(&number_threads, memory, dim3(1, 65536), 1).ok());
   CHECK_FALSE(run(&rotate<true>, memory, 1, 32, 48 * 1024 + 1).ok());
-  CHECK(run(&number_threads, memory, 0, 32) == Status{});  // launch() leaves an empty grid out
+  CHECK(run(&number_threads, memory, 0, 32) == Status{});  // launch() skips an empty grid
 }
 
 TEST_CASE("lanes of a warp see each other's words", "[emulator]") {
@@ -165,7 +165,7 @@ TEST_CASE("a layer that the device has no room for is compressed on the CPU", "[
       REQUIRE(compressor->score() == Status{});
       REQUIRE(compressor->select(70) == Status{});
       REQUIRE(compressor->allocate(turns) == Status{});
-      // What is left after the turns is the records' memory; there the put hears of it.
+      // After the turns, only the records' memory is allocated; a failure there fails the put.
       const bool failed = cuda_emulator::allocations_left < 0;
       const Status encoded = compressor->encode(expected.counts, expected.seats,
                                                 SegmentId{{1, 2, 3}}, records.mutable_bytes());
@@ -203,12 +203,12 @@ TEST_CASE("a device that is lost is told of once, and layers go through the CPU 
                     records.mutable_bytes()) == Status{});
     CHECK(bytes_text(records.bytes()) == bytes_text(expected.records.bytes()));
   };
-  // In the middle of a layer, then before one, then with a compressor that is made afterwards.
+  // In the middle of a layer, then before a layer, then with a compressor made afterwards.
   REQUIRE(compressor->check(recipe, layer.input) == Status{});
   cuda_emulator::lost = true;
   CHECK(compressor->score() == Status{});
   compresses(*compressor);
-  cuda_emulator::lost = false;  // told is told: the device is asked no more
+  cuda_emulator::lost = false;  // the loss was reported, so the device is not used again
   const auto another = backend->compressor().value();
   for (LayerCompressor* on : {compressor.get(), another.get()}) {
     CHECK(on->check(recipe, layer.input) == Status{});

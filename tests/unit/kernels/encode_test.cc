@@ -1,4 +1,4 @@
-// Stages compact and encode: what stands in the records, byte for byte.
+// Stages compact and encode: the content of the records, byte for byte.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -97,8 +97,8 @@ TEST_CASE("records are the same whatever the threads and whatever the buffer hel
   }
 }
 
-// Rows of whole lines, at a line's border, go another way than all others, and another one on each
-// instruction set.
+// Rows of whole, aligned cache lines take a different path from all others, and a different one on
+// each instruction set.
 TEST_CASE("records are the same on every instruction set and at every address",
           "[kernels][encode]") {
   const std::uint64_t seed = test_seed();
@@ -118,7 +118,7 @@ TEST_CASE("records are the same on every instruction set and at every address",
     recipe.scorer = Scorer::kExternal;
     const CpuStages cpu(1);
     const Compressed c = compress(cpu, recipe, layer.input, pick(rng, 2 * 64, 2 * 700));
-    CHECK(open_all(c.records).size() == 2);  // xxHash itself finds the checksums right
+    CHECK(open_all(c.records).size() == 2);  // xxHash itself confirms the checksums
     const std::size_t size = c.records.bytes().size();
     for (const bool sealed : {true, false}) {
       const auto seats = sealed ? c.seats : std::vector<std::vector<std::uint32_t>>();
@@ -202,7 +202,8 @@ TEST_CASE("encode finds what is not finite in rows that nobody has checked, kept
 
 namespace {
 
-// Memory that another process writes to all the while, as clients may to what is read in place.
+// Memory that another process writes to all the time, as clients may do with rows that are read in
+// place.
 class RestlessBytes {
  public:
   explicit RestlessBytes(std::size_t size) : size_(size) {
@@ -213,7 +214,8 @@ class RestlessBytes {
     const pid_t parent = ::getpid();
     writer_ = ::fork();
     if (writer_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed destroys nothing
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the writer also ends if the test is killed, without
+                                           // running destructors
       if (::getppid() != parent) ::_exit(1);
       for (std::uint64_t noise = 1;; noise = noise * 6364136223846793005u + 1442695040888963407u) {
         static_cast<volatile std::byte*>(data_)[(noise >> 20) % size_] =

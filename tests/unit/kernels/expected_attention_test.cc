@@ -1,4 +1,4 @@
-// Stage score, expected attention: against its definition in double.
+// Stage score, expected attention: compared with its definition in double.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -12,8 +12,8 @@ using namespace precis::kernels::test;
 
 namespace {
 
-// Logits are quadratic forms of up to 256 x 256 products in f32, of size 1 or so here, so weights
-// err by some 1e-5 of their size.
+// Logits are quadratic forms of up to 256 x 256 products in f32, of size about 1 here, so weights
+// have a relative error of about 1e-5.
 void check_layer(const Recipe& recipe, const OwnedLayer& layer, Isa isa) {
   const auto expected = reference_scores(recipe, layer.input);
   CHECK(first_difference(score_layer(recipe, layer.input, isa).scores, expected, 5e-5, 1e-7) == "");
@@ -79,6 +79,6 @@ TEST_CASE("expected attention keeps sinks out of the softmax and gives them +inf
     if (t >= 4) total += scores[t];
   }
   if (shape.num_tokens > 4) CHECK(total == Approx(1).epsilon(1e-5));
-  set_element(layer, layer.input.keys, 0, 0, 0, 9.0f);  // a sink's
+  set_element(layer, layer.input.keys, 0, 0, 0, 9.0f);  // an element of a sink
   CHECK(score_layer(recipe, layer.input).scores == scores);
 }

@@ -1,4 +1,4 @@
-// The CUDA twin of allocate: the CPU's turns, seat for seat.
+// The CUDA implementation of allocate gives the CPU's turns, seat for seat.
 #include <catch2/catch.hpp>
 
 #include "kernels/allocate/allocate_cuda.h"
@@ -13,7 +13,7 @@ using namespace precis::kernels::test;
 
 namespace {
 
-// As many turns as `count`.
+// The first `count` turns.
 std::vector<std::uint16_t> device_turns(Gpu& gpu, const Recipe& recipe, const LayerInput& input,
                                         const LayerScores& scores, const RetentionOrders& orders,
                                         std::uint64_t slots, std::size_t count) {

@@ -1,5 +1,5 @@
-// The CUDA backend's compressors against the CPU's stages: whatever the device made of a layer's
-// scores, everything after them is equal, byte for byte (D15).
+// The CUDA backend's compressors against the CPU's stages: given the scores that the device
+// computed, everything after them is equal, byte for byte (D15).
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <thread>
@@ -28,8 +28,8 @@ struct Staged {
   std::vector<AlignedBytes> records;
 };
 
-// A segment as the put path does it, one compressor for all layers, records sealed where that needs
-// no other layer.
+// Compresses a segment as the put path does: one compressor for all layers; records are sealed if
+// that needs no other layer.
 Staged compress_on(Backend& backend, const Case& c, const std::vector<OwnedLayer>& layers,
                    std::uint64_t entries) {
   const auto joiner = joiner_of(c, entries);
@@ -53,7 +53,7 @@ Staged compress_on(Backend& backend, const Case& c, const std::vector<OwnedLayer
   return staged;
 }
 
-// The same with the CPU's stages, from scores that are given.
+// The same with the CPU's stages, from given scores.
 std::vector<AlignedBytes> compress_scored(const CpuStages& cpu, const Case& c,
                                           const std::vector<OwnedLayer>& layers,
                                           std::uint64_t entries,
@@ -77,8 +77,8 @@ std::vector<AlignedBytes> compress_scored(const CpuStages& cpu, const Case& c,
   return records;
 }
 
-// Whether it is the same kind of number, and near. Recipes differ in how much they add up; their
-// own tests hold them to tighter bounds.
+// Whether both are the same kind of number, and close. The bound is loose, because recipes differ
+// in how much they sum; their own tests have tighter bounds.
 bool near(float got, float expected) {
   if (std::isnan(got) || std::isnan(expected)) return std::isnan(got) && std::isnan(expected);
   if (std::isinf(got) || std::isinf(expected)) return got == expected;
@@ -103,7 +103,7 @@ TEST_CASE("given the same scores, every backend and instruction set writes the s
         c.recipe.layers == LayerAllocator::kPreference ? LayerAllocator::kUniform : c.recipe.layers;
     if (!validate_recipe(c.recipe).ok() || c.recipe.needs_o_proj() ||
         c.recipe.selector == Selector::kThreshold) {
-      continue;  // what is left needs more than scores
+      continue;  // these recipes need more than scores
     }
     ++cases;
     c.shape.external = true;  // with ties, infinities and NaN
@@ -225,7 +225,7 @@ TEST_CASE("the device refuses what is not finite, in the CPU's words", "[gpu][ba
         if (status.ok()) status = compressor->select(40);
         if (status.ok()) status = compressor->allocate(turns);
         CHECK(status == expected);
-        // The next layer is not held against it.
+        // The error does not affect the next layer.
         const OwnedLayer good = make_layer(shape, rng);
         REQUIRE(compressor->check(recipe, good.input) == Status{});
         REQUIRE(compressor->score() == Status{});

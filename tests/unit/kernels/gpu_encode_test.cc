@@ -1,4 +1,4 @@
-// The CUDA twin of encode: the CPU's records, byte for byte.
+// The CUDA implementation of encode writes the CPU's records, byte for byte.
 #include <catch2/catch.hpp>
 
 #include "kernels/encode/encode_cuda.h"
@@ -77,7 +77,7 @@ TEST_CASE("records made on the device are the CPU's", "[gpu][encode]") {
     shape.num_kv_heads = pick(rng, 1, 4);
     shape.num_tokens = round % 10 == 0 ? pick(rng, 300, 900) : pick(rng, 1, 150);
     shape.head_dim = round % 3 == 0 ? 8 * pick(rng, 1, 32) : pick(rng, 1, 256);
-    if (round % 4 == 0) shape.head_dim = pick(rng, 1, 4);  // inputs of the hash that are short
+    if (round % 4 == 0) shape.head_dim = pick(rng, 1, 4);  // short hash inputs
     shape.begin = pick(rng, 0, 100);
     shape.stride_gap = pick(rng, 0, 3);
     shape.external = true;

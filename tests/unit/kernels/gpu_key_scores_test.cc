@@ -1,4 +1,5 @@
-// The CUDA twins of the scorers that read K, and V, alone, against the CPU's and the definition's.
+// The CUDA implementations of the scorers that read only K, or K and V, against the CPU's and the
+// definition's.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -16,7 +17,7 @@ using namespace precis::kernels::test;
 namespace {
 
 // Both sides round sums of at most 1024 terms and of at most 2^24 tokens in f32, in different
-// orders; cosines cancel, so theirs is a bound on the difference itself.
+// orders. Cosines cancel, so their bound is on the absolute difference.
 constexpr double kRelative = 2e-5, kAbsolute = 2e-6;
 
 void check_close(const std::vector<float>& got, const std::vector<float>& expected,
@@ -36,7 +37,8 @@ LayerShape random_shape(Rng& rng, int round) {
   shape.num_kv_heads = pick(rng, 1, 3);
   shape.head_dim = round % 2 == 0 ? 8 * pick(rng, 1, 32) : pick(rng, 1, 256);
   if (round % 25 == 0) shape.head_dim = 1024 - 8 * pick(rng, 0, 2);
-  // An even number of signs may cancel but for rounding, and what is left has any direction.
+  // With an even number of tokens, the signs may cancel except for rounding; the remainder has a
+  // random direction.
   if (shape.head_dim == 1) shape.num_tokens |= 1;
   shape.stride_gap = pick(rng, 0, 3);
   shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
@@ -51,7 +53,7 @@ std::vector<float> scored(Gpu& gpu, std::size_t count, std::size_t workspace_byt
   return gpu.download<float>(out);
 }
 
-// Cosines, then sines, of what `tokens` positions have turned each pair by.
+// Appends the cosines, then the sines, of the angles by which `tokens` positions turn each pair.
 void append_turn(const std::vector<double>& frequencies, std::uint32_t tokens,
                  std::vector<float>& turns) {
   for (const double f : frequencies) turns.push_back(static_cast<float>(std::cos(tokens * f)));
@@ -168,12 +170,13 @@ TEST_CASE("scores within partitions on the device are the CPU's within the bound
     };
     const std::size_t space = partitions_workspace_bytes(task);
     const auto got = scored(gpu, count, space, partitions);
-    // A channel's range over few tokens may be a thousandth of what it divides. Deviations are as
-    // large then, and a softmax makes of their error, relative to themselves, one relative to 1.
+    // A channel's range over few tokens may be a thousandth of the values that it normalises.
+    // Deviations are as large then, and a softmax turns their relative error into an error relative
+    // to 1.
     check_close(got, score_layer(recipe, layer.input).scores,
                 recipe.lag < 8 ? 100 * kRelative : kRelative);
     REQUIRE(scored(gpu, count, space, partitions) == got);
-    // Ranks of kvpress are those of these very scores.
+    // kvpress ranks must be the ranks of these scores.
     task.kvpress_ranks = true;
     const auto ranks = scored(gpu, count, space, partitions);
     for (std::size_t h = 0; h < shape.num_kv_heads; ++h) {

@@ -1,4 +1,4 @@
-// Catch2's main for tests that need a CUDA device; exits 77 without one: CTest says "skipped".
+// Catch2's main for tests that need a CUDA device. Exits 77 without one: CTest reports "skipped".
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -7,7 +7,8 @@
 #include "precis/page_mover.h"
 
 int main(int argc, char** argv) {
-  // Both are named here, so that of the emulator and the kernels the library linked first has them.
+  // References both functions, so that the linker takes both from the library linked first, the
+  // emulator or the kernels.
   const auto backend = precis::kernels::make_cuda_backend(0);
   const auto mover = precis::kernels::make_cuda_page_mover(0);
   for (const auto& status : {backend.status(), mover.status()}) {

@@ -1,4 +1,4 @@
-// Arrays on the device, for tests that call launchers by themselves.
+// Arrays on the device, for tests that call launchers directly.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace precis::kernels::test {
 
-// How often a test of `count` random cases runs: less where AddressSanitizer makes every exchange
-// between emulated threads slow.
+// How many rounds a test of `count` random cases runs: fewer under AddressSanitizer, which makes
+// every exchange between emulated threads slow.
 constexpr int rounds(int count) {
 #if defined(__SANITIZE_ADDRESS__)
   return (count + 9) / 10;

@@ -1,4 +1,4 @@
-// Pages in device memory, and their bytes as they were, here.
+// Pages in device memory, with a host copy of their original bytes.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,5 @@
-// Rows between host memory and pages on the device, against a plain loop.
+// Moves rows between host memory and pages on the device, and compares the result with a plain
+// loop.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <vector>
@@ -27,7 +28,7 @@ struct Case {
         values(gpu, pages(random)) {
     const std::uint32_t heads = 1 + random() % 5;
     for (std::uint32_t h = 0; h < heads; ++h) tables.push_back({});
-    // No page is named twice.
+    // No page is used twice.
     for (const std::uint32_t page : random_table(random, kPages, random() % (kPages + 1))) {
       tables[random() % heads].push_back(page);
     }
@@ -51,7 +52,8 @@ struct Case {
   RandomPages pages(std::mt19937& random) const {
     return {random, static_cast<Order>(random() % 5), kPages, page_rows, head_dim, dtype};
   }
-  // Calls each(pages of K or V, place in them, place among the rows) for every element that moves.
+  // Calls each(side, offset in the pages, offset in the rows) for every element that moves; side 0
+  // is K, 1 is V.
   template <typename Each>
   void each_element(const Each& each) const {
     for (const PageRun& run : runs) {
@@ -76,7 +78,7 @@ struct Case {
   std::vector<std::byte> rows;
 };
 
-// check(case, gpu, mover) over random cases.
+// Calls check(case, gpu, mover) for random cases.
 template <typename Check>
 void each_case(const Check& check) {
   const std::uint64_t seed = test_seed();

@@ -1,4 +1,4 @@
-// The CUDA twin of how far heads are ranked: the CPU's limits, head for head.
+// The CUDA implementation of how far heads are ranked gives the CPU's limits, head for head.
 #include <catch2/catch.hpp>
 
 #include "kernels/select/best_tokens.h"
@@ -25,7 +25,7 @@ std::vector<std::uint32_t> device_limits(Gpu& gpu, const Recipe& recipe, const S
   return gpu.download<std::uint32_t>(limits);
 }
 
-// As select_cpu ranks: what it appends behind the protected tokens.
+// The CPU's limits: the tokens that select_cpu appends behind the protected ones.
 std::vector<std::uint32_t> host_limits(const CpuStages& cpu, const Recipe& recipe,
                                        const LayerInput& input, const LayerScores& scores,
                                        std::uint64_t slots) {
@@ -50,7 +50,8 @@ Recipe random_recipe(Rng& rng) {
   return recipe;
 }
 
-// Scores with ties, NaN and infinities; or with few ties, heads apart; or heads of equals.
+// Scores with ties, NaN and infinities; or with few ties and different heads; or heads of equal
+// scores.
 void fill_scores(Rng& rng, std::uint32_t num_heads, std::vector<float>& scores) {
   const std::size_t n = scores.size() / num_heads;
   const std::uint32_t kind = pick(rng, 0, 3);

@@ -1,4 +1,5 @@
-// Whole layers scored on the device against score_cpu, for every recipe that the device takes.
+// Whole layers scored on the device, compared with score_cpu, for every recipe that the device
+// supports.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -15,7 +16,7 @@ using namespace precis::kernels::test;
 
 namespace {
 
-// A layer's inputs on the device, as launch_score() takes them.
+// A layer's inputs on the device, in the form of launch_score().
 class UploadedLayer {
  public:
   UploadedLayer(Gpu& gpu, const LayerInput& in) : gpu_(gpu) {
@@ -82,8 +83,8 @@ LayerScores device_scores(Gpu& gpu, const Recipe& recipe, const LayerInput& inpu
 }
 
 // Both sides round sums of head_dim products and of n weights in f32, in different orders. Scores
-// of keydiff and kvdiff are differences of numbers of size 1, and logits of size 10 err by 1e-6,
-// which is their weights' relative error; means over tokens are of size 1 / n.
+// of keydiff and kvdiff are differences of numbers of size 1. Logits of size 10 err by 1e-6, which
+// is their weights' relative error; means over tokens are of size 1 / n.
 constexpr double kRelative = 1e-4, kAbsolute = 2e-6;
 
 void check_scores(std::span<const float> got, std::span<const float> expected,
@@ -92,7 +93,7 @@ void check_scores(std::span<const float> got, std::span<const float> expected,
   std::vector<double> wide, absolute;
   std::vector<float> ours;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    if (std::isnan(expected[i])) {  // pushed, and passed on
+    if (std::isnan(expected[i])) {  // pushed, and passed through
       REQUIRE(std::isnan(got[i]));
       continue;
     }
@@ -103,8 +104,8 @@ void check_scores(std::span<const float> got, std::span<const float> expected,
   REQUIRE(first_difference(ours, wide, kRelative, absolute) == "");
 }
 
-// Of the second scores of two_stage, which are norms times scores: a norm of the Gram form may be
-// the small difference of large products.
+// Bounds for the second scores of two_stage, which are norms times scores: a norm of the Gram form
+// may be the small difference of large products.
 std::vector<double> second_bounds(const Recipe& recipe, const LayerInput& input,
                                   std::span<const float> scores) {
   std::vector<double> bounds(scores.size(), kAbsolute);
@@ -112,18 +113,18 @@ std::vector<double> second_bounds(const Recipe& recipe, const LayerInput& input,
   const std::vector<double> rounding = norm_rounding(recipe.value_norm, input);
   for (std::size_t i = 0; i < bounds.size(); ++i) {
     const double score = std::isnan(scores[i]) ? 0 : std::fabs(scores[i]);
-    bounds[i] += 2 * rounding[i] * (score + recipe.epsilon_ppm / 1e6);  // both round
+    bounds[i] += 2 * rounding[i] * (score + recipe.epsilon_ppm / 1e6);  // both sides round
   }
   return bounds;
 }
 
-// NaN, which is pushed and passed on, included.
+// Also compares NaN, which is pushed and passed through.
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::ranges::equal(a, b,
                             [](float x, float y) { return bits_of_f32(x) == bits_of_f32(y); });
 }
 
-// The device's scores are the CPU's within the bound, and the same again.
+// Checks that the device's scores are the CPU's within the bound, and that they repeat.
 void check_layer(Gpu& gpu, const Recipe& recipe, const LayerInput& input) {
   REQUIRE(scores_on_device(recipe));
   const LayerScores got = device_scores(gpu, recipe, input);
@@ -140,7 +141,7 @@ void check_layer(Gpu& gpu, const Recipe& recipe, const LayerInput& input) {
 
 constexpr std::uint32_t kScorers = 18;
 
-// What validate_recipe() lets pass of random parameters.
+// Random parameters that validate_recipe() accepts.
 Recipe random_recipe(Scorer scorer, Rng& rng) {
   for (;;) {
     Recipe r = scorer_defaults(scorer);
@@ -152,7 +153,7 @@ Recipe random_recipe(Scorer scorer, Rng& rng) {
     r.group_reduce = static_cast<Reduce>(pick(rng, 0, 2));
     r.pool_order = static_cast<PoolOrder>(pick(rng, 0, 3));
     r.gamma_ppm = 2'500'000;
-    r.lag = pick(rng, 8, 40);  // a channel's range over few tokens may be next to nothing
+    r.lag = pick(rng, 8, 40);  // a channel's range over fewer tokens may be close to 0
     r.seed = pick(rng, 0, 1000);
     r.sinks = pick(rng, 0, 6);
     r.protect_tail = r.is_partitioned();
@@ -166,7 +167,7 @@ Recipe random_recipe(Scorer scorer, Rng& rng) {
   }
 }
 
-// Everything pushed that the recipe needs.
+// Random sizes, with all inputs pushed that the recipe needs.
 LayerShape random_shape(const Recipe& recipe, int round, Rng& rng) {
   LayerShape shape;
   shape.layer = pick(rng, 0, 3);
@@ -176,8 +177,8 @@ LayerShape random_shape(const Recipe& recipe, int round, Rng& rng) {
   shape.group = pick(rng, 1, round % 9 == 0 ? 9 : 4);
   shape.head_dim = round % 2 == 0 ? 8 * pick(rng, 1, 16) : pick(rng, 1, 80);
   if (round % 7 == 0) shape.head_dim = 8 * pick(rng, 17, 32);
-  if (round % 41 == 0) shape.head_dim = pick(rng, 257, 300);  // more than tensor cores take
-  // Of one channel, unit keys are 1 and -1, and their mean is what rounding leaves of it.
+  if (round % 41 == 0) shape.head_dim = pick(rng, 257, 300);  // more than tensor cores support
+  // Unit keys of one channel are 1 and -1, and their mean is only the rounding error.
   if (recipe.scorer == Scorer::kKeydiff || recipe.scorer == Scorer::kKvdiff) {
     shape.head_dim = std::max(4u, shape.head_dim);
   }
@@ -247,7 +248,7 @@ TEST_CASE("what the device does not score it refuses, writing nothing", "[gpu][s
 
 TEST_CASE("a scorer's workspace is below a twentieth of K at a layer of 32K tokens",
           "[gpu][score]") {
-  // Llama 3 8B's: K is 64 MiB. Only sizes matter.
+  // Llama 3 8B's layer: K is 64 MiB. Only sizes matter.
   LayerDevice layer;
   layer.num_kv_heads = 8;
   layer.group = 4;
@@ -259,7 +260,7 @@ TEST_CASE("a scorer's workspace is below a twentieth of K at a layer of 32K toke
   const std::size_t keys = std::size_t{8} * 32 * 1024 * 128 * 2;
   for (const std::string& name : preset_names()) {
     const Recipe recipe = parse_recipe(name).value();
-    // Where all queries observe, their log-sum-exps alone take a sixteenth.
+    // If all queries observe, their log-sum-exps alone take a sixteenth.
     const bool all_observe = recipe.window == 0 && recipe.needs_queries();
     layer.pushed = recipe.window != 0 ? recipe.window : layer.num_tokens;
     layer.pushed = std::min(layer.pushed, recipe.queries_max(layer.num_tokens));

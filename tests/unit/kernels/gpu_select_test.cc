@@ -1,4 +1,4 @@
-// The CUDA twin of select: the CPU's orders, token for token.
+// The CUDA implementation of select gives the CPU's orders, token for token.
 #include <catch2/catch.hpp>
 
 #include "kernels/select/best_tokens.h"
@@ -106,7 +106,7 @@ TEST_CASE("best tokens of many heads are the CPU's, whatever is ranked", "[gpu][
   std::vector<float> scores(kHeads * kTokens);
   std::normal_distribution<float> normal;
   for (float& score : scores) score = normal(rng);
-  std::fill_n(scores.begin() + kTokens, kTokens, 1.5f);  // a head of equals
+  std::fill_n(scores.begin() + kTokens, kTokens, 1.5f);  // a head of equal scores
   std::vector<std::uint32_t> limits;
   for (std::uint32_t h = 0; h < kHeads; ++h) limits.push_back(pick(rng, 0, kLast - kFirst));
   limits[2] = 0;

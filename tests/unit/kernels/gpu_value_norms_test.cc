@@ -1,4 +1,4 @@
-// The CUDA twins of the value norms, against the CPU's and the definition's.
+// The CUDA implementations of the value norms, against the CPU's and the definition's.
 #include <catch2/catch.hpp>
 
 #include "kernels/score/value_norms.h"
@@ -73,7 +73,7 @@ TEST_CASE("value norms on the device are the CPU's within the bound", "[gpu][val
       auto bounds = norm_rounding(norm, layer.input);
       for (double& bound : bounds) bound += kAbsolute;
       REQUIRE(first_difference(got, expected, kRelative, bounds) == "");
-      for (double& bound : bounds) bound *= 2;  // both round
+      for (double& bound : bounds) bound *= 2;  // both sides round
       REQUIRE(first_difference(got, wide, kRelative, bounds) == "");
       REQUIRE(device_norms(gpu, norm, layer.input) == got);
     }

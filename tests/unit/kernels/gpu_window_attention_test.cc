@@ -1,4 +1,4 @@
-// The CUDA twin of the window-attention score against the CPU's and against the definition.
+// The CUDA implementation of the window-attention score, against the CPU's and the definition.
 #include <catch2/catch.hpp>
 #include <cmath>
 

@@ -36,7 +36,7 @@ LayerShape random_shape(Rng& rng) {
   return shape;
 }
 
-// Every layer allocator over external scores, but for preference, which takes attention: then the
+// Every layer allocator over external scores, except preference, which needs attention: then the
 // shape pushes queries.
 Recipe random_order(LayerShape& shape, Rng& rng) {
   while (true) {
@@ -58,8 +58,9 @@ Recipe random_order(LayerShape& shape, Rng& rng) {
   }
 }
 
-// A segment staged as the put path does it, layers in the order given: records shrink as others
-// come in, seats are placed at the end. Fails the test if more is staged than the budget.
+// Stages a segment as the put path does, with layers in the given order: records shrink as other
+// layers are added, and seats are placed at the end. Fails the test if more is staged than the
+// budget.
 std::vector<AlignedBytes> cascade(const CpuStages& cpu, const Recipe& recipe,
                                   const std::vector<OwnedLayer>& layers, std::uint64_t entries,
                                   const Profile& profile, const std::vector<std::uint32_t>& order) {
@@ -102,7 +103,7 @@ std::vector<AlignedBytes> cascade(const CpuStages& cpu, const Recipe& recipe,
       }
       staged += sum(counts[seen]);
     }
-    // A budget that ends within a step of the guarantee may hold one more of each head.
+    // A budget that ends within a step of the guarantee may hold one more entry of each head.
     const std::uint64_t heads = first.num_layers * first.num_kv_heads();
     REQUIRE(staged <= entries + (entries % heads == 0 ? 0 : heads));
   }
@@ -143,8 +144,8 @@ TEST_CASE("the cascade ends where a segment joined at once does, whatever the or
 
 TEST_CASE("a guarantee over many layers is a cut where half of the heads hold the best scores",
           "[kernels][joiner]") {
-  // Before the last layer is in, the average budget is larger than it will be; just below a step of
-  // the guarantee, so is the guarantee.
+  // Before the last layer is added, the average budget is larger than at the end. Just below a step
+  // of the guarantee, the guarantee is larger too.
   const std::uint64_t seed = test_seed();
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
@@ -272,7 +273,8 @@ TEST_CASE("at a percentage of its table, heads keep what their curves say", "[ke
   Profile profile;
   profile.num_layers = 2;
   profile.num_kv_heads = 2;
-  // Head c is pruned c + 1 times as fast, until nothing is left; the rest evens the sum out.
+  // Head c is pruned c + 1 times as fast as head 0, until nothing is left. Up to 62%, the heads'
+  // mean is the row's percentage.
   for (std::uint32_t percent = 1; percent <= Profile::kCurveRows; ++percent) {
     for (const float speed : {0.4f, 0.8f, 1.2f, 1.6f}) {
       profile.table.push_back(std::min(1.0f, speed * static_cast<float>(percent) / 100.0f));
@@ -315,7 +317,7 @@ TEST_CASE("a quality target is the smallest budget that holds its share of the m
     }
     const std::uint32_t share = pick(rng, 1, 1'000'000);
     const std::uint64_t entries = quality_entries(records, floors, mass, share).value();
-    // What a budget holds, summed in no particular order.
+    // The mass that a budget holds, summed in no particular order.
     const auto held = [&](std::uint64_t budget) {
       double sum_of = 0;
       for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -334,7 +336,7 @@ TEST_CASE("a quality target is the smallest budget that holds its share of the m
     if (entries < std::uint64_t{heads} * shape.num_tokens) REQUIRE(held(entries) >= wanted - slack);
     if (entries > heads) REQUIRE(held(entries - 1) <= wanted + slack);
     REQUIRE(entries >= heads);
-    // And cutting there keeps valid records of exactly so many entries.
+    // Cutting at this budget must leave valid records with exactly this many entries.
     std::uint64_t kept = 0;
     for (std::size_t l = 0; l < layers.size(); ++l) {
       std::vector<std::uint32_t> counts;

@@ -46,7 +46,7 @@ HeadsView fill(std::vector<std::byte>& bytes, std::uint32_t heads, std::uint32_t
                const LayerShape& shape, Rng& rng) {
   const std::size_t size = dtype_size_bytes(shape.dtype);
   const std::size_t stride = (std::size_t{tokens} * shape.head_dim + shape.stride_gap) * size;
-  bytes.assign(stride * heads, std::byte{0xff});  // NaN where nobody should look
+  bytes.assign(stride * heads, std::byte{0xff});  // NaN in the gaps, which no code should read
   HeadsView view{bytes.data(), heads, tokens, shape.head_dim, shape.dtype, stride};
   std::normal_distribution<float> normal;
   for (std::uint32_t h = 0; h < heads; ++h) {
@@ -62,7 +62,7 @@ void push_query_stats(OwnedLayer& owner, Rng& rng) {
   const std::size_t dim = in.keys.head_dim;
   std::normal_distribution<float> normal;
   for (std::size_t q = 0; q < in.num_q_heads; ++q) {
-    std::vector<float> root(dim * dim);  // a covariance is a square
+    std::vector<float> root(dim * dim);  // covariance = root * root^T
     for (float& x : root) x = normal(rng);
     for (std::size_t a = 0; a < dim; ++a) {
       owner.query_mean.push_back(normal(rng));
@@ -202,7 +202,7 @@ std::vector<double> all_halves(int mantissa_bits) {
 
 double value_at(const HeadsView& view, std::uint32_t head, std::uint32_t token,
                 std::uint32_t channel) {
-  // The references ask for the same elements many million times.
+  // Tables, because the references read the same elements many million times.
   static const std::vector<double> f16 = all_halves(10), bf16 = all_halves(7);
   const std::byte* at = view.row(head, token) + channel * dtype_size_bytes(view.dtype);
   if (view.dtype == Dtype::kF32) {
@@ -244,7 +244,7 @@ std::unique_ptr<Joiner> joiner_for(const Recipe& recipe, const LayerInput& input
   return std::move(*joiner);
 }
 
-// Up to and including the joiner.
+// Runs the stages up to and including the joiner.
 Compressed join(const CpuStages& cpu, const Recipe& recipe, LayerInput input, std::uint64_t entries,
                 Joiner& joiner) {
   input.entries = entries;

@@ -22,18 +22,18 @@ struct LayerShape {
   std::uint32_t num_tokens = 40, head_dim = 8;
   std::uint32_t begin = 0;
   std::uint32_t pushed = 0;        // observation queries per head
-  bool lse = false;                // their exact log-sum-exp over the keys of this layer they see
+  bool lse = false;                // their exact log-sum-exp over the visible keys of this layer
   bool behind = false;             // queries stand after the segment (kvzip); any number of them
   bool query_stats = false;        // a mean and a covariance per query head
   std::uint32_t o_proj_width = 0;  // 0: none; else W_O and its Gram matrices
-  std::uint32_t rope_pairs = 0;    // 0: the keys carry no rotation that is known
+  std::uint32_t rope_pairs = 0;    // 0: the keys are taken as unrotated
   bool external = false;           // scores with ties, infinities and NaN
-  std::uint32_t stride_gap = 0;    // elements between heads that belong to nobody
+  std::uint32_t stride_gap = 0;    // unused elements between heads
   Dtype dtype = Dtype::kF32;
   std::string text() const;
 };
 
-// A layer that owns what its input views. Movable: the views point into heap memory.
+// A layer that owns the memory that its input views. Movable: the views point into heap memory.
 struct OwnedLayer {
   std::vector<std::byte> keys, values, queries, o_proj;
   std::vector<float> lse, scores, query_mean, query_covariance, gram;
@@ -46,7 +46,7 @@ OwnedLayer make_layer(const LayerShape& shape, Rng& rng);
 // zero.
 Profile random_profile(const LayerShape& shape, Rng& rng);
 
-// Stage score on the CPU with the best, or with these, instructions.
+// Stage score on the CPU with the best instruction set, or with `isa`.
 LayerScores score_layer(const Recipe& recipe, const LayerInput& input);
 LayerScores score_layer(const Recipe& recipe, const LayerInput& input, Isa isa,
                         unsigned threads = 2);
@@ -81,27 +81,28 @@ struct Compressed {
   std::vector<std::uint32_t> counts;              // [num_kv_heads]
   std::vector<std::vector<std::uint32_t>> seats;  // [num_kv_heads][counts]; empty for cuts
   AlignedBytes records;
-  // The tokens a head keeps, in its order.
+  // The tokens that a head keeps, in its order.
   std::vector<std::uint32_t> kept(std::uint32_t head) const;
 };
 
-// All layers of a segment, seats placed where the recipe is a cut.
+// Compresses all layers of a segment; if the recipe is a cut, seats are placed too.
 std::vector<Compressed> compress_segment(const CpuStages& cpu, const Recipe& recipe,
                                          const std::vector<OwnedLayer>& layers,
                                          std::uint64_t entries, const Profile* profile = nullptr);
 
-// One layer by itself, of a recipe whose layers take turns. Seats of cuts stay to be placed.
+// Compresses one layer by itself, for recipes whose layers take turns. The seats of cuts are not
+// placed.
 Compressed compress(const CpuStages& cpu, const Recipe& recipe, const LayerInput& input,
                     std::uint64_t entries);
 
-// The records of a layer, each opened and verified; fails the test otherwise.
+// The records of a layer, each opened and verified; throws if one does not verify.
 std::vector<RecordView> open_all(const AlignedBytes& records);
 
 // A seed from the system, or PRECIS_TEST_SEED; print it with INFO.
 std::uint64_t test_seed();
 std::uint32_t pick(Rng& rng, std::uint32_t low, std::uint32_t high);
 
-// The shape's input without anything but sizes, for stages that look at nothing else.
+// An input that has only sizes, for stages that read nothing else.
 LayerInput sizes_only(std::uint32_t num_kv_heads, std::uint32_t num_tokens, std::uint32_t layer = 0,
                       std::uint32_t num_layers = 1);
 

@@ -1,5 +1,5 @@
-// The stages that are bound by memory, at every edge of their blocks: sixteen rows, thirty-two
-// channels, a block of turns, a work item; the same bits on any number of threads.
+// The memory-bound stages at every boundary of their blocks: sixteen rows, thirty-two channels, a
+// block of turns, a work item; the same bits on any number of threads.
 #include <catch2/catch.hpp>
 
 #include "kernels/common/lanes.h"
@@ -31,7 +31,7 @@ void check_everywhere(const LayerShape& shape, std::uint32_t lag, Rng& rng) {
   CAPTURE(shape.text(), lag);
   const OwnedLayer layer = make_layer(shape, rng);
   for (const Scorer scorer : kScorers) {
-    // Unit keys of one channel are 1 and -1; where they cancel, their mean's sign is noise.
+    // Unit keys of one channel are 1 and -1; if they cancel, the sign of their mean is noise.
     if ((scorer == Scorer::kKeydiff || scorer == Scorer::kKvdiff) && shape.head_dim == 1) continue;
     CAPTURE(static_cast<int>(scorer));
     const Recipe recipe = of(scorer, lag);
@@ -63,7 +63,7 @@ TEST_CASE("memory-bound scores agree with their definitions at every dim and dty
     shape.head_dim = head_dim;
     shape.num_tokens = pick(rng, 100, 140);
     shape.stride_gap = pick(rng, 0, 2);
-    // No channel turns, some do, all that can.
+    // No channel turns, some do, or all that can.
     for (const std::uint32_t pairs : {0u, head_dim / 3, head_dim / 2}) {
       shape.rope_pairs = pairs;
       check_everywhere(shape, 17, rng);

@@ -1,5 +1,5 @@
-// The offline solvers of profiles: prune curves against every allocation there is, weights against
-// their definition.
+// The offline solvers of profiles: compares prune curves with all possible allocations, and weights
+// with their definition.
 #include "precis/profile_solver.h"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ Result<std::vector<float>> weights(const Worth& worth, double share) {
   return head_weights(views(worth), share);
 }
 
-// Random worth with ties, so that sums are exact: whole numbers, falling by and large or not at
-// all. Heads differ in size.
+// Random worth with ties. The values are integers, so that sums are exact; they fall on the whole,
+// or not at all. Heads differ in the size of their values.
 Worth random_worth(std::uint32_t heads, std::uint32_t ranked, Rng& rng) {
   Worth worth(heads, std::vector<float>(ranked));
   for (auto& head : worth) {
@@ -55,7 +55,7 @@ std::vector<std::uint32_t> pruned_at(const std::vector<float>& table, std::size_
   return pruned;
 }
 
-// What a head loses by its last 0, 1, ... entries.
+// A head's loss when it loses its last 0, 1, ... entries.
 std::vector<double> losses(const std::vector<float>& head) {
   std::vector<double> sums{0};
   for (auto x = head.rbegin(); x != head.rend(); ++x) sums.push_back(sums.back() + *x);
@@ -76,7 +76,7 @@ std::vector<double> hull(const std::vector<double>& loss) {
   return lowest;
 }
 
-// The least total loss of every number of pruned entries, over all allocations.
+// The least total loss for every number of pruned entries, over all allocations.
 std::vector<double> best_of_all(const std::vector<std::vector<double>>& loss, std::size_t most) {
   std::vector<double> best{0};
   for (const auto& head : loss) {
@@ -98,7 +98,7 @@ double sum_at(const std::vector<std::vector<double>>& loss,
   return sum;
 }
 
-// The nearest whole number of entries, halves upwards.
+// The nearest integer number of entries, halves upwards.
 std::uint64_t percent_of(std::uint64_t percent, std::uint64_t all) {
   return (percent * all + 50) / 100;
 }
@@ -127,8 +127,8 @@ TEST_CASE("prune curves are the best of all allocations, for the hulls of what h
       REQUIRE(total == std::min<std::uint64_t>(percent_of(percent, heads * n), heads * (n - p)));
       const double slack = 1e-9 * (1 + least_relaxed.back());
       REQUIRE(sum_at(relaxed, pruned) == Approx(least_relaxed[total]).margin(slack));
-      // At most one head stops within a segment of its hull, and only what it loses above that
-      // separates the loss itself from the best of all.
+      // At most one head stops within a segment of its hull. Only that head's loss above its hull
+      // separates the total loss from the optimum.
       int within = 0;
       double above = 0;
       for (std::uint32_t h = 0; h < heads; ++h) {
@@ -178,7 +178,7 @@ TEST_CASE("a head keeps 1% whatever it is worth, and what it may not lose the ot
   CHECK(pruned_at(table, 48, 2, 300) == std::vector<std::uint32_t>{294, 0});
   CHECK(pruned_at(table, 49, 2, 300) == std::vector<std::uint32_t>{297, 3});
   CHECK(pruned_at(table, 98, 2, 300) == std::vector<std::uint32_t>{297, 297});
-  // More are protected than 1%.
+  // More entries are protected than 1%.
   worth.assign(2, std::vector<float>(260, 1.0f));
   const auto windowed = curves(worth, 300, 40).value();
   CHECK(pruned_at(windowed, 85, 2, 300) == std::vector<std::uint32_t>{260, 256});
@@ -186,7 +186,8 @@ TEST_CASE("a head keeps 1% whatever it is worth, and what it may not lose the ot
 }
 
 TEST_CASE("of equal rates the lower head loses first, a segment at a time", "[kernels][profile]") {
-  // Heads 0 and 2 lose at a rate of 2 throughout, head 1 at its end; before that at 9.
+  // Heads 0 and 2 lose at a rate of 2 throughout; head 1 loses at 2 at its end, and at 9 before
+  // that.
   const Worth worth{{1, 3, 1, 3}, {9, 9, 2, 2}, {2, 2, 2, 2}};
   const auto table = curves(worth, 4, 0).value();
   CHECK(pruned_at(table, 24, 3, 4) == std::vector<std::uint32_t>{3, 0, 0});
@@ -196,7 +197,7 @@ TEST_CASE("of equal rates the lower head loses first, a segment at a time", "[ke
 }
 
 TEST_CASE("permuting heads permutes their curves and weights", "[kernels][profile]") {
-  Rng rng(9);  // without a tie at the end of any row, which would go to the lower head
+  Rng rng(9);  // no tie at the end of any row, which would go to the lower head
   for (int round = 0; round < 30; ++round) {
     const std::uint32_t heads = pick(rng, 2, 9), n = pick(rng, 20, 200), p = pick(rng, 0, 10);
     Worth worth(heads, std::vector<float>(n - p));

@@ -1,4 +1,4 @@
-// Properties of whole compressions: partitions decided while tokens come, heads in another order,
+// Properties of whole compressions: partitions decided while tokens arrive, heads in another order,
 // any number of threads.
 #include <algorithm>
 #include <array>
@@ -26,8 +26,8 @@ std::vector<std::uint32_t> sorted(std::vector<std::uint32_t> tokens) {
   return tokens;
 }
 
-// A segment that comes in chunks (policies.md A6): a partition is decided as soon as the one
-// behind it is complete, by nothing but these two, and only its best `keep` tokens stay.
+// A segment that arrives in chunks (policies.md A6): a partition is decided as soon as the next one
+// is complete, from these two alone, and only its best `keep` tokens stay.
 class Incremental {
  public:
   Incremental(const CpuStages& cpu, const Recipe& recipe, const LayerInput& whole,
@@ -44,7 +44,7 @@ class Incremental {
     for (; arrived_ >= base_ + 2 * recipe_.lag; base_ += recipe_.lag) decide();
   }
 
-  // With the tail that is never decided.
+  // The kept tokens, with the tail that is never decided.
   std::vector<std::uint32_t> kept(std::uint32_t head) const {
     std::vector<std::uint32_t> tokens = kept_[head];
     for (std::uint32_t t = base_; t < arrived_; ++t) tokens.push_back(t);
@@ -57,7 +57,7 @@ class Incremental {
     two.begin = whole_.begin + base_;
     two.keys = rows_of(whole_.keys, base_, 2 * recipe_.lag);
     two.values = rows_of(whole_.values, base_, 2 * recipe_.lag);
-    const std::uint32_t protected_count = recipe_.lag;  // the partition behind
+    const std::uint32_t protected_count = recipe_.lag;  // the next partition
     const Compressed c = compress(cpu_, recipe_, two, kept_.size() * (protected_count + keep_));
     for (std::uint32_t h = 0; h < kept_.size(); ++h) {
       const auto head = c.kept(h);
@@ -74,7 +74,7 @@ class Incremental {
   std::vector<std::vector<std::uint32_t>> kept_;
 };
 
-// Block `from` of a vector of equal blocks, one per KV head, goes to block to[from].
+// Moves block `from` of a vector of equal blocks, one per KV head, to block to[from].
 template <typename T>
 void permute(std::vector<T>& values, const std::vector<std::uint32_t>& to) {
   const std::vector<T> before = values;
@@ -85,7 +85,7 @@ void permute(std::vector<T>& values, const std::vector<std::uint32_t>& to) {
   }
 }
 
-// In place: views of the layer's memory stay good.
+// In place, so views of the layer's memory stay valid.
 void permute_heads(OwnedLayer& layer, const std::vector<std::uint32_t>& to) {
   for (auto* bytes : {&layer.keys, &layer.values, &layer.queries, &layer.o_proj}) {
     permute(*bytes, to);
@@ -105,13 +105,13 @@ Profile permuted(Profile profile, const std::vector<std::uint32_t>& to) {
   return profile;
 }
 
-// No two scores alike: a tie goes to the lower head.
+// No two equal scores, because a tie goes to the lower head.
 void set_distinct_scores(OwnedLayer& layer, Rng& rng) {
   std::iota(layer.scores.begin(), layer.scores.end(), 1.0f);
   std::shuffle(layer.scores.begin(), layer.scores.end(), rng);
 }
 
-// What every recipe needs, pushed.
+// A shape that pushes all inputs of the recipe.
 LayerShape shape_with_all(const Recipe& recipe, std::uint32_t num_tokens) {
   LayerShape shape;
   shape.num_tokens = num_tokens;
@@ -187,8 +187,8 @@ TEST_CASE("permuting KV heads permutes what they keep, for every preset", "[kern
     }
     const Profile profile = random_profile(shape, rng);
     const std::vector<std::uint32_t> to{2, 0, 3, 1};
-    // Whole rounds: of a part of one the lower heads have theirs first. A layer's unequal
-    // share may end within one all the same.
+    // Budgets of whole rounds, because in a partial round the lower heads are served first. A layer
+    // with an unequal share may still end within a round.
     const bool parts =
         recipe.heads == HeadAllocator::kUniform && recipe.layers != LayerAllocator::kUniform;
     const std::uint64_t entries = std::uint64_t{8} * pick(rng, 60, 200);
@@ -215,7 +215,7 @@ TEST_CASE("records are the same bytes on any number of threads, for every preset
   const CpuStages one(1), two(2), seven(7);
   for (const std::string& name : preset_names()) {
     const Recipe recipe = parse_recipe(name).value();
-    const LayerShape shape = shape_with_all(recipe, 1100);  // several work items to a head
+    const LayerShape shape = shape_with_all(recipe, 1100);  // several work items per head
     std::vector<OwnedLayer> layers;
     for (LayerShape s = shape; s.layer < shape.num_layers; ++s.layer) {
       layers.push_back(make_layer(s, rng));

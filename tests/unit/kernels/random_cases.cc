@@ -5,8 +5,8 @@
 namespace precis::kernels::test {
 namespace {
 
-// The recipe of a preset, with other protected tokens, windows and allocators, as
-// far as recipes may be combined.
+// The recipe of a preset, with other protected tokens, windows and allocators, as far as recipes
+// may be combined.
 Recipe random_recipe(Rng& rng, bool cuts) {
   while (true) {
     const auto names = preset_names();
@@ -51,7 +51,7 @@ Case random_case(Rng& rng, bool cuts) {
   s.group = any_of(rng, {1, 3, 4, 8});
   s.head_dim = any_of(rng, {64, 80, 128, 256});
   s.num_tokens = any_of(rng, {1, 2, 31, 32, 33, 63, 64, 65, 70, 129});
-  if (pick(rng, 0, 2) == 0) {  // around what is protected: sinks, the recent ones, both
+  if (pick(rng, 0, 2) == 0) {  // sizes around the protected counts: sinks, recent, both
     const std::uint32_t recent = r.is_partitioned() ? 2 * r.lag : r.recent;
     const std::uint32_t n = any_of(rng, {r.sinks, recent, r.sinks + recent}) + pick(rng, 0, 2);
     s.num_tokens = std::max(1u, n - std::min(n, 1u));

@@ -1,4 +1,4 @@
-// Random segments under random recipes, for tests of what holds for all of them.
+// Random segments under random recipes, for tests of properties that hold for all of them.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ struct Case {
 
 std::uint32_t any_of(Rng& rng, std::initializer_list<std::uint32_t> values);
 
-// Every scorer, allocator and selector, at the borders of its shapes. `cuts`: also those whose
-// kept set is defined at one budget alone.
+// Every scorer, allocator and selector, at the boundaries of its shapes. `cuts`: includes recipes
+// whose kept set is defined at a single budget.
 Case random_case(Rng& rng, bool cuts);
 
 // The shape's layers, num_layers of them.

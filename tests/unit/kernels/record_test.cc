@@ -43,7 +43,7 @@ RecordHeader header_of(const AlignedBytes& record) {
   return h;
 }
 
-// What opening says of a record whose header was changed behind its seal.
+// The status of opening a record whose header was changed after sealing.
 template <typename Change>
 Status open_changed(Change change) {
   Rng rng(1);
@@ -114,7 +114,7 @@ TEST_CASE("header fields are refused by name", "[kernels][record]") {
 
 TEST_CASE("a header sealed around impossible sizes is refused before anything is read",
           "[kernels][record]") {
-  // seal_record writes whatever it is told; the sizes below are those of a hostile writer.
+  // seal_record does not check its arguments; the sizes below are those of a hostile writer.
   const auto refused = [](std::uint32_t layer, std::uint32_t head, std::uint32_t count,
                           std::uint32_t head_dim, std::uint8_t dtype) {
     const auto layout = RecordLayout::of(count, head_dim, static_cast<Dtype>(dtype));
@@ -158,7 +158,7 @@ TEST_CASE("a served cut is checked with whole-block checksums and a tail", "[ker
     CAPTURE(count);
     const Checksum tail = cut_tail_checksum(view, count).value();
     const auto ranges = cut_ranges(view, count);
-    RecordView cut = view;  // what a reader builds over the bytes it received
+    RecordView cut = view;  // the view that a reader builds over the received bytes
     cut.count = count;
     cut.checksums = {reinterpret_cast<const Checksum*>(ranges[0].data()), ranges[0].size() / 16};
     cut.positions = view.positions.first(ranges[1].size() / 4);

@@ -14,7 +14,7 @@
 namespace precis::kernels::test {
 namespace {
 
-// How many of `ranked` entries stage 1 of two_stage chooses, of a head of `p` protected ones.
+// How many of `ranked` entries stage 1 of two_stage chooses, in a head with `p` protected ones.
 std::uint64_t stage_one(const Recipe& recipe, const LayerInput& in, std::uint64_t p,
                         std::uint64_t ranked) {
   if (recipe.count_rule == CountRule::kExactFloor) {
@@ -55,7 +55,7 @@ Tokens sorted(Tokens tokens, const float* scores) {
 }
 
 Tokens partition_order(const HeadView& v) {
-  std::map<std::uint32_t, std::uint32_t> taken;  // of a partition
+  std::map<std::uint32_t, std::uint32_t> taken;  // tokens taken from each partition
   std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> by_rank;
   for (const std::uint32_t t : sorted(v.tokens(), v.score())) {
     const std::uint32_t partition = (t - v.first) / v.recipe.lag;
@@ -67,7 +67,7 @@ Tokens partition_order(const HeadView& v) {
   return out;
 }
 
-// What a budget of `ranked` entries keeps, by its definition alone.
+// The set that a budget of `ranked` entries keeps, by definition.
 std::set<std::uint32_t> two_stage_set(const HeadView& v, std::uint64_t ranked) {
   const std::uint64_t first =
       stage_one(v.recipe, v.in, v.in.num_tokens() - (v.last - v.first), ranked);
@@ -111,7 +111,7 @@ Tokens threshold_order(const HeadView& v) {
   return out;
 }
 
-// Every token is worth what its run is, so runs stay together and tokens ascend inside.
+// Every token has the worth of its run, so runs stay together and tokens ascend inside.
 Tokens chunk_order(const HeadView& v) {
   std::vector<float> worth(v.in.num_tokens());
   for (const std::uint32_t t : v.tokens()) {

@@ -1,4 +1,5 @@
-// The third implementation: each stage as its definition reads, slow, in double, for tests alone.
+// A third implementation of each stage, directly from its definition: slow, in double, for tests
+// only.
 #pragma once
 
 #include <span>
@@ -9,15 +10,16 @@
 
 namespace precis::kernels::test {
 
-// [num_q_heads, pushed], over the layer's keys that each query sees: all where they stand `behind`.
+// [num_q_heads, pushed], over the layer's keys that each query sees; queries that stand `behind`
+// see all keys.
 std::vector<float> reference_lse(const LayerInput& input, bool behind = false);
 // [num_q_heads, head_dim, head_dim] of W_O.
 std::vector<float> reference_gram(const LayerInput& input);
 // [num_kv_heads, n].
 std::vector<double> reference_norms(ValueNorm norm, const LayerInput& input);
-// How far f32 may lie from reference_norms() for its sums' rounding, beside a share of the norm.
-// kL2Gram alone: a form that nearly vanishes is the difference of large products, of which 2^-20 is
-// granted, and rounding stands under a root. 0 for the others.
+// How far an f32 norm may be from reference_norms() because its sums are rounded, in addition to a
+// relative bound. Only kL2Gram needs this: a form close to 0 is the difference of large products,
+// so the bound allows 2^-20 of these products under the square root. 0 for the other norms.
 std::vector<double> norm_rounding(ValueNorm norm, const LayerInput& input);
 
 // LayerScores in double.
@@ -26,11 +28,12 @@ struct ReferenceScores {
   double weight = 0;
 };
 ReferenceScores reference_layer_scores(const Recipe& recipe, const LayerInput& input);
-// Its scores alone, [num_kv_heads, n].
+// The scores alone, [num_kv_heads, n].
 std::vector<double> reference_scores(const Recipe& recipe, const LayerInput& input);
 
-// The first score that lies further from its definition than absolute + relative x its size, as
-// text; empty if none does. Infinities must be equal. `absolute` is one bound, or one for each.
+// The first score whose distance from its definition exceeds absolute + relative x its size, as
+// text; empty if there is none. Infinities must be equal. `absolute` is one bound for all scores,
+// or one per score.
 std::string first_difference(std::span<const float> got, std::span<const double> expected,
                              double relative, double absolute);
 std::string first_difference(std::span<const float> got, std::span<const double> expected,
@@ -44,7 +47,7 @@ std::vector<std::uint32_t> reference_slots(const Recipe& recipe, const Retention
                                            const std::vector<float>& scores,
                                            std::uint32_t num_tokens, std::uint64_t slots);
 
-// -1, 0, 1 as `a` stands before, ties with or stands behind `b` (D1).
+// -1, 0, 1 if `a` comes before, ties with, or comes after `b` (D1).
 int compare_scores(float a, float b);
 
 }  // namespace precis::kernels::test

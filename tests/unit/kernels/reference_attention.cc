@@ -20,7 +20,7 @@ double log_sum_exp(const std::vector<double>& logits) {
   return std::log(sum);
 }
 
-// The logits of query i of head q over the tokens it sees.
+// The logits of query i of head q over the tokens that it sees.
 std::vector<double> visible_logits(const LayerInput& in, std::uint32_t q, std::uint32_t i,
                                    bool behind) {
   const std::uint32_t n = in.num_tokens();
@@ -68,7 +68,9 @@ std::vector<double> pool(const Recipe& recipe, const std::vector<double>& x) {
   for (int j = 0; j < n; ++j) {
     double total = 0, top = -kInfinity;
     for (int t = j - half; t <= j + half; ++t) {
-      if (t < 0 || t >= n) continue;  // zero for the average, -infinity for the maximum
+      if (t < 0 || t >= n)
+        continue;  // counts as zero for the average, as -infinity for the
+                   // maximum
       total += x[t];
       top = std::max(top, x[t]);
     }
@@ -86,14 +88,14 @@ std::vector<double> pool_row(const Recipe& recipe, const std::vector<double>& x)
   return out;
 }
 
-// A layer's weights: rows[q][i][j], over the columns that are scored, and how many of the first
-// columns a row sees.
+// A layer's weights: rows[q][i][j], over the scored columns, and how many of the first columns each
+// row sees.
 struct Attention {
   std::vector<Matrix> rows;
   std::vector<std::size_t> visible;  // [row]
   std::size_t columns = 0;
 
-  // Of column j: f of what the rows that see it hold.
+  // f of column j's values in the rows that see it.
   template <typename Fn>
   auto of_column(const Matrix& matrix, std::size_t j, const Fn& f) const {
     Column seen;
@@ -120,7 +122,7 @@ Attention attention_of(const Recipe& recipe, const LayerInput& in) {
       std::vector<double> z = visible_logits(in, q, i, behind);
       const double lse = in.lse.empty() ? log_sum_exp(z) : double{in.lse[q * m + i]};
       for (double& x : z) x = std::exp(x - lse);
-      z.resize(a.columns);  // zeros where nothing is seen
+      z.resize(a.columns);  // zeros for tokens that are not seen
       rows.push_back(z);
     }
     a.rows.push_back(rows);
@@ -187,7 +189,7 @@ double preference(const Recipe& recipe, const Attention& a) {
   return std::pow(entropy, 1e6 / recipe.tau1_ppm) * std::pow(spread, 1e6 / recipe.tau2_ppm);
 }
 
-// What the scorer makes of the columns of every KV head.
+// Turns the columns of every KV head into the scorer's scores.
 void finish(const Recipe& recipe, const LayerInput& in, Matrix& heads) {
   const std::size_t n = in.num_tokens(), columns = heads[0].size();
   if (recipe.scorer == Scorer::kTova) {

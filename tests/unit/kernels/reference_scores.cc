@@ -53,7 +53,7 @@ std::vector<double> keydiff(const RowsOfHead& keys) {
   return scores;
 }
 
-// RoPE undone by the complex numbers that it is defined by.
+// Undoes RoPE with the complex numbers that define it.
 void turn_back(std::span<const double> frequencies, RowsOfHead& keys) {
   const std::size_t pairs = frequencies.size();
   for (std::size_t t = 0; t < keys.size(); ++t) {
@@ -79,7 +79,8 @@ std::vector<double> kvdiff(const LayerInput& in, std::uint32_t head) {
   return scores;
 }
 
-// Softmax over the partition of the spread of its rows in the ranges of the one at `ranged`.
+// Softmax over the partition of its rows' spreads, normalised by the ranges of the partition that
+// begins at `ranged`.
 std::vector<double> partition(const HeadsView& z, std::uint32_t head, std::uint32_t first,
                               std::uint32_t ranged, std::uint32_t lag) {
   std::vector<double> scores(lag);
@@ -194,7 +195,7 @@ std::vector<double> head_scores(const Recipe& recipe, const LayerInput& in, std:
   return scores;
 }
 
-// Entropy of the ranked tokens' scores as shares of their sum, over all tokens and heads.
+// The entropy of the ranked tokens' scores as shares of their sum, divided by all tokens and heads.
 double entropy_weight(const Recipe& recipe, const LayerInput& in,
                       const std::vector<double>& scores) {
   const std::uint32_t n = in.num_tokens();

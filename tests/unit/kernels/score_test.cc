@@ -1,5 +1,5 @@
-// Stage score: positions, key norms, key differences, partitions, hashes; against the definitions
-// in double.
+// Stage score: compares positions, key norms, key differences, partitions and hashes with their
+// definitions in double.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -31,7 +31,7 @@ std::vector<float> scores_of(const Recipe& recipe, const LayerInput& input,
   return score_layer(recipe, input, isa).scores;
 }
 
-// Every score within `bound` of the definition, relative to its size or 1.
+// Every score is within `bound` of the definition, absolute plus relative.
 void check_scores(const std::vector<float>& got, const std::vector<double>& expected,
                   double bound) {
   CHECK(first_difference(got, expected, bound, bound) == "");
@@ -49,7 +49,7 @@ TEST_CASE("scores agree with their definitions within 1e-5, on every instruction
                Scorer::kLagkv, Scorer::kLocalkv, Scorer::kRandom);
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
   for (const std::uint32_t head_dim : {1u, 7u, 64u, 80u, 128u}) {
-    // Unit keys of one channel are 1 and -1; where they cancel, their mean's sign is noise.
+    // Unit keys of one channel are 1 and -1; if they cancel, the sign of their mean is noise.
     if ((scorer == Scorer::kKeydiff || scorer == Scorer::kKvdiff) && head_dim == 1) continue;
     LayerShape shape;
     shape.dtype = dtype;
@@ -235,7 +235,7 @@ TEST_CASE("random scores hash seed, layer, head and absolute position, evenly ov
   const OwnedLayer layer = make_layer(shape, rng);
   Recipe recipe = of(Scorer::kRandom);
   const auto scores = scores_of(recipe, layer.input);
-  // Written down once: a stored segment of another build must have been scored alike.
+  // Fixed values: stored segments of other builds must have been scored the same way.
   CHECK(random_score(0, 0, 0, 0) == 0x1.4e0dbap-1f);
   CHECK(random_score(7, 1, 2, 3) == 0x1.a0d5c8p-1f);
   std::size_t below = 0;

@@ -100,7 +100,8 @@ TEST_CASE("two_stage lets entries in by score and by the second score in turns",
           "[kernels][select]") {
   const Recipe recipe = with(Selector::kTwoStage);  // half of a head's entries by score
   const std::vector<float> scores = {6, 5, 4, 3, 2, 1}, second = {1, 2, 3, 4, 5, 6};
-  // Of 1: 0 by score, so the best second. Of 2: one by score, token 0, and token 5. Of 3: 0; 5, 4.
+  // Budget 1: none by score, so token 5, the best second. Budget 2: token 0 by score, and 5. Budget
+  // 3: token 0 by score, and 5 and 4.
   CHECK(orders_of(recipe, sizes_only(1, 6), scores, second).order[0] ==
         std::vector<std::uint32_t>{5, 0, 4, 1, 3, 2});
 }
@@ -109,7 +110,7 @@ TEST_CASE("two_stage gives the place of an entry that both stages choose to the 
           "[kernels][select]") {
   const Recipe recipe = with(Selector::kTwoStage);
   const std::vector<float> scores = {9, 1, 2, 3, 4}, second = {9, 8, 7, 6, 5};
-  // Of 1: token 0 by second. Of 2: token 0 by score, so token 1 by second joins.
+  // Budget 1: token 0 by second. Budget 2: token 0 by score, so token 1 joins by second.
   CHECK(orders_of(recipe, sizes_only(1, 5), scores, second).order[0] ==
         std::vector<std::uint32_t>{0, 1, 2, 4, 3});
 }
@@ -132,10 +133,11 @@ TEST_CASE("two_stage as kvpress counts protected entries inside the first stage"
   recipe.count_rule = CountRule::kKvpressDouble;
   recipe.recent = 2;
   const std::vector<float> scores = {6, 5, 4, 3, 2, 1, 0, 0}, second = {1, 2, 3, 4, 5, 6, 0, 0};
-  // Half of 3, 4 and 5 entries is taken up by the two protected ones, half of 6 is not.
+  // The two protected entries take up half of 3, 4 and 5 entries, but not half of 6.
   CHECK(orders_of(recipe, sizes_only(1, 8), scores, second).order[0] ==
         std::vector<std::uint32_t>{7, 6, 5, 4, 3, 0, 2, 1});
-  // Under ada it never gives back what its guarantee took: 0.5 of 8 per head, two of them ranked.
+  // Under ada, stage 2 never replaces the guarantee's entries: 0.5 x 8 per head, of which two are
+  // ranked.
   recipe.heads = HeadAllocator::kAda;
   recipe.ada_mode = AdaMode::kGuaranteeInclWindow;
   recipe.ada_alpha_ppm = 500'000;
@@ -164,7 +166,7 @@ TEST_CASE("threshold puts what holds most of the mean attention before the best 
   Recipe recipe = with(Selector::kThreshold);
   recipe.mass_ppm = 800'000;
   const std::vector<float> scores = {1, 9, 2, 8, 3}, mean = {0.5, 0.0, 0.25, 0.05, 0.2};
-  // 0.5 + 0.25 is short of 0.8, so token 4 crosses it.
+  // 0.5 + 0.25 is less than 0.8, so token 4 reaches it.
   CHECK(orders_of(recipe, sizes_only(1, 5), scores, mean).order[0] ==
         std::vector<std::uint32_t>{0, 2, 4, 1, 3});
   CHECK(orders_of(recipe, sizes_only(1, 5), scores, std::vector<float>(5)).order[0] ==

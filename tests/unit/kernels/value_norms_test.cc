@@ -1,4 +1,4 @@
-// Output norms of values and what is made of them, against sums in double.
+// Output norms of values and the scores made from them, compared with sums in double.
 #include "kernels/score/value_norms.h"
 
 #include <array>
@@ -18,7 +18,7 @@ std::vector<float> norms_of(ValueNorm norm, const LayerInput& input, Isa isa = d
   return value_norms({pool, isa}, norm, input);
 }
 
-// A share of the norm, and what rounding its sums may make.
+// Allows a share of the norm, plus the rounding error of its sums.
 std::string difference(ValueNorm norm, const LayerInput& input, std::span<const float> got,
                        const std::vector<double>& expected) {
   std::vector<double> bounds = norm_rounding(norm, input);
@@ -40,7 +40,7 @@ TEST_CASE("value norms agree with their definitions, on every instruction set",
     shape.num_tokens = pick(rng, 1, 40);
     shape.num_kv_heads = pick(rng, 1, 2);
     shape.group = std::array{1u, 3u, 4u, 8u}[pick(rng, 0, 3)];
-    shape.o_proj_width = pick(rng, 1, 70);  // no multiple of a tile's 32
+    shape.o_proj_width = pick(rng, 1, 70);  // not a multiple of a tile's 32
     shape.stride_gap = pick(rng, 0, 2);
     shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
     CAPTURE(shape.text());

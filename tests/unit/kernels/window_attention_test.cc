@@ -1,5 +1,5 @@
-// Stage score, window attention: against softmax, pooling and reductions as policies.md 1.2, 1.3
-// and D4 define them, in double.
+// Stage score, window attention: compared with softmax, pooling and reductions as policies.md 1.2,
+// 1.3 and D4 define them, in double.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -18,7 +18,7 @@ std::vector<float> scores_of(const Recipe& recipe, const LayerInput& input,
   return score_layer(recipe, input, isa).scores;
 }
 
-// Weights are at most 1 (32 under a sum of 32 rows); f32 logits of |z| < 40 err by some 1e-5.
+// Weights are at most 1 (32 for a sum of 32 rows); f32 logits of |z| < 40 err by about 1e-5.
 void check_scores(const std::vector<float>& got, const std::vector<double>& expected) {
   CHECK(first_difference(got, expected, 5e-5, 1e-7) == "");
 }
@@ -69,7 +69,7 @@ TEST_CASE("window attention agrees on every instruction set, tile and chunk bord
   shape.pushed = 4;
   const OwnedLayer layer = make_layer(shape, rng);
   Recipe recipe = window_recipe(4, 5);
-  // Pooled rows read over a chunk's border, so a seam would show in them.
+  // Pooled rows read across a chunk's border, so an error at a border would show in them.
   recipe.pool_order = GENERATE(PoolOrder::kRowsGroupPool, PoolOrder::kPoolRowsGroup);
   const auto expected = reference_scores(recipe, layer.input);
   for (const Isa isa : isas()) {
@@ -90,7 +90,7 @@ TEST_CASE("window attention agrees on every instruction set at odd dims, groups 
     shape.num_tokens = std::array{31u, 63u, 64u, 65u, 129u, 150u}[pick(rng, 0, 5)];
     shape.group = pick(rng, 1, 16);
     shape.num_kv_heads = pick(rng, 1, 2);
-    shape.pushed = pick(rng, 1, 20);  // rows fill no tile of 16 or 32 but by chance
+    shape.pushed = pick(rng, 1, 20);  // rows rarely fill a tile of 16 or 32
     shape.lse = pick(rng, 0, 1) == 1;
     shape.stride_gap = pick(rng, 0, 3);
     shape.dtype = head_dim % 2 == 0 ? Dtype::kBf16 : static_cast<Dtype>(pick(rng, 1, 3));
@@ -203,7 +203,9 @@ TEST_CASE("a pushed log-sum-exp over a longer context lowers every weight alike"
   OwnedLayer layer = make_layer(shape, rng);
   const Recipe recipe = window_recipe(3, 1);
   const auto within = scores_of(recipe, layer.input);
-  for (float& lse : layer.lse) lse += std::log(2.0f);  // as much mass again lies before the segment
+  for (float& lse : layer.lse)
+    lse += std::log(2.0f);  // the context before the segment has the
+                            // same mass again
   const auto longer = scores_of(recipe, layer.input);
   for (std::size_t i = 0; i < within.size(); ++i) {
     if (!std::isinf(within[i])) CHECK(longer[i] == Approx(within[i] / 2).epsilon(1e-5));

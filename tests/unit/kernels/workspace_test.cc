@@ -1,5 +1,5 @@
-// What the stages allocate besides their results, which must be little beside the layer itself. In
-// a binary of its own, because it counts every allocation of the process.
+// The stages' allocations besides their results must be small compared with the layer. A separate
+// binary, because it counts every allocation of the process.
 #include <malloc.h>
 
 #include <atomic>
@@ -45,9 +45,9 @@ using namespace precis::kernels::test;
 
 namespace {
 
-constexpr std::uint32_t kTokens = 32'768;  // a Llama 3.1 8B layer's
+constexpr std::uint32_t kTokens = 32'768;  // of a Llama 3.1 8B layer
 
-// The most that fn allocates beyond what there was before it.
+// The most that fn allocates beyond the memory in use before it.
 template <typename Fn>
 std::size_t most_allocated(const Fn& fn) {
   const std::size_t before = in_use;

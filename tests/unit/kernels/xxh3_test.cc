@@ -1,4 +1,4 @@
-// Our XXH3 against xxHash's.
+// Compares our XXH3 with xxHash's.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <numeric>

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-// What is on its way to the host. It arrives when the stream is waited for and no sooner: who reads
-// without waiting finds what was there before.
+// A copy to the host that is not complete yet. It completes only when the stream is waited for, so
+// host code that reads without waiting finds the old bytes.
 struct Arrival {
   void* to;
   std::vector<std::byte> bytes;
@@ -21,7 +21,7 @@ struct EmulatedEvent {
 
 namespace {
 
-// Of the calling thread, as CUDA keeps them.
+// Per calling thread, as in CUDA.
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local std::string last_message;
 

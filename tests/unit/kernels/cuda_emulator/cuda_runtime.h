@@ -1,7 +1,8 @@
-// The part of CUDA that our kernels use, for a host without a GPU. It stands before CUDA's own in
-// the include path of the emulated library, whose sources are the very .cu files that nvcc
-// compiles. Device memory is host memory; a stream does its work at once, but what it copies to the
-// host arrives when it is waited for. What is not here no kernel may use.
+// The part of CUDA that our kernels use, for a host without a GPU. It comes before CUDA's own
+// header in the include path of the emulated library, whose sources are the same .cu files that
+// nvcc compiles. Device memory is host memory. A stream does its work at once, but its copies to
+// the host complete only when it is waited for. A kernel may use no part of CUDA that is missing
+// here.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,7 @@
 
 using dim3 = precis::cuda_emulator::Extent;
 
-// Of the thread that runs.
+// The running thread's indices and extents.
 inline precis::cuda_emulator::Index &threadIdx = precis::cuda_emulator::thread_index,
                                     &blockIdx = precis::cuda_emulator::block_index;
 inline dim3 &blockDim = precis::cuda_emulator::block_extent,
@@ -33,7 +34,7 @@ struct alignas(16) float4 {
   float x, y, z, w;
 };
 
-// What a block's threads do together.
+// Operations of all threads of a block, or of a warp.
 inline void __syncthreads() { precis::cuda_emulator::sync_block(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   precis::cuda_emulator::exchange("__syncwarp", mask, 0);
@@ -44,7 +45,7 @@ T word_of(const char* name, unsigned mask, T value, std::uint32_t from) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   std::uint64_t word = 0;
   std::memcpy(&word, &value, sizeof value);
-  // A lane that would read beyond the warp keeps its own.
+  // A lane that would read beyond the warp keeps its own word.
   const std::uint64_t* words = exchange(name, mask, word);
   std::memcpy(&value, &words[from < kWarpLanes ? from : lane()], sizeof value);
   return value;
@@ -78,7 +79,7 @@ inline unsigned __ballot_sync(unsigned mask, bool value) {
   for (unsigned i = 0; i < 32; ++i) set |= static_cast<unsigned>(words[i]) << i;
   return set;
 }
-// Threads are never interrupted, so a plain addition is whole.
+// Threads are never interrupted, so a plain addition is atomic.
 template <typename T>
 T atomicAdd(T* at, T value) {
   const T before = *at;
@@ -135,14 +136,14 @@ struct cudaLaunchConfig_t {
 };
 
 const char* cudaGetErrorName(cudaError_t error);
-const char* cudaGetErrorString(cudaError_t error);  // of a launch, what run_grid() said
-cudaError_t cudaGetDeviceCount(int* count);         // 1
+const char* cudaGetErrorString(cudaError_t error);  // of a launch: the error of run_grid()
+cudaError_t cudaGetDeviceCount(int* count);         // always 1
 cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaGetDevice(int* ordinal);
-// Device memory is what cudaMallocAsync() gave; of all other it says Unregistered.
+// Memory from cudaMallocAsync() is device memory; all other memory is Unregistered.
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal);
-cudaError_t cudaGetLastError();  // of launches and allocations; forgets it
+cudaError_t cudaGetLastError();  // of launches and allocations; clears it
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
@@ -152,7 +153,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int ordinal);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr name, void* value);
-// All memory is filled with NaN.
+// All new memory is filled with NaN.
 cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream);
 cudaError_t cudaMallocHost(void** data, std::size_t bytes);
@@ -165,9 +166,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 
 namespace precis::cuda_emulator {
 cudaError_t launched(std::string error);  // keeps it for cudaGetLastError()
-// So many allocations of device memory succeed, the one after them does not, then all do again.
+// This many allocations of device memory succeed, the next one fails, and all later ones succeed.
 inline std::atomic<int> allocations_left = -1;
-// As after an error of CUDA's that stays: nothing works any more.
+// Simulates the state after a sticky CUDA error: no call works any more.
 inline std::atomic<bool> lost = false;
 }  // namespace precis::cuda_emulator
 template <typename... Params, typename... Args>

@@ -3,7 +3,8 @@
 #include <cstdint>
 
 #if !defined(PRECIS_FIBERS_BY_UCONTEXT)
-// The calling convention of x86-64 keeps six registers over a call; the rest is on the stack.
+// In the calling convention of x86-64, six registers are preserved over a call; the other state is
+// on the stack.
 extern "C" void precis_switch_stack(void** from, void* to);
 asm(R"(
   .text
@@ -31,7 +32,7 @@ precis_switch_stack:
 
 namespace precis::cuda_emulator {
 
-// Left uninitialised, so that only pages which are used are ever touched.
+// Not initialised, so that only the pages in use are ever touched.
 Fiber::Fiber() : stack_(new std::byte[kStackBytes]) {}
 
 #if defined(PRECIS_FIBERS_BY_UCONTEXT)
@@ -53,8 +54,8 @@ void switch_context(Context& from, Context& to) {
 }
 
 void Fiber::start(void (*entry)()) {
-  // As precis_switch_stack leaves a stack: six registers, then where to go on. A function expects
-  // its stack pointer 8 bytes past a multiple of 16, as after a call.
+  // The stack as precis_switch_stack leaves it: six registers, then the return address. A function
+  // expects its stack pointer 8 bytes past a multiple of 16, as after a call.
   auto top = reinterpret_cast<std::uintptr_t>(stack_.get() + kStackBytes) & ~std::uintptr_t{15};
   auto* slots = reinterpret_cast<void**>(top) - 8;
   for (int i = 0; i < 6; ++i) slots[i] = nullptr;

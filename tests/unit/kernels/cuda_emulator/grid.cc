@@ -19,11 +19,12 @@ struct Thread {
   Index index;
 };
 
-// Lanes show their words on two boards in turn: none can be two exchanges ahead of another.
+// Lanes exchange words on two boards in turn, because no lane can be two exchanges ahead of
+// another.
 struct Warp {
   std::uint64_t words[2][kWarpLanes];
   std::uint32_t board = 0, lanes = 0, arrived = 0;
-  const char* exchange = nullptr;  // which one its first lane has come to
+  const char* exchange = nullptr;  // the name of the exchange that its first lane entered
 };
 
 constexpr std::align_val_t kSharedAlign{128};
@@ -34,7 +35,7 @@ struct FreeShared {
 struct Block {
   std::vector<std::unique_ptr<Thread>> threads;  // stacks are kept from block to block
   std::vector<State> states;                     // of the threads
-  std::vector<std::uint32_t> order;              // in which they take turns
+  std::vector<std::uint32_t> order;              // in which threads run
   std::vector<Warp> warps;
   std::uint32_t count = 0, at_barrier = 0, running = 0;
   std::unique_ptr<std::byte, FreeShared> shared;
@@ -59,13 +60,13 @@ void wait_as(State state) {
   current.threads[current.running]->fiber.suspend();
 }
 
-// The whole life of a thread; the grid never resumes one that left.
+// The entry of a fiber. The grid never resumes a thread that left.
 void thread_main() {
   (*current.kernel)();
   wait_as(State::kLeft);
 }
 
-// Which thread comes i-th in this block.
+// Which thread runs i-th in this block.
 std::uint32_t turn_of(std::uint32_t i) {
   const std::uint32_t n = current.count;
   const auto shift = static_cast<std::uint32_t>(current.turn / 2 * 0x9e3779b9u % n);
@@ -73,7 +74,7 @@ std::uint32_t turn_of(std::uint32_t i) {
   return current.turn % 2 == 0 ? at : n - 1 - at;
 }
 
-// The first thread that left, the first at a barrier, the first within its warp.
+// Names the first thread that left, the first at a barrier, and the first that waits in its warp.
 void describe_deadlock() {
   std::string left, at_barrier, in_warp;
   for (std::uint32_t t = 0; t < current.count; ++t) {
@@ -133,7 +134,7 @@ void prepare(const Extent& block, std::size_t shared_bytes) {
     current.threads[t]->index = {t % block.x, t / block.x % block.y, t / block.x / block.y};
   }
   current.warps.resize((current.count + kWarpLanes - 1) / kWarpLanes);
-  // Exactly as much as was asked for, so that AddressSanitizer sees what reads beyond.
+  // Exactly the requested size, so that AddressSanitizer detects reads beyond it.
   current.shared.reset(static_cast<std::byte*>(::operator new(shared_bytes, kSharedAlign)));
 }
 
@@ -171,7 +172,7 @@ void sync_block() {
   for (std::uint32_t t = 0; t < current.count; ++t) {
     if (current.states[t] == State::kAtBarrier) current.states[t] = State::kReady;
   }
-  // Whoever came last does not go on first: the others may be in need of what it reads.
+  // The last thread to arrive yields to the others; otherwise it would always continue first.
   wait_as(State::kReady);
 }
 

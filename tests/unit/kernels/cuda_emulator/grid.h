@@ -1,10 +1,10 @@
 // Runs a grid on the host, block by block. The threads of a block are fibers: each runs until it
-// waits at a barrier or at an exchange of its warp, so every wait that a kernel lacks is one that
-// other threads do not make up for.
+// waits at a barrier or at an exchange of its warp. So a missing barrier is never hidden by threads
+// that happen to run in between.
 //
-// Threads take turns in an order that changes from block to block (ascending, descending, from
-// somewhere in the middle), and shared memory begins as NaN: a kernel that reads what another
-// thread has yet to write gets something else than it expects, and its tests fail.
+// The order of threads changes from block to block (ascending, descending, from somewhere in the
+// middle), and shared memory begins as NaN. So a kernel that reads a value before another thread
+// has written it gets a wrong value, and its tests fail.
 #pragma once
 
 #include <cstddef>
@@ -24,28 +24,29 @@ struct Index {
   std::uint32_t x = 0, y = 0, z = 0;
 };
 
-// Of the thread that runs; only kernels read them.
+// The running thread's indices and extents; only kernels read them.
 inline Index thread_index, block_index;
 inline Extent block_extent, grid_extent;
 
 inline constexpr std::uint32_t kWarpLanes = 32;
 inline constexpr std::uint32_t kBlockThreadsMax = 1024;
-inline constexpr std::size_t kSharedBytesMax = 48 * 1024;  // what devices grant without asking
+inline constexpr std::size_t kSharedBytesMax = 48 * 1024;  // the size that devices grant by default
 
-// Runs `kernel` once per thread of the grid. Returns what went wrong, or an empty text: threads
-// that wait for each other for ever ("block (2,0,0): deadlock, thread 3 left, thread 5
-// waits at __syncthreads"), and lanes of a warp that meet in different exchanges. One grid at a
-// time: callers of several threads wait for each other.
+// Runs `kernel` once per thread of the grid. Returns an error, or an empty text. Errors are threads
+// that wait for each other for ever ("block (2,0,0): deadlock, thread 3 left, thread 5 waits at
+// __syncthreads"), and lanes of a warp that meet in different exchanges. Only one grid runs at a
+// time: calls from several threads wait for each other.
 std::string run_grid(Extent grid, Extent block, std::size_t shared_bytes,
                      const std::function<void()>& kernel);
 
-// What follows is for kernels, from within run_grid.
-std::byte* shared_memory();  // at a multiple of 128 bytes
+// Only kernels may call the functions below, from within run_grid.
+std::byte* shared_memory();  // aligned to 128 bytes
 std::uint32_t lane();
 // Waits for every thread of the block.
 void sync_block();
-// Waits for the whole warp, having shown the 8 bytes `word` to it; the result holds every lane's,
-// until this lane's next exchange. `name` is what the kernel called; `mask` must name every lane.
+// Shows the 8 bytes `word` to the warp and waits for all of its lanes. The result holds every
+// lane's word, until this lane's next exchange. `name` is the CUDA function that the kernel called;
+// `mask` must name every lane.
 const std::uint64_t* exchange(const char* name, std::uint32_t mask, std::uint64_t word);
 
 }  // namespace precis::cuda_emulator

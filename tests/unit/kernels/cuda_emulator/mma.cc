@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kAll = 0xffffffffu;
 
-// Shows two words to the warp and takes those of every lane.
+// Shows two words to the warp and collects those of every lane.
 void gather_words(std::uint32_t low, std::uint32_t high, std::uint64_t (&words)[kWarpLanes]) {
   std::memcpy(words, exchange("mma.sync", kAll, low | std::uint64_t{high} << 32), sizeof words);
 }
@@ -29,7 +29,7 @@ void multiply_add_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::ui
   gather_words(a[2], a[3], a_high);
   gather_words(b[0], b[1], of_b);
   const std::uint32_t group = lane() / 4, first = lane() % 4 * 2;
-  float rows[2][16], columns[2][16];  // what this lane's four sums are made of
+  float rows[2][16], columns[2][16];  // the factors of this lane's four sums
   for (std::uint32_t k = 0; k < 16; ++k) {
     const std::uint32_t place = k % 8 / 2;
     for (std::uint32_t i = 0; i < 2; ++i) {

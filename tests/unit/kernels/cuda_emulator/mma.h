@@ -1,5 +1,5 @@
-// What a tensor core does with the words of a warp's lanes (kernels/common/mma.cuh says which
-// element is where).
+// The product of a tensor core from the words of a warp's lanes (kernels/common/mma.cuh gives the
+// place of each element).
 #pragma once
 
 #include <cstdint>
