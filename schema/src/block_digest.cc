@@ -1,4 +1,4 @@
-// Digests of paths (schema/README.md gives the bytes). The only file that knows OpenSSL.
+// Digests of paths (schema/README.md specifies the hashed bytes).
 #include "precis/block_digest.h"
 
 #include <openssl/evp.h>
@@ -13,8 +13,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "integers are hashed as they lie in memory");
 
-// The algorithm, looked up once: OpenSSL would do so again for every digest, which takes longer
-// than to hash a block.
+// The algorithm, fetched once. OpenSSL would otherwise fetch it for every digest, which takes
+// longer than hashing a block.
 const EVP_MD* sha256_algorithm() {
   static const std::unique_ptr<EVP_MD, decltype(&EVP_MD_free)> fetched(
       EVP_MD_fetch(nullptr, "SHA256", nullptr), EVP_MD_free);
@@ -22,8 +22,8 @@ const EVP_MD* sha256_algorithm() {
   return fetched.get();
 }
 
-// SHA-256 that can be used again after finish(). OpenSSL fails here only for want of memory or of
-// the algorithm itself, which no caller could work around.
+// SHA-256, reusable after finish(). OpenSSL calls fail here only if memory or the algorithm itself
+// is missing; no caller could handle that.
 class Sha256 {
  public:
   Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
@@ -91,7 +91,7 @@ Digest path_root(std::string_view tenant, std::string_view salt, const Digest& f
 }
 
 Digest block_digest(const Digest& previous, std::span<const TokenId> block) {
-  thread_local Sha256 sha;  // to make one takes as long as to hash a fifth of a block
+  thread_local Sha256 sha;  // making one takes as long as hashing a fifth of a block
   return sha.digest(previous).tokens(block).finish();
 }
 

@@ -1,4 +1,4 @@
-// Budget arithmetic (policies.md D2, D3): what a budget means in entries.
+// Budget arithmetic (policies.md D2, D3): the number of entries of a budget.
 #include <algorithm>
 
 #include "precis/recipe.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::uint64_t kMillion = 1'000'000;
 
-// kvpress 0.5.5's compute_n_kept, rounding and all: 1 - r is not exact, so decimal ratios come out
-// one short of the floor (policies.md 1.1).
+// The same arithmetic as kvpress 0.5.5's compute_n_kept, with its rounding: 1 - r is not exact, so
+// some decimal ratios keep one entry less than the floor (policies.md 1.1).
 std::uint64_t kvpress_kept(std::uint32_t num_tokens, std::uint64_t keep_ppm) {
   const double removed = static_cast<double>(kMillion - keep_ppm) / static_cast<double>(kMillion);
   return static_cast<std::uint64_t>(static_cast<double>(num_tokens) * (1.0 - removed));
@@ -27,7 +27,7 @@ Result<std::uint64_t> ratio_entries_per_head(CountRule rule, std::uint32_t num_t
   return std::max<std::uint64_t>(1, kept);
 }
 
-// What the budget asks for, not yet held between its floor and all there is.
+// Entries that the budget requests, before the limits: at least its floor, at most all entries.
 Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model,
                                     std::uint32_t num_tokens, const Budget& budget) {
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;

@@ -11,7 +11,7 @@
 namespace precis {
 namespace {
 
-// Room for a message's small fields and pointers before its arrays.
+// Room for a message's small fields and pointers, besides its arrays.
 constexpr std::size_t kSmallFieldsBytes = 1024;
 // Our deepest message is Reply -> Match -> links -> SegmentInfo -> Plan -> counts.
 constexpr int kNestingMax = 16;
@@ -50,7 +50,7 @@ Status read_message(std::string_view what, Bytes bytes, std::size_t bytes_max,
   const std::size_t num_words = bytes.size() / sizeof(capnp::word);
   kj::ArrayPtr<const capnp::word> words(reinterpret_cast<const capnp::word*>(bytes.data()),
                                         num_words);
-  kj::Array<capnp::word> aligned;  // Only where the transport's buffer is not.
+  kj::Array<capnp::word> aligned;  // used only if the caller's buffer is not aligned
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(std::uint64_t) != 0) {
     aligned = kj::heapArray<capnp::word>(num_words);
     std::memcpy(aligned.begin(), bytes.data(), bytes.size());

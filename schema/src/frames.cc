@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint16_t kFrameMagic = 0x5250;  // "PR"
 constexpr std::uint16_t kBulkMagic = 0x4250;   // "PB"
 
-// The headers as they travel.
+// The headers in the byte order of the wire.
 struct RawFrame {
   std::uint32_t size_bytes;
   std::uint16_t kind, magic;
@@ -23,7 +23,7 @@ struct RawBulk {
 };
 static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
 
-// False where `bytes` are too few or have another magic.
+// False if `bytes` is too short or has another magic.
 template <typename Raw>
 bool read(Bytes bytes, std::uint16_t magic, Raw& raw) {
   if (bytes.size() < sizeof raw) return false;

@@ -19,7 +19,7 @@ constexpr std::uint32_t kMagic = 0x4c435250;  // "PRCL"
 
 Bytes bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// Each part behind its length, so that no two lists of parts are the same bytes.
+// Each part follows its length, so no two different lists of parts give the same bytes.
 Proof hmac(std::string_view key, std::string_view purpose, std::initializer_list<Bytes> parts) {
   std::vector<std::byte> message;
   put_bytes(message, bytes_of(purpose));
@@ -41,7 +41,7 @@ std::string_view as_key(const Proof& proof) {
   return {reinterpret_cast<const char*>(proof.data()), proof.size()};
 }
 
-// Each message is described once, by fields(); a Writer puts them and a Reader takes them.
+// fields() describes each message once: a Writer writes the fields, a Reader reads them.
 class Writer {
  public:
   template <std::unsigned_integral T>
@@ -65,7 +65,7 @@ class Writer {
   std::vector<std::byte> bytes;
 };
 
-// The first thing that is wrong is its status.
+// status_ keeps the first error.
 class Reader {
  public:
   Reader(const char* message, Bytes bytes) : message_(message), in_(bytes) {}
@@ -109,12 +109,12 @@ class Reader {
   void magic() {
     if (in_.get<std::uint32_t>() != kMagic) wrong("the peer does not speak Precis");
   }
-  // Whether what follows is of a form that is known; else it is not read.
+  // `is_known`: the rest of the message has a known form. If not, the rest is not read.
   bool goes_on(bool is_known) {
     is_known_ = is_known || !in_.ok();
     return is_known_;
   }
-  // `whole`: nothing may follow.
+  // `whole`: no bytes may follow the message.
   Status finish(bool whole) {
     if (!in_.ok()) wrong("is cut short");
     if (whole && is_known_ && !in_.rest().empty()) {
@@ -233,7 +233,8 @@ std::vector<std::byte> encode(const Bind& bind) { return written(bind); }
 std::vector<std::byte> encode(const RdmaTurn& turn) { return written(turn); }
 
 Result<Challenge> decode_challenge(Bytes bytes) {
-  return read<Challenge>("challenge", bytes, /*whole=*/false);  // another version may say more
+  return read<Challenge>("challenge", bytes, /*whole=*/false);  // another version may have more
+                                                                // fields
 }
 Result<Hello> decode_hello(Bytes bytes) { return read<Hello>("hello", bytes); }
 Result<Welcome> decode_welcome(Bytes bytes) { return read<Welcome>("welcome", bytes); }

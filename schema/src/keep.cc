@@ -9,7 +9,7 @@
 namespace precis {
 namespace {
 
-// The decimal that is all of `text`.
+// Parses `text` as a decimal; none unless all of `text` is one.
 std::optional<double> parse_decimal(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -54,7 +54,7 @@ Result<Budget> parse_keep(const std::string& text, const std::string& field) {
   for (const auto& [name, scale] : kUnits) {
     if (unit != name) continue;
     const double value = std::round(number * scale);
-    if (scale == 1 && value != number) return wrong;  // half an entry, half a byte
+    if (scale == 1 && value != number) return wrong;  // no fractions of an entry or a byte
     if (value < 1 || value >= 0x1p63) return wrong;
     const auto whole = static_cast<std::uint64_t>(value);
     return unit == "entries" ? Budget::entries(whole) : Budget::bytes(whole);

@@ -46,7 +46,7 @@ Recipe with_protected(Recipe r, std::uint32_t sinks, std::uint32_t recent) {
   return r;
 }
 
-// Stage 2 brings the value norms, so the scores leave them out (D11).
+// Stage 2 multiplies by value norms, so the scores must not contain them (D11).
 Recipe with_two_stage(Recipe r) {
   r.ea_value_norm = r.scorer != Scorer::kExpectedAttention;
   return with_selector(std::move(r), Selector::kTwoStage);
@@ -54,13 +54,13 @@ Recipe with_two_stage(Recipe r) {
 
 Recipe with_headkv(Recipe r) { return with_table(std::move(r), TableKind::kWeights); }
 
-// Sinks, and the queries' own tokens or the last one.
+// Protects the sinks, and either the queries' own tokens or the last token.
 Recipe with_lukv(Recipe r) {
   return with_table(with_protected(r, 4, protects_window(r.scorer) ? r.window : 1),
                     TableKind::kCurves);
 }
 
-// D17: what kvpress 0.5.5 does, its counting included.
+// D17: the recipe as kvpress 0.5.5 computes it, with kvpress's counts.
 Recipe as_kvpress(Recipe r) {
   r.count_rule = CountRule::kKvpressDouble;
   return r;
@@ -88,7 +88,7 @@ Recipe expected_attention_of_kvpress() {
   return r;
 }
 
-// The table of policies.md, row by row, then D17.
+// The table of policies.md in its order, then D17.
 std::vector<Recipe> make_presets() {
   using Heads = HeadAllocator;
   using Layers = LayerAllocator;
@@ -153,7 +153,7 @@ std::vector<Recipe> make_presets() {
   return presets;
 }
 
-// A preset that is a way to allocate or select, and takes its scores from another.
+// A preset that allocates or selects, and can take its scores from another preset.
 struct Builder {
   std::string_view name;
   Recipe (*build)(Recipe base);
@@ -246,7 +246,7 @@ Recipe scorer_defaults(Scorer scorer) {
       break;
     case Scorer::kExpectedAttention: r.sinks = 4; break;
     case Scorer::kKvdiff:
-      r.sinks = 4;  // attended to by all, with values next to nothing
+      r.sinks = 4;  // every query attends to them, but their values are close to zero
       r.recent = 1;
       break;
     case Scorer::kKvzip:
@@ -259,7 +259,7 @@ Recipe scorer_defaults(Scorer scorer) {
 }
 
 std::span<const Recipe> preset_recipes() {
-  static const std::vector<Recipe> presets = make_presets();  // A constant table, built once.
+  static const std::vector<Recipe> presets = make_presets();  // a constant table, built once
   return presets;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
 
-// `character` is one character of well-formed UTF-8.
+// `character` must be one character of well-formed UTF-8.
 std::uint32_t code_point(std::string_view character) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(character[k]); };
   if (character.size() == 1) return byte(0);
@@ -31,8 +31,8 @@ void append_point(std::string& out, std::uint32_t point) {
   for (int shift = 12; shift >= 0; shift -= 4) out += kHex[(point >> shift) & 0xf];
 }
 
-// `text`, escaped. `own` may write a character itself and then returns true; `bad` writes a byte
-// that is no UTF-8.
+// Escapes `text`. `own` returns true if it has written the character itself; `bad` writes a byte
+// that is not UTF-8.
 template <typename Own, typename Bad>
 std::string escaped(std::string_view text, const Own& own, const Bad& bad) {
   std::string out;

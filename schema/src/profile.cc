@@ -1,4 +1,4 @@
-// Profiles as JSON, and which recipes may use one.
+// Profiles as JSON, and the check whether a recipe may use one.
 #include "precis/profile.h"
 
 #include <algorithm>
@@ -24,19 +24,19 @@ std::string_view kind_name(TableKind kind) {
   return kind == TableKind::kCurves ? "curves" : "weights";
 }
 
-// Fields that a profile may have besides its table; those that nobody knows are passed over.
+// Most fields of a profile besides its table. Unknown fields are ignored.
 constexpr std::size_t kFieldsMax = 64;
 constexpr std::size_t kNumbersAtATime = 4096;
-// In a table: each takes at least four bytes as it is written, "0.0,".
+// Most numbers of a table. profile_json() writes each with at least four bytes, such as "0.0,".
 constexpr std::size_t kNumbersMax = limits::kProfileBytesMax / 4;
 
-// A profile's JSON as it is read: one object of plain values and one list of numbers. A tree of
-// whatever a text says could take a hundred times the text's bytes.
+// Reads a profile's JSON: one object of plain values with one list of numbers. A parse tree of
+// arbitrary JSON could take a hundred times the memory of its text.
 class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
  public:
   nlohmann::json fields = nlohmann::json::object();
   std::optional<std::vector<double>> table;
-  Status problem;  // of a text that is JSON
+  Status problem;  // set if the text is JSON but not a profile
 
   bool null() override { return value(nullptr); }
   bool boolean(bool v) override { return value(v); }
@@ -87,7 +87,7 @@ class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
       if constexpr (std::is_arithmetic_v<V> && !std::is_same_v<V, bool>) {
         table->push_back(static_cast<double>(v));
       } else {
-        table->push_back(-1.0);  // what is no number is told as one that may not be
+        table->push_back(-1.0);  // stands for a value that is not a number: read_table() refuses it
       }
       return true;
     }
@@ -103,7 +103,7 @@ class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
   std::string key_;
 };
 
-// Reads one field; `what` for the error.
+// Reads one field; the error message names it.
 template <typename T>
 Status read_field(const nlohmann::json& object, const char* field, T& out) {
   const auto found = object.find(field);
@@ -132,7 +132,8 @@ Status read_table(const std::optional<std::vector<double>>& table, Profile& prof
   }
   profile.table.reserve(wanted);
   for (const double x : *table) {
-    // The bound is one of the floats that are kept, so that each of them can be read again.
+    // The bound is a float like the stored values, so a stored value always passes when it is read
+    // again.
     const float most = profile.kind == Profile::Kind::kCurves ? 1.0f : 1e30f;
     if (!(x >= 0.0 && x <= most)) {
       return Status::invalid("profile: table[" + std::to_string(profile.table.size()) +
@@ -142,7 +143,7 @@ Status read_table(const std::optional<std::vector<double>>& table, Profile& prof
     profile.table.push_back(static_cast<float>(x));
   }
   if (profile.kind == Profile::Kind::kWeights) return {};
-  // A head never keeps more because all keep less.
+  // A head's pruned share never falls as the overall pruned share grows.
   const std::size_t heads = std::size_t{profile.num_layers} * profile.num_kv_heads;
   for (std::size_t i = heads; i < wanted; ++i) {
     if (profile.table[i] + 1e-6f >= profile.table[i - heads]) continue;
@@ -154,7 +155,7 @@ Status read_table(const std::optional<std::vector<double>>& table, Profile& prof
   return {};
 }
 
-// The table's numbers are written some at a time: a tree of all takes several times their text.
+// Writes the table's numbers in parts: a JSON tree of all of them takes several times their text.
 std::string text_of(const Profile& profile, const std::string& name) {
   const Json head = {{"version", kProfileVersion},
                      {"name", name},
@@ -175,7 +176,7 @@ std::string text_of(const Profile& profile, const std::string& name) {
     const auto some = rest.first(std::min(rest.size(), kNumbersAtATime));
     rest = rest.subspan(some.size());
     const std::string list = Json(some).dump();
-    text.append(list, 1, list.size() - 2);  // without its brackets
+    text.append(list, 1, list.size() - 2);  // without the list's brackets
     if (!rest.empty()) text += ',';
   }
   return text += kEnd;
@@ -267,7 +268,7 @@ std::string profile_scorer(const Recipe& recipe) {
   scorer.layers = LayerAllocator::kUniform;
   scorer.selector = Selector::kTopk;
   scorer.min_entries = 0;
-  // The rest of what only allocators and selectors read stands at its default.
+  // Reset the other fields that only allocators and selectors read.
   const Recipe defaults;
   scorer.ada_mode = defaults.ada_mode;
   scorer.ada_alpha_ppm = defaults.ada_alpha_ppm;

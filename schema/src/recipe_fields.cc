@@ -26,8 +26,8 @@ bool parse_number(const FieldValue& value, T& out) {
   return error == std::errc() && stop == end;
 }
 
-// The shortest decimal: 50000 is "0.05". Written by hand, so that it never depends on a float
-// printer.
+// The shortest decimal: 50000 is "0.05". Uses integers only, so the text never depends on how
+// floats are printed.
 std::string ppm_text(std::uint32_t ppm) {
   std::string digits = std::to_string(1'000'000 + ppm % 1'000'000).substr(1);
   digits.erase(digits.find_last_not_of('0') + 1);
@@ -78,7 +78,7 @@ constexpr RecipeField flag(std::string_view name, bool (*applies)(const Recipe&)
           [](const Recipe& r) { return std::string(r.*Member ? "true" : "false"); }};
 }
 
-// A decimal kept as parts per million. `Max`: the largest allowed, in ppm.
+// A decimal stored as parts per million. `Max`: the largest allowed value, in ppm.
 template <auto Member, std::uint32_t Max>
 constexpr RecipeField decimal(std::string_view name, bool (*applies)(const Recipe&)) {
   return {name, false, applies,

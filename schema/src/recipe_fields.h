@@ -1,4 +1,4 @@
-// The parameters of recipes as text: one row per field of Recipe, shared by reader and writer.
+// The parameters of recipes as text: one row per field of Recipe, used for reading and writing.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 
 namespace precis {
 
-// A parameter's value as written: in preset(name=value) always bare, in JSON of its JSON type.
+// A parameter's value as text. In preset(name=value) it is always kBare; in JSON it has its JSON
+// type.
 struct FieldValue {
   enum class Kind : std::uint8_t { kBare, kString, kNumber, kBoolean };
   Kind kind = Kind::kBare;
@@ -18,11 +19,11 @@ struct FieldValue {
 
 struct RecipeField {
   std::string_view name;
-  bool is_word;  // quoted in JSON
-  // Whether the field means anything in this recipe. One that does not stands at its default and is
-  // neither accepted nor written.
+  bool is_word;  // in quotes in JSON
+  // True if the field applies to this recipe. A field that does not apply has its default value,
+  // and is neither accepted nor written.
   bool (*applies)(const Recipe&);
-  // kInvalidArgument without the field's name.
+  // kInvalidArgument; the message does not contain the field's name.
   Status (*set)(Recipe&, const FieldValue&);
   std::string (*text)(const Recipe&);
 };
@@ -30,11 +31,12 @@ struct RecipeField {
 // Every field, sorted by name.
 std::span<const RecipeField> recipe_fields();
 
-// Whether a profile may be called so: the name stands in every text of a recipe as it is, so it is
-// UTF-8 without commas, brackets, quotes, backslashes, control characters or spaces at its ends.
+// OK if a profile may have this name. Recipe texts contain the name without escapes, so the name
+// must be UTF-8 without commas, brackets, quotes, backslashes, control characters or spaces at its
+// ends.
 Status check_sayable(std::string_view name);
 
-// What was written, for an error message. Long texts are cut: messages have a maximum.
+// Quotes text for an error message. Long texts are cut, because messages have a maximum size.
 std::string in_quotes(std::string_view s);
 
 }  // namespace precis

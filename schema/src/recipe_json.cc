@@ -18,7 +18,7 @@ Result<FieldValue> json_value(const std::string& name, const nlohmann::json& val
 }  // namespace
 
 Result<Statement> read_json_recipe(std::string_view text) {
-  // Depth 1 is the object itself. A name given twice would otherwise be forgotten silently.
+  // Depth 1 is the object itself. The parser alone would silently keep only one of two equal names.
   std::vector<std::string> names;
   const auto keep_names = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& key) {
     if (event == nlohmann::json::parse_event_t::key && depth == 1) names.push_back(key);

@@ -1,4 +1,4 @@
-// Stands for recipe_json.cc where no JSON parser was found.
+// Replaces recipe_json.cc if the build finds no JSON parser.
 #include "recipe_statement.h"
 
 namespace precis {

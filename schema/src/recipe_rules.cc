@@ -1,5 +1,5 @@
-// Which recipes make sense: ranges, and the invalid combinations of policies.md section 3 (D14:
-// refused with the reason, never repaired).
+// Checks of recipes: ranges, and the invalid combinations of policies.md section 3. An invalid
+// recipe is refused with the reason, never repaired (D14).
 #include "precis/limits.h"
 #include "precis/recipe.h"
 #include "recipe_words.h"
@@ -17,8 +17,8 @@ std::string scorer_name(const Recipe& r) {
   return "scorer " + std::string(word_of(kScorerWords, r.scorer));
 }
 
-// How far scores can be compared (policies.md section 3): the same in all heads, inside a head,
-// across the heads of a layer, across layers.
+// How far scores can be compared (policies.md section 3). kToken: scores are equal in all heads.
+// kHead: within a head. kLayer: across the heads of a layer. kGlobal: across layers.
 enum class Comparable { kToken, kHead, kLayer, kGlobal };
 
 Comparable comparable(const Recipe& r) {
@@ -86,7 +86,7 @@ Status check_partitions(const Recipe& r) {
   return {};
 }
 
-// Budgets that come from comparing scores across the heads of a layer.
+// Checks that head budgets compare scores only if the scorer allows it.
 Status check_heads(const Recipe& r) {
   if (r.heads == HeadAllocator::kAda) {
     PRECIS_TRY(in_range("alpha in parts per million", r.ada_alpha_ppm, 0, 1'000'000));
@@ -175,7 +175,8 @@ Status check_partition_topk(const Recipe& r) {
   return {};
 }
 
-// eps and the share of stage 1 mean something for attention only, and value norms count once.
+// The epsilon and the share of stage 1 have a meaning only for attention. Value norms must count
+// once.
 Status check_two_stage(const Recipe& r) {
   PRECIS_TRY(in_range("first_stage in parts per million", r.first_stage_ppm, 0, 1'000'000));
   if (r.scorer == Scorer::kVatp || r.scorer == Scorer::kLava || r.scorer == Scorer::kDefensive) {
@@ -215,7 +216,7 @@ Status check_selector(const Recipe& r) {
   return {};
 }
 
-// kvpress's own arithmetic is there to reproduce kvpress, so only what kvpress computes may use it.
+// kvpress_double exists to reproduce kvpress, so it is limited to what kvpress can compute.
 Status check_kvpress(const Recipe& r) {
   const std::string parity = "count_rule=kvpress_double is for parity with kvpress, ";
   if (r.selector != Selector::kTopk && r.selector != Selector::kTwoStage) {

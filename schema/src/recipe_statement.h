@@ -1,4 +1,4 @@
-// What the text of a recipe says, before any of it is understood.
+// The parsed but not yet interpreted text of a recipe.
 #pragma once
 
 #include <optional>
@@ -16,14 +16,14 @@ struct Statement {
     std::string name;
     FieldValue value;
   };
-  std::string preset;        // empty: none named
-  std::string base;          // the preset that it builds on; empty: its own
+  std::string preset;        // empty: no preset is named
+  std::string base;          // the preset that it builds on; empty: none
   std::vector<Given> given;  // in the order written
   std::optional<FieldValue> version;
 };
 
-// {"preset": ..., "version": ..., "name": value, ...}; a scorer takes the place of a preset.
-// kInvalidArgument where it is no such object, kUnsupported in a build without a JSON parser.
+// Reads {"preset": ..., "version": ..., "name": value, ...}; a scorer may replace the preset.
+// kInvalidArgument if `text` is no such object; kUnsupported in a build without a JSON parser.
 Result<Statement> read_json_recipe(std::string_view text);
 
 }  // namespace precis

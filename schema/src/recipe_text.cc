@@ -1,4 +1,4 @@
-// Recipes as people and catalogs write them: preset, preset(name=value, ...), or a JSON object.
+// Recipes as text: preset, preset(name=value, ...), or a JSON object.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -19,7 +19,7 @@ std::string_view trim(std::string_view s) {
   return s.substr(first, s.find_last_not_of(kSpace) - first + 1);
 }
 
-// preset, preset(name=value, ...), or preset(other preset, name=value, ...).
+// Reads preset, preset(name=value, ...) or preset(other preset, name=value, ...).
 Result<Statement> read_call(std::string_view text) {
   Statement statement;
   const std::size_t open = text.find('(');
@@ -49,7 +49,7 @@ Result<Statement> read_call(std::string_view text) {
   return statement;
 }
 
-// Those that count as kvpress does are there to be compared with it, and stand behind the others.
+// Presets with kvpress's counts exist for comparisons with kvpress, so the message lists them last.
 Status unknown_preset(std::string_view name) {
   std::string choices, kvpress;
   for (const Recipe& known : preset_recipes()) {
@@ -102,7 +102,7 @@ Result<Recipe> base_recipe(const Statement& statement) {
   return built;
 }
 
-// Sets what is given, and what follows from it.
+// Sets the given parameters, then those that depend on them.
 Status apply(const Statement& statement, Recipe& recipe) {
   std::vector<const RecipeField*> set;
   for (const auto& [name, value] : statement.given) {
@@ -117,7 +117,7 @@ Status apply(const Statement& statement, Recipe& recipe) {
   for (const RecipeField& field : recipe_fields()) {
     const bool given = std::ranges::find(set, &field) != set.end();
     if (field.applies(recipe)) {
-      // The observation window protects itself, however wide it is asked to be.
+      // Without `recent`, the window's own tokens are protected.
       const bool follows_window = field.name == "recent" && protects_window(recipe.scorer);
       if (follows_window && !given) recipe.recent = recipe.window;
     } else if (given) {
@@ -167,12 +167,12 @@ std::string recipe_call(const std::string& canonical, const std::string& preset)
     if (!field.applies(*recipe) || text == field.text(*plain)) continue;
     if (field.name == "recent" && protects_window(recipe->scorer) &&
         recipe->recent == recipe->window) {
-      continue;  // it follows
+      continue;  // implied by window
     }
     differences += (differences.empty() ? "" : ", ") + std::string(field.name) + "=" + text;
   }
   if (differences.empty()) return preset;
-  // "criticalkv(tova)" has brackets already.
+  // "criticalkv(tova)" already has brackets.
   const bool built_on = preset.back() == ')';
   return (built_on ? preset.substr(0, preset.size() - 1) + ", " : preset + "(") + differences + ")";
 }

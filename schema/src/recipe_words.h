@@ -1,4 +1,4 @@
-// The words of a recipe's enums, in the order of their values (policies.md section 3).
+// The text names of a recipe's enum values, in the order of the values (policies.md section 3).
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Looked at where it lies: a copy of what a client nested deeply would take a stack as deep. Null
-// where there is none.
+// A member of `object`; null if missing. Returns a pointer because copying JSON that a client
+// nested deeply would need a stack as deep.
 const Json* member(const Json& object, const std::string& field) {
   const auto found = object.find(field);
   return found != object.end() ? &*found : nullptr;
@@ -27,7 +27,8 @@ double number(const Json& object, const char* field, double otherwise) {
   return found != nullptr && found->is_number() ? found->get<double>() : otherwise;
 }
 
-// Llama 3.1's: slow turns are slowed by `factor`, fast ones stay, those between are blended.
+// Llama 3.1's scaling: low frequencies are divided by `factor`, high frequencies stay, and those in
+// between are blended.
 double llama3(const Json& rope, double frequency) {
   const double factor = number(rope, "factor", 0), low = number(rope, "low_freq_factor", 0);
   const double high = number(rope, "high_freq_factor", 0);
@@ -40,9 +41,9 @@ double llama3(const Json& rope, double frequency) {
   return (1 - blend) * frequency / factor + blend * frequency;
 }
 
-// NaN where the parameters are not understood.
+// NaN if the parameters are not supported.
 double scaled(const Json& rope, double frequency) {
-  // "type" is what it was called in older configurations.
+  // Older configurations call it "type".
   const Json* const type = member(rope, rope.contains("rope_type") ? "rope_type" : "type");
   if (type == nullptr || type->is_null() || *type == "default") return frequency;
   if (*type == "linear") return frequency / number(rope, "factor", 0);
@@ -50,7 +51,7 @@ double scaled(const Json& rope, double frequency) {
   return std::nan("");
 }
 
-// The parameters of `layer`: they may differ by its kind. Null where there are none.
+// The parameters of `layer`, which may differ by the kind of layer; null if the layer has none.
 const Json* of_layer(const Json& rope, std::uint32_t layer) {
   if (!rope.is_object()) return nullptr;
   if (const Json* const turned = member(rope, "rope_layers")) {
@@ -82,7 +83,7 @@ Json parse_scaling(const ModelSpec& model) {
   return Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
 }
 
-// Transformers' kinds. Of those that rope_frequencies() does not turn back nothing is needed.
+// The kinds of Transformers. Kinds that rope_frequencies() does not support need no parameters.
 constexpr std::string_view kKinds[] = {"default", "dynamic",      "linear", "llama3", "longrope",
                                        "mrope",   "proportional", "su",     "yarn"};
 
@@ -100,7 +101,7 @@ Status check_positive(const Json& rope, const std::string& kind, const char* fie
                  ", must be a number above 0");
 }
 
-// One set of parameters.
+// Checks one set of parameters.
 Status check_kind(const Json& rope) {
   const char* const field = rope.contains("rope_type") ? "rope_type" : "type";
   const Json* const type = member(rope, field);

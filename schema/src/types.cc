@@ -115,7 +115,7 @@ std::uint64_t Plan::total() const {
 
 namespace {
 
-// "30", "0.015": as a person writes it.
+// The number as people write it: "30", "0.015".
 std::string number_text(double number) {
   std::array<char, 32> text;
   std::snprintf(text.data(), text.size(), "%g", number);
@@ -134,7 +134,7 @@ Result<std::uint64_t> share_ppm(std::string_view name, double share) {
   return ppm == 0 ? 1 : ppm;
 }
 
-// The shortest decimal with a digit behind the point: 300000 is "0.3".
+// The shortest decimal with at least one digit after the point: 300000 is "0.3".
 std::string share_text(std::uint64_t ppm) {
   std::string digits = std::to_string(1'000'000 + ppm % 1'000'000).substr(1);
   while (digits.size() > 1 && digits.back() == '0') digits.pop_back();

@@ -8,7 +8,7 @@ std::size_t utf8_length(std::string_view s) {
   if (lead < 0x80) return 1;
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
   if (lead < 0xc2 || lead > 0xf4 || s.size() < length) return 0;
-  unsigned low = 0x80, high = 0xbf;  // Of the second byte.
+  unsigned low = 0x80, high = 0xbf;  // range of the second byte
   if (lead == 0xe0) low = 0xa0;
   if (lead == 0xed) high = 0x9f;
   if (lead == 0xf0) low = 0x90;

@@ -6,7 +6,8 @@
 
 namespace precis {
 
-// The length of the character at the front of `s`, 0 if there is none. `s` is not empty.
+// The length in bytes of the character at the front of `s`; 0 if the bytes are not UTF-8. `s` is
+// not empty.
 std::size_t utf8_length(std::string_view s);
 bool is_utf8(std::string_view s);
 

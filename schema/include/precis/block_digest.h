@@ -1,5 +1,5 @@
-// Names for paths: fingerprints, roots, block digests, segment ids. SHA-256 throughout, never a
-// process-seeded hash; schema/block_digest_vectors.json publishes test vectors.
+// Digests that name paths and segments: fingerprints, roots, block digests, segment ids. All use
+// SHA-256, never a process-seeded hash. schema/block_digest_vectors.json has test vectors.
 //
 // All hashed strings are length-prefixed (u32 little endian), all integers little endian.
 //   fingerprint = SHA-256("precis.model.v1"  | every field of ModelSpec in declaration order)
@@ -27,24 +27,24 @@ Digest model_fingerprint(const ModelSpec& model);
 Digest path_root(std::string_view tenant, std::string_view salt, const Digest& fingerprint,
                  std::string_view adapter);
 
-// Of one block, and the digest of the block before or the root.
+// The digest of one block, chained from `previous`: the digest of the block before, or the root.
 Digest block_digest(const Digest& previous, std::span<const TokenId> block);
 
 // One digest per whole block of `tokens`, chained from `previous` (the root, or the digest of the
-// block before). The tail of fewer than `block_tokens` ids takes no part.
+// block before). A tail of fewer than `block_tokens` ids is ignored.
 std::vector<Digest> block_digests(const Digest& previous, std::span<const TokenId> tokens,
                                   std::uint32_t block_tokens);
 
-// The name of a whole path, tail included.
+// Names a whole path, including its tail.
 Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
 
-// A path whose blocks have been hashed, which takes longer than all else that is done to find it.
-// Borrows the tokens.
+// A path with the digests of its whole blocks. Hashing takes longer than the rest of a lookup, so
+// callers hash a path once and reuse this. Borrows the tokens.
 struct TokenPath {
   Digest root;
   std::span<const TokenId> tokens;
   std::uint32_t block_tokens = 1;
-  std::vector<Digest> blocks;  // [k] names the boundary at (k + 1) * block_tokens
+  std::vector<Digest> blocks;  // blocks[k] covers the first (k + 1) * block_tokens tokens
 
   // path_tip() of the first `end` tokens. Requires end <= tokens.size().
   Digest tip(std::size_t end) const;
@@ -52,23 +52,24 @@ struct TokenPath {
 TokenPath hash_path(const Digest& root, std::span<const TokenId> tokens,
                     std::uint32_t block_tokens);
 
-// Where a segment lies on its path and on what it stands: null and none at the root.
+// A segment's place on its path and its parent. At the root, `parent` is null and `parent_read` is
+// absent.
 struct SegmentPlace {
   Digest tip_at_begin;
   std::uint32_t begin = 0;
   Digest tip_at_end;
   std::uint32_t end = 0;
   SegmentId parent;
-  std::optional<Budget> parent_read;  // its KV was computed over the parent as read at this budget
+  std::optional<Budget> parent_read;  // the budget at which the parent was read
 };
-// Pushed scores are no part of it: a path put again with others is the segment that is there.
+// Pushed scores are not part of the id: a repeated put with other scores has the same id.
 SegmentId segment_id(const SegmentPlace& place, const Recipe& recipe, const Budget& budget);
 
-// Under which a model's output projections (is_gram: their Gram matrices) are kept, as a segment's
-// layers are under its id.
+// The id under which the store keeps a model's output projections (is_gram: their Gram matrices),
+// like a segment id for a segment's layers.
 SegmentId projection_id(std::string_view tenant, const Digest& fingerprint, bool is_gram);
 
-// SHA-256 of `data`, for credentials, fitting texts and weights.
+// SHA-256 of `data`, used for credentials, fitting texts and weights.
 Digest sha256(std::span<const std::byte> data);
 
 }  // namespace precis

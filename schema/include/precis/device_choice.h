@@ -1,4 +1,4 @@
-// Where layers are compressed, as people write it.
+// Parses the device that compresses layers, as users write it.
 #pragma once
 
 #include <string_view>
@@ -10,9 +10,9 @@ namespace precis {
 struct DeviceChoice {
   enum class Kind { kAuto, kCpu, kCuda };
   Kind kind = Kind::kAuto;  // kAuto: the first GPU, else the CPU
-  int ordinal = 0;          // of kCuda
+  int ordinal = 0;          // kCuda: the GPU's number
 
-  // "auto", "cpu", "cuda" (the first GPU) or "cuda:N". kInvalidArgument naming the choices.
+  // Accepts "auto", "cpu", "cuda" (the first GPU) and "cuda:N". kInvalidArgument names the choices.
   static Result<DeviceChoice> parse(std::string_view text);
 };
 

@@ -1,11 +1,11 @@
-// How two processes meet (frames.h tells the order): who the client is, that both know its tenant's
-// token, and how further sockets are bound to the connection.
+// The greeting of two processes (frames.h gives the order of messages): it identifies the client,
+// proves that both sides know the tenant's token, and binds further sockets to the connection.
 //
-// No token travels. The server sends a nonce, the client answers with an HMAC-SHA256 under the
-// token over both nonces and what it says of itself; the server's answer carries one of its own, so
-// an impostor that lacks the token is found out. Bind sockets by a key that both derive from the
-// token and from a secret of the Welcome: an eavesdropper cannot bind where the tenant has a token.
-// Every proof is over a fresh nonce: none is accepted twice.
+// The token is never sent. The server sends a nonce. The client answers with an HMAC-SHA256 under
+// the token over both nonces and its own fields. The server's answer contains an HMAC too, which
+// detects an impostor without the token. Bind uses a key that both sides derive from the token and
+// a secret of the Welcome, so an eavesdropper cannot bind a socket if the tenant has a token. Every
+// proof covers a fresh nonce, so no proof is accepted twice.
 #pragma once
 
 #include <array>
@@ -24,17 +24,17 @@ namespace precis {
 using Nonce = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;  // an HMAC-SHA256
 
-// From the system's source of random numbers.
+// Random bytes from the operating system's generator.
 Nonce make_nonce();
 
-// What a client says to be let in.
+// The identity that a client presents.
 struct Login {
   std::string client;  // name and version, for the service's log
   std::string tenant;  // empty: the default tenant
-  std::string token;   // empty: none; stays in the client
+  std::string token;   // empty: none; never sent
 };
 
-// The first word of the server on every socket.
+// The server's first message on every socket.
 struct Challenge {
   std::uint32_t protocol_version = 0;
   Nonce nonce{};
@@ -49,12 +49,13 @@ struct Hello {
   bool operator==(const Hello&) const = default;
 };
 
-// The answer, kWelcome where `status` is OK and kRefusal where it is not: then the rest is empty.
+// The server's answer: kWelcome if `status` is OK. Otherwise kRefusal, and the other fields are
+// empty.
 struct Welcome {
   Status status;
   std::uint32_t protocol_version = 0;
   std::string server;            // name and version
-  bool keyed = false;            // the tenant has a token, and the proofs are under it
+  bool keyed = false;            // the tenant has a token, and the proofs use it
   std::uint64_t connection = 0;  // named in Bind
   Nonce secret{};
   Proof proof{};          // server_proof()
@@ -69,27 +70,27 @@ struct Bind {
   bool operator==(const Bind&) const = default;
 };
 
-// How an admitted client and its server join RDMA connections (cachesvc/net/rdma/rdma.h). The
-// client names its end and the server answers with its own, empty where it can't; then the client
-// names its window (cachesvc/net/shared_window.h), and transfers may begin. No key to server memory
-// travels. Each part has at most limits::kRdmaAddressBytesMax.
+// Messages by which an admitted client and its server set up RDMA (cachesvc/net/rdma/rdma.h). First
+// the client sends its address. The server answers with its own, or with empty fields if it cannot
+// use RDMA. Then the client sends its window (cachesvc/net/shared_window.h), and transfers may
+// begin. No key to server memory is sent. Each part has at most limits::kRdmaAddressBytesMax.
 struct RdmaTurn {
   std::string device, endpoint;
-  std::uint64_t window = 0;  // its address
-  std::string window_key;    // of the third turn alone
+  std::uint64_t window = 0;  // the window's address
+  std::string window_key;    // only in the third message
   bool operator==(const RdmaTurn&) const = default;
 };
 
-// `token` is empty where the tenant has none.
+// `token` is empty if the tenant has none.
 Proof client_proof(std::string_view token, const Nonce& challenge, const Hello& hello);
 Proof server_proof(std::string_view token, const Nonce& challenge, const Hello& hello,
                    const Welcome& welcome);
-// What both sides keep for Bind; `challenge` is of the control socket.
+// The key that both sides keep for Bind. `challenge` is that of the control socket.
 Proof bind_key(std::string_view token, const Nonce& challenge, const Hello& hello,
                const Welcome& welcome);
-// `challenge` is of the socket to be bound.
+// `challenge` is that of the socket to bind.
 Proof bind_proof(const Proof& key, const Nonce& challenge, std::uint64_t connection);
-// Takes as long for a near miss as for a far one.
+// Takes the same time for any two inputs of equal size.
 bool equal_in_constant_time(Bytes a, Bytes b);
 
 std::vector<std::byte> encode(const Challenge& challenge);
@@ -97,9 +98,10 @@ std::vector<std::byte> encode(const Hello& hello);
 std::vector<std::byte> encode(const Welcome& welcome);
 std::vector<std::byte> encode(const Bind& bind);
 std::vector<std::byte> encode(const RdmaTurn& turn);
-// Decoders take bytes from outside: kInvalidArgument for what is truncated, too long or no such
-// message. The leading magic and version of Challenge and Hello keep their place for ever; of a
-// Hello in another version nothing else is read, and of a Challenge in another version neither.
+// Decoders check bytes from outside: kInvalidArgument for a message that is truncated, too long or
+// of another kind. Every version of Challenge and Hello begins with the same magic and version
+// fields. If a Hello has another version, only these two are read. Bytes after a Challenge are
+// ignored.
 Result<Challenge> decode_challenge(Bytes bytes);
 Result<Hello> decode_hello(Bytes bytes);
 Result<Welcome> decode_welcome(Bytes bytes);

@@ -1,4 +1,4 @@
-// How much to keep, as people write it.
+// Parses the amount to keep as users write it.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace precis {
 
-// "0.3", "128 entries" per head, "64 MiB" of a segment, "quality 0.95" or "quality 0.95 up to 0.5";
-// what Budget::to_string() says, but for "all". kInvalidArgument that names `field` and shows
-// these.
+// Accepts "0.3", "128 entries" (per head), "64 MiB" (of a segment), "quality 0.95" and "quality
+// 0.95 up to 0.5", and so every text of Budget::to_string() except "all". kInvalidArgument names
+// `field` and shows these forms.
 Result<Budget> parse_keep(const std::string& text, const std::string& field = "keep");
 
 }  // namespace precis

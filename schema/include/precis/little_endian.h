@@ -1,4 +1,4 @@
-// Numbers to and from bytes, little endian whatever the machine, for frames and greetings.
+// Converts numbers to and from little-endian bytes on any machine, for frames and greetings.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline void put_bytes(std::vector<std::byte>& out, Bytes bytes) {
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
 
-// Reads from the front; asking for more than there is gives zeros and clears ok().
+// Reads from the front. A read past the end gives zeros and clears ok().
 class LeReader {
  public:
   explicit LeReader(Bytes bytes) : rest_(bytes) {}

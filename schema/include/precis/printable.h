@@ -1,5 +1,5 @@
-// Text that somebody else wrote, made safe to show: names, error messages, paths. A terminal acts
-// on control characters, and bidirectional controls let a line read as what it is not.
+// Makes text from outside safe to show: names, error messages, paths. Terminals act on control
+// characters, and bidirectional controls can make a line look like another text.
 #pragma once
 
 #include <string>
@@ -7,17 +7,17 @@
 
 namespace precis {
 
-// `text` with every control character (C0, DEL, C1), line and paragraph separator, and
-// bidirectional control (U+061C, U+200E, U+200F, U+202A..U+202E, U+2066..U+2069) written as \uXXXX,
-// and every byte that is no UTF-8 as \xNN. All else is unchanged.
+// Returns `text` with unsafe parts escaped. As \uXXXX: every control character (C0, DEL, C1), line
+// and paragraph separator, and bidirectional control (U+061C, U+200E, U+200F, U+202A..U+202E,
+// U+2066..U+2069). As \xNN: every byte that is not UTF-8. Everything else is unchanged.
 std::string printable(std::string_view text);
 
-// The same, but line feeds stay: for text of several lines, each of whose parts was made printable
+// Like printable(), but keeps line feeds. For text of several lines whose parts were made printable
 // before.
 std::string printable_lines(std::string_view text);
 
-// `text` as a JSON string, with its quotes, on one line and safe to show: as printable(), with
-// U+FFFD in the place of every byte that is no UTF-8.
+// `text` as a JSON string with its quotes, on one line and safe to show: escaped like printable(),
+// but every byte that is not UTF-8 becomes U+FFFD.
 std::string json_string(std::string_view text);
 
 }  // namespace precis

@@ -1,5 +1,6 @@
-// A profile: what was learnt offline about one model, and which recipes may use it. Two kinds of
-// table share a form: LU-KV's prune curves (policies.md 2.16) and HeadKV's weights (2.12).
+// A profile holds budgets per head that were learnt offline for one model, and names the recipes
+// that may use it. Two kinds of table have one form: LU-KV's prune curves (policies.md 2.16) and
+// HeadKV's weights (2.12).
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ struct Profile {
   std::string name;
   Kind kind = Kind::kCurves;
   Digest model;        // fingerprint
-  std::string scorer;  // canonical recipe of the scores it was built over, heads and layers uniform
-  std::uint32_t sinks = 0, recent = 0;  // protected while it was built
+  std::string scorer;  // canonical recipe of the scores used; heads and layers uniform
+  std::uint32_t sinks = 0, recent = 0;  // protected when it was built
   std::uint32_t num_layers = 0, num_kv_heads = 0;
   std::uint32_t num_tokens = 0;  // of the fitting contexts
   std::string text_digest;       // SHA-256 of the fitting text, hexadecimal
-  // kCurves: [99, num_layers, num_kv_heads], the share of a head's entries that is pruned when 1%,
-  // 2%, ... 99% of all are. kWeights: [1, num_layers, num_kv_heads].
+  // kCurves: [99, num_layers, num_kv_heads]: the share of a head's entries that is pruned when 1%,
+  // 2%, ... 99% of all entries are pruned. kWeights: [1, num_layers, num_kv_heads].
   std::vector<float> table;
 
   static constexpr std::uint32_t kCurveRows = 99;
@@ -34,19 +35,21 @@ struct Profile {
   bool operator==(const Profile&) const = default;
 };
 
-// JSON, as `precis profile build` writes it. kInvalidArgument names the field: unknown version or
-// kind, a table of the wrong size, values that are not finite, outside [0, 1] or falling along a
+// Parses JSON that `precis profile build` writes. kVersionMismatch for an unknown version.
+// kInvalidArgument names the field: an unknown kind, a table of the wrong size, a value that is not
+// finite, out of range ([0, 1] for curves, [0, 1e30] for weights) or lower than the row before in a
 // curve.
 Result<Profile> parse_profile(std::string_view json);
 std::string profile_json(const Profile& profile);
-// SHA-256 of profile_json() without the name: what a recipe's identity holds.
+// SHA-256 of profile_json() with an empty name; a recipe's identity contains this digest.
 Digest profile_digest(const Profile& profile);
 
-// What a profile over the recipe's scores names as its scorer: the canonical recipe with uniform
-// allocators, topk and no floor; sinks and recent included.
+// The `scorer` of a profile built over the recipe's scores: the canonical recipe with uniform
+// allocators, topk and no min_entries; sinks and recent stay.
 std::string profile_scorer(const Recipe& recipe);
 
-// Whether `recipe` may use it on that model: kInvalidArgument with what differs (D10, section 3.6).
+// OK if `recipe` may use the profile on that model; kInvalidArgument names the difference (D10,
+// section 3.6).
 Status check_profile(const Profile& profile, const Recipe& recipe, const Digest& model);
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// Files that a person names: a configuration, a token, a profile.
+// Reads files that a user names: a configuration, a token, a profile.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace precis {
 
-// All of `path`, of at most `bytes_max` bytes: no more is read, so what never ends (/dev/zero) ends
-// here. kNotFound where nothing is there, kInvalidArgument where it can't be read, is a folder or
-// is larger; the message names the path.
+// The content of `path`. Stops reading soon after `bytes_max` bytes, so an endless file (/dev/zero)
+// is an error and not a hang. kNotFound if nothing is there; kInvalidArgument if the path can't be
+// read, is a folder or is larger. The message names the path.
 Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
 
 }  // namespace precis

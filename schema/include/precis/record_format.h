@@ -1,13 +1,14 @@
-// Bytes of one head record: the entries of one (layer, KV head) of a segment in retention order.
-// Shared by writer and reader; schema/RECORD_FORMAT.md draws them. Little-endian.
+// Byte format of a head record: the entries of one (layer, KV head) of a segment in retention
+// order. Writers and readers share this file; schema/RECORD_FORMAT.md draws the format.
+// Little-endian.
 //
 //   header (128 B) | checksums | positions u32 | seats u32 | scores f32 | K rows | V rows
 //
-// Every section begins on a 64-byte boundary and is zero-padded to the next. Checksums are one
-// XXH3-128 per block of kChecksumBlockEntries entries over that block's slice of all five sections
-// in the order above, so that any cut that is whole blocks is checked with stored bytes alone; the
-// last, partial block of a cut is checked whole by whoever cuts, who hashes the kept part afresh
-// (kernels/include/precis/record.h).
+// Every section begins on a 64-byte boundary and is zero-padded to the next. Each block of
+// kChecksumBlockEntries entries has one XXH3-128 checksum over its part of all five sections, in
+// the order above. A cut of whole blocks is therefore checked with stored checksums alone. If a cut
+// ends inside a block, the cutting code first checks the whole block, then computes a new checksum
+// of the kept part (kernels/include/precis/record.h).
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ inline constexpr std::size_t kSectionAlign = 64;
 inline constexpr std::uint32_t kChecksumBlockEntries = 64;
 inline constexpr std::size_t kChecksumBytes = 16;
 
-// How K and V rows are written. Stored: append only.
+// Encoding of K and V rows. Values are stored: append only.
 enum class Encoding : std::uint8_t { kRaw = 0 };
 
 struct RecordHeader {
@@ -35,14 +36,14 @@ struct RecordHeader {
   std::uint32_t count;  // entries
   std::uint32_t layer;
   std::uint32_t head;
-  std::uint64_t checksums_offset;  // from the record's first byte, like all offsets
+  std::uint64_t checksums_offset;  // all offsets count from the record's first byte
   std::uint64_t positions_offset;
   std::uint64_t seats_offset;
   std::uint64_t scores_offset;
   std::uint64_t keys_offset;
   std::uint64_t values_offset;
   std::uint64_t size_bytes;  // of the record, padding included
-  std::uint8_t segment[16];  // SegmentId: a record that strayed is found out
+  std::uint8_t segment[16];  // SegmentId: detects a record of another segment
   std::uint8_t reserved[24];
   std::uint64_t header_checksum;  // XXH3-64 of the 120 bytes before it
 };
@@ -55,8 +56,8 @@ constexpr std::uint32_t checksum_blocks(std::uint32_t count) {
   return (count + kChecksumBlockEntries - 1) / kChecksumBlockEntries;
 }
 
-// Where the sections of a record of `count` entries lie. The offsets follow from count, head_dim
-// and dtype alone; readers check the stored ones against them.
+// Offsets of the sections of a record of `count` entries. They depend only on count, head_dim and
+// dtype, so readers compare the stored offsets with them.
 struct RecordLayout {
   std::uint32_t count = 0;
   std::size_t row_bytes = 0;
@@ -77,7 +78,7 @@ struct RecordLayout {
   }
 };
 
-// Bytes one more entry costs without padding and checksums: what `bytes` budgets divide by.
+// Bytes of one more entry, without padding and checksums. Budgets in bytes are divided by this.
 constexpr std::size_t record_entry_bytes(std::uint32_t head_dim, Dtype dtype) {
   return 12 + 2 * std::size_t{head_dim} * dtype_size_bytes(dtype);
 }

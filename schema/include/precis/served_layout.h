@@ -1,9 +1,10 @@
-// How one layer of a Get lies in the reader's memory. A prefix may be several segments (links); the
-// server puts their cuts side by side, so that a head's positions, seats, scores, K and V are each
-// one array over all links and the reader copies nothing.
+// Layout of one layer of a Get in the reader's memory. A prefix may consist of several segments
+// (links). The server places their cuts side by side, so a head's positions, seats, scores, K and V
+// are one array each over all links, and the reader copies nothing.
 //
-// Per head, in ascending order, six sections, each link after link, each beginning on a 64-byte
-// boundary: checksums of whole blocks, positions, seats, scores, K rows, V rows.
+// Heads are in ascending order. Each head has six sections: checksums of whole blocks, positions,
+// seats, scores, K rows, V rows. Each section begins on a 64-byte boundary and holds its links in
+// order.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ namespace precis {
 
 inline constexpr std::size_t kServedSections = 6;
 
-// Bytes of one link's part of a section, for a cut of `count` entries.
+// Bytes of one link's part of each section, for a cut of `count` entries.
 constexpr std::array<std::size_t, kServedSections> served_part_bytes(std::uint32_t count,
                                                                      std::size_t row_bytes) {
   const std::size_t n = count;
@@ -33,13 +34,13 @@ constexpr std::array<std::size_t, kServedSections> served_part_bytes(std::uint32
 
 struct ServedLayout {
   struct Head {
-    std::array<std::size_t, kServedSections> section;  // offsets from the layer's first byte
+    std::array<std::size_t, kServedSections> section;  // offsets from the first byte of the layer
     std::uint32_t count = 0;                           // over all links
   };
   std::vector<Head> heads;
   std::size_t size_bytes = 0;
 
-  // counts: [num_links, num_heads], of the heads that are served.
+  // counts: [num_links, num_heads] of the served heads.
   static ServedLayout of(std::span<const std::uint32_t> counts, std::uint32_t num_heads,
                          std::uint32_t head_dim, Dtype dtype) {
     ServedLayout layout;
@@ -63,7 +64,7 @@ struct ServedLayout {
   }
 };
 
-// Enough for `entries` entries however they spread over `num_heads` heads of all layers.
+// Enough bytes for `entries` entries in any distribution over `num_heads` heads of all layers.
 constexpr std::size_t served_capacity_bytes(std::uint64_t entries, std::uint32_t num_layers,
                                             std::uint32_t num_heads, std::uint32_t head_dim,
                                             Dtype dtype) {
@@ -72,14 +73,14 @@ constexpr std::size_t served_capacity_bytes(std::uint64_t entries, std::uint32_t
          std::size_t{num_layers} * num_heads * kServedSections * kSectionAlign;
 }
 
-// The most entries that `num_heads` heads of a segment can hold of a cut of `entries`.
+// The most entries of a cut of `entries` entries that `num_heads` heads of a segment can hold.
 constexpr std::uint64_t entries_of_heads(std::uint64_t entries, std::uint32_t num_tokens,
                                          std::uint32_t num_layers, std::uint32_t num_heads) {
   const std::uint64_t rows = std::uint64_t{num_tokens} * num_layers * num_heads;
   return entries < rows ? entries : rows;
 }
 
-// Exactly what `num_heads` heads take of links whose counts are [num_layers, num_heads] each.
+// Exact bytes of `num_heads` heads of all layers. Each link has counts [num_layers, num_heads].
 template <typename Links>
 std::size_t served_counts_bytes(const Links& links, std::uint32_t num_layers,
                                 std::uint32_t num_heads, std::uint32_t head_dim, Dtype dtype) {

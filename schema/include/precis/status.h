@@ -1,6 +1,6 @@
-// The one error vocabulary of the project: every fallible call returns a Status or a Result<T>.
-// Foreign errors (UCX, RocksDB, Asio, Cap'n Proto, CUDA) are turned into a Status in exactly one
-// file each; nothing of ours throws.
+// Error codes of the whole project: every fallible call returns a Status or a Result<T>. Errors of
+// other libraries (UCX, RocksDB, Asio, Cap'n Proto, CUDA) become a Status in exactly one file each.
+// This project throws no exceptions.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace precis {
 
-// A code exists only because a caller acts differently on it. Values travel: append only.
+// A code exists only if callers act differently on it. Values are sent to peers: append only.
 enum class StatusCode : std::uint8_t {
   kOk = 0,
-  kNotFound = 1,          // nothing is stored under that name
+  kNotFound = 1,          // no object has that name
   kInvalidArgument = 2,   // the caller must change the request
-  kPermissionDenied = 3,  // the credentials do not reach this object
-  kRejected = 4,          // overload: back off and retry (retry_after_ms() says when)
-  kOutOfSpace = 5,        // a configured capacity is spent
+  kPermissionDenied = 3,  // the credentials give no access to this object
+  kRejected = 4,          // overload: wait and retry (retry_after_ms() gives the time)
+  kOutOfSpace = 5,        // a configured capacity is used up
   kTimedOut = 6,          // the deadline passed; the outcome may be unknown
   kUnavailable = 7,       // the peer is gone: reconnect
   kCorruption = 8,        // stored or received bytes failed their check
   kVersionMismatch = 9,   // the two sides speak different versions
-  kUnsupported = 10,      // valid, but not by this build or machine
+  kUnsupported = 10,      // valid, but not supported by this build or machine
   kCanceled = 11,         // the caller gave up
-  kInternal = 12,         // a bug of ours
+  kInternal = 12,         // a bug in this project
 };
 inline constexpr std::uint8_t kStatusCodeMax = 12;
 
@@ -35,7 +35,8 @@ std::string_view status_code_name(StatusCode code);
 class [[nodiscard]] Status {
  public:
   Status() = default;  // success
-  // `message` says what failed, the values, the limit and the key, in that order.
+  // `message` gives, in this order: the failed operation, the values, the limit and the
+  // configuration key.
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
   static Status not_found(std::string m) { return {StatusCode::kNotFound, std::move(m)}; }
@@ -58,13 +59,14 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
-  // Of kRejected: after so long the same may succeed. 0: only once the caller has changed something
-  // itself, such as ended one of its own requests.
+  // Set only for kRejected: the same request may succeed after this many milliseconds. 0: waiting
+  // is not enough, the caller must change something first, for example end one of its own requests.
   std::uint32_t retry_after_ms() const { return retry_after_ms_; }
 
-  // The same code with "`context`: " before the message; each layer adds at most one.
+  // Returns the same code with "`context`: " before the message. Each software layer adds at most
+  // one.
   Status with_context(std::string_view context) const;
-  // "invalid_argument: layer 3: ..." for people.
+  // For people: "invalid_argument: layer 3: ...".
   std::string to_string() const;
 
   friend bool operator==(const Status&, const Status&) = default;
@@ -75,7 +77,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// Prints `message` and aborts: for bugs of ours, never for what came from outside.
+// Prints `message` and aborts. Only for bugs in this project, never for outside input.
 [[noreturn]] void check_failed(const char* file, int line, std::string_view message);
 
 // A value or the Status that explains its absence.
@@ -90,7 +92,7 @@ class [[nodiscard]] Result {
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
 
-  // The value; calling these on an error is a bug and aborts.
+  // The value. Calling these functions on an error is a bug and aborts.
   T& value() & {
     require();
     return *value_;
@@ -126,13 +128,13 @@ class [[nodiscard]] Result {
 // Declares `lhs` from a Result, or returns its Status.
 #define PRECIS_ASSIGN(lhs, expr) \
   PRECIS_ASSIGN_IMPL(PRECIS_CONCAT(precis_result_, __COUNTER__), lhs, expr, return )
-// The same two inside a coroutine (cachesvc/base/task.h).
+// PRECIS_TRY and PRECIS_ASSIGN for use inside a coroutine (cachesvc/base/task.h).
 #define PRECIS_CO_TRY(expr) \
   PRECIS_TRY_IMPL(PRECIS_CONCAT(precis_status_, __COUNTER__), expr, co_return )
 #define PRECIS_CO_ASSIGN(lhs, expr) \
   PRECIS_ASSIGN_IMPL(PRECIS_CONCAT(precis_result_, __COUNTER__), lhs, expr, co_return )
 
-// Each use has a name of its own, so that they nest.
+// Each use gets its own variable name, so uses can be nested.
 #define PRECIS_TRY_IMPL(status, expr, leave)                          \
   do {                                                                \
     if (::precis::Status status = (expr); !status.ok()) leave status; \
@@ -142,6 +144,6 @@ class [[nodiscard]] Result {
   if (!result.ok()) leave result.status();           \
   lhs = std::move(result).value()
 
-// A bug if false: prints and aborts, in release builds too.
+// `expr` must hold: if it is false, prints the expression and aborts, in release builds too.
 #define PRECIS_CHECK(expr) \
   ((expr) ? (void)0 : ::precis::check_failed(__FILE__, __LINE__, "check failed: " #expr))

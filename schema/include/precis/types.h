@@ -1,4 +1,4 @@
-// The nouns that both sides agree on (ARCHITECTURE.md, Words): model, digest, segment, plan,
+// Types that client and service share (ARCHITECTURE.md, Words): model, digest, segment, plan,
 // budget.
 #pragma once
 
@@ -19,13 +19,13 @@ namespace precis {
 
 using TokenId = std::uint32_t;
 
-// Element types of K, V and queries. Values are stored and travel: append only.
+// Element types of K, V and queries. Values are stored and sent to peers: append only.
 enum class Dtype : std::uint8_t { kBf16 = 1, kF16 = 2, kF32 = 3 };
 constexpr std::size_t dtype_size_bytes(Dtype d) { return d == Dtype::kF32 ? 4 : 2; }
 std::string_view dtype_name(Dtype d);              // "bf16", "f16", "f32"
 Result<Dtype> parse_dtype(std::string_view name);  // kInvalidArgument lists the names
 
-// 32 bytes of SHA-256. Ordered and hashable, so that it can be a key.
+// A SHA-256 digest of 32 bytes. Ordered and hashable, so it can be a map key.
 struct Digest {
   std::array<std::uint8_t, 32> bytes{};
   auto operator<=>(const Digest&) const = default;
@@ -42,10 +42,11 @@ struct SegmentId {
 Result<Digest> parse_digest(std::string_view hex);
 Result<SegmentId> parse_segment_id(std::string_view hex);
 
-// What a model is to the store. Its fingerprint (block_digest.h) is the SHA-256 of all of it.
+// The store's description of a model. The model's fingerprint (block_digest.h) is the SHA-256 of
+// all fields.
 struct ModelSpec {
   std::string name;      // e.g. "HuggingFaceTB/SmolLM2-135M-Instruct"
-  std::string revision;  // free text; weights with another revision are another model
+  std::string revision;  // free text; a model with another revision is another model
   std::uint32_t num_layers = 0;
   std::uint32_t num_q_heads = 0;
   std::uint32_t num_kv_heads = 0;
@@ -55,9 +56,9 @@ struct ModelSpec {
   std::string rope_scaling;  // canonical JSON of the model's RoPE scaling, empty for none
   std::uint32_t block_tokens = 64;
   bool operator==(const ModelSpec&) const = default;
-  // kInvalidArgument naming the field and its limit.
+  // kInvalidArgument with the field's name and its limit.
   Status validate() const;
-  std::size_t token_bytes() const {  // K and V of one token over all layers
+  std::size_t token_bytes() const {  // bytes of K and V of one token over all layers
     return 2 * std::size_t{num_layers} * num_kv_heads * head_dim * dtype_size_bytes(dtype);
   }
 };
@@ -74,30 +75,33 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// How a reader or a writer names a budget. `value`: parts per million for kRatio, entries per head
-// on average for kEntries, bytes of the whole segment for kBytes (of a prefix: each segment's);
-// kAll is what is stored, or 1.0; kQuality: its share, and 2^32 times its cap, both in parts per
-// million.
+// A budget as a reader or a writer requests it. `value` depends on the kind:
+//   kAll      unused; all stored entries, or ratio 1.0 for a put
+//   kRatio    parts per million
+//   kEntries  entries per head on average
+//   kBytes    bytes of the whole segment; for a prefix, of each of its segments
+//   kQuality  share of the score mass + 2^32 * cap, both in parts per million
 struct Budget {
   enum class Kind : std::uint8_t { kAll = 0, kRatio = 1, kEntries = 2, kBytes = 3, kQuality = 4 };
   Kind kind = Kind::kAll;
   std::uint64_t value = 0;
   bool operator==(const Budget&) const = default;
   static Budget all() { return {}; }
-  // keep in (0, 1], rounded to the nearest part per million; kInvalidArgument outside.
+  // `keep` in (0, 1], rounded to the nearest part per million; kInvalidArgument outside that range.
   static Result<Budget> ratio(double keep);
   static Budget ratio_ppm(std::uint32_t ppm) { return {Kind::kRatio, ppm}; }
   static Budget entries(std::uint64_t per_head) { return {Kind::kEntries, per_head}; }
   static Budget bytes(std::uint64_t bytes) { return {Kind::kBytes, bytes}; }
-  // The smallest budget whose entries hold `share` of the segment's score mass, at most the ratio
-  // `cap`; both in (0, 1]. For writers alone: what it comes to is known once all scores are.
+  // The smallest budget whose entries hold `share` of the segment's score mass, and at most the
+  // ratio `cap`; both in (0, 1], kInvalidArgument outside. Only for puts: the number of entries is
+  // known once all scores are known.
   static Result<Budget> quality(double share, double cap = 1.0);
   std::uint32_t quality_share_ppm() const { return static_cast<std::uint32_t>(value); }
   std::uint32_t quality_cap_ppm() const { return static_cast<std::uint32_t>(value >> 32); }
   std::string to_string() const;  // "0.3", "128 entries", "1048576 B", "all"
 };
 
-// When a commit may be acknowledged (docs/promises.md, Durability).
+// The durability that a commit must reach before it is acknowledged (docs/promises.md, Durability).
 enum class Durability : std::uint8_t { kMemory = 0, kWal = 1, kFsync = 2 };
 std::string_view durability_name(Durability d);
 Result<Durability> parse_durability(std::string_view name);

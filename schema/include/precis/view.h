@@ -1,4 +1,4 @@
-// Non-owning views: pointer, extents, strides. Passed by value; const goes on the element.
+// Non-owning views: pointer, extents, strides. Pass them by value; const applies to the element.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ namespace precis {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-// The K or the V of some heads of one layer.
-// data: [num_heads, num_tokens, head_dim] of `dtype`, host memory. Rows (head_dim elements) are
-// contiguous and follow each other; heads may stand apart (a slice of a larger array).
+// K or V of some heads of one layer. data: [num_heads, num_tokens, head_dim] of `dtype` in host
+// memory. The rows (head_dim elements) of a head are contiguous, without gaps between rows; heads
+// may have gaps between them (a slice of a larger array).
 struct HeadsView {
   const std::byte* data = nullptr;
   std::uint32_t num_heads = 0;
