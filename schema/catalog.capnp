@@ -1,6 +1,7 @@
-# The catalog's rows as stored. Conventions (digests, arrays, names): types.capnp.
+# The catalog's stored rows. Conventions (digests, arrays, names): types.capnp.
 #
-# Every row is framed, in a form that never changes, so that any build can tell damage from age:
+# Every row has a frame, whose form never changes, so any build can tell a damaged row from a newer
+# one:
 #
 #   offset  size
 #        0     4  magic "PRCR"
@@ -10,9 +11,9 @@
 #        8    16  XXH3-128 (canonical form) of the eight bytes before it and of the payload
 #       24     -  payload: one Cap'n Proto message in the stream framing, unpacked
 #
-# A reader checks the checksum first: if it fails the row is damaged, whatever else it says. Then a
-# version above its own means a newer build wrote the row. Fields may be added within a version as
-# long as an older build may ignore them; otherwise the version goes up.
+# A reader checks the checksum before it reads the version: a wrong checksum means a damaged row. A
+# version above the reader's own then means that a newer build wrote the row. A field may be added
+# without a new version if older builds may ignore it; every other change raises the version.
 @0xeb0a3bb43b43fc76;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -33,29 +34,29 @@ struct SegmentRow {
   root @7 :Data;
   # Digest of the path's root.
   tip @8 :Data;
-  # Digest of the path up to `end`.
+  # Digest of the path up to `end` (path_tip).
   blocks @9 :Data;
-  # 32 bytes each: digests of the blocks completed in (begin, end].
+  # 32 bytes each: digests of the blocks that end in (begin, end].
   tail @10 :Data;
-  # u32 token ids past the last whole block, up to `end`.
+  # u32 token ids from the last whole block to `end`.
   recipe @11 :Text;
   # Canonical.
   preset @12 :Text;
   budget @13 :Types.Budget;
   parentRead @14 :Types.Budget;
-  # Absent: not said when it was put.
+  # Absent: unknown.
   plan @15 :Types.Plan;
   layerBytes @16 :Data;
-  # u64 per layer: the size of its records.
+  # u64 per layer: bytes of its records.
   originalBytes @17 :UInt64;
   storedBytes @18 :UInt64;
   compressSeconds @19 :Float64;
   createdUnixMs @20 :UInt64;
   hits @21 :UInt64;
   trimmed @22 :Types.Budget;
-  # What it was trimmed to; absent: it is as it was put.
+  # The budget it was trimmed to; absent: never trimmed.
   parentEntries @23 :UInt64;
-  # Of its parents, that its KV was computed over; 0: not known.
+  # Entries of its parents over which its KV was computed; 0: unknown.
 }
 
 struct StoredSession {
@@ -73,15 +74,15 @@ struct StoredBudget {
   model @1 :Data;
   # Absent: the tenant's global scope.
   recipe @2 :Text;
-  # Empty: says nothing.
+  # Empty: this scope sets no recipe.
   keep @3 :Types.Budget;
-  # Absent: says nothing.
+  # Absent: this scope sets no budget.
   version @4 :UInt64;
   setUnixMs @5 :UInt64;
 }
 
 struct StoredProjection {
-  # One layer's output projection; its weights and their Gram matrices are payload.
+  # One layer's output projection. The weights and their Gram matrices are stored as payload.
   tenant @0 :Text;
   model @1 :Data;
   layer @2 :UInt32;
@@ -91,7 +92,7 @@ struct StoredProjection {
   gramsBytes @6 :UInt64;
   weights @7 :Data;
   grams @8 :Data;
-  # SHA-256.
+  # SHA-256 of the payload.
 }
 
 struct StoredProfile {

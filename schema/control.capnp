@@ -1,27 +1,28 @@
-# The control protocol, told in order. Conventions (digests, arrays, names): types.capnp.
+# The control protocol in order. Conventions (digests, arrays, names): types.capnp.
 #
-# 1. The two sides meet by frames of their own (precis/greeting.h), which fix the protocol version
-#    and the tenant for the connection's life. Nothing of this file is parsed before that.
-# 2. From then on the client sends Requests, as many at a time as it likes (up to a limit), each
-#    with an id that it does not use again while the request is unanswered. The server answers every
-#    Request with exactly one Reply of the same id, in any order. On failure Reply.code is not ok
-#    and Reply.body is done. A service that has too much to do answers rejected, and when to try
-#    again (retryAfterMs); it has done nothing of such a Request then.
-# 3. A put: BeginPut says which tokens and gets a put handle and the token range whose KV is wanted.
-#    PushLayer, any number per layer and in any order, names client memory that holds a piece of a
-#    layer; the server pulls it and then replies, after which the client may reuse that memory.
-#    CommitPut makes the segment visible, at once and whole, when it is as durable as asked;
-#    AbortPut, or the end of the connection, leaves no trace of it.
-# 4. A get: Lookup names the longest stored prefix of a token path and its price, and, where it is
-#    given a budget, what of it a reader gets. Get names the links of that prefix, a budget or what
-#    was counted, and client memory. The server pushes each layer into that memory
-#    and sends one LayerServed when the layer is in place, then the Reply. Cancel ends a Get early;
-#    both requests are answered.
+# 1. Client and server greet each other with frames of their own format (precis/greeting.h). These
+#    fix the protocol version and the tenant for the life of the connection. No message of this file
+#    is parsed before that.
+# 2. Then the client sends Requests, several at a time up to a limit. Each has an id that no
+#    unanswered request of the connection has. The server answers every Request with exactly one
+#    Reply of the same id, in any order. On failure Reply.code is not ok and Reply.body is done. An
+#    overloaded service answers rejected and tells when to retry (retryAfterMs); the rejected
+#    Request has had no effect.
+# 3. A put: BeginPut sends the token path. Its reply has a put handle and the token range whose KV
+#    the server needs. PushLayer names client memory with a piece of a layer, any number of pieces
+#    per layer in any order. The server pulls the piece and replies; then the client may reuse that
+#    memory. CommitPut makes the whole segment visible at once, when it is as durable as requested.
+#    AbortPut, or the end of the connection, discards the put without a trace.
+# 4. A get: Lookup finds the longest stored prefix of a token path and its price. If the Lookup has
+#    a budget, the match also has the exact counts of entries that a reader gets. Get names the
+#    links of that prefix, a budget or those counts, and client memory. The server pushes each layer
+#    into that memory and sends one LayerServed when the layer is in place, then the Reply. Cancel
+#    ends a Get early; both requests are answered.
 # 5. Everything else is one Request and one Reply: models with their projections and profiles,
 #    sessions, prefixes, budgets, counters.
 #
-# Bulk bytes are never in messages. The server drives every transfer, between memory that the client
-# exposed (RemoteRegion) and its own; no client ever holds a key to server memory.
+# Messages never carry bulk bytes. The server drives every transfer between its own memory and
+# memory that the client exposed (RemoteRegion). A client never holds a key to server memory.
 @0xdb9cae275b53faa5;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -69,18 +70,18 @@ struct Request {
 }
 
 struct RemoteRegion {
-  # Client memory that the server may pull from or push into while the request is unanswered.
+  # Client memory. The server may pull from it or push into it while the request is unanswered.
   id @0 :UInt64;
-  # Unique in the client's connection.
+  # Unique within the connection.
   address @1 :UInt64;
   sizeBytes @2 :UInt64;
   key @3 :Data;
-  # Address and key for RDMA; 0 and empty without.
+  # Address and key for RDMA; otherwise 0 and empty.
   buffer @4 :UInt64;
-  # The shared memory file that holds the region, from bufferOffset on; 0 for none.
+  # The shared memory file that holds the region, from bufferOffset on; 0: none.
   bufferOffset @5 :UInt64;
   slot @6 :UInt32;
-  # Its words in the client's window.
+  # Index of its words in the client's window.
   space @7 :UInt8;
   # 0 host memory, 1 device memory.
 }
@@ -89,18 +90,19 @@ struct RegisterModel {  # -> ModelRow
   model @0 :Types.ModelSpec;
 }
 
-struct ListModels {  # -> Models, a page of them
+struct ListModels {  # -> Models: one page
   after @0 :Data;
-  # `next` of the page before; empty: the first page.
+  # `next` of the page before; empty for the first page.
 }
 
-struct PushProjection {  # -> Done, when it is stored and the memory may be reused
-  # One layer's output projection, for recipes that weigh values by what they write. A layer has one
-  # for good: pushing the same again is fine, another is invalidArgument.
+struct PushProjection {  # -> Done, when the projection is stored and the memory may be reused
+  # One layer's output projection, for recipes that weigh values by their contribution to the
+  # output. A layer's projection never changes: pushing an equal one again is fine, another is
+  # invalidArgument.
   model @0 :Data;
   layer @1 :UInt32;
   width @2 :UInt32;
-  # Of the hidden state.
+  # Width of the hidden state.
   dtype @3 :Types.Dtype;
   weights @4 :RemoteRegion;
   # [num_q_heads, head_dim, width], packed.
@@ -108,12 +110,12 @@ struct PushProjection {  # -> Done, when it is stored and the memory may be reus
 
 struct AddProfile {  # -> ProfileRow
   json @0 :Text;
-  # As `precis profile build` writes it. It takes the place of one with the same model and name.
+  # As `precis profile build` writes it. Replaces a profile with the same model and name.
 }
 
 struct ListProfiles {  # -> Profiles
   model @0 :Data;
-  # Absent: of every model.
+  # Absent: profiles of every model.
 }
 
 struct ShowProfile {  # -> ProfileRow with its JSON
@@ -130,23 +132,23 @@ struct BeginPut {  # -> PutBegun
   model @0 :Data;
   # Fingerprint of a registered model.
   adapter @1 :Text;
-  # LoRA or the like; empty for none.
+  # LoRA or a similar adapter; empty for none.
   tokens @2 :Data;
-  # u32, the whole path from the root, the new tokens at its end.
+  # u32: the whole path from the root, ending with the new tokens.
   parentKind @3 :ParentKind;
   parent @4 :Data;
   # Segment id, for parentKind segment.
   recipe @5 :Text;
-  # Empty: the budget in force says.
+  # Empty: the recipe of the budget in force.
   budget @6 :Types.Budget;
-  # Absent: the budget in force says.
+  # Absent: the budget in force.
   parentRead @7 :Types.Budget;
-  # The budget at which the parent was read while this KV was computed; absent: not said.
+  # The budget at which the parent was read when this KV was computed; absent: unknown.
   writers @8 :UInt32 = 1;
-  # Connections that begin this put alike and write it together.
+  # Connections that write this put together. Each begins the put with equal fields.
 
   enum ParentKind {
-    auto @0;     # the end of the longest stored proper prefix that suits a reader at parentRead
+    auto @0;     # the end of the longest stored proper prefix that serves a reader at parentRead
     root @1;
     segment @2;
   }
@@ -158,11 +160,11 @@ struct PushLayer {  # -> Done, when the memory may be reused
   headBegin @2 :UInt32;
   headCount @3 :UInt32;
   tokenBegin @4 :UInt32;
-  # From the segment's first token.
+  # Counts from the segment's first token.
   tokenCount @5 :UInt32;
   dtype @6 :Types.Dtype;
   keys @7 :RemoteRegion;
-  # [headCount, tokenCount, head_dim]; heads stand keysHeadStride bytes apart, rows are contiguous.
+  # [headCount, tokenCount, head_dim]. Heads start every keysHeadStride bytes; rows are contiguous.
   values @8 :RemoteRegion;
   keysHeadStride @9 :UInt64;
   valuesHeadStride @10 :UInt64;
@@ -174,9 +176,9 @@ struct PushLayer {  # -> Done, when the memory may be reused
   scores @14 :RemoteRegion;
   # Absent: none. f32 [headCount, tokenCount], for external scorers.
   queryMean @15 :RemoteRegion;
-  # Absent: none. Of queries to come, f32 [headCount * group, head_dim].
+  # Absent: none. Mean of future queries, f32 [headCount * group, head_dim].
   queryCovariance @16 :RemoteRegion;
-  # Absent: none. f32 [headCount * group, head_dim, head_dim].
+  # Absent: none. Their covariance, f32 [headCount * group, head_dim, head_dim].
 }
 
 struct CommitPut {  # -> SegmentInfo with its plan
@@ -199,38 +201,38 @@ struct Lookup {  # -> Match
   adapter @1 :Text;
   tokens @2 :Data;
   keep @3 :Types.Budget;
-  # Absent, with align 1: what is stored, and nothing is counted. Else the service reads the records
-  # and answers what of them a reader gets at this budget, exactly. Segments that were computed over
-  # less of their parents than that reader gets are left out.
+  # Absent, with align 1: the match reports the stored entries, without counts. Otherwise the
+  # service reads the records and the match has the exact counts of entries that a reader at this
+  # budget gets. Segments computed over less of their parents than this reader gets do not match.
   align @4 :UInt32 = 1;
-  # Every (layer, head) of the prefix gets a multiple of so many entries.
+  # Entries per page: the count of every (layer, head) of the prefix is a multiple of it.
   leaseMs @5 :UInt32;
-  # How long what matched can be got, whatever is removed, trimmed or replaced meanwhile; 0: as long
-  # as it is stored.
+  # How long a get of the match works even if its segments are removed, trimmed or replaced
+  # meanwhile; 0: only while they are stored.
 }
 
 struct Get {  # -> LayerServed per layer, then GetDone
   links @0 :List(Link);
-  # From the root on, each the parent of the next.
+  # Links from the root on; each is the parent of the next.
   budget @1 :Types.Budget;
-  # All where links have counts.
+  # Kind all if the links have counts.
   destination @2 :RemoteRegion;
   headBegin @3 :UInt32;
   headCount @4 :UInt32;
-  # The KV heads that are served; count 0: all from headBegin on.
+  # The KV heads to serve. headCount 0: all from headBegin on.
 
   struct Link {
     segment @0 :Data;
     matchedEnd @1 :UInt32;
     entries @2 :UInt64;
-    # Of a budget of all: those that were matched, where the segment may have been trimmed since.
-    # 0: those that are stored. Without meaning where there are counts.
+    # For budget kind all: the number of entries that matched, because the segment may have been
+    # trimmed since. 0: all stored entries. Unused with counts.
     counts @3 :Data;
-    # u32 [numLayers, heads that are served]: so many first entries of each. Empty: by the budget;
-    # of all links, or of none.
+    # u32 [numLayers, heads to serve]: serve this many first entries of each. Empty: the budget
+    # decides. Either all links have counts or none.
     createdUnixMs @4 :UInt64;
     storedEntries @5 :UInt64;
-    # The segment's, as it was matched: they name what a lease keeps. 0: not said.
+    # Both as in the match: they identify the segment that a lease keeps. 0: unknown.
   }
 }
 
@@ -238,12 +240,12 @@ struct Cancel {  # -> Done
   request @0 :UInt64;
 }
 
-struct OpenSession {  # -> SessionRow; finds or makes
+struct OpenSession {  # -> SessionRow; finds or creates the session
   name @0 :Text;
   ttl :union {
     unchanged @1 :Void;
     seconds @2 :UInt64;
-    # Set anew; 0 for none.
+    # Sets a new TTL; 0: none.
   }
 }
 
@@ -257,7 +259,7 @@ struct PinSession {  # -> SessionRow
   pinned @1 :Bool;
 }
 
-struct ForkSession {  # -> SessionRow of the new one
+struct ForkSession {  # -> SessionRow of the new session
   name @0 :Text;
   newName @1 :Text;
 }
@@ -266,28 +268,28 @@ struct ShowSession {  # -> SessionRow
   name @0 :Text;
 }
 
-struct ListSessions {  # -> Sessions, a page of them, by name
+struct ListSessions {  # -> Sessions: one page, by name
   after @0 :Data;
-  # As ListModels'.
+  # As in ListModels.
 }
 
 struct RemoveSession {  # -> Done
   name @0 :Text;
 }
 
-struct ListPrefixes {  # -> Segments, a page of them, the newest first
+struct ListPrefixes {  # -> Segments: one page, newest first
   model @0 :Data;
-  # Absent: of every model.
+  # Absent: segments of every model.
   limit @1 :UInt32;
-  # Rows of the page at most.
+  # The most rows of the page.
   after @2 :Data;
-  # As ListModels'.
+  # As in ListModels.
 }
 
 struct FindPrefix {  # -> SegmentInfo without its plan
   idBeginning @0 :Text;
-  # Lower-case hexadecimal digits. notFound where no segment's id begins so, invalidArgument with
-  # some of them where several do.
+  # Lower-case hexadecimal digits. notFound if no segment's id begins with them; invalidArgument,
+  # listing some, if several ids do.
 }
 
 struct ShowPrefix {  # -> SegmentInfo with its plan
@@ -299,17 +301,17 @@ struct RemovePrefix {  # -> Removed
   recursive @1 :Bool;
 }
 
-struct CheckPrefix {  # -> Checked, when all of it has been read from the store
+struct CheckPrefix {  # -> Checked, after all of the segment was read from the store
   segment @0 :Data;
 }
 
 struct TrimPrefix {  # -> Trimmed
   segment @0 :Data;
   budget @1 :Types.Budget;
-  # At most what is stored, as for a Get.
+  # At most the stored budget, as in a Get.
   durability @2 :Durability;
   dryRun @3 :Bool;
-  # Says what would be, and changes nothing.
+  # Reports the result without changing anything.
 }
 
 struct BudgetScope {
@@ -324,9 +326,9 @@ struct ShowBudget {  # -> Budgets
 struct SetBudget {  # -> Budgets
   scope @0 :BudgetScope;
   recipe @1 :Text;
-  # Absent: left as it is. Empty: unset.
+  # Absent: no change. Empty: remove the setting.
   keep @2 :Types.Budget;
-  # Absent: left as it is. Kind all: unset.
+  # Absent: no change. Kind all: remove the setting.
 }
 
 struct GetStats {}  # -> Stats
@@ -334,7 +336,7 @@ struct GetStats {}  # -> Stats
 struct GetStatus {}  # -> ServerStatus
 
 struct Ping {}  # -> Done
-# A sign of life. It costs the service next to nothing, whatever it stores.
+# Shows that the client is alive. Costs the service almost nothing, however much it stores.
 
 # ---- replies -----------------------------------------------------------------------------------
 
@@ -386,20 +388,20 @@ struct Reply {
     trimmed @20 :Trimmed;
   }
   retryAfterMs @21 :UInt32;
-  # Of code rejected: when to try again; 0 where waiting alone does not help.
+  # For code rejected: milliseconds until a retry may succeed; 0: waiting alone does not help.
 }
 
 struct LayerServed {
-  # One layer of a Get is in place at `offset` of its destination, laid out as served_layout.h says.
+  # One layer of a Get is in place at `offset` of the destination, in the layout of served_layout.h.
   id @0 :UInt64;
-  # Of the Get.
+  # Id of the Get.
   layer @1 :UInt32;
   offset @2 :UInt64;
   counts @3 :Data;
-  # u32 [num_links, heads that are served].
+  # u32 [num_links, served heads].
   tailChecksums @4 :Data;
-  # 16 bytes [num_links, heads that are served]: of the last, partial checksum block of each cut,
-  # zero where none.
+  # 16 bytes [num_links, served heads]: checksum of the last, partial block of each cut; zero if the
+  # cut has none.
 }
 
 struct Done {}
@@ -415,7 +417,7 @@ struct ModelRow {
 struct Models {
   rows @0 :List(ModelRow);
   next @1 :Data;
-  # Where the next page begins, for `after`; opaque. Empty: this is the last page.
+  # Position of the next page, for `after`; opaque. Empty: this is the last page.
 }
 
 struct ProfileRow {
@@ -424,14 +426,14 @@ struct ProfileRow {
   # "curves" or "weights".
   model @2 :Data;
   scorer @3 :Text;
-  # Canonical recipe of the scores it was built over.
+  # Canonical recipe of the scores that it was built over.
   digest @4 :Data;
   numTokens @5 :UInt32;
-  # Of the fitting contexts.
+  # Tokens of the fitting contexts.
   textDigest @6 :Text;
   addedUnixMs @7 :UInt64;
   json @8 :Text;
-  # Empty where it was not asked for.
+  # Empty unless requested.
 }
 
 struct Profiles {
@@ -442,12 +444,12 @@ struct PutBegun {
   put @0 :UInt64;
   begin @1 :UInt32;
   end @2 :UInt32;
-  # The tokens whose KV is to be pushed.
+  # The range of tokens whose KV is to be pushed.
   parent @3 :Data;
   # Segment id, null at the root.
   segment @4 :Data;
   alreadyStored @5 :Bool;
-  # Push nothing; CommitPut answers with what is there.
+  # Push nothing: CommitPut answers with the stored segment.
   recipe @6 :Text;
   # Canonical.
   entries @7 :UInt64;
@@ -465,7 +467,7 @@ struct SegmentInfo {
   preset @7 :Text;
   budget @8 :Types.Budget;
   parentRead @9 :Types.Budget;
-  # Absent: not said when it was put.
+  # Absent: unknown.
   entries @10 :UInt64;
   originalBytes @11 :UInt64;
   storedBytes @12 :UInt64;
@@ -475,52 +477,52 @@ struct SegmentInfo {
   children @16 :UInt32;
   inMemory @17 :Bool;
   plan @18 :Types.Plan;
-  # Absent where it was not asked for.
+  # Absent unless requested.
   trimmed @19 :Types.Budget;
-  # What it was trimmed to; absent: it is as it was put.
+  # The budget it was trimmed to; absent: never trimmed.
   outOfService @20 :Bool;
-  # Damaged, or standing on what is: not served.
+  # The segment or one of its ancestors is damaged: it is not served.
 }
 
 struct Segments {
   rows @0 :List(SegmentInfo);
   next @1 :Data;
-  # As Models'. A page may have no row and still not be the last one.
+  # As in Models. A page without rows may still not be the last one.
 }
 
 struct Match {
   matchedTokens @0 :UInt32;
-  # 0: nothing, and no links.
+  # 0: no match, and no links.
   links @1 :List(Link);
   plan @2 :Types.Plan;
-  # Added up over the links: what is stored, or, where they have counts, what a reader gets.
+  # Sum over the links: the stored entries, or with counts, the entries that a reader gets.
   bytes @3 :UInt64;
   predictedSeconds @4 :Float64;
   leaseMs @5 :UInt32;
-  # That were granted; 0: none.
+  # Granted duration of the lease; 0: none.
 
   struct Link {
     segment @0 :SegmentInfo;
     matchedEnd @1 :UInt32;
     counts @2 :Data;
-    # u32 [numLayers, numKvHeads]: first entries to be served of each; empty unless the lookup had a
-    # budget or an alignment.
+    # u32 [numLayers, numKvHeads]: the number of first entries of each that a get serves. Empty
+    # unless the lookup had a budget or an alignment.
   }
 }
 
 struct PassedMatch {
-  # A match as one client hands it to another: no message of the protocol.
+  # A match that one client passes to another. Not a message of the protocol.
   version @0 :UInt32;
-  # 1.
+  # Always 1.
   match @1 :Match;
   model @2 :Types.ModelSpec;
   fingerprint @3 :Data;
   adapter @4 :Text;
   keep @5 :Types.Budget;
   align @6 :UInt32 = 1;
-  # Of the lookup.
+  # keep and align of the lookup.
   tokens @7 :Data;
-  # u32, those that matched; empty: not said.
+  # u32: the tokens that matched; empty: not included.
 }
 
 struct GetDone {
@@ -530,7 +532,7 @@ struct GetDone {
 struct Sessions {
   rows @0 :List(Types.SessionRow);
   next @1 :Data;
-  # As Models'.
+  # As in Models.
 }
 
 struct Removed {
@@ -540,30 +542,30 @@ struct Removed {
 
 struct Checked {
   bytes @0 :UInt64;
-  # That were read and are as they were written.
+  # Bytes that were read and are intact.
   damage @1 :Text;
-  # What is not; the segment is out of service. Empty: nothing.
+  # The damage found; the segment is then out of service. Empty: no damage.
 }
 
 struct Trimmed {
   entries @0 :UInt64;
   storedBytes @1 :UInt64;
-  # Of the segment now.
+  # Of the trimmed segment.
   freedBytes @2 :UInt64;
 }
 
 struct Budgets {
   layers @0 :List(Row);
-  # Widest first.
+  # From the widest scope to the narrowest.
   effective @1 :Row;
 
   struct Row {
     scope @0 :Text;
     # "built-in", "config", "global", or "model NAME".
     recipe @1 :Text;
-    # Empty: says nothing.
+    # Empty: this scope sets no recipe.
     keep @2 :Types.Budget;
-    # Absent: says nothing.
+    # Absent: this scope sets no budget.
     version @3 :UInt64;
     setUnixMs @4 :UInt64;
   }
@@ -592,15 +594,15 @@ struct ServerStatus {
   storedBytes @9 :UInt64;
   memoryBytes @10 :UInt64;
   memoryLimitBytes @11 :UInt64;
-  segmentsOutOfService @12 :UInt64;  # damaged, or standing on what is
+  segmentsOutOfService @12 :UInt64;  # damaged, or with a damaged ancestor
   diskFreeBytes @13 :UInt64;
-  diskMinFreeBytes @14 :UInt64;  # puts that would leave less are refused
-  diskFault @15 :Text;           # why changes fail until an operator acts
+  diskMinFreeBytes @14 :UInt64;  # a put that would leave less free space is refused
+  diskFault @15 :Text;           # why changes fail until an operator acts; empty: no fault
   rdma @16 :Text;                # the service's RDMA device in words, or "off"
-  exposed @17 :Text;             # why others on the network may read or change what is stored
-  doubtfulRecovery @18 :Bool;    # acknowledged changes are missing, or may be
-  lostChanges @19 :UInt64;       # 0 where that is not known
-  keptBytes @20 :UInt64;         # of payload that no row means, kept for them
-  keptLogBytes @21 :UInt64;      # of logs from before the recovery
-  diskLow @22 :Bool;             # puts are being refused for want of space
+  exposed @17 :Text;             # why others on the network may access stored data; empty: no
+  doubtfulRecovery @18 :Bool;    # acknowledged changes are missing or may be missing
+  lostChanges @19 :UInt64;       # 0: unknown
+  keptBytes @20 :UInt64;         # payload without a row, kept because of missing changes
+  keptLogBytes @21 :UInt64;      # logs from before the recovery, kept as well
+  diskLow @22 :Bool;             # puts are refused for lack of space
 }

@@ -1,13 +1,14 @@
-# The nouns that messages and stored rows share (schema/include/precis/types.h says what they mean).
+# Types that messages and stored rows share (schema/include/precis/types.h defines their meaning).
 #
-# Conventions of all our schemas:
+# Conventions of all schemas of this project:
 #   - A digest is Data of exactly 32 bytes, a segment id Data of exactly 16 (all zero: no segment).
 #   - Arrays of numbers (token ids, counts, byte counts) are Data of little-endian integers, so that
 #     a million of them are one copy.
-#   - Where a field says "absent: ...", its pointer may be null; elsewhere null reads as empty.
+#   - If a field's comment says "absent: ...", the field's pointer may be null. In other fields null
+#     reads as empty.
 #   - An enum value that is not listed here is refused. Values equal those of the C++ enums.
-#   - Texts are UTF-8; names have at most 256 bytes and no control characters. Every other maximum
-#     is in schema/include/precis/limits.h.
+#   - Texts are UTF-8. Names have at most 256 bytes and no control characters. The other maxima are
+#     in schema/include/precis/limits.h.
 @0xcdf864e64d67a438;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -44,8 +45,8 @@ struct Budget {
   }
   kind @0 :Kind;
   value @1 :UInt64;
-  # Parts per million for ratio, entries per head on average for entries, bytes of the segment for
-  # bytes, the share of the score mass + 2^32 x the cap in parts per million for quality.
+  # ratio: parts per million; entries: entries per head on average; bytes: bytes of the segment;
+  # quality: share of the score mass + 2^32 x cap, both in parts per million.
 }
 
 struct Plan {
