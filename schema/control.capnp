@@ -160,7 +160,7 @@ struct PushLayer {  # -> Done, when the memory may be reused
   headBegin @2 :UInt32;
   headCount @3 :UInt32;
   tokenBegin @4 :UInt32;
-  # Counts from the segment's first token.
+  # Relative to the segment's first token.
   tokenCount @5 :UInt32;
   dtype @6 :Types.Dtype;
   keys @7 :RemoteRegion;

@@ -1,4 +1,5 @@
-// Stored rows: the frame that tells damage from age, and the kinds of row (catalog.capnp).
+// Stored rows: the frame that tells damaged rows from newer ones, and the kinds of row
+// (catalog.capnp).
 #include "precis/catalog_row.h"
 
 #define XXH_INLINE_ALL
@@ -37,7 +38,7 @@ struct RowPrefix {
 static_assert(sizeof(RowPrefix) == kRowHashOffset);
 static_assert(kRowHashOffset + sizeof(XXH128_canonical_t) == kRowHeaderBytes);
 
-// Of everything in `frame` but the hash's own place.
+// Hash of the whole frame except the hash itself.
 XXH128_canonical_t frame_hash(Bytes frame) {
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
@@ -93,8 +94,7 @@ Result<T> decode_row(std::string_view what, RowKind kind, Bytes frame) {
   PRECIS_TRY(check_frame(what, kind, frame));
   Result<T> row =
       decode_root<Wire, T>(what, frame.subspan(kRowHeaderBytes), limits::kMessageBytesMax);
-  // The bytes are as they were written, so content out of range is a writer's fault, not a
-  // caller's.
+  // The checksum was right, so content out of range is a fault of the writer, not of the caller.
   if (!row.ok()) return Status::corruption(row.status().message());
   return row;
 }

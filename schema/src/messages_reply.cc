@@ -1,4 +1,4 @@
-// Server messages: replies, and the layers of a get (control.capnp, in the same order).
+// Server messages: replies, and the layers of a get, in the order of control.capnp.
 #include "capnp_edge.h"
 #include "control.capnp.h"
 #include "precis/limits.h"
@@ -140,7 +140,7 @@ static Status read(Stats::Stat::Reader in, msg::Stat& out) {
 static void write(ServerStatus::Builder out, const msg::ServerStatus& in) {
   out.setServer(as_text(in.server));
   out.setTenant(as_text(in.tenant));
-  // The file system's and the drivers' words, which need not be UTF-8.
+  // Text from the file system and drivers, which need not be UTF-8.
   out.setDataDir(as_text(clean_text(in.data_dir, limits::kTextBytesMax)));
   out.setTransport(as_text(clean_text(in.transport, limits::kTextBytesMax)));
   out.setDevice(as_text(clean_text(in.device, limits::kTextBytesMax)));
@@ -222,8 +222,8 @@ static Status read(Stats::Reader in, msg::Stats& out) { return read_rows(in, out
 static void write(Done::Builder, const msg::Done&) {}
 static Status read(Done::Reader, msg::Done&) { return {}; }
 
-// ---- which of them -----------------------------------------------------------------------------
-// One overload per kind, so that a kind that is added and not written does not compile.
+// ---- kinds --------------------------------------------------------------------------------------
+// One overload per kind, so a new kind without an overload does not compile.
 struct ReplyWriter {
   Reply::Body::Builder out;
   void operator()(const msg::Done& in) { write(out.initDone(), in); }

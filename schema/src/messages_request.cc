@@ -1,4 +1,4 @@
-// Requests: what a client asks (control.capnp, in the same order).
+// Requests of a client, in the order of control.capnp.
 #include "capnp_edge.h"
 #include "control.capnp.h"
 #include "precis/limits.h"
@@ -91,7 +91,7 @@ static Status read(PushLayer::Reader in, msg::PushLayer& out) {
   PRECIS_TRY(read(in.getValues(), out.values).with_context("values"));
   out.keys_head_stride = in.getKeysHeadStride();
   out.values_head_stride = in.getValuesHeadStride();
-  if (out.head_count > 1) {  // The stride of a single head means nothing.
+  if (out.head_count > 1) {  // a single head has no stride
     PRECIS_TRY(check_max("keys_head_stride", out.keys_head_stride, out.keys.size_bytes));
     PRECIS_TRY(check_max("values_head_stride", out.values_head_stride, out.values.size_bytes));
   }
@@ -264,7 +264,7 @@ static Status read(SetBudget::Reader in, msg::SetBudget& out) {
   return read_optional(in.hasKeep(), "keep", in.getKeep(), out.keep);
 }
 
-// Requests that say nothing but their kind.
+// Requests without fields.
 static void write(GetStats::Builder, const msg::GetStats&) {}
 static Status read(GetStats::Reader, msg::GetStats&) { return {}; }
 static void write(GetStatus::Builder, const msg::GetStatus&) {}
@@ -272,8 +272,8 @@ static Status read(GetStatus::Reader, msg::GetStatus&) { return {}; }
 static void write(Ping::Builder, const msg::Ping&) {}
 static Status read(Ping::Reader, msg::Ping&) { return {}; }
 
-// ---- which of them ------------------------------------------------------------------------------
-// One overload per kind, so that a kind that is added and not written does not compile.
+// ---- kinds --------------------------------------------------------------------------------------
+// One overload per kind, so a new kind without an overload does not compile.
 struct RequestWriter {
   Request::Builder out;
   void operator()(const msg::RegisterModel& in) { write(out.initRegisterModel(), in); }
@@ -363,7 +363,7 @@ static Status read(Request::Reader in, msg::Request& out) {
   return read_body(in, out.body);
 }
 
-// What the arrays of a request take, so that its message is allocated once.
+// Bytes of a request's arrays, so its message is allocated once.
 static std::size_t payload_bytes(const msg::RequestBody& body) {
   if (const auto* put = std::get_if<msg::BeginPut>(&body))
     return put->tokens.size() * sizeof(TokenId);

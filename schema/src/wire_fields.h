@@ -1,5 +1,5 @@
-// Fields of messages: texts, digests, arrays and enums, each checked as it is read. Readers name
-// the field in their Status; writers cannot fail.
+// Reads and writes fields of messages: texts, digests, arrays and enums. Readers check each field
+// and name it in their Status; writers cannot fail.
 #pragma once
 
 #include <capnp/blob.h>
@@ -18,8 +18,7 @@ namespace precis {
 
 // ---- writing -----------------------------------------------------------------------------------
 inline capnp::Text::Reader as_text(const std::string& s) { return {s.c_str(), s.size()}; }
-// Text for people that may hold anything: cut to `bytes_max`, bytes that are not UTF-8 replaced by
-// '?'.
+// For text with arbitrary bytes: cut to `bytes_max`, with '?' for bytes that are not UTF-8.
 std::string clean_text(std::string_view text, std::size_t bytes_max);
 inline capnp::Data::Reader as_data(const void* data, std::size_t size) {
   return {static_cast<const capnp::byte*>(data), size};
@@ -39,22 +38,22 @@ capnp::Data::Reader as_data(const std::vector<T>& values) {
 // UTF-8 of at most `bytes_max` bytes.
 Status read_text(std::string_view field, capnp::Text::Reader in, std::size_t bytes_max,
                  std::string& out);
-// UTF-8 of at most kNameBytesMax bytes without control characters: names become parts of keys, log
-// lines and tables.
+// UTF-8 of at most kNameBytesMax bytes without control characters, because names become parts of
+// keys, log lines and tables.
 Status read_name(std::string_view field, capnp::Text::Reader in, std::string& out);
 Status read_digest(std::string_view field, capnp::Data::Reader in, Digest& out);
 Status read_segment_id(std::string_view field, capnp::Data::Reader in, SegmentId& out);
 
-// Bytes that the service made and gets back: at most kCursorBytesMax.
+// Opaque bytes that the service created and a client returns: at most kCursorBytesMax.
 Status read_cursor(std::string_view field, capnp::Data::Reader in, std::string& out);
 
 Status field_error(std::string_view field, std::string_view why);
 Status check_max(std::string_view field, std::uint64_t value, std::uint64_t max);
-// That `size_bytes` is a whole number of elements, at most `count_max` of them.
+// Checks that `size_bytes` is a whole number of elements, and at most `count_max` of them.
 Status check_array(std::string_view field, std::size_t size_bytes, std::size_t element_bytes,
                    std::uint64_t count_max);
 
-// Little-endian elements of fixed size; count_max bounds what is allocated.
+// Little-endian elements of fixed size. `count_max` bounds the allocation.
 template <typename T>
 Status read_array(std::string_view field, capnp::Data::Reader in, std::uint64_t count_max,
                   std::vector<T>& out) {
@@ -64,7 +63,7 @@ Status read_array(std::string_view field, capnp::Data::Reader in, std::uint64_t 
   return {};
 }
 
-// A Cap'n Proto enum whose values equal those of E and end at `last`.
+// A Cap'n Proto enum with the values of E, of which `last` is the largest.
 template <typename E, typename WireEnum>
 Status read_enum(std::string_view field, WireEnum in, E last, E& out) {
   PRECIS_TRY(check_max(field, static_cast<std::uint64_t>(in), static_cast<std::uint64_t>(last)));
@@ -72,8 +71,8 @@ Status read_enum(std::string_view field, WireEnum in, E last, E& out) {
   return {};
 }
 
-// A list of structs by their overload of read(), which stands in namespace precis::wire beside the
-// generated types. The list is already bounded by the message's size.
+// A list of structs with an overload of read() in namespace precis::wire, which the generated types
+// are in too. The message's size already bounds the list.
 template <typename List, typename T>
 Status read_list(std::string_view field, List in, std::uint64_t count_max, std::vector<T>& out) {
   PRECIS_TRY(check_max(std::string(field) + " count", in.size(), count_max));
@@ -84,7 +83,7 @@ Status read_list(std::string_view field, List in, std::uint64_t count_max, std::
   return {};
 }
 
-// A list of structs by their overload of write().
+// A list of structs with an overload of write().
 template <typename List, typename T>
 void write_list(List out, const std::vector<T>& in) {
   for (std::uint32_t i = 0; i < in.size(); ++i) write(out[i], in[i]);

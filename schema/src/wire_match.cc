@@ -27,7 +27,7 @@ Status read_counts(capnp::Data::Reader in, std::vector<std::uint32_t>& out) {
   return {};
 }
 
-// Of all links together.
+// Checks the counts of all links together.
 template <typename Links>
 Status check_counts(const Links& links) {
   std::uint64_t sum = 0;
@@ -172,7 +172,7 @@ Status read(Match::Reader in, msg::Match& out) {
   return {};
 }
 
-// ---- a match that is passed on -----------------------------------------------------------------
+// ---- a match that one client passes to another --------------------------------------------------
 static void write(PassedMatch::Builder out, const msg::PassedMatch& in) {
   out.setVersion(kPassedMatchVersion);
   write(out.initMatch(), in.match);

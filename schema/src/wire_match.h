@@ -1,4 +1,4 @@
-// Lookups and gets on the wire, and what they find: segments and matches.
+// Messages of lookups and gets, and the segments and matches in them.
 #pragma once
 
 #include "control.capnp.h"

@@ -26,7 +26,7 @@ Status read(RemoteRegion::Reader in, precis::RemoteRegion& out) {
   out.slot = in.getSlot();
   PRECIS_TRY(check_max("space", in.getSpace(), std::uint8_t{1}));
   out.space = static_cast<MemorySpace>(in.getSpace());
-  // Else address + size_bytes wraps and passes for a small range.
+  // Otherwise address + size_bytes could wrap around and look like a small range.
   PRECIS_TRY(check_max("size_bytes", out.size_bytes, ~std::uint64_t{0} - out.address));
   const auto key = in.getKey();
   PRECIS_TRY(check_max("key length", key.size(), limits::kRegionKeyBytesMax));

@@ -1,5 +1,5 @@
-// Models on the wire, with what belongs to them: output projections and profiles. And the memory
-// that a client exposes, which projections and layers of KV travel from.
+// Messages of models and their output projections and profiles, and RemoteRegion, the client memory
+// that projections and layers of KV are pulled from.
 #pragma once
 
 #include "control.capnp.h"

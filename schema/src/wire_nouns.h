@@ -1,5 +1,5 @@
-// The nouns of types.capnp: how each is written and read. Overloads stand beside the generated
-// types, so that templates find them.
+// Reads and writes the types of types.capnp. The overloads are in the namespace of the generated
+// types, so templates find them.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@ Status read(Budget::Reader in, precis::Budget& out);
 Status read(Plan::Reader in, precis::Plan& out);  // counts fit the plan's shape
 Status read(SessionRow::Reader in, msg::SessionRow& out);
 
-// The range [begin, end) of a segment's tokens.
+// Checks the range [begin, end) of a segment's tokens.
 Status check_token_range(std::string_view field, std::uint32_t begin, std::uint32_t end);
 
-// For fields whose absence means none.
+// For fields that may be absent.
 template <typename Reader, typename T>
 Status read_optional(bool present, std::string_view field, Reader in, std::optional<T>& out) {
   if (!present) return {};

@@ -1,4 +1,4 @@
-// A Status as a message carries it: its code and its message, cut to what a peer accepts.
+// A Status in a message: its code, and its message cut to the maximum that a peer accepts.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The catalog's rows and their stored bytes (Cap'n Proto, schema/catalog.capnp).
+// The catalog's rows and their stored bytes (Cap'n Proto; schema/catalog.capnp defines them).
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,27 @@ struct SegmentRow {
   Digest model;
   std::string adapter;
   std::uint32_t begin = 0, end = 0;  // token positions on the path
-  Digest root;                       // of the path
+  Digest root;                       // digest of the path's root
   Digest tip;                        // path_tip at `end`
-  std::vector<Digest> blocks;        // digests of the blocks completed in (begin, end]
-  std::vector<TokenId> tail;         // ids past the last whole block, up to `end`
+  std::vector<Digest> blocks;        // digests of the blocks that end in (begin, end]
+  std::vector<TokenId> tail;         // ids from the last whole block to `end`
   std::string recipe;                // canonical
   std::string preset;
   Budget budget;
   std::optional<Budget> parent_read;
-  std::uint64_t parent_entries = 0;  // of its parents, that its KV was computed over; 0: not known
+  std::uint64_t parent_entries = 0;  // of its parents, used for its KV; 0: unknown
   Plan plan;
   std::vector<std::uint64_t> layer_bytes;  // size of each layer's records
   std::uint64_t original_bytes = 0, stored_bytes = 0;
   double compress_seconds = 0;
   std::uint64_t created_unix_ms = 0;
   std::uint64_t hits = 0;
-  std::optional<Budget> trimmed;  // what it was trimmed to; none: it is as it was put
+  std::optional<Budget> trimmed;  // the budget it was trimmed to; none: never trimmed
   bool operator==(const SegmentRow&) const = default;
 
   const Budget& stored_budget() const { return trimmed ? *trimmed : budget; }
-  // Of one put, trimmed or not: what both store is the same bit for bit.
+  // True if both rows are of one put, trimmed or not: entries that both store are equal bit for
+  // bit.
   bool same_put(const SegmentRow& other) const;
 };
 
@@ -62,8 +63,9 @@ struct StoredBudget {
   std::uint64_t set_unix_ms = 0;
   bool operator==(const StoredBudget&) const = default;
 };
-// One layer's output projection [num_q_heads, head_dim, width], and of every query head W W^T, f32.
-// Both are payload, under projection_id() (block_digest.h), and checked by their SHA-256.
+// One layer's output projection [num_q_heads, head_dim, width], and per query head its Gram matrix
+// W W^T, f32. Both are payload, stored under projection_id() (block_digest.h) and checked by their
+// SHA-256.
 struct StoredProjection {
   std::string tenant;
   Digest model;
@@ -88,7 +90,7 @@ std::vector<std::byte> encode(const StoredBudget&);
 std::vector<std::byte> encode(const StoredProjection&);
 std::vector<std::byte> encode(const StoredProfile&);
 // Stored bytes may be damaged or from a newer build: kCorruption or kVersionMismatch, naming the
-// field. The bytes carry an XXH3-128 of themselves, so that damage is never taken for content.
+// field. The bytes contain their own XXH3-128, so damage is detected before the content is read.
 Result<SegmentRow> decode_segment_row(Bytes);
 Result<StoredSession> decode_stored_session(Bytes);
 Result<StoredModel> decode_stored_model(Bytes);

@@ -1,10 +1,11 @@
-// Every message of the protocol as a plain struct, and its bytes. The bytes are Cap'n Proto
-// (schema/control.capnp tells the protocol in order); no Cap'n Proto header is needed to use this.
+// Every message of the protocol as a plain struct, and its conversion to bytes. The bytes are Cap'n
+// Proto (schema/control.capnp explains the protocol in order); users of this file need no Cap'n
+// Proto header.
 //
-// Once a connection is admitted (greeting.h) the client sends Requests, each with an id of its own
-// choice, and the server answers every Request with exactly one Reply of the same id; a Get's Reply
-// comes after one LayerServed per layer, and a cancelled request is still answered. Bulk bytes are
-// never in messages: the server pulls and pushes them (cachesvc/transport/transport.h).
+// After a connection is admitted (greeting.h) the client sends Requests, each with an id that it
+// chooses. The server answers every Request with exactly one Reply of the same id, cancelled ones
+// too. A Get's Reply comes after one LayerServed per layer. Messages never carry bulk bytes: the
+// server pulls and pushes those (cachesvc/transport/transport.h).
 #pragma once
 
 #include <cstdint>
@@ -21,31 +22,31 @@
 namespace precis {
 namespace msg {
 
-// A match as one client hands it to another, with what is needed to read it.
+// A match that one client passes to another, with all that a reader needs.
 struct PassedMatch {
   Match match;
   ModelSpec model;
   Digest fingerprint;
   std::string adapter;
-  std::optional<Budget> keep;  // of the lookup, as align
+  std::optional<Budget> keep;  // keep and align: of the lookup
   std::uint32_t align = 1;
-  std::vector<TokenId> tokens;  // those that matched, or none: not said
+  std::vector<TokenId> tokens;  // the tokens that matched; empty: not included
   bool operator==(const PassedMatch&) const = default;
 };
 
 }  // namespace msg
 
-// Encoders cannot fail: limits are the caller's to keep. Decoders take bytes from outside:
-// truncated, oversize, unknown or out-of-range content is kInvalidArgument naming the field.
+// Encoders cannot fail: their callers keep the limits. Decoders check bytes from outside:
+// kInvalidArgument names the field if content is truncated, oversize, unknown or out of range.
 std::vector<std::byte> encode(const msg::Request&);
 std::vector<std::byte> encode(const msg::ServerMessage&);
 std::vector<std::byte> encode(const msg::PassedMatch&);
 Result<msg::Request> decode_request(Bytes);
 Result<msg::ServerMessage> decode_server_message(Bytes);
-// kVersionMismatch where a newer build wrote it.
+// kVersionMismatch if a newer build wrote the match.
 Result<msg::PassedMatch> decode_passed_match(Bytes);
-// The id of a Request that decode_request refuses, so that its sender can be told what is wrong
-// with it; none where not even that can be read.
+// The id of a Request that decode_request refuses, so the server can tell the sender what is wrong;
+// none if the id is unreadable too.
 std::optional<std::uint64_t> request_id(Bytes);
 
 }  // namespace precis

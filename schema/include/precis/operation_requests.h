@@ -11,9 +11,9 @@
 
 namespace precis::msg {
 
-struct ListPrefixes {  // a page of them
+struct ListPrefixes {  // one page
   std::optional<Digest> model;
-  std::uint32_t limit = limits::kListPageRowsMax;  // rows of the page at most
+  std::uint32_t limit = limits::kListPageRowsMax;  // the most rows of the page
   std::string after{};
   bool operator==(const ListPrefixes&) const = default;
 };
@@ -28,7 +28,7 @@ struct FindPrefix {
 };
 struct RemovePrefix {
   SegmentId segment;
-  bool recursive = false;  // with all segments that stand on it; else refused where there are any
+  bool recursive = false;  // removes its descendants too; otherwise refused if it has children
   bool operator==(const RemovePrefix&) const = default;
 };
 struct CheckPrefix {
@@ -37,13 +37,13 @@ struct CheckPrefix {
 };
 struct TrimPrefix {
   SegmentId segment;
-  Budget budget;  // at most what is stored, as for a Get
+  Budget budget;  // at most the stored budget, as in a Get
   Durability durability = Durability::kWal;
-  bool dry_run = false;  // says what would be, and changes nothing
+  bool dry_run = false;  // reports the result without changing anything
   bool operator==(const TrimPrefix&) const = default;
 };
-// Defaults for puts that name no recipe or no budget; the narrowest scope that says wins:
-// the request, then the model, then the tenant's global one.
+// Defaults for puts without a recipe or a budget. The narrowest scope with a setting wins: the
+// request, then the model, then the tenant's global scope.
 struct BudgetScope {
   std::optional<Digest> model;  // none: global
   bool operator==(const BudgetScope&) const = default;
@@ -54,8 +54,8 @@ struct ShowBudget {
 };
 struct SetBudget {
   BudgetScope scope;
-  std::optional<std::string> recipe;  // an empty one unsets
-  std::optional<Budget> keep;         // kAll unsets
+  std::optional<std::string> recipe;  // empty: remove the setting
+  std::optional<Budget> keep;         // kAll: remove the setting
   bool operator==(const SetBudget&) const = default;
 };
 struct GetStats {
@@ -64,7 +64,7 @@ struct GetStats {
 struct GetStatus {
   bool operator==(const GetStatus&) const = default;
 };
-// A sign of life: costs the service next to nothing, whatever it stores.
+// Shows that the client is alive. Costs the service almost nothing, however much it stores.
 struct Ping {
   bool operator==(const Ping&) const = default;
 };

@@ -1,4 +1,4 @@
-// What a client asks, as plain structs (messages.h tells the protocol). The alternatives of
+// Requests of a client as plain structs (messages.h explains the protocol): the alternatives of
 // msg::RequestBody, in the order of schema/control.capnp.
 #pragma once
 
@@ -21,14 +21,15 @@ struct RegisterModel {
   ModelSpec model;
   bool operator==(const RegisterModel&) const = default;
 };
-// A page of them. `after` of this and other lists: `next` of the page before, which is opaque;
-// empty for the first page.
+// One page. `after` of this and other lists is `next` of the page before (opaque), or empty for the
+// first page.
 struct ListModels {
   std::string after{};
   bool operator==(const ListModels&) const = default;
 };
-// One layer's output projection, [num_q_heads, head_dim, width] packed: what recipes need that
-// weigh values by what they write. A layer has one for good; the same again is fine.
+// One layer's output projection, [num_q_heads, head_dim, width] packed, for recipes that weigh
+// values by their contribution to the output. A layer's projection never changes; pushing an equal
+// one again is fine.
 struct PushProjection {
   Digest model;
   std::uint32_t layer = 0;
@@ -37,13 +38,13 @@ struct PushProjection {
   RemoteRegion weights;
   bool operator==(const PushProjection&) const = default;
 };
-// A profile (profile.h); it takes the place of one with the same model and name.
+// Adds a profile (profile.h). Replaces a profile with the same model and name.
 struct AddProfile {
   std::string json;
   bool operator==(const AddProfile&) const = default;
 };
 struct ListProfiles {
-  std::optional<Digest> model;  // none: of every model
+  std::optional<Digest> model;  // none: profiles of every model
   bool operator==(const ListProfiles&) const = default;
 };
 struct ShowProfile {
@@ -60,35 +61,35 @@ struct RemoveProfile {
 // ---- put ---------------------------------------------------------------------------------------
 struct BeginPut {
   Digest model;                 // fingerprint of a registered model
-  std::string adapter;          // LoRA or the like; empty for none
-  std::vector<TokenId> tokens;  // the whole path from the root, the new tokens at its end
-  // Where the new segment begins. kAuto: at the end of the longest stored proper prefix that suits
-  // a reader at `parent_read`, none being all.
+  std::string adapter;          // LoRA or a similar adapter; empty for none
+  std::vector<TokenId> tokens;  // the whole path from the root, ending with the new tokens
+  // The new segment's begin. kAuto: the end of the longest stored proper prefix that serves a
+  // reader at `parent_read` (without one: at all).
   enum class ParentKind : std::uint8_t { kAuto = 0, kRoot = 1, kSegment = 2 };
   ParentKind parent_kind = ParentKind::kAuto;
   SegmentId parent;                   // kSegment
-  std::string recipe;                 // empty: the budget in force says
-  std::optional<Budget> budget;       // none: the budget in force says
-  std::optional<Budget> parent_read;  // provenance: the budget at which the parent was read
-  std::uint32_t writers = 1;          // connections that begin this put alike and write it together
+  std::string recipe;                 // empty: the recipe of the budget in force
+  std::optional<Budget> budget;       // none: the budget in force
+  std::optional<Budget> parent_read;  // the budget at which the parent was read
+  std::uint32_t writers = 1;          // connections that write this put together, with equal fields
   bool operator==(const BeginPut&) const = default;
 };
-// One piece of one layer: some heads and some tokens, [head_count, token_count, head_dim].
+// A piece of one layer: some heads and some tokens, [head_count, token_count, head_dim].
 struct PushLayer {
   std::uint64_t put = 0;
   std::uint32_t layer = 0;
   std::uint32_t head_begin = 0, head_count = 0;
-  std::uint32_t token_begin = 0, token_count = 0;  // from the segment's first token
+  std::uint32_t token_begin = 0, token_count = 0;  // relative to the segment's first token
   Dtype dtype = Dtype::kBf16;
-  RemoteRegion keys, values;  // heads stand head_stride bytes apart, rows are contiguous
+  RemoteRegion keys, values;  // heads start every head_stride bytes; rows are contiguous
   std::uint64_t keys_head_stride = 0, values_head_stride = 0;
   // Observation queries of this head range, [head_count * group, num_queries, head_dim] packed,
-  // with their log-sum-exp f32 [head_count * group, num_queries]; sent with any one piece of each
-  // head.
+  // with their log-sum-exp f32 [head_count * group, num_queries]. Sent with one piece of each head.
   std::uint32_t num_queries = 0;
   std::optional<RemoteRegion> queries, lse;
-  // Statistics of queries to come, f32 [head_count * group, head_dim] and [head_count * group,
-  // head_dim, head_dim]; both or none, with the queries where there are any.
+  // Statistics of future queries, f32: mean [head_count * group, head_dim] and covariance
+  // [head_count * group, head_dim, head_dim]. Both or neither; sent with the queries if there are
+  // any.
   std::optional<RemoteRegion> query_mean, query_covariance;
   std::optional<RemoteRegion> scores;  // f32 [head_count, token_count], for external scorers
   bool operator==(const PushLayer&) const = default;
@@ -108,50 +109,51 @@ struct Lookup {
   Digest model;
   std::string adapter;
   std::vector<TokenId> tokens;
-  // None, with align 1: what is stored, and nothing is counted. Else the match has counts: of every
-  // link the cut at `keep`, or what it stores where that is less, in whole pages of `align`; and
-  // segments that were computed over less of their parents are passed over.
+  // Without `keep` and with align 1, the match reports the stored entries, without counts.
+  // Otherwise the match has the counts of entries that a reader at `keep` gets, per (layer, head)
+  // in whole pages of `align` entries. Segments computed over less of their parents do not match.
   std::optional<Budget> keep{};
   std::uint32_t align = 1;
-  // What matched can be got for so long, whatever happens to it meanwhile; 0: as long as it is
-  // stored. At most limits::kLeaseMsMax are granted.
+  // Milliseconds for which a get of the match works whatever happens to its segments meanwhile; 0:
+  // only while they are stored. The service grants at most limits::kLeaseMsMax.
   std::uint32_t lease_ms = 0;
   bool counts() const { return keep || align != 1; }
   bool operator==(const Lookup&) const = default;
 };
 struct GetLink {
   SegmentId segment;
-  std::uint32_t matched_end = 0;  // entries at or past this position are left out by the reader
-  // Of a budget of all: those that were matched, if it was trimmed since; 0: those that are stored.
+  std::uint32_t matched_end = 0;  // the reader leaves out entries at or after this position
+  // With budget kAll: the entries that matched, if the segment was trimmed since; 0: all stored
+  // entries.
   std::uint64_t entries = 0;
-  // [num_layers, heads that are served] first entries of each; empty: by the budget. Of all links
-  // or of none.
+  // [num_layers, served heads]: serve this many first entries of each. Empty: the budget decides.
+  // Either all links have counts or none.
   std::vector<std::uint32_t> counts{};
-  // The segment's, as it was matched: what a lease keeps is found by them. 0: not said.
+  // Both as in the match: they identify the segment that a lease keeps. 0: unknown.
   std::uint64_t created_unix_ms = 0, stored_entries = 0;
   bool operator==(const GetLink&) const = default;
 };
 struct Get {
-  std::vector<GetLink> links;  // from the root on, each the parent of the next
-  Budget budget;               // of every link, by its own recipe's arithmetic; all with counts
-  RemoteRegion destination;    // of served_layout.h's size for its entries or counts
+  std::vector<GetLink> links;  // from the root on; each is the parent of the next
+  Budget budget;               // applied to every link by its own recipe; kAll with counts
+  RemoteRegion destination;    // as large as served_layout.h says for the entries or counts
   std::uint32_t head_begin = 0, head_count = 0;  // KV heads; count 0: all from head_begin on
   bool operator==(const Get&) const = default;
 };
 struct Cancel {
-  std::uint64_t request = 0;  // a Get under way on this connection
+  std::uint64_t request = 0;  // a Get in progress on this connection
   bool operator==(const Cancel&) const = default;
 };
 
 // ---- sessions ----------------------------------------------------------------------------------
-struct OpenSession {  // finds or makes
+struct OpenSession {  // finds or creates the session
   std::string name;
-  std::optional<std::uint64_t> ttl_seconds;  // set anew when given; 0 for none
+  std::optional<std::uint64_t> ttl_seconds;  // sets a new TTL; 0: no TTL
   bool operator==(const OpenSession&) const = default;
 };
 struct AdvanceSession {
   std::string name;
-  SegmentId tip;  // must stand on the session's present tip
+  SegmentId tip;  // the present tip or a descendant of it
   bool operator==(const AdvanceSession&) const = default;
 };
 struct PinSession {
@@ -167,7 +169,7 @@ struct ShowSession {
   std::string name;
   bool operator==(const ShowSession&) const = default;
 };
-struct ListSessions {  // a page of them
+struct ListSessions {  // one page
   std::string after{};
   bool operator==(const ListSessions&) const = default;
 };
