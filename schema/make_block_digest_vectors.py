@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes block_digest_vectors.json from the rules of schema/README.md, with hashlib alone.
+"""Makes block_digest_vectors.json from the rules of schema/README.md, using only hashlib.
 
-Independent of the C++ code on purpose: the test in tests/unit/schema compares the two.
+It shares no code with the C++ implementation, so the test in tests/unit/schema can compare the two.
 Run it in this folder: ./make_block_digest_vectors.py > block_digest_vectors.json
 """
 
@@ -150,7 +150,7 @@ def main():
     ]
 
     first = root(roots[0])
-    spread = [(i * 2654435761) % 2**32 for i in range(130)]  # Ids over the whole range.
+    spread = [(i * 2654435761) % 2**32 for i in range(130)]  # ids over the whole range
     paths = [
         path_case(first, [], 4),
         path_case(first, [1, 2, 3], 4),

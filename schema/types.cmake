@@ -1,5 +1,5 @@
-# precis_types: the vocabulary, so that kernels can stand on it alone. Standard library only;
-# recipes written as JSON are understood where nlohmann-json is found.
+# precis_types: the shared types, the only library that kernels need. Uses the standard library, and
+# nlohmann-json if it is found: without it, recipes written as JSON are refused.
 find_package(nlohmann_json QUIET)
 set(recipe_json src/recipe_no_json.cc)
 if(nlohmann_json_FOUND)
