@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::array<char, 8> kMagic = {'p', 'r', 'e', 'c', 'i', 's', 'a', 'k'};
 constexpr std::uint32_t kFormat = 1;
-constexpr off_t kSlotBytes = 4096;  // a slot to a block: a torn write reaches one of them
+constexpr off_t kSlotBytes = 4096;  // one slot per block, so a torn write damages only one
 
 std::string boot_id() {
   std::string id;
@@ -44,7 +44,7 @@ Status sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-// As it is stored, in the machine's byte order, which is little-endian wherever Precis runs.
+// The stored form, in the machine's byte order: little-endian on every machine that runs Precis.
 struct AckRecord::Slot {
   std::array<char, 8> magic = kMagic;
   std::uint32_t format = kFormat;
@@ -117,7 +117,7 @@ Status AckRecord::load(bool is_new) {
     slot_ = 1 - i;
   }
   if (!newest) {
-    // A blank one is new: its maker died before the first change was noted in it.
+    // A blank file is new: the process that created it died before it noted a change.
     before_.is_new = is_blank;
     before_.is_damaged = !is_blank;
     return {};
@@ -125,7 +125,7 @@ Status AckRecord::load(bool is_new) {
   const std::string boot(newest->boot.data(), ::strnlen(newest->boot.data(), newest->boot.size()));
   const bool same_boot = !boot.empty() && boot == boot_;
   generation_ = newest->generation;
-  synced_ = newest->synced;  // for save(), which writes it anew before anything else is synced
+  synced_ = newest->synced;  // save() writes it again before another sync
   before_.last = newest->written;
   before_.expected = same_boot ? newest->written : newest->synced;
   if (newest->doubtful != 0) {
@@ -156,8 +156,8 @@ Status AckRecord::write_slot() {
   return {};
 }
 
-// Notes that come meanwhile go to the same slot and wait for the next sync. Afterwards the slots
-// change their parts, so that one of them is always on the disk as a whole.
+// Notes that arrive during the sync go to the same slot and wait for the next sync. Otherwise the
+// slots then change roles, so one slot is always completely on the disk.
 Status AckRecord::sync(std::unique_lock<std::mutex>& lock) {
   unsynced_ = false;
   const std::uint64_t generation = generation_;
@@ -199,7 +199,7 @@ void AckRecord::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested() && wanted_.wait(lock, stop, [this] { return unsynced_; })) {
     (void)sync(lock);
-    // Commits that come one after the other share a sync of the record.
+    // Commits in quick succession share one sync of the record.
     (void)wanted_.wait_for(lock, stop, kSyncEvery, [] { return false; });
   }
 }

@@ -1,11 +1,11 @@
-// A small file beside the rows holds the number of the last change that the store acknowledged.
-// The rows hold the number of their last change too. Rows that hold a smaller one after a crash
-// have lost what was acknowledged, whatever their own log says.
+// A small file beside the rows holds the number of the last acknowledged change. The rows hold the
+// number of their last change too. After a crash, rows with a smaller number have lost acknowledged
+// changes, whatever RocksDB's log reports.
 //
-// A change is noted before it is acknowledged, without a sync: the death of the process loses no
-// note. A thread syncs the file shortly after a change was synced, so the death of the machine
-// loses the notes of the last kSyncEvery at most. Then the file says less than is true, and no loss
-// is reported that did not happen.
+// A change is noted in the file before it is acknowledged, without a sync, so a crash of the
+// process loses no note. A thread syncs the file shortly after a change was synced, so a crash of
+// the machine loses at most the notes of the last kSyncEvery. The file then has a smaller number
+// than it should, so no false loss is reported.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@
 namespace precis {
 
 struct AckRecordOptions {
-  std::string boot;          // names the machine's life; empty: the kernel's boot id
-  bool sync_in_time = true;  // false, for tests: only close() and save() sync
+  std::string boot;          // identifies this run of the machine; empty: the kernel's boot id
+  bool sync_in_time = true;  // false (for tests): only the destructor and save() sync
 };
 
 // Thread-safe.
@@ -32,16 +32,16 @@ class AckRecord {
  public:
   static constexpr std::chrono::milliseconds kSyncEvery{100};
 
-  // The file's record of the process before.
+  // The record that the previous process left.
   struct Before {
-    bool is_new = false;                 // there was no file; it is made
-    bool is_damaged = false;             // it says nothing
-    std::uint64_t expected = 0;          // the rows must hold this change, or a later one
-    std::uint64_t last = 0;              // the last number that was noted
-    std::optional<RecoveryDoubt> doubt;  // found earlier and not yet accepted
+    bool is_new = false;                 // there was no file; it was created
+    bool is_damaged = false;             // its content is unreadable
+    std::uint64_t expected = 0;          // the rows must hold this change or a later one
+    std::uint64_t last = 0;              // the last noted number
+    std::optional<RecoveryDoubt> doubt;  // found earlier and not accepted yet
   };
 
-  // `path`: of the file. Errors are the file system's.
+  // `path`: the file. Returns errors of the file system, and kVersionMismatch for a newer format.
   static Result<std::unique_ptr<AckRecord>> open(const std::string& path,
                                                  const AckRecordOptions& options = {});
   ~AckRecord();  // syncs
@@ -49,18 +49,18 @@ class AckRecord {
   AckRecord& operator=(const AckRecord&) = delete;
 
   const Before& before() const { return before_; }
-  // The rows hold change `number`, and `doubt` is what is known of their recovery. On the disk when
-  // it returns OK.
+  // Records that the rows hold change `number`, and `doubt`, the state of their recovery. Synced
+  // when it returns OK.
   Status save(std::uint64_t number, const std::optional<RecoveryDoubt>& doubt);
-  // Change `number` is written; `synced`: it and all before it survive the machine. A note that
-  // cannot be written is part of the next one.
+  // Records that change `number` is written. `synced`: it and all earlier changes survive a crash
+  // of the machine. If this write fails, the next one repeats it.
   void note(std::uint64_t number, bool synced);
 
  private:
   struct Slot;
   AckRecord(Descriptor file, std::string path, std::string boot);
   Status load(bool is_new);
-  // With mutex_ held.
+  // Callers hold mutex_ for the functions below.
   Status write_slot();
   Status sync(std::unique_lock<std::mutex>& lock);
   void run(const std::stop_token& stop);
@@ -73,7 +73,7 @@ class AckRecord {
   // Guarded by mutex_.
   std::uint64_t generation_ = 0, written_ = 0, synced_ = 0;
   std::optional<RecoveryDoubt> doubt_;
-  unsigned slot_ = 0;      // written to; the other one is on the disk
+  unsigned slot_ = 0;      // the slot to write; the other slot is synced
   bool unsynced_ = false;  // a note of a synced change is not on the disk
   std::jthread syncer_;    // last: it uses all of the above
 };

@@ -1,5 +1,5 @@
-// Changes that were acknowledged in memory and wait to be stored, in their order, found by name and
-// by what they rest on: however many wait, one more costs no look at all of them.
+// Changes that were acknowledged in memory and wait to be stored, in order. Indexed by name and by
+// the name that they depend on, so a new change needs no scan of all waiting ones.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,20 @@
 
 namespace precis {
 
-// A batch taken apart.
+// A batch separated into rows and payload.
 struct WaitingChange {
   StoreBatch rows;
-  // The bytes that `rows` borrow once the batch is gone; a deque: what stands in it does not move.
+  // Copies of the bytes that `rows` refers to, for use after the caller's batch is gone. A deque,
+  // because its elements do not move.
   std::deque<std::vector<std::byte>> row_values;
   PayloadBatch payload;
-  // These are for a change that was left for later, and guarded by the mutex of its Backlog.
-  std::uint64_t place = 0;      // in the backlog
-  std::uint64_t row_bytes = 0;  // that it takes beside its payload
+  // The fields below are for deferred changes; the mutex of their Backlog's owner guards them.
+  std::uint64_t place = 0;      // its key in the backlog
+  std::uint64_t row_bytes = 0;  // memory that it takes beside its payload
   Status failed;
-  bool settling = false;  // the writer's thread has it
-  bool kept = false;      // it changes what is stored or waits already, and so can't give way
-  bool dropped = false;   // it gave way
+  bool settling = false;  // the writer's thread is applying it
+  bool kept = false;      // replaces payload or is replaced: cannot be dropped
+  bool dropped = false;   // it was dropped
 };
 
 // Not thread-safe.
@@ -40,21 +41,21 @@ class Backlog {
   bool empty() const { return all_.empty(); }
   const InOrder& all() const { return all_; }
   std::vector<ChangePtr> copy() const;
-  // Those that have payload and are not kept: all that can give way by themselves.
+  // Changes that have payload and are not kept, so they can be dropped.
   const InOrder& droppable() const { return droppable_; }
   std::uint64_t row_bytes() const { return row_bytes_; }
 
   void add(const ChangePtr& change);
-  // Its name and row_bytes are as they were when it was added.
+  // `change` must have the name and row_bytes that it had when it was added.
   void remove(const ChangePtr& change);
   void keep(WaitingChange& change);
   void set_failed(WaitingChange& change, Status status);
-  // Why the first one failed of those before `end`, or of all.
+  // The failure of the first failed change before `end`, or of the first of all.
   Status first_failure(const WaitingChange* end = nullptr) const;
 
-  // `change` and all that came after it and mean nothing without it.
+  // `change` and all later changes that depend on it, directly or not.
   std::vector<ChangePtr> resting_on(const ChangePtr& change) const;
-  // Those without which what rests on `name` means nothing.
+  // All changes that a change resting on `name` depends on, directly or not.
   std::set<const WaitingChange*> needed_for(const std::string& name) const;
 
  private:
@@ -64,7 +65,7 @@ class Backlog {
   std::uint64_t next_ = 0;
   InOrder all_, droppable_;
   std::map<std::uint64_t, const WaitingChange*> failed_;
-  ByName by_name_, by_base_;  // of those that have a name; of those that rest on one
+  ByName by_name_, by_base_;  // changes by their name; by the name they rest on
   std::uint64_t row_bytes_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Notices that somebody deletes files of a store while it is open. A write to such a file succeeds,
-// and no restart finds it.
+// Detects that something else deletes files of an open store. A write to a deleted file succeeds,
+// but no restart finds the file.
 #pragma once
 
 #include <functional>
@@ -15,19 +15,19 @@ namespace precis {
 // Thread-safe.
 class DeletedFiles {
  public:
-  // `lock` is the descriptor of the store's lock file in `dir`, and outlives it.
+  // `lock` is the descriptor of the store's lock file in `dir`, and outlives this object.
   DeletedFiles(std::string dir, int lock) : dir_(std::move(dir)), lock_(lock) {}
 
-  // kUnavailable once anything was found to be deleted; looks at the lock file.
+  // kUnavailable once a deletion was found. Checks the lock file.
   Status check();
-  // The same, and looks whether the directory is still the one that was opened. A look that fails
-  // says nothing.
+  // check(), and also checks that the path still names the directory that was opened. A failed
+  // system call is no finding.
   Status check_directory();
-  // Of files that `look` finds to be missing, one that is missing in two looks. A file that is
-  // missing in one of them may have been removed by the store itself after it was listed.
+  // Calls `look` twice and returns a file that both calls report as missing. A file that only one
+  // call reports may have been removed by the store itself after it was listed.
   static std::optional<std::string> missing_twice(
       const std::function<std::vector<std::string>()>& look);
-  // kUnavailable, now and from check() on, because `what` was found to be deleted.
+  // Records that `what` was deleted. Returns kUnavailable, as check() does from now on.
   Status found(const std::string& what);
 
  private:

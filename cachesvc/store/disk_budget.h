@@ -1,5 +1,5 @@
-// How the room of the disk under a data directory is shared out: what is kept free so that rows can
-// always be written, from which free space on payload is refused, and how large files may be.
+// Divides the disk space of a data directory: the space reserved for rows, the low-water mark below
+// which payload is refused, and the sizes of files.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,21 @@
 namespace precis {
 
 struct DiskBudget {
-  // Room that a reserve file holds for RocksDB, which must never find the disk full.
+  // Size of the reserve file, which keeps space free for RocksDB: RocksDB must never find the disk
+  // full.
   std::uint64_t reserve_bytes = 0;
-  // The low-water mark: payload that would leave less free than this is refused.
+  // The low-water mark: payload that would leave less free space is refused.
   std::uint64_t min_free_bytes = 0;
-  // A payload file's length, about: moving the values of one must fit below the mark.
+  // Approximate size of a payload file: moving one file's values must fit below the mark.
   std::uint64_t file_bytes = 0;
-  // RocksDB's own sizes: one memtable, and all files of a table's first level.
+  // RocksDB's sizes: one memtable, and all files of a table's first level.
   std::uint64_t memtable_bytes = 0, level_bytes = 0;
 
-  // Changes that make room are refused when they would leave less.
+  // Changes that reduce the stored bytes are refused if they would leave less free space than this.
   std::uint64_t smallest_free_bytes() const { return memtable_bytes / 4; }
 
-  // For a file system of `total_bytes`. `min_free_bytes`: the mark; a smaller one than the
-  // reserve's size and a payload file's is raised to these.
+  // For a file system of `total_bytes`. `min_free_bytes` is the mark; it is raised to at least the
+  // size of the reserve plus one payload file.
   static DiskBudget of(std::uint64_t total_bytes, std::uint64_t min_free_bytes = 0);
 };
 

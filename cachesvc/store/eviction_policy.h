@@ -1,5 +1,6 @@
-// Which entry of the hot tier goes first. A policy sees keys come, be used and go, and names the
-// one it values least; the tier keeps the bytes and decides whether that one may go now.
+// Chooses the hot tier's next victim. A policy is told when keys are added, used and removed, and
+// names the key that it values least. The tier keeps the bytes and decides whether that key may be
+// evicted now.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +20,19 @@ struct HotKey {
   auto operator<=>(const HotKey&) const = default;
 };
 
-// Not thread-safe: the tier calls it under its own lock. Each key added is removed exactly once.
+// Not thread-safe: the tier calls it under its own lock. Each added key is removed exactly once.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
   virtual void added(const HotKey& key, std::size_t size_bytes) = 0;
   virtual void used(const HotKey& key) = 0;
   virtual void removed(const HotKey& key) = 0;
-  // The key of least value for which `may_go` holds, and which is then removed; none if it holds
-  // for no key.
+  // The least valuable key for which `may_go` is true; none if there is none. The caller then
+  // removes that key.
   virtual std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) = 0;
 };
 
-// Least recently used first.
+// Evicts the least recently used key first.
 std::unique_ptr<EvictionPolicy> make_lru_policy();
 // Scan-resistant (s3_fifo_policy.cc).
 std::unique_ptr<EvictionPolicy> make_s3_fifo_policy();

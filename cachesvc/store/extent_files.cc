@@ -23,7 +23,7 @@ Result<std::unique_ptr<ExtentFiles>> ExtentFiles::open(std::unique_ptr<Folder> f
 }
 
 Status ExtentFiles::load(std::span<const Extent> live) {
-  std::map<std::uint32_t, std::uint64_t> sizes;  // of the files that there are
+  std::map<std::uint32_t, std::uint64_t> sizes;  // of the existing files
   for (const Extent& extent : live) {
     Entry& entry = files_[extent.file];
     entry.live += whole_blocks(extent.size);
@@ -38,13 +38,13 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     PRECIS_TRY(check_extent_header(*file, name));
     PRECIS_ASSIGN(const std::uint64_t size, file->size());
     sizes[*number] = size;
-    // Also of files without a value that counts: begun and never referred to, or emptied.
+    // Includes files without live values: never referred to, or emptied.
     Entry& entry = files_[*number];
     entry.file = std::move(handle);
     entry.size = std::max(entry.size, size);
     PRECIS_ASSIGN(const std::uint64_t taken, file->taken());
     entry.punched = size - std::min(size, taken);
-    // What an earlier process wrote may be in the machine's memory alone.
+    // Bytes of an earlier process may still be only in the page cache.
     entry.dirty = true;
   }
   for (const Extent& extent : live) {
@@ -59,8 +59,8 @@ Status ExtentFiles::load(std::span<const Extent> live) {
   return {};
 }
 
-// Finds the bytes between the values of each file. Rows may rot: in a file where they contradict
-// each other no byte is known to be dead.
+// Finds the bytes between the values of each file. Rows may be damaged: if a file's rows contradict
+// each other, none of its bytes is known to be dead.
 void ExtentFiles::find_dead(std::span<const Extent> live) {
   std::vector<Extent> sorted(live.begin(), live.end());
   std::ranges::sort(sorted, {}, [](const Extent& e) { return std::pair(e.file, e.offset); });
@@ -91,7 +91,7 @@ Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_
     if (fits && !entry->second.lost) return entry;
     open_.reset();
   }
-  while (files_.contains(next_)) ++next_;  // a row that rots may mean the last number there is
+  while (files_.contains(next_)) ++next_;  // a damaged row may name any file number
   const std::uint32_t number = next_;
   PRECIS_ASSIGN(auto handle, pool_.create(extent_file_name(number)));
   ++next_;
@@ -112,7 +112,7 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
   std::uint64_t size = 0;
   for (const Bytes& value : values) size += whole_blocks(value.size());
   if (guard_) {
-    PRECIS_TRY(guard_->admit(use, size + kFileBlockBytes));  // a file's header with them
+    PRECIS_TRY(guard_->admit(use, size + kFileBlockBytes));  // includes a new file's header
   }
   std::vector<Extent> extents;
   std::shared_ptr<FilePool::Handle> file;
@@ -128,7 +128,7 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
     entry->second.live += size;
     entry->second.dirty = true;
     file = entry->second.file;
-    file->hold(true);  // before a sync can find it dirty, which lets go of it
+    file->hold(true);  // before a sync that finds it dirty can release it
     many_dirty = entry->second.size == kFileBlockBytes + size && have_many_dirty();
   }
   if (const Status status = write(file, extents.front().offset, values); !status.ok()) {
@@ -137,10 +137,10 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
   }
   {
     std::lock_guard lock(mutex_);
-    files_.at(extents.front().file).dirty = true;  // a sync may have come between
+    files_.at(extents.front().file).dirty = true;  // a sync may have come in between
     file->hold(true);
   }
-  // Files with unsynced bytes stay open, so their number is limited. A failure is remembered.
+  // Files with unsynced bytes stay open, so limit their number. Later syncs report a failure again.
   if (many_dirty) (void)sync();
   return extents;
 }
@@ -173,7 +173,7 @@ Status ExtentFiles::sync() {
       if (entry.file && !entry.named) nameless.push_back(number);
     }
   }
-  // False where the file has been removed meanwhile.
+  // False if the file was removed meanwhile.
   const auto settle = [this](std::uint32_t number, const Status& status) {
     std::lock_guard lock(mutex_);
     const auto entry = files_.find(number);
@@ -208,13 +208,13 @@ Status ExtentFiles::check() {
   Status status = pool_.folder().linked();
   if (status.ok()) status = check_names();
   std::lock_guard lock(mutex_);
-  // Another look may have found something meanwhile.
+  // Another check may have found a deletion meanwhile.
   if (deleted_.ok()) deleted_ = status;
   return deleted_;
 }
 
-// Listing many files takes a while, so it is left out while the folder is as it was when it was
-// last found whole. Changes that follow each other closely may have one stamp: a look counts once
+// Listing many files takes a while, so it is skipped while the folder's stamp is the one at which
+// all files were found. Changes within kStampStep may share a stamp, so a listing counts only if
 // its stamp is that old.
 Status ExtentFiles::check_names() {
   constexpr std::chrono::seconds kStampStep{1};
@@ -232,12 +232,12 @@ Status ExtentFiles::check_names() {
     }
   }
   const auto all = pool_.folder().names();
-  if (!all.ok()) return {};  // says nothing of any file
+  if (!all.ok()) return {};  // proves nothing about any file
   const std::set<std::string> names(all->begin(), all->end());
   std::erase_if(missing, [&](auto number) { return names.contains(extent_file_name(number)); });
   std::lock_guard lock(mutex_);
   for (const std::uint32_t number : missing) {
-    if (!files_.contains(number)) continue;  // these have removed it meanwhile
+    if (!files_.contains(number)) continue;  // this object removed it meanwhile
     return Status::unavailable("payload file " + extent_file_name(number) +
                                " was deleted under the running service: put it back where there "
                                "is a copy, and restart the service, which serves what is left");
@@ -309,7 +309,7 @@ void ExtentFiles::free(const Extent& extent) {
   if (entry->second.sound) bury(entry->second, extent.offset, size);
 }
 
-// Neighbours become one.
+// Merges adjacent dead ranges.
 void ExtentFiles::bury(Entry& entry, std::uint64_t offset, std::uint64_t size) {
   auto next = entry.dead.lower_bound(offset);
   if (next != entry.dead.end() && next->first == offset + size) {
@@ -331,9 +331,9 @@ std::vector<ExtentFiles::Hole> ExtentFiles::holes() const {
   std::lock_guard lock(mutex_);
   std::lock_guard pinning(pins_.mutex);
   for (const auto& [number, entry] : files_) {
-    if (!entry.file || entry.live == 0) continue;  // one without values goes as a whole
+    if (!entry.file || entry.live == 0) continue;  // a file without values is removed as a whole
     for (const auto& [offset, size] : entry.dead) {
-      std::uint64_t begin = offset;  // of what no pin is known to have
+      std::uint64_t begin = offset;  // of the range without pins so far
       const std::uint64_t end = offset + size;
       for (auto pinned = pins_.places.lower_bound({number, offset, 0});
            pinned != pins_.places.end() && *pinned < std::tuple(number, end, 0u); ++pinned) {
@@ -357,7 +357,7 @@ Status ExtentFiles::punch(std::span<const Hole> holes) {
     }
     if (!handle) continue;
     PRECIS_ASSIGN(const std::shared_ptr<File> file, handle->use());
-    // An earlier process may have punched a part of it.
+    // An earlier process may have punched a part of the hole.
     PRECIS_ASSIGN(const std::uint64_t before, file->taken());
     PRECIS_TRY(file->punch(hole.offset, hole.size));
     PRECIS_ASSIGN(const std::uint64_t after, file->taken());
@@ -365,7 +365,7 @@ Status ExtentFiles::punch(std::span<const Hole> holes) {
     const auto entry = files_.find(hole.file);
     if (entry == files_.end()) continue;
     entry->second.punched += std::min(hole.size, before - std::min(before, after));
-    // Bytes beside it that were freed meanwhile were merged with it; they stay dead.
+    // Adjacent bytes that were freed meanwhile were merged with the hole; they stay dead.
     const auto dead = --entry->second.dead.upper_bound(hole.offset);
     const std::uint64_t begin = dead->first, end = dead->first + dead->second;
     entry->second.dead.erase(dead);
@@ -402,7 +402,7 @@ Status ExtentFiles::remove(std::span<const std::uint32_t> empty) {
       files_.erase(entry);
     }
     if (!handle) continue;
-    if (handle.use_count() > 1) {  // readers have it too, and could not open it again
+    if (handle.use_count() > 1) {  // readers need it and could not open it again
       handle->hold(true);
       (void)handle->use();
     }
@@ -419,7 +419,7 @@ std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
   double least = live_share;
   for (const auto& [number, entry] : files_) {
     if (number == open_ || !entry.file || entry.lost || entry.aside || entry.live == 0) continue;
-    if (pins_.kept.contains(number)) continue;  // it would not go
+    if (pins_.kept.contains(number)) continue;  // it could not be removed when empty
     const double share = static_cast<double>(entry.live) / static_cast<double>(entry.size);
     if (share >= least || entry.size - entry.live < entry.size / 16 + kFileBlockBytes) continue;
     least = share;

@@ -1,8 +1,8 @@
-// Values side by side in append-only files. A value is written once and never changed; where it
-// lies is the caller's to remember, and which of them still count, the caller's to say.
+// Stores values in append-only files. A value is written once and never changed. The caller
+// remembers each value's place and says which values are still live.
 //
-// A file is a header of one block (magic, format, number, XXH3) and values, each from a block's
-// begin on. Files are numbered; one at a time is appended to, and after opening a new one.
+// A file has a header of one block (magic, format, number, XXH3), then values that each begin on a
+// block. Files are numbered. Appends go to one file at a time, and after opening to a new one.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@
 
 namespace precis {
 
-// Where a value lies.
+// The place of a value.
 struct Extent {
   std::uint32_t file = 0;
   std::uint64_t offset = 0, size = 0;  // B
@@ -34,104 +34,104 @@ struct Extent {
 // Thread-safe.
 class ExtentFiles {
  public:
-  // `live`: every value that counts. Of files that are missing or short nothing is read yet:
-  // stats() says how much they had, and who reads a value is told. A file is
-  // closed when the next append would make it longer than `file_bytes`. `guard`, if any, outlives
-  // these and is asked before anything is written.
-  // kVersionMismatch where a newer build wrote one of them.
+  // `live`: all live values. Opening reads no values: values in missing or short files are counted
+  // in Stats::missing_bytes, and reading them fails. A file is complete when the next append would
+  // exceed `file_bytes`. `guard` may be null; it outlives this object and is asked before every
+  // write. kVersionMismatch if a newer build wrote a file.
   static Result<std::unique_ptr<ExtentFiles>> open(std::unique_ptr<Folder> folder,
                                                    std::span<const Extent> live,
                                                    std::uint64_t file_bytes,
                                                    SpaceGuard* guard = nullptr);
   std::uint64_t file_bytes() const { return file_bytes_; }
 
-  // Writes the values and counts them as live. Nothing is kept after an error.
+  // Writes the values and counts them as live. After an error, none is kept.
   Result<std::vector<Extent>> append(std::span<const Bytes> values,
                                      WriteUse use = WriteUse::kPayload);
-  // Once it returns OK everything appended before survives a crash of the machine. A file that
-  // failed to, or whose name did, is asked no more: its values may be lost, and so it goes on
-  // failing while it has any.
+  // After OK, everything appended before survives a crash of the machine. If syncing a file or its
+  // name fails, that file is not synced again: its values may be lost, and sync() fails as long as
+  // the file has live values.
   Status sync();
 
-  // A value that stays readable while this lives, freed or not. Not for longer than these.
+  // Keeps a value readable, even after free(). Must not outlive the ExtentFiles.
   class Pin {
    public:
-    // As many bytes as the value has. kCorruption where its file is missing or short.
+    // `into` has the value's size. kCorruption if the file is missing or too short.
     Status read(MutableBytes into) const;
-    // The same into memory of its own, which it takes only where the file has these bytes: rows
-    // may rot.
+    // Reads into newly allocated memory. Checks first that the file has these bytes, because a
+    // damaged row may name any size.
     Result<FileBlocks> read() const;
     std::uint64_t size() const { return extent_.size; }  // B
 
    private:
     friend class ExtentFiles;
-    // While one exists, no byte of its value is punched out.
+    // While a copy exists, no byte of the value is punched out.
     using Pinned = std::shared_ptr<const void>;
     Pin(std::shared_ptr<FilePool::Handle> file, const Extent& extent, Pinned pinned)
         : file_(std::move(file)), extent_(extent), pinned_(std::move(pinned)) {}
     Result<std::shared_ptr<File>> file() const;
-    std::shared_ptr<FilePool::Handle> file_;  // null where it is missing
+    std::shared_ptr<FilePool::Handle> file_;  // null if the file is missing
     Extent extent_;
     Pinned pinned_;
   };
-  // A file without live values goes under its readers, which have it open. While a pin of it is
-  // kept it does not go: that may be for long, and too many files would be open. Nor is it emptied.
+  // kRead, for short reads: a file without live values may be removed meanwhile, because readers
+  // have it open. kKeep, for pins that may exist long: the file is neither removed nor emptied by
+  // moves, because otherwise too many removed files could stay open.
   enum class Pinning : std::uint8_t { kRead, kKeep };
   Pin pin(const Extent& extent, Pinning pinning = Pinning::kRead) const;
 
-  // The value counts no more.
+  // The value is no longer live.
   void free(const Extent& extent);
-  // Files none of whose values count; nothing is appended to them any more. They stay until they
-  // are removed, for a crash may bring back a row that means one of their values.
+  // Files without live values, to which nothing is appended. They stay until remove(), because a
+  // crash may bring back a row that refers to one of their values.
   std::vector<std::uint32_t> empty_files();
   Status remove(std::span<const std::uint32_t> empty);
 
-  // The closed file of whose bytes the most count no more, if less than `live_share` of them do,
-  // and a sixteenth at least is to be had; not one that is set aside, for it holds what cannot be
-  // read.
+  // The complete file with the smallest share of live bytes, if that share is below `live_share`
+  // and at least a sixteenth of the file is dead. Skips files that were set aside because they hold
+  // unreadable values.
   std::optional<std::uint32_t> sparsest(double live_share) const;
   void set_aside(std::uint32_t number);
 
-  // A range of a file that holds no value and that no reader pins. Its room can be given back
-  // once no crash can bring back a row that refers to it.
+  // A dead range of a file that no reader pins. Its space may be returned to the disk once no crash
+  // can bring back a row that refers to it.
   struct Hole {
     std::uint32_t file = 0;
     std::uint64_t offset = 0, size = 0;  // B
   };
   std::vector<Hole> holes() const;
-  // kUnsupported where the file system has no such call.
+  // kUnsupported if the file system cannot punch holes.
   Status punch(std::span<const Hole> holes);
 
-  // [blocking] Checks whether somebody else has deleted files or their folder. If so it returns
-  // kUnavailable, and so does every later append and sync, until the folder is opened anew.
+  // [blocking] Checks whether something else has deleted files or their folder. If so, this call
+  // and every later append and sync return kUnavailable until the folder is opened again.
   Status check();
 
   struct Stats {
-    std::uint64_t live_bytes = 0;  // of values that count
-    std::uint64_t file_bytes = 0;  // of all files, less what was punched out
+    std::uint64_t live_bytes = 0;  // of live values
+    std::uint64_t file_bytes = 0;  // of all files, without punched ranges
     std::uint64_t files = 0;
-    std::uint64_t missing_bytes = 0;  // of values that no file had when these were opened
+    std::uint64_t missing_bytes = 0;  // of values missing from the files at opening
   };
   Stats stats() const;
 
  private:
   struct Entry {
-    std::shared_ptr<FilePool::Handle> file;       // null where it is missing
-    std::uint64_t size = 0;                       // end of what was appended, by whatever process
-    std::uint64_t live = 0;                       // of values, rounded up to blocks
-    std::uint64_t punched = 0;                    // of holes
-    std::map<std::uint64_t, std::uint64_t> dead;  // bytes that no value has, by offset; no holes
-    bool sound = true;                            // no value overlaps another, or the file's end
-    bool dirty = false;                           // perhaps appended to since the last sync
-    bool named = false;                           // the folder was synced since it was made
+    std::shared_ptr<FilePool::Handle> file;       // null if missing
+    std::uint64_t size = 0;                       // end of all appended bytes
+    std::uint64_t live = 0;                       // of live values in whole blocks
+    std::uint64_t punched = 0;                    // bytes of punched ranges
+    std::map<std::uint64_t, std::uint64_t> dead;  // offset -> size; not the punched ones
+    bool sound = true;                            // values overlap neither each other nor the end
+    bool dirty = false;                           // may have unsynced bytes
+    bool named = false;                           // its name is synced
     bool aside = false;
-    std::optional<Status> lost;  // why its values may not survive
+    std::optional<Status> lost;  // why its values may be lost
   };
 
   struct Pins {
-    std::mutex mutex;  // after mutex_
-    // Guarded by mutex: what is pinned, as (file, offset, whole blocks in B); files of which a pin
-    // is kept.
+    std::mutex mutex;  // locked after mutex_
+    // Guarded by mutex: pinned ranges as (file, offset, whole blocks in bytes), and files with a
+    // pin of kind kKeep.
     std::multiset<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> places;
     std::multiset<std::uint32_t> kept;
   };
@@ -143,28 +143,28 @@ class ExtentFiles {
   Status load(std::span<const Extent> live);
   Status check_names();
   void find_dead(std::span<const Extent> live);
-  // With mutex_ held, these two.
+  // Callers hold mutex_ for the two functions below.
   bool have_many_dirty() const;
   void bury(Entry& entry, std::uint64_t offset, std::uint64_t size);
   Status write(const std::shared_ptr<FilePool::Handle>& file, std::uint64_t offset,
                std::span<const Bytes> values);
-  // With mutex_ held. The open file, with room for `size` more bytes.
+  // Callers hold mutex_. Returns the file to append `size` bytes to.
   Result<std::map<std::uint32_t, Entry>::iterator> file_with_room(std::uint64_t size);
 
   mutable Pins pins_;
   FilePool pool_;
   const std::uint64_t file_bytes_;
   SpaceGuard* const guard_;          // may be null
-  std::uint64_t missing_bytes_ = 0;  // constant once loaded
-  std::mutex syncs_;                 // one at a time; before mutex_
+  std::uint64_t missing_bytes_ = 0;  // constant after loading
+  std::mutex syncs_;                 // one sync at a time; locked before mutex_
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::map<std::uint32_t, Entry> files_;
-  std::optional<std::uint32_t> open_;  // appended to
+  std::optional<std::uint32_t> open_;  // the file that is appended to
   std::uint32_t next_ = 1;
-  Status deleted_;  // by somebody else, while these were open
-  // The folder's stamp at the last look at its names, since when it has had that, and whether a
-  // look since then found all files.
+  Status deleted_;  // set if something else deleted files while they were open
+  // The folder's stamp at the last look at its names, the time since which it has had that stamp,
+  // and whether a later look found all files.
   struct Looked {
     std::optional<std::uint64_t> stamp;
     std::chrono::steady_clock::time_point since;

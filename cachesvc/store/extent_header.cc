@@ -15,7 +15,7 @@ constexpr std::string_view kSuffix = ".extents";
 constexpr std::uint32_t kFormat = 1;
 constexpr std::array<char, 8> kMagic = {'p', 'r', 'e', 'c', 'i', 's', 'x', 't'};
 
-// Magic, format and number, their XXH3-64, and zeros to the end of the block.
+// Magic, format, number, and their XXH3-64; zeros fill the rest of the block.
 struct Header {
   std::array<char, 8> magic = kMagic;
   std::uint32_t format = kFormat;

@@ -1,4 +1,4 @@
-// Names of payload files, and the block that each begins with.
+// Names of payload files, and the header block at their start.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace precis {
 
 std::string extent_file_name(std::uint32_t number);
-// None for the name of another file.
+// None if `name` is no payload file's name.
 std::optional<std::uint32_t> extent_file_number(std::string_view name);
 
 Status write_extent_header(File& file, std::uint32_t number);
-// kVersionMismatch where a newer build wrote the file. A damaged header is accepted: it says
-// nothing of the values behind it, which their readers check.
+// kVersionMismatch if a newer build wrote the file. Accepts a damaged header: readers check the
+// values themselves.
 Status check_extent_header(File& file, const std::string& name);
 
 }  // namespace precis

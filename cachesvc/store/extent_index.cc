@@ -47,7 +47,7 @@ std::vector<Extent> ExtentIndex::replace(const PayloadBatch& batch,
   for (std::size_t i = 0; i < batch.keys.size(); ++i) {
     const Extent extent = batch.values[i]->extent();
     batch.values[i]->keep();
-    // From here on it may move, and is found where it has gone.
+    // From now on the value may move, so find() must use its row's place.
     const auto expected = expected_.find(batch.keys[i]);
     if (expected != expected_.end() && expected->second == batch.values[i]) {
       expected_.erase(expected);

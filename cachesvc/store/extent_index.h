@@ -1,4 +1,4 @@
-// Where each payload value lies: in a file, or in memory while it is on its way to one.
+// The place of each payload value: in a file, or in memory until it is written to one.
 #pragma once
 
 #include <map>
@@ -14,14 +14,14 @@
 
 namespace precis {
 
-// Payload values by key, as a batch has them: keys[i]'s is values[i].
+// The payload of a batch: keys[i] has the value values[i].
 struct PayloadBatch {
   std::vector<std::string> keys;
   std::vector<std::shared_ptr<PayloadWriter::Value>> values;
   std::uint64_t size_bytes = 0;  // of values
 };
 
-// Thread-safe; holds its lock for no I/O.
+// Thread-safe; does no I/O while holding its lock.
 class ExtentIndex {
  public:
   using Map = std::map<std::string, Extent, std::less<>>;
@@ -30,26 +30,26 @@ class ExtentIndex {
       : files_(files), extents_(std::move(extents)) {}
 
   struct Found {
-    std::optional<ExtentFiles::Pin> pin;  // in a file, taken before the value can be moved
-    SharedBytes memory;                   // else
+    std::optional<ExtentFiles::Pin> pin;  // in a file; taken before the value can be moved
+    SharedBytes memory;                   // otherwise
     std::uint64_t size = 0;
   };
   Result<Found> find(const std::string& key) const {
     return find(key, ExtentFiles::Pinning::kRead);
   }
-  // The same, where the pin, if there is one, is held for long.
+  // Like find(), but a pin in the result may be held for a long time.
   Result<Found> find_to_keep(const std::string& key) const {
     return find(key, ExtentFiles::Pinning::kKeep);
   }
   std::set<std::string> keys() const;
 
-  // Values that are read from memory, or where they were written to, until they are replaced or
-  // forgotten, whatever lies in files under their keys.
+  // Adds values of a deferred change. find() returns them, from memory or from where they were
+  // written, instead of stored values under the same keys, until they are replaced or forgotten.
   void expect(const PayloadBatch& batch);
   void forget(const PayloadBatch& batch);
 
-  // Values that are written and that rows mean now, and keys that none means; what lay under those
-  // keys.
+  // The batch's written values now have rows, and the `deleted` keys have none. Returns the
+  // replaced and deleted extents.
   std::vector<Extent> replace(const PayloadBatch& batch, const std::vector<std::string>& deleted);
 
   std::vector<std::pair<std::string, Extent>> in_file(std::uint32_t number) const;

@@ -13,7 +13,7 @@ ExtentRow encode_extent(const Extent& extent) {
 }
 
 std::optional<Extent> decode_extent(Bytes row) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // sums stay sums
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // so sums do not overflow
   Extent extent;
   if (row.size() != sizeof(ExtentRow)) return std::nullopt;
   std::memcpy(&extent.file, row.data(), 4);

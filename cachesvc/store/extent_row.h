@@ -1,4 +1,4 @@
-// Where a payload value lies, as a row of the store: file, offset and size, little-endian.
+// The place of a payload value as a stored row: file, offset and size, little-endian.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@ namespace precis {
 using ExtentRow = std::array<std::byte, 20>;
 
 ExtentRow encode_extent(const Extent& extent);
-// None where the bytes are no such row. Whether there are such a file and such bytes in it shows
-// when they are read.
+// None if the bytes are no such row. Does not check that the file and the bytes exist; reading
+// does.
 std::optional<Extent> decode_extent(Bytes row);
 
 }  // namespace precis

@@ -1,7 +1,7 @@
-// Order of a write: values, then (at kFsync) their sync, then one batch of rows. A write at kMemory
-// goes the same way later, behind its values on the writer's thread, and is read from memory until
-// then; whatever is written meanwhile waits for it. Order of a removal: the batch, then the space,
-// and a file goes only when no crash can bring back a row that means it.
+// Order of a write: values, then (at kFsync) their sync, then one batch of rows. A deferred write
+// at kMemory has the same order, but runs later on the writer's thread; until then it is read from
+// memory and later writes wait for it. Order of a removal: the batch, then the space. A file is
+// removed only when no crash can bring back a row that refers to it.
 #include "cachesvc/store/extent_store.h"
 
 #include <pthread.h>
@@ -46,28 +46,28 @@ class ExtentStore final : public Store {
         writer_(*files_, [this] { wake_tidier(/*failed=*/false); }),
         tidier_([this](const std::stop_token& stop) { tidy_until(stop); }) {}
 
-  ~ExtentStore() override { (void)behind_.catch_up(); }  // there may be room by now
+  ~ExtentStore() override { (void)behind_.catch_up(); }  // there may be space by now
 
   std::shared_ptr<StagedValue> stage(SharedBytes value) override {
     return writer_.add(std::move(value));
   }
 
   Status write(const StoreBatch& batch, Durability durability) override {
-    // Shared with the writer's thread where it is left to it.
+    // Shared with the writer's thread if it is deferred.
     auto change = std::make_shared<Change>();
     const bool staged = take_apart(batch, *change);
     if (durability == Durability::kMemory && staged && behind_.leave(change)) return {};
-    // What failed when it was staged may find room now.
+    // A value that failed when it was staged may find space now.
     for (const auto& value : change->payload.values) {
       if (value->has_failed()) writer_.add_again(value);
     }
-    // All of them, also where one fails: they are borrowed.
+    // Waits for all values even if one fails, because they are borrowed.
     Status status;
     for (const auto& value : change->payload.values) {
       if (Status written = value->wait(); status.ok()) status = std::move(written);
     }
     if (!status.ok()) {
-      wake_tidier(/*failed=*/true);  // there may be space to be had
+      wake_tidier(/*failed=*/true);  // space may be reclaimable
       return status;
     }
     if (const auto none_waits = behind_.while_none_waits()) return apply(*change, durability);
@@ -183,7 +183,7 @@ class ExtentStore final : public Store {
   using Value = PayloadWriter::Value;
   using Change = WriteBehind::Change;
 
-  // Whether all payload was staged; what was not is on its way now, from memory that is borrowed.
+  // True if all payload was staged. Other values are added to the writer now, in borrowed memory.
   bool take_apart(const StoreBatch& batch, Change& change) {
     bool staged = true;
     const WriteUse use = batch.makes_room ? WriteUse::kMakeRoom : WriteUse::kPayload;
@@ -205,7 +205,7 @@ class ExtentStore final : public Store {
     return staged;
   }
 
-  // Once all values are written.
+  // Requires that all values are written.
   Status apply(const Change& change, Durability durability) {
     StoreBatch rows = change.rows;
     std::deque<ExtentRow> encoded;
@@ -237,14 +237,14 @@ class ExtentStore final : public Store {
     return rows_->harden();
   }
 
-  // ---- space that counts no more
+  // ---- reclaiming space
 
-  // `failed`: something could not be written, for want of space perhaps. From then on nothing that
-  // is freed waits, until payload is written again.
+  // `failed`: a write failed, perhaps for lack of space. Until payload is written again, freed
+  // space is then reclaimed without delay.
   void wake_tidier(bool failed) {
     {
       std::lock_guard lock(tidy_mutex_);
-      if (untidy_ && (failing_ || !failed)) return;  // it is awake
+      if (untidy_ && (failing_ || !failed)) return;  // already awake
       untidy_ = true;
       failing_ = failing_ || failed;
     }
@@ -263,7 +263,7 @@ class ExtentStore final : public Store {
       tidy_wanted_.wait_for(lock, stop, options_.tidy_after, [this] { return failing_; });
       untidy_ = false;
       lock.unlock();
-      // What fails, on a full disk say, is tried again when more space is freed.
+      // Failures, for example on a full disk, are retried when more space is freed.
       while (!stop.stop_requested() && tidy(stop)) {
       }
       ++tidy_passes_;
@@ -275,31 +275,32 @@ class ExtentStore final : public Store {
 
   bool is_tight() const { return guard_ && guard_->tight(); }
 
-  // False once nothing is left to do.
+  // False if nothing is left to do.
   bool tidy(const std::stop_token& stop) {
-    if (guard_) (void)guard_->room();  // as of now
+    if (guard_) (void)guard_->room();  // updates tight()
     const bool more = !doubtful_ && give_back(stop);
     if (guard_) guard_->restore_reserve();
     return more;
   }
 
-  // Gives back room that dead bytes take. Not after a doubtful recovery: what no row means may be
-  // of rows that are lost. False once nothing is left to do.
+  // Reclaims the space of dead bytes. Must not run after a doubtful recovery: lost rows may own
+  // bytes without a row. False if nothing is left to do.
   bool give_back(const std::stop_token& stop) {
     const bool tight = is_tight();
     const bool more = tight && punches_ && punch();
     if (tight && punches_) return more;
-    // Without holes values are moved; where room is short also out of files that are nearly full.
+    // Without holes, values are moved. If space is short, they are moved from nearly full files
+    // too.
     return empty_sparsest(tight ? kTightLiveShare : options_.live_share, stop);
   }
 
-  // Gives back the room of dead bytes where they lie, which needs no room itself. True if the file
-  // system cannot, so that values must be moved.
+  // Punches holes into dead ranges, which needs no free space. True if the file system cannot, so
+  // that values must be moved.
   bool punch() {
     const std::vector<std::uint32_t> empty = files_->empty_files();
     const std::vector<ExtentFiles::Hole> holes = files_->holes();
     if (empty.empty() && holes.empty()) return false;
-    // As before a file is removed: no crash may bring back a row that refers to these bytes.
+    // As before removing a file: no crash may bring back a row that refers to these bytes.
     (void)files_->sync();
     if (!rows_->harden().ok()) return false;
     (void)files_->remove(empty);
@@ -307,17 +308,17 @@ class ExtentStore final : public Store {
     return !punches_;
   }
 
-  // Empties the sparsest file, then removes what is empty.
+  // Empties the sparsest file, then removes all empty files.
   bool empty_sparsest(double live_share, const std::stop_token& stop) {
     const auto number = files_->sparsest(live_share);
-    // A move that fails leaves an empty file, too, and helps nobody; what was empty before makes
-    // room for it.
+    // A failed move may leave an empty file, too, which is no progress. Files that were empty
+    // before are progress: their space may let the move succeed.
     const bool makes_room = !files_->empty_files().empty();
     const bool moved = !number || move_values(*number, stop).ok();
     const std::vector<std::uint32_t> empty = files_->empty_files();
     if (empty.empty()) return false;
-    // Rows that meant these files are gone for good first: a crash must not bring one back. The
-    // sync is for rows of other values that are hardened with them; one that fails takes no space.
+    // First make the removal of rows that refer to these files durable: a crash must not bring one
+    // back. Rows of other values become durable too, so sync those; files_ remembers a failure.
     (void)files_->sync();
     return rows_->harden().ok() && files_->remove(empty).ok() && (moved || makes_room);
   }
@@ -325,8 +326,7 @@ class ExtentStore final : public Store {
   Status move_values(std::uint32_t number, const std::stop_token& stop) {
     KeyedExtents values = index_.in_file(number);
     if (values.empty()) return {};
-    // Their rows may so far be in memory alone, and would go into the log without what they belong
-    // to.
+    // Rows may be in memory only so far. A move would log such a row without the rest of its batch.
     PRECIS_TRY(harden_applied());
     for (auto next = values.begin(); next != values.end();) {
       if (stop.stop_requested()) return Status::canceled("the store is closing");
@@ -335,15 +335,15 @@ class ExtentStore final : public Store {
     return {};
   }
 
-  // Values from `next` on, as many as are moved at a time; `next` is then behind them. They were as
-  // durable as asked, so their bytes are synced before any row speaks of the new place.
+  // Moves some values from `next` on and advances `next`. The values are durable already, so the
+  // copies are synced before a row refers to the new place.
   Status move_some(KeyedExtents::iterator& next, KeyedExtents::iterator end) {
     constexpr std::uint64_t kMovedBytes = 16u << 20;
     std::vector<FileBlocks> bytes;
     KeyedExtents moved;
     for (std::uint64_t sum = 0; next != end && sum < kMovedBytes; ++next) {
       auto value = files_->pin(next->second).read();
-      if (value.status().code() == StatusCode::kCorruption) {  // left for its reader to be told
+      if (value.status().code() == StatusCode::kCorruption) {  // left for its reader to report
         files_->set_aside(next->second.file);
         continue;
       }
@@ -368,7 +368,7 @@ class ExtentStore final : public Store {
     return status;
   }
 
-  // kNotFound where the value has been removed or written again meanwhile.
+  // kNotFound if the value was removed or written again meanwhile.
   Status write_moved(const std::string& key, const Extent& from, const Extent& to) {
     if (!index_.is_at(key, from)) return Status::not_found(key);
     const ExtentRow row = encode_extent(to);
@@ -377,22 +377,22 @@ class ExtentStore final : public Store {
     return {};
   }
 
-  // The live_share where room is short, on a file system that punches no holes.
+  // live_share if space is short and the file system punches no holes.
   static constexpr double kTightLiveShare = 0.95;
 
   const ExtentStoreOptions options_;
-  const std::shared_ptr<SpaceGuard> guard_;  // may be null; before those who ask it
+  const std::shared_ptr<SpaceGuard> guard_;  // may be null; before its users
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<ExtentFiles> files_;
-  std::atomic<bool> doubtful_;  // rows_->doubt(), for the tidier
+  std::atomic<bool> doubtful_;  // rows_->doubt().has_value(), for the tidier
   std::atomic<std::uint64_t> tidy_passes_ = 0;
-  std::mutex writes_;  // one batch of rows at a time, and their place in the index with them
-  // These before the index: a value that goes with it frees its extent, and says so.
+  std::mutex writes_;  // one batch of rows at a time, with its update of the index
+  // Declared before the index: the destruction of its values frees extents and wakes the tidier.
   std::mutex tidy_mutex_;
   std::condition_variable_any tidy_wanted_;
-  // Guarded by tidy_mutex_. Files may be sparse already, and the disk full.
+  // Guarded by tidy_mutex_. True at first: files may be sparse and the disk full.
   bool untidy_ = true, failing_ = true;
-  bool punches_ = true;  // used by the tidier alone: the file system is not known to refuse it
+  bool punches_ = true;  // used by the tidier only: false once the file system refused to punch
   ExtentIndex index_;
   WriteBehind behind_;
   PayloadWriter writer_;
@@ -408,7 +408,7 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
   ExtentIndex::Map extents;
   std::vector<Extent> live;
   PRECIS_TRY(rows->scan(Table::kPayload, [&](std::string_view key, Bytes value) -> Status {
-    // A row that does not read is a value that is missing, which its reader is told.
+    // An unreadable row is a missing value; its reader is told.
     if (const std::optional<Extent> extent = decode_extent(value)) {
       extents.emplace(key, *extent);
       live.push_back(*extent);
@@ -417,7 +417,7 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
   }));
   PRECIS_ASSIGN(std::unique_ptr<ExtentFiles> files,
                 ExtentFiles::open(std::move(folder), live, options.file_bytes, guard.get()));
-  // What an earlier process left in the machine's memory counts as durable from here on.
+  // Bytes that an earlier process left in the page cache are durable from here on.
   PRECIS_TRY(files->sync());
   PRECIS_TRY(rows->harden());
   return std::unique_ptr<Store>(std::make_unique<ExtentStore>(

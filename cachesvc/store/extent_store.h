@@ -1,7 +1,7 @@
-// The store on disk: rows in RocksDB, payload in extent files beside it. A payload value's row says
-// where it lies, and is written when the value is: so after a crash of the process no row speaks of
-// what is not there, nor after one of the machine if it was written at kFsync; and opening reads
-// rows alone, whatever the size of the payload.
+// The store on disk: rows in RocksDB, payload in extent files. A payload value's row holds its
+// place and is written after the value. So after a crash of the process no row refers to a missing
+// value; after a crash of the machine the same holds for writes at kFsync. Opening reads rows only,
+// whatever the size of the payload.
 #pragma once
 
 #include <chrono>
@@ -16,35 +16,36 @@
 namespace precis {
 
 struct ExtentStoreOptions {
-  std::uint64_t file_bytes = 256u << 20;  // a payload file's length, about
-  // Below this share of bytes that count, a file's values are moved and the file removed.
+  std::uint64_t file_bytes = 256u << 20;  // approximate size of a payload file
+  // If a file's live share is below this, its values are moved and the file is removed.
   double live_share = 0.5;
-  // Of payload that is acknowledged in memory and on its way to a file, at most.
+  // The most payload that is acknowledged in memory before it is written to a file.
   std::uint64_t write_behind_bytes = 256u << 20;
-  // From a removal to the search for what space it leaves, and what is removed meanwhile is
-  // searched with it: moving and syncing is felt by who gets beside it. At once after
-  // opening, and where something failed, for want of space perhaps, until payload is written again.
+  // Delay from a removal to the search for reclaimable space, so later removals share the search:
+  // moving and syncing values slows down concurrent requests. There is no delay after opening, nor
+  // after a failed write (which may lack space) until payload is written again.
   std::chrono::milliseconds tidy_after{1000};
-  // Payload that would leave less free on the disk is refused. What is less than the mark that
-  // DiskBudget sets, 0 for example, is raised to it.
+  // Payload that would leave less free space is refused. A value below the mark that DiskBudget
+  // sets, for example 0, is raised to that mark.
   std::uint64_t min_free_bytes = 0;
 };
 
-// Descriptors that a store on disk has open at most.
+// The most descriptors that a store on disk has open.
 inline constexpr std::uint32_t kStoreDescriptorsMax =
     limits::kOpenPayloadFilesMax + limits::kOpenTableFilesMax + limits::kOpenOtherFilesMax;
 
-// Takes kPayload's values into files of `folder`; all else, and where they lie, into `rows`, which
-// nobody else may write to. `guard`, if any, is asked before payload is written.
+// Stores kPayload's values in files of `folder`, and everything else, including the values' places,
+// in `rows`, to which nothing else may write. `guard` may be null; it is asked before payload is
+// written.
 Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
                                                  std::unique_ptr<Folder> folder,
                                                  const ExtentStoreOptions& options = {},
                                                  std::shared_ptr<SpaceGuard> guard = nullptr);
 
-// RocksDB in `dir`, payload files in `dir`/payload, and in `dir`/acknowledged what says whether any
-// change that was acknowledged is missing (numbered_rows.h). Where one is, the logs that it was in
-// are kept in `dir`/before_recovery until accept_loss() (kept_logs.h). Payload files are smaller
-// than options.file_bytes on a small disk. Opens on a full disk, too.
+// Opens RocksDB in `dir` and payload files in `dir`/payload. `dir`/acknowledged holds the record
+// that detects missing acknowledged changes (numbered_rows.h). If any are missing, the logs that
+// held them are kept in `dir`/before_recovery until accept_loss() (kept_logs.h). On a small disk,
+// payload files are smaller than options.file_bytes. Opens on a full disk too.
 Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,
                                                const ExtentStoreOptions& options = {});
 

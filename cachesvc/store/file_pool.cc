@@ -48,7 +48,7 @@ Result<std::shared_ptr<File>> FilePool::Handle::use() {
 void FilePool::Handle::opened(std::shared_ptr<File> file) {
   std::list<std::shared_ptr<File>> closed;
   const std::lock_guard lock(pool_.mutex_);
-  if (file_) return;  // by another thread meanwhile
+  if (file_) return;  // another thread opened it meanwhile
   file_ = std::move(file);
   place_ = pool_.open_.insert(pool_.open_.begin(), this);
   closed = pool_.evict();

@@ -1,4 +1,4 @@
-// Files of a folder that are opened when they are used, and closed again when too many others are.
+// Files of a folder, opened on use and closed when too many others are open.
 #pragma once
 
 #include <cstddef>
@@ -11,30 +11,30 @@
 
 namespace precis {
 
-// Thread-safe. It outlives its files.
+// Thread-safe. The pool outlives its files.
 class FilePool {
  public:
-  // One file. Its end closes it.
+  // One file. Its destruction closes it.
   class Handle;
 
-  // At most `open_max` files are open at a time, beside those in use and those that are held.
+  // At most `open_max` files are open, not counting files in use and held files.
   FilePool(std::unique_ptr<Folder> folder, std::size_t open_max)
       : folder_(std::move(folder)), open_max_(open_max) {}
 
   Folder& folder() { return *folder_; }
-  // A file that exists. It is opened when it is first used.
+  // A file that exists. Opened on first use.
   std::shared_ptr<Handle> known(const std::string& name);
-  // As Folder::create().
+  // Errors as in Folder::create().
   Result<std::shared_ptr<Handle>> create(const std::string& name);
 
  private:
-  // With mutex_ held: the files to close, outside of the lock.
+  // Callers hold mutex_. Returns the files to close after the lock is released.
   std::list<std::shared_ptr<File>> evict();
 
   const std::unique_ptr<Folder> folder_;
   const std::size_t open_max_;
   std::mutex mutex_;
-  std::list<Handle*> open_;  // guarded by mutex_; the one used last is the first
+  std::list<Handle*> open_;  // guarded by mutex_; most recently used first
 };
 
 class FilePool::Handle {
@@ -44,9 +44,10 @@ class FilePool::Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  // [blocking] The file, which stays open as long as the caller has it. As Folder::open().
+  // [blocking] The file, which stays open as long as the caller holds it. Errors as in
+  // Folder::open().
   Result<std::shared_ptr<File>> use();
-  // A held file is not closed to open others: it has unsynced bytes, or its name is gone.
+  // A held file stays open even if the pool is full: it has unsynced bytes, or its name is deleted.
   void hold(bool held);
 
  private:
@@ -56,8 +57,8 @@ class FilePool::Handle {
   FilePool& pool_;
   const std::string name_;
   // Guarded by the pool's mutex.
-  std::shared_ptr<File> file_;          // null while it is closed
-  std::list<Handle*>::iterator place_;  // in open_, while it is open
+  std::shared_ptr<File> file_;          // null if closed
+  std::list<Handle*>::iterator place_;  // in open_, if open
   bool held_ = false;
 };
 

@@ -1,8 +1,8 @@
-// The file seam: a folder of files as append-only payload needs one. What a crash of the machine
-// may take from them is what their test double takes (tests/unit/store/faulty_folder.h).
+// The file interface: the operations on files and folders that append-only payload needs. The test
+// double (tests/unit/store/faulty_folder.h) defines what a crash of the machine may destroy.
 //
-// A file or folder that somebody else deletes while it is open is noticed: writing and syncing it
-// fail with kUnavailable, since nothing finds it after a restart.
+// If something else deletes an open file or folder, writes and syncs fail with kUnavailable,
+// because no restart would find the data.
 #pragma once
 
 #include <cstdint>
@@ -18,67 +18,68 @@
 
 namespace precis {
 
-// Calls block. Safe from several threads where they write to ranges of their own.
+// Calls block. Thread-safe if threads write to separate ranges.
 class File {
  public:
   virtual ~File() = default;
-  // The values one after the other, each from a block's begin (kFileBlockBytes), the first from
-  // `offset` on; what lies between them is undefined. Around the machine's cache where that can be:
-  // at best the values, too, begin on a block in memory. kOutOfSpace where the disk is full. After
-  // an error any part of the bytes may be there.
+  // Writes the values in order, the first at `offset`, each beginning on a block (kFileBlockBytes).
+  // Bytes between values are undefined. Bypasses the page cache if possible, and copies nothing if
+  // the values begin on a block in memory. kOutOfSpace if the disk is full. After an error, any
+  // part of the bytes may have been written.
   virtual Status write_at(std::uint64_t offset, std::span<const Bytes> values) = 0;
-  // From the disk itself where `offset` and `into` begin on a block (kFileBlockBytes), around the
-  // machine's cache. kCorruption where the file ends before.
+  // Bypasses the page cache if possible, and reads without a copy if `offset` and `into` begin on a
+  // block (kFileBlockBytes). kCorruption if the file ends too early.
   virtual Status read_at(std::uint64_t offset, MutableBytes into) = 0;
-  // Once it returns OK what was written before survives a crash of the machine. After an error what
-  // was written since the last success may be lost, whatever a later call says.
+  // After OK, everything written before survives a crash of the machine. After an error, everything
+  // written since the last success may be lost, even if a later call returns OK.
   virtual Status sync() = 0;
   virtual Result<std::uint64_t> size() = 0;
-  // The bytes that it takes on the disk: without holes, by whomever they were punched.
+  // Disk space that the file occupies. Holes do not count, even if another process punched them.
   virtual Result<std::uint64_t> taken() = 0;
-  // Gives the bytes' room back to the disk: whole blocks, that read as zeros from then on. The size
-  // stays. Needs no room itself. kUnsupported where the file system cannot do it.
+  // Returns the space of a byte range to the disk: whole blocks, which then read as zeros. The
+  // file's size stays. Needs no free space. kUnsupported if the file system cannot do it.
   virtual Status punch(std::uint64_t offset, std::uint64_t size) = 0;
-  // Takes the room of `size` bytes from the disk, without writing them where that can be.
-  // kOutOfSpace where there is less.
+  // Allocates disk space for the file's first `size` bytes, without writing them if possible.
+  // kOutOfSpace if there is not enough.
   virtual Status take_room(std::uint64_t size) = 0;
 };
 
-// The file system that a folder lies on.
+// Space on the file system that holds a folder.
 struct DiskRoom {
-  std::uint64_t free_bytes = 0;   // that this process may write
-  std::uint64_t total_bytes = 0;  // free or not
+  std::uint64_t free_bytes = 0;   // bytes available to this process
+  std::uint64_t total_bytes = 0;  // free and used
 };
 
 class Folder {
  public:
   virtual ~Folder() = default;
-  // kUnavailable where there is one of that name.
+  // kUnavailable if the name exists.
   virtual Result<std::unique_ptr<File>> create(const std::string& name) = 0;
-  // kNotFound where there is none.
+  // kNotFound if the name does not exist.
   virtual Result<std::unique_ptr<File>> open(const std::string& name) = 0;
-  // Open files stay readable.
+  // Removes a name; open files stay readable.
   virtual Status remove(const std::string& name) = 0;
   virtual Result<std::vector<std::string>> names() = 0;
-  // Differs from one call to another where names came or went between them, but for changes within
-  // the same second. None where the file system does not say.
+  // A value that changes when names are added or removed. Changes within one second may have the
+  // same value. None if the file system has no such value.
   virtual std::optional<std::uint64_t> stamp() = 0;
-  // Which names there are survives a crash of the machine.
+  // After OK, the present names survive a crash of the machine.
   virtual Status sync() = 0;
   virtual Result<DiskRoom> room() = 0;
-  // kUnavailable where the folder itself was deleted.
+  // kUnavailable if the folder itself was deleted.
   virtual Status linked() = 0;
 };
 
-inline constexpr std::size_t kFileBlockBytes = 4096;  // a multiple of what any disk reads at once
+inline constexpr std::size_t kFileBlockBytes = 4096;  // a multiple of every disk's block size
 
-// The blocks that a value takes, in bytes; an empty one takes one too, so that it counts.
+// Disk space of a value in whole blocks, in bytes. An empty value takes one block, so that it is
+// counted.
 constexpr std::uint64_t whole_blocks(std::uint64_t size_bytes) {
   if (size_bytes == 0) return kFileBlockBytes;
   return (size_bytes + kFileBlockBytes - 1) / kFileBlockBytes * kFileBlockBytes;
 }
 
-// Memory as reading and writing around the machine's cache wants it: from a block's begin on.
+// Block-aligned memory, as direct I/O requires.
 class FileBlocks {
  public:
   FileBlocks() = default;
@@ -93,7 +94,7 @@ class FileBlocks {
   std::size_t size_bytes_ = 0;
 };
 
-// The machine's, at `path`, which is made where it is missing.
+// The machine's file system at `path`. Creates missing directories.
 Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path);
 
 }  // namespace precis

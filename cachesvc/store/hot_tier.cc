@@ -1,4 +1,4 @@
-// Entries by (segment, layer), bounded in bytes (hot_tier.h).
+// Layers indexed by (segment, layer), bounded in bytes (hot_tier.h).
 #include "cachesvc/store/hot_tier.h"
 
 #include <utility>
@@ -61,7 +61,7 @@ HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer, Of
   }
   Lease lease = std::make_shared<const HotLayer>(std::move(buffer), live_bytes_);
   while (*live_bytes_ > limit_bytes_) {
-    if (!evict_one()) return lease;  // All the rest is in use: served, but not kept.
+    if (!evict_one()) return lease;  // all other entries are in use: not kept
   }
   entries_.emplace(key, Entry{lease, std::move(of)});
   policy_->added(key, lease->bytes().size());
@@ -90,8 +90,9 @@ std::size_t HotTier::make_room(std::size_t size_bytes) {
 }
 
 std::optional<std::size_t> HotTier::evict_one() {
-  // Leases are handed out under the lock only, so an entry that is the tier's alone stays so.
-  // Memory that is being written would not come free.
+  // Leases are handed out only under the lock, so an entry that only the tier owns stays so.
+  // Evicting an entry whose memory is shared, for example while it is being written, would free
+  // nothing.
   const auto key = policy_->victim([this](const HotKey& k) {
     const Lease& lease = entries_.at(k).lease;
     return lease.use_count() == 1 && !lease->is_shared();

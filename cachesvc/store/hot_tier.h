@@ -1,5 +1,5 @@
-// The tier in RAM, in front of the store: layers of segments in arena memory, as stored and
-// checked. It holds copies only; whatever goes from here is still in the store.
+// The RAM tier, a cache in front of the store: layers of segments in arena memory, checked and in
+// their stored form. It holds copies only; evicted layers are still in the store.
 #pragma once
 
 #include <atomic>
@@ -25,61 +25,61 @@ class HotLayer {
   HotLayer(const HotLayer&) = delete;
   HotLayer& operator=(const HotLayer&) = delete;
   Bytes bytes() const { return buffer_->bytes(); }
-  // Whether somebody else holds the memory, too: the store while it writes it.
+  // True if another owner shares the memory, for example the store while it writes the layer.
   bool is_shared() const { return buffer_.use_count() > 1; }
 
  private:
   std::shared_ptr<Arena::Buffer> buffer_;
-  // Shared by the tier and all its layers: a lease may outlive the tier that gave it.
+  // Shared by the tier and its layers, because a lease may outlive its tier.
   std::shared_ptr<std::atomic<std::size_t>> live_bytes_;
 };
 
 struct HotTierStats {
-  std::size_t bytes = 0;  // of all layers not freed, those erased but still leased included
+  std::size_t bytes = 0;  // of all layers not yet freed, including erased but leased ones
   std::size_t limit_bytes = 0;
   std::uint64_t entries = 0;
-  std::uint64_t hits = 0, misses = 0;  // of find()
+  std::uint64_t hits = 0, misses = 0;  // results of find()
   std::uint64_t evictions = 0;
 };
 
 // Thread-safe. Leases must not outlive the arena.
 class HotTier {
  public:
-  // A lease is a share in the entry: shared by the tier and every transfer that reads it, so that
-  // its memory is freed by whoever lets go last, and never under a reader.
+  // A lease shares ownership of an entry with the tier and other readers. The last owner frees the
+  // memory, so it stays valid as long as a reader has a lease.
   using Lease = std::shared_ptr<const HotLayer>;
-  // What bytes are of: the row they are stored with. A segment that was trimmed or put anew has
-  // another one, and what is of the old one is not its bytes.
+  // Identifies the row that the bytes are stored with. A segment that was trimmed or put again has
+  // another row, and bytes of its old row do not match.
   using Of = std::shared_ptr<const void>;
 
-  // Keeps at most `limit_bytes`, at most what the arena has to spare beside staging.
+  // Keeps at most `limit_bytes`, which should be what the arena has left beside staging.
   explicit HotTier(std::size_t limit_bytes,
                    std::unique_ptr<EvictionPolicy> policy = make_s3_fifo_policy());
 
-  // Null if the layer is not here, or of another row.
+  // Null if the layer is not present or belongs to another row.
   Lease find(const SegmentId& segment, std::uint32_t layer, const Of& of);
-  // The same without a lease, without counting and without renewing the entry.
+  // Like find(), but without a lease, a count or an effect on eviction.
   bool contains(const SegmentId& segment, std::uint32_t layer, const Of& of) const;
 
-  // The same of each of a segment's layers [layers].
+  // contains() for each of a segment's layers: [layers].
   std::vector<bool> present(const SegmentId& segment, std::uint32_t layers, const Of& of) const;
 
-  // Takes the layer in, in the place of another row's, evicting what must go for it, and returns a
-  // lease on it; if the layer is here already, a lease on that one, and `buffer` is freed: erase()
-  // a segment whose bytes were doubted. The lease is good in any case; the entry is kept only if it
-  // fits beside the entries that are in use.
+  // Inserts the layer and returns a lease. Replaces a layer of another row, and evicts entries if
+  // needed. If the layer is already present, returns a lease on the present one and frees `buffer`;
+  // so erase() a segment whose bytes are in doubt before inserting it again. The lease is always
+  // valid; the entry is kept only if it fits beside the entries in use.
   Lease insert(const SegmentId& segment, std::uint32_t layer, Of of,
                std::shared_ptr<Arena::Buffer> buffer);
 
-  // A lease on what is not kept.
+  // A lease on a buffer that the tier does not keep.
   Lease lend(std::shared_ptr<Arena::Buffer> buffer) const;
 
-  // All layers of a segment. Leased ones stay readable until let go.
+  // Removes all layers of a segment. Leased layers stay readable until released.
   void erase(const SegmentId& segment);
 
-  // Evicts entries that nobody reads until `size_bytes` have been given back to the arena in sum;
-  // returns how many were, 0 if nothing is left that may go. The arena may still have no single
-  // range so large: allocate again, and call again.
+  // Evicts unused entries until their sizes add up to `size_bytes`. Returns the evicted bytes: 0 if
+  // no entry can be evicted. The arena may still lack a contiguous range of that size; in that case
+  // try to allocate again, then call this again.
   std::size_t make_room(std::size_t size_bytes);
 
   HotTierStats stats() const;
@@ -90,7 +90,7 @@ class HotTier {
     Of of;
   };
   using Entries = std::map<HotKey, Entry>;
-  // With mutex_ held. Bytes freed; none if nothing may go.
+  // Callers hold mutex_. Returns the freed bytes; none if no entry can be evicted.
   std::optional<std::size_t> evict_one();
   void drop(Entries::iterator entry);
 

@@ -31,7 +31,7 @@ std::string now() {
 
 InfoLog::InfoLog(const std::string& dir, std::uint64_t bytes_max)
     : path_(dir + "/LOG"), bytes_max_(bytes_max) {
-  // Earlier releases left several old ones, named by their time.
+  // Earlier releases left several old logs, named by their time.
   std::vector<std::filesystem::path> old;
   std::error_code error;
   for (std::filesystem::directory_iterator file(dir, error), end; !error && file != end;

@@ -1,7 +1,7 @@
-// RocksDB's account of what it does, for people: DIR/LOG, and what it was before, DIR/LOG.old.
+// RocksDB's log for people: DIR/LOG, and the previous one, DIR/LOG.old.
 //
-// RocksDB can write these files itself, but then ends the process with the line that comes after
-// one for which the disk had no room.
+// RocksDB can write these files itself, but ends the process with the next line after one that did
+// not fit on the disk.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace precis {
 
-// Thread-safe. Errors lose lines and nothing else.
+// Thread-safe. Errors only lose lines.
 class InfoLog {
  public:
-  // Begins LOG anew now, and whenever it would be longer than `bytes_max`.
+  // Starts a new LOG now, and whenever LOG would exceed `bytes_max`.
   InfoLog(const std::string& dir, std::uint64_t bytes_max);
-  // Adds the time, and the line's end where it lacks one.
+  // Prepends the time, and appends a line feed if missing.
   void write(std::string_view line);
 
  private:
-  void begin();  // with mutex_ held
+  void begin();  // callers hold mutex_
 
   const std::string path_;
   const std::uint64_t bytes_max_;

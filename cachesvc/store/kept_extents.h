@@ -1,4 +1,4 @@
-// Payload values in files that stay readable for long, whatever becomes of their keys.
+// Payload values in files that stay readable for a long time, whatever happens to their keys.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace precis {
 
 class KeptExtents final : public KeptPayload {
  public:
-  // `pins`: kept ones, of the values in order. `ended` is called once their space may be given
-  // back.
+  // `pins`: pins of kind kKeep, in the order of the keys. `ended` is called when the values' space
+  // may be reclaimed.
   KeptExtents(std::vector<ExtentFiles::Pin> pins, std::function<void()> ended)
       : pins_(std::move(pins)), ended_(std::move(ended)) {}
   ~KeptExtents() override {

@@ -23,7 +23,7 @@ bool is_number(const std::string& text) {
          text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// By openings, in any order.
+// One folder per opening, in any order.
 std::vector<fs::path> folders_of(const std::string& parent) {
   std::vector<fs::path> folders;
   std::error_code error;
@@ -40,8 +40,8 @@ bool says_what_is_stored(const fs::path& file) {
          (file.extension() == ".log" && is_number(file.stem().string()));
 }
 
-// The links must be on the disk before RocksDB deletes the first names. A journal has written their
-// folder's own name by then, too.
+// The links must be on the disk before RocksDB deletes the original names. On a journaling file
+// system, the folder's own name is then written too.
 Status sync_folder(const std::string& path) {
   const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder && ::fsync(folder.get()) == 0) return {};
@@ -52,7 +52,7 @@ Status sync_folder(const std::string& path) {
 
 void KeptLogs::keep() {
   std::error_code error;
-  if (!fs::exists(dir_ + "/CURRENT", error)) return;  // there is no store yet
+  if (!fs::exists(dir_ + "/CURRENT", error)) return;  // no store exists yet
   const std::vector<fs::path> folders = folders_of(parent());
   if (folders.size() >= limits::kKeptLogFoldersMax) {
     failed_ = Status::unavailable("the logs of " + std::to_string(folders.size()) +
@@ -92,7 +92,7 @@ void KeptLogs::forget_latest() {
   std::error_code error;
   if (!latest_.empty()) fs::remove_all(latest_, error);
   latest_.clear();
-  (void)::rmdir(parent().c_str());  // where it is a folder and nothing else is in it
+  (void)::rmdir(parent().c_str());  // succeeds only if the folder is empty
 }
 
 void KeptLogs::forget() {

@@ -1,9 +1,8 @@
-// The logs of a store as they were before RocksDB recovered from them. RocksDB deletes its logs
-// once it has opened, damaged ones too, and with them what gives the payload of lost rows a
-// meaning.
+// Keeps the store's logs from before RocksDB's recovery. RocksDB deletes its logs, even damaged
+// ones, once it has opened; without the logs, the payload of lost rows cannot be identified.
 //
-// They are kept as hard links in DIR/before_recovery/N, a folder for each opening: RocksDB's logs,
-// its lists of files (MANIFEST-*) and CURRENT. The links take no room while the logs are there.
+// The logs are kept as hard links in DIR/before_recovery/N, one folder per opening: RocksDB's logs,
+// its lists of files (MANIFEST-*) and CURRENT. The links take no space as long as the logs exist.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +14,23 @@ namespace precis {
 
 inline constexpr const char* kKeptLogsName = "before_recovery";
 
-// Not thread-safe. Works on what lies in the store's directory, under its lock.
+// Not thread-safe. Works on the store's directory while the caller holds the store's lock.
 class KeptLogs {
  public:
   explicit KeptLogs(std::string dir) : dir_(std::move(dir)) {}
 
-  // [blocking] Before RocksDB opens. Where they can't be kept, because the file system has no hard
-  // links for example, text() says so and the store opens all the same.
+  // [blocking] Call before RocksDB opens. If the logs cannot be kept, for example because the file
+  // system has no hard links, text() says so and the store opens nevertheless.
   void keep();
-  // [blocking] This opening lost nothing: the links that keep() made go.
+  // [blocking] This opening lost nothing: removes the links that keep() made.
   void forget_latest();
-  // [blocking] Nothing is missing, or the loss is accepted: all links go.
+  // [blocking] Nothing is missing, or the loss is accepted: removes all links.
   void forget();
 
-  // For people: where the logs of doubtful openings are, or why they are not kept. Empty where
-  // there is nothing to say.
+  // For people: the folder with the logs of doubtful openings, or why they are not kept. Empty if
+  // neither applies.
   std::string text() const;
-  // [blocking] That the kept files take.
+  // [blocking] Size of the kept files.
   std::uint64_t bytes() const;
 
  private:

@@ -1,4 +1,4 @@
-// Least recently used first (eviction_policy.h): a list in order of use and where each key stands.
+// Least recently used first (eviction_policy.h): a list in order of use, and each key's position.
 #include <list>
 #include <map>
 
@@ -29,7 +29,7 @@ class LruPolicy final : public EvictionPolicy {
   }
 
  private:
-  std::list<HotKey> order_;  // the next to go first
+  std::list<HotKey> order_;  // least recently used first
   std::map<HotKey, std::list<HotKey>::iterator> places_;
 };
 

@@ -95,7 +95,7 @@ Status MemoryStore::scan(Table table,
   {
     std::lock_guard lock(mutex_);
     rows = tables_[static_cast<std::size_t>(table)];
-  }  // So that `row` may call the store.
+  }  // unlocked, so `row` may call the store
   for (const auto& [key, value] : rows) PRECIS_TRY(row(key, value));
   return {};
 }

@@ -1,4 +1,4 @@
-// The store's contract in plain maps, for tests: failures and crashes on demand.
+// An in-memory store for tests, with the contract of Store and with failures and crashes on demand.
 #pragma once
 
 #include <array>
@@ -24,19 +24,20 @@ class MemoryStore final : public Store {
 
   // The next write changes nothing and returns `status`.
   void fail_next_write(Status status);
-  // The worst that a crash of the process may leave: writes at kMemory since the last harden() are
-  // gone, those at kWal or better are there.
+  // The worst state after a crash of the process: all writes at kMemory since the last harden() are
+  // lost, those at kWal or better are kept.
   void crash();
-  // How many writes at kWal no sync has followed.
+  // The number of writes at kWal since the last sync.
   std::size_t unsynced() const;
-  // What a crash of the machine leaves: what was synced, and the first `logged` of those.
+  // The state after a crash of the machine: synced writes, and the first `logged` of the unsynced()
+  // ones.
   void lose_power(std::size_t logged);
 
  private:
   using Rows = std::map<std::string, std::vector<std::byte>, std::less<>>;
   using Tables = std::array<Rows, kTableCount>;
   using Row = std::pair<Table, std::string>;
-  // A batch of its own: what is written and what is gone.
+  // A copy of a batch: rows written and rows deleted.
   struct Logged {
     std::vector<std::pair<Row, std::vector<std::byte>>> puts;
     std::vector<Row> deletes;
@@ -48,9 +49,9 @@ class MemoryStore final : public Store {
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   Tables tables_;
-  Tables durable_;           // what a crash of the process leaves
-  Tables synced_;            // of the machine, but for the log
-  std::vector<Logged> log_;  // at kWal since the last sync
+  Tables durable_;           // state after a crash of the process
+  Tables synced_;            // state after a crash of the machine, without log_
+  std::vector<Logged> log_;  // writes at kWal since the last sync
   std::optional<Status> fail_next_;
 };
 

@@ -11,8 +11,8 @@
 namespace precis {
 namespace {
 
-// In the table that RocksDB's list of files comes to last: where the end of that list is lost, the
-// number is lost before rows of other tables are.
+// The table that comes last in RocksDB's file list: if the end of that list is lost, the number is
+// lost before rows of other tables.
 constexpr Table kNumberTable = Table::kProfiles;
 constexpr std::string_view kNumberKey = "store.change";
 
@@ -37,7 +37,7 @@ std::uint64_t unix_ms() {
   return static_cast<std::uint64_t>(duration_cast<milliseconds>(since).count());
 }
 
-// The doubt about the rows' recovery, earlier ones included, and whether this one added to it.
+// The doubt about the rows' recovery, including earlier ones, and whether this opening added to it.
 struct Judgement {
   std::optional<RecoveryDoubt> doubt;
   bool is_new = false;
@@ -55,7 +55,7 @@ Judgement judge(const AckRecord::Before& before, std::uint64_t found) {
 
 class NumberedRows final : public Store {
  public:
-  // `found`: the last change that the rows hold; `last`: the last number that was given.
+  // `found`: the last change in the rows; `last`: the last number in use.
   NumberedRows(std::unique_ptr<Store> rows, std::unique_ptr<AckRecord> record, std::uint64_t found,
                std::uint64_t last, const std::optional<RecoveryDoubt>& doubt,
                std::optional<KeptLogs> kept_logs)
@@ -72,10 +72,11 @@ class NumberedRows final : public Store {
   }
 
   Status write(const StoreBatch& batch, Durability durability) override {
-    // A change that a crash may take has no number: the number could be there without the change.
+    // A change at kMemory gets no number: after a crash the number could be present without the
+    // change.
     if (durability == Durability::kMemory) return rows_->write(batch, durability);
     const std::lock_guard lock(writes_);
-    // A number whose write failed is not used again: the write may be there all the same.
+    // The number of a failed write is not reused: the write may have succeeded nevertheless.
     const std::uint64_t number = ++last_;
     Number value;
     std::memcpy(value.data(), &number, sizeof number);
@@ -133,15 +134,15 @@ class NumberedRows final : public Store {
  private:
   const std::unique_ptr<Store> rows_;
   const std::unique_ptr<AckRecord> record_;
-  std::mutex writes_;  // held while the disk writes
+  std::mutex writes_;  // held during disk writes
   // Guarded by writes_.
   std::uint64_t last_;
   std::optional<KeptLogs> kept_logs_;
   std::atomic<std::uint64_t> kept_log_bytes_;
-  // Apart from writes_: who asks must not wait for a disk that stands still.
-  std::mutex doubt_mutex_;              // after writes_
+  // Not writes_, so that doubt() does not wait for a stalled disk.
+  std::mutex doubt_mutex_;              // locked after writes_
   std::optional<RecoveryDoubt> doubt_;  // guarded by doubt_mutex_
-  std::atomic<std::uint64_t> written_;  // the last change that the rows hold; written under writes_
+  std::atomic<std::uint64_t> written_;  // the last change in the rows; written under writes_
 };
 
 }  // namespace
@@ -153,10 +154,10 @@ Result<std::unique_ptr<Store>> number_rows(std::unique_ptr<Store> rows,
   PRECIS_ASSIGN(std::unique_ptr<AckRecord> record, AckRecord::open(record_path, options));
   PRECIS_ASSIGN(const std::uint64_t found, stored_number(*rows));
   auto [doubt, is_new] = judge(record->before(), found);
-  // Numbers that were given before are not given again, though their changes are gone.
+  // Used numbers are not reused, even if their changes are lost.
   const std::uint64_t last = std::max(found, record->before().last);
   PRECIS_TRY(record->save(found, doubt));
-  // Once the doubt is on the disk: a start that dies before leaves the logs to the next one.
+  // After the doubt is on the disk: if a start dies earlier, the next one still finds the logs.
   if (kept_logs && !doubt) kept_logs->forget();
   if (kept_logs && doubt && !is_new) kept_logs->forget_latest();
   if (kept_logs && doubt) doubt->logs = kept_logs->text();

@@ -1,6 +1,6 @@
-// Rows whose changes are numbered, so that opening sees whether any that was acknowledged is gone.
-// Each batch at kWal or better carries its number as a row; a record beside the rows has the last
-// number that was acknowledged (ack_record.h). This asks nothing of the log beneath.
+// Numbers the changes of rows, so that opening detects missing acknowledged changes. Each batch at
+// kWal or better stores its number as a row. A record beside the rows holds the last acknowledged
+// number (ack_record.h). This works whatever the log beneath detects.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace precis {
 
-// `rows` as they are, with doubt() where they lack a change that `record_path` says was
-// acknowledged. A store of an earlier release has neither number nor record and gets both. Batches
-// at kWal and better are written one after the other. `kept_logs` are those that the opening of
-// `rows` kept: they go where it has lost nothing, and when the loss is accepted.
+// Wraps `rows`. doubt() is set if the rows lack a change that the record at `record_path` has as
+// acknowledged. A store of an earlier release gets a number and a record. Batches at kWal and
+// better are written one at a time. `kept_logs` are the logs that opening `rows` kept: they are
+// removed if nothing is missing, and when the loss is accepted.
 Result<std::unique_ptr<Store>> number_rows(std::unique_ptr<Store> rows,
                                            const std::string& record_path,
                                            const AckRecordOptions& options = {},

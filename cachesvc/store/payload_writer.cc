@@ -10,7 +10,7 @@
 namespace precis {
 namespace {
 
-// What is written in one go, if so much waits: enough for a disk's own speed.
+// Values are written together up to this size, which is enough for the disk's full speed.
 constexpr std::uint64_t kBatchBytes = 8u << 20;
 constexpr std::size_t kSweepItemsMin = 1024;
 
@@ -61,7 +61,7 @@ void PayloadWriter::Value::begin() {
 }
 
 void PayloadWriter::Value::end(Result<Extent> written) {
-  SharedBytes released;  // after the lock, for its end may be anything
+  SharedBytes released;  // destroyed after the lock is released: its destructor may run any code
   const std::lock_guard lock(mutex_);
   if (written.ok()) released = std::exchange(value_, {});
   written_ = std::move(written);
@@ -78,7 +78,7 @@ PayloadWriter::PayloadWriter(ExtentFiles& files, std::function<void()> freed)
 PayloadWriter::~PayloadWriter() = default;
 
 std::shared_ptr<PayloadWriter::Value> PayloadWriter::add(SharedBytes value, WriteUse use) {
-  // Shared by who named it, by readers meanwhile, and by the writer while it writes.
+  // Shared by the caller that names it, by readers, and by the writer while it writes.
   auto added = std::make_shared<Value>(files_, freed_, std::move(value), use);
   push({added, nullptr, {}});
   return added;
@@ -108,8 +108,8 @@ void PayloadWriter::push(Item item) {
   wanted_.notify_one();
 }
 
-// While the disk stands still, dead items would stay, each with the memory of its value. At most
-// half of a long queue is dead.
+// Without this, dead items would stay while the disk stalls, each with the memory of its value. At
+// most half of a long queue is dead.
 void PayloadWriter::sweep() {
   std::erase_if(queue_, [](const Item& item) { return item.is_dead(); });
   sweep_at_ = std::max(kSweepItemsMin, 2 * queue_.size());
@@ -144,7 +144,7 @@ void PayloadWriter::run(const std::stop_token& stop) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i]->end(written.ok() ? Result<Extent>((*written)[i]) : written.status());
     }
-    values.clear();  // before the lock: it may be the end of some
+    values.clear();  // before the lock: it may destroy some values
     item = {};
     lock.lock();
   }

@@ -1,6 +1,6 @@
-// Payload on its way into extent files: a thread of its own writes values in the order in which
-// they came, those that wait for it side by side in one go. So a put's layers are on disk by the
-// time its last one has come, and who commits waits for little.
+// Writes payload into extent files on its own thread, in the order of arrival. Values that wait
+// together are written together. A put's layers are written while later layers arrive, so its
+// commit waits only for the last ones.
 #pragma once
 
 #include <condition_variable>
@@ -20,27 +20,27 @@ namespace precis {
 // Thread-safe.
 class PayloadWriter {
  public:
-  // A value that was added. Its end gives back its room unless it was kept.
+  // A value in the queue. Its destruction frees its space unless it was kept.
   class Value;
 
-  // `files` and what `freed` uses outlive it and all its values. `freed` is called, on any thread,
-  // after a value that nothing means has given back its room.
+  // `files` and everything that `freed` uses outlive the writer and all its values. `freed` is
+  // called, on any thread, after an unused value has freed its space.
   PayloadWriter(ExtentFiles& files, std::function<void()> freed);
-  ~PayloadWriter();  // writes what was added
+  ~PayloadWriter();  // writes all added values first
   PayloadWriter(const PayloadWriter&) = delete;
   PayloadWriter& operator=(const PayloadWriter&) = delete;
 
-  // A value without handles by its turn is not written.
+  // Adds a value. If all its handles are gone when its turn comes, it is not written.
   std::shared_ptr<Value> add(SharedBytes value, WriteUse use = WriteUse::kPayload);
-  // Once more, one that failed.
+  // Adds a failed value again.
   void add_again(const std::shared_ptr<Value>& value);
-  // Runs on the writer's thread when all that was added before is written or has failed; not
-  // where `owner` is gone by then.
+  // Runs `fn` on the writer's thread once all values added before are written or failed; skips `fn`
+  // if `owner` is gone by then.
   void then(std::function<void()> fn, std::weak_ptr<const void> owner);
   void wait_for_all();
 
  private:
-  // A value, or a function and its owner.
+  // A value, or a function with its owner.
   struct Item {
     std::weak_ptr<Value> value;
     std::function<void()> fn;
@@ -48,7 +48,7 @@ class PayloadWriter {
     bool is_dead() const { return fn ? owner.expired() : value.expired(); }
   };
   void push(Item item);
-  void sweep();  // with mutex_ held
+  void sweep();  // callers hold mutex_
   void run(const std::stop_token& stop);
 
   ExtentFiles& files_;
@@ -57,7 +57,7 @@ class PayloadWriter {
   std::condition_variable_any wanted_;
   // Guarded by mutex_.
   std::deque<Item> queue_;
-  std::size_t sweep_at_ = 0;  // the length of queue_ from which dead items are looked for
+  std::size_t sweep_at_ = 0;  // queue length at which dead items are removed
   std::jthread thread_;       // last: it uses all of the above
 };
 
@@ -71,20 +71,20 @@ class PayloadWriter::Value final : public StagedValue {
   Value& operator=(const Value&) = delete;
 
   Status wait() override;
-  bool over() const;  // written, or failed
+  bool over() const;  // written or failed
   bool has_failed() const;
   std::uint64_t size_bytes() const { return size_bytes_; }
-  // Its bytes in memory, until they are written.
+  // Its bytes in memory, unless they are already written.
   std::optional<SharedBytes> unwritten() const;
-  // Of one that is written.
+  // Requires that the value is written.
   Extent extent() const;
-  // A row means it: its room is the store's to give back.
+  // A row refers to the value now: the store, not this object, frees its space.
   void keep();
 
  private:
   friend class PayloadWriter;
   void begin();
-  Bytes bytes() const { return value_.bytes; }  // while it is not over
+  Bytes bytes() const { return value_.bytes; }  // valid until over()
   void end(Result<Extent> written);
 
   ExtentFiles& files_;
@@ -92,7 +92,7 @@ class PayloadWriter::Value final : public StagedValue {
   const WriteUse use_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
-  // Guarded by mutex_, but that the writer alone changes `value_`.
+  // Guarded by mutex_. The writer reads `value_` without it, as only the writer changes `value_`.
   SharedBytes value_;
   const std::uint64_t size_bytes_ = value_.bytes.size();
   std::optional<Result<Extent>> written_;

@@ -1,5 +1,6 @@
-// Files of the machine. Written and read around its cache where that can be: the service keeps what
-// is hot itself, and a second copy would cost the processor's time and drive out others'.
+// Files of the machine, read and written around the page cache (O_DIRECT) if possible: the service
+// itself caches hot layers, and a second copy would take processor time and evict other programs'
+// pages.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -35,11 +36,12 @@ Status from_errno(int error, const std::string& what) {
 
 bool on_a_block(std::uintptr_t at) { return at % kFileBlockBytes == 0; }
 
-// Values as whole blocks on block boundaries, as writing around the cache wants them: from where
-// they are, or copied where they are not so. Takes values until it is full, and is then taken from.
+// Prepares values for O_DIRECT writes: whole blocks on block boundaries. Uses a value's bytes in
+// place if they are aligned, and copies them otherwise. add() fills it until it is full; pieces()
+// is then written.
 class Blocks {
  public:
-  // The bytes of `value` that fitted.
+  // Returns how many bytes of `value` fitted.
   std::size_t add(Bytes value) {
     const std::size_t before = value.size();
     while (!value.empty() && pieces_.size() < kPiecesMax) {
@@ -60,10 +62,10 @@ class Blocks {
   }
 
  private:
-  static constexpr std::size_t kPiecesMax = 512;  // of the 1024 that one call takes
+  static constexpr std::size_t kPiecesMax = 512;  // of the 1024 that one call accepts
   static constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
-  // As much of `value` as fits, its last block filled with zeros; nothing if nothing does.
+  // Copies as much of `value` as fits and fills its last block with zeros; empty if nothing fits.
   Bytes copy(Bytes value) {
     if (copies_.bytes().empty()) copies_ = FileBlocks(kCopyBytes);
     const std::size_t size = std::min(value.size(), kCopyBytes - copied_);
@@ -81,7 +83,7 @@ class Blocks {
   std::size_t copied_ = 0;
 };
 
-// The error for a file or folder that is open and has no name any more.
+// The error for an open file or folder that no longer has a name.
 Status deleted(const std::string& path) {
   return Status::unavailable(path +
                              " was deleted under the running service: what is stored there is lost "
@@ -96,7 +98,7 @@ Status check_linked(int fd, const std::string& path) {
 
 class PosixFile final : public File {
  public:
-  // `around`: opened for going around the cache.
+  // `around`: opened for reading and writing around the page cache.
   PosixFile(std::string path, Descriptor file, bool around)
       : path_(std::move(path)), file_(std::move(file)), around_(around) {}
 
@@ -105,11 +107,11 @@ class PosixFile final : public File {
     PRECIS_TRY(check_linked(file_.get(), path_));
     Blocks blocks;
     for (Bytes value : values) {
-      if (value.empty()) value = {&kNothing, 1};  // for its block
+      if (value.empty()) value = {&kNothing, 1};  // takes one block
       for (;;) {
         value = value.subspan(blocks.add(value));
         if (value.empty()) break;
-        PRECIS_TRY(write(offset, blocks));  // it is full
+        PRECIS_TRY(write(offset, blocks));  // blocks is full
       }
     }
     return write(offset, blocks);
@@ -153,7 +155,7 @@ class PosixFile final : public File {
   Status take_room(std::uint64_t size) override {
     if (::fallocate(file_.get(), 0, 0, static_cast<off_t>(size)) == 0) return {};
     if (errno != EOPNOTSUPP && errno != ENOSYS) return from_errno(errno, "reserving " + path_);
-    // Not zeros, which a file system may keep no room for.
+    // Writes noise: for zeros, a file system may allocate no space.
     const FileBlocks noise(kNoiseBytes);
     std::uint64_t state = 0x9e3779b97f4a7c15;
     for (std::byte& byte : noise.bytes()) {
@@ -170,7 +172,7 @@ class PosixFile final : public File {
  private:
   static constexpr std::size_t kNoiseBytes = std::size_t{1} << 20;
 
-  // The disk's blocks are larger than ours: use the cache from now on.
+  // The disk's blocks are larger than kFileBlockBytes: use the page cache from now on.
   bool give_up_around() {
     const int flags = ::fcntl(file_.get(), F_GETFL);
     if (flags < 0 || ::fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) != 0) return false;
@@ -178,7 +180,7 @@ class PosixFile final : public File {
     return true;
   }
 
-  // Empties `blocks` to `offset`, which is then behind them.
+  // Writes all of `blocks` at `offset`, and advances `offset`.
   Status write(std::uint64_t& offset, Blocks& blocks) {
     std::vector<iovec>& pieces = blocks.pieces();
     for (std::size_t first = 0; first < pieces.size();) {
@@ -216,7 +218,7 @@ class PosixFile final : public File {
     return {};
   }
 
-  // Whole blocks into `into`, and the last one, of which only a part is wanted, beside it.
+  // Reads whole blocks into `into`, and a last block that is needed only in part into a buffer.
   Status read_around(std::uint64_t offset, MutableBytes into) {
     alignas(kFileBlockBytes) std::byte last[kFileBlockBytes];
     const std::size_t rest = into.size() % kFileBlockBytes, whole = into.size() - rest;
@@ -229,7 +231,7 @@ class PosixFile final : public File {
     if (done == -1 && errno == EINVAL && give_up_around()) return read_through(offset, into);
     if (done < 0) return from_errno(errno, "reading " + path_);
     const auto got = static_cast<std::size_t>(done);
-    // One call reads at most 2 GiB; it may also be cut short for reasons of its own.
+    // One call reads at most 2 GiB, and may return fewer bytes for other reasons.
     if (got < whole) {
       if (got == 0) return ends_at(offset);
       const std::size_t blocks = got / kFileBlockBytes * kFileBlockBytes;
@@ -240,7 +242,7 @@ class PosixFile final : public File {
     return {};
   }
 
-  // Reads through memory that begins on a block, because `into` or `offset` does not.
+  // Reads through aligned memory, because `into` or `offset` is not aligned.
   Status read_beside(std::uint64_t offset, MutableBytes into) {
     const FileBlocks beside(std::min(kBesideBytes, whole_blocks(into.size()) + kFileBlockBytes));
     while (!into.empty()) {
@@ -326,7 +328,7 @@ class PosixFolder final : public Folder {
     const std::string path = path_ + "/" + name;
     Descriptor file(::openat(folder_.get(), name.c_str(), O_RDWR | O_CLOEXEC | how, 0644));
     if (!file) return from_errno(errno, "opening " + path);
-    // Refused where the file system has no such thing.
+    // Fails if the file system does not support O_DIRECT.
     const int flags = ::fcntl(file.get(), F_GETFL);
     const bool around = flags >= 0 && ::fcntl(file.get(), F_SETFL, flags | O_DIRECT) == 0;
     return std::unique_ptr<File>(std::make_unique<PosixFile>(path, std::move(file), around));
@@ -350,7 +352,7 @@ Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path) {
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder && errno == EACCES) return not_ours(path, std::strerror(EACCES));
   if (!folder) return from_errno(errno, "opening folder " + path);
-  // Its own name, too, is to survive a crash of the machine.
+  // The folder's own name must survive a crash of the machine, too.
   const Descriptor above(::openat(folder.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!above || ::fsync(above.get()) != 0) return from_errno(errno, "syncing what holds " + path);
   return std::unique_ptr<Folder>(std::make_unique<PosixFolder>(path, std::move(folder)));

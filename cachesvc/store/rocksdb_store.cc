@@ -1,4 +1,4 @@
-// The one file that knows RocksDB; rocksdb::Status becomes Status here and nowhere else.
+// The only file that uses RocksDB; only here rocksdb::Status becomes Status.
 #include "cachesvc/store/rocksdb_store.h"
 
 #include <rocksdb/db.h>
@@ -30,14 +30,14 @@ namespace {
 
 // ---- names and sizes
 
-// By Table's value. Names are stored: append only.
+// Indexed by Table's value. Names are stored: append only.
 constexpr std::array<std::string_view, kTableCount> kFamilyNames = {
     "segments", "payload", "sessions", "models", "budgets", "meta", "projections", "profiles"};
 const char* const kFormatKey = "store.format";
 
-// RocksDB stores value sizes in 32 bits; far above any row.
+// Far more than any row has. RocksDB stores value sizes in 32 bits.
 constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
-// Per value beside key and value: type, family, two lengths of at most five bytes.
+// Bytes per value besides key and value: type, family, two lengths of at most five bytes.
 constexpr std::size_t kBatchOverheadBytes = 16;
 
 // ---- errors
@@ -52,8 +52,8 @@ Status from_rocksdb(const rocksdb::Status& status, const std::string& what) {
   return Status::unavailable(message);
 }
 
-// Of opening. A file that RocksDB's list of them names is missing as damaged ones are; for what may
-// not be read it has no code, only the machine's words.
+// Errors of opening. A missing file that RocksDB's file list names is kCorruption, like a damaged
+// one. For missing permissions RocksDB has no code, only the system's message.
 Status cannot_open(const rocksdb::Status& status, const std::string& dir) {
   const std::string what = "opening the store in " + dir;
   const std::string message = what + ": " + status.ToString();
@@ -89,8 +89,8 @@ rocksdb::Slice slice_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// RocksDB polls a full disk in a thread of its own and meanwhile refuses to be told that there is
-// room again. The store tells it, with the next write.
+// On a full disk RocksDB polls in its own thread, and refuses Resume() meanwhile. Without polling,
+// the store's next write calls Resume().
 class NoPolling final : public rocksdb::EventListener {
  public:
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
@@ -105,7 +105,7 @@ class InfoLogger final : public rocksdb::Logger {
       : Logger(rocksdb::InfoLogLevel::INFO_LEVEL), log_(dir, bytes_max) {}
   using Logger::Logv;
   void Logv(const char* format, std::va_list arguments) override {
-    std::array<char, 4096> line{};  // what is longer is cut
+    std::array<char, 4096> line{};  // longer lines are cut
     (void)std::vsnprintf(line.data(), line.size(), format, arguments);
     log_.write(line.data());
   }
@@ -118,15 +118,15 @@ DiskBudget budget_of(const RocksdbStoreOptions& options) {
   return options.guard ? options.guard->budget() : DiskBudget::of(~std::uint64_t{0});
 }
 
-// With these sizes all that RocksDB writes by itself fits into the reserve (disk_budget.h). RocksDB
-// takes a log's room from the disk when it makes the log.
+// With these sizes, everything that RocksDB writes by itself fits into the reserve (disk_budget.h).
+// RocksDB allocates a log's disk space when it creates the log.
 rocksdb::DBOptions db_options(const std::string& dir, const RocksdbStoreOptions& options) {
   const DiskBudget budget = budget_of(options);
   rocksdb::DBOptions db;
   if (options.env) db.env = options.env;
   db.create_if_missing = true;
   db.create_missing_column_families = true;
-  // A batch without WAL (Durability::kMemory) spans families; only an atomic flush keeps it whole.
+  // A batch without WAL (Durability::kMemory) spans families; only atomic flushes keep it whole.
   db.atomic_flush = true;
   db.max_open_files = static_cast<int>(limits::kOpenTableFilesMax);
   db.db_write_buffer_size = 2 * budget.memtable_bytes;
@@ -152,7 +152,7 @@ std::vector<rocksdb::ColumnFamilyDescriptor> families(const DiskBudget& budget) 
   for (std::size_t t = 0; t < kTableCount; ++t) {
     all.emplace_back(std::string(kFamilyNames[t]), family_options(budget));
   }
-  // Holds nothing but the marks of logs.
+  // Contains only the marks of logs.
   all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options(budget));
   return all;
 }
@@ -172,7 +172,7 @@ class RocksdbStore final : public Store {
   ~RocksdbStore() override {
     (void)admit(WriteUse::kMakeRoom, bytes_to_flush());  // closing flushes
     for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
-    db_->Close();  // Flushes what was written without WAL.
+    db_->Close();  // flushes batches written without WAL
   }
 
   Status write(const StoreBatch& batch, Durability durability) override {
@@ -185,7 +185,7 @@ class RocksdbStore final : public Store {
       }
       size_bytes += put.key.size() + put.value.size() + kBatchOverheadBytes;
     }
-    // Sized at once: a large batch must not grow by copies.
+    // Allocated once, so a large batch does not grow by copies.
     rocksdb::WriteBatch changes(size_bytes);
     for (const StoreBatch::Put& put : batch.puts) {
       changes.Put(family(put.table), put.key, slice_of(put.value));
@@ -203,12 +203,12 @@ class RocksdbStore final : public Store {
     unflushed_bytes_ += size_bytes;
     const rocksdb::Status status =
         attempt_twice(!how.disableWAL, [&] { return db_->Write(how, &changes); });
-    dirty_ = true;  // a flush may have come between
+    dirty_ = true;  // a flush may have come in between
     return from_rocksdb(status,
                         "writing " + std::to_string(size_bytes) + " B to the store in " + dir_);
   }
 
-  // Alone: a log that fails while a flush closes it would end the process, too.
+  // Locks exclusively: a log that fails while a flush closes it would end the process, too.
   Status harden() override {
     std::unique_lock lock(changes_);
     if (!dirty_) return {};
@@ -260,7 +260,7 @@ class RocksdbStore final : public Store {
 
   StoreHealth health() override { return {check_files()}; }
 
-  // kVersionMismatch if a newer build wrote the store; marks a new one as ours.
+  // kVersionMismatch if another build's format is stored. Writes the format into a new store.
   Status check_format() {
     (void)mark_log();
     const auto stored = get(Table::kMeta, kFormatKey);
@@ -284,7 +284,7 @@ class RocksdbStore final : public Store {
     return guard_ ? guard_->admit(use, size_bytes) : Status();
   }
 
-  // What memtables hold: RocksDB flushes by itself, too. They count large pieces of memory.
+  // Bytes in memtables, at most: RocksDB also flushes by itself, and counts large pieces of memory.
   std::uint64_t bytes_to_flush() const {
     std::uint64_t memtable_bytes = 0;
     const bool known = db_->GetAggregatedIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables,
@@ -292,22 +292,22 @@ class RocksdbStore final : public Store {
     return known ? std::min(memtable_bytes, unflushed_bytes_.load()) : unflushed_bytes_.load();
   }
 
-  // kUnavailable if somebody has deleted the files that a change is written to. RocksDB would go on
-  // writing to a file that no restart finds.
+  // kUnavailable if something deleted the files that a change is written to. RocksDB would continue
+  // to write to a file that no restart finds.
   Status check_linked(bool with_log) {
     PRECIS_TRY(deleted_.check());
     std::unique_ptr<rocksdb::LogFile> log;
     if (!with_log || !db_->GetCurrentWalFile(&log).IsPathNotFound()) return {};
-    // A flush may have put another in its place.
+    // A flush may have replaced the log.
     if (!db_->GetCurrentWalFile(&log).IsPathNotFound()) return {};
     return deleted_.found("RocksDB's log in " + dir_);
   }
 
-  // The same for all files that a start needs.
+  // The same check for all files that a start needs.
   Status check_files() {
     PRECIS_TRY(deleted_.check_directory());
     PRECIS_TRY(check_linked(/*with_log=*/true));
-    // A compaction may remove tables between the list and the look.
+    // A compaction may remove tables after they were listed.
     const auto missing = DeletedFiles::missing_twice([this] { return missing_tables(); });
     if (missing) return deleted_.found(dir_ + *missing);
     std::error_code error;
@@ -330,7 +330,7 @@ class RocksdbStore final : public Store {
 
   // ---- failures
 
-  // With changes_ held. `logs`: whether the change goes through the log.
+  // Callers hold changes_. `logs`: the change is written to the log.
   template <typename Change>
   rocksdb::Status attempt(bool logs, const Change& change) {
     if (!broken_.ok()) return broken_;
@@ -339,8 +339,8 @@ class RocksdbStore final : public Store {
     return status;
   }
 
-  // After a failure RocksDB refuses all changes until it is told to go on: if the disk has room
-  // again this is where the service recovers. Nobody else changes anything meanwhile.
+  // After a failure RocksDB refuses all changes until Resume(). If the disk has room again, the
+  // service recovers here, with no other change in progress.
   template <typename Change>
   rocksdb::Status attempt_twice(bool logs, const Change& change) {
     rocksdb::Status status;
@@ -354,8 +354,8 @@ class RocksdbStore final : public Store {
     return attempt(logs, change);
   }
 
-  // With changes_ held alone. A log that failed must not be written to again, RocksDB ends the
-  // process then. Going on begins a new log, but for one that nothing has been written to.
+  // Callers hold changes_ exclusively. A log that failed must not be written again: RocksDB would
+  // end the process. Resume() starts a new log, except if the failed log is empty.
   bool recover() {
     if (guard_) guard_->release_reserve();
     if (!db_->Resume().ok()) return false;
@@ -370,7 +370,7 @@ class RocksdbStore final : public Store {
     return true;
   }
 
-  // So that no log is one that nothing has been written to.
+  // Ensures that no log is empty.
   rocksdb::Status mark_log() {
     return attempt(true, [&] { return db_->Put({}, handles_.back(), "", ""); });
   }
@@ -387,25 +387,25 @@ class RocksdbStore final : public Store {
 
   const std::string dir_;
   const std::shared_ptr<SpaceGuard> guard_;  // may be null
-  const StoreLock lock_;                     // outlives what it guards
+  const StoreLock lock_;                     // destroyed after the database
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // by Table, then RocksDB's default
-  std::atomic<bool> dirty_ = true;                  // perhaps written to since the last flush
-  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since harden() flushed, at least
-  // Held by who changes something, alone by who flushes or recovers from a failure.
+  std::atomic<bool> dirty_ = true;                  // may have been written since the last flush
+  std::atomic<std::uint64_t> unflushed_bytes_ = 0;  // written since harden() flushed
+  // Locked shared to change something, exclusively to flush or to recover from a failure.
   std::shared_mutex changes_;
   std::atomic<bool> refuses_ = false;
-  // Written under changes_ by who sees the failure first, and by who recovers.
-  std::uint64_t failed_log_ = 0;  // 0: it was no log
+  // Written under changes_ by the first thread that sees a failure, and by recover().
+  std::uint64_t failed_log_ = 0;  // 0: the failure was not in a log
   rocksdb::Status broken_;
   DeletedFiles deleted_{dir_, lock_.get()};
 };
 
-// A newer build may have tables of its own; opened without them they would be lost on its return.
+// A newer build may have further tables. If this build opened the store, their rows would be lost.
 Status check_families(const rocksdb::DBOptions& options, const std::string& dir) {
   std::vector<std::string> names;
   const rocksdb::Status status = rocksdb::DB::ListColumnFamilies(options, dir, &names);
-  if (status.IsPathNotFound() || status.IsNotFound()) return {};  // none yet
+  if (status.IsPathNotFound() || status.IsNotFound()) return {};  // no store yet
   if (status.IsIOError() && !std::filesystem::exists(dir + "/CURRENT")) return {};
   if (!status.ok()) return cannot_open(status, dir);
   for (const std::string& name : names) {
@@ -435,7 +435,7 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
   rocksdb::DB* db = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(budget), &handles, &db);
-  if (!status.ok() && options.kept_logs) options.kept_logs->forget_latest();  // all is as it was
+  if (!status.ok() && options.kept_logs) options.kept_logs->forget_latest();  // all unchanged
   if (!status.ok()) return cannot_open(status, dir);
   auto store =
       std::make_unique<RocksdbStore>(dir, options.guard, std::move(lock), db, std::move(handles));

@@ -1,4 +1,4 @@
-// Rows on RocksDB: one column family per table. Payload lies elsewhere (extent_store.h).
+// Rows in RocksDB: one column family per table. Payload is stored elsewhere (extent_store.h).
 #pragma once
 
 #include <memory>
@@ -15,17 +15,17 @@ class Env;
 namespace precis {
 
 struct RocksdbStoreOptions {
-  rocksdb::Env* env = nullptr;  // for tests, e.g. over a faulty file system; none: the machine's
-  // Is asked before anything is written, and says how large files may be; none: the disk is large.
+  rocksdb::Env* env = nullptr;  // for tests, such as a faulty file system; null: the default
+  // Asked before every write, and sets the sizes of files; null: no limits, sizes for a large disk.
   std::shared_ptr<SpaceGuard> guard = nullptr;
-  // Keeps what RocksDB deletes as it opens, for number_rows() to say whether it is of use; may be
-  // null.
+  // Keeps the logs that RocksDB deletes when it opens; number_rows() decides whether they are
+  // needed. May be null.
   KeptLogs* kept_logs = nullptr;
 };
 
-// Opens or makes the store in `dir`, whose parents are made too.
-// kUnavailable if it is open already (store_lock.h) or the disk fails, kVersionMismatch if a newer
-// build wrote it, kCorruption if its own files do not fit together.
+// Opens or creates the store in `dir`; creates missing parents. kUnavailable if it is already open
+// (store_lock.h) or the disk fails, kVersionMismatch if a newer build wrote it, kCorruption if its
+// files are inconsistent.
 Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
                                                   const RocksdbStoreOptions& options = {});
 

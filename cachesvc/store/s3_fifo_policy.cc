@@ -1,9 +1,8 @@
-// S3-FIFO (Yang et al., SOSP 2023): what comes waits in a small queue, and only what is used there
-// again moves to the main one; so a scan passes through without driving out what is in use. The
-// paper's small queue has a tenth of the bytes. Here its share follows the load, as ARC's does
-// (Megiddo and Modha, FAST 2003): what is asked for soon after it left the small queue says that
-// queue is too small, what left the main one says the opposite. ./dev bench eviction shows both
-// beside plain LRU on a trace.
+// S3-FIFO (Yang et al., SOSP 2023). New keys enter a small queue, and only keys that are used there
+// move to the main queue; so a scan does not evict the keys in use. In the paper, the small queue
+// has a tenth of the bytes. Here its share adapts to the load, as in ARC (Megiddo and Modha, FAST
+// 2003): the share grows if a key returns soon after it left the small queue, and shrinks if a key
+// returns that left the main queue. ./dev bench eviction compares both with plain LRU on a trace.
 #include <algorithm>
 #include <list>
 #include <map>
@@ -15,7 +14,7 @@ namespace {
 
 constexpr unsigned kUsesMax = 3;
 constexpr double kFirstShare = 0.5, kLeastShare = 0.1, kMostShare = 0.9;  // of the small queue
-constexpr std::size_t kGhostBytes = 2;  // of each queue, beside the bytes that are kept
+constexpr std::size_t kGhostBytes = 2;  // per queue, as a multiple of the bytes kept
 
 struct Member {
   HotKey key;
@@ -23,7 +22,7 @@ struct Member {
   unsigned uses = 0;
 };
 
-// First in, first out, with the sum of sizes.
+// A FIFO queue with the sum of its members' sizes.
 class Queue {
  public:
   using Place = std::list<Member>::iterator;
@@ -36,7 +35,7 @@ class Queue {
     members_.erase(place);
   }
   Place first() { return members_.begin(); }
-  // The first for whose key `holds`; null if there is none.
+  // The first member whose key satisfies `holds`; null if there is none.
   const Member* find(const std::function<bool(const HotKey&)>& holds) const {
     const auto found =
         std::ranges::find_if(members_, [&](const Member& each) { return holds(each.key); });
@@ -51,7 +50,7 @@ class Queue {
   std::size_t bytes_ = 0;
 };
 
-// Keys that have gone lately, without their bytes.
+// Recently evicted keys, without their bytes.
 class Ghosts {
  public:
   void push(const Member& gone, std::size_t limit_bytes) {
@@ -59,7 +58,7 @@ class Ghosts {
     places_.emplace(gone.key, queue_.push(gone));
     while (queue_.bytes() > limit_bytes) forget(HotKey(queue_.first()->key));
   }
-  // Whether it was among them; it no longer is.
+  // Removes the key; returns whether it was present.
   bool forget(const HotKey& key) {
     const auto place = places_.find(key);
     if (place == places_.end()) return false;
@@ -109,8 +108,8 @@ class S3FifoPolicy final : public EvictionPolicy {
   }
 
   std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) override {
-    std::size_t in_main = 0;  // steps
-    // Each step takes a use from somebody, or moves one that may not go behind the others.
+    std::size_t in_main = 0;  // steps taken in the main queue
+    // Each step takes one use from a member, or moves a member that may not be evicted to the end.
     for (std::size_t step = 0; step < places_.size() * (kUsesMax + 2); ++step) {
       const bool is_small_due = main_rests_ > 0 || static_cast<double>(small_.bytes()) >=
                                                        share_ * static_cast<double>(bytes());
@@ -123,7 +122,7 @@ class S3FifoPolicy final : public EvictionPolicy {
         if (main_rests_ > 0) --main_rests_;
         return member.key;
       }
-      // From the small queue its uses have earned it a place in the main one, and are spent.
+      // A member of the small queue moves to the main queue, and its uses are reset.
       const unsigned left = from_small || member.uses == 0 ? 0 : member.uses - 1;
       queue.erase(queue.first());
       places_.at(member.key) = {&main_, main_.push({member.key, member.size_bytes, left})};
@@ -132,7 +131,8 @@ class S3FifoPolicy final : public EvictionPolicy {
         in_main = 0;
       }
     }
-    // Who may go stands where the turn never came: in the small queue, all of the main one in use.
+    // No step reached an evictable key. It may be in the small queue while all of the main one is
+    // in use.
     for (Queue* queue : {&small_, &main_}) {
       if (const Member* const found = queue->find(may_go)) return found->key;
     }
@@ -149,10 +149,11 @@ class S3FifoPolicy final : public EvictionPolicy {
   Queue small_, main_;
   std::map<HotKey, Standing> places_;
   Ghosts small_ghosts_, main_ghosts_;
-  // Victims to come that the small queue gives: nobody in the main one may go. A turn of it in vain
-  // costs its length, so it is tried again after as many.
+  // The number of next victims to take from the small queue, because nothing in the main queue can
+  // be evicted. A full scan of the main queue costs its length, so it is repeated after that many
+  // victims.
   std::size_t main_rests_ = 0;
-  double share_ = kFirstShare;  // of the bytes, above which the small queue gives way first
+  double share_ = kFirstShare;  // of the bytes; above it, the small queue is evicted first
 };
 
 }  // namespace

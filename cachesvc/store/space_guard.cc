@@ -8,7 +8,7 @@ Result<std::unique_ptr<SpaceGuard>> SpaceGuard::open(std::unique_ptr<Folder> fol
                                                      std::string path, std::uint64_t min_free_bytes,
                                                      std::chrono::steady_clock::duration calm) {
   PRECIS_ASSIGN(const DiskRoom room, folder->room());
-  // An earlier reserve file counts once its room is taken again: a copied one may be sparse.
+  // An existing reserve file counts only after take_room(): a copied one may be sparse.
   return std::unique_ptr<SpaceGuard>(new SpaceGuard(
       std::move(folder), std::move(path), DiskBudget::of(room.total_bytes, min_free_bytes), calm));
 }
@@ -24,7 +24,7 @@ Status SpaceGuard::admit(WriteUse use, std::uint64_t size_bytes) {
         PRECIS_ASSIGN(room, measure());
       }
       if (has(payload_floor())) return {};
-      tight_ = true;  // also where only a large value does not fit
+      tight_ = true;  // also if only a large value does not fit
       refused_bytes_ = size_bytes;
       refused_at_ = std::chrono::steady_clock::now();
       break;
@@ -100,23 +100,24 @@ void SpaceGuard::restore_reserve() {
   if (const auto room = measure(); room.ok()) restore(*room);
 }
 
-// From its end on, as much as is needed; all of it where that cannot be.
+// Releases `size_bytes` from the reserve's end, or the whole reserve if that is impossible.
 void SpaceGuard::release(std::uint64_t size_bytes) {
   const std::uint64_t gone = whole_blocks(size_bytes);
   if (gone < held_) {
     const auto file = folder_->open(kReserveName);
     if (file.ok() && (*file)->punch(held_ - gone, gone).ok()) {
-      (void)(*file)->sync();  // a journal lends freed blocks only once it has committed that
+      (void)(*file)->sync();  // a journal reuses freed blocks only after its commit
       held_ -= gone;
       return;
     }
   }
   held_ = 0;
-  (void)folder_->remove(kReserveName);  // where there is none, there is none to give up
+  (void)folder_->remove(kReserveName);  // fails if there is no reserve
   (void)folder_->sync();
 }
 
-// Half of the reserve's size stays free: with less, the next removal would give the reserve up.
+// Leaves half of the reserve's size free: with less, the next removal would release the reserve
+// again.
 void SpaceGuard::restore(const Room& room) {
   const std::uint64_t floor = budget_.reserve_bytes / 2 + budget_.memtable_bytes;
   if (room.free_bytes < floor + budget_.memtable_bytes) return;

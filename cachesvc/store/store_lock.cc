@@ -16,7 +16,7 @@
 namespace precis {
 namespace {
 
-// Of what was to be made or opened in `dir`.
+// The error for something that could not be created or opened in `dir`.
 Status failed(int error, const std::string& dir, const std::string& what) {
   const std::string why = what + ": " + std::strerror(error);
   if (error == EACCES || error == EPERM || error == EROFS) return not_ours(dir, why);
@@ -24,7 +24,7 @@ Status failed(int error, const std::string& dir, const std::string& what) {
   return Status::unavailable(why);
 }
 
-// The first part of the path that is there and no directory; empty if there is none.
+// The first part of the path that exists and is no directory; empty if there is none.
 std::string no_directory_in(const std::filesystem::path& path) {
   std::filesystem::path part;
   for (const std::filesystem::path& name : path) {
@@ -35,13 +35,13 @@ std::string no_directory_in(const std::filesystem::path& path) {
   return {};
 }
 
-// The descriptors of this process's locks. A forked child has a copy of each, and a lock of flock()
+// The descriptors of this process's locks. A forked child has a copy of each, and a flock() lock
 // lasts until its last copy is closed.
 struct HeldLocks {
   std::mutex mutex;
   std::set<int> files;
 
-  // Never destroyed: a process may fork until its very end.
+  // Never destroyed, because a process may fork at any time until it ends.
   static HeldLocks& all() {
     static HeldLocks& held = *new HeldLocks;
     static std::once_flag once;
@@ -50,7 +50,8 @@ struct HeldLocks {
   }
   static void before_fork() { all().mutex.lock(); }
   static void in_parent() { all().mutex.unlock(); }
-  // The number stays taken, by a descriptor without a lock: its owner in the child closes it.
+  // Replaces each lock's descriptor by one without a lock. The number stays in use: its owner in
+  // the child closes it.
   static void in_child() {
     if (const int other = ::eventfd(0, EFD_CLOEXEC); other >= 0) {
       for (const int file : all().files) (void)::dup3(other, file, O_CLOEXEC);
@@ -100,8 +101,9 @@ Result<StoreLock> lock_store(const std::string& dir) {
   const std::string path = dir + "/store.lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file) return failed(errno, dir, path);
-  StoreLock lock(std::move(file));  // known before it locks: another thread may fork in between
-  // Of the open file, not of the process: who opens it again is refused as well.
+  StoreLock lock(std::move(file));  // registered first: a thread may fork before it locks
+  // The lock belongs to the open file, not to the process, so a second open in this process fails
+  // too.
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK) {
     return Status::unavailable("data directory " + dir +

@@ -1,6 +1,6 @@
-// One opener of a data directory at a time, in whatever process and however it spells the path.
-// RocksDB's own lock does not do: within a process it goes by the path's text, and closing the file
-// once more, as a second opener does, gives up what the process had.
+// Allows one opener of a data directory at a time, across processes and spellings of the path.
+// RocksDB's own lock is not enough: within a process it compares the path's text, and if a second
+// opener closes the file, the process loses its lock.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace precis {
 
-// Makes the directory, and those above it, where they are missing. kPermissionDenied where this
-// process may not, kOutOfSpace, or kUnavailable naming the part of the path that is in the way.
+// Creates the directory and missing parents. kPermissionDenied if this process may not,
+// kOutOfSpace, or kUnavailable naming the part of the path that is no directory.
 Status make_directory(const std::string& dir);
 
-// kPermissionDenied: this process may not read or write what is in `dir`, as `why` says.
+// kPermissionDenied: this process may not read or write files in `dir`; `why` gives the reason.
 Status not_ours(const std::string& dir, const std::string& why);
 
-// What of make_directory() an `error` of errno is where `dir` can't be listed.
+// The error for an `error` of errno from listing `dir`, classified as in make_directory().
 Status not_listed(int error, const std::string& dir);
 
-// Held until it is destroyed, by the end of the process at the latest. A child that this process
-// forks does not hold it, however long it lives.
+// Held until destruction, or until the process ends. A forked child does not hold the lock, however
+// long it lives.
 class StoreLock {
  public:
   explicit StoreLock(Descriptor file);
@@ -34,8 +34,8 @@ class StoreLock {
   Descriptor file_;
 };
 
-// Makes the file that it locks. kUnavailable where the directory is open already, kPermissionDenied
-// where this process may not write to it.
+// Creates and locks the file. kUnavailable if the directory is already open, kPermissionDenied if
+// this process may not write to it.
 Result<StoreLock> lock_store(const std::string& dir);
 
 }  // namespace precis

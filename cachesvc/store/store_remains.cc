@@ -11,8 +11,8 @@
 namespace precis {
 namespace {
 
-// RocksDB writes at most so much as it opens: its logs as tables, its list of files anew, and some
-// small files.
+// An upper bound of the bytes that RocksDB writes when it opens: its logs as tables, its list of
+// files again, and some small files.
 std::uint64_t bytes_to_open(const std::string& dir) {
   std::uint64_t bytes = 256u << 10;
   std::error_code error;
@@ -27,7 +27,8 @@ std::uint64_t bytes_to_open(const std::string& dir) {
   return bytes;
 }
 
-// There may be some megabytes of them. They are for people, and no start reads them.
+// Removes RocksDB's information logs, which may take some megabytes. They are for people; no start
+// reads them.
 void remove_information_logs(const std::string& dir) {
   namespace fs = std::filesystem;
   std::vector<fs::path> logs;
@@ -41,7 +42,7 @@ void remove_information_logs(const std::string& dir) {
 
 }  // namespace
 
-// None of a store's files, nor of the payload's, which are numbered, is made before CURRENT is.
+// RocksDB creates CURRENT before any numbered file of the store or of its payload is created.
 Status check_remains(const std::string& dir) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -85,7 +86,7 @@ std::uint64_t bytes_of_files(const std::string& dir) {
   for (std::filesystem::directory_iterator file(dir, error), end; !error && file != end;
        file.increment(error)) {
     if (file->path().filename() == kReserveName) continue;
-    std::error_code gone;  // A file may go while the folder is read; it then counts nothing.
+    std::error_code gone;  // a file may be removed meanwhile; then it does not count
     const auto size_bytes = file->file_size(gone);
     if (!gone) bytes += size_bytes;
   }

@@ -1,4 +1,4 @@
-// The files of a store as they lie in its directory, without RocksDB.
+// Examines the files in a store's directory without RocksDB.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace precis {
 
-// kCorruption where there are files of a store but no CURRENT, which says what belongs to it.
-// RocksDB would make a new store in its place, to which the files beside it mean nothing.
+// kCorruption if the directory has files of a store but no CURRENT, which names the files that
+// belong to it. RocksDB would create a new store that ignores those files.
 Status check_remains(const std::string& dir);
 
-// [blocking] RocksDB would end the process if it found no room as it opens. Gives up the reserve
-// and, if that does not do, RocksDB's information logs: an older build's store has no reserve.
-// kOutOfSpace, saying how many bytes are lacking.
+// [blocking] Frees space before RocksDB opens, because RocksDB would end the process if the disk
+// were full. Deletes the reserve, then RocksDB's information logs if needed (a store of an older
+// build has no reserve). kOutOfSpace with the number of missing bytes.
 Status make_room_to_open(SpaceGuard& guard, const std::string& dir);
 
-inline constexpr std::uint32_t kStoreFormat = 2;  // 1 held payload in blob files
+inline constexpr std::uint32_t kStoreFormat = 2;  // format 1 stored payload in blob files
 
-// Checks the row that names the format of a store: kVersionMismatch where another build wrote it,
-// kCorruption where it does not read.
+// Checks the row that stores the format: kVersionMismatch if another build wrote the store,
+// kCorruption if the row is unreadable.
 Status check_stored_format(const std::string& dir, Bytes stored);
 
-// The files in the directory itself, without the reserve, which is room that is kept free.
+// Bytes of the files directly in the directory, without the reserve, which counts as free space.
 std::uint64_t bytes_of_files(const std::string& dir);
 
 }  // namespace precis

@@ -8,7 +8,7 @@
 namespace precis {
 namespace {
 
-// What a row or a value takes in memory beside its bytes, about.
+// Approximate memory of a row or a value besides its bytes.
 constexpr std::uint64_t kOverheadBytes = 256;
 
 std::uint64_t row_bytes_of(const WriteBehind::Change& change) {
@@ -29,7 +29,7 @@ WriteBehind::WriteBehind(ExtentIndex& index, PayloadWriter& writer, std::uint64_
       apply_(std::move(apply)),
       failed_(std::move(failed)) {}
 
-// ---- leaving
+// ---- deferring
 
 bool WriteBehind::leave(const std::shared_ptr<Change>& change) {
   const PayloadBatch& payload = change->payload;
@@ -51,7 +51,7 @@ bool WriteBehind::leave(const std::shared_ptr<Change>& change) {
   return true;
 }
 
-// The backlog alone keeps it: nothing is left of what gives way.
+// Only the backlog owns the change, so a dropped change is freed at once.
 void WriteBehind::settle_later(const std::shared_ptr<Change>& change) {
   const std::weak_ptr<Change> waiting = change;
   const auto settle_it = [this, waiting] {
@@ -60,7 +60,7 @@ void WriteBehind::settle_later(const std::shared_ptr<Change>& change) {
   writer_.then(settle_it, waiting);
 }
 
-// On the writer's thread, when its values have been written or have failed.
+// Runs on the writer's thread, after the change's values are written or have failed.
 void WriteBehind::settle(const std::shared_ptr<Change>& change) {
   Status status;
   {
@@ -94,7 +94,7 @@ std::shared_lock<std::shared_mutex> WriteBehind::while_none_waits() {
 
 WriteBehind::CaughtUp WriteBehind::catch_up() {
   std::unique_lock held(order_);
-  writer_.wait_for_all();  // what is left now has failed
+  writer_.wait_for_all();  // all remaining changes have failed
   std::vector<std::shared_ptr<Change>> failed;
   {
     std::lock_guard lock(mutex_);

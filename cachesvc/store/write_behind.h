@@ -1,8 +1,8 @@
-// Changes that are acknowledged in memory while their payload is on its way to a file. Each is
-// applied behind its payload, on the writer's thread, and read from memory until then. They may
-// stand on one another: so behind one that failed none is applied, and who needs them stored has
-// them tried again, in their order. They promise nothing beyond the process: where more comes than
-// may wait, the oldest give way (write_behind_room.cc).
+// Deferred changes: acknowledged in memory before their payload is written to a file. The writer's
+// thread applies each change after its payload; until then the change is read from memory. Changes
+// may depend on earlier ones, so none is applied after a failed one. catch_up() tries all again in
+// order. Deferred changes do not survive the process. If more wait than allowed, the oldest are
+// dropped (write_behind_room.cc).
 #pragma once
 
 #include <cstdint>
@@ -25,39 +25,41 @@ class WriteBehind {
  public:
   using Change = WaitingChange;
 
-  // All of these outlive it, but `writer`, which ends before it does: it runs what is left.
-  // `apply` stores a change whose payload is written; `failed` is called where one was not.
-  // At most `bytes_max` of payload are left for later, and as much of rows.
+  // All arguments outlive this object, except `writer`: it ends first and runs the remaining
+  // changes. `apply` stores a change whose payload is written. `failed` is called if payload or
+  // rows could not be written. At most `bytes_max` of payload are deferred, and the same amount of
+  // rows.
   WriteBehind(ExtentIndex& index, PayloadWriter& writer, std::uint64_t bytes_max,
               std::function<Status(const Change&)> apply, std::function<void()> failed);
 
-  // Whether the change, of staged payload, is left for later: shared with the writer's thread then.
-  // If too much waits, the oldest changes whose payload is not written give way, with those that
-  // rest on them. False where there is nothing to wait for, or not enough gives way, or something
-  // failed: then the disk's state is for who writes to know. Nor are deletes left for later, which
-  // reading would miss.
+  // Defers a change whose payload is all staged. Returns true if deferred; the change is then
+  // shared with the writer's thread. If too much waits, drops the oldest changes with unwritten
+  // payload, together with their dependents. False if there is nothing to wait for, if not enough
+  // can be dropped, or if something failed: the caller then writes by itself and learns the disk's
+  // state. Also false for changes with deletes, because reads from memory do not see deletes.
   bool leave(const std::shared_ptr<Change>& change);
 
-  // While it is held nothing is left for later. Not held where something waits.
+  // While this lock is held, no change is deferred. Returns an unlocked lock if changes wait.
   std::shared_lock<std::shared_mutex> while_none_waits();
-  // [blocking] Until all that was left is applied, as `status` says; what failed again stays, and
-  // is read from memory. While it is held nothing is left for later.
+  // [blocking] Waits until all deferred changes are applied; `status` is the first failure. Changes
+  // that fail again stay in memory and are read from there. While `held` is locked, no change is
+  // deferred.
   struct CaughtUp {
     std::unique_lock<std::shared_mutex> held;
     Status status;
   };
   CaughtUp catch_up();
-  // [blocking] Where rows of the table wait to be written.
+  // [blocking] catch_up() if rows of the table wait to be written.
   void catch_up_with(Table table);
-  // What failed before and is changed anew is not written any more. While caught up.
+  // Removes rows and values that `newer` replaces from failed changes. Call after catch_up().
   void supersede(const Change& newer);
-  // Names of changes that gave way since it was last asked.
+  // Names of the changes dropped since the last call.
   std::vector<std::string> take_dropped();
 
  private:
   void settle_later(const std::shared_ptr<Change>& change);
   void settle(const std::shared_ptr<Change>& change);
-  // These with mutex_ held.
+  // Callers hold mutex_ for the functions below.
   bool make_room_for(const Change& change);
   void keep_what_is_replaced(Change& change);
   void drop(const std::shared_ptr<Change>& change);
@@ -67,12 +69,13 @@ class WriteBehind {
   const std::uint64_t bytes_max_;
   const std::function<Status(const Change&)> apply_;
   const std::function<void()> failed_;
-  // Held alone by who needs all changes that were left for later behind them; before mutex_.
+  // Locked exclusively to defer a change and to have all applied, shared to keep changes from being
+  // deferred. Locked before mutex_.
   std::shared_mutex order_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
-  Backlog backlog_;          // left for later
-  std::uint64_t bytes_ = 0;  // of their payload
+  Backlog backlog_;          // deferred changes
+  std::uint64_t bytes_ = 0;  // payload bytes of the deferred changes
   std::vector<std::string> dropped_;
 };
 

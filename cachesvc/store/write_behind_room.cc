@@ -1,4 +1,4 @@
-// Changes that give way: which, and what goes with them (write_behind.h).
+// Chooses the deferred changes to drop, with their dependents (write_behind.h).
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -14,8 +14,9 @@ bool has_written(const WriteBehind::Change& change) {
 
 }  // namespace
 
-// A change that replaces payload leaves the older value behind when it gives way, and its row with
-// it; and what it replaces must not go after it. Trims do so, and they are few.
+// Dropping a change that replaces payload would bring back the older value with its row, and the
+// replaced change must not be dropped after it. So neither may be dropped. Trims replace payload;
+// they are few.
 void WriteBehind::keep_what_is_replaced(Change& change) {
   const std::set<std::string> keys(change.payload.keys.begin(), change.payload.keys.end());
   change.kept = std::ranges::any_of(keys, [&](auto& key) { return index_.find(key).ok(); });
@@ -27,15 +28,15 @@ void WriteBehind::keep_what_is_replaced(Change& change) {
   }
 }
 
-// The oldest go first, and of those one that is partly written only where no other is left: else,
-// of puts that come faster than the disk writes, none would ever be written whole.
+// Drops the oldest changes first, and partly written ones only if no others are left. Otherwise no
+// put would ever be written completely if puts arrive faster than the disk writes.
 bool WriteBehind::make_room_for(const Change& change) {
   if (change.payload.size_bytes > bytes_max_ || change.row_bytes > bytes_max_) return false;
   std::uint64_t left = bytes_ + change.payload.size_bytes;
   std::uint64_t rows_left = backlog_.row_bytes() + change.row_bytes;
   const auto has_room = [&] { return left <= bytes_max_ && rows_left <= bytes_max_; };
   if (has_room()) return true;
-  // What the new change rests on stays.
+  // Changes that the new change depends on stay.
   const std::set<const Change*> needed = backlog_.needed_for(change.rows.rests_on);
   const auto stays = [&](const std::shared_ptr<Change>& one) {
     return one->settling || one->kept || needed.contains(one.get());
@@ -44,7 +45,7 @@ bool WriteBehind::make_room_for(const Change& change) {
   for (const bool partly_written : {false, true}) {
     for (const auto& [place, each] : backlog_.droppable()) {
       if (has_room()) break;
-      // Of one that was superseded the rows may be left alone.
+      // A superseded change may have only rows left.
       if (each->payload.keys.empty() || stays(each)) continue;
       if (has_written(*each) != partly_written) continue;
       const auto all = backlog_.resting_on(each);
@@ -62,13 +63,13 @@ bool WriteBehind::make_room_for(const Change& change) {
 }
 
 void WriteBehind::drop(const std::shared_ptr<Change>& change) {
-  // A session's row has no name, for nobody need be told of it: its tip is named.
+  // A session's row has no name: nobody needs to be told of it, because its tip has a name.
   if (!change->rows.name.empty()) dropped_.push_back(change->rows.name);
   backlog_.remove(change);
   change->dropped = true;
   index_.forget(change->payload);
   bytes_ -= change->payload.size_bytes;
-  // The writer passes over values that nobody holds.
+  // The writer skips values that nobody holds.
   change->payload = {};
   change->rows = {};
   change->row_values.clear();
