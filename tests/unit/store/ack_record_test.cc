@@ -1,4 +1,4 @@
-// What the record says of changes that survive the machine, from one start to the next.
+// The record of changes that survive a crash of the machine, across several starts.
 #include "cachesvc/store/ack_record.h"
 
 #include <catch2/catch.hpp>
@@ -33,7 +33,7 @@ TEST_CASE("a start that dies before its first sync forgets nothing of what was s
     const auto record = open_record(dir, boot);
     CHECK(record->before().expected == 5);
     CHECK(record->before().last == 7);
-    REQUIRE(record->save(7, {}).ok());  // as the rows were found
+    REQUIRE(record->save(7, {}).ok());  // as found in the rows
   }
 }
 

@@ -1,5 +1,5 @@
-// Writes batches to a store until it is killed: row i and payload i together, always under the same
-// keys i. Says each number on its output once the store has acknowledged it.
+// Writes batches to a store until it is killed: batch i has row i and payload i under the key i.
+// Prints each number after the store has acknowledged it.
 //   store_crash_helper DIR memory|wal|fsync|hardened
 #include <cstdio>
 #include <cstring>

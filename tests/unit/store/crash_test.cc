@@ -1,4 +1,4 @@
-// A process is killed with SIGKILL while it writes; the store it leaves is opened and read.
+// Kills a process with SIGKILL while it writes, then opens and reads the store that it leaves.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ using precis::testing::TestDir;
 
 namespace {
 
-// Runs the helper, kills it after `acknowledged` numbers and returns how many it said in all.
+// Runs the helper, kills it after `acknowledged` numbers and returns how many it printed in total.
 unsigned run_and_kill(const std::string& dir, const std::string& mode, unsigned acknowledged) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -45,7 +45,8 @@ unsigned run_and_kill(const std::string& dir, const std::string& mode, unsigned 
   return count;
 }
 
-// The numbers whose row is there; each must have its whole payload and the other way round.
+// The numbers whose row is present. Each row must have its complete payload, and each payload its
+// row.
 std::set<unsigned> survivors(const std::string& dir) {
   auto store = open_disk_store(dir);
   INFO(store.status().to_string());
@@ -72,7 +73,7 @@ std::set<unsigned> survivors(const std::string& dir) {
 unsigned random_point() {
   const unsigned seed = GENERATE(range(1u, 6u));
   UNSCOPED_INFO("seed " << seed);
-  return 1 + std::mt19937(seed)() % 600;  // Up to 120 MB: some kills fall into a flush.
+  return 1 + std::mt19937(seed)() % 600;  // up to 120 MB: some kills hit a flush
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ TEST_CASE("after SIGKILL every batch acknowledged at wal or better is whole, and
   const unsigned acknowledged = run_and_kill(dir.path(), mode, point);
   const std::set<unsigned> left = survivors(dir.path());
   for (unsigned i = 0; i < acknowledged; ++i) REQUIRE(left.contains(i));
-  CHECK(left.size() <= acknowledged + 1);  // At most the one whose answer was under way.
+  CHECK(left.size() <= acknowledged + 1);  // at most the one being acknowledged
 }
 
 TEST_CASE(

@@ -1,4 +1,4 @@
-// Files that somebody deletes under an open store, and looks at them that say nothing.
+// Files deleted under an open store, and checks that cannot tell.
 #include "cachesvc/store/deleted_files.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A folder whose lists pass through `listed` before anybody sees them.
+// A folder that calls `listed` after each listing, before it returns the names.
 class ListedFolder final : public Folder {
  public:
   ListedFolder(std::unique_ptr<Folder> folder, std::function<void()> listed)
@@ -47,7 +47,7 @@ class ListedFolder final : public Folder {
   const std::function<void()> listed_;
 };
 
-// Payload files of which one has a value.
+// Payload files, one of which has a value.
 std::unique_ptr<ExtentFiles> open_files(FaultyDrive& drive, std::function<void()> listed) {
   auto folder = std::make_unique<ListedFolder>(drive.folder(), std::move(listed));
   auto files = ExtentFiles::open(std::move(folder), {}, 1 << 20).value();
@@ -105,7 +105,7 @@ TEST_CASE("a directory that can't be looked at is not called deleted", "[unit][s
   const Descriptor lock(::open((path + "/store.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   REQUIRE(lock);
   CHECK(DeletedFiles(path, lock.get()).check_directory().ok());
-  // ELOOP stands for whatever keeps a look from being taken.
+  // ELOOP stands for any error that prevents the check.
   const std::string loop = dir.path() + "/loop";
   std::filesystem::create_symlink(loop, loop);
   CHECK(DeletedFiles(loop, lock.get()).check_directory().ok());
@@ -134,7 +134,7 @@ TEST_CASE("a folder without changes is not listed again and again, and a change 
   FaultyDrive drive;
   std::atomic<unsigned> lists = 0;
   const auto files = open_files(drive, [&] { ++lists; });
-  // That it goes on being listed would be this test's time limit.
+  // If the folder were listed forever, this test would exceed its time limit.
   for (unsigned before = 0; before != lists;) {
     before = lists;
     REQUIRE(files->check().ok());

@@ -1,4 +1,4 @@
-// What every eviction policy promises, and what S3-FIFO is for.
+// The contract of every eviction policy, and the advantages of S3-FIFO.
 #include "cachesvc/store/eviction_policy.h"
 
 #include <catch2/catch.hpp>
@@ -23,7 +23,7 @@ std::unique_ptr<EvictionPolicy> each_policy() {
 
 bool anything(const HotKey&) { return true; }
 
-// A tier of `capacity` keys of one size: whether it had the key.
+// A tier of `capacity` keys of one size. ask() returns whether the key was present.
 class Tier {
  public:
   Tier(EvictionPolicy& policy, std::size_t capacity) : policy_(policy), capacity_(capacity) {}
@@ -108,7 +108,7 @@ TEST_CASE("what is used stays through a scan under S3-FIFO, and does not under L
 }
 
 TEST_CASE("S3-FIFO follows a load whose keys come back late", "[unit][eviction]") {
-  // In turns over somewhat more keys than fit: LRU never has the next one.
+  // Cycles over somewhat more keys than fit: LRU never has the next one.
   const auto hits = [](EvictionPolicy& policy) {
     Tier tier(policy, 100);
     int had = 0;

@@ -1,5 +1,5 @@
-// What the store on disk promises beyond the contract: where payload lies, what crashes, full disks
-// and damaged files leave of it, and that space comes back.
+// Properties of the store on disk beyond the contract: the places of payload, its state after
+// crashes, full disks and damaged files, and reclaimed space.
 #include "cachesvc/store/extent_store.h"
 
 #define XXH_INLINE_ALL
@@ -61,7 +61,7 @@ TEST_CASE("what a store finds when it opens survives a crash of the machine",
     std::mt19937_64 rng(seed);
     Machine machine;
     REQUIRE(put(*machine.open(), "a", noise(1, 20'000), Durability::kWal).ok());
-    machine.open().reset();  // as after a SIGKILL, what was written is in the machine's memory
+    machine.open().reset();  // as after SIGKILL: written bytes may be in the page cache only
     machine.lose_power(rng);
     CAPTURE(seed);
     const auto left = machine.open()->get(Table::kPayload, "a");
@@ -94,8 +94,8 @@ TEST_CASE("the space of removed and replaced payload comes back", "[unit][store]
       kept.erase(key);
     }
   }
-  // Tidied up by a thread; that it never does would be this test's time limit. Each value takes a
-  // block, at most half of a closed file is dead, and one file is open.
+  // Reclaimed by a thread; if it never happened, this test would exceed its time limit. Each value
+  // takes a block, at most half of a complete file is dead, and one file is still appended to.
   const std::uint64_t most = 2 * kept.size() * 4096 + 2 * kFileBytes;
   while (machine.drive.bytes() > most) std::this_thread::yield();
   for (const auto& [key, value] : kept) CHECK(*store->get(Table::kPayload, key) == value);
@@ -128,11 +128,11 @@ TEST_CASE("space that counts no more waits to be tidied up, but not where the di
   const auto durability = GENERATE(Durability::kMemory, Durability::kWal);
   REQUIRE(put(*store, "gone", noise(1, 10'000)).ok());
   REQUIRE(erase(*store, "gone").ok());
-  // Of a store that does not wait, this sees it; one that does passes however slow the machine is.
+  // Fails if the store does not wait. If it waits, this passes however slow the machine is.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK(machine.drive.bytes() > 10'000);
   machine.drive.set_room(machine.drive.bytes());
-  (void)stage_and_put(*store, "new", shared_noise(2, 10'000), durability);  // may be for later
+  (void)stage_and_put(*store, "new", shared_noise(2, 10'000), durability);  // may be deferred
   while (machine.drive.bytes() > 10'000) std::this_thread::yield();         // by a thread
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a batch whose rows fail leaves no payload behind", "[unit][store]") {
   machine.rows.fail_next_write(Status::out_of_space("full"));
   CHECK(put(*store, "key", noise(1, 10'000)).code() == StatusCode::kOutOfSpace);
   CHECK(store->get(Table::kPayload, "key").status().code() == StatusCode::kNotFound);
-  REQUIRE(store->harden().ok());  // and the writer has nothing in hand
+  REQUIRE(store->harden().ok());  // the writer is idle
   CHECK(store->stats().payload_bytes == before);
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("a sync that failed is not forgotten: fsync and harden go on failing",
   CHECK(store->harden().code() == StatusCode::kUnavailable);
   CHECK(put(*store, "b", noise(2, 100), Durability::kFsync).code() == StatusCode::kUnavailable);
   CHECK(put(*store, "c", noise(3, 100)).ok());
-  REQUIRE(erase(*store, "a").ok());  // what may be lost is gone
+  REQUIRE(erase(*store, "a").ok());  // removes the value that may be lost
   CHECK(put(*store, "b", noise(2, 100), Durability::kFsync).ok());
   CHECK(store->harden().ok());
 }
@@ -192,7 +192,7 @@ TEST_CASE("a folder whose sync failed once is not believed the next time", "[uni
   const auto sync_another = [](Store& store) {
     return put(store, "b", noise(2, 100), Durability::kFsync);
   };
-  std::uint64_t operations = 0;  // of which the last is the folder's sync
+  std::uint64_t operations = 0;  // the last one is the folder's sync
   {
     Machine machine;
     const auto store = machine.open();
@@ -207,7 +207,8 @@ TEST_CASE("a folder whose sync failed once is not believed the next time", "[uni
   machine.drive.fail_after(operations - 1, Status::unavailable("faulty drive: EIO"));
   CHECK(sync_another(*store).code() == StatusCode::kUnavailable);
   machine.drive.fail_after(1u << 30, {});
-  CHECK(sync_another(*store).code() == StatusCode::kUnavailable);  // "a" may have no name
+  CHECK(sync_another(*store).code() == StatusCode::kUnavailable);  // the name of "a"'s file may be
+                                                                   // lost
   REQUIRE(erase(*store, "a").ok());
   CHECK(sync_another(*store).ok());
 }
@@ -216,7 +217,7 @@ TEST_CASE("where nothing can be moved, files that are empty still go", "[unit][s
   Machine machine;
   const auto store = machine.open();
   REQUIRE(put(*store, "kept", noise(0, 10'000)).ok());
-  unsigned gone = 5;  // with "kept" a closed file, which is sparse without them, and an open one
+  unsigned gone = 5;  // with "kept": one complete file, sparse without them, and an open one
   const auto put_them = [&] {
     for (unsigned i = 0; i < gone; ++i) {
       REQUIRE(put(*store, std::to_string(i), noise(i, 10'000)).ok());
@@ -230,12 +231,12 @@ TEST_CASE("where nothing can be moved, files that are empty still go", "[unit][s
     machine.drive.fail_after(0, Status::unavailable("faulty drive: EIO"));
     CHECK(store->harden().code() == StatusCode::kUnavailable);
     machine.drive.fail_after(1u << 30, {});
-    gone = 8;  // a closed file of theirs, and an open one
+    gone = 8;  // fills one complete file, and an open one
     put_them();
   }
   REQUIRE(machine.drive.bytes() > kFileBytes);
   for (unsigned i = 0; i < gone; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
-  // By a thread: that it never does would be this test's time limit.
+  // By a thread; if it never happened, this test would exceed its time limit.
   while (machine.drive.bytes() > kFileBytes) std::this_thread::yield();
   CHECK(*store->get(Table::kPayload, "kept") == noise(0, 10'000));
 }
@@ -243,18 +244,18 @@ TEST_CASE("where nothing can be moved, files that are empty still go", "[unit][s
 TEST_CASE("a move for which there is no room is not tried again and again", "[unit][store]") {
   Machine machine;
   const auto store = machine.open();
-  for (unsigned i = 0; i < 10; ++i) {  // two files full of them
+  for (unsigned i = 0; i < 10; ++i) {  // they fill two files
     REQUIRE(put(*store, std::to_string(i), noise(i, 10'000)).ok());
   }
-  machine.drive.set_room(machine.drive.bytes() + 2 * 4096);  // for a file's begin
+  machine.drive.set_room(machine.drive.bytes() + 2 * 4096);  // enough for the start of a file
   for (unsigned i = 1; i < 5; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
-  // That it never comes to rest would be this test's time limit.
+  // If it never stopped, this test would exceed its time limit.
   for (std::uint64_t before = 0; before != machine.drive.operations();) {
     before = machine.drive.operations();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   machine.drive.set_room(1u << 30);
-  REQUIRE(erase(*store, "5").ok());  // more is freed: it is tried again
+  REQUIRE(erase(*store, "5").ok());  // frees more space, so the move is retried
   while (machine.drive.bytes() > 2 * kFileBytes) std::this_thread::yield();
   CHECK(*store->get(Table::kPayload, "0") == noise(0, 10'000));
 }
@@ -271,7 +272,7 @@ TEST_CASE("what is to be synced while files are synced shares the next sync", "[
   written.push_back(
       std::async(std::launch::async, [&] { return sync_put("0", shared_noise(0, 10)); }));
   while (machine.drive.syncs() == before) std::this_thread::yield();
-  // Seven values that the sync under way began too early for.
+  // Seven values, staged after the sync in progress began.
   std::vector<std::shared_ptr<const Value>> values;
   std::vector<std::shared_ptr<StagedValue>> staged;
   for (std::uint64_t i = 1; i < 8; ++i) {
@@ -301,7 +302,7 @@ TEST_CASE("a payload file of a newer format is refused, and left as it is", "[un
   Machine machine;
   REQUIRE(put(*machine.open(), "a", noise(1, 100)).ok());
   const std::string name = machine.drive.names().front();
-  std::array<std::byte, 24> header;  // magic, format, number, XXH3-64 of those
+  std::array<std::byte, 24> header;  // magic, format, number, their XXH3-64
   const auto file = machine.drive.folder()->open(name).value();
   REQUIRE(file->read_at(0, header).ok());
   const auto write_format = [&](std::uint32_t format) {
@@ -408,12 +409,12 @@ TEST_CASE("a byte that rots in any file of a store makes no wrong row, and paylo
                        Durability::kFsync)
                 .ok());
   };
-  for (unsigned life = 0; life < 2; ++life) {  // tables of the first, a log of the second
+  for (unsigned life = 0; life < 2; ++life) {  // the first life leaves tables, the second a log
     auto store = open_disk_store(whole).value();
     for (unsigned i = 0; i < 20; ++i) write(*store, life * 20 + i);
     if (life == 0) REQUIRE(store->harden().ok());
-    if (life == 1) fs::copy(whole, copy, fs::copy_options::recursive);  // as a kill leaves it
-    fs::remove(copy + "/reserve");                                      // holds nothing
+    if (life == 1) fs::copy(whole, copy, fs::copy_options::recursive);  // as after a kill
+    fs::remove(copy + "/reserve");                                      // contains no data
   }
   std::vector<fs::path> files;
   for (const auto& file : fs::recursive_directory_iterator(copy)) {
@@ -440,7 +441,8 @@ TEST_CASE("a byte that rots in any file of a store makes no wrong row, and paylo
       const auto row = (*store)->get(Table::kSegments, std::to_string(i));
       if (row.ok()) CHECK(*row == noise(i, 200));
       if (!row.ok()) ++found;
-      // Payload is checked by its reader (cut_test.cc): here it is its own size or an error.
+      // A payload's reader checks its bytes (cut_test.cc). Here it must have its size or be an
+      // error.
       const auto payload = (*store)->get(Table::kPayload, std::to_string(i));
       if (payload.ok()) CHECK(payload->size() == 5000);
     }

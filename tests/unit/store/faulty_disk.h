@@ -1,5 +1,4 @@
-// A disk for RocksDB that can be full. Small on purpose: a wrapper around the machine's file
-// system.
+// A disk for RocksDB that can be full: a small wrapper around the machine's file system.
 #pragma once
 
 #include <atomic>
@@ -16,11 +15,11 @@ class FaultyDisk {
   FaultyDisk();
   ~FaultyDisk();
   rocksdb::Env* env() const { return env_.get(); }
-  // While full, every byte appended to a file fails with "no space".
+  // While full, every append to a file fails with "no space".
   void set_full(bool full) { *full_ = full; }
 
  private:
-  std::shared_ptr<std::atomic<bool>> full_;  // shared with every file that is open
+  std::shared_ptr<std::atomic<bool>> full_;  // shared with every open file
   std::unique_ptr<rocksdb::Env> env_;
 };
 

@@ -10,7 +10,7 @@ class FaultyFile final : public File {
  public:
   FaultyFile(FaultyDrive& drive, std::shared_ptr<FaultyDrive::Inode> inode, std::uint64_t era)
       : drive_(drive), inode_(std::move(inode)), era_(era) {
-    ++drive_.open_files_;  // with the drive's mutex held
+    ++drive_.open_files_;  // callers hold the drive's mutex
   }
   ~FaultyFile() override {
     std::lock_guard lock(drive_.mutex_);
@@ -80,7 +80,7 @@ class FaultyFile final : public File {
     std::uint64_t used = 0;
     for (const auto& [name, inode] : drive_.files_) used += inode->taken();
     auto& file = inode_->bytes;
-    // What fails has written a part.
+    // A failed write has written a part.
     std::size_t done = status.ok() ? bytes.size() : bytes.size() / 2;
     const std::uint64_t room = drive_.room_ - std::min(drive_.room_, used);
     const std::uint64_t grows = offset + done > file.size() ? offset + done - file.size() : 0;
@@ -272,7 +272,7 @@ void FaultyDrive::lose_power(std::mt19937_64& rng) {
   }
   Inodes left;
   for (const std::string& name : names) {
-    // A name that was made or removed since the last sync of the folder may be as before.
+    // A name that was created or removed since the folder's last sync may be in its earlier state.
     const Inodes& from = rng() % 2 == 0 ? files_ : synced_files_;
     if (const auto file = from.find(name); file != from.end()) left.insert(*file);
   }
@@ -287,7 +287,7 @@ void FaultyDrive::lose_power(std::mt19937_64& rng) {
       if (kept.size() < at + size) kept.resize(at + size);
       std::memcpy(kept.data() + at, now.data() + at, size);
     }
-    // Nothing promises the bytes of a hole, so it is as good as filled.
+    // The bytes of a hole may be anything after a crash, so holes are treated as filled.
     inode = std::make_shared<Inode>(Inode{kept, kept, {}});
   }
   files_ = synced_files_ = std::move(left);

@@ -1,5 +1,5 @@
-// A folder in memory that does what disks do: it fails, fills up, and when the power goes keeps of
-// what was not synced any blocks it likes, in any order, and names as it likes.
+// An in-memory folder that behaves like a disk: it fails, fills up, and if the power fails keeps
+// any unsynced blocks, in any order, and any unsynced changes of names.
 #pragma once
 
 #include <condition_variable>
@@ -17,32 +17,32 @@
 
 namespace precis::testing {
 
-// What remains when a store is closed and opened again.
+// The state that remains when a store is closed and opened again.
 class FaultyDrive {
  public:
-  // A folder over these files; several over time, one at a time.
+  // A folder over these files. Several may be created in turn, one at a time.
   std::unique_ptr<Folder> folder();
 
-  // Every byte past this many fails with kOutOfSpace.
+  // Writes beyond this many bytes in total fail with kOutOfSpace.
   void set_room(std::uint64_t bytes);
-  // Lets holes be punched into files, or not. At first they can.
+  // Allows or forbids punching holes into files; allowed at first.
   void set_punches(bool punches);
-  // The operation after `count` others fails with `status`, and so do all that follow.
+  // The operation after `count` others and all later ones fail with `status`.
   void fail_after(std::uint64_t count, Status status);
   // While held, operations wait.
   void hold(bool held);
-  // While held, syncs of files wait, and nothing else does.
+  // While held, syncs of files wait; other operations do not.
   void hold_syncs(bool held);
-  std::uint64_t syncs() const;  // of files that have begun
+  std::uint64_t syncs() const;  // syncs of files, from their begin
   std::uint64_t operations() const;
   unsigned open_files() const;
   void flip_bit(const std::string& name, std::uint64_t byte, unsigned bit);
   void cut_file(const std::string& name, std::uint64_t size);
   std::vector<std::string> names() const;
   std::uint64_t size(const std::string& name) const;
-  std::uint64_t bytes() const;  // of all files, less their holes
+  std::uint64_t bytes() const;  // of all files, without holes
 
-  // The power goes: folders and files of before fail from now on; what `rng` says is left.
+  // The power fails: earlier folders and files fail from now on; `rng` decides what remains.
   void lose_power(std::mt19937_64& rng);
 
  private:
@@ -51,17 +51,17 @@ class FaultyDrive {
   struct Inode {
     std::vector<std::byte> bytes;   // as read now
     std::vector<std::byte> synced;  // as of the last sync
-    std::set<std::uint64_t> holes;  // offsets of blocks that take no room
+    std::set<std::uint64_t> holes;  // offsets of blocks without disk space
     std::uint64_t taken() const;
   };
   using Inodes = std::map<std::string, std::shared_ptr<Inode>>;
-  // With mutex_ held. Counts an operation of a folder of the `era`.
+  // Callers hold mutex_. Counts an operation by a folder of the `era`.
   Status operate(std::uint64_t era);
 
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   Inodes files_, synced_files_;
-  std::uint64_t era_ = 0;  // how often the power went
+  std::uint64_t era_ = 0;  // number of power losses
   std::uint64_t operations_ = 0, name_changes_ = 0;
   unsigned open_files_ = 0;
   std::optional<std::uint64_t> fails_at_;

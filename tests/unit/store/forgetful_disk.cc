@@ -35,7 +35,7 @@ struct ForgetfulDisk::State {
     std::shared_ptr<Inode> now;  // null: removed
   };
 
-  // With mutex held. Counts an operation of a file or folder of the `era`.
+  // Callers hold mutex. Counts an operation by a file or folder of the era `of`.
   IOStatus operate(std::uint64_t of) {
     if (of != era) return IOStatus::IOError("the power went");
     if (fails_at && operations >= *fails_at) return IOStatus::IOError("the test's disk fails");
@@ -65,7 +65,7 @@ struct ForgetfulDisk::State {
   // Guarded by mutex.
   Names names, synced_names;
   std::vector<Change> journal;  // from synced_names to names
-  std::uint64_t era = 0;        // how often the power went
+  std::uint64_t era = 0;        // number of power losses
   std::uint64_t operations = 0;
   std::optional<std::uint64_t> fails_at;
 };
@@ -84,7 +84,7 @@ IOStatus read(const std::string& bytes, std::uint64_t offset, std::size_t size,
   return IOStatus::OK();
 }
 
-// What every open file is: the disk, its bytes, and when it was opened.
+// Common to all open files: the disk, the file's bytes, and the era in which it was opened.
 struct Handle {
   State state;
   std::shared_ptr<Inode> inode;
@@ -187,7 +187,7 @@ class NoLog final : public rocksdb::Logger {
   std::size_t GetLogFileSize() const override { return 0; }
 };
 
-// One folder, whatever paths say before their last name.
+// One folder, whatever directories the paths name.
 class FileSystem final : public rocksdb::FileSystem {
  public:
   FileSystem(State state, std::uint64_t era) : state_(std::move(state)), era_(era) {}
@@ -322,7 +322,7 @@ class FileSystem final : public rocksdb::FileSystem {
   const std::uint64_t era_;
 };
 
-// RocksDB sleeps for a second after every flush that failed.
+// Skips the second that RocksDB sleeps after each failed flush.
 class Sleepless final : public rocksdb::SystemClockWrapper {
  public:
   using SystemClockWrapper::SystemClockWrapper;
@@ -360,7 +360,7 @@ void ForgetfulDisk::lose_power(std::mt19937_64& rng) {
   for (auto& [name, inode] : state_->synced_names) {
     std::string left = inode->synced;
     const std::string& now = inode->bytes;
-    // Sectors that were written since, in any order; the file ends behind one of them.
+    // Keeps any sectors written since the last sync; the file ends after one of them.
     const std::size_t grown = now.size() - std::min(now.size(), left.size());
     const std::size_t end = left.size() + (grown == 0 ? 0 : rng() % (grown + 1));
     const std::size_t first = left.size();

@@ -1,6 +1,6 @@
-// A disk for RocksDB, in memory, that forgets when the power goes: of what files got since their
-// last sync, any pieces, and of the names made, removed and changed since the folder's last sync,
-// all from some moment on (a journal keeps their order).
+// An in-memory disk for RocksDB that loses data when the power fails. Each file keeps any parts of
+// the bytes written since its last sync. The folder keeps the changes of names since its last sync
+// up to some moment, because a journal keeps their order.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ class ForgetfulDisk {
  public:
   ForgetfulDisk();
   ~ForgetfulDisk();
-  // Good until the power goes, then for failing only.
+  // Usable until the power fails; then it returns errors only.
   rocksdb::Env* env() const { return envs_.back().get(); }
-  // Who has it open fails from now on; what `rng` says is left.
+  // Open files fail from now on; `rng` decides which unsynced data remains.
   void lose_power(std::mt19937_64& rng);
-  // The operation after `count` others fails, and so do all that follow, until the power goes.
+  // The operation after `count` others and all later ones fail, until the power fails.
   void fail_after(std::uint64_t count);
 
   struct State;
 
  private:
-  std::shared_ptr<State> state_;                     // shared with every file that is open
-  std::vector<std::unique_ptr<rocksdb::Env>> envs_;  // one for each time that there was power
+  std::shared_ptr<State> state_;                     // shared with every open file
+  std::vector<std::unique_ptr<rocksdb::Env>> envs_;  // one per period with power
 };
 
 }  // namespace precis::testing

@@ -1,4 +1,4 @@
-// A store that asks another one, for tests to stand between.
+// A store that forwards all calls to another one; tests override single functions.
 #pragma once
 
 #include "cachesvc/store/store.h"

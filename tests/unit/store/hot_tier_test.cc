@@ -1,4 +1,4 @@
-// The hot tier: leases, order of eviction, bounds.
+// The hot tier: leases, order of eviction, limits.
 #include "cachesvc/store/hot_tier.h"
 
 #include <catch2/catch.hpp>
@@ -67,7 +67,7 @@ TEST_CASE("what is of another row is not found, and gives way to what is of the 
   CHECK(insert(now, std::byte{3})->bytes()[0] == std::byte{2});
   CHECK_FALSE(f.tier.find(segment(1), 0, before));
   CHECK(f.tier.find(segment(1), 0, now)->bytes()[0] == std::byte{2});
-  CHECK(lease->bytes()[0] == std::byte{1});  // its reader goes on
+  CHECK(lease->bytes()[0] == std::byte{1});  // its reader can continue
   CHECK(f.tier.stats().entries == 1);
   CHECK(f.tier.stats().bytes == 200);
 }
@@ -90,8 +90,8 @@ TEST_CASE("finds are counted as hits and misses, contains is not", "[unit][hot_t
 TEST_CASE("past its limit the tier evicts what was used longest ago", "[unit][hot_tier]") {
   Fixture f(4 * kKiB);
   for (std::uint8_t n = 0; n < 4; ++n) f.insert(n, 0, kKiB);
-  (void)f.tier.find(segment(0), 0, nullptr);      // Renewed.
-  (void)f.tier.contains(segment(1), 0, nullptr);  // Not renewed by this.
+  (void)f.tier.find(segment(0), 0, nullptr);      // counts as use
+  (void)f.tier.contains(segment(1), 0, nullptr);  // does not count as use
   f.insert(4, 0, kKiB);
   CHECK_FALSE(f.tier.contains(segment(1), 0, nullptr));
   CHECK(f.tier.contains(segment(0), 0, nullptr));

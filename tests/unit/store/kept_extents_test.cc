@@ -1,4 +1,4 @@
-// Payload that is kept for long: readable whatever becomes of its key, and its space comes back.
+// Kept payload stays readable whatever happens to its key, and its space is reclaimed later.
 #include <catch2/catch.hpp>
 #include <optional>
 #include <thread>
@@ -19,7 +19,7 @@ Value read(const KeptPayload& kept, std::size_t value, std::size_t size) {
   return bytes;
 }
 
-// Until the thread that tidies up has looked once more.
+// Waits until the tidier has searched for space again.
 void wait_for_tidier(Store& store) {
   const std::uint64_t passes = store.stats().tidy_passes;
   REQUIRE(put(store, "passing", noise(9, 100)).ok());
@@ -52,7 +52,7 @@ TEST_CASE("what is kept is read after it was removed or replaced, and its file s
   Value wrong(7);
   CHECK(kept->read_into(0, wrong).code() == StatusCode::kCorruption);
   kept.reset();
-  while (machine.drive.bytes() > 0) std::this_thread::yield();  // by a thread
+  while (machine.drive.bytes() > 0) std::this_thread::yield();  // reclaimed by a thread
 }
 
 TEST_CASE("what waits for the disk is written to be kept, and what is not there can't be",
@@ -83,9 +83,9 @@ TEST_CASE("who may not wait keeps what is written alone", "[unit][store]") {
 TEST_CASE("holes end at what is kept, and its file is not emptied", "[unit][store]") {
   FaultyDrive drive;
   const auto files = ExtentFiles::open(drive.folder(), {}, 100'000).value();
-  const Value value(5000);  // of two blocks
+  const Value value(5000);  // two blocks
   const auto places = files->append(std::vector<Bytes>(6, value)).value();
-  REQUIRE(files->append(std::vector<Bytes>(20, value)).ok());  // and so the first file is closed
+  REQUIRE(files->append(std::vector<Bytes>(20, value)).ok());  // completes the first file
   std::optional pin = files->pin(places[2], ExtentFiles::Pinning::kKeep);
   for (std::size_t i = 1; i < 6; ++i) files->free(places[i]);
   const auto holes = files->holes();
@@ -109,7 +109,7 @@ TEST_CASE("files of which something is kept are not open for it", "[unit][store]
   Machine machine;
   const auto store = machine.open();
   std::vector<std::shared_ptr<const KeptPayload>> all;
-  for (unsigned i = 0; i < 300; ++i) {  // a file each, more than may be open
+  for (unsigned i = 0; i < 300; ++i) {  // one file each, more than may be open
     REQUIRE(put(*store, "a", noise(i, kFileBytes)).ok());
     all.push_back(store->keep({"a"}, true));
     REQUIRE(all.back());

@@ -1,4 +1,4 @@
-// The logs of a doubtful recovery, which give the kept payload a meaning.
+// The logs of a doubtful recovery, which can identify the kept payload.
 #include "cachesvc/store/kept_logs.h"
 
 #include <fstream>
@@ -20,7 +20,7 @@ std::string content(const fs::path& file) {
   return text.str();
 }
 
-// In the newest log of a store that has just been filled.
+// A bit in the middle of the newest log of a store that has just been filled.
 constexpr unsigned kBit = 3;
 std::uint64_t middle(const Disk& disk) { return fs::file_size(disk.newest(".log")) / 2; }
 
@@ -40,9 +40,9 @@ TEST_CASE("the logs of a doubtful recovery are kept until the loss is accepted, 
     REQUIRE(store->doubt());
     CHECK_THAT(store->doubt()->logs, Contains("are kept in " + disk.path(kKeptLogsName)));
     CHECK(content(kept) == damaged);
-    CHECK_FALSE(fs::exists(disk.path(kKeptLogsName) + "/2"));  // what no new loss asks for
+    CHECK_FALSE(fs::exists(disk.path(kKeptLogsName) + "/2"));  // only a new loss keeps more logs
     CHECK(store->stats().kept_log_bytes >= damaged.size());
-    CHECK(fs::exists(log) == false);  // RocksDB has no use for it
+    CHECK(fs::exists(log) == false);  // RocksDB has deleted its own
   }
   {
     const auto store = disk.open();
@@ -62,7 +62,7 @@ TEST_CASE("what a doubtful recovery lost is there again once the kept log is men
   const std::uint64_t at = middle(disk);
   flip_bit(log, at, kBit);
   CHECK(values_left(*disk.open()) < kValues);
-  // By hand: the kept files beside the tables and the payload, in a directory of their own.
+  // Repair by hand: the kept files with the tables and the payload, in a directory of their own.
   Disk mended;
   fs::create_directories(mended.path());
   for (const auto& file : fs::directory_iterator(disk.path(kKeptLogsName) + "/1")) {

@@ -1,4 +1,4 @@
-// A store on disk whose changes are numbered, and what tests do to its files.
+// A store on disk with numbered changes, and helpers for tests that damage its files.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline void put_with_rows(Store& store, int i, Durability durability) {
   REQUIRE(store.write(batch, durability).ok());
 }
 
-// RocksDB and payload files in a folder, as a service has them.
+// RocksDB and payload files in a folder, as in a service.
 struct Disk {
   TestDir dir;
   std::string boot = "first";
@@ -38,7 +38,7 @@ struct Disk {
                   open_rocksdb_store(dir.path() + "/store", {.kept_logs = &kept_logs}));
     PRECIS_ASSIGN(rows, number_rows(std::move(rows), path("acknowledged"), {boot}, kept_logs));
     PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(path("payload")));
-    // A file for each few values, which is removed at once when no row means them.
+    // Files of a few values each, removed as soon as no row refers to them.
     return open_extent_store(std::move(rows), std::move(folder),
                              {16 << 10, 0.5, kWriteBehindBytes, kTidyAtOnce});
   }
@@ -48,7 +48,7 @@ struct Disk {
     REQUIRE(store.ok());
     return std::move(store).value();
   }
-  // What a kill leaves: closing writes nothing that was written through the log.
+  // Leaves the files as a kill does: closing writes nothing that is already in the log.
   void fill(Durability durability = Durability::kFsync) const {
     const auto store = open();
     for (int i = 0; i < kValues; ++i) {
@@ -81,7 +81,7 @@ struct Disk {
   }
 };
 
-// That are there with all of their rows.
+// The number of values that are present with all of their rows.
 inline int values_left(Store& store) {
   int left = 0;
   for (int i = 0; i < kValues; ++i) {

@@ -1,5 +1,5 @@
-// A store that opens notices acknowledged changes that are gone, whatever was damaged; it does not
-// call damage what a crash takes.
+// Opening a store detects missing acknowledged changes, whatever was damaged, but does not report
+// data lost in a crash as damage.
 #include "cachesvc/store/numbered_rows.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Until the tidier has begun and ended a search for space. Two end: one of them may have begun
-// before.
+// Waits until the tidier has started and completed a search for space. Waits for two, because one
+// may have started before.
 void let_tidy(Store& store) {
   const std::uint64_t before = store.stats().tidy_passes;
   while (store.stats().tidy_passes < before + 2) {
@@ -27,8 +27,8 @@ void let_tidy(Store& store) {
   }
 }
 
-// Opened after damage: all is there, or the loss is told and no payload is deleted. Returns whether
-// something is lost.
+// Opens the store after damage. Either everything is present, or the loss is reported and no
+// payload is deleted. Returns whether something was lost.
 bool is_told(const Disk& disk) {
   const auto before = disk.payload();
   const auto store = disk.open();
@@ -42,7 +42,7 @@ bool is_told(const Disk& disk) {
   CHECK(doubt->lost_changes >= static_cast<std::uint64_t>(kValues - left));
   CHECK_FALSE(doubt->record_lost);
   CHECK(store->stats().unclaimed_bytes >= static_cast<std::uint64_t>(kValues - left) * 4096);
-  REQUIRE(put(*store, "more", value_of(99), Durability::kFsync).ok());  // it goes on
+  REQUIRE(put(*store, "more", value_of(99), Durability::kFsync).ok());  // the store works
   let_tidy(*store);
   for (const auto& [name, size] : before) REQUIRE(disk.payload()[name] == size);
   return true;
@@ -65,7 +65,7 @@ TEST_CASE("a flipped bit in the newest log loses nothing in silence, and no payl
     flip_bit(disk.newest(".log"), at, static_cast<unsigned>(i % 8));
     lost += is_told(disk) ? 1 : 0;
   }
-  CHECK(lost > 30);  // the log is of acknowledged changes nearly throughout
+  CHECK(lost > 30);  // most of the log is acknowledged changes
 }
 
 TEST_CASE("a log that is gone, empty or cut loses nothing in silence, and no payload",
@@ -83,7 +83,7 @@ TEST_CASE("a log that is gone, empty or cut loses nothing in silence, and no pay
 TEST_CASE("a table that is gone is refused, and no payload goes", "[unit][store]") {
   Disk disk;
   disk.fill();
-  disk.open().reset();  // which makes tables of the log
+  disk.open().reset();  // opening turns the log into tables
   const auto before = disk.payload();
   fs::remove(disk.newest(".sst"));
   for (int start = 0; start < 2; ++start) {
@@ -135,7 +135,8 @@ TEST_CASE("a torn tail behind what was acknowledged is no damage", "[unit][store
   disk.save_copy();
   const std::uint64_t size = fs::file_size(disk.newest(".log"));
   REQUIRE(size > acknowledged);
-  // The death of the process takes a change that is not noted, that of the machine also one at wal.
+  // A crash of the process loses a change that was not noted, a crash of the machine also one at
+  // wal.
   const bool power = GENERATE(true, false);
   if (power) disk.boot = "second";
   for (std::uint64_t at = acknowledged; at <= size; ++at) {
@@ -178,7 +179,7 @@ TEST_CASE("a doubt stays until it is accepted, then what was kept for it is free
     const auto store = disk.open();
     REQUIRE(store->accept_loss().ok());
     CHECK_FALSE(store->doubt());
-    // Waits until what no row means is gone; of a store that keeps it there would be no end.
+    // Waits until unclaimed payload is gone. If the store kept it, this would never end.
     while (store->stats().unclaimed_bytes > 64 << 10) std::this_thread::yield();
   }
   CHECK_FALSE(disk.open()->doubt());
@@ -240,7 +241,7 @@ TEST_CASE("a store of an earlier release gets a record, and no doubt", "[unit][s
 }
 
 TEST_CASE("who asks for the doubt does not wait for a disk that stands still", "[unit][store]") {
-  // A disk whose syncs take until they are let go.
+  // A disk whose writes wait until they are released.
   struct HeldRows final : ForwardingStore {
     using ForwardingStore::ForwardingStore;
     Status write(const StoreBatch& batch, Durability durability) override {
@@ -258,7 +259,7 @@ TEST_CASE("who asks for the doubt does not wait for a disk that stands still", "
   const auto store = number_rows(std::move(made), dir.path() + "/acknowledged").value();
   std::thread writer([&] { CHECK(put(*store, "a", value_of(1), Durability::kFsync).ok()); });
   rows.began.wait(false);
-  CHECK_FALSE(store->doubt());  // on this thread: one that waits would never return
+  CHECK_FALSE(store->doubt());  // on this thread: if doubt() waited, the test would never end
   rows.held = false;
   rows.held.notify_all();
   writer.join();

@@ -1,6 +1,7 @@
-// The power goes at random moments: what was acknowledged at fsync is there, everything else is
-// whole or known to be missing. PRECIS_TEST_SEED is the first round's seed, each further round's is
-// one more; PRECIS_TEST_ROUNDS is how many there are, so a round that failed runs again alone.
+// The power fails at random moments. Changes acknowledged at fsync remain; every other change is
+// either complete or known to be missing. PRECIS_TEST_SEED is the seed of the first round, and each
+// further round adds one. PRECIS_TEST_ROUNDS is the number of rounds, so a failed round can be
+// repeated alone.
 #include <cstring>
 #include <map>
 #include <optional>
@@ -15,13 +16,13 @@ using namespace precis::testing;
 
 namespace {
 
-// Rows and payload on disks that forget, the rows in RocksDB.
+// Rows in RocksDB and payload, both on disks that lose unsynced data.
 struct WholeMachine {
   static constexpr int kRounds = 25;
   TestDir dir;  // RocksDB's own files are in `rows`
   ForgetfulDisk rows;
   FaultyDrive drive;
-  int life = 0;  // of the machine
+  int life = 0;  // life of the machine, for its boot id
 
   std::unique_ptr<Store> open() {
     auto opened = open_rocksdb_store(dir.path(), {rows.env()});
@@ -45,11 +46,11 @@ struct WholeMachine {
     drive.lose_power(rng);
     rows.lose_power(rng);
   }
-  // RocksDB may have logged what it then failed to sync.
+  // RocksDB may have logged a change that it then failed to sync.
   static constexpr bool kFailedMayStay = true;
 };
 
-// The same with rows in memory, many times as fast.
+// The same with rows in memory, which is many times faster.
 struct SmallMachine : Machine {
   static constexpr int kRounds = 150;
   void fail_some_time(std::mt19937_64& rng) {
@@ -58,8 +59,8 @@ struct SmallMachine : Machine {
   static constexpr bool kFailedMayStay = false;
 };
 
-// Values carry their key and a number, and end in what follows from both: a reader knows a torn
-// one.
+// A value with its key and a number, followed by bytes that depend on both, so that a reader
+// detects a torn value.
 Value told(unsigned key, unsigned number, std::size_t size) {
   Value value = noise(key * 1'000'003ull + number, size);
   std::memcpy(value.data(), &key, 4);
@@ -77,12 +78,12 @@ std::optional<unsigned> number_in(unsigned key, const Value& value) {
   return number;
 }
 
-// By key: the number of the last change that was synced (none: removed), and what was changed
-// since, which may be what is left.
+// For one key: the number of the last synced change (none: removed), and the change since then,
+// which may remain instead.
 struct Known {
   std::optional<unsigned> synced;
   std::optional<std::optional<unsigned>> since;
-  bool doubtful = false;  // a change since failed, and may be there all the same
+  bool doubtful = false;  // a later change failed, but may be present
   bool settled() const { return !since && !doubtful; }
 };
 
@@ -99,7 +100,7 @@ class Lives {
       machine_.lose_power(rng_);
     }
     const auto store = machine_.open();
-    REQUIRE_FALSE(store->doubt());  // what a crash takes is no damage
+    REQUIRE_FALSE(store->doubt());  // data lost in a crash is no damage
     look(*store);
   }
 
@@ -132,11 +133,11 @@ class Lives {
       const StatusCode code = value.status().code();
       const auto left = value.ok() ? number_in(key, *value) : std::nullopt;
       const bool synced_left = state.synced ? left == state.synced : code == StatusCode::kNotFound;
-      // Torn, missing or another value: only where something was written since.
+      // A torn, missing or different value is allowed only if something was written since the sync.
       CAPTURE(key, status_code_name(code), state.synced.value_or(0), left.value_or(0));
       if (state.settled()) REQUIRE(synced_left);
       state = {left, std::nullopt, false};
-      if (!left) {  // from a known state on
+      if (!left) {  // continue from a known state
         REQUIRE(erase(store, std::to_string(key), Durability::kFsync).ok());
       }
     }

@@ -1,4 +1,4 @@
-// What the RocksDB store promises beyond the contract: files, formats, locks, full and damaged
+// Properties of the RocksDB store beyond the contract: files, formats, locks, full and damaged
 // disks.
 #include "cachesvc/store/rocksdb_store.h"
 
@@ -39,7 +39,7 @@ Status put(Store& store, Table table, const std::string& key, const Value& value
   return store.write({{{table, key, value}}, {}}, durability);
 }
 
-// The store's files with this ending.
+// The store's files with this extension.
 std::vector<std::filesystem::path> files(const std::string& dir, const std::string& ending) {
   std::vector<std::filesystem::path> found;
   for (const auto& file : std::filesystem::directory_iterator(dir)) {
@@ -123,8 +123,8 @@ TEST_CASE("a forked child does not keep its parent's store from being opened ane
   if (child == 0) {
     ::close(ends[0]);
     char byte = 0;
-    (void)!::write(ends[1], &byte, 1);  // it has begun
-    (void)!::read(ends[1], &byte, 1);   // and lives until the parent closes its end
+    (void)!::write(ends[1], &byte, 1);  // the child runs
+    (void)!::read(ends[1], &byte, 1);   // until the parent closes its end
     ::_exit(0);
   }
   REQUIRE(child > 0);
@@ -214,7 +214,7 @@ TEST_CASE("a damaged row is kCorruption and never content", "[unit][store]") {
     }
     REQUIRE(store->harden().ok());
   }
-  // The largest table file is that of the rows; its first block is data.
+  // The largest table file has the rows; its first block is data.
   std::filesystem::path largest;
   for (const auto& file : files(dir.path(), ".sst")) {
     if (largest.empty() || std::filesystem::file_size(file) > std::filesystem::file_size(largest)) {
@@ -277,7 +277,7 @@ TEST_CASE("a disk that is full from the first row on ends no process", "[unit][s
 TEST_CASE("what RocksDB says where there is no room for it ends no process", "[unit][store]") {
   const TestDir dir;
   const auto store = open_store(dir.path());
-  // No file may be longer than its log of what it does is now, about.
+  // Limits files to about the present size of RocksDB's information log.
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -285,7 +285,7 @@ TEST_CASE("what RocksDB says where there is no room for it ends no process", "[u
   limit.rlim_cur = std::filesystem::file_size(dir.path() + "/LOG") + 4096;
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
   Status status;
-  for (int i = 0; i < 25 && status.ok(); ++i) {  // it says some KiB of each
+  for (int i = 0; i < 25 && status.ok(); ++i) {  // each round logs some KiB
     status = put(*store, Table::kModels, "key", noise(1, 100), Durability::kMemory);
     if (status.ok()) status = store->harden();
   }

@@ -1,5 +1,5 @@
-// A disk that fills up, by the fault seam: refusals, removals below the mark, and space that comes
-// back.
+// A disk that fills up, simulated by FaultyDrive: refusals, removals below the mark, and reclaimed
+// space.
 #include "cachesvc/store/space_guard.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
 
-// A store over a drive of 32 MiB: 2 MiB of reserve, a mark of 3 MiB, payload files of 1 MiB.
+// A store on a drive of 32 MiB: 2 MiB of reserve, a mark of 3 MiB, payload files of 1 MiB.
 struct SmallMachine : Machine {
   std::shared_ptr<SpaceGuard> guard;
   std::chrono::seconds calm{10};
@@ -37,7 +37,7 @@ struct SmallMachine : Machine {
   std::uint64_t free_bytes() { return guard->room().value().free_bytes; }
 };
 
-// Values of a fifth of a MiB, until one is refused; their number.
+// Puts values of a fifth of a MiB until one is refused; returns the next number.
 unsigned fill(Store& store, unsigned from = 0) {
   for (unsigned i = from;; ++i) {
     const Status status = put(store, std::to_string(i), noise(i, kMiB / 5));
@@ -59,7 +59,7 @@ TEST_CASE("a disk's room is shared out by its size, within limits", "[unit][stor
   CHECK(large.reserve_bytes == 64 * kMiB);
   CHECK(large.file_bytes == 256 * kMiB);
   CHECK(DiskBudget::of(320 * kMiB, 100 * kMiB).min_free_bytes == 100 * kMiB);
-  // For rows, and for a payload file whose values are moved.
+  // Below reserve plus one payload file, the mark is raised.
   CHECK(DiskBudget::of(320 * kMiB, 1).min_free_bytes == 25 * kMiB);
   CHECK(DiskBudget::of(320 * kMiB, 24 * kMiB).min_free_bytes == 25 * kMiB);
 }
@@ -75,12 +75,12 @@ TEST_CASE("payload stops at the mark, with the numbers, and goes on where there 
              Contains("/data") && Contains(std::to_string(machine.free_bytes()) + " B free") &&
                  Contains(std::to_string(3 * kMiB) + " B that are kept free (min_free_bytes)"));
   CHECK(machine.free_bytes() >= 3 * kMiB);
-  CHECK(store->health().low);  // though room is there, if not for a value of this size
+  CHECK(store->health().low);  // space is free, but not for this size
   CHECK(store->health().min_free_bytes == 3 * kMiB);
-  // Every second value of each file, so that none becomes empty by itself.
+  // Every second value, so that no file becomes empty without a move.
   for (unsigned i = 0; i < full; i += 2) REQUIRE(erase(*store, std::to_string(i)).ok());
   const std::uint64_t half = full / 2 * (kMiB / 5);
-  while (machine.free_bytes() < half) std::this_thread::yield();  // by a thread
+  while (machine.free_bytes() < half) std::this_thread::yield();  // reclaimed by a thread
   for (unsigned i = 1; i < full; i += 2) {
     REQUIRE(*store->get(Table::kPayload, std::to_string(i)) == noise(i, kMiB / 5));
   }
@@ -99,8 +99,8 @@ TEST_CASE("a disk is low from the first refusal until puts are stored or much mo
   leave_free(4 * kMiB);
   CHECK_FALSE(store->health().low);
   CHECK(put(*store, "large", noise(1, 2 * kMiB)).code() == StatusCode::kOutOfSpace);
-  CHECK(store->health().low);  // though more than the mark is free
-  // Others that fit say that puts go on, unless one was refused a moment ago.
+  CHECK(store->health().low);  // although more than the mark is free
+  // Other puts that fit end the low state, unless a refusal was a moment ago.
   CHECK(put(*store, "small", noise(1, 100)).ok());
   CHECK(store->health().low == (machine.calm.count() > 0));
   CHECK(put(*store, "large", noise(1, 2 * kMiB)).code() == StatusCode::kOutOfSpace);
@@ -117,7 +117,7 @@ TEST_CASE("what makes room is written below the mark, in the reserve at last",
   const auto store = machine.open();
   fill(*store);
   CHECK(store->health().reserve_bytes == 2 * kMiB);
-  machine.drive.set_room(machine.drive.bytes() + kMiB / 2);  // somebody else takes the rest
+  machine.drive.set_room(machine.drive.bytes() + kMiB / 2);  // something else takes the rest
   CHECK(store->health().low);
   CHECK(put(*store, "new", noise(1, 100)).code() == StatusCode::kOutOfSpace);
   const Value trimmed = noise(7, kMiB / 10);
@@ -128,7 +128,7 @@ TEST_CASE("what makes room is written below the mark, in the reserve at last",
   CHECK(put(*store, "new", noise(1, 100)).code() == StatusCode::kOutOfSpace);
   machine.drive.set_room(32 * kMiB);
   while (!put(*store, "new", noise(1, 100)).ok()) std::this_thread::yield();  // by a thread
-  CHECK(store->health().reserve_bytes == 2 * kMiB);                           // taken again first
+  CHECK(store->health().reserve_bytes == 2 * kMiB);                           // restored first
 }
 
 TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store][space]") {
@@ -145,7 +145,7 @@ TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store
   CHECK(guard.admit(WriteUse::kRows, 1).code() == StatusCode::kOutOfSpace);
   CHECK(guard.room().value().reserve_bytes == 2 * kMiB);
   CHECK(guard.admit(WriteUse::kMakeRoom, 1) == Status());
-  CHECK(guard.room().value().reserve_bytes < 2 * kMiB);  // a part is given up for it
+  CHECK(guard.room().value().reserve_bytes < 2 * kMiB);  // a part is released for it
   CHECK(guard.room().value().free_bytes >= kMiB);
   Status refused;
   for (int i = 0; i < 5 && refused.ok(); ++i) {
@@ -159,7 +159,7 @@ TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store
 
 TEST_CASE("rows past all that the disk has free keep no space from coming back",
           "[unit][store][space]") {
-  // The rows are RocksDB's own, which flushes them by itself; the payload's disk is the drive.
+  // The rows are in RocksDB, which flushes by itself; the payload is on the drive.
   const TestDir dir;
   SmallMachine machine;
   machine.guard = SpaceGuard::open(machine.drive.folder(), "/data").value();
@@ -180,7 +180,7 @@ TEST_CASE("rows past all that the disk has free keep no space from coming back",
   }
   CHECK(store->harden() == Status());
   for (unsigned i = 0; i < full; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
-  // By a thread: that it never does would be this test's time limit.
+  // Reclaimed by a thread. If it never happened, this test would exceed its time limit.
   while (machine.drive.bytes() > taken / 2) std::this_thread::yield();
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("no crash brings back a row whose bytes were punched out",
         if (i % 2 == 0) REQUIRE(erase(*store, std::to_string(i)).ok());
         if (i % 2 != 0) kept.push_back(i);
       }
-      // By a thread, once it knows that no crash can undo the removals.
+      // Reclaimed by a thread, once no crash can undo the removals.
       while (machine.free_bytes() < before + full / 3 * (kMiB / 5)) std::this_thread::yield();
       machine.lose_power(rng);
     }
@@ -232,7 +232,7 @@ TEST_CASE("what is being read is not punched out", "[unit][store][space]") {
   CHECK(files->holes()[0].offset == places[1].offset);
   const std::uint64_t before = drive.bytes();
   REQUIRE(files->punch(files->holes()) == Status());
-  CHECK(drive.bytes() == before - 3 * 4096 + (3 * 4096 - 10'000));  // the last block is a part
+  CHECK(drive.bytes() == before - 3 * 4096 + (3 * 4096 - 10'000));  // the last block is partial
   CHECK(files->holes().empty());
   CHECK(std::ranges::equal(files->pin(places[0]).read().value().bytes(), Bytes(kept)));
 }
@@ -275,8 +275,8 @@ TEST_CASE("values that lie over one another are not punched out", "[unit][store]
   }
   const std::vector<Extent> live = {places[0], places[2]};
   CHECK(ExtentFiles::open(drive.folder(), live, kMiB).value()->holes().size() == 1);
-  // A row that rotted says that a value lies where another one does: whose bytes they are is not
-  // known any more.
+  // A damaged row gives a value a place that overlaps another value, so it is unknown which bytes
+  // are dead.
   const std::vector<Extent> rotten = {places[0], {places[0].file, places[0].offset, 30'000}};
   const auto files = ExtentFiles::open(drive.folder(), rotten, kMiB).value();
   files->free(rotten[1]);
@@ -302,7 +302,7 @@ TEST_CASE("files are open a bounded number at a time, and all are read", "[unit]
       CHECK(drive.open_files() <= 3);
     }
   }
-  // A held file stays open beside the others, and so does one that is in use.
+  // A held file stays open in addition to the others, and so does a file in use.
   handles[0]->hold(true);
   const auto used = handles[0]->use().value();
   for (unsigned i = 1; i < 10; ++i) REQUIRE(handles[i]->use().ok());
@@ -323,7 +323,7 @@ TEST_CASE("of many payload files a bounded number is open, also while none is sy
     places.push_back(files->append({&bytes, 1}).value().front());
     REQUIRE(drive.open_files() <= limits::kOpenPayloadFilesMax);
   }
-  CHECK(files->stats().files == places.size());  // one each
+  CHECK(files->stats().files == places.size());  // one value each
   CHECK(drive.syncs() > 0);
   for (unsigned i = 0; i < places.size(); ++i) {
     const FileBlocks read = files->pin(places[i]).read().value();

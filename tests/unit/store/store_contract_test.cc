@@ -1,4 +1,4 @@
-// What every Store promises (cachesvc/store/store.h), over each implementation.
+// The contract of Store (cachesvc/store/store.h), tested with each implementation.
 #include <catch2/catch.hpp>
 #include <map>
 #include <thread>
@@ -14,7 +14,7 @@ using Value = std::vector<std::byte>;
 
 namespace {
 
-// A store of one kind in a directory of its own.
+// A store of one kind in its own directory.
 struct Subject {
   explicit Subject(const std::string& kind) {
     if (kind == "disk") {
@@ -173,7 +173,7 @@ TEST_CASE("scan gives every row of one table in the order of its keys", "[unit][
                        return {};
                      })
               .ok());
-  // std::map orders chars as unsigned bytes, as std::string compares.
+  // std::map orders keys as std::string compares them: by unsigned bytes.
   CHECK(rows == std::vector<std::pair<std::string, Value>>(expected.begin(), expected.end()));
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("scan stops with the status that its row function returns", "[unit][st
         return key == "b" ? Status::canceled("enough") : Status();
       });
   CHECK(stopped == Status::canceled("enough"));
-  CHECK(rows >= 2);  // RocksDB's own first row may be among them.
+  CHECK(rows >= 2);  // some stores have a row of their own
 }
 
 TEST_CASE("a scan may read and write the store", "[unit][store]") {

@@ -1,4 +1,4 @@
-// A store on disk over a drive and rows that outlive it, and what tests do to it.
+// A store on disk whose drive and rows outlive it, with helpers for tests.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ namespace precis::testing {
 
 using Value = std::vector<std::byte>;
 
-// From the environment.
+// The value of an environment variable, or `otherwise`.
 inline std::uint64_t test_number(const char* variable, std::uint64_t otherwise) {
   const char* const text = std::getenv(variable);
   return text ? std::strtoull(text, nullptr, 0) : otherwise;
@@ -29,7 +29,7 @@ inline constexpr std::chrono::milliseconds kTidyAtOnce{0};
 
 struct Machine {
   FaultyDrive drive;
-  MemoryStore rows;  // outlive the store over them
+  MemoryStore rows;  // outlives the store that uses it
   std::chrono::milliseconds tidy_after = kTidyAtOnce;
   Result<std::unique_ptr<Store>> try_open() {
     return open_extent_store(std::make_unique<ForwardingStore>(rows), drive.folder(),

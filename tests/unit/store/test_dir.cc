@@ -17,7 +17,7 @@ TestDir::TestDir() {
 }
 
 TestDir::~TestDir() {
-  std::error_code error;  // What is left behind fails no test.
+  std::error_code error;  // a remaining directory fails no test
   std::filesystem::remove_all(path_, error);
 }
 

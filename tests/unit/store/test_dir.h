@@ -1,4 +1,4 @@
-// A fresh directory that goes with the test.
+// A new directory that is removed after the test.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ class TestDir {
   std::string path_;
 };
 
-// `size` bytes that differ from one seed to another, none of them compressible.
+// `size` incompressible bytes that depend on `seed`.
 std::vector<std::byte> noise(std::uint64_t seed, std::size_t size);
 
-// Of the file's byte `at`.
+// Flips one bit of the file's byte `at`.
 void flip_bit(const std::filesystem::path& path, std::uint64_t at, unsigned bit);
 
 }  // namespace precis::testing

@@ -1,5 +1,4 @@
-// Payload that is written ahead of its batch, and batches that are acknowledged ahead of their
-// payload.
+// Payload written before its batch, and batches acknowledged before their payload is written.
 #include <malloc.h>
 
 #include <chrono>
@@ -19,9 +18,9 @@ TEST_CASE("a staged value that no batch names leaves nothing behind", "[unit][st
     const auto value = shared_noise(1, 50'000);
     const auto staged = store->stage({*value, value});
     REQUIRE(staged->wait().ok());
-    REQUIRE(store->harden().ok());  // and the writer has nothing in hand
+    REQUIRE(store->harden().ok());  // the writer is idle
     CHECK(store->stats().payload_bytes >= 50'000);
-    CHECK(value.use_count() == 1);  // what is written is held no longer
+    CHECK(value.use_count() == 1);  // a written value is not kept in memory
   }
   CHECK(store->stats().payload_bytes == 0);
 }
@@ -41,7 +40,7 @@ TEST_CASE("a batch acknowledged in memory is read before its payload is written,
         StatusCode::kCorruption);
   CHECK(machine.rows.get(Table::kPayload, "a").status().code() == StatusCode::kNotFound);
   machine.drive.hold(false);
-  // What is written later stands on it.
+  // A later write waits until it is written.
   REQUIRE(put(*store, "b", noise(2, 10)).ok());
   CHECK(machine.rows.get(Table::kPayload, "a").ok());
   store = nullptr;
@@ -73,10 +72,10 @@ TEST_CASE(
   CHECK(store->harden().code() == StatusCode::kOutOfSpace);
   CHECK(*store->get(Table::kPayload, "a") == *value);
   CHECK(put(*store, "c", noise(3, 10)).code() == StatusCode::kOutOfSpace);
-  // From here on who writes is told.
+  // From now on the writing caller gets the error.
   CHECK(stage_and_put(*store, "d", shared_noise(4, 10)).code() == StatusCode::kOutOfSpace);
 
-  REQUIRE(erase(*store, "b").ok());  // and no later attempt brings it back
+  REQUIRE(erase(*store, "b").ok());  // later attempts do not bring it back
   CHECK(store->get(Table::kPayload, "b").status().code() == StatusCode::kNotFound);
   machine.drive.set_room(1 << 20);
   REQUIRE(store->harden().ok());
@@ -175,7 +174,7 @@ TEST_CASE("a batch larger than all that may wait for the disk waits for it", "[u
   auto written = std::async(std::launch::async, [&] {
     return stage_and_put(*store, "b", shared_noise(2, kWriteBehindBytes + 1));
   });
-  // Of a store that does not wait, this sees it; one that does passes however slow the machine is.
+  // Fails if the store does not wait. If it waits, this passes however slow the machine is.
   CHECK(written.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
   machine.drive.hold(false);
   CHECK(written.get().ok());
@@ -184,7 +183,7 @@ TEST_CASE("a batch larger than all that may wait for the disk waits for it", "[u
 
 namespace {
 
-// A segment as a put commits it: its row, and layers that were staged.
+// A segment as a put commits it: its row, and staged layers.
 Status commit_segment(Store& store, const std::string& name) {
   constexpr unsigned kLayers = 32;
   const Value row = noise(1, 3000);
@@ -217,7 +216,7 @@ TEST_CASE("nothing is left in memory of what gave way, however long the disk sta
     gone += store->take_dropped().size();
     if (i == kSettled) before = heap_bytes();
   }
-  // A sanitizer's own heap tells nothing: 0 then, both times.
+  // With a sanitizer's heap both values are 0, so this proves nothing.
   CHECK(heap_bytes() < before + 2 * kWriteBehindBytes + (4 << 20));
   CHECK(gone > kCommits - 10);
   machine.drive.hold(false);
@@ -229,7 +228,7 @@ TEST_CASE("rows alone wait for the disk, too, once as much of them waits as may"
   Machine machine;
   const auto store = machine.open();
   machine.drive.hold(true);
-  REQUIRE(stage_and_name(*store, "a", 1000).ok());  // behind which they wait
+  REQUIRE(stage_and_name(*store, "a", 1000).ok());  // the rows wait behind it
   auto written = std::async(std::launch::async, [&] {
     const Value row = noise(1, 4096);
     for (unsigned i = 0; i < 2 * kWriteBehindBytes / 4096; ++i) {
@@ -238,8 +237,7 @@ TEST_CASE("rows alone wait for the disk, too, once as much of them waits as may"
     }
     return Status();
   });
-  // Of a store that keeps them all, this sees it; one that does not passes however slow the machine
-  // is.
+  // Fails if the store defers all rows. Otherwise this passes however slow the machine is.
   CHECK(written.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
   machine.drive.hold(false);
   CHECK(written.get().ok());
@@ -278,13 +276,13 @@ TEST_CASE("nothing acknowledged in memory is written before what it may stand on
   const auto large = shared_noise(1, 50'000), small = shared_noise(2, 10);
   REQUIRE(stage_and_put(*store, "parent", large).ok());
   REQUIRE(stage_and_put(*store, "child", small).ok());
-  machine.drive.set_room(20'000);  // for the child alone
+  machine.drive.set_room(20'000);  // enough for the child only
   machine.drive.hold(false);
   CHECK(store->harden().code() == StatusCode::kOutOfSpace);
   CHECK(*store->get(Table::kPayload, "child") == *small);
   CHECK(machine.rows.get(Table::kPayload, "child").status().code() == StatusCode::kNotFound);
   machine.drive.set_room(1 << 20);
-  store = nullptr;  // tries once more
+  store = nullptr;  // tries again
   store = machine.open();
   CHECK(*store->get(Table::kPayload, "parent") == *large);
   CHECK(*store->get(Table::kPayload, "child") == *small);
