@@ -1,4 +1,4 @@
-// Digests against vectors that a Python script made from the written rules alone.
+// Digests compared with vectors that a Python script made from the written rules only.
 #include "precis/block_digest.h"
 
 #include <catch2/catch.hpp>
@@ -109,7 +109,7 @@ TEST_CASE("paths that differ in one token, in length or in their root have diffe
   CHECK(tip != path_tip(root, std::vector<TokenId>{9, 2, 3, 4, 5}, 4));
   CHECK(tip != path_tip(root, std::vector<TokenId>{1, 2, 3, 4}, 4));
   CHECK(tip != path_tip(path_root("u", "", Digest{}, ""), tokens, 4));
-  // Whole blocks: the tip is not the block's digest.
+  // The tip of whole blocks is not the last block's digest.
   CHECK(path_tip(root, std::span(tokens).first(4), 4) != block_digests(root, tokens, 4)[0]);
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("a recipe's preset name is no part of a segment's identity", "[unit][s
 }
 
 TEST_CASE("sha256 is SHA-256", "[unit][schema]") {
-  // FIPS 180-4, the digests of the empty text and of "abc".
+  // From FIPS 180-4: the digests of the empty text and of "abc".
   CHECK(sha256({}).hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   const std::string abc = "abc";
   CHECK(sha256(std::as_bytes(std::span(abc))).hex() ==

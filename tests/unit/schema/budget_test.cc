@@ -1,4 +1,4 @@
-// Budget arithmetic (policies.md D2, D3) against the sums written out by hand.
+// Budget arithmetic (policies.md D2, D3) compared with sums computed by hand.
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -31,7 +31,7 @@ TEST_CASE("a ratio is the exact floor of n * ppm / 10^6 for every head", "[unit]
   CHECK(entries(keydiff, 9, Budget::ratio_ppm(999999)) == 8);
   CHECK(entries(keydiff, 9, Budget::ratio_ppm(1000000)) == 9);
   CHECK(budget_entries(keydiff, model(30, 3), 1001, Budget::ratio_ppm(300000)).value() == 90 * 300);
-  // n * ppm does not fit 32 bits.
+  // n * ppm does not fit into 32 bits.
   CHECK(entries(keydiff, 1u << 24, Budget::ratio_ppm(999999)) == 16777199);
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("kvpress_double keeps what kvpress keeps, off by one and all", "[unit]
   CHECK(entries(r, 1000, Budget::ratio_ppm(500000)) == 500);
   CHECK(entries(r, 1000, Budget::ratio_ppm(1000000)) == 1000);
   CHECK(entries(r, 1000, Budget::all()) == 1000);
-  // Whole numbers of entries have no rounding to copy.
+  // A budget in entries needs no rounding.
   CHECK(entries(r, 1000, Budget::entries(200)) == 200);
 }
 
@@ -114,11 +114,11 @@ TEST_CASE("the incremental form keeps a share of every ranked partition, at most
   const auto kept = [&](std::uint32_t n, const Budget& keep, std::uint32_t begin = 0) {
     return budget_entries(r, m, n, keep, begin).value();
   };
-  // 4 sinks, partitions of 8 of which the last is protected with what follows it; 2 of 8 stay.
+  // 4 sinks; partitions of 8, whose last is protected with the remainder; the others keep 2 of 8.
   CHECK(kept(4 + 8 * 5 + 3, Budget::all()) == 6 * (4 + 4 * 2 + 8 + 3));
   CHECK(kept(4 + 8 * 2, Budget::all()) == 6 * (4 + 2 + 8));
   CHECK(kept(4 + 8 * 2 - 1, Budget::all()) == 6 * (4 + 8 * 2 - 1));  // nothing is ranked
-  CHECK(kept(8 * 5, Budget::all(), 100) == 6 * (4 * 2 + 8));         // no sinks that far along
+  CHECK(kept(8 * 5, Budget::all(), 100) == 6 * (4 * 2 + 8));         // no sinks at this position
   CHECK(kept(4 + 8 * 5 + 3, Budget::entries(10)) == 6 * 10);
   const Recipe l2 = recipe_of("l2_recursive(lag=8, sinks=0, skip_layers=1, partition_keep=0.5)");
   CHECK(budget_entries(l2, m, 40, Budget::all()).value() == 3 * (40 + 4 * 4 + 8));

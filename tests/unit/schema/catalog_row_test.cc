@@ -1,4 +1,4 @@
-// Stored rows: what comes back is what was written, or a Status that tells damage from age.
+// Stored rows: decoding gives the encoded row, or a Status that tells damaged rows from newer ones.
 #include "precis/catalog_row.h"
 
 #include <catch2/catch.hpp>
@@ -91,7 +91,7 @@ TEST_CASE("a row whose parts do not fit together is corrupt and names the field"
 }
 
 TEST_CASE("the bytes of a row are the same on every run", "[unit][schema]") {
-  // The frame as schema/catalog.capnp draws it; a change here is a change of the stored format.
+  // The frame of schema/catalog.capnp. A change here changes the stored format.
   const auto bytes = encode(StoredBudget{"t", {}, "keydiff", Budget::ratio_ppm(300000), 4, 5});
   const std::string magic(reinterpret_cast<const char*>(bytes.data()), 4);
   CHECK(magic == "PRCR");

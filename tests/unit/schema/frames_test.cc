@@ -1,4 +1,4 @@
-// The headers of frames: what is written is read again, and nothing else is taken for one.
+// The headers of frames: they round-trip, and damaged headers are refused.
 #include "precis/frames.h"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ bool same(const BulkHeader& a, const BulkHeader& b) {
          a.offset == b.offset;
 }
 
-// Exactly-sized heap copies, so that a read past the end is seen by the sanitizer.
+// Copies to a heap block of exact size, so the sanitizer detects reads past the end.
 std::vector<std::byte> copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 
 template <typename Header, typename Decode>
@@ -44,7 +44,7 @@ void check_every_damage(const Header& header, std::vector<std::byte> bytes, Deco
       REQUIRE_FALSE(changed.status().message().empty());
     }
   }
-  REQUIRE(refused >= 16);  // the magic's
+  REQUIRE(refused >= 16);  // bits of the magic
 }
 
 TEST_CASE("the header of every kind of control frame round-trips, and no damage passes for it",

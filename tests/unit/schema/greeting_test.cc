@@ -1,4 +1,4 @@
-// How two processes meet: what they say survives the way, and nothing else is taken for it.
+// Greetings of two processes: messages round-trip, and other bytes are refused.
 #include "precis/greeting.h"
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@ namespace {
 using Catch::Matchers::Contains;
 using testing::RandomMessages;
 
-// One message, and the decoder that reads it; true if what is read is that message again.
+// A message and its decoder, which returns whether the decoded message is equal.
 struct Sample {
   std::string name;
   std::vector<std::byte> bytes;
@@ -38,7 +38,7 @@ std::vector<Sample> samples(std::uint64_t seed) {
           sample<decode_bind>("bind", random.bind())};
 }
 
-// Exactly-sized heap copies, so that a read past the end is seen by the sanitizer.
+// Copies to a heap block of exact size, so the sanitizer detects reads past the end.
 Result<bool> decode_copy(const Sample& sample, Bytes bytes) {
   const std::vector<std::byte> copy(bytes.begin(), bytes.end());
   return sample.decode(copy);
@@ -115,7 +115,7 @@ TEST_CASE("a greeting with any one bit flipped is another one or is refused", "[
       }
       sample.bytes[bit / 8] ^= mask;
     }
-    REQUIRE(refused >= 32);  // the magic's
+    REQUIRE(refused >= 32);  // bits of the magic
   }
 }
 
@@ -205,7 +205,7 @@ TEST_CASE("a client's proof is another one for each thing that it proves", "[uni
   changed = {kProtocolVersion, "tclient", "tenan", hello.nonce, {}};  // the same letters in a row
   add("token", challenge, changed);
   changed = hello;
-  changed.proof[0] = std::byte{1};  // is no part of what it proves
+  changed.proof[0] = std::byte{1};  // not covered by the proof
   CHECK(client_proof("token", challenge, changed) == client_proof("token", challenge, hello));
 }
 

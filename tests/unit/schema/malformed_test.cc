@@ -1,5 +1,5 @@
-// Bytes from outside: whatever they hold, decoding ends in a value or a Status that says what is
-// wrong. The address sanitizer watches over these in the asan preset; tests/fuzz goes further.
+// Bytes from outside: whatever they contain, decoding gives a value or a Status that names the
+// error. The asan preset checks memory accesses here; tests/fuzz covers more inputs.
 #include <catch2/catch.hpp>
 #include <functional>
 
@@ -13,7 +13,7 @@ namespace {
 using Catch::Matchers::Contains;
 using testing::RandomMessages;
 
-// One message, the decoder that reads it, and whether what is read equals the message.
+// A message, its decoder, and whether the decoded message is equal.
 struct Sample {
   std::string name;
   std::vector<std::byte> bytes;
@@ -34,7 +34,7 @@ std::vector<Sample> samples(std::uint64_t seed) {
   return all;
 }
 
-// Exactly-sized heap copies, so that a read past the end is seen by the sanitizer.
+// Copies to a heap block of exact size, so the sanitizer detects reads past the end.
 Status decode_copy(const Sample& sample, Bytes bytes) {
   const std::vector<std::byte> copy(bytes.begin(), bytes.end());
   return sample.decode(copy);
@@ -76,7 +76,7 @@ TEST_CASE("a message with any one bit flipped decodes or is refused, and nothing
       }
       sample.bytes[bit / 8] ^= mask;
     }
-    REQUIRE(refused > 0);  // The segment table at least is not free to change.
+    REQUIRE(refused > 0);  // at least some bits of the segment table
   }
 }
 
@@ -84,14 +84,14 @@ TEST_CASE("random bytes are refused", "[unit][schema]") {
   RandomMessages random(14);
   for (int round = 0; round < 2000; ++round) {
     const auto bytes = random.bytes(random.number(256));
-    // These have no magic: a zero-heavy stream may be a valid empty message, a random one is not.
+    // Messages have no magic: mostly zero bytes may be a valid empty message, random ones are not.
     REQUIRE(decode_request(bytes).status().code() == StatusCode::kInvalidArgument);
     REQUIRE(decode_server_message(bytes).status().code() == StatusCode::kInvalidArgument);
   }
 }
 
 TEST_CASE("a message over the maximum size is refused unread", "[unit][schema]") {
-  // A span that is never read needs no memory behind it.
+  // The bytes of this span are never read, so they need not exist.
   const std::vector<std::byte> few(8);
   const Bytes huge(few.data(), limits::kMessageBytesMax + 8);
   REQUIRE_THAT(decode_request(huge).status().message(), Contains("exceed the maximum"));
@@ -181,7 +181,7 @@ TEST_CASE("names and texts that are not what they must be are refused by name", 
              Contains("new_name has control characters"));
   CHECK_THAT(refusal(msg::ForkSession{"a", std::string("nul\0l", 5)}),
              Contains("control characters"));
-  // Overlong, surrogate, past the last code point, cut short, stray continuation.
+  // Overlong, surrogate, above the last code point, truncated, unexpected continuation byte.
   for (const char* bad : {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80"}) {
     CHECK_THAT(refusal(msg::ShowSession{bad}), Contains("name is not UTF-8"));
   }

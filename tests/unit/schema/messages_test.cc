@@ -1,4 +1,4 @@
-// Every message says on one side what it was told on the other.
+// Every message is equal after encoding and decoding.
 #include "precis/messages.h"
 
 #include <catch2/catch.hpp>
@@ -48,7 +48,7 @@ TEST_CASE("a request with the longest path round-trips", "[unit][schema]") {
   REQUIRE(bytes.size() <= limits::kMessageBytesMax);
   const auto decoded = decode_request(bytes);
   REQUIRE(decoded.status() == Status());
-  REQUIRE((*decoded == request));  // Extra parentheses: a failure does not print 16M tokens.
+  REQUIRE((*decoded == request));  // extra parentheses: a failure prints no 16M tokens
 }
 
 TEST_CASE("a message that lies at an odd address decodes like any other", "[unit][schema]") {

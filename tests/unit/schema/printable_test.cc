@@ -1,4 +1,4 @@
-// Text of others, as a terminal and the log see it.
+// Text from outside, as a terminal and the log show it.
 #include "precis/printable.h"
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@ TEST_CASE("what acts on a terminal is escaped, and nothing else", "[unit][schema
         "plain \"caf\xc3\xa9\" \xe6\x97\xa5 \xf0\x9f\x98\x80 \\");
   CHECK(printable("a\x1b[2J\r\n\tb\x7f") == "a\\u001b[2J\\u000d\\u000a\\u0009b\\u007f");
   CHECK(printable(std::string_view("\0", 1)) == "\\u0000");
-  CHECK(printable("\xc2\x9b[2J") == "\\u009b[2J");  // the control sequence introducer of C1
+  CHECK(printable("\xc2\x9b[2J") == "\\u009b[2J");  // C1's control sequence introducer
   CHECK(printable("\xc2\xa0") == "\xc2\xa0");
   for (const char* bidi : {"\xd8\x9c", "\xe2\x80\x8e", "\xe2\x80\x8f", "\xe2\x80\xaa",
                            "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x81\xa9"}) {

@@ -1,4 +1,4 @@
-// Profiles as JSON: what is accepted can be written and read again.
+// Profiles as JSON: an accepted profile can be written and read again.
 #include "precis/profile.h"
 
 #include <catch2/catch.hpp>
@@ -35,7 +35,7 @@ TEST_CASE("a profile is an object of plain values and one list of numbers", "[un
   for (const char* text : {"", "[1]", "7", "{\"table\": [1", "{\"a\": 1}}"}) {
     CHECK_THAT(refusal(text), Catch::Contains("not a JSON object"));
   }
-  // Texts of which a tree would take a hundred times their bytes end where they become one.
+  // Texts whose parse tree would take a hundred times their bytes are refused where nesting begins.
   CHECK_THAT(refusal("{\"table\": " + std::string(1u << 20, '[')),
              Catch::Contains("'table' holds a list"));
   CHECK_THAT(refusal("{\"table\": [{}]}"), Catch::Contains("'table' holds an object"));

@@ -7,8 +7,8 @@
 
 namespace precis::testing {
 
-// Fills any field by its type; fields whose range is narrower than their type are set by hand
-// after.
+// Fills a field according to its type. Fields with a narrower range than their type are set
+// afterwards.
 struct Filler {
   RandomMessages& r;
 
@@ -35,7 +35,7 @@ struct Filler {
   }
   void operator()(Digest& x) { (*this)(x.bytes); }
   void operator()(SegmentId& x) {
-    if (chance()) (*this)(x.bytes);  // Else null.
+    if (chance()) (*this)(x.bytes);  // otherwise null
   }
   template <typename T>
   void operator()(std::optional<T>& x) {
@@ -51,7 +51,7 @@ struct Filler {
     ((*this)(fields), ...);
   }
 
-  // ---- nouns
+  // ---- shared types
   void operator()(Dtype& x) { x = static_cast<Dtype>(1 + r.number(2)); }
   void operator()(Budget& x) { x = {static_cast<Budget::Kind>(r.number(3)), r.random_()}; }
   void operator()(Status& x) {

@@ -1,4 +1,4 @@
-// Random valid content for every message and row, from one seed.
+// Random valid content for every message and row, determined by one seed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The presets: each is its row of policies.md, needs what its policy reads, and may take scores
-// from another.
+// The presets: each equals its row of policies.md, reports the inputs that its policy reads, and
+// may take scores from another preset.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <iterator>
@@ -201,7 +201,7 @@ TEST_CASE("presets that allocate or select build on another's scores", "[unit][s
   CHECK(lukv.recent == 16);
   CHECK(without_preset(parse_recipe("lukv(keydiff)").value()) ==
         without_preset(parse_recipe("lukv").value()));
-  // The second stage multiplies by value norms, so the first leaves them out.
+  // The second stage multiplies by value norms, so the scores must not contain them.
   CHECK(parse_recipe("expected_attention")->ea_value_norm);
   CHECK_FALSE(parse_recipe("criticalkv(expected_attention)")->ea_value_norm);
 

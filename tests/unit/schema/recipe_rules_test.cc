@@ -1,4 +1,4 @@
-// Which recipes are refused, and why (policies.md section 3, D14).
+// Refused recipes and the reasons (policies.md section 3, D14).
 #include <catch2/catch.hpp>
 
 #include "precis/limits.h"
@@ -134,7 +134,8 @@ TEST_CASE("window attention is refused with a window, kernel or protection that 
   CHECK_THAT(refusal("snapkv(recent=31)"), Contains("recent is 31, must be at least window 32"));
   CHECK(parse_recipe("snapkv(window=1, kernel=1)").ok());
   CHECK_THAT(refusal("tova(window=0)"), Contains("window is 0, must be at least 1"));
-  // Those that score the queries' own tokens too take all queries at 0, and protect none for it.
+  // Scorers that score the queries' own tokens too accept window=0 (all queries) without
+  // protection.
   CHECK(parse_recipe("kvzip(window=0)").ok());
   CHECK(parse_recipe("h2o_window(window=0, recent=0)").ok());
 }

@@ -41,7 +41,7 @@ TEST_CASE("every preset parses, keeps its name and round-trips through its canon
 }
 
 TEST_CASE("canonical texts name what matters to the recipe and nothing else", "[unit][schema]") {
-  // These texts are hashed into segment ids: a change here renames every stored segment.
+  // Segment ids contain hashes of these texts: a change here renames every stored segment.
   CHECK(canonical_recipe(parse_recipe("keydiff").value()) ==
         R"({"count_rule":"exact_floor","heads":"uniform","layers":"uniform","min_entries":0,)"
         R"("recent":0,"scorer":"keydiff","selector":"topk","sinks":0,"version":1})");
@@ -130,7 +130,7 @@ TEST_CASE("a stored recipe is told as somebody would write it", "[unit][schema]"
   CHECK(told("criticalkv(tova, first_stage=0.25)") == "criticalkv(tova, first_stage=0.25)");
   CHECK(told("global_kvdiff(min_entries=128)") == "global_kvdiff(min_entries=128)");
   for (const std::string& name : preset_names()) CHECK(told(name) == name);
-  // Written without a preset, or with one that this build does not know.
+  // No preset, or one that this build does not know.
   const std::string canonical = canonical_recipe(parse_recipe("knorm(skip_layers=1)").value());
   CHECK(recipe_call(canonical, "") == canonical);
   CHECK(recipe_call(canonical, "to_come") == canonical);
@@ -208,7 +208,7 @@ TEST_CASE("texts that are not recipes are refused with the reason", "[unit][sche
   CHECK_THAT(refusal("{}"), Contains("neither a preset nor a scorer"));
   CHECK_THAT(refusal(R"({"scorer": "knorm", "sinks": 1, "sinks": 2})"), Contains("given twice"));
   CHECK_THAT(refusal(std::string(20000, 'x')), Contains("has 20000 bytes, maximum 16384"));
-  // What is quoted back is cut, so that a message stays readable and within its maximum.
+  // Quoted input is cut, so a message stays readable and below its maximum size.
   CHECK(refusal(std::string(16000, 'x')).size() < 1000);
   CHECK(refusal("keydiff(sinks=" + std::string(16000, '1') + ")").size() < 1000);
 }

@@ -1,4 +1,4 @@
-// RoPE's frequencies against the formulas of Transformers, worked out by hand.
+// RoPE frequencies compared with Transformers' formulas, computed by hand.
 #include "precis/rope.h"
 
 #include <catch2/catch.hpp>
@@ -47,10 +47,10 @@ TEST_CASE("llama3 scaling slows slow turns, leaves fast ones and blends between"
                              R"("original_max_position_embeddings":8192,"rope_type":"llama3"})",
                              500000))[0];
   REQUIRE(f.size() == 4);
-  CHECK(f[0] == 1);  // a wave of 6 tokens
+  CHECK(f[0] == 1);  // wavelength 6 tokens
   CHECK(f[1] == Approx(std::pow(500000.0, -0.25)));
-  CHECK(f[3] == Approx(std::pow(500000.0, -0.75) / 8));  // a wave of 118,000 tokens
-  const double plain = std::pow(500000.0, -0.5);         // 4,443 tokens: 1.84 turns
+  CHECK(f[3] == Approx(std::pow(500000.0, -0.75) / 8));  // wavelength 118,000 tokens
+  const double plain = std::pow(500000.0, -0.5);         // wavelength 4,443 tokens: 1.84 turns
   const double blend = (8192 * plain / (2 * std::numbers::pi) - 1) / 3;
   CHECK(f[2] == Approx((1 - blend) * plain / 8 + blend * plain));
 }

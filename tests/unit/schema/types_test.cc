@@ -1,4 +1,4 @@
-// The nouns: names, parsing, ranges.
+// The shared types: names, parsing, ranges.
 #include "precis/types.h"
 
 #include <catch2/catch.hpp>
@@ -128,7 +128,7 @@ TEST_CASE("a keep is a ratio, entries per head or bytes", "[unit][schema]") {
   CHECK(parse_keep("1.5 GB").value() == Budget::bytes(1'500'000'000));
   CHECK(parse_keep("30%").value() == Budget::ratio_ppm(300'000));
   CHECK(parse_keep("0.5 %").value() == Budget::ratio_ppm(5'000));
-  // What Budget::to_string() says can be said back.
+  // parse_keep() reads the texts of Budget::to_string().
   for (const Budget& budget : {Budget::ratio_ppm(250'000), Budget::entries(7), Budget::bytes(9),
                                Budget::quality(0.95, 0.5).value()}) {
     CHECK(parse_keep(budget.to_string()).value() == budget);
