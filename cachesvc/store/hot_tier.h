@@ -52,7 +52,7 @@ class HotTier {
   // another row, and bytes of its old row do not match.
   using Of = std::shared_ptr<const void>;
 
-  // Keeps at most `limit_bytes`, which should be what the arena has left beside staging.
+  // Keeps at most `limit_bytes`, which should fit into the arena in addition to staging.
   explicit HotTier(std::size_t limit_bytes,
                    std::unique_ptr<EvictionPolicy> policy = make_s3_fifo_policy());
 

@@ -35,8 +35,8 @@ class WriteBehind {
   // Defers a change whose payload is all staged. Returns true if deferred; the change is then
   // shared with the writer's thread. If too much waits, drops the oldest changes with unwritten
   // payload, together with their dependents. False if there is nothing to wait for, if not enough
-  // can be dropped, or if something failed: the caller then writes by itself and learns the disk's
-  // state. Also false for changes with deletes, because reads from memory do not see deletes.
+  // can be dropped, or if something failed: the caller then writes the change itself and gets the
+  // disk's errors. Also false for changes with deletes: reads from memory do not see deletes.
   bool leave(const std::shared_ptr<Change>& change);
 
   // While this lock is held, no change is deferred. Returns an unlocked lock if changes wait.

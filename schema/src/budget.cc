@@ -27,7 +27,7 @@ Result<std::uint64_t> ratio_entries_per_head(CountRule rule, std::uint32_t num_t
   return std::max<std::uint64_t>(1, kept);
 }
 
-// Entries that the budget requests, before the limits: at least its floor, at most all entries.
+// The entries that the budget requests, before the lower limit (the floor) and the upper (all).
 Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model,
                                     std::uint32_t num_tokens, const Budget& budget) {
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;

@@ -13,9 +13,9 @@ namespace {
 
 // Room for a message's small fields and pointers, besides its arrays.
 constexpr std::size_t kSmallFieldsBytes = 1024;
-// Our deepest message is Reply -> Match -> links -> SegmentInfo -> Plan -> counts.
+// The deepest message is Reply -> Match -> links -> SegmentInfo -> Plan -> counts.
 constexpr int kNestingMax = 16;
-// A decoder reads each pointer once; far pointers and struct-list tags add a little to that.
+// A decoder reads each pointer once. Far pointers and struct-list tags add a few words.
 constexpr std::size_t kTraversalSlackWords = 1024;
 
 Status malformed(std::string_view what, std::string_view why) {

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint16_t kFrameMagic = 0x5250;  // "PR"
 constexpr std::uint16_t kBulkMagic = 0x4250;   // "PB"
 
-// The headers in the byte order of the wire.
+// The headers in their wire layout.
 struct RawFrame {
   std::uint32_t size_bytes;
   std::uint16_t kind, magic;

@@ -233,8 +233,7 @@ std::vector<std::byte> encode(const Bind& bind) { return written(bind); }
 std::vector<std::byte> encode(const RdmaTurn& turn) { return written(turn); }
 
 Result<Challenge> decode_challenge(Bytes bytes) {
-  return read<Challenge>("challenge", bytes, /*whole=*/false);  // another version may have more
-                                                                // fields
+  return read<Challenge>("challenge", bytes, /*whole=*/false);  // other versions may have more
 }
 Result<Hello> decode_hello(Bytes bytes) { return read<Hello>("hello", bytes); }
 Result<Welcome> decode_welcome(Bytes bytes) { return read<Welcome>("welcome", bytes); }

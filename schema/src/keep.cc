@@ -9,7 +9,7 @@
 namespace precis {
 namespace {
 
-// Parses `text` as a decimal; none unless all of `text` is one.
+// The value of `text`; none unless the whole text is a decimal.
 std::optional<double> parse_decimal(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

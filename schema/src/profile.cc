@@ -24,10 +24,10 @@ std::string_view kind_name(TableKind kind) {
   return kind == TableKind::kCurves ? "curves" : "weights";
 }
 
-// Most fields of a profile besides its table. Unknown fields are ignored.
+// The most fields that a profile may have besides its table. Unknown fields are ignored.
 constexpr std::size_t kFieldsMax = 64;
 constexpr std::size_t kNumbersAtATime = 4096;
-// Most numbers of a table. profile_json() writes each with at least four bytes, such as "0.0,".
+// The most numbers in a table. profile_json() writes at least four bytes for each, such as "0.0,".
 constexpr std::size_t kNumbersMax = limits::kProfileBytesMax / 4;
 
 // Reads a profile's JSON: one object of plain values with one list of numbers. A parse tree of

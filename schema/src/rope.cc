@@ -15,8 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A member of `object`; null if missing. Returns a pointer because copying JSON that a client
-// nested deeply would need a stack as deep.
+// A member of `object`; null if missing. Returns a pointer, because copying JSON recurses: deeply
+// nested JSON of a client could overflow the stack.
 const Json* member(const Json& object, const std::string& field) {
   const auto found = object.find(field);
   return found != object.end() ? &*found : nullptr;
@@ -83,7 +83,8 @@ Json parse_scaling(const ModelSpec& model) {
   return Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
 }
 
-// The kinds of Transformers. Kinds that rope_frequencies() does not support need no parameters.
+// The kinds that Transformers knows. Kinds that rope_frequencies() does not support need no
+// parameters.
 constexpr std::string_view kKinds[] = {"default", "dynamic",      "linear", "llama3", "longrope",
                                        "mrope",   "proportional", "su",     "yarn"};
 

@@ -6,9 +6,8 @@
 //   root        = SHA-256("precis.root.v1"   | tenant | salt | fingerprint | adapter)
 //   block k     = SHA-256(digest of block k-1, or the root | block_tokens token ids as u32)
 //   tip         = SHA-256("precis.tip.v1"    | last whole block's digest or the root | tail ids)
-//   segment id  = SHA-256("precis.segment.v1"| tip at begin | begin | tip at end | end | parent id
-//   |
-//                         u8(parent_read is known) | its kind or 0 | its value or 0 |
+//   segment id  = SHA-256("precis.segment.v1"| tip at begin | begin | tip at end | end |
+//                         parent id | u8(parent_read is known) | its kind or 0 | its value or 0 |
 //                         canonical recipe | budget kind | budget value)[0..16)
 //   projections = SHA-256("precis.projection.v1" | tenant | fingerprint | u8 is_gram)[0..16)
 #pragma once

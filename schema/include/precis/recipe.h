@@ -21,17 +21,17 @@ enum class Scorer : std::uint8_t {
   kWindowAttention,  // attention of the last queries to the tokens before them
   kKnorm,            // -||k||_2
   kKeydiff,          // -cos(k, mean of unit keys)
-  kLagkv,            // spread of a partition normalised by the next one's range (policies.md 2.15)
-  kExternal,         // pushed by the client
-  kLocalkv,          // like lagkv, but normalised by the partition's own range
-  kRandom,           // a hash of seed and position: the baseline that every policy must beat
-  kTova,             // attention of the last query, mean over all query heads of the layer
-  kH2o,              // attention of the last queries, summed, for every token they attend to
-  kObservedMean,     // attention of all queries, mean over the queries that can attend to the token
-  kVatp,             // window attention x the token's ||v||_1
-  kCake,             // window attention, mean + gamma x variance
-  kLava,             // window attention x the head's largest ||v||_1
-  kDefensive,        // worst case of window attention x output norm (D20)
+  kLagkv,     // spread of a partition normalised by the next partition's range (policies.md 2.15)
+  kExternal,  // pushed by the client
+  kLocalkv,   // like lagkv, but normalised by the partition's own range
+  kRandom,    // a hash of seed and position: the baseline that every policy must beat
+  kTova,      // attention of the last query, mean over all query heads of the layer
+  kH2o,       // attention of the last queries, summed, for every token they attend to
+  kObservedMean,  // attention of all queries, mean over the queries that can attend to the token
+  kVatp,          // window attention x the token's ||v||_1
+  kCake,          // window attention, mean + gamma x variance
+  kLava,          // window attention x the head's largest ||v||_1
+  kDefensive,     // worst case of window attention x output norm (D20)
   kExpectedAttention,  // expected attention of future queries, from their mean and covariance
   kKvzip,              // attention of queries that repeat the segment after its end (D18)
   kKvdiff,  // (1 - cos(k, mean of unit keys)), keys before RoPE, x ||v|| / the head's mean ||v||

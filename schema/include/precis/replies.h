@@ -132,9 +132,9 @@ struct Checked {
   std::string damage;       // the damage found; empty: none
   bool operator==(const Checked&) const = default;
 };
-// A segment as trimming left it.
+// A segment after a trim.
 struct Trimmed {
-  std::uint64_t entries = 0, stored_bytes = 0;  // after the trim
+  std::uint64_t entries = 0, stored_bytes = 0;  // of the segment now
   std::uint64_t freed_bytes = 0;
   bool operator==(const Trimmed&) const = default;
 };

@@ -207,8 +207,7 @@ TEST_CASE("a folder whose sync failed once is not believed the next time", "[uni
   machine.drive.fail_after(operations - 1, Status::unavailable("faulty drive: EIO"));
   CHECK(sync_another(*store).code() == StatusCode::kUnavailable);
   machine.drive.fail_after(1u << 30, {});
-  CHECK(sync_another(*store).code() == StatusCode::kUnavailable);  // the name of "a"'s file may be
-                                                                   // lost
+  CHECK(sync_another(*store).code() == StatusCode::kUnavailable);  // "a"'s file may be lost
   REQUIRE(erase(*store, "a").ok());
   CHECK(sync_another(*store).ok());
 }
