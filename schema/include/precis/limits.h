@@ -35,6 +35,8 @@ inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kK
 // heads, 16 MiB of them: 80 layers of 8 heads in 6,553 segments.
 inline constexpr std::uint32_t kAlignMax = 4096;
 inline constexpr std::uint64_t kMatchCountsMax = 1u << 22;
+inline constexpr std::uint64_t kServedCountsMax =  // of one layer
+    std::uint64_t{kChainSegmentsMax} * kKvHeadsMax;
 // Leases of matches: how long one lasts, and bytes of memory for what they name, of a tenant and in
 // all. A segment of 32 layers of 8 heads takes about 8 KB.
 inline constexpr std::uint32_t kLeaseMsMax = 30'000;

@@ -1,5 +1,6 @@
-// Every message of the protocol as a plain struct, and its bytes. The bytes are Cap'n Proto
-// (schema/control.capnp tells the protocol in order); no Cap'n Proto header is needed to use this.
+// Every message of the protocol as a plain struct, and its bytes. The structs are generated from
+// schema/control.capnp, which explains the protocol in order and each field; no Cap'n Proto header
+// is needed to use this.
 //
 // Once a connection is admitted (greeting.h) the client sends Requests, each with an id of its own
 // choice, and the server answers every Request with exactly one Reply of the same id; a Get's Reply
@@ -9,31 +10,43 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <variant>
 #include <vector>
 
 #include "precis/frames.h"
-#include "precis/replies.h"
-#include "precis/requests.h"
-#include "precis/types.h"
+#include "precis/schema/control.h"
 #include "precis/view.h"
 
 namespace precis {
 namespace msg {
 
-// A match as one client hands it to another, with what is needed to read it.
-struct PassedMatch {
-  Match match;
-  ModelSpec model;
-  Digest fingerprint;
-  std::string adapter;
-  std::optional<Budget> keep;  // of the lookup, as align
-  std::uint32_t align = 1;
-  std::vector<TokenId> tokens;  // those that matched, or none: not said
-  bool operator==(const PassedMatch&) const = default;
+struct Request {
+  std::uint64_t id = 0;
+  RequestBody body;
+  bool operator==(const Request&) const = default;
 };
+struct Reply {
+  std::uint64_t id = 0;
+  Status status;  // if it is an error, `body` is Done
+  ReplyBody body;
+  bool operator==(const Reply&) const = default;
+};
+using ServerMessage = std::variant<Reply, LayerServed>;
+
+inline const RequestKind& kind_of(const RequestBody& request) {
+  return kRequestKinds[request.index()];
+}
+
+// Whether the match of this lookup has counts.
+inline bool asks_for_counts(const Lookup& lookup) { return lookup.keep || lookup.align != 1; }
 
 }  // namespace msg
+
+// The budget at which a segment is stored now.
+template <typename Row>
+const Budget& stored_budget(const Row& row) {
+  return row.trimmed ? *row.trimmed : row.budget;
+}
 
 // Encoders cannot fail: limits are the caller's to keep. Decoders take bytes from outside:
 // truncated, oversize, unknown or out-of-range content is kInvalidArgument naming the field.
@@ -42,10 +55,10 @@ std::vector<std::byte> encode(const msg::ServerMessage&);
 std::vector<std::byte> encode(const msg::PassedMatch&);
 Result<msg::Request> decode_request(Bytes);
 Result<msg::ServerMessage> decode_server_message(Bytes);
-// kVersionMismatch where a newer build wrote it.
+// kVersionMismatch if a newer build wrote the match.
 Result<msg::PassedMatch> decode_passed_match(Bytes);
 // The id of a Request that decode_request refuses, so that its sender can be told what is wrong
-// with it; none where not even that can be read.
+// with it; none if not even the id can be read.
 std::optional<std::uint64_t> request_id(Bytes);
 
 }  // namespace precis
