@@ -17,46 +17,48 @@
 @0xeb0a3bb43b43fc76;
 
 using Cxx = import "/capnp/c++.capnp";
+using Is = import "rules.capnp";
 using Types = import "types.capnp";
 $Cxx.namespace("precis::wire");
+$Is.cxxNamespace("precis");
 
-struct SegmentRow {
-  id @0 :Data;
-  parent @1 :Data;
-  # Segment ids; the parent is null at the root.
+struct SegmentRow $Is.checked {
+  id @0 :Data $Is.segmentId;
+  parent @1 :Data $Is.segmentId;
+  # Null at the root.
   tenant @2 :Text;
-  model @3 :Data;
+  model @3 :Data $Is.digest;
   # Fingerprint.
   adapter @4 :Text;
   begin @5 :UInt32;
   end @6 :UInt32;
   # Token positions on the path.
-  root @7 :Data;
+  root @7 :Data $Is.digest;
   # Digest of the path's root.
-  tip @8 :Data;
+  tip @8 :Data $Is.digest;
   # Digest of the path up to `end` (path_tip).
-  blocks @9 :Data;
+  blocks @9 :Data $Is.array("Digest") $Is.atMost("kPathTokensMax");
   # 32 bytes each: digests of the blocks that end in (begin, end].
-  tail @10 :Data;
+  tail @10 :Data $Is.array("TokenId") $Is.atMost("kBlockTokensMax");
   # u32 token ids from the last whole block to `end`.
-  recipe @11 :Text;
+  recipe @11 :Text $Is.atMost("kRecipeBytesMax");
   # Canonical.
   preset @12 :Text;
   budget @13 :Types.Budget;
-  parentRead @14 :Types.Budget;
-  # Absent: unknown.
+  parentRead @14 :Types.Budget $Is.optional;
+  # Absent: the put did not say.
   plan @15 :Types.Plan;
-  layerBytes @16 :Data;
+  layerBytes @16 :Data $Is.array("std::uint64_t") $Is.atMost("kLayersMax");
   # u64 per layer: bytes of its records.
   originalBytes @17 :UInt64;
   storedBytes @18 :UInt64;
   compressSeconds @19 :Float64;
   createdUnixMs @20 :UInt64;
   hits @21 :UInt64;
-  trimmed @22 :Types.Budget;
-  # The budget it was trimmed to; absent: never trimmed.
+  trimmed @22 :Types.Budget $Is.optional;
+  # The budget that it was trimmed to; absent if it was never trimmed.
   parentEntries @23 :UInt64;
-  # Entries of its parents over which its KV was computed; 0: unknown.
+  # How many of its parents' entries its KV was computed over; 0: unknown.
 }
 
 struct StoredSession {
@@ -71,32 +73,33 @@ struct StoredModel {
 
 struct StoredBudget {
   tenant @0 :Text;
-  model @1 :Data;
+  model @1 :Data $Is.digest $Is.optional;
   # Absent: the tenant's global scope.
-  recipe @2 :Text;
-  # Empty: this scope sets no recipe.
-  keep @3 :Types.Budget;
-  # Absent: this scope sets no budget.
+  recipe @2 :Text $Is.atMost("kRecipeBytesMax");
+  # Empty: this scope sets none.
+  keep @3 :Types.Budget $Is.optional;
+  # Absent: this scope sets none.
   version @4 :UInt64;
   setUnixMs @5 :UInt64;
 }
 
 struct StoredProjection {
-  # One layer's output projection. The weights and their Gram matrices are stored as payload.
+  # One layer's output projection [num_q_heads, head_dim, width], and the Gram matrix W W^T of each
+  # query head, f32. Both are payload, under projection_id() of block_digest.h.
   tenant @0 :Text;
-  model @1 :Data;
-  layer @2 :UInt32;
-  width @3 :UInt32;
+  model @1 :Data $Is.digest;
+  layer @2 :UInt32 $Is.atMost("kLayersMax - 1");
+  width @3 :UInt32 $Is.atMost("kHiddenMax");
   dtype @4 :Types.Dtype;
   weightsBytes @5 :UInt64;
   gramsBytes @6 :UInt64;
-  weights @7 :Data;
-  grams @8 :Data;
+  weights @7 :Data $Is.digest;
+  grams @8 :Data $Is.digest;
   # SHA-256 of the payload.
 }
 
 struct StoredProfile {
   tenant @0 :Text;
-  json @1 :Text;
+  json @1 :Text $Is.atMost("kProfileBytesMax");
   addedUnixMs @2 :UInt64;
 }

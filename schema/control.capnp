@@ -26,64 +26,70 @@
 @0xdb9cae275b53faa5;
 
 using Cxx = import "/capnp/c++.capnp";
+using Is = import "rules.capnp";
 using Types = import "types.capnp";
 $Cxx.namespace("precis::wire");
+$Is.cxxNamespace("precis::msg");
 
 # ---- requests ----------------------------------------------------------------------------------
 
 struct Request {
   id @0 :UInt64;
   union {
-    registerModel @1 :RegisterModel;
-    listModels @2 :ListModels;
-    beginPut @3 :BeginPut;
-    pushLayer @4 :PushLayer;
-    commitPut @5 :CommitPut;
-    abortPut @6 :AbortPut;
-    lookup @7 :Lookup;
-    get @8 :Get;
-    cancel @9 :Cancel;
-    openSession @10 :OpenSession;
-    advanceSession @11 :AdvanceSession;
-    pinSession @12 :PinSession;
-    forkSession @13 :ForkSession;
-    showSession @14 :ShowSession;
-    listSessions @15 :ListSessions;
-    removeSession @16 :RemoveSession;
-    listPrefixes @17 :ListPrefixes;
-    showPrefix @18 :ShowPrefix;
-    removePrefix @19 :RemovePrefix;
-    showBudget @20 :ShowBudget;
-    setBudget @21 :SetBudget;
-    getStats @22 :GetStats;
-    getStatus @23 :GetStatus;
-    pushProjection @24 :PushProjection;
-    addProfile @25 :AddProfile;
-    listProfiles @26 :ListProfiles;
-    showProfile @27 :ShowProfile;
-    removeProfile @28 :RemoveProfile;
-    checkPrefix @29 :CheckPrefix;
-    trimPrefix @30 :TrimPrefix;
-    ping @31 :Ping;
-    findPrefix @32 :FindPrefix;
+    registerModel @1 :RegisterModel $Is.call("register_model");
+    listModels @2 :ListModels $Is.call("models");
+    beginPut @3 :BeginPut $Is.call("begin_put");
+    pushLayer @4 :PushLayer $Is.call("layer");
+    commitPut @5 :CommitPut $Is.call("commit");
+    abortPut @6 :AbortPut $Is.call("abort");
+    lookup @7 :Lookup $Is.call("lookup");
+    get @8 :Get $Is.call("get");
+    cancel @9 :Cancel $Is.call("cancel");
+    openSession @10 :OpenSession $Is.call("open_session");
+    advanceSession @11 :AdvanceSession $Is.call("advance_session");
+    pinSession @12 :PinSession $Is.call("pin_session") $Is.administrative;
+    forkSession @13 :ForkSession $Is.call("fork_session");
+    showSession @14 :ShowSession $Is.call("session");
+    listSessions @15 :ListSessions $Is.call("sessions");
+    removeSession @16 :RemoveSession $Is.call("remove_session") $Is.administrative;
+    listPrefixes @17 :ListPrefixes $Is.call("segments");
+    showPrefix @18 :ShowPrefix $Is.call("segment");
+    removePrefix @19 :RemovePrefix $Is.call("remove_segment") $Is.administrative;
+    showBudget @20 :ShowBudget $Is.call("budgets");
+    setBudget @21 :SetBudget $Is.call("set_budget") $Is.administrative;
+    getStats @22 :GetStats $Is.call("stats");
+    getStatus @23 :GetStatus $Is.call("status");
+    pushProjection @24 :PushProjection $Is.call("o_proj");
+    addProfile @25 :AddProfile $Is.call("add_profile") $Is.administrative;
+    listProfiles @26 :ListProfiles $Is.call("profiles");
+    showProfile @27 :ShowProfile $Is.call("profile");
+    removeProfile @28 :RemoveProfile $Is.call("remove_profile") $Is.administrative;
+    checkPrefix @29 :CheckPrefix $Is.call("check_segment");
+    trimPrefix @30 :TrimPrefix $Is.call("trim_segment") $Is.administrative;
+    ping @31 :Ping $Is.call("ping");
+    findPrefix @32 :FindPrefix $Is.call("find_segment");
   }
 }
 
-struct RemoteRegion {
-  # Client memory. The server may pull from it or push into it while the request is unanswered.
+struct RemoteRegion $Is.byHand("remote_region.h") $Is.checked {
+  # Client memory that the server may read or write while the request is unanswered.
   id @0 :UInt64;
   # Unique within the connection.
   address @1 :UInt64;
   sizeBytes @2 :UInt64;
-  key @3 :Data;
-  # Address and key for RDMA; otherwise 0 and empty.
+  key @3 :Data $Is.atMost("kRegionKeyBytesMax");
+  # The address and this key are for RDMA; 0 and empty without it.
   buffer @4 :UInt64;
-  # The shared memory file that holds the region, from bufferOffset on; 0: none.
+  # The shared memory file that holds the region from bufferOffset on; 0 if none does.
   bufferOffset @5 :UInt64;
   slot @6 :UInt32;
-  # Index of its words in the client's window.
-  space @7 :UInt8;
-  # 0 host memory, 1 device memory.
+  # The region's words in the client's window (shared_window.h).
+  space @7 :MemorySpace;
+}
+
+enum MemorySpace $Is.byHand("remote_region.h") {
+  host @0;
+  device @1;
 }
 
 struct RegisterModel {  # -> ModelRow
@@ -91,102 +97,105 @@ struct RegisterModel {  # -> ModelRow
 }
 
 struct ListModels {  # -> Models: one page
-  after @0 :Data;
-  # `next` of the page before; empty for the first page.
+  after @0 :Data $Is.atMost("kCursorBytesMax");
+  # `next` of the previous page, which is opaque; empty asks for the first page.
 }
 
-struct PushProjection {  # -> Done, when the projection is stored and the memory may be reused
-  # One layer's output projection, for recipes that weigh values by their contribution to the
-  # output. A layer's projection never changes: pushing an equal one again is fine, another is
-  # invalidArgument.
-  model @0 :Data;
-  layer @1 :UInt32;
-  width @2 :UInt32;
+struct PushProjection $Is.checked {  # -> Done, when it is stored and the memory may be reused
+  # One layer's output projection, for recipes that weigh values by their output. A layer's
+  # projection never changes: the same one may be pushed again, another one is invalidArgument.
+  model @0 :Data $Is.digest;
+  layer @1 :UInt32 $Is.atMost("kLayersMax - 1");
+  width @2 :UInt32 $Is.atLeast(1) $Is.atMost("kHiddenMax");
   # Width of the hidden state.
-  dtype @3 :Types.Dtype;
+  dtype @3 :Types.Dtype = f32;
   weights @4 :RemoteRegion;
   # [num_q_heads, head_dim, width], packed.
 }
 
 struct AddProfile {  # -> ProfileRow
-  json @0 :Text;
-  # As `precis profile build` writes it. Replaces a profile with the same model and name.
+  json @0 :Text $Is.atMost("kProfileBytesMax");
+  # As `precis profile build` writes it. It replaces a profile of the same model and name.
 }
 
 struct ListProfiles {  # -> Profiles
-  model @0 :Data;
-  # Absent: profiles of every model.
+  model @0 :Data $Is.digest $Is.optional;
+  # Absent: list all models'.
 }
 
 struct ShowProfile {  # -> ProfileRow with its JSON
-  model @0 :Data;
+  model @0 :Data $Is.digest;
   name @1 :Text;
 }
 
 struct RemoveProfile {  # -> Done
-  model @0 :Data;
+  model @0 :Data $Is.digest;
   name @1 :Text;
 }
 
 struct BeginPut {  # -> PutBegun
-  model @0 :Data;
+  model @0 :Data $Is.digest;
   # Fingerprint of a registered model.
   adapter @1 :Text;
-  # LoRA or a similar adapter; empty for none.
-  tokens @2 :Data;
-  # u32: the whole path from the root, ending with the new tokens.
+  # For example a LoRA adapter; empty for none.
+  tokens @2 :Data $Is.array("TokenId") $Is.atMost("kPathTokensMax");
+  # The whole path from the root; the new tokens are at its end.
   parentKind @3 :ParentKind;
-  parent @4 :Data;
-  # Segment id, for parentKind segment.
-  recipe @5 :Text;
-  # Empty: the recipe of the budget in force.
-  budget @6 :Types.Budget;
-  # Absent: the budget in force.
-  parentRead @7 :Types.Budget;
-  # The budget at which the parent was read when this KV was computed; absent: unknown.
-  writers @8 :UInt32 = 1;
-  # Connections that write this put together. Each begins the put with equal fields.
+  parent @4 :Data $Is.segmentId;
+  # Only for parentKind segment.
+  recipe @5 :Text $Is.atMost("kRecipeBytesMax");
+  # Empty: the budget in force names the recipe.
+  budget @6 :Types.Budget $Is.optional;
+  # Absent: the budget in force applies.
+  parentRead @7 :Types.Budget $Is.optional;
+  # The budget at which the parent was read while this KV was computed; absent: unknown.
+  writers @8 :UInt32 = 1 $Is.atLeast(1) $Is.atMost("kWritersMax");
+  # The number of connections that send this same request and write the put together.
 
   enum ParentKind {
-    auto @0;     # the end of the longest stored proper prefix that serves a reader at parentRead
+    # Where the new segment begins. Auto: at the end of the longest stored proper prefix that suits
+    # a reader at parentRead.
+    auto @0;
     root @1;
     segment @2;
   }
 }
 
-struct PushLayer {  # -> Done, when the memory may be reused
+struct PushLayer $Is.checked {  # -> Done, when the memory may be reused
+  # One piece of one layer: some heads and some tokens.
   put @0 :UInt64;
-  layer @1 :UInt32;
-  headBegin @2 :UInt32;
+  layer @1 :UInt32 $Is.atMost("kLayersMax - 1");
+  headBegin @2 :UInt32 $Is.atMost("kKvHeadsMax");
   headCount @3 :UInt32;
-  tokenBegin @4 :UInt32;
-  # Relative to the segment's first token.
+  tokenBegin @4 :UInt32 $Is.atMost("kPathTokensMax");
+  # Counted from the segment's first token.
   tokenCount @5 :UInt32;
-  dtype @6 :Types.Dtype;
+  dtype @6 :Types.Dtype = bf16;
   keys @7 :RemoteRegion;
-  # [headCount, tokenCount, head_dim]. Heads start every keysHeadStride bytes; rows are contiguous.
+  # [headCount, tokenCount, headDim]. Rows are contiguous, heads are keysHeadStride bytes apart.
   values @8 :RemoteRegion;
   keysHeadStride @9 :UInt64;
   valuesHeadStride @10 :UInt64;
-  numQueries @11 :UInt32;
-  queries @12 :RemoteRegion;
-  # Absent: none. [headCount * group, numQueries, head_dim], packed.
-  lse @13 :RemoteRegion;
-  # Absent: none. f32 [headCount * group, numQueries].
-  scores @14 :RemoteRegion;
-  # Absent: none. f32 [headCount, tokenCount], for external scorers.
-  queryMean @15 :RemoteRegion;
-  # Absent: none. Mean of future queries, f32 [headCount * group, head_dim].
-  queryCovariance @16 :RemoteRegion;
-  # Absent: none. Their covariance, f32 [headCount * group, head_dim, head_dim].
+  numQueries @11 :UInt32 $Is.atMost("kObservationQueriesMax");
+  queries @12 :RemoteRegion $Is.optional;
+  # Observation queries of these heads: [headCount * group, numQueries, headDim], packed. They come
+  # with any one piece of each head.
+  lse @13 :RemoteRegion $Is.optional;
+  # Log-sum-exp of the queries: f32 [headCount * group, numQueries].
+  scores @14 :RemoteRegion $Is.optional;
+  # Scores for the recipe `external`: f32 [headCount, tokenCount].
+  queryMean @15 :RemoteRegion $Is.optional;
+  # Mean of the expected queries: f32 [headCount * group, headDim]. It comes with queryCovariance.
+  queryCovariance @16 :RemoteRegion $Is.optional;
+  # Covariance of the expected queries: f32 [headCount * group, headDim, headDim].
 }
 
 struct CommitPut {  # -> SegmentInfo with its plan
   put @0 :UInt64;
-  durability @1 :Durability;
+  durability @1 :Durability = wal;
 }
 
-enum Durability {
+enum Durability $Is.byHand("types.h") {
   memory @0;
   wal @1;
   fsync @2;
@@ -197,66 +206,67 @@ struct AbortPut {  # -> Done
 }
 
 struct Lookup {  # -> Match
-  model @0 :Data;
+  model @0 :Data $Is.digest;
   adapter @1 :Text;
-  tokens @2 :Data;
-  keep @3 :Types.Budget;
-  # Absent, with align 1: the match reports the stored entries, without counts. Otherwise the
-  # service reads the records and the match has the exact counts of entries that a reader at this
-  # budget gets. Segments computed over less of their parents than this reader gets do not match.
-  align @4 :UInt32 = 1;
-  # Entries per page: the count of every (layer, head) of the prefix is a multiple of it.
+  tokens @2 :Data $Is.array("TokenId") $Is.atMost("kPathTokensMax");
+  keep @3 :Types.Budget $Is.optional;
+  # If it is absent and align is 1, the answer is about the stored entries. Otherwise the service
+  # reads the records and counts exactly how many entries of each head a reader gets. It then leaves
+  # out segments whose KV was computed over fewer of their parents' entries.
+  align @4 :UInt32 = 1 $Is.atLeast(1) $Is.atMost("kAlignMax");
+  # Each (layer, head) of the prefix gets a multiple of this many entries.
   leaseMs @5 :UInt32;
-  # How long a get of the match works even if its segments are removed, trimmed or replaced
-  # meanwhile; 0: only while they are stored.
+  # For this long the match can be read even if its segments are removed, trimmed or replaced. At
+  # most kLeaseMsMax is granted. 0: no lease.
 }
 
-struct Get {  # -> LayerServed per layer, then GetDone
-  links @0 :List(Link);
-  # Links from the root on; each is the parent of the next.
-  budget @1 :Types.Budget;
-  # Kind all if the links have counts.
-  destination @2 :RemoteRegion;
-  headBegin @3 :UInt32;
-  headCount @4 :UInt32;
-  # The KV heads to serve. headCount 0: all from headBegin on.
+struct GetLink $Is.checked {
+  segment @0 :Data $Is.segmentId;
+  matchedEnd @1 :UInt32 $Is.atMost("kPathTokensMax");
+  # The reader leaves out entries at or past this position.
+  entries @2 :UInt64;
+  # For a budget of all: the entries that the lookup found, in case the segment was trimmed since.
+  # 0: all stored entries. Ignored if there are counts.
+  counts @3 :Data $Is.array("std::uint32_t") $Is.atMost("kMatchCountsMax");
+  # [numLayers, served heads]: how many first entries of each are served. Empty: the budget decides.
+  # All links have counts, or none has.
+  createdUnixMs @4 :UInt64;
+  storedEntries @5 :UInt64;
+  # As the lookup found the segment: they identify what a lease keeps. 0: unknown.
+}
 
-  struct Link {
-    segment @0 :Data;
-    matchedEnd @1 :UInt32;
-    entries @2 :UInt64;
-    # For budget kind all: the number of entries that matched, because the segment may have been
-    # trimmed since. 0: all stored entries. Unused with counts.
-    counts @3 :Data;
-    # u32 [numLayers, heads to serve]: serve this many first entries of each. Empty: the budget
-    # decides. Either all links have counts or none.
-    createdUnixMs @4 :UInt64;
-    storedEntries @5 :UInt64;
-    # Both as in the match: they identify the segment that a lease keeps. 0: unknown.
-  }
+struct Get $Is.checked {  # -> LayerServed per layer, then GetDone
+  links @0 :List(GetLink) $Is.atMost("kChainSegmentsMax");
+  # From the root on: each is the parent of the next.
+  budget @1 :Types.Budget;
+  # Must be all if the links have counts.
+  destination @2 :RemoteRegion;
+  # Its size is served_layout.h's for these entries or counts.
+  headBegin @3 :UInt32 $Is.atMost("kKvHeadsMax");
+  headCount @4 :UInt32;
+  # Number of KV heads to serve; 0: all from headBegin on.
 }
 
 struct Cancel {  # -> Done
   request @0 :UInt64;
+  # The id of a Get under way on this connection.
 }
 
-struct OpenSession {  # -> SessionRow; finds or creates the session
+struct OpenSession {  # -> SessionRow, of the found or new session
   name @0 :Text;
-  ttl :union {
-    unchanged @1 :Void;
-    seconds @2 :UInt64;
-    # Sets a new TTL; 0: none.
-  }
+  ttlSeconds @1 :UInt64 = 0xffffffffffffffff $Is.optional;
+  # Absent: unchanged. 0: the session never expires.
 }
 
 struct AdvanceSession {  # -> SessionRow
   name @0 :Text;
-  tip @1 :Data;
+  tip @1 :Data $Is.segmentId;
+  # Must be a descendant of the session's present tip.
 }
 
 struct PinSession {  # -> SessionRow
   name @0 :Text;
-  pinned @1 :Bool;
+  pinned @1 :Bool = true;
 }
 
 struct ForkSession {  # -> SessionRow of the new session
@@ -269,7 +279,7 @@ struct ShowSession {  # -> SessionRow
 }
 
 struct ListSessions {  # -> Sessions: one page, by name
-  after @0 :Data;
+  after @0 :Data $Is.atMost("kCursorBytesMax");
   # As in ListModels.
 }
 
@@ -278,44 +288,47 @@ struct RemoveSession {  # -> Done
 }
 
 struct ListPrefixes {  # -> Segments: one page, newest first
-  model @0 :Data;
-  # Absent: segments of every model.
-  limit @1 :UInt32;
-  # The most rows of the page.
-  after @2 :Data;
+  model @0 :Data $Is.digest $Is.optional;
+  # Absent: list all models'.
+  limit @1 :UInt32 = 1000 $Is.atMost("kListPageRowsMax");
+  # The most rows that the page may have.
+  after @2 :Data $Is.atMost("kCursorBytesMax");
   # As in ListModels.
 }
 
 struct FindPrefix {  # -> SegmentInfo without its plan
   idBeginning @0 :Text;
-  # Lower-case hexadecimal digits. notFound if no segment's id begins with them; invalidArgument,
-  # listing some, if several ids do.
+  # Lower-case hexadecimal digits. The answer is notFound if no segment's id begins with them, and
+  # invalidArgument, naming some, if several do.
 }
 
 struct ShowPrefix {  # -> SegmentInfo with its plan
-  segment @0 :Data;
+  segment @0 :Data $Is.segmentId;
 }
 
 struct RemovePrefix {  # -> Removed
-  segment @0 :Data;
+  segment @0 :Data $Is.segmentId;
   recursive @1 :Bool;
+  # Also remove all descendants; without it a segment with children is refused.
 }
 
-struct CheckPrefix {  # -> Checked, after all of the segment was read from the store
-  segment @0 :Data;
+struct CheckPrefix {  # -> Checked, when the whole segment has been read from the store
+  segment @0 :Data $Is.segmentId;
 }
 
 struct TrimPrefix {  # -> Trimmed
-  segment @0 :Data;
+  segment @0 :Data $Is.segmentId;
   budget @1 :Types.Budget;
-  # At most the stored budget, as in a Get.
-  durability @2 :Durability;
+  # At most the stored budget.
+  durability @2 :Durability = wal;
   dryRun @3 :Bool;
-  # Reports the result without changing anything.
+  # Only answer what the trim would do.
 }
 
 struct BudgetScope {
-  model @0 :Data;
+  # Defaults for puts that name no recipe or no budget. The narrowest scope that sets one applies:
+  # the request, then the model, then the tenant's global scope.
+  model @0 :Data $Is.digest $Is.optional;
   # Absent: the tenant's global scope.
 }
 
@@ -325,10 +338,10 @@ struct ShowBudget {  # -> Budgets
 
 struct SetBudget {  # -> Budgets
   scope @0 :BudgetScope;
-  recipe @1 :Text;
-  # Absent: no change. Empty: remove the setting.
-  keep @2 :Types.Budget;
-  # Absent: no change. Kind all: remove the setting.
+  recipe @1 :Text $Is.atMost("kRecipeBytesMax") $Is.optional;
+  # Absent: unchanged. Empty: unset.
+  keep @2 :Types.Budget $Is.optional;
+  # Absent: unchanged. Kind all: unset.
 }
 
 struct GetStats {}  # -> Stats
@@ -336,11 +349,11 @@ struct GetStats {}  # -> Stats
 struct GetStatus {}  # -> ServerStatus
 
 struct Ping {}  # -> Done
-# Shows that the client is alive. Costs the service almost nothing, however much it stores.
+# Asks whether the service is alive. It costs next to nothing, however much is stored.
 
 # ---- replies -----------------------------------------------------------------------------------
 
-enum StatusCode {
+enum StatusCode $Is.byHand("status.h") {
   ok @0;
   notFound @1;
   invalidArgument @2;
@@ -356,7 +369,7 @@ enum StatusCode {
   internal @12;
 }
 
-struct ServerMessage {
+struct ServerMessage $Is.byHand("messages.h") {
   union {
     reply @0 :Reply;
     layerServed @1 :LayerServed;
@@ -388,141 +401,150 @@ struct Reply {
     trimmed @20 :Trimmed;
   }
   retryAfterMs @21 :UInt32;
-  # For code rejected: milliseconds until a retry may succeed; 0: waiting alone does not help.
+  # For code rejected: when to try again; 0 if waiting alone does not help.
 }
 
-struct LayerServed {
-  # One layer of a Get is in place at `offset` of the destination, in the layout of served_layout.h.
+struct LayerServed $Is.checked {
+  # One layer of a Get is in place at `offset` of its destination, in the layout of
+  # served_layout.h for these counts.
   id @0 :UInt64;
-  # Id of the Get.
-  layer @1 :UInt32;
+  # The Get's.
+  layer @1 :UInt32 $Is.atMost("kLayersMax - 1");
   offset @2 :UInt64;
-  counts @3 :Data;
-  # u32 [num_links, served heads].
-  tailChecksums @4 :Data;
-  # 16 bytes [num_links, served heads]: checksum of the last, partial block of each cut; zero if the
-  # cut has none.
+  counts @3 :Data $Is.array("std::uint32_t") $Is.atMost("kServedCountsMax");
+  # [links, served heads].
+  tailChecksums @4 :Data $Is.array("std::array<std::uint8_t, 16>") $Is.atMost("kServedCountsMax");
+  # [links, served heads]: the checksum of each cut's last, partial block; zero if there is none.
 }
 
 struct Done {}
 
 struct ModelRow {
   model @0 :Types.ModelSpec;
-  fingerprint @1 :Data;
+  fingerprint @1 :Data $Is.digest;
   segments @2 :UInt64;
-  projections @3 :UInt32;
-  # Layers whose output projection is stored.
+  projections @3 :UInt32 $Is.atMost("kLayersMax");
+  # How many layers have their output projection stored.
 }
 
 struct Models {
-  rows @0 :List(ModelRow);
-  next @1 :Data;
-  # Position of the next page, for `after`; opaque. Empty: this is the last page.
+  rows @0 :List(ModelRow) $Is.atMost("kListPageRowsMax");
+  next @1 :Data $Is.atMost("kCursorBytesMax");
+  # The start of the next page, for `after`. Empty: this is the last page.
 }
 
 struct ProfileRow {
   name @0 :Text;
   kind @1 :Text;
   # "curves" or "weights".
-  model @2 :Data;
-  scorer @3 :Text;
-  # Canonical recipe of the scores that it was built over.
-  digest @4 :Data;
+  model @2 :Data $Is.digest;
+  scorer @3 :Text $Is.atMost("kRecipeBytesMax");
+  # Canonical recipe of the scores that the profile was built over.
+  digest @4 :Data $Is.digest;
+  # SHA-256 of its content without the name.
   numTokens @5 :UInt32;
-  # Tokens of the fitting contexts.
-  textDigest @6 :Text;
+  # Tokens of the contexts that it was fitted on.
+  textDigest @6 :Text $Is.atMost("kNameBytesMax");
   addedUnixMs @7 :UInt64;
-  json @8 :Text;
-  # Empty unless requested.
+  json @8 :Text $Is.atMost("kProfileBytesMax");
+  # Empty if the request did not ask for it.
 }
 
 struct Profiles {
-  rows @0 :List(ProfileRow);
+  rows @0 :List(ProfileRow) $Is.atMost("kListPageRowsMax");
 }
 
-struct PutBegun {
+struct PutBegun $Is.checked {
   put @0 :UInt64;
   begin @1 :UInt32;
   end @2 :UInt32;
-  # The range of tokens whose KV is to be pushed.
-  parent @3 :Data;
-  # Segment id, null at the root.
-  segment @4 :Data;
+  # The client pushes the KV of tokens [begin, end).
+  parent @3 :Data $Is.segmentId;
+  # Null at the root.
+  segment @4 :Data $Is.segmentId;
   alreadyStored @5 :Bool;
-  # Push nothing: CommitPut answers with the stored segment.
-  recipe @6 :Text;
+  # Nothing is to be pushed; CommitPut answers with the stored segment.
+  recipe @6 :Text $Is.atMost("kRecipeBytesMax");
   # Canonical.
   entries @7 :UInt64;
+  # How many the segment will keep.
 }
 
-struct SegmentInfo {
-  id @0 :Data;
-  parent @1 :Data;
-  model @2 :Data;
+struct SegmentInfo $Is.checked {
+  id @0 :Data $Is.segmentId;
+  parent @1 :Data $Is.segmentId;
+  model @2 :Data $Is.digest;
   adapter @3 :Text;
   begin @4 :UInt32;
   end @5 :UInt32;
-  recipe @6 :Text;
+  recipe @6 :Text $Is.atMost("kRecipeBytesMax");
   # Canonical.
   preset @7 :Text;
   budget @8 :Types.Budget;
-  parentRead @9 :Types.Budget;
-  # Absent: unknown.
+  parentRead @9 :Types.Budget $Is.optional;
+  # Absent: the put did not say.
   entries @10 :UInt64;
+  # Kept entries of all layers and heads.
   originalBytes @11 :UInt64;
+  # Size of the uncompressed K and V.
   storedBytes @12 :UInt64;
+  # Size of all records.
   compressSeconds @13 :Float64;
+  # Compute time of all layers added up; layers overlap.
   createdUnixMs @14 :UInt64;
   hits @15 :UInt64;
   children @16 :UInt32;
   inMemory @17 :Bool;
-  plan @18 :Types.Plan;
-  # Absent unless requested.
-  trimmed @19 :Types.Budget;
-  # The budget it was trimmed to; absent: never trimmed.
+  # Every layer is in the RAM tier.
   outOfService @20 :Bool;
-  # The segment or one of its ancestors is damaged: it is not served.
+  # It, or an ancestor, is damaged; it is not served.
+  plan @18 :Types.Plan $Is.optional;
+  # Absent if the request did not ask for it.
+  trimmed @19 :Types.Budget $Is.optional;
+  # The budget that it was trimmed to; absent if it was never trimmed.
 }
 
 struct Segments {
-  rows @0 :List(SegmentInfo);
-  next @1 :Data;
-  # As in Models. A page without rows may still not be the last one.
+  rows @0 :List(SegmentInfo) $Is.atMost("kListPageRowsMax");
+  next @1 :Data $Is.atMost("kCursorBytesMax");
+  # As in Models. A page may have no rows and still not be the last one.
 }
 
-struct Match {
-  matchedTokens @0 :UInt32;
-  # 0: no match, and no links.
-  links @1 :List(Link);
+struct MatchLink $Is.checked {
+  segment @0 :SegmentInfo;
+  matchedEnd @1 :UInt32;
+  # At most the segment's end.
+  counts @2 :Data $Is.array("std::uint32_t") $Is.atMost("kMatchCountsMax");
+  # [numLayers, numKvHeads]: how many first entries of each a reader gets. Empty unless the lookup
+  # had a budget or an alignment.
+}
+
+struct Match $Is.checked {
+  matchedTokens @0 :UInt32 $Is.atMost("kPathTokensMax");
+  # 0: nothing matched, and there are no links.
+  links @1 :List(MatchLink) $Is.atMost("kChainSegmentsMax");
   plan @2 :Types.Plan;
-  # Sum over the links: the stored entries, or with counts, the entries that a reader gets.
+  # Entries per (layer, head), added up over the links: the stored ones, or, if the links have
+  # counts, those that a reader gets.
   bytes @3 :UInt64;
+  # Bytes that a get of all, or of the counts, moves.
   predictedSeconds @4 :Float64;
   leaseMs @5 :UInt32;
-  # Granted duration of the lease; 0: none.
-
-  struct Link {
-    segment @0 :SegmentInfo;
-    matchedEnd @1 :UInt32;
-    counts @2 :Data;
-    # u32 [numLayers, numKvHeads]: the number of first entries of each that a get serves. Empty
-    # unless the lookup had a budget or an alignment.
-  }
+  # The granted lease; 0: none.
 }
 
-struct PassedMatch {
-  # A match that one client passes to another. Not a message of the protocol.
-  version @0 :UInt32;
-  # Always 1.
+struct PassedMatch $Is.checked {
+  # A match as one client hands it to another. It is not a message of the protocol.
+  version @0 :UInt32 = 1;
   match @1 :Match;
   model @2 :Types.ModelSpec;
-  fingerprint @3 :Data;
+  fingerprint @3 :Data $Is.digest;
   adapter @4 :Text;
-  keep @5 :Types.Budget;
-  align @6 :UInt32 = 1;
-  # keep and align of the lookup.
-  tokens @7 :Data;
-  # u32: the tokens that matched; empty: not included.
+  keep @5 :Types.Budget $Is.optional;
+  align @6 :UInt32 = 1 $Is.atLeast(1) $Is.atMost("kAlignMax");
+  # `keep` and `align` are the lookup's.
+  tokens @7 :Data $Is.array("TokenId") $Is.atMost("kPathTokensMax");
+  # The tokens that matched; empty: unknown.
 }
 
 struct GetDone {
@@ -530,8 +552,8 @@ struct GetDone {
 }
 
 struct Sessions {
-  rows @0 :List(Types.SessionRow);
-  next @1 :Data;
+  rows @0 :List(Types.SessionRow) $Is.atMost("kListPageRowsMax");
+  next @1 :Data $Is.atMost("kCursorBytesMax");
   # As in Models.
 }
 
@@ -542,51 +564,51 @@ struct Removed {
 
 struct Checked {
   bytes @0 :UInt64;
-  # Bytes that were read and are intact.
-  damage @1 :Text;
-  # The damage found; the segment is then out of service. Empty: no damage.
+  # Bytes that were read and passed their checks.
+  damage @1 :Text $Is.atMost("kTextBytesMax");
+  # What failed its check; the segment is out of service. Empty: nothing failed.
 }
 
 struct Trimmed {
   entries @0 :UInt64;
   storedBytes @1 :UInt64;
-  # Of the trimmed segment.
+  # `entries` and this are the segment's after the trim.
   freedBytes @2 :UInt64;
 }
 
-struct Budgets {
-  layers @0 :List(Row);
-  # From the widest scope to the narrowest.
-  effective @1 :Row;
+struct BudgetRow {
+  scope @0 :Text $Is.atMost("kTextBytesMax");
+  # "built-in", "config", "global", or "model NAME".
+  recipe @1 :Text $Is.atMost("kRecipeBytesMax");
+  # Empty: this scope sets none.
+  keep @2 :Types.Budget $Is.optional;
+  # Absent: this scope sets none.
+  version @3 :UInt64;
+  setUnixMs @4 :UInt64;
+}
 
-  struct Row {
-    scope @0 :Text;
-    # "built-in", "config", "global", or "model NAME".
-    recipe @1 :Text;
-    # Empty: this scope sets no recipe.
-    keep @2 :Types.Budget;
-    # Absent: this scope sets no budget.
-    version @3 :UInt64;
-    setUnixMs @4 :UInt64;
-  }
+struct Budgets {
+  layers @0 :List(BudgetRow) $Is.atMost("kListPageRowsMax");
+  # From the widest scope to the narrowest.
+  effective @1 :BudgetRow;
+}
+
+struct Stat {
+  name @0 :Text;
+  value @1 :Float64;
+  help @2 :Text $Is.atMost("kTextBytesMax");
 }
 
 struct Stats {
-  rows @0 :List(Stat);
-
-  struct Stat {
-    name @0 :Text;
-    value @1 :Float64;
-    help @2 :Text;
-  }
+  rows @0 :List(Stat) $Is.atMost("kListPageRowsMax");
 }
 
 struct ServerStatus {
   server @0 :Text;
   tenant @1 :Text;
-  dataDir @2 :Text;
-  transport @3 :Text;
-  device @4 :Text;
+  dataDir @2 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  transport @3 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  device @4 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
   uptimeSeconds @5 :Float64;
   segments @6 :UInt64;
   sessions @7 :UInt64;
@@ -594,15 +616,25 @@ struct ServerStatus {
   storedBytes @9 :UInt64;
   memoryBytes @10 :UInt64;
   memoryLimitBytes @11 :UInt64;
-  segmentsOutOfService @12 :UInt64;  # damaged, or with a damaged ancestor
+  segmentsOutOfService @12 :UInt64;
+  # They, or an ancestor, are damaged.
   diskFreeBytes @13 :UInt64;
-  diskMinFreeBytes @14 :UInt64;  # a put that would leave less free space is refused
-  diskFault @15 :Text;           # why changes fail until an operator acts; empty: no fault
-  rdma @16 :Text;                # the service's RDMA device in words, or "off"
-  exposed @17 :Text;             # why others on the network may access stored data; empty: no
-  doubtfulRecovery @18 :Bool;    # acknowledged changes are missing or may be missing
-  lostChanges @19 :UInt64;       # 0: unknown
-  keptBytes @20 :UInt64;         # payload without a row, kept because of missing changes
-  keptLogBytes @21 :UInt64;      # logs from before the recovery, kept as well
-  diskLow @22 :Bool;             # puts are refused for lack of space
+  diskMinFreeBytes @14 :UInt64;
+  # Puts that would leave less space free are refused.
+  diskFault @15 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # The reason why changes fail until an operator acts; empty if they do not.
+  rdma @16 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # The service's RDMA device in words, or "off".
+  exposed @17 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # The reason why others on the network can read or change stored data; empty if they cannot.
+  doubtfulRecovery @18 :Bool;
+  # Acknowledged changes are missing or may be, and nobody has accepted that yet.
+  lostChanges @19 :UInt64;
+  # How many changes are missing; 0: unknown.
+  keptBytes @20 :UInt64;
+  # Bytes of payload without a row, kept for the missing changes.
+  keptLogBytes @21 :UInt64;
+  # Bytes of kept logs from before the recovery.
+  diskLow @22 :Bool;
+  # Puts are refused because the disk is short of space.
 }

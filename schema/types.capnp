@@ -12,16 +12,18 @@
 @0xcdf864e64d67a438;
 
 using Cxx = import "/capnp/c++.capnp";
+using Is = import "rules.capnp";
 $Cxx.namespace("precis::wire");
+$Is.cxxNamespace("precis::msg");
 
-enum Dtype {
+enum Dtype $Is.byHand("types.h") {
   unset @0;
   bf16 @1;
   f16 @2;
   f32 @3;
 }
 
-struct ModelSpec {
+struct ModelSpec $Is.byHand("types.h") $Is.checked {
   name @0 :Text;
   revision @1 :Text;
   numLayers @2 :UInt32;
@@ -30,12 +32,12 @@ struct ModelSpec {
   headDim @5 :UInt32;
   dtype @6 :Dtype;
   ropeTheta @7 :Float64;
-  ropeScaling @8 :Text;
+  ropeScaling @8 :Text $Is.atMost("kRopeScalingBytesMax");
   # Canonical JSON, empty for none.
   blockTokens @9 :UInt32;
 }
 
-struct Budget {
+struct Budget $Is.byHand("types.h") {
   enum Kind {
     all @0;
     ratio @1;
@@ -49,21 +51,21 @@ struct Budget {
   # quality: share of the score mass + 2^32 x cap, both in parts per million.
 }
 
-struct Plan {
-  numLayers @0 :UInt32;
-  numKvHeads @1 :UInt32;
-  counts @2 :Data;
+struct Plan $Is.byHand("types.h") $Is.checked {
+  numLayers @0 :UInt32 $Is.atMost("kLayersMax");
+  numKvHeads @1 :UInt32 $Is.atMost("kKvHeadsMax");
+  counts @2 :Data $Is.array("std::uint32_t") $Is.atMost("kSegmentHeadsMax");
   # u32 [numLayers, numKvHeads], row major.
 }
 
 struct SessionRow {
   name @0 :Text;
-  tip @1 :Data;
-  # Segment id, null before the first turn.
-  tipEnd @2 :UInt32;
+  tip @1 :Data $Is.segmentId;
+  # Null before the first turn.
+  tipEnd @2 :UInt32 $Is.atMost("kPathTokensMax");
   turns @3 :UInt32;
   ttlSeconds @4 :UInt64;
-  # 0: none.
+  # 0: it never expires.
   expiresUnixMs @5 :UInt64;
   # 0: never.
   pinned @6 :Bool;

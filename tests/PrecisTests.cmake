@@ -11,13 +11,21 @@ if(NOT PRECIS_SANITIZE STREQUAL "")
   set(PRECIS_TEST_TIMEOUT 1500)
 endif()
 
-# precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN]): adds a Catch2
-# binary as one ctest entry. OWN_MAIN: a source has its own main(), which may exit with 77 to be
-# shown as skipped (Catch2's own exit status is the number of failures, so 77 would be ambiguous).
+# The tests of ./dev test --fast.
+add_custom_target(fast_tests)
+
+# precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN] [FAST]): adds a
+# Catch2 binary as one ctest entry. FAST: it starts no process and takes a few seconds. OWN_MAIN: a
+# source has its own main(), which may exit with 77 to be shown as skipped (Catch2's own exit status
+# is the number of failures, so 77 would be ambiguous).
 function(precis_test name)
-  cmake_parse_arguments(arg "OWN_MAIN" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "OWN_MAIN;FAST" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT OR arg_TIMEOUT LESS PRECIS_TEST_TIMEOUT)
     set(arg_TIMEOUT ${PRECIS_TEST_TIMEOUT})
+  endif()
+  if(arg_FAST)
+    list(APPEND arg_LABELS fast)
+    add_dependencies(fast_tests ${name})
   endif()
   if(arg_OWN_MAIN)
     precis_executable(${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})

@@ -112,7 +112,7 @@ Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases 
 bool ChainLayers::follow(std::size_t link) {
   Catalog::Row& row = links_[link];
   auto present = parts_.catalog.segment(row->tenant, row->id);
-  if (!present.ok() || *present == row || !(*present)->same_put(*row)) return false;
+  if (!present.ok() || *present == row || !same_put(**present, *row)) return false;
   if (!follows_ || !follows_(link, **present)) return false;
   // Nor does it fit where there is room for what it was, if it has grown.
   if (!std::ranges::equal((*present)->layer_bytes, row->layer_bytes, std::ranges::less_equal())) {

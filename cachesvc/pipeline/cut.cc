@@ -81,7 +81,7 @@ Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
   return Status::invalid("a budget of " + budget.to_string() + " is " +
                          counted(entries, "entry", "entries") + " of segment " + row.id.hex() +
                          ", which stores " + std::to_string(stored) + " (" +
-                         row.stored_budget().to_string() + "); ask for that or less");
+                         stored_budget(row).to_string() + "); ask for that or less");
 }
 
 Result<std::uint64_t> cut_entries_at_most(const SegmentRow& row, const ModelSpec& model,

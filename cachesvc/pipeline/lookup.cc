@@ -115,7 +115,7 @@ Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request,
   }
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
   Owner owner = tenant.owner(from);
-  if (!request.counts()) {
+  if (!asks_for_counts(request)) {
     const auto match_all = [&](const TokenPath& path) -> Result<msg::Match> {
       for (;;) {
         links = parts_.layers.catalog.match(tenant.name, path, /*faithful_ppm=*/0);

@@ -256,7 +256,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::AbortPut request) {
 
 Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::Lookup request) {
   const std::size_t tokens = request.tokens.size();
-  const bool counts = request.counts();
+  const bool counts = asks_for_counts(request);
   if (counts && counting_ >= limits::kGetsPerConnectionMax) {
     co_return Status::rejected("this connection has " + std::to_string(counting_) +
                                    " lookups of a budget under way, the most there may be",

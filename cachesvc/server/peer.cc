@@ -155,8 +155,7 @@ void Peer::on_message(std::vector<std::byte> message) {
                     std::holds_alternative<msg::Cancel>(request->body);
   auto admitted = admit(ends, message.size());
   if (!admitted.ok()) {
-    return reply(request->id, admitted.status(), request_name(request->body.index()),
-                 subject_of(request->body));
+    return reply(request->id, admitted.status(), kind_of(request->body), subject_of(request->body));
   }
   ++in_flight_;
   spawn(answer(shared_from_this(), std::move(request).value(), std::move(admitted).value()));
@@ -207,30 +206,30 @@ void Peer::not_understood(std::uint64_t id, std::size_t size_bytes, const Status
 Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted) {
   // Released before `self`, which owns the quota's parts.
   const Admitted held = std::move(admitted);
-  const RequestName name = request_name(request.body.index());
+  const RequestKind& kind = kind_of(request.body);
   const std::string of = subject_of(request.body);
   Handlers::Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
   --self->in_flight_;
-  reply(request.id, std::move(answer), name, of);
+  reply(request.id, std::move(answer), kind, of);
 }
 
 // Logs the failures that concern an operator at info level: administrative requests and lack of
 // space. The others concern only the client and its user.
-void Peer::note_failed(RequestName request, const std::string& of, const Status& why) {
+void Peer::note_failed(const RequestKind& request, const std::string& of, const Status& why) {
   const Log::Fields fields = {{"client", client_},
                               {"from", connection_->peer()},
                               {"tenant", tenant_name_},
-                              {"request", request.name},
+                              {"request", request.type},
                               {"status", why.to_string()}};
   if (request.administrative || is_refusal(why.code())) {
-    parts_.audit.write(who(), {.what = request.name, .of = of, .outcome = why});
+    parts_.audit.write(who(), {.what = request.type, .of = of, .outcome = why});
   }
   const bool matters = request.administrative || why.code() == StatusCode::kOutOfSpace;
   if (matters && parts_.refused.tell()) return log_.info("request refused", fields);
   log_.debug("request failed", fields);
 }
 
-void Peer::reply(std::uint64_t id, Handlers::Answer answer, RequestName request,
+void Peer::reply(std::uint64_t id, Handlers::Answer answer, const RequestKind& request,
                  const std::string& of) {
   ++parts_.metrics.requests;
   msg::Reply reply;

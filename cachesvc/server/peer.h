@@ -11,7 +11,7 @@
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/server/handlers.h"
-#include "cachesvc/server/request_name.h"
+#include "cachesvc/server/request_subject.h"
 #include "cachesvc/server/unread_answers.h"
 #include "cachesvc/transport/transport.h"
 
@@ -55,11 +55,11 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   Result<Admitted> admit(bool ends, std::size_t size_bytes);
   Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
   // `of`: subject_of() the request.
-  void reply(std::uint64_t id, Handlers::Answer answer, RequestName request,
+  void reply(std::uint64_t id, Handlers::Answer answer, const RequestKind& request,
              const std::string& of = {});
   // kRejected if too much waits to be read, kInvalidArgument if the message is too large to send.
   Status send(std::vector<std::byte> message);
-  void note_failed(RequestName request, const std::string& of, const Status& why);
+  void note_failed(const RequestKind& request, const std::string& of, const Status& why);
 
   const Handlers::Parts& parts_;
   Log& log_;

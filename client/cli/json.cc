@@ -6,8 +6,6 @@
 namespace precis::cli {
 namespace {
 
-Json id_json(const SegmentId& id) { return id.is_null() ? Json() : Json(id.hex()); }
-
 constexpr int kDepthMax = 16;
 
 // A canonical recipe is JSON itself; one of another form is given as it stands.
@@ -60,70 +58,42 @@ Json to_json(const std::optional<Budget>& budget) {
   return {};
 }
 
+Json to_json(const ModelSpec& model) {
+  return {{"name", model.name},
+          {"revision", model.revision},
+          {"num_layers", model.num_layers},
+          {"num_q_heads", model.num_q_heads},
+          {"num_kv_heads", model.num_kv_heads},
+          {"head_dim", model.head_dim},
+          {"dtype", dtype_name(model.dtype)},
+          {"rope_theta", model.rope_theta},
+          {"block_tokens", model.block_tokens},
+          {"token_bytes", model.token_bytes()}};
+}
+
+Json field_json(std::string_view name, const std::string& text) {
+  if (name == "json") return text.empty() ? Json(Json::value_t::discarded) : recipe_json(text);
+  return name == "recipe" || name == "scorer" ? recipe_json(text) : Json(text);
+}
+
+Json field_json(std::string_view, const SegmentId& id) {
+  return id.is_null() ? Json() : Json(id.hex());
+}
+
+Json field_json(std::string_view, const Digest& digest) { return digest.hex(); }
+Json field_json(std::string_view, const Budget& budget) { return to_json(std::optional(budget)); }
+Json field_json(std::string_view, const std::optional<Budget>& budget) { return to_json(budget); }
+
+Json field_json(std::string_view, const std::optional<Plan>& plan) {
+  return plan ? plan_json(*plan) : Json(Json::value_t::discarded);
+}
+
 Json to_json(const msg::ModelRow& row) {
-  const ModelSpec& m = row.model;
-  return {{"fingerprint", row.fingerprint.hex()},
-          {"name", m.name},
-          {"revision", m.revision},
-          {"num_layers", m.num_layers},
-          {"num_q_heads", m.num_q_heads},
-          {"num_kv_heads", m.num_kv_heads},
-          {"head_dim", m.head_dim},
-          {"dtype", dtype_name(m.dtype)},
-          {"rope_theta", m.rope_theta},
-          {"block_tokens", m.block_tokens},
-          {"token_bytes", m.token_bytes()},
-          {"segments", row.segments},
-          {"projections", row.projections}};
-}
-
-Json to_json(const msg::ProfileRow& row) {
-  Json json = {{"name", row.name},
-               {"kind", row.kind},
-               {"model", row.model.hex()},
-               {"scorer", recipe_json(row.scorer)},
-               {"digest", row.digest.hex()},
-               {"num_tokens", row.num_tokens},
-               {"text_digest", row.text_digest},
-               {"added_unix_ms", row.added_unix_ms}};
-  if (!row.json.empty()) json["profile"] = recipe_json(row.json);
+  Json json = {{"fingerprint", row.fingerprint.hex()}};
+  json.update(to_json(row.model));
+  json["segments"] = row.segments;
+  json["projections"] = row.projections;
   return json;
-}
-
-Json to_json(const msg::SegmentInfo& row) {
-  Json json = {{"id", row.id.hex()},
-               {"parent", id_json(row.parent)},
-               {"model", row.model.hex()},
-               {"adapter", row.adapter},
-               {"begin", row.begin},
-               {"end", row.end},
-               {"preset", row.preset},
-               {"recipe", recipe_json(row.recipe)},
-               {"keep", to_json(std::optional(row.budget))},
-               {"trimmed", to_json(row.trimmed)},
-               {"parent_read", to_json(row.parent_read)},
-               {"entries", row.entries},
-               {"original_bytes", row.original_bytes},
-               {"stored_bytes", row.stored_bytes},
-               {"compress_seconds", row.compress_seconds},
-               {"created_unix_ms", row.created_unix_ms},
-               {"hits", row.hits},
-               {"children", row.children},
-               {"in_memory", row.in_memory},
-               {"out_of_service", row.out_of_service}};
-  if (row.plan) json["plan"] = plan_json(*row.plan);
-  return json;
-}
-
-Json to_json(const msg::SessionRow& row) {
-  return {{"name", row.name},
-          {"tip", id_json(row.tip)},
-          {"tip_end", row.tip_end},
-          {"turns", row.turns},
-          {"ttl_seconds", row.ttl_seconds},
-          {"expires_unix_ms", row.expires_unix_ms},
-          {"pinned", row.pinned},
-          {"updated_unix_ms", row.updated_unix_ms}};
 }
 
 Json to_json(const msg::BudgetRow& row) {
@@ -142,32 +112,6 @@ Json to_json(const ModelBudgets& of_model) {
   Json json = {{"model", of_model.model.fingerprint.hex()}, {"name", of_model.model.model.name}};
   json.update(to_json(of_model.budgets));
   return json;
-}
-
-Json to_json(const msg::ServerStatus& s) {
-  return {{"server", s.server},
-          {"tenant", s.tenant},
-          {"data_dir", s.data_dir},
-          {"transport", s.transport},
-          {"device", s.device},
-          {"rdma", s.rdma},
-          {"uptime_seconds", s.uptime_seconds},
-          {"models", s.models},
-          {"segments", s.segments},
-          {"segments_out_of_service", s.segments_out_of_service},
-          {"sessions", s.sessions},
-          {"stored_bytes", s.stored_bytes},
-          {"memory_bytes", s.memory_bytes},
-          {"memory_limit_bytes", s.memory_limit_bytes},
-          {"disk_free_bytes", s.disk_free_bytes},
-          {"disk_min_free_bytes", s.disk_min_free_bytes},
-          {"disk_low", s.disk_low},
-          {"disk_fault", s.disk_fault},
-          {"exposed", s.exposed}};
-}
-
-Json to_json(const msg::Removed& removed) {
-  return {{"segments", removed.segments}, {"bytes", removed.bytes}};
 }
 
 Json to_json(const msg::Stats& stats) {

@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "precis/messages.h"
@@ -23,16 +26,39 @@ Json parse_json(const std::string& text);
 
 // {"kind": "ratio" | "entries" | "bytes" | "all", "value": number or null}; null for none.
 Json to_json(const std::optional<Budget>& budget);
-Json to_json(const msg::ModelRow& row);
-Json to_json(const msg::SegmentInfo& row);
-Json to_json(const msg::SessionRow& row);
+Json to_json(const ModelSpec& model);
+
+// A field of a row: ids and digests in hex, null for the null id; recipes and profiles as the JSON
+// that they are.
+Json field_json(std::string_view name, const std::string& text);
+Json field_json(std::string_view name, const SegmentId& id);
+Json field_json(std::string_view name, const Digest& digest);
+Json field_json(std::string_view name, const Budget& budget);
+Json field_json(std::string_view name, const std::optional<Budget>& budget);
+Json field_json(std::string_view name, const std::optional<Plan>& plan);
+template <typename Number>
+requires std::is_arithmetic_v<Number> Json field_json(std::string_view, Number number) {
+  return number;
+}
+
+// A row with all its fields; "keep" is its budget, and what was not asked for is left out.
+template <typename Row>
+requires requires { Fields<Row>::all; }
+Json to_json(const Row& row) {
+  Json json = Json::object();
+  for_each_field(row, [&](std::string_view name, const auto& value) {
+    Json field = field_json(name, value);
+    if (field.is_discarded()) return;
+    json[name == "budget" ? "keep"
+         : name == "json" ? "profile"
+                          : std::string(name)] = std::move(field);
+  });
+  return json;
+}
+Json to_json(const msg::ModelRow& row);  // its model's fields among its own
 Json to_json(const msg::BudgetRow& row);
 Json to_json(const msg::Budgets& budgets);
 Json to_json(const ModelBudgets& of_model);
-Json to_json(const msg::ServerStatus& status);
-Json to_json(const msg::Removed& removed);
-// With its own JSON as "profile", where it is there.
-Json to_json(const msg::ProfileRow& row);
 Json to_json(const msg::Stats& stats);  // {name: value}
 
 template <typename Row>

@@ -206,7 +206,7 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
   for (const msg::SegmentInfo& row : rows) {
     table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
                fmt::format("{}..{}", row.begin, row.end), recipe_text(row),
-               keep_text(row.stored_budget()), bytes_text(row.stored_bytes),
+               keep_text(stored_budget(row)), bytes_text(row.stored_bytes),
                bytes_text(row.original_bytes), count_text(row.hits), tier_text(row),
                when_text(row.created_unix_ms)});
   }

@@ -220,7 +220,7 @@ std::uint64_t Channel::start(msg::Request& request, PendingRequest pending, bool
 std::function<void()> Channel::prepare(msg::Request& request, PendingRequest pending) {
   const std::uint64_t id = next_id_.fetch_add(1, std::memory_order_relaxed);
   request.id = id;
-  pending.name = request_name(request.body);
+  pending.name = kind_of(request.body).call;
   auto shared = std::make_shared<PendingRequest>(std::move(pending));
   const bool counted = shared->sink != nullptr;
   Status refused;

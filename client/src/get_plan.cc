@@ -49,7 +49,7 @@ Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo&
   if (entries <= segment.entries) return entries;
   return Status::invalid("keep " + keep.to_string() + " asks for " + std::to_string(entries) +
                          " entries, it stores " + std::to_string(segment.entries) + " (keep " +
-                         segment.stored_budget().to_string() +
+                         stored_budget(segment).to_string() +
                          "): ask for at most that, or for all of it");
 }
 

@@ -35,7 +35,7 @@ class Link {
   template <typename T>
   Result<T> call(const CallOptions& options, msg::RequestBody body,
                  Patience patience = Patience::kOneTimeout, Repeat repeat = Repeat::kSafe) {
-    Retry retry(options, request_name(body));
+    Retry retry(options, std::string(kind_of(body).call));
     return this->call<T>(retry, std::move(body), patience, repeat);
   }
   // The same as a part of a longer call.

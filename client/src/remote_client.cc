@@ -182,7 +182,7 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
                    options.align,
                    static_cast<std::uint32_t>(
                        std::min<std::int64_t>(options.lease.count(), limits::kLeaseMsMax))};
-  const bool counts = body.counts();  // which may take reads of the disk
+  const bool counts = asks_for_counts(body);  // which may take reads of the disk
   PRECIS_ASSIGN(
       msg::Match found,
       call<msg::Match>(std::move(body), counts ? Patience::kWhileAlive : Patience::kOneTimeout));

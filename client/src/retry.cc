@@ -1,7 +1,6 @@
 #include "client/src/retry.h"
 
 #include <algorithm>
-#include <array>
 #include <thread>
 #include <utility>
 
@@ -16,49 +15,12 @@ using std::chrono::steady_clock;
 constexpr milliseconds kBackoffMin{10}, kBackoffMax{1000};
 constexpr std::uint32_t kDoublingsMax = 10;
 
-// In the order of RequestBody.
-constexpr std::array kNames{"register_model",
-                            "models",
-                            "begin_put",
-                            "layer",
-                            "commit",
-                            "abort",
-                            "lookup",
-                            "get",
-                            "cancel",
-                            "open_session",
-                            "advance_session",
-                            "pin_session",
-                            "fork_session",
-                            "session",
-                            "sessions",
-                            "remove_session",
-                            "segments",
-                            "segment",
-                            "remove_segment",
-                            "budgets",
-                            "set_budget",
-                            "stats",
-                            "status",
-                            "o_proj",
-                            "add_profile",
-                            "profiles",
-                            "profile",
-                            "remove_profile",
-                            "check_segment",
-                            "trim_segment",
-                            "ping",
-                            "find_segment"};
-static_assert(kNames.size() == std::variant_size_v<msg::RequestBody>);
-
 Retry::Time deadline_of(const CallOptions& options) {
   if (options.deadline_ms == 0) return Retry::Time::max();
   return steady_clock::now() + milliseconds(options.deadline_ms);
 }
 
 }  // namespace
-
-const char* request_name(const msg::RequestBody& body) { return kNames[body.index()]; }
 
 Retry::Retry(const CallOptions& options, std::string what)
     : options_(options), what_(std::move(what)), deadline_(deadline_of(options)) {}

@@ -26,14 +26,11 @@ inline CallOptions call_options(const ConnectOptions& options) {
   return {options.timeout_ms, options.deadline_ms, options.retry};
 }
 
-// "lookup", "commit": for messages.
-const char* request_name(const msg::RequestBody& body);
-
 class Retry {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // The call begins now. `what`: as request_name().
+  // The call begins now. `what`: RequestKind::call.
   Retry(const CallOptions& options, std::string what);
 
   // Time::max() where there is none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "precis/frames.h"
 #include "utf8.h"
 
 namespace precis {
@@ -28,6 +29,18 @@ Status field_error(std::string_view field, std::string_view why) {
 Status check_max(std::string_view field, std::uint64_t value, std::uint64_t max) {
   if (value <= max) return {};
   return field_error(field, "is " + std::to_string(value) + ", maximum " + std::to_string(max));
+}
+
+Status check_range(std::string_view field, std::uint64_t value, std::uint64_t min,
+                   std::uint64_t max) {
+  if (min <= value && value <= max) return {};
+  return field_error(field, "is " + std::to_string(value) + ", must be in [" + std::to_string(min) +
+                                ", " + std::to_string(max) + "]");
+}
+
+Status unknown_kind(unsigned kind) {
+  return field_error("kind", "is " + std::to_string(kind) + ", unknown to protocol version " +
+                                 std::to_string(kProtocolVersion));
 }
 
 Status check_array(std::string_view field, std::size_t size_bytes, std::size_t element_bytes,
@@ -57,8 +70,9 @@ Status read_text(std::string_view field, capnp::Text::Reader in, std::size_t byt
   return {};
 }
 
-Status read_cursor(std::string_view field, capnp::Data::Reader in, std::string& out) {
-  PRECIS_TRY(check_max(std::string(field) + " length", in.size(), limits::kCursorBytesMax));
+Status read_bytes(std::string_view field, capnp::Data::Reader in, std::size_t bytes_max,
+                  std::string& out) {
+  PRECIS_TRY(check_max(std::string(field) + " length", in.size(), bytes_max));
   out.assign(reinterpret_cast<const char*>(in.begin()), in.size());
   return {};
 }

@@ -44,11 +44,15 @@ Status read_name(std::string_view field, capnp::Text::Reader in, std::string& ou
 Status read_digest(std::string_view field, capnp::Data::Reader in, Digest& out);
 Status read_segment_id(std::string_view field, capnp::Data::Reader in, SegmentId& out);
 
-// Opaque bytes that the service created and a client returns: at most kCursorBytesMax.
-Status read_cursor(std::string_view field, capnp::Data::Reader in, std::string& out);
+Status read_bytes(std::string_view field, capnp::Data::Reader in, std::size_t bytes_max,
+                  std::string& out);
 
 Status field_error(std::string_view field, std::string_view why);
+// A union's alternative that this build does not know.
+Status unknown_kind(unsigned kind);
 Status check_max(std::string_view field, std::uint64_t value, std::uint64_t max);
+Status check_range(std::string_view field, std::uint64_t value, std::uint64_t min,
+                   std::uint64_t max);
 // Checks that `size_bytes` is a whole number of elements, and at most `count_max` of them.
 Status check_array(std::string_view field, std::size_t size_bytes, std::size_t element_bytes,
                    std::uint64_t count_max);

@@ -22,7 +22,7 @@ namespace precis::python {
 namespace {
 
 void bind_models(nb::module_& module) {
-  nb::class_<ModelSpec>(module, "ModelSpec")
+  bind_row<ModelSpec>(module, "ModelSpec")
       .def(
           "__init__",
           [](ModelSpec* self, std::string name, std::string revision, std::uint32_t num_layers,
@@ -43,17 +43,7 @@ void bind_models(nb::module_& module) {
           },
           nb::kw_only(), nb::arg("name"), nb::arg("revision"), nb::arg("num_layers"),
           nb::arg("num_q_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("dtype"),
-          nb::arg("rope_theta"), nb::arg("rope_scaling"), nb::arg("block_tokens"))
-      .def_ro("name", &ModelSpec::name)
-      .def_ro("revision", &ModelSpec::revision)
-      .def_ro("num_layers", &ModelSpec::num_layers)
-      .def_ro("num_q_heads", &ModelSpec::num_q_heads)
-      .def_ro("num_kv_heads", &ModelSpec::num_kv_heads)
-      .def_ro("head_dim", &ModelSpec::head_dim)
-      .def_prop_ro("dtype", [](const ModelSpec& s) { return std::string(dtype_name(s.dtype)); })
-      .def_ro("rope_theta", &ModelSpec::rope_theta)
-      .def_ro("rope_scaling", &ModelSpec::rope_scaling)
-      .def_ro("block_tokens", &ModelSpec::block_tokens);
+          nb::arg("rope_theta"), nb::arg("rope_scaling"), nb::arg("block_tokens"));
 
   nb::class_<Model>(module, "Model")
       .def_ro("spec", &Model::spec)
@@ -65,23 +55,8 @@ void bind_models(nb::module_& module) {
            })
       .def_prop_ro("fingerprint", [](const Model& m) { return m.fingerprint.hex(); });
 
-  nb::class_<msg::ModelRow>(module, "ModelRow")
-      .def_ro("model", &msg::ModelRow::model)
-      .def_prop_ro("fingerprint", [](const msg::ModelRow& r) { return r.fingerprint.hex(); })
-      .def_ro("segments", &msg::ModelRow::segments)
-      .def_ro("projections", &msg::ModelRow::projections);
-
-  using Row = msg::ProfileRow;
-  nb::class_<Row>(module, "ProfileRow")
-      .def_ro("name", &Row::name)
-      .def_ro("kind", &Row::kind)
-      .def_prop_ro("model", [](const Row& r) { return r.model.hex(); })
-      .def_ro("scorer", &Row::scorer)
-      .def_prop_ro("digest", [](const Row& r) { return r.digest.hex(); })
-      .def_ro("num_tokens", &Row::num_tokens)
-      .def_ro("text_digest", &Row::text_digest)
-      .def_ro("added_unix_ms", &Row::added_unix_ms)
-      .def_ro("json", &Row::json);
+  bind_row<msg::ModelRow>(module, "ModelRow");
+  bind_row<msg::ProfileRow>(module, "ProfileRow");
 
   module.def("fingerprint", [](const ModelSpec& spec) {
     check(spec.validate());
@@ -90,43 +65,9 @@ void bind_models(nb::module_& module) {
 }
 
 void bind_segments(nb::module_& module) {
-  using Info = msg::SegmentInfo;
-  nb::class_<Info>(module, "SegmentInfo")
-      .def_prop_ro("id", [](const Info& i) { return from_segment_id(i.id); })
-      .def_prop_ro("parent", [](const Info& i) { return from_segment_id(i.parent); })
-      .def_prop_ro("model", [](const Info& i) { return i.model.hex(); })
-      .def_ro("adapter", &Info::adapter)
-      .def_ro("begin", &Info::begin)
-      .def_ro("end", &Info::end)
-      .def_ro("recipe", &Info::recipe)
-      .def_ro("preset", &Info::preset)
-      .def_prop_ro("budget", [](const Info& i) { return from_budget(i.budget); })
-      .def_prop_ro("parent_read", [](const Info& i) { return from_budget(i.parent_read); })
-      .def_prop_ro("trimmed", [](const Info& i) { return from_budget(i.trimmed); })
-      .def_ro("entries", &Info::entries)
-      .def_ro("original_bytes", &Info::original_bytes)
-      .def_ro("stored_bytes", &Info::stored_bytes)
-      .def_ro("compress_seconds", &Info::compress_seconds)
-      .def_ro("created_unix_ms", &Info::created_unix_ms)
-      .def_ro("hits", &Info::hits)
-      .def_ro("children", &Info::children)
-      .def_ro("in_memory", &Info::in_memory)
-      .def_ro("out_of_service", &Info::out_of_service)
-      .def_prop_ro("plan", [](const Info& i) { return i.plan ? from_plan(*i.plan) : nb::none(); });
-
-  nb::class_<msg::MatchLink>(module, "MatchLink")
-      .def_ro("segment", &msg::MatchLink::segment)
-      .def_ro("matched_end", &msg::MatchLink::matched_end)
-      .def_prop_ro("counts", [](const msg::MatchLink& link) {  // of all layers, in one row
-        return array_of(link.counts, 1, link.counts.size());
-      });
-
-  nb::class_<LookupMatch>(module, "Match")
-      .def_ro("matched_tokens", &LookupMatch::matched_tokens)
-      .def_ro("links", &LookupMatch::links)
-      .def_prop_ro("plan", [](const LookupMatch& m) { return from_plan(m.plan); })
-      .def_ro("bytes", &LookupMatch::bytes)
-      .def_ro("predicted_seconds", &LookupMatch::predicted_seconds)
+  bind_row<msg::SegmentInfo>(module, "SegmentInfo");
+  bind_row<msg::MatchLink>(module, "MatchLink");
+  bind_row<msg::Match, LookupMatch>(module, "Match")
       .def_prop_ro("lease", [](const LookupMatch& m) { return m.lease_ms / 1000.0; })
       .def_prop_ro("counted", &LookupMatch::counted)
       .def_prop_ro("keep", [](const LookupMatch& m) { return from_budget(m.options.keep); })
@@ -147,72 +88,17 @@ void bind_segments(nb::module_& module) {
     return nb::make_tuple(std::move(match), array_of(std::move(tokens), 1, count));
   });
 
-  nb::class_<msg::Removed>(module, "Removed")
-      .def_ro("segments", &msg::Removed::segments)
-      .def_ro("bytes", &msg::Removed::bytes);
-
-  nb::class_<msg::Checked>(module, "Checked")
-      .def_ro("bytes", &msg::Checked::bytes)
-      .def_ro("damage", &msg::Checked::damage);
-
-  nb::class_<msg::Trimmed>(module, "Trimmed")
-      .def_ro("entries", &msg::Trimmed::entries)
-      .def_ro("stored_bytes", &msg::Trimmed::stored_bytes)
-      .def_ro("freed_bytes", &msg::Trimmed::freed_bytes);
+  bind_row<msg::Removed>(module, "Removed");
+  bind_row<msg::Checked>(module, "Checked");
+  bind_row<msg::Trimmed>(module, "Trimmed");
 }
 
 void bind_operations(nb::module_& module) {
-  using Session = msg::SessionRow;
-  nb::class_<Session>(module, "SessionRow")
-      .def_ro("name", &Session::name)
-      .def_prop_ro("tip", [](const Session& s) { return from_segment_id(s.tip); })
-      .def_ro("tip_end", &Session::tip_end)
-      .def_ro("turns", &Session::turns)
-      .def_ro("ttl_seconds", &Session::ttl_seconds)
-      .def_ro("expires_unix_ms", &Session::expires_unix_ms)
-      .def_ro("pinned", &Session::pinned)
-      .def_ro("updated_unix_ms", &Session::updated_unix_ms);
-
-  nb::class_<msg::BudgetRow>(module, "BudgetRow")
-      .def_ro("scope", &msg::BudgetRow::scope)
-      .def_ro("recipe", &msg::BudgetRow::recipe)
-      .def_prop_ro("keep", [](const msg::BudgetRow& r) { return from_budget(r.keep); })
-      .def_ro("version", &msg::BudgetRow::version)
-      .def_ro("set_unix_ms", &msg::BudgetRow::set_unix_ms);
-  nb::class_<msg::Budgets>(module, "Budgets")
-      .def_ro("layers", &msg::Budgets::layers)
-      .def_ro("effective", &msg::Budgets::effective);
-
-  nb::class_<msg::Stat>(module, "Stat")
-      .def_ro("name", &msg::Stat::name)
-      .def_ro("value", &msg::Stat::value)
-      .def_ro("help", &msg::Stat::help);
-
-  using Server = msg::ServerStatus;
-  nb::class_<Server>(module, "ServerStatus")
-      .def_ro("server", &Server::server)
-      .def_ro("tenant", &Server::tenant)
-      .def_ro("data_dir", &Server::data_dir)
-      .def_ro("transport", &Server::transport)
-      .def_ro("device", &Server::device)
-      .def_ro("rdma", &Server::rdma)
-      .def_ro("uptime_seconds", &Server::uptime_seconds)
-      .def_ro("segments", &Server::segments)
-      .def_ro("sessions", &Server::sessions)
-      .def_ro("models", &Server::models)
-      .def_ro("stored_bytes", &Server::stored_bytes)
-      .def_ro("memory_bytes", &Server::memory_bytes)
-      .def_ro("memory_limit_bytes", &Server::memory_limit_bytes)
-      .def_ro("segments_out_of_service", &Server::segments_out_of_service)
-      .def_ro("disk_free_bytes", &Server::disk_free_bytes)
-      .def_ro("disk_min_free_bytes", &Server::disk_min_free_bytes)
-      .def_ro("disk_low", &Server::disk_low)
-      .def_ro("disk_fault", &Server::disk_fault)
-      .def_ro("exposed", &Server::exposed)
-      .def_ro("doubtful_recovery", &Server::doubtful_recovery)
-      .def_ro("lost_changes", &Server::lost_changes)
-      .def_ro("kept_bytes", &Server::kept_bytes)
-      .def_ro("kept_log_bytes", &Server::kept_log_bytes);
+  bind_row<msg::SessionRow>(module, "SessionRow");
+  bind_row<msg::BudgetRow>(module, "BudgetRow");
+  bind_row<msg::Budgets>(module, "Budgets");
+  bind_row<msg::Stat>(module, "Stat");
+  bind_row<msg::ServerStatus>(module, "ServerStatus");
 }
 
 }  // namespace

@@ -2,14 +2,20 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "errors.h"
+#include "precis/messages.h"
 #include "precis/types.h"
 
 namespace precis::python {
@@ -48,6 +54,41 @@ inline std::string from_segment_id(const SegmentId& id) { return id.is_null() ? 
 // [num_layers, num_kv_heads]
 inline nb::object from_plan(const Plan& plan) {
   return array_of(plan.counts, plan.num_layers, plan.num_kv_heads);
+}
+
+// ---- fields of rows ----------------------------------------------------------------------------
+inline nb::object to_python(const Digest& digest) { return nb::cast(digest.hex()); }
+inline nb::object to_python(const SegmentId& id) { return nb::cast(from_segment_id(id)); }
+inline nb::object to_python(Dtype dtype) { return nb::cast(std::string(dtype_name(dtype))); }
+inline nb::object to_python(const Budget& budget) { return nb::cast(from_budget(budget)); }
+inline nb::object to_python(const std::optional<Budget>& budget) {
+  return nb::cast(from_budget(budget));
+}
+inline nb::object to_python(const Plan& plan) { return from_plan(plan); }
+inline nb::object to_python(const std::optional<Plan>& plan) {
+  return plan ? from_plan(*plan) : nb::none();
+}
+// In one row.
+inline nb::object to_python(const std::vector<std::uint32_t>& counts) {
+  return array_of(counts, 1, counts.size());
+}
+template <typename T>
+nb::object to_python(const T& value) {
+  return nb::cast(value);
+}
+
+// A class whose attributes are the fields of `Row`.
+template <typename Row, typename Class = Row>
+nb::class_<Class> bind_row(nb::module_& module, const char* name) {
+  nb::class_<Class> bound(module, name);
+  std::apply(
+      [&](const auto&... field) {
+        (bound.def_prop_ro(field.name,
+                           [at = field.member](const Class& row) { return to_python(row.*at); }),
+         ...);
+      },
+      Fields<Row>::all);
+  return bound;
 }
 
 }  // namespace precis::python

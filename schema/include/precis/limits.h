@@ -35,6 +35,8 @@ inline constexpr std::uint64_t kSegmentHeadsMax = std::uint64_t{kLayersMax} * kK
 // layers of 8 heads in 6,553 segments).
 inline constexpr std::uint32_t kAlignMax = 4096;
 inline constexpr std::uint64_t kMatchCountsMax = 1u << 22;
+inline constexpr std::uint64_t kServedCountsMax =  // counts of one layer
+    std::uint64_t{kChainSegmentsMax} * kKvHeadsMax;
 // Leases of matches: the duration of one lease, and the memory for the leased segments' data, per
 // tenant and in total. A segment of 32 layers of 8 heads takes about 8 KB.
 inline constexpr std::uint32_t kLeaseMsMax = 30'000;

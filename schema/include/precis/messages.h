@@ -1,6 +1,6 @@
-// Every message of the protocol as a plain struct, and its conversion to bytes. The bytes are Cap'n
-// Proto (schema/control.capnp explains the protocol in order); users of this file need no Cap'n
-// Proto header.
+// Every message of the protocol as a plain struct, and its bytes. The structs are generated from
+// schema/control.capnp, which explains the protocol in order and each field; no Cap'n Proto header
+// is needed to use this.
 //
 // After a connection is admitted (greeting.h) the client sends Requests, each with an id that it
 // chooses. The server answers every Request with exactly one Reply of the same id, cancelled ones
@@ -10,31 +10,43 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <variant>
 #include <vector>
 
 #include "precis/frames.h"
-#include "precis/replies.h"
-#include "precis/requests.h"
-#include "precis/types.h"
+#include "precis/schema/control.h"
 #include "precis/view.h"
 
 namespace precis {
 namespace msg {
 
-// A match that one client passes to another, with all that a reader needs.
-struct PassedMatch {
-  Match match;
-  ModelSpec model;
-  Digest fingerprint;
-  std::string adapter;
-  std::optional<Budget> keep;  // keep and align: of the lookup
-  std::uint32_t align = 1;
-  std::vector<TokenId> tokens;  // the tokens that matched; empty: not included
-  bool operator==(const PassedMatch&) const = default;
+struct Request {
+  std::uint64_t id = 0;
+  RequestBody body;
+  bool operator==(const Request&) const = default;
 };
+struct Reply {
+  std::uint64_t id = 0;
+  Status status;  // if it is an error, `body` is Done
+  ReplyBody body;
+  bool operator==(const Reply&) const = default;
+};
+using ServerMessage = std::variant<Reply, LayerServed>;
+
+inline const RequestKind& kind_of(const RequestBody& request) {
+  return kRequestKinds[request.index()];
+}
+
+// Whether the match of this lookup has counts.
+inline bool asks_for_counts(const Lookup& lookup) { return lookup.keep || lookup.align != 1; }
 
 }  // namespace msg
+
+// The budget at which a segment is stored now.
+template <typename Row>
+const Budget& stored_budget(const Row& row) {
+  return row.trimmed ? *row.trimmed : row.budget;
+}
 
 // Encoders cannot fail: their callers keep the limits. Decoders check bytes from outside:
 // kInvalidArgument names the field if content is truncated, oversize, unknown or out of range.

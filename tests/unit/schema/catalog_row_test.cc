@@ -64,9 +64,8 @@ TEST_CASE("random bytes and bytes past the end of a row are corrupt", "[unit][sc
 
 TEST_CASE("a row of a newer format is a version mismatch that names both versions",
           "[unit][schema]") {
-  SegmentRow row = RandomMessages(5).segment_row();
-  row.format_version = 2;
-  const Status status = decode_segment_row(encode(row)).status();
+  const SegmentRow row = RandomMessages(5).segment_row();
+  const Status status = decode_segment_row(encode(row, kRowVersion + 1)).status();
   REQUIRE(status.code() == StatusCode::kVersionMismatch);
   REQUIRE_THAT(status.message(), Contains("format version is 2, this build reads up to 1"));
 }

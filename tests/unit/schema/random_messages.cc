@@ -1,6 +1,7 @@
 #include "tests/unit/schema/random_messages.h"
 
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "precis/limits.h"
@@ -77,170 +78,82 @@ struct Filler {
     x.counts.resize(std::size_t{x.num_layers} * x.num_kv_heads);
     for (auto& count : x.counts) (*this)(count);
   }
-  void operator()(RemoteRegion& x) {
-    all(x.id, x.address, x.key, x.buffer, x.buffer_offset, x.slot);
-    x.space = static_cast<MemorySpace>(r.number(1));
-    x.size_bytes = r.number(~x.address);
-  }
-  void token_range(std::uint32_t& begin, std::uint32_t& end) {
-    end = up_to(limits::kPathTokensMax);
-    begin = up_to(end);
+  void operator()(Durability& x) { x = static_cast<Durability>(r.number(2)); }
+  void operator()(MemorySpace& x) { x = static_cast<MemorySpace>(r.number(1)); }
+  void operator()(msg::BeginPut::ParentKind& x) {
+    x = static_cast<msg::BeginPut::ParentKind>(r.number(2));
   }
 
-  // ---- requests
-  void operator()(msg::RegisterModel& x) { (*this)(x.model); }
-  void operator()(msg::ListModels& x) { (*this)(x.after); }
-  void operator()(msg::BeginPut& x) {
-    all(x.model, x.adapter, x.tokens, x.parent, x.recipe, x.budget, x.parent_read);
-    x.parent_kind = static_cast<msg::BeginPut::ParentKind>(r.number(2));
-    x.writers = 1 + up_to(limits::kWritersMax - 1);
+  // ---- structs of the schemas: each field, and then those with a narrower range than their type
+  template <typename T>
+  requires requires { Fields<T>::all; }
+  void operator()(T& x) {
+    for_each_field(x, [this](const char*, auto& field) { (*this)(field); });
+    narrow(x);
   }
-  void operator()(msg::PushLayer& x) {
-    all(x.put, x.dtype, x.keys, x.values, x.queries, x.lse, x.query_mean, x.query_covariance,
-        x.scores);
+  template <typename T>
+  requires std::is_empty_v<T>
+  void operator()(T&) {}
+
+  template <typename T>
+  void narrow(T&) {}
+  void narrow(RemoteRegion& x) { x.size_bytes = r.number(~x.address); }
+  void narrow(msg::BeginPut& x) { x.writers = 1 + up_to(limits::kWritersMax - 1); }
+  void narrow(msg::PushLayer& x) {
     x.layer = up_to(limits::kLayersMax - 1);
-    x.head_begin = up_to(limits::kKvHeadsMax);
-    x.head_count = up_to(limits::kKvHeadsMax - x.head_begin);
+    heads(x.head_begin, x.head_count);
     x.token_begin = up_to(limits::kPathTokensMax);
     x.token_count = up_to(limits::kPathTokensMax - x.token_begin);
     x.num_queries = up_to(limits::kObservationQueriesMax);
     x.keys_head_stride = r.number(x.keys.size_bytes);
     x.values_head_stride = r.number(x.values.size_bytes);
   }
-  void operator()(msg::CommitPut& x) {
-    (*this)(x.put);
-    x.durability = static_cast<Durability>(r.number(2));
-  }
-  void operator()(msg::AbortPut& x) { (*this)(x.put); }
-  void operator()(msg::Lookup& x) {
-    all(x.model, x.adapter, x.tokens, x.keep, x.lease_ms);
-    x.align = 1 + up_to(limits::kAlignMax - 1);
-  }
-  void counts(std::vector<std::uint32_t>& x) {
-    x.resize(r.number(5));
-    for (auto& count : x) count = up_to(limits::kPathTokensMax);
-  }
-  void operator()(msg::GetLink& x) {
-    all(x.segment, x.entries, x.created_unix_ms, x.stored_entries);
+  void narrow(msg::Lookup& x) { x.align = 1 + up_to(limits::kAlignMax - 1); }
+  void narrow(msg::GetLink& x) {
     x.matched_end = up_to(limits::kPathTokensMax);
     counts(x.counts);
   }
-  void operator()(msg::Get& x) {
-    all(x.links, x.budget, x.destination);
-    x.head_begin = up_to(limits::kKvHeadsMax);
-    x.head_count = up_to(limits::kKvHeadsMax - x.head_begin);
-  }
-  void operator()(msg::Cancel& x) { (*this)(x.request); }
-  void operator()(msg::OpenSession& x) { all(x.name, x.ttl_seconds); }
-  void operator()(msg::AdvanceSession& x) { all(x.name, x.tip); }
-  void operator()(msg::PinSession& x) { all(x.name, x.pinned); }
-  void operator()(msg::ForkSession& x) { all(x.name, x.new_name); }
-  void operator()(msg::ShowSession& x) { (*this)(x.name); }
-  void operator()(msg::ListSessions& x) { (*this)(x.after); }
-  void operator()(msg::RemoveSession& x) { (*this)(x.name); }
-  void operator()(msg::ListPrefixes& x) {
-    all(x.model, x.after);
-    x.limit = up_to(limits::kListPageRowsMax);
-  }
-  void operator()(msg::ShowPrefix& x) { (*this)(x.segment); }
-  void operator()(msg::FindPrefix& x) { (*this)(x.id_beginning); }
-  void operator()(msg::RemovePrefix& x) { all(x.segment, x.recursive); }
-  void operator()(msg::CheckPrefix& x) { (*this)(x.segment); }
-  void operator()(msg::TrimPrefix& x) {
-    all(x.segment, x.budget, x.dry_run);
-    x.durability = static_cast<Durability>(r.number(2));
-  }
-  void operator()(msg::ShowBudget& x) { (*this)(x.scope.model); }
-  void operator()(msg::SetBudget& x) { all(x.scope.model, x.recipe, x.keep); }
-  void operator()(msg::GetStats&) {}
-  void operator()(msg::GetStatus&) {}
-  void operator()(msg::Ping&) {}
-  void operator()(msg::PushProjection& x) {
-    all(x.model, x.dtype, x.weights);
+  void narrow(msg::Get& x) { heads(x.head_begin, x.head_count); }
+  void narrow(msg::ListPrefixes& x) { x.limit = up_to(limits::kListPageRowsMax); }
+  void narrow(msg::PushProjection& x) {
     x.layer = up_to(limits::kLayersMax - 1);
     x.width = 1 + up_to(limits::kHiddenMax - 1);
   }
-  void operator()(msg::AddProfile& x) { (*this)(x.json); }
-  void operator()(msg::ListProfiles& x) { (*this)(x.model); }
-  void operator()(msg::ShowProfile& x) { all(x.model, x.name); }
-  void operator()(msg::RemoveProfile& x) { all(x.model, x.name); }
-
-  // ---- replies
-  void operator()(msg::Done&) {}
-  void operator()(msg::ModelRow& x) {
-    all(x.model, x.fingerprint, x.segments);
-    x.projections = up_to(limits::kLayersMax);
-  }
-  void operator()(msg::Models& x) { (*this)(x.rows); }
-  void operator()(msg::PutBegun& x) {
-    all(x.put, x.parent, x.segment, x.already_stored, x.recipe, x.entries);
-    token_range(x.begin, x.end);
-  }
-  void operator()(msg::SegmentInfo& x) {
-    all(x.id, x.parent, x.model, x.adapter, x.recipe, x.preset, x.budget, x.parent_read, x.entries);
-    all(x.original_bytes, x.stored_bytes, x.compress_seconds, x.created_unix_ms, x.hits,
-        x.children);
-    all(x.in_memory, x.out_of_service, x.plan, x.trimmed);
-    token_range(x.begin, x.end);
-  }
-  void operator()(msg::Segments& x) { (*this)(x.rows); }
-  void operator()(msg::MatchLink& x) {
-    (*this)(x.segment);
+  void narrow(msg::ModelRow& x) { x.projections = up_to(limits::kLayersMax); }
+  void narrow(msg::PutBegun& x) { token_range(x.begin, x.end); }
+  void narrow(msg::SegmentInfo& x) { token_range(x.begin, x.end); }
+  void narrow(msg::MatchLink& x) {
     x.matched_end = up_to(x.segment.end);
     counts(x.counts);
   }
-  void operator()(msg::Match& x) {
-    all(x.links, x.plan, x.bytes, x.predicted_seconds, x.lease_ms);
-    x.matched_tokens = up_to(limits::kPathTokensMax);
+  void narrow(msg::Match& x) { x.matched_tokens = up_to(limits::kPathTokensMax); }
+  void narrow(msg::SessionRow& x) { x.tip_end = up_to(limits::kPathTokensMax); }
+  void narrow(msg::LayerServed& x) {
+    x.layer = up_to(limits::kLayersMax - 1);
+    counts(x.counts);
+    x.tail_checksums.resize(x.counts.size());
   }
-  void operator()(msg::GetDone& x) { (*this)(x.bytes); }
-  void operator()(msg::SessionRow& x) {
-    all(x.name, x.tip, x.turns, x.ttl_seconds, x.expires_unix_ms, x.pinned, x.updated_unix_ms);
-    x.tip_end = up_to(limits::kPathTokensMax);
-  }
-  void operator()(msg::Sessions& x) { (*this)(x.rows); }
-  void operator()(msg::Removed& x) { all(x.segments, x.bytes); }
-  void operator()(msg::Checked& x) { all(x.bytes, x.damage); }
-  void operator()(msg::Trimmed& x) { all(x.entries, x.stored_bytes, x.freed_bytes); }
-  void operator()(msg::BudgetRow& x) { all(x.scope, x.recipe, x.keep, x.version, x.set_unix_ms); }
-  void operator()(msg::Budgets& x) { all(x.layers, x.effective); }
-  void operator()(msg::Stat& x) { all(x.name, x.value, x.help); }
-  void operator()(msg::Stats& x) { (*this)(x.rows); }
-  void operator()(msg::ServerStatus& x) {
-    all(x.server, x.tenant, x.data_dir, x.transport, x.device, x.rdma, x.uptime_seconds,
-        x.segments);
-    all(x.sessions, x.models, x.stored_bytes, x.memory_bytes, x.memory_limit_bytes,
-        x.segments_out_of_service, x.disk_free_bytes, x.disk_min_free_bytes, x.disk_low,
-        x.disk_fault);
-    all(x.exposed, x.doubtful_recovery, x.lost_changes, x.kept_bytes, x.kept_log_bytes);
-  }
-
-  void operator()(msg::ProfileRow& x) {
-    all(x.name, x.kind, x.model, x.scorer, x.digest, x.num_tokens, x.text_digest);
-    all(x.added_unix_ms, x.json);
-  }
-  void operator()(msg::Profiles& x) { (*this)(x.rows); }
-
-  // ---- rows
-  void operator()(SegmentRow& x) {
-    all(x.id, x.parent, x.tenant, x.model, x.adapter, x.root, x.tip, x.blocks, x.tail, x.recipe);
-    all(x.preset, x.budget, x.parent_read, x.plan, x.original_bytes, x.stored_bytes);
-    all(x.compress_seconds, x.created_unix_ms, x.hits, x.trimmed);
+  void narrow(SegmentRow& x) {
     token_range(x.begin, x.end);
     x.layer_bytes.resize(x.plan.num_layers);
-    for (auto& bytes : x.layer_bytes) (*this)(bytes);
   }
-  void operator()(StoredSession& x) { all(x.tenant, x.row); }
-  void operator()(StoredModel& x) { all(x.tenant, x.model); }
-  void operator()(StoredBudget& x) {
-    all(x.tenant, x.model, x.recipe, x.keep, x.version, x.set_unix_ms);
-  }
-  void operator()(StoredProjection& x) {
-    all(x.tenant, x.model, x.dtype, x.weights_bytes, x.grams_bytes, x.weights, x.grams);
+  void narrow(StoredProjection& x) {
     x.layer = up_to(limits::kLayersMax - 1);
     x.width = up_to(limits::kHiddenMax);
   }
-  void operator()(StoredProfile& x) { all(x.tenant, x.json, x.added_unix_ms); }
+
+  void token_range(std::uint32_t& begin, std::uint32_t& end) {
+    end = up_to(limits::kPathTokensMax);
+    begin = up_to(end);
+  }
+  void heads(std::uint32_t& begin, std::uint32_t& count) {
+    begin = up_to(limits::kKvHeadsMax);
+    count = up_to(limits::kKvHeadsMax - begin);
+  }
+  void counts(std::vector<std::uint32_t>& x) {
+    x.resize(r.number(9));
+    for (auto& count : x) count = up_to(limits::kPathTokensMax);
+  }
 };
 
 namespace {
@@ -327,18 +240,7 @@ msg::ServerMessage RandomMessages::reply(std::size_t kind) {
   return reply;
 }
 
-msg::ServerMessage RandomMessages::layer_served() {
-  msg::LayerServed served;
-  served.id = random_();
-  served.layer = static_cast<std::uint32_t>(number(limits::kLayersMax - 1));
-  served.offset = random_();
-  served.counts.resize(number(9));
-  for (auto& count : served.counts)
-    count = static_cast<std::uint32_t>(number(limits::kPathTokensMax));
-  served.tail_checksums.resize(served.counts.size());
-  for (auto& checksum : served.tail_checksums) Filler{*this}(checksum);
-  return served;
-}
+msg::ServerMessage RandomMessages::layer_served() { return filled<msg::LayerServed>(*this); }
 
 SegmentRow RandomMessages::segment_row() { return filled<SegmentRow>(*this); }
 StoredSession RandomMessages::stored_session() { return filled<StoredSession>(*this); }

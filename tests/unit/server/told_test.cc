@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "cachesvc/server/request_name.h"
+#include "precis/messages.h"
 
 namespace precis {
 
@@ -18,14 +18,13 @@ TEST_CASE("of what happens often some is told, and how much more there was", "[u
 }
 
 TEST_CASE("a request is called what its struct is, and known for an operator's", "[unit][server]") {
-  const auto of = [](const msg::RequestBody& body) { return request_name(body.index()); };
-  CHECK(of(msg::RegisterModel{}).name == "RegisterModel");
-  CHECK(of(msg::TrimPrefix{}).name == "TrimPrefix");
+  const auto of = [](const msg::RequestBody& body) { return msg::kind_of(body); };
+  CHECK(of(msg::RegisterModel{}).type == "RegisterModel");
+  CHECK(of(msg::TrimPrefix{}).type == "TrimPrefix");
   CHECK(of(msg::RemoveSession{}).administrative);
   CHECK(of(msg::SetBudget{}).administrative);
   CHECK_FALSE(of(msg::BeginPut{}).administrative);
   CHECK_FALSE(of(msg::ShowBudget{}).administrative);
-  CHECK(request_name(std::variant_npos).name == "unknown");
 }
 
 }  // namespace precis

@@ -1,0 +1,36 @@
+// Tables of the fields of message and row structs, for code that treats all of them alike: JSON,
+// Python, random messages in tests. schema/generate.py writes one for each struct of the schemas.
+#pragma once
+
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+namespace precis {
+
+template <typename Struct, typename Member>
+struct Field {
+  const char* name;
+  Member Struct::*member;
+};
+
+// Fields<T>::all is a tuple of T's fields, in the order of the schema.
+template <typename T>
+struct Fields;
+
+// Calls visit(name, value) for each field of `row`.
+template <typename T, typename Visit>
+void for_each_field(T& row, Visit&& visit) {
+  std::apply([&](const auto&... field) { (visit(field.name, row.*field.member), ...); },
+             Fields<std::remove_const_t<T>>::all);
+}
+
+// A kind of request, by its annotations in the schema.
+struct RequestKind {
+  std::string_view type;  // of its struct, as "SetBudget"
+  std::string_view call;  // the client's name of it, as "set_budget": for messages
+  // It changes what an operator answers for: the log has it at the info level, done or refused.
+  bool administrative = false;
+};
+
+}  // namespace precis

@@ -1,0 +1,25 @@
+// What the fields of one struct must be like together: generated readers call these once each field
+// has been read and is within its own limits. kInvalidArgument names the field.
+#pragma once
+
+#include "precis/catalog_row.h"
+#include "precis/messages.h"
+
+namespace precis::wire {
+
+Status check(const precis::ModelSpec& model);
+Status check(const precis::Plan& plan);
+Status check(const precis::RemoteRegion& region);
+Status check(const msg::PushProjection& push);
+Status check(const msg::PushLayer& piece);
+Status check(const msg::GetLink& link);
+Status check(const msg::Get& get);
+Status check(const msg::LayerServed& served);
+Status check(const msg::PutBegun& begun);
+Status check(const msg::SegmentInfo& segment);
+Status check(const msg::MatchLink& link);
+Status check(const msg::Match& match);
+Status check(const msg::PassedMatch& passed);
+Status check(const precis::SegmentRow& row);
+
+}  // namespace precis::wire
