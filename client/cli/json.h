@@ -1,4 +1,4 @@
-// Replies as JSON for scripts: raw numbers, full ids, keys that stay as they are.
+// Replies as JSON for scripts: raw numbers, full ids, stable keys.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,14 +14,15 @@ using Json = nlohmann::ordered_json;
 
 struct ModelBudgets;  // render.h
 
-// As it is printed. Names need not be UTF-8: what is not is replaced, never a reason to fail.
+// The printed form. Names need not be UTF-8: invalid bytes are replaced and are never an error.
 std::string json_text(const Json& json);
 
-// JSON that a service or a file gave; discarded where it is none, or where it is nested deeper than
-// anything of ours: printing that would take a stack as deep.
+// Parses JSON from a service or a file. Discarded if it is invalid, or nested deeper than any JSON
+// of ours: printing it would need a stack as deep.
 Json parse_json(const std::string& text);
 
-// {"kind": "ratio" | "entries" | "bytes" | "all", "value": number or null}; null for none.
+// {"kind": "ratio" | "entries" | "bytes" | "all" | "quality", "value": number or null}, "cap" as
+// well for "quality"; null for none.
 Json to_json(const std::optional<Budget>& budget);
 Json to_json(const msg::ModelRow& row);
 Json to_json(const msg::SegmentInfo& row);
@@ -31,7 +32,7 @@ Json to_json(const msg::Budgets& budgets);
 Json to_json(const ModelBudgets& of_model);
 Json to_json(const msg::ServerStatus& status);
 Json to_json(const msg::Removed& removed);
-// With its own JSON as "profile", where it is there.
+// With the profile's own JSON as "profile", if the row has it.
 Json to_json(const msg::ProfileRow& row);
 Json to_json(const msg::Stats& stats);  // {name: value}
 
