@@ -76,7 +76,7 @@ class Link {
   std::mutex mutex_;
   std::condition_variable dialed_;
   // Guarded by mutex_.
-  std::shared_ptr<Channel> channel_;  // shared with the calls under way
+  std::shared_ptr<Channel> channel_;  // shared with the running calls
   std::shared_ptr<Dialing> dialing_;  // in progress, or null; shared with the waiting calls
 };
 

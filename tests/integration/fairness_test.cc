@@ -149,7 +149,7 @@ TEST_CASE("more segments than a page holds are listed, and found by the beginnin
   const SegmentId id = *put.begin();
   CHECK(client->find_segment(id.hex().substr(0, 16))->id == id);
   CHECK(client->find_segment(id.hex().substr(0, 1)).status().code() ==
-        StatusCode::kInvalidArgument);  // a sixteenth of so many
+        StatusCode::kInvalidArgument);  // about a sixteenth match
 }
 
 }  // namespace

@@ -318,7 +318,7 @@ TEST_CASE("a tenant's token may stand in a file, which systemd may have put ther
                               Contains("CREDENTIALS_DIRECTORY is not set"));
 }
 
-// ---- what others of the machine can read --------------------------------------------------------
+// ---- access of other users of the machine -------------------------------------------------------
 
 TEST_CASE("what is stored is the service's own user's to read alone", "[integration]") {
   const TempDir dir;
@@ -378,7 +378,7 @@ TEST_CASE("that tokens can be read by every user is said at the start", "[integr
   CHECK_THAT(log("", open, open), !Contains(warning));
 }
 
-// ---- what others say ----------------------------------------------------------------------------
+// ---- names that clients send --------------------------------------------------------------------
 
 TEST_CASE("what a client says of itself acts on nobody's terminal", "[integration]") {
   const TempDir dir;

@@ -135,7 +135,7 @@ def test_marks_of_even_rounds_take_the_worse_time(bench: Any) -> None:
     assert made["met"] is False
 
 
-# ---- beside peers
+# ---- comparison with peers
 
 
 def of_ours(size: int, **more: Any) -> list[dict[str, Any]]:
@@ -185,7 +185,7 @@ def test_no_mark_beside_a_peer_is_lost(bench: Any, monkeypatch: pytest.MonkeyPat
     assert bench.report.summary(judged(bench, *ours)) == "0 of 6 marks met, 6 not measured"
 
 
-# ---- what peers' drivers share
+# ---- modules of the peers' drivers
 
 
 @pytest.fixture(scope="module")

@@ -209,7 +209,7 @@ def test_what_a_ragged_cache_cannot_express_is_refused(random_llama):
     chunked.config.layer_types = ["full_attention", "chunked_attention"] * 2
     with pytest.raises(ValueError, match="chunked_attention"):
         hf.RaggedCache(chunked)
-    sliding = copy.deepcopy(random_llama)  # its attention does not slide, whatever this says
+    sliding = copy.deepcopy(random_llama)  # its attention does not slide, despite this setting
     sliding.config.layer_types = ["full_attention", "sliding_attention"] * 2
     sliding.config.sliding_window = 16
     with pytest.raises(ValueError, match="layer 1: the model asks for a sliding window of None"):

@@ -33,7 +33,7 @@ def same_prefix(one: precis.Prefix, other: precis.Prefix) -> bool:
     )
 
 
-@pytest.mark.parametrize("end", [300, 250])  # of which 192 or more tokens match
+@pytest.mark.parametrize("end", [300, 250])  # at least 192 of the tokens match
 @pytest.mark.parametrize("keep", [0.1, precis.entries(7), "64 KiB"])
 def test_a_lookup_at_a_budget_says_what_a_get_brings(cache, model, chain, keep, end):
     path = [*chain[:end], *range(5000, 5100)]

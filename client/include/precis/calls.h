@@ -57,8 +57,8 @@ class Calls {
                                           std::vector<std::vector<TokenId>> paths,
                                           const LookupOptions& options = {});
   // Starts the get and waits for all its layers. The arrays that `options` points to are copied,
-  // except the memory for rows: that memory must live until the call is over. cancel() tells when a
-  // canceled call is over.
+  // except the memory for rows: that memory must live until the call is over, also for a canceled
+  // call (see cancel()).
   Result<Ticket> get(LookupMatch match, const Budget& keep = Budget::all(),
                      const GetOptions& options = {});
   Result<Ticket> wait_layer(std::shared_ptr<const Prefix> prefix, std::uint32_t layer);

@@ -203,7 +203,7 @@ class PrecisCache(RadixCache):
                 view = buffer.view(-1, one.shape[2])
                 view[layout.of_layer(layer)] = one[kept].to(view.device, view.dtype)
 
-    # ---- what requests hold ---------------------------------------------------------------------
+    # ---- the slots of requests ------------------------------------------------------------------
 
     def checkpoint(self, req: Any, *, up_to: int, **more: Any) -> None:
         """As the tree's, except for requests on a stored prefix: nothing enters the tree."""

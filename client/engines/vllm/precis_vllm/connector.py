@@ -114,7 +114,7 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         self.scheduler.manager = manager
 
     def reset_cache(self) -> bool:
-        return True  # it holds nothing that the engine's own reset does not drop
+        return True  # the engine's own reset drops all that it holds
 
     # ---- the worker's half ----------------------------------------------------------------------
 

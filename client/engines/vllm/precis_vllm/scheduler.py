@@ -224,7 +224,7 @@ class Scheduler:
             match.keep,
         )
 
-    # ---- what the scheduler asks ----------------------------------------------------------------
+    # ---- calls from the scheduler ---------------------------------------------------------------
 
     def matched(self, request: Any, computed: int) -> tuple[int | None, bool]:
         """Tokens past `computed` that a stored prefix has, and whether they have to be fetched.

@@ -1,7 +1,7 @@
 """Each backend's attention over ragged prefixes, against dense attention over the same entries.
 
 The CPU's kernels run here, those of GPUs do not: they are replaced by plain attention over exactly
-their arguments, which refuses what their sources refuse.
+their arguments, with the checks of their sources.
 """
 
 from __future__ import annotations

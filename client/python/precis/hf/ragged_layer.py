@@ -176,7 +176,7 @@ class RaggedLayer(CacheLayerMixin):
         self._kept: dict[int, list[Kept]] = {}  # by prefix
         self._tail = 0  # tokens in the tail; keys and values have room for more
 
-    # ---- what Transformers calls ----------------------------------------------------------------
+    # ---- calls from Transformers ----------------------------------------------------------------
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
