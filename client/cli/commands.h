@@ -1,4 +1,4 @@
-// precisctl's commands: each asks the service and tells what it said, as text or as JSON.
+// precisctl's commands: each asks the service and prints the reply, as text or as JSON.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace precis::cli {
 
-// What a command needs besides its own arguments.
+// The inputs that every command needs besides its own arguments.
 struct Context {
   Client& client;
-  std::string& out;  // takes what is to be printed
+  std::string& out;  // collects the text to print
   bool json = false;
 };
 
@@ -26,29 +26,29 @@ Status remove_prefix(Context context, const std::string& id, bool recursive);
 struct PrefixTrim {
   std::string id, keep;
   std::string durability = "wal";
-  bool whole = false;  // with what it stands on, but for what stores less already
+  bool whole = false;  // with all its ancestors, except those that already store less
   bool dry_run = false;
 };
-// Cuts stored records at a smaller budget and says which bytes that freed.
+// Trims stored segments to a smaller budget and prints how many bytes that freed.
 Status trim_prefix(Context context, const PrefixTrim& how);
 
-// Reads the records of every segment of the tenant and says which are damaged; `repair` removes
-// those, with what stands on them. kCorruption where damage is left or changes that were
-// acknowledged are missing, else kTimedOut where some could not be read.
+// Reads the records of every segment of the tenant and prints which are damaged; `repair` removes
+// those and their descendants. kCorruption if damage remains or acknowledged changes are missing,
+// else kTimedOut if some segments could not be read.
 Status check_store(Context context, bool repair);
 
 Status list_sessions(Context context);
 Status show_session(Context context, const std::string& name);
-// Whether what its tip stands on is kept from removal.
+// Whether the session's tip and its ancestors are protected from removal.
 Status pin_session(Context context, const std::string& name, bool pinned);
 Status remove_session(Context context, const std::string& name);
 
-// `model`: where given, the registered model it is for, in the place of the one that the file
+// `model`: if given, the registered model that the profile is for, instead of the one that the file
 // names.
 Status add_profile(Context context, const std::string& file, const std::string& model);
 Status list_profiles(Context context, const std::string& model);
-// `model` may be empty where only one has a profile of that name. `out`: a file to write its JSON
-// to; empty for none.
+// `model` may be empty if only one model has a profile of that name. `out`: a file to write its
+// JSON to; empty for none.
 Status show_profile(Context context, const std::string& model, const std::string& name,
                     const std::string& out);
 Status remove_profile(Context context, const std::string& model, const std::string& name);

@@ -7,7 +7,7 @@
 
 namespace precis::cli {
 
-// Through a file beside it, so that a failure leaves what was there.
+// Writes a temporary file beside it and renames that, so that a failure keeps the old content.
 Status write_file(const std::string& path, const std::string& text);
 
 }  // namespace precis::cli

@@ -1,5 +1,5 @@
-// precisctl fsck: the records of the tenant's segments are read and checked, one after the other,
-// while the service goes on.
+// precisctl fsck: reads and checks the records of the tenant's segments, one after the other, while
+// the service keeps running.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -23,16 +23,16 @@ struct Damaged {
 };
 
 struct Found {
-  std::string tenant;  // whose segments these are
-  // As they were written: those that can be read, and those that stand on damaged ones.
+  std::string tenant;  // that owns these segments
+  // Sizes as they were written: of readable segments, and of descendants of damaged ones.
   std::uint64_t segments = 0, bytes = 0;
   std::uint64_t fallen_segments = 0, fallen_bytes = 0;
   std::vector<Damaged> damaged;
-  std::vector<Damaged> unread;  // that could not be read for now, and why
+  std::vector<Damaged> unread;  // could not be read for now, and why
   Recovery recovery;
 };
 
-// What is damaged and what stands on it.
+// The damaged segments and their descendants.
 std::set<SegmentId> all_on_damaged(const std::vector<msg::SegmentInfo>& rows,
                                    const std::vector<Damaged>& damaged) {
   std::set<SegmentId> all;
@@ -60,7 +60,7 @@ Result<Found> check_all(Client& client) {
     const auto checked = client.check_segment(row.id);
     done += row.stored_bytes;
     if (checked.status().code() == StatusCode::kNotFound) continue;  // removed meanwhile
-    // There was no memory for it, or no time.
+    // The service had no memory for it, or no time.
     const StatusCode code = checked.status().code();
     if (code == StatusCode::kRejected || code == StatusCode::kTimedOut) {
       found.unread.push_back({row, checked.status().message()});
@@ -84,12 +84,12 @@ Result<Found> check_all(Client& client) {
   return found;
 }
 
-// With what stands on them: it was computed over what is damaged.
+// Removes their descendants too, which were computed over the damaged entries.
 Result<msg::Removed> remove_all(Client& client, const std::vector<Damaged>& damaged) {
   msg::Removed all;
   for (const Damaged& each : damaged) {
     const auto removed = client.remove_segment(each.segment.id, /*recursive=*/true);
-    if (removed.status().code() == StatusCode::kNotFound) continue;  // with one that it stood on
+    if (removed.status().code() == StatusCode::kNotFound) continue;  // removed with its ancestor
     PRECIS_TRY(removed.status());
     all.segments += removed->segments;
     all.bytes += removed->bytes;
@@ -139,7 +139,8 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
   return text;
 }
 
-// Damage first: who acts on the status must not take it for a service that does not answer.
+// Damage first: a script that acts on the status must not mistake it for a service that does not
+// answer.
 Status verdict(const Found& found, bool repaired) {
   std::string unread;
   if (!found.unread.empty()) {

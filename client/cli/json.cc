@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kDepthMax = 16;
 
-// A canonical recipe is JSON itself; one of another form is given as it stands.
+// A canonical recipe is JSON itself; any other form is printed as a string.
 Json recipe_json(const std::string& recipe) {
   Json parsed = parse_json(recipe);
   return parsed.is_discarded() ? Json(recipe) : parsed;
@@ -27,8 +27,8 @@ Json plan_json(const Plan& plan) {
 }  // namespace
 
 std::string json_text(const Json& json) {
-  // The library leaves DEL, C1 and bidirectional controls as they are. They stand within strings
-  // alone, where \uXXXX is JSON.
+  // The library leaves DEL, C1 and bidirectional controls as they are. They occur only within
+  // strings, where \uXXXX is valid JSON.
   return printable_lines(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
@@ -98,7 +98,7 @@ Json to_json(const msg::ModelRow& row) {
 
 Json to_json(const msg::BudgetRow& row) {
   return {{"scope", row.scope},
-          {"recipe", row.recipe.empty() ? Json() : Json(row.recipe)},  // as it was written
+          {"recipe", row.recipe.empty() ? Json() : Json(row.recipe)},  // as the user wrote it
           {"keep", to_json(row.keep)},
           {"version", row.version},
           {"set_unix_ms", row.set_unix_ms}};

@@ -1,4 +1,4 @@
-// Replies as JSON for scripts: raw numbers, full ids, keys that stay as they are.
+// Replies as JSON for scripts: raw numbers, full ids, stable keys.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,14 +17,15 @@ using Json = nlohmann::ordered_json;
 
 struct ModelBudgets;  // render.h
 
-// As it is printed. Names need not be UTF-8: what is not is replaced, never a reason to fail.
+// The printed form. Names need not be UTF-8: invalid bytes are replaced and are never an error.
 std::string json_text(const Json& json);
 
-// JSON that a service or a file gave; discarded where it is none, or where it is nested deeper than
-// anything of ours: printing that would take a stack as deep.
+// Parses JSON from a service or a file. Discarded if it is invalid, or nested deeper than any JSON
+// of ours: printing it would need a stack as deep.
 Json parse_json(const std::string& text);
 
-// {"kind": "ratio" | "entries" | "bytes" | "all", "value": number or null}; null for none.
+// {"kind": "ratio" | "entries" | "bytes" | "all" | "quality", "value": number or null}, "cap" as
+// well for "quality"; null for none.
 Json to_json(const std::optional<Budget>& budget);
 Json to_json(const ModelSpec& model);
 

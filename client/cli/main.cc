@@ -1,4 +1,4 @@
-// precisctl: looks into a running precisd and changes what may be changed live.
+// precisctl: inspects a running precisd and changes its live settings.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -37,7 +37,7 @@ constexpr char kExitCodes[] =
     "found; 4 the service cannot be reached or does not answer; 5 the credentials do not suffice.\n"
     "With --json, output and errors (on stderr) are JSON; its keys are stable.";
 
-// Whether a login was turned away without a look at its token, for wrong ones came before it.
+// Whether a login was refused before its token was checked, because wrong tokens came before it.
 bool is_login_wait(const Status& status) {
   return status.code() == StatusCode::kRejected &&
          status.message().find("wrong tokens came from") != std::string::npos;
@@ -63,7 +63,7 @@ int exit_code(const Status& status) {
   return kFailed;
 }
 
-// What to do next; empty where the message says it.
+// Advice for the next step; empty if the message already contains it.
 std::string advice(const Status& status) {
   if (is_login_wait(status)) {
     return "somebody at this address used a wrong token (the service's log and audit log say who): "
@@ -71,7 +71,7 @@ std::string advice(const Status& status) {
   }
   switch (status.code()) {
     case StatusCode::kUnavailable:
-      // Of a host that is not known, a port where nobody listens, and one where somebody else does.
+      // The host is unknown, nothing listens on the port, or another program does.
       return "--address HOST:PORT or PRECIS_ADDRESS says where precisd is; precisd --data DIR "
              "starts one";
     case StatusCode::kTimedOut:
@@ -84,7 +84,7 @@ std::string advice(const Status& status) {
   }
 }
 
-// To its end: what stdio keeps back is lost without a word when the program ends.
+// Flushes as well: stdio would drop a write error silently when the program ends.
 Status write_text(std::FILE* to, const std::string& text) {
   errno = 0;
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), to);
@@ -92,7 +92,7 @@ Status write_text(std::FILE* to, const std::string& text) {
   return Status::out_of_space("output: " + std::generic_category().message(errno));
 }
 
-// Where that fails there is nobody else to tell.
+// If that fails, the error cannot be reported.
 void print_error(const Status& status, bool json) {
   const std::string hint = advice(status);
   if (json) {
@@ -107,8 +107,8 @@ void print_error(const Status& status, bool json) {
   (void)write_text(stderr, text);
 }
 
-// Prints `out` and what went wrong; the exit code. A script must not take half of `out` for the
-// whole.
+// Prints `out` and the error; returns the exit code. A failed write to stdout is an error: a script
+// must not take half of `out` for the whole.
 int finish(Status status, const std::string& out, bool json) {
   if (const Status written = write_text(stdout, out); !written.ok()) {
     status =
@@ -118,7 +118,7 @@ int finish(Status status, const std::string& out, bool json) {
   return exit_code(status);
 }
 
-// What the command line says. `run` is set by the command that was given.
+// The parsed command line. The given command sets `run`.
 struct Arguments {
   std::string address = "127.0.0.1:7470";
   precis::ConnectOptions options;
@@ -293,7 +293,7 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_flag("--json", a.json, "JSON instead of tables");
 }
 
-// What is wrong with the command line, and what would be right.
+// Says what is wrong with the command line, and what would be right.
 std::string misuse(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = &app;
   std::string path;
@@ -315,7 +315,7 @@ std::string misuse(const CLI::App& app, const CLI::ParseError& error) {
 int run(const Arguments& args) {
   std::string out;
   precis::ConnectOptions options = args.options;
-  if (args.repair) options.client_name += " fsck --repair";  // to tell its removals in an audit log
+  if (args.repair) options.client_name += " fsck --repair";  // marks its removals in an audit log
   auto client = precis::Client::connect(args.address, options);
   Status status = client.ok() ? args.run(Context{**client, out, args.json}) : client.status();
   return finish(std::move(status), out, args.json);

@@ -20,7 +20,7 @@ void Progress::show(std::uint64_t done, const std::string& note) {
   constexpr std::uint64_t kWidth = 30;
   if (!shown_) return;
   const auto filled = static_cast<std::size_t>(std::min(done, total_) * kWidth / total_);
-  // Not fmt::print, which throws where the terminal is gone.
+  // Not fmt::print, which throws if the terminal is gone.
   std::fputs(
       fmt::format("\r\033[K{} [{}{}] {}%  {}", what_, std::string(filled, '#'),
                   std::string(kWidth - filled, ' '), std::min(done, total_) * 100 / total_, note)

@@ -1,4 +1,4 @@
-// A progress bar on standard error, where that is a terminal.
+// A progress bar on standard error, if that is a terminal.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace precis::cli {
 
 class Progress {
  public:
-  // `total`: of whatever is counted, at least 1; `what` is shown before the bar.
+  // `total`: the number of items or bytes, at least 1; `what` is shown before the bar.
   Progress(std::string what, std::uint64_t total);
   ~Progress();  // clears the line
   Progress(const Progress&) = delete;

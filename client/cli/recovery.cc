@@ -16,7 +16,7 @@ Result<Recovery> find_recovery(Client& client) {
     if (row.name == "precis_unclaimed_bytes") recovery.kept_bytes = value;
     if (row.name == "precis_kept_log_bytes") recovery.kept_log_bytes = value;
   }
-  // Without a doubt, bytes that nothing means wait to be tidied up.
+  // If the recovery is not doubtful, the unclaimed bytes only wait for the tidier.
   return recovery.doubtful ? recovery : Recovery{};
 }
 

@@ -1,4 +1,4 @@
-// A service's own account of how its store was recovered at its start.
+// The service's report on the recovery of its store at its start.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 namespace precis::cli {
 
 struct Recovery {
-  bool doubtful = false;  // acknowledged changes are missing, or may be, and nobody accepted that
-  std::uint64_t lost_changes = 0;    // 0 where that is not known
-  std::uint64_t kept_bytes = 0;      // of payload that no row means, kept meanwhile
-  std::uint64_t kept_log_bytes = 0;  // of logs from before the recovery, kept in the data directory
+  bool doubtful = false;             // acknowledged changes are or may be missing, not yet accepted
+  std::uint64_t lost_changes = 0;    // 0 if unknown
+  std::uint64_t kept_bytes = 0;      // payload that no row refers to, kept for now
+  std::uint64_t kept_log_bytes = 0;  // logs from before the recovery, kept in the data directory
 };
 
-// As the service is now.
+// The state now.
 Result<Recovery> find_recovery(Client& client);
-// As it was at the service's start.
+// The state at the service's start.
 Recovery recovery_of(const msg::ServerStatus& status);
-// Says what is missing, and how to accept it; for a doubtful recovery.
+// For a doubtful recovery: says what is missing, and how to accept the loss.
 std::string recovery_text(const Recovery& recovery);
 Json to_json(const Recovery& recovery);
 

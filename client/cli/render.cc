@@ -33,14 +33,14 @@ std::string keep_text(const std::optional<Budget>& keep) {
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
-// Its id, or so many digits of it. A session that has had turns had a tip: it went with a segment
-// that was removed.
+// The tip's id, or its first digits. If a session has had turns but has no tip, its tip was removed
+// with a segment.
 std::string tip_text(const msg::SessionRow& row, std::size_t digits = std::string::npos) {
   if (!row.tip.is_null()) return row.tip.hex().substr(0, digits);
   return row.turns > 0 ? "removed" : "none yet";
 }
 
-// "damaged": it is, or it stands on what is.
+// "damaged": the segment or one of its ancestors is damaged.
 std::string tier_text(const msg::SegmentInfo& row) {
   if (row.out_of_service) return "damaged";
   return row.in_memory ? "memory" : "disk";
@@ -64,7 +64,7 @@ class Facts {
   std::vector<std::pair<std::string, std::string>> rows_;
 };
 
-// Of a canonical recipe.
+// `recipe` is canonical; a text of another form is returned as it is.
 std::string scorer_name(const std::string& recipe) {
   const Json parsed = parse_json(recipe);
   if (!parsed.is_object()) return recipe;
@@ -72,8 +72,8 @@ std::string scorer_name(const std::string& recipe) {
   return scorer != parsed.end() && scorer->is_string() ? scorer->get<std::string>() : recipe;
 }
 
-// As somebody would write it, or what it ranks by where it is of no preset. A profile stands in it
-// by its digest, of which the begin will do.
+// The recipe as a user would write it; if it matches no preset, its scorer. A profile is named by
+// the first digits of its digest.
 std::string recipe_text(const msg::SegmentInfo& row) {
   std::string text = recipe_call(row.recipe, row.preset);
   if (text == row.recipe) return scorer_name(row.recipe);
@@ -112,9 +112,9 @@ std::string status_text(const msg::ServerStatus& s) {
   facts.add("server", s.server);
   facts.add("up for", duration_text(s.uptime_seconds));
   facts.add("tenant", s.tenant);
-  if (!s.data_dir.empty()) facts.add("data", s.data_dir);  // tenants are not told
+  if (!s.data_dir.empty()) facts.add("data", s.data_dir);  // hidden from tenants
   facts.add("transport", s.transport);
-  facts.add("rdma", or_dash(s.rdma));  // a service of before says nothing
+  facts.add("rdma", or_dash(s.rdma));  // an older service does not report it
   facts.add("compression on", s.device);
   facts.add("models", count_text(s.models));
   std::string segments = count_text(s.segments);

@@ -11,10 +11,10 @@ namespace precis::cli {
 
 std::string status_text(const msg::ServerStatus& status);
 std::string models_text(std::span<const msg::ModelRow> rows);
-// `models`: to say a segment's model by name.
+// `models`: for the name of a segment's model.
 std::string segments_text(std::span<const msg::SegmentInfo> rows,
                           std::span<const msg::ModelRow> models);
-// With the plan as a table of layers and heads, where it is there.
+// With the plan as a table of layers and heads, if the row has it.
 std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models);
 std::string profiles_text(std::span<const msg::ProfileRow> rows,
                           std::span<const msg::ModelRow> models);
@@ -23,9 +23,9 @@ std::string sessions_text(std::span<const msg::SessionRow> rows);
 std::string session_text(const msg::SessionRow& row);
 struct ModelBudgets {
   msg::ModelRow model;
-  msg::Budgets budgets;  // as seen by it
+  msg::Budgets budgets;  // in force for this model
 };
-// `models`: for which something else is in force.
+// `models`: those with another budget than the default.
 std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models);
 std::string stats_text(const msg::Stats& stats);
 

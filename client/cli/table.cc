@@ -12,7 +12,7 @@
 namespace precis::cli {
 namespace {
 
-// Characters, not bytes: continuation bytes of UTF-8 take no column.
+// Counts characters, not bytes: continuation bytes of UTF-8 take no column.
 std::size_t width(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));

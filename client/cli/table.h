@@ -10,13 +10,13 @@ namespace precis::cli {
 
 struct Column {
   std::string name;
-  bool right = false;  // numbers stand right
+  bool right = false;  // numbers are right-aligned
 };
 
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // As many cells as there are columns.
+  // The number of cells is that of the columns.
   void add(std::vector<std::string> cells);
   std::string text() const;
 
@@ -26,7 +26,7 @@ class Table {
 };
 
 std::string bytes_text(std::uint64_t bytes);  // "1.25 MiB"
-std::string count_text(std::uint64_t count);  // "1 234 567" with thin groups of three
+std::string count_text(std::uint64_t count);  // "1 234 567", in groups of three digits
 std::string counted(std::uint64_t count, std::string_view noun);  // "1 segment", "2 segments"
 std::string duration_text(double seconds);  // "3.2 ms", "5 min", "2.1 h", "3 d"
 std::string percent_text(std::uint64_t part, std::uint64_t whole);  // "29.8%"

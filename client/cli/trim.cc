@@ -1,4 +1,4 @@
-// precisctl prefix trim: one segment, or a prefix segment by segment from the root on.
+// precisctl prefix trim: trims one segment, or a whole prefix from the root on.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 struct Done {
   std::vector<std::pair<SegmentId, msg::Trimmed>> trimmed;
-  std::vector<SegmentId> unchanged;  // of the trimmed: that stored no more than they were to keep
-  std::vector<std::pair<SegmentId, Status>> left;  // that store less than they were to keep
+  std::vector<SegmentId> unchanged;                // of `trimmed`: stored no more than `keep`
+  std::vector<std::pair<SegmentId, Status>> left;  // refused: they store less than `keep`
   msg::Trimmed sum;
 };
 

@@ -12,7 +12,7 @@
 
 namespace {
 
-// In place of a model: one layer's K or V, [num_kv_heads, num_tokens, head_dim].
+// Random data instead of a model: one layer's K or V, [num_kv_heads, num_tokens, head_dim].
 std::vector<float> imagine(const precis::ModelSpec& spec, std::size_t num_tokens, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -57,7 +57,7 @@ precis::Status run(const std::string& where, const precis::ConnectOptions& who) 
     PRECIS_TRY(put.layer(l, push));
   }
   PRECIS_ASSIGN(const precis::msg::SegmentInfo segment, put.commit(precis::Durability::kWal));
-  // The same put twice is one segment: the second pushes nothing.
+  // The same put twice is one segment: the second put pushes nothing.
   std::printf("%s %llu of %llu bytes\n",
               put.begun().already_stored ? "was stored before:" : "stored",
               static_cast<unsigned long long>(segment.stored_bytes),
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s DIRECTORY | HOST:PORT\n", argv[0]);
     return 2;
   }
-  // Where the service has tenants.
+  // Credentials, for a service with tenants.
   precis::ConnectOptions who;
   if (const char* const tenant = std::getenv("PRECIS_TENANT")) who.tenant = tenant;
   if (const char* const token = std::getenv("PRECIS_TOKEN")) who.token = token;

@@ -13,8 +13,8 @@ import precis
 
 
 def run(where: str) -> None:
-    """Puts and gets, there."""
-    # Where the service has tenants.
+    """Puts and gets at `where`."""
+    # Credentials, for a service with tenants.
     tenant, token = os.getenv("PRECIS_TENANT", ""), os.getenv("PRECIS_TOKEN", "")
     remote = ":" in where
     cache = precis.connect(where, tenant=tenant, token=token) if remote else precis.open(where)
@@ -39,7 +39,7 @@ def run(where: str) -> None:
         keys, values = random.standard_normal((2, 2, 1000, 64), dtype=np.float32)
         put.layer(layer, keys, values)
     segment = put.commit(durability="wal")
-    # The same put twice is one segment: the second pushes nothing.
+    # The same put twice is one segment: the second put pushes nothing.
     done = "was stored before:" if put.already_stored else "stored"
     print(f"{done} {segment.bytes} of {segment.original_bytes} bytes")
 

@@ -1,4 +1,4 @@
-// How a Client comes to stand on a transport: Client::connect() gives it one of its own, and
+// Builds a Client on a transport: Client::connect() gives it a transport of its own, and
 // Client::open() (precis_embedded) the loopback of a service in this process.
 #pragma once
 
@@ -12,8 +12,8 @@
 namespace precis {
 
 // Connects to `address` over `transport`, whose `loop` runs on another thread. `keep_alive` owns
-// both; it is let go after everything of the client is gone, by the thread that let go of the last
-// handle (Client, Put, Prefix), never by the loop's.
+// both; it is released after everything else of the client, by the thread that releases the last
+// handle (Client, Put, Prefix), never by the loop's thread.
 Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
                                        ClientTransport& transport, const std::string& address,
                                        const ConnectOptions& options);

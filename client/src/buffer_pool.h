@@ -1,5 +1,5 @@
 // Memory that gets arrive in. Freed buffers are kept with their registrations, so that memory is
-// registered once and its pages stay warm from one get to the next.
+// registered once and its pages stay mapped from one get to the next.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace precis {
 
 class BufferPool {
  public:
-  // What the pool keeps of freed buffers: two prefixes in turn with the next two arriving.
+  // Limits of the freed buffers that the pool keeps: enough for two prefixes in use and the next
+  // two arriving.
   static constexpr std::size_t kKeptBuffersMax = 4;
   static constexpr std::size_t kKeptBytesMax = std::size_t{4} << 30;
 
@@ -24,7 +25,7 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Goes back to the pool, which must be there still, when destroyed.
+  // Returns its memory to the pool when destroyed; the pool must outlive it.
   class Buffer {
    public:
     Buffer(BufferPool& pool, PinnedOnce<std::unique_ptr<Registration>> memory)
@@ -41,8 +42,8 @@ class BufferPool {
     PinnedOnce<std::unique_ptr<Registration>> memory_;
   };
 
-  // At least `size_bytes`, on a page boundary; what stands in it is undefined. kOutOfSpace if the
-  // machine has no such memory. Any thread.
+  // At least `size_bytes`, on a page boundary, contents undefined. kOutOfSpace if the machine has
+  // no such memory. Any thread.
   Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes);
 
  private:
@@ -50,7 +51,7 @@ class BufferPool {
 
   ClientTransport& transport_;
   std::mutex mutex_;
-  // Guarded by mutex_; the longest unused first.
+  // Guarded by mutex_; least recently used first.
   std::vector<PinnedOnce<std::unique_ptr<Registration>>> kept_;
 };
 

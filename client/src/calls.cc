@@ -20,7 +20,7 @@
 namespace precis {
 namespace {
 
-// Of a get that is under way later: what its options point to.
+// The options of a get that starts later, with copies of the arrays they point to.
 struct OwnedOptions {
   explicit OwnedOptions(const GetOptions& given)
       : out(given.out.begin(), given.out.end()), options(given) {
@@ -52,7 +52,7 @@ Result<Calls::Value> as_value(const Status& status) {
 struct Calls::Impl {
   struct Waiting {
     Ticket ticket;
-    std::size_t num_tokens;  // that it holds
+    std::size_t num_tokens;  // of its path
     Call call;
   };
   struct Running {
@@ -73,7 +73,7 @@ struct Calls::Impl {
   Result<Ticket> submit_one(std::size_t num_tokens, Call call);
   Call lookup(Model model, std::vector<TokenId> tokens, const LookupOptions& options) const;
   void run();
-  // Under mutex.
+  // Callers hold mutex for these two.
   void ring();
   void silence();
 
@@ -82,10 +82,10 @@ struct Calls::Impl {
   std::vector<std::thread> threads;
   std::mutex mutex;
   std::condition_variable changed;
-  // Guarded by mutex.
+  // Guarded by mutex, as all below.
   bool ends = false;
   Ticket last = 0;
-  std::size_t tokens = 0;  // of all that follow
+  std::size_t tokens = 0;  // of the paths of all calls below
   std::deque<Waiting> waiting;
   std::map<Ticket, Running> running;
   std::vector<Over> over;
@@ -149,7 +149,7 @@ Calls::Call Calls::Impl::lookup(Model model, std::vector<TokenId> path,
 
 void Calls::Impl::ring() {
   const std::uint64_t one = 1;
-  // It fails only where it is readable already.
+  // The write fails only if the descriptor is already readable.
   [[maybe_unused]] const auto written = ::write(descriptor, &one, sizeof(one));
 }
 
@@ -166,11 +166,11 @@ void Calls::Impl::run() {
     if (ends) return;
     Waiting next = std::move(waiting.front());
     waiting.pop_front();
-    Running& mine = running[next.ticket];  // stays where it is while others come and go
+    Running& mine = running[next.ticket];  // a map's elements keep their address
     mine.num_tokens = next.num_tokens;
     lock.unlock();
     Result<Value> outcome = next.call(mine.canceled);
-    next.call = nullptr;  // what it holds goes before its outcome is told
+    next.call = nullptr;  // releases what the call holds before its outcome is visible
     if (mine.canceled.load()) outcome = Status::canceled("the call was canceled while it ran");
     lock.lock();
     Done done{next.ticket, outcome.status(), {}};
@@ -271,7 +271,7 @@ std::vector<Calls::Done> Calls::poll() {
 }
 
 bool Calls::cancel(Ticket ticket) {
-  std::deque<Impl::Waiting> waiting;  // what is forgotten goes after the lock is gone
+  std::deque<Impl::Waiting> waiting;  // dropped calls are destroyed after the lock is released
   std::vector<Impl::Over> over;
   const std::lock_guard lock(impl_->mutex);
   const auto queued = std::ranges::find(impl_->waiting, ticket, &Impl::Waiting::ticket);

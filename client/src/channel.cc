@@ -12,19 +12,19 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Deadlines are met to this.
+// The resolution of deadlines.
 constexpr milliseconds kTickMin{1};
 
 constexpr char kClientName[] = "precis-cpp/" PRECIS_VERSION;
 
-// How often deadlines are looked at: an eighth of the timeout, so that none is late by more.
+// How often deadlines are checked: an eighth of the timeout, so none is late by more.
 milliseconds tick_of(milliseconds timeout) {
   return std::clamp(timeout / 8, milliseconds{1}, milliseconds{1000});
 }
 
 }  // namespace
 
-// The reply that one waiting thread takes.
+// The reply to one request, awaited by one thread.
 class OneReply final : public ReplySink {
  public:
   void on_reply(Result<msg::ReplyBody> reply) override {
@@ -35,7 +35,7 @@ class OneReply final : public ReplySink {
   bool ready() const {                   // any thread
     return future_.wait_for(milliseconds{0}) == std::future_status::ready;
   }
-  // False if it has not come until then.
+  // False if the reply has not come by then.
   bool wait_until(steady_clock::time_point time) const {
     if (time != steady_clock::time_point::max()) {
       return future_.wait_until(time) == std::future_status::ready;
@@ -69,7 +69,7 @@ Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive,
                                                const std::string& address,
                                                const ConnectOptions& options,
                                                std::uint32_t connect_timeout_ms) {
-  // Shared by the Client, its Puts and its Prefixes: each keeps the link it needs.
+  // Shared by the Client, its Puts and its Prefixes: each keeps the channel it needs.
   std::shared_ptr<Channel> channel(
       new Channel(std::move(keep_alive), loop, transport, std::move(memory), address, options));
   PRECIS_TRY(channel->connect(options, connect_timeout_ms));
@@ -78,7 +78,7 @@ Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive,
 
 Channel::~Channel() {
   PRECIS_CHECK(!loop_.on_loop_thread());
-  // A get under way writes into memory that goes with this object: it is called off first.
+  // A get in flight writes into memory that this object owns: cancel it first.
   std::promise<void> drained;
   run_on_loop([this, &drained] {
     drained_ = &drained;
@@ -137,7 +137,7 @@ Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms)
 }
 
 Result<ExposedMemory> Channel::expose(Bytes memory) {
-  // The server only ever pulls from it; the transport has one kind of registration.
+  // The server only pulls from it; the transport has one kind of registration.
   MutableBytes bytes{const_cast<std::byte*>(memory.data()), memory.size()};
   ExposedMemory exposed;
   exposed.registration = memory_->find(memory);
@@ -171,7 +171,7 @@ Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patie
   const auto [call, send] =
       prepare_call(request, patience, std::move(memory), deadline, /*hurried=*/true);
   const Interrupt interrupt;
-  // Two threads would have to be woken otherwise: the loop's, and this one by it.
+  // Driving the loop here saves waking two threads: the loop's, and then this one.
   const auto pause = [&reply = *call.reply, &interrupt] {
     return reply.there() || interrupt.due();
   };
@@ -194,8 +194,8 @@ Result<msg::ReplyBody> Channel::wait_reply(const Call& call) {
 
 Channel::Call Channel::begin(msg::Request& request, Patience patience,
                              std::vector<ExposedMemory> memory, Time deadline) {
-  // Nobody is woken for it: either this thread is soon to wait, or the loop's own looks after a
-  // while and stays for as long as something is under way.
+  // Wakes no thread for the request: either this thread waits soon, or the loop's own thread looks
+  // after a while and stays as long as a request is pending.
   auto [call, send] =
       prepare_call(request, patience, std::move(memory), deadline, /*hurried=*/false);
   if (!loop_.drive(send, [] { return true; })) loop_.post(std::move(send));
@@ -265,7 +265,7 @@ void Channel::on_message(const std::vector<std::byte>& bytes) {
     return give_up("it sent a message that does not decode: " + message.status().message());
   }
   if (auto* served = std::get_if<msg::LayerServed>(&*message)) {
-    // An id that is not pending is a request that timed out here; the server cannot know.
+    // An id that is not pending belongs to a request that timed out here; the server cannot know.
     const auto found = pending_.find(served->id);
     if (found != pending_.end() && found->second->sink) {
       found->second->sink->on_layer(std::move(*served));
@@ -274,12 +274,12 @@ void Channel::on_message(const std::vector<std::byte>& bytes) {
   }
   auto& reply = std::get<msg::Reply>(*message);
   if (reply.id == 0) {
-    // Of a request whose id it could not read, so that nobody knows who waits in vain.
+    // The server could not read the request's id, so the waiting caller is unknown.
     return give_up("it did not understand a request: " + reply.status.message());
   }
   const auto* begun = std::get_if<msg::PutBegun>(&reply.body);
   if (begun != nullptr && reply.status.ok() && !pending_.contains(reply.id)) {
-    // Nobody waits for this put any more, and nobody else would end it.
+    // The caller no longer waits for this put, and nobody else would end it.
     connection_->send(encode(msg::Request{next_id_.fetch_add(1), msg::AbortPut{begun->put}}));
     return;
   }
@@ -290,8 +290,7 @@ void Channel::on_message(const std::vector<std::byte>& bytes) {
   }
 }
 
-// The two sides no longer understand each other: nothing more can be trusted to be where it
-// belongs.
+// The two sides no longer understand each other: no further message can be trusted.
 void Channel::give_up(const std::string& why) {
   on_closed(Status::unavailable(why));
   connection_->close();
@@ -308,7 +307,7 @@ void Channel::answer(std::uint64_t id, Result<msg::ReplyBody> reply) {
   if (pending_.empty()) loop_.rest();
 }
 
-// Ends the request. Its memory is closed to the server before the caller hears of it.
+// Ends the request. Its memory is closed to the server before the caller gets the reply.
 void Channel::settle(PendingRequest& request, Result<msg::ReplyBody> reply) {
   request.memory.clear();
   tell_sink(request, std::move(reply));
@@ -354,7 +353,7 @@ void Channel::arm_timer() {
   if (timer_ && timer_due_ <= due) return;
   timer_due_ = due;
   timer_ = loop_.after(due - now, [this] {
-    const auto fired = std::move(timer_);  // lives until the end of its own call
+    const auto fired = std::move(timer_);  // keeps the timer alive until its callback ends
     const auto late_by = steady_clock::now() - timer_due_;
     if (late_by > tick_of(timeout_)) forgive(late_by);
     check_deadlines();
@@ -362,8 +361,9 @@ void Channel::arm_timer() {
   });
 }
 
-// This process did not run for so long: stopped, or starved. What the service said meanwhile waits
-// to be read, so its silence does not count. (A caller's deadline is a time of day and stays.)
+// This process did not run for so long: it was stopped or got no processor time. The service's
+// messages of that time wait to be read, so its silence does not count. (A caller's deadline is a
+// fixed time and stays.)
 void Channel::forgive(steady_clock::duration lost) {
   last_heard_ += lost;
   for (const auto& [id, request] : pending_) request->started += lost;

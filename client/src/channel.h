@@ -1,8 +1,8 @@
-// The link to the service as calls: every request gets an id and a deadline, every reply finds its
-// request, and whatever ends the link answers all that is pending.
+// The connection to the service as calls: every request gets an id and a deadline, every reply is
+// matched to its request, and the end of the connection answers all pending requests.
 //
-// Held by the client's handles (Client, Put, Prefix), by nothing that lives on the loop: so its
-// destructor runs on a user's thread and may wait for the loop's.
+// The client's handles (Client, Put, Prefix) own it, and no object on the loop does: so its
+// destructor runs on a user's thread and may wait for the loop's thread.
 #pragma once
 
 #include <atomic>
@@ -28,45 +28,49 @@
 
 namespace precis {
 
-class OneReply;  // what one call waits for: channel.cc
+class OneReply;  // the reply that one call waits for: channel.cc
 
-// Hears what one request brings; on the loop's thread, which it must not hold up.
+// Receives the messages of one request; on the loop's thread, which it must not block.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
   virtual void on_layer(msg::LayerServed) {}
-  // Exactly once and last.
+  // Called exactly once, and last.
   virtual void on_reply(Result<msg::ReplyBody> reply) = 0;
 };
 
-// What is kWhileAlive waits as long as the service shows life, the rest for one timeout.
+// kWhileAlive requests wait as long as the service shows signs of life, kOneTimeout requests for
+// one timeout.
 enum class Patience : std::uint8_t { kOneTimeout, kWhileAlive };
 
-// The user's memory, known to the transport and open to the server.
+// The user's memory, registered with the transport and open to the server.
 struct ExposedMemory {
-  std::shared_ptr<Registration> registration;  // shared with its buffer, if it is one's
-  std::unique_ptr<Exposure> exposure;          // last, so that it goes first
+  std::shared_ptr<Registration> registration;  // shared with its buffer, if it belongs to one
+  std::unique_ptr<Exposure> exposure;          // last, so that it is destroyed first
 };
 
 struct PendingRequest {
-  std::shared_ptr<ReplySink> sink;  // null: nobody listens. Shared with who waits for the reply.
+  std::shared_ptr<ReplySink> sink;  // null: no listener. Shared with the waiting thread.
   Patience patience = Patience::kOneTimeout;
   std::vector<ExposedMemory> memory;  // open to the server until it has answered
-  // Memory the server writes to: it lives on, past a deadline and past its other owners, until the
-  // server has answered or is gone. Without it the request is forgotten at its deadline.
+  // Memory that the server writes to: kept past the deadline and past its other owners, until the
+  // server has answered or the connection is gone. A request without it is forgotten at its
+  // deadline.
   std::shared_ptr<void> held;
-  // Of the call it is part of; kTimedOut past it, whatever the service does.
+  // The deadline of the call that the request is part of; past it kTimedOut, whatever the service
+  // does.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::chrono::steady_clock::time_point started{};
   const char* name = "";  // of the request
-  // Whether the loop's own thread looks after it at once, where nobody else drives.
+  // Whether to wake the loop's own thread at once for the reply, if no other thread drives the
+  // loop.
   bool hurried = true;
 };
 
 class Channel {
  public:
-  // Requests that callers may have under way. What is left of the protocol's limit is for one
-  // Cancel per get, one AbortPut per put and the sign of life.
+  // Requests that callers may have in flight. The rest of the protocol's limit is for one Cancel
+  // per get, one AbortPut per put and the Ping.
   static constexpr std::uint32_t kCallsMax = limits::kRequestsInFlightPerConnectionMax -
                                              limits::kGetsPerConnectionMax -
                                              limits::kPutsPerConnectionMax - 1;
@@ -78,21 +82,22 @@ class Channel {
                                                const ConnectOptions& options,
                                                std::uint32_t connect_timeout_ms);
   ~Channel();
-  // The connection is gone for good; another Channel is needed.
+  // The connection is closed for good; a new Channel is needed.
   bool lost() const { return lost_.load(); }
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
   using Time = std::chrono::steady_clock::time_point;
 
-  // All below: any thread but the loop's. Sends `request`, which gets its id, and waits for its
-  // reply, which must be a T.
+  // Any thread but the loop's may call the functions below. call() sends `request`, which gets its
+  // id, and waits for its reply, which must be a T.
   template <typename T>
   Result<T> call(msg::Request& request, Patience patience = Patience::kOneTimeout,
                  std::vector<ExposedMemory> memory = {}, Time deadline = Time::max()) {
     return as<T>(wait_reply(request, patience, std::move(memory), deadline));
   }
-  // A call in two: its request is sent, and what answers it waited for later, or not any more.
+  // A call in two steps: begin() sends the request; finish() waits for the reply, or call_off()
+  // gives it up.
   struct Call {
     std::uint64_t id = 0;
     std::shared_ptr<OneReply> reply;  // shared with the loop, which fills it
@@ -103,19 +108,19 @@ class Channel {
   Result<T> finish(const Call& call) {
     return as<T>(wait_reply(call));
   }
-  // `call`'s memory is closed to the server when this returns; its outcome is unknown.
+  // When this returns, the memory of `call` is closed to the server; the call's outcome is unknown.
   void call_off(const Call& call);
-  // Sends `request`, itself where the loop is free; `pending`'s sink hears the rest. Returns the
-  // request's id. `awaited`: its caller is about to drive_until() all that it brings, so nobody
-  // else needs to be woken for it.
+  // Sends `request`, on this thread if the loop is free; `pending`'s sink receives its messages.
+  // Returns the request's id. `awaited`: the caller is about to drive_until() all its messages have
+  // arrived, so no other thread needs to be woken for them.
   std::uint64_t start(msg::Request& request, PendingRequest pending, bool awaited);
-  // Waits for what the loop's thread does, by doing it, where the loop is free; else returns at
-  // once. Also once it is time to ask whether the wait shall go on.
+  // Waits for the loop's thread by running the loop here, if it is free; else returns at once. Also
+  // returns when the interrupt callback is due.
   void drive_until(const std::function<bool()>& done) {
     const Interrupt interrupt;
     loop_.drive([] {}, [&] { return done() || interrupt.due(); });
   }
-  // Sends what needs no answer.
+  // Sends a request that needs no answer.
   void tell(msg::RequestBody body);
 
   Result<ExposedMemory> expose(Bytes memory);
@@ -139,7 +144,7 @@ class Channel {
                             std::to_string(reply->index()) + ") than the request asks for");
   }
 
-  // Gives `request` its id; what is returned sends it, on the loop's thread.
+  // Gives `request` its id; the returned function sends it, on the loop's thread.
   std::function<void()> prepare(msg::Request& request, PendingRequest pending);
   struct Prepared {
     Call call;
@@ -148,7 +153,7 @@ class Channel {
   Prepared prepare_call(msg::Request& request, Patience patience, std::vector<ExposedMemory> memory,
                         Time deadline, bool hurried);
 
-  // On the loop's thread.
+  // On the loop's thread, all down to note_drained().
   void submit(std::uint64_t id, std::vector<std::byte> message,
               std::shared_ptr<PendingRequest> request);
   void on_message(const std::vector<std::byte>& bytes);
@@ -166,30 +171,30 @@ class Channel {
   void send_cancel(std::uint64_t id);
   void note_drained();
 
-  void run_on_loop(std::function<void()> fn);  // and waits
+  void run_on_loop(std::function<void()> fn);  // and waits for it
 
   // Constant after construction.
-  std::shared_ptr<void> keep_alive_;  // owns loop and transport; shared with the process around us
+  std::shared_ptr<void> keep_alive_;  // owns loop and transport; shared with attach()'s caller
   EventLoop& loop_;
   ClientTransport& transport_;
-  std::shared_ptr<const HostMemory> memory_;  // of the client, over all its channels
+  std::shared_ptr<const HostMemory> memory_;  // of the client, shared by all its channels
   std::string address_;
   std::chrono::milliseconds timeout_;
 
   // Any thread.
-  std::atomic<std::uint64_t> next_id_{1};  // 0 is the id of replies to what was not understood
+  std::atomic<std::uint64_t> next_id_{1};  // 0 marks replies to unreadable requests
   std::atomic<std::uint32_t> calls_{0};
   std::atomic<bool> lost_{false};
   std::unique_ptr<BufferPool> buffers_;
   std::unique_ptr<Executor> verifier_;
 
-  // The loop's thread alone, but that the connection is set before the first call.
+  // Used on the loop's thread only; the connection is set before the first call.
   std::unique_ptr<ClientConnection> connection_;
-  // Shared because a posted function must be copyable; the map is the one owner in effect.
+  // Shared because a posted function must be copyable; the map is the only owner in effect.
   std::unordered_map<std::uint64_t, std::shared_ptr<PendingRequest>> pending_;
-  Status closed_;  // not ok once the link is gone; lost_ says it to other threads
+  Status closed_;  // not ok once the connection is gone; lost_ tells other threads
   std::chrono::steady_clock::time_point last_heard_{};
-  std::uint64_t probe_ = 0;  // id of the sign of life asked for, 0 for none
+  std::uint64_t probe_ = 0;  // id of the pending Ping, 0 for none
   std::unique_ptr<EventLoop::Timer> timer_;
   Time timer_due_{};
   std::promise<void>* drained_ = nullptr;  // set while the destructor waits for held requests

@@ -12,17 +12,17 @@ namespace {
 class OwnLoop {
  public:
   static Result<std::shared_ptr<OwnLoop>> start(const ConnectOptions& options) {
-    auto own = std::make_shared<OwnLoop>();  // shared: what attach() keeps alive
+    auto own = std::make_shared<OwnLoop>();  // shared: attach() keeps it alive
     SocketClientOptions sockets;
     sockets.share_memory = options.share_memory;
     if (!options.tls_ca.empty()) {
       PRECIS_ASSIGN(sockets.tls,
                     TlsContext::for_client({options.tls_cert, options.tls_key, options.tls_ca}));
     }
-    // What goes by RDMA is not encrypted, so beside TLS it must be asked for.
+    // RDMA is not encrypted, so beside TLS it must be named explicitly.
     const bool is_off = options.rdma == "auto" && sockets.tls != nullptr;
     auto rdma = RdmaDevice::open(nullptr, is_off ? "off" : options.rdma);
-    // A device that was not asked for may fail: then bytes go over sockets.
+    // A device that was not named may fail: then bytes go over sockets.
     if (!rdma.ok() && options.rdma != "auto") return rdma.status();
     if (rdma.ok()) sockets.rdma = std::move(*rdma);
     own->transport_ = make_socket_client(own->loop_, sockets);
@@ -46,7 +46,7 @@ class OwnLoop {
 
  private:
   EventLoop loop_;
-  std::unique_ptr<ClientTransport> transport_;  // goes before the loop, after the loop's thread
+  std::unique_ptr<ClientTransport> transport_;  // destroyed before the loop, after the thread
   std::thread thread_;
 };
 

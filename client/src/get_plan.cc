@@ -53,7 +53,7 @@ Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo&
                          "): ask for at most that, or for all of it");
 }
 
-// Of every link, or of none.
+// Either every link has counts or none has.
 Status check_counts(const LookupMatch& match, const msg::MatchLink& link) {
   const ModelSpec& model = match.model.spec;
   const msg::SegmentInfo& segment = link.segment;
@@ -103,7 +103,7 @@ Status take_heads(const GetOptions& options, GetPlan& plan) {
   return {};
 }
 
-// [num_layers, num_heads] of the heads asked for.
+// The counts of the heads asked for, [num_layers, num_heads].
 std::vector<std::uint32_t> counts_of_heads(const GetPlan& plan,
                                            const std::vector<std::uint32_t>& counts) {
   std::vector<std::uint32_t> taken;
@@ -186,7 +186,7 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const Get
                                                   model.head_dim, model.dtype)
                             : served_capacity_bytes(total, model.num_layers, plan.num_heads,
                                                     model.head_dim, model.dtype);
-  // Counts may be of nothing, but a get has some memory.
+  // All counts may be 0, but a get needs some memory.
   plan.capacity_bytes = std::max(plan.capacity_bytes, kSectionAlign);
   return plan;
 }

@@ -36,7 +36,7 @@ GetState::GetState(GetPlan plan, std::unique_ptr<BufferPool::Buffer> buffer, Exe
       layers_(plan_.model.num_layers) {}
 
 void GetState::on_layer(msg::LayerServed served) {
-  // One too many is looked at, and found out; a flood is not queued.
+  // One message too many is looked at, to report it; more are not queued.
   if (heard_ > plan_.model.num_layers) return;
   ++heard_;
   heard_bytes_ += bytes_of(plan_, served);
@@ -59,7 +59,7 @@ void GetState::on_layer(msg::LayerServed served) {
 }
 
 void GetState::on_reply(Result<msg::ReplyBody> reply) {
-  // Who waits with a deadline does not wait for what is still to be checked.
+  // A caller whose deadline has passed does not wait for the unchecked layers.
   if (reply.status().code() == StatusCode::kTimedOut) fail(reply.status());
   {
     const std::lock_guard lock(mutex_);
@@ -82,8 +82,7 @@ std::optional<msg::LayerServed> GetState::take(std::uint32_t layer) {
   return served;
 }
 
-// The one that comes next waits for the verifying thread, and a second one for whoever has nothing
-// else to do.
+// The next unchecked layer is left to the verifying thread; a second one is for any waiting thread.
 bool GetState::is_behind() const { return unchecked_.size() > 1; }
 
 msg::LayerServed GetState::take_first() {
@@ -121,7 +120,8 @@ void GetState::settle(const msg::LayerServed& served) {
   settled_.notify_all();
 }
 
-// Where the layer lies, which no other layer and no earlier word of the server may contradict.
+// Finds the layer's place, which must not contradict another layer or an earlier message of the
+// server.
 Result<ServedLayout> GetState::place(const msg::LayerServed& served) {
   if (served.layer >= plan_.model.num_layers) {
     return Status::corruption("the service served layer " + std::to_string(served.layer) +
@@ -162,7 +162,7 @@ void GetState::finish() {
   over_.notify_all();
 }
 
-// What a server that answers "done" still owes.
+// Reports what is missing although the server answered "done".
 Status GetState::missing() const {
   const std::lock_guard lock(mutex_);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
@@ -219,7 +219,7 @@ Status GetState::wait_layer(std::uint32_t layer, const Drive& drive) {
     if (!came) {
       return Status::canceled("the wait for layer " + std::to_string(layer) + " was interrupted");
     }
-    // It may have come twice, and each was left to who waits.
+    // The layer may have come twice, and each was left to the thread that waits for it.
     if (find_unchecked(layer) != unchecked_.end()) continue;
     if (awaited.settled) return awaited.status;
   }
@@ -237,7 +237,7 @@ Status GetState::wait() {
       if (came) served = take_first();
     }
     if (served) check(*served);
-    // Asked also between layers of which one after the other is there.
+    // Interrupts are also checked between layers that have all arrived.
     if (!served || interrupt.came()) {
       return Status::canceled("the wait for a prefix was interrupted");
     }

@@ -1,6 +1,6 @@
-// A get under way. The loop hands it what the server says; that is checked by the loop itself while
-// it is little, then by who waits for the layer, and by a verifying thread where nobody does, which
-// who waits for all of it helps.
+// A get in progress. The loop passes it the server's messages. Small layers are checked by the loop
+// itself; others by the thread that waits for the layer, or by a verifying thread. A thread that
+// waits for the whole get helps the verifying thread.
 #pragma once
 
 #include <array>
@@ -22,31 +22,33 @@
 
 namespace precis {
 
-// Shared by the Prefix, the request while the server may write to the buffer, and checks under way.
+// Shared by the Prefix, by the request while the server may write to the buffer, and by running
+// checks.
 class GetState final : public ReplySink, public std::enable_shared_from_this<GetState> {
  public:
   GetState(GetPlan plan, std::unique_ptr<BufferPool::Buffer> buffer, Executor& verifier);
 
-  // The loop's thread.
+  // On the loop's thread.
   void on_layer(msg::LayerServed served) override;
   void on_reply(Result<msg::ReplyBody> reply) override;
 
   // Any thread.
   const GetPlan& plan() const { return plan_; }
-  // drive(done) brings what comes, until done() or as long as it can: where this thread hears of
-  // the layer itself, no other one has to wake it. done() comes true by what is brought.
+  // drive(done) runs the loop, until done() or as long as it can: a thread that receives the layer
+  // itself needs no other thread to wake it. done() becomes true by the messages that drive()
+  // delivers.
   using Drive = std::function<void(const std::function<bool()>& done)>;
   Status wait_layer(std::uint32_t layer, const Drive& drive);
   Status wait();
   bool settled(std::uint32_t layer) const;
   bool finished() const;
-  bool over() const;  // wait() would not
-  // All of it is checked by the loop's thread.
+  bool over() const;  // wait() would not block
+  // The loop's thread checks all of it.
   bool small() const { return plan_.capacity_bytes <= kInlineBytesMax; }
-  // Up to so many bytes of one get are checked by the loop itself: that takes no longer than a
-  // thread takes to wake.
+  // Up to this many bytes of one get are checked by the loop itself: that takes no longer than
+  // waking a thread.
   static constexpr std::uint64_t kInlineBytesMax = 256u << 10;
-  // What tells one cut of one put from another: of a layer that arrived.
+  // Identifies the put and the cut that an arrived layer came from.
   struct Served {
     std::vector<std::uint32_t> counts;
     std::vector<std::array<std::uint8_t, 16>> tail_checksums;
@@ -61,9 +63,9 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
  private:
   using Unchecked = std::deque<msg::LayerServed>;
 
-  // None if there is none, or another thread has taken it.
+  // Empty if there is no unchecked message, or another thread has taken it.
   std::optional<msg::LayerServed> take(std::uint32_t layer);
-  // Under mutex_.
+  // Callers hold mutex_ for is_behind(), take_first() and find_unchecked().
   bool is_behind() const;
   msg::LayerServed take_first();
   Unchecked::iterator find_unchecked(std::uint32_t layer);
@@ -80,9 +82,9 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   Executor& verifier_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
-  // The loop's thread.
-  std::uint32_t heard_ = 0;        // LayerServed so far
-  std::uint64_t heard_bytes_ = 0;  // that they speak of
+  // Used on the loop's thread only.
+  std::uint32_t heard_ = 0;        // number of LayerServed messages
+  std::uint64_t heard_bytes_ = 0;  // the bytes they announce
 
   // Guarded by placing_; read without it once all is checked.
   std::mutex placing_;
@@ -90,24 +92,24 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   std::vector<std::uint64_t> entries_left_;                // [num_links]
   std::vector<std::pair<std::size_t, std::size_t>> used_;  // [offset, end) of each layer served
 
-  // Guarded by mutex_. A layer is settled once and stays so.
+  // Guarded by mutex_, as all below. A layer is settled once and stays so.
   struct Layer {
-    bool heard = false;  // of it, by the loop: what is left is for threads
+    bool heard = false;  // the loop has received its message; the rest is done by other threads
     bool settled = false;
     Status status;
     std::vector<HeadEntries> heads;
     Served served;
-    int waiting = 0;  // for it, threads
+    int waiting = 0;  // number of threads that wait for it
   };
   mutable std::mutex mutex_;
-  mutable std::condition_variable settled_;  // a layer
-  mutable std::condition_variable over_;     // the whole get, one way or the other
+  mutable std::condition_variable settled_;  // a layer was settled
+  mutable std::condition_variable over_;     // the whole get ended, with success or not
   std::vector<Layer> layers_;
   Unchecked unchecked_;
-  std::size_t checking_ = 0;                     // unchecked, or being checked
-  std::optional<Result<msg::ReplyBody>> reply_;  // seen to once all is checked
-  bool finished_ = false;                        // the server has answered
-  Status outcome_;  // not ok as soon as the whole get is known to have failed
+  std::size_t checking_ = 0;                     // messages that are unchecked or being checked
+  std::optional<Result<msg::ReplyBody>> reply_;  // handled once all is checked
+  bool finished_ = false;                        // the server answered, and all is checked
+  Status outcome_;                               // not ok as soon as the whole get has failed
   std::uint64_t bytes_ = 0;
   double seconds_ = 0;
 };

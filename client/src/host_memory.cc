@@ -16,7 +16,7 @@ class OwnedBuffer final : public HostBuffer {
 
  private:
   const std::shared_ptr<void> keep_alive_;
-  const std::shared_ptr<Registration> memory_;  // shared with the pushes under way
+  const std::shared_ptr<Registration> memory_;  // shared with the pushes in flight
   const std::size_t size_bytes_;
 };
 

@@ -1,5 +1,5 @@
-// Memory of the transport's own that the user fills. What is pushed out of it is found here again
-// and not registered anew.
+// Memory that the transport allocates and the user fills. A push out of it finds its registration
+// here instead of registering it again.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ class HostMemory {
 
   // As Client::allocate().
   Result<std::shared_ptr<HostBuffer>> allocate(std::size_t size_bytes);
-  // The registration that all of `memory` lies in; null for memory that is not of here.
+  // The registration that contains all of `memory`; null if `memory` was not allocated here.
   std::shared_ptr<Registration> find(Bytes memory) const;
 
  private:
   const std::shared_ptr<void> keep_alive_;  // shared with the buffers
   ClientTransport& transport_;
   mutable std::mutex mutex_;
-  // By address of their first byte; guarded by mutex_.
+  // Keyed by the address of the first byte; guarded by mutex_.
   std::map<const std::byte*, std::weak_ptr<Registration>> buffers_;
 };
 

@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kAskEvery{100};
 // Never freed: threads may wait until the very end of the process.
 std::atomic<const std::function<bool()>*> asked{nullptr};
 
-// This thread's, whatever it waits for.
+// Per thread, whatever it waits for.
 thread_local steady_clock::time_point next_ask;
 
 }  // namespace
@@ -26,8 +26,7 @@ void on_wait(std::function<bool()> is_interrupted) {
 
 Interrupt::Time Interrupt::first() {
   if (asked.load() == nullptr) return Time::max();
-  // Of a thread that has not waited for a while the first wait is not asked at once: most are
-  // short.
+  // After a pause the thread's first wait does not ask at once: most waits are short.
   const Time now = steady_clock::now();
   if (now > next_ask + kAskEvery) next_ask = now + kAskEvery;
   return next_ask;

@@ -1,5 +1,6 @@
-// A wait that the program may end (precis/interrupt.h). It is asked outside all locks and off the
-// loop: its answer may have to wait for an interpreter, and whoever holds that for one of ours.
+// A wait that the program may end (precis/interrupt.h). The callback runs outside all locks and off
+// the loop: it may have to wait for an interpreter, whose lock another thread may hold while it
+// waits for one of our locks.
 #pragma once
 
 #include <chrono>
@@ -14,13 +15,13 @@ class Interrupt {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // When to ask next; Time::max() where nobody wants to be asked.
+  // The time of the next check; Time::max() if no callback is set.
   Time next() const { return next_; }
   bool due() const { return next_ != Time::max() && std::chrono::steady_clock::now() >= next_; }
-  // Asks if that is due.
+  // Runs the callback if it is due.
   bool came();
 
-  // Until `over`. False if interrupted before.
+  // Waits until `over`. False if interrupted before.
   template <typename Over>
   bool wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
             const Over& over) {
@@ -36,13 +37,13 @@ class Interrupt {
       if (stop) return false;
     }
   }
-  // False if interrupted before.
+  // False if interrupted before the end.
   bool sleep(std::chrono::milliseconds time);
 
  private:
   static Time first();
 
-  Time next_ = first();  // what many short waits of a thread have in common
+  Time next_ = first();  // shared by a thread's successive short waits
 };
 
 }  // namespace precis

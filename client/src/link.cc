@@ -17,7 +17,7 @@ Result<std::shared_ptr<Link>> Link::open(Dial dial, const CallOptions& options) 
 }
 
 Result<std::shared_ptr<Channel>> Link::channel(const Retry& call) {
-  std::shared_ptr<Channel> old;  // goes after the lock, it may wait for its loop
+  std::shared_ptr<Channel> old;  // destroyed after the lock is released: it may wait for its loop
   std::unique_lock lock(mutex_);
   while (channel_->lost() && call.retries()) {
     if (std::chrono::steady_clock::now() >= call.deadline()) {
@@ -35,7 +35,7 @@ Result<std::shared_ptr<Channel>> Link::channel(const Retry& call) {
     } else if (!dialed_.wait_until(lock, call.deadline(), over)) {
       return call.too_late("the connection that another call makes");
     }
-    // A call with more time than the other had makes its own.
+    // A call with more time than the other had dials again.
     const bool cut_short = other->outcome.code() == StatusCode::kTimedOut &&
                            other->timeout_ms < call.connect_timeout_ms();
     if (!other->outcome.ok() && !cut_short) return other->outcome;

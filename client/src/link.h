@@ -1,7 +1,7 @@
-// The way to the service over time: one Channel, and another when that one is lost. Calls that did
-// nothing, or may be done twice, are tried again within their deadline.
+// The connection to the service over time: one Channel, and a new one when that one is lost.
+// Idempotent calls, and calls that had no effect, are retried within their deadline.
 //
-// Held by the client's handles. Any thread but the loop's.
+// Owned by the client's handles. Any thread but the loop's.
 #pragma once
 
 #include <condition_variable>
@@ -21,15 +21,16 @@ class Link {
  public:
   // Connects; as Channel::open().
   using Dial = std::function<Result<std::shared_ptr<Channel>>(std::uint32_t timeout_ms)>;
-  // What a lost connection means for a call that was sent: done twice it is as done once, or not.
+  // Whether a call that was sent may be repeated after its connection was lost: whether it is
+  // idempotent.
   enum class Repeat : std::uint8_t { kSafe, kUnsafe };
 
-  // Connects; a service that is not there is kUnavailable at once, one that says when to come back
-  // is waited for within the timeout.
+  // Connects. A service that is not there is kUnavailable at once; one that says when to retry is
+  // retried within the timeout.
   static Result<std::shared_ptr<Link>> open(Dial dial, const CallOptions& options);
 
-  // The channel, connected anew where it was lost and the call retries: by one call at a time, of
-  // which all that come meanwhile share the outcome. kTimedOut past the call's deadline.
+  // The channel, connected again if it was lost and the call retries. One call at a time connects;
+  // the calls that wait meanwhile share its outcome. kTimedOut past the call's deadline.
   Result<std::shared_ptr<Channel>> channel(const Retry& call);
 
   template <typename T>
@@ -38,7 +39,7 @@ class Link {
     Retry retry(options, std::string(kind_of(body).call));
     return this->call<T>(retry, std::move(body), patience, repeat);
   }
-  // The same as a part of a longer call.
+  // The same, as a part of a longer call.
   template <typename T>
   Result<T> call(Retry& retry, msg::RequestBody body, Patience patience = Patience::kOneTimeout,
                  Repeat repeat = Repeat::kSafe) {
@@ -51,7 +52,7 @@ class Link {
         auto reply = (*open)->template call<T>(request, patience, {}, retry.deadline());
         if (reply.ok()) return reply;
         failed = reply.status();
-        // A channel that was lost before it was asked has sent nothing.
+        // A channel that was lost before the call has sent nothing.
         const bool gone = failed.code() == StatusCode::kUnavailable;
         if (gone && sends && repeat == Repeat::kUnsafe) {
           return failed.with_context(retry.what() + ": the outcome is unknown");
@@ -64,19 +65,19 @@ class Link {
  private:
   struct Dialing {
     std::uint32_t timeout_ms;
-    Status outcome;  // once it is over
+    Status outcome;  // set once it is over
   };
 
   explicit Link(Dial dial) : dial_(std::move(dial)) {}
-  // Holds `lock` before and after, not meanwhile.
+  // Holds `lock` at entry and at exit, and releases it in between.
   Status dial(std::unique_lock<std::mutex>& lock, std::uint32_t timeout_ms);
 
   const Dial dial_;
   std::mutex mutex_;
   std::condition_variable dialed_;
   // Guarded by mutex_.
-  std::shared_ptr<Channel> channel_;  // shared with the calls under way
-  std::shared_ptr<Dialing> dialing_;  // under way, or null; shared with the calls that wait for it
+  std::shared_ptr<Channel> channel_;  // shared with the running calls
+  std::shared_ptr<Dialing> dialing_;  // in progress, or null; shared with the waiting calls
 };
 
 }  // namespace precis

@@ -1,5 +1,5 @@
-// Movers of rows between host memory and pages: the caller's own thread where both lie in host
-// memory, a device's mover where the pages are there.
+// Finds the mover of rows between host memory and pages: a plain copy on the caller's thread if the
+// pages are in host memory, else the mover of their device.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@ class PageMovers {
   PageMovers(const PageMovers&) = delete;
   PageMovers& operator=(const PageMovers&) = delete;
 
-  // The pages have passed check_paged_rows(), or are not moved yet. kInvalidArgument where keys and
-  // values lie in different memory, or not where they say; kUnsupported where this build or machine
+  // The pages have passed check_paged_rows(), or are not moved yet. kInvalidArgument if keys and
+  // values are in different memory, or not where they say; kUnsupported if this build or machine
   // does not reach it.
   Result<std::shared_ptr<PageMover>> find(const PagedRows& keys, const PagedRows& values);
 

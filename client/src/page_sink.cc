@@ -31,7 +31,7 @@ Status check_starts(const ModelSpec& model, std::uint32_t num_heads, const Pages
   return {};
 }
 
-// Both need rows.
+// Both functions need a view with rows.
 std::uint64_t begin_of(const HeadsView& rows) { return std::bit_cast<std::uintptr_t>(rows.data); }
 std::uint64_t end_of(const HeadsView& rows) { return begin_of(rows) + rows.size_bytes(); }
 
@@ -55,7 +55,7 @@ PageSink::PageSink(const PagesOut& pages, std::shared_ptr<PageMover> mover)
 
 Status PageSink::fill(std::span<const HeadEntries> heads, std::uint32_t layer) const {
   std::vector<PageRun> runs;
-  // The rows of all heads lie between these.
+  // The buffer's range that holds the rows of all heads.
   const std::byte* rows = nullptr;
   std::uint64_t begin = UINT64_MAX, end = 0;
   for (std::size_t h = 0; h < heads.size(); ++h) {

@@ -1,5 +1,5 @@
-// Pages of the caller's that a get leaves rows in: by the caller's own calls alone, as rows_out.h
-// tells.
+// The caller's pages that a get writes rows to: only within the caller's own calls, as in
+// rows_out.h.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace precis {
 
 class PageSink {
  public:
-  // `num_heads`: that the get brings of each layer; the table is copied. kInvalidArgument naming
-  // what does not fit the model, or which page is none; and as PageMovers::find().
+  // `num_heads`: of each layer, in this get; the table is copied. kInvalidArgument naming what does
+  // not fit the model, or a page that does not exist; and the errors of PageMovers::find().
   static Result<PageSink> create(const ModelSpec& model, std::uint32_t num_heads,
                                  const PagesOut& pages, PageMovers& movers);
 
-  // The rows of a layer's heads, all from one buffer, to their pages. kInvalidArgument naming the
-  // first head whose pages hold fewer; then nothing of the layer is written. Else the mover's
-  // errors.
+  // Copies the rows of a layer's heads, all from one buffer, to their pages. kInvalidArgument
+  // naming the first head whose pages hold fewer rows; then nothing of the layer is written. Also
+  // the mover's errors.
   Status fill(std::span<const HeadEntries> heads, std::uint32_t layer) const;
 
   PageMover& mover() const { return *mover_; }

@@ -9,7 +9,7 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kAlign = 64;  // of each array
+constexpr std::size_t kAlign = 64;  // of each array, in bytes
 
 std::string text(std::uint64_t n) { return std::to_string(n); }
 
@@ -80,7 +80,7 @@ Status fill_piece(const LayerPush& push, const PutPiece& piece, PageMover& mover
   const PagesIn& pages = *push.pages;
   const HeadsView& keys = piece.push.keys;
   const std::size_t rows = rows_bytes(pages);
-  // Of a whole path only the new tokens are sent.
+  // If the push covers the whole path, only the new tokens are sent.
   const auto skipped_bytes = static_cast<std::size_t>(keys.data - memory.data());
   const std::uint64_t first_row = pages.first_row + skipped_bytes / keys.row_bytes();
   std::vector<PageRun> runs;

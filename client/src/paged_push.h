@@ -1,4 +1,4 @@
-// A push whose keys and values stand in pages, on its way into memory of the client's own.
+// A push with keys and values in pages, which are copied into the client's own memory.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace precis {
 
-// kInvalidArgument naming what of push.pages does not fit the model, a path of `path_tokens`, or
-// itself. What concerns rows in pages and views alike is left to check_piece().
+// kInvalidArgument naming what in push.pages does not fit the model, a path of `path_tokens`, or
+// itself. check_piece() does the checks that views need as well.
 Status check_paged_push(const ModelSpec& model, std::uint32_t path_tokens, const LayerPush& push);
 
-// What rows and queries of a checked push take.
+// The memory that rows and queries of a checked push take.
 std::size_t staged_bytes(const LayerPush& push);
 
-// The push with views of `memory` in place of its pages and its queries. Nothing is copied yet.
+// The push with views of `memory` instead of its pages and queries. Nothing is copied yet.
 LayerPush staged_push(const LayerPush& push, Bytes memory);
 
-// Copies the rows and queries that `piece` sends of its staged_push() into `memory`. The mover's
-// errors.
+// Copies into `memory` the rows and queries that `piece` sends; `piece` is cut from the
+// staged_push(). The mover's errors.
 Status fill_piece(const LayerPush& push, const PutPiece& piece, PageMover& mover,
                   MutableBytes memory);
 

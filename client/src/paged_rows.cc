@@ -16,8 +16,8 @@ constexpr std::uint64_t kReachMax = std::uint64_t{1} << 62;
 
 std::string text(std::uint64_t n) { return std::to_string(n); }
 
-// From the first byte to the last of `count` things of `size_bytes`, `stride` apart. At most
-// kReachMax, or more than that.
+// The distance from the first byte to the end of `count` items of `size_bytes`, `stride` apart.
+// More than kReachMax if it exceeds kReachMax.
 std::uint64_t reach(std::uint64_t count, std::uint64_t stride, std::uint64_t size_bytes) {
   if (count > 1 && stride > (kReachMax - size_bytes) / (count - 1)) return kReachMax + 1;
   return (count - 1) * stride + size_bytes;
@@ -66,7 +66,7 @@ Status check_rows(const ModelSpec& model, const std::string& name, const PagedRo
 
 // ---- copying ------------------------------------------------------------------------------------
 
-// Rows of elements, wherever they lie.
+// Rows of elements, with any strides.
 template <typename Byte>
 struct Rows {
   Byte* data;
@@ -77,7 +77,7 @@ using Words = std::uint32_t __attribute__((vector_size(16)));
 using Halves = std::uint16_t __attribute__((vector_size(16)));
 using Doubles = std::uint64_t __attribute__((vector_size(16)));
 
-// Line i of `in`, as many as a vector has elements, becomes element i of each line of `out`.
+// Element i of in[j] becomes element j of out[i].
 void transpose_tile(const std::array<Words, 4>& in, std::array<Words, 4>& out) {
   const Words low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
   const Words high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
@@ -90,7 +90,7 @@ void transpose_tile(const std::array<Words, 4>& in, std::array<Words, 4>& out) {
 }
 
 void transpose_tile(const std::array<Halves, 8>& in, std::array<Halves, 8>& out) {
-  // Pairs of lines, then fours of them as words, then eights.
+  // Interleaves pairs of lines, then pairs of pairs as words, then pairs of those.
   std::array<Words, 4> low, high;  // [pair of lines] columns 0 to 3, 4 to 7
   for (std::size_t pair = 0; pair < 4; ++pair) {
     const Halves a = in[2 * pair], b = in[2 * pair + 1];
@@ -116,8 +116,8 @@ template <typename T>
 using Lanes = std::conditional_t<sizeof(T) == 4, Words, Halves>;
 
 // `lines` of `length` elements, contiguous in `from`, become `length` lines of `lines` elements,
-// contiguous in `to`. In blocks of lines that stay in the first cache, and in tiles of registers
-// within: a line of `to` is written from its beginning to its end.
+// contiguous in `to`. It goes by blocks of lines that stay in the L1 cache, and within them by
+// tiles in registers: a line of `to` is written from its beginning to its end.
 template <typename T>
 void transpose(const std::byte* from, std::size_t from_stride, std::size_t lines,
                std::size_t length, std::byte* to, std::size_t to_stride) {
@@ -187,7 +187,8 @@ void copy(const Rows<const std::byte>& from, const Rows<std::byte>& to, std::siz
   }
 }
 
-// Calls run(place of a page's row, how many rows of it, how many rows came before) page by page.
+// Calls run(address of a page's row, number of rows from there, number of rows before) page by
+// page.
 template <typename Run>
 void each_run(const PagedRows& pages, std::span<const std::uint32_t> table, std::uint64_t first_row,
               std::uint64_t num_rows, const Run& run) {

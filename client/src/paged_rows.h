@@ -1,5 +1,4 @@
-// The arithmetic of pages: whether they are what they are said to be, and copying rows to them and
-// from them.
+// The arithmetic of pages: checking their description, and copying rows to and from them.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +12,16 @@
 
 namespace precis {
 
-// kInvalidArgument naming what of `keys` ("pages.keys") or `values` does not fit the model or
-// reaches past its memory. Of OK ones every number that a place is computed from is small enough.
+// kInvalidArgument naming what in `keys` ("pages.keys") or `values` does not fit the model or
+// reaches past its memory. If OK, address arithmetic on the pages cannot overflow.
 Status check_paged_rows(const ModelSpec& model, const PagedRows& keys, const PagedRows& values);
 
 // kInvalidArgument naming the first number in `table` that is no page of both.
 Status check_table(std::span<const std::uint32_t> table, const PagedRows& keys,
                    const PagedRows& values);
 
-// Of checked pages in host memory and a checked table whose rows suffice. `rows` [num_rows,
-// head_dim], contiguous; `first_row` counts from the first page's.
+// For checked pages in host memory and a checked table with enough rows. `rows` [num_rows,
+// head_dim], contiguous; `first_row` counts from the first row of the first page.
 void scatter_rows(const std::byte* rows, std::uint64_t first_row, std::uint64_t num_rows,
                   const PagedRows& to, std::span<const std::uint32_t> table);
 void gather_rows(const PagedRows& from, std::span<const std::uint32_t> table,

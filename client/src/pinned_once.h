@@ -1,5 +1,5 @@
 // Memory of a pool that a device may have to reach by itself: pinned when that is first asked for,
-// which takes a while, and from then on as long as it is there.
+// as pinning is slow, and then for as long as the memory exists.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace precis {
 
-// `Owner` points to what has bytes().
+// `Owner` points to an object with bytes().
 template <typename Owner>
 class PinnedOnce {
  public:
   PinnedOnce(Owner memory) : memory_(std::move(memory)) {}  // NOLINT: implicit on purpose
   PinnedOnce(PinnedOnce&&) noexcept = default;
-  PinnedOnce& operator=(PinnedOnce&& other) noexcept {  // what was here goes as one
+  PinnedOnce& operator=(PinnedOnce&& other) noexcept {  // swaps memory and pin together
     std::swap(memory_, other.memory_);
     std::swap(pin_, other.pin_);
     return *this;
@@ -28,7 +28,7 @@ class PinnedOnce {
 
  private:
   Owner memory_;
-  std::shared_ptr<void> pin_;  // goes before the memory
+  std::shared_ptr<void> pin_;  // destroyed before the memory
 };
 
 }  // namespace precis

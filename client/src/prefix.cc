@@ -1,4 +1,4 @@
-// get: plan -> memory -> request; the rest arrives in get_state.cc.
+// get: plan -> memory -> request; get_state.cc handles the replies.
 #include "client/src/prefix.h"
 
 #include <chrono>
@@ -70,7 +70,7 @@ Status Prefix::Impl::start() {
     auto attempt = ask();
     if (attempt.ok()) {
       const std::lock_guard lock(mutex_);
-      std::swap(newest_, *attempt);  // the old one goes after the lock
+      std::swap(newest_, *attempt);  // the old attempt is destroyed after the lock is released
       return {};
     }
     PRECIS_TRY(retry_.again(attempt.status()));
@@ -84,7 +84,7 @@ Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
     if (!Interrupt().wait(retried_, lock, [this] { return !retrying_; })) {
       return Status::canceled("the wait for a prefix was interrupted");
     }
-    if (newest_->number != failed) return {};  // another thread has seen to it
+    if (newest_->number != failed) return {};  // another thread has already retried
     retrying_ = true;
   }
   Status status = retry_.again(why);
@@ -119,7 +119,7 @@ Status Prefix::Impl::wait_layer(std::uint32_t layer) {
       continue;
     }
     const std::uint64_t failed = attempt->number;
-    attempt.reset();  // its buffer is not needed while it is waited
+    attempt.reset();  // its buffer is not needed during the retry
     PRECIS_TRY(again(failed, status));
   }
   return fill(layer);
@@ -142,7 +142,7 @@ Status Prefix::Impl::fill(std::uint32_t layer) {
 
 Status Prefix::Impl::wait() {
   // Layer by layer, so that one is copied while the next ones travel.
-  Interrupt interrupt;  // asked also between layers that are there
+  Interrupt interrupt;  // checked also between layers that have arrived
   for (std::uint32_t l = 0; fills() && l < plan.model.num_layers; ++l) {
     PRECIS_TRY(wait_layer(l));
     if (interrupt.came()) return Status::canceled("the wait for a prefix was interrupted");
@@ -175,8 +175,8 @@ Status Prefix::Impl::wait_handed(const Attempt& attempt) {
   return {};
 }
 
-// What was handed out of earlier attempts was so before this one became the newest: wait_handed()
-// has seen to all of it.
+// Layers from earlier attempts were handed out before this attempt became the newest, so
+// wait_handed() has waited for all of them.
 Result<bool> Prefix::Impl::hand_out(const AttemptPtr& attempt, std::uint32_t begin,
                                     std::uint32_t end) {
   const std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
-// What stands behind a Prefix: one get, and another where that one found the connection lost or the
-// service busy. A layer that was handed out stays where it is; the next attempt is read for the
-// others, and must serve those handed out as they were. Attempts are driven by the threads that
-// wait for layers.
+// The implementation of a Prefix: one get, and a new attempt if that one finds the connection lost
+// or the service busy. A layer that was handed out keeps its memory; the next attempt is read for
+// the other layers, and must serve the same rows for those handed out. The threads that wait for
+// layers drive the attempts.
 #pragma once
 
 #include <condition_variable>
@@ -35,8 +35,8 @@ struct Prefix::Impl {
   // As Prefix's.
   Status wait_layer(std::uint32_t layer);
   Status wait();
-  // The attempt from which the layer was handed out, else the newest. Shared with this, which may
-  // go on to another attempt meanwhile.
+  // The attempt from which the layer was handed out, else the newest. Shared with this object,
+  // which may start another attempt meanwhile.
   std::shared_ptr<const GetState> holder(std::uint32_t layer);
   std::shared_ptr<const GetState> last();
 
@@ -45,44 +45,44 @@ struct Prefix::Impl {
  private:
   struct Attempt {
     std::uint64_t number = 0;
-    std::shared_ptr<Channel> channel;  // lives as long as any handle on it
-    std::shared_ptr<GetState> state;   // after it: its buffer belongs to the channel's pool
+    std::shared_ptr<Channel> channel;  // shared with its other handles
+    std::shared_ptr<GetState> state;   // destroyed before the channel, whose pool owns its buffer
     std::uint64_t request = 0;
 
     Status wait_layer(std::uint32_t layer) const;
   };
   using AttemptPtr = std::shared_ptr<const Attempt>;  // shared with the threads that wait for it
 
-  Result<AttemptPtr> ask();  // once
-  Status start();            // until it is under way, or there is no point
-  // After attempt number `failed` ended with `why`: OK once another is there to be waited for.
+  Result<AttemptPtr> ask();  // sends the get once
+  Status start();            // sends it until it is in progress, or retrying is pointless
+  // After attempt number `failed` ended with `why`: OK once there is another attempt to wait for.
   Status again(std::uint64_t failed, const Status& why);
   // Copies a layer that was handed out to the caller's memory, once.
   Status fill(std::uint32_t layer);
   bool fills() const { return !out_.empty() || pages_.has_value(); }
   AttemptPtr newest();
   bool handed_out(std::uint32_t layer);
-  // Waits for the layers handed out of earlier attempts to arrive in this one too.
+  // Waits until this attempt also has the layers handed out from earlier attempts.
   Status wait_handed(const Attempt& attempt);
-  // Layers [begin, end), which arrived in `attempt`, after wait_handed(). False: another attempt
-  // has taken its place. kUnavailable: it serves other rows than those handed out.
+  // Hands out layers [begin, end), which arrived in `attempt`, after wait_handed(). False:
+  // `attempt` is no longer the newest. kUnavailable: it serves other rows than those handed out.
   Result<bool> hand_out(const AttemptPtr& attempt, std::uint32_t begin, std::uint32_t end);
 
-  const std::vector<LayerOut> out_;  // [num_layers], or none
+  const std::vector<LayerOut> out_;  // [num_layers], or empty
   const std::optional<PageSink> pages_;
   std::mutex filling_;
   std::vector<bool> filled_;  // [layer], guarded by filling_
 
   const std::shared_ptr<Link> link_;  // shared with the client and its other handles
-  bool retrying_ = false;             // guarded by mutex_: one thread tries again, by retry_
-  std::condition_variable retried_;   // it has
+  bool retrying_ = false;             // guarded by mutex_: one thread at a time retries, by retry_
+  std::condition_variable retried_;   // when it has
   Retry retry_;
   std::mutex mutex_;
-  // Guarded by mutex_. An attempt that is not the newest and of which nothing was handed out goes,
-  // with its buffer.
-  AttemptPtr newest_;  // never null, once begun
+  // Guarded by mutex_. An attempt that is neither the newest nor in handed_ is destroyed, with its
+  // buffer.
+  AttemptPtr newest_;  // never null once started
   std::uint64_t attempts_ = 0;
-  std::vector<AttemptPtr> handed_;  // [layer] null until handed out
+  std::vector<AttemptPtr> handed_;  // [layer], null until handed out
 };
 
 }  // namespace precis

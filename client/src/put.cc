@@ -1,4 +1,4 @@
-// A put as its caller holds it: layers pushed piece by piece, then a commit.
+// A put from its caller's side: layers pushed piece by piece, then a commit.
 #include "client/src/put.h"
 
 #include <optional>
@@ -15,12 +15,12 @@ static_assert(limits::kPutsPerConnectionMax * Put::kLayersAheadMax <= Channel::k
 
 namespace {
 
-// A single head may come with any stride; the service asks for one that holds a head.
+// A single head may have any stride; the service expects at least the head's size.
 std::size_t stride_of(const HeadsView& view) {
   return view.num_heads > 1 ? view.head_stride_bytes : view.head_bytes();
 }
 
-// From the first head's first byte to the last head's last.
+// From the first head's first byte to the last head's last byte.
 Bytes span_of(const HeadsView& view) {
   return {view.data, (view.num_heads - 1) * view.head_stride_bytes + view.head_bytes()};
 }
@@ -106,7 +106,7 @@ Status Put::Impl::begin(Retry& retry) {
                             ", " + std::to_string(begun.end) + ") on a path of " +
                             std::to_string(tokens));
   }
-  // A recipe that only a newer service knows needs what it says when the layer is in.
+  // Only a newer service may know the recipe; then the service checks what the recipe needs.
   auto parsed = parse_recipe(begun.recipe);
   recipe = parsed.ok() ? std::move(*parsed) : Recipe{};
   return {};
@@ -136,13 +136,13 @@ Status Put::Impl::start(std::uint32_t layer, const LayerPush& push) {
   const std::string name = "layer " + std::to_string(layer);
   std::optional<Staged> staged;
   if (push.pages) {
-    PRECIS_TRY(wait(kLayersAheadMax - 1));  // whose buffer then is free
+    PRECIS_TRY(wait(kLayersAheadMax - 1));  // so that one buffer is free
     auto room = make_room(push);
     PRECIS_TRY(room.status().with_context(name));
     staged = std::move(*room);
   }
   auto checked = check_piece(model, recipe, begun, layer, staged ? staged->rows : push);
-  // What the service finds names its layer itself, which may be an earlier one.
+  // Errors that the service finds name their own layer, which may be an earlier one.
   PRECIS_TRY(checked.status().with_context(name));
   PutPiece piece = std::move(checked).value();
   const PieceExtent extent = piece.extent();
@@ -179,15 +179,15 @@ Status Put::Impl::answered(Ahead& ahead) {
   for (;;) {
     const Status failed =
         ahead.unsent.ok() ? ahead.channel->finish<msg::Done>(ahead.call).status() : ahead.unsent;
-    // Another piece may have begun the put anew, on another channel: whatever became of this one,
-    // nothing of it is there.
+    // Another piece may have restarted the put on another channel: then this piece is not there,
+    // whatever its reply was.
     const bool elsewhere = ahead.channel != channel;
     if (failed.ok() && !elsewhere) {
       holds_bytes_ = true;
       return {};
     }
     const bool gone = failed.code() == StatusCode::kUnavailable;
-    if (gone && !ahead.channel->lost()) return failed;  // of the put alone
+    if (gone && !ahead.channel->lost()) return failed;  // the error is of this put alone
     if (gone && !elsewhere) {
       if (holds_bytes_) {
         return Status::unavailable(failed.message() +
@@ -239,8 +239,7 @@ void Put::Impl::call_off_all() {
 void Put::Impl::end(const Status& failed) {
   call_off_all();
   channel->tell(msg::AbortPut{begun.put});
-  // After a deadline or an interrupt a commit may be asked again, but not one of a put that is
-  // gone.
+  // After a deadline or an interrupt a commit may be repeated, but not if the put is gone.
   const bool waited =
       failed.code() == StatusCode::kTimedOut || failed.code() == StatusCode::kCanceled;
   ended = Status(
@@ -250,7 +249,7 @@ void Put::Impl::end(const Status& failed) {
 
 // ---- commit -------------------------------------------------------------------------------------
 
-// What was pushed is lost with its connection, but the commit may have been carried out before.
+// The pushed bytes are lost with the connection, but the commit may have been carried out before.
 Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
   Retry retry(options, "commit");
   for (;;) {
@@ -260,7 +259,7 @@ Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
     if (reply.ok()) return reply;
     const Status failed = reply.status();
     const bool gone = failed.code() == StatusCode::kUnavailable;
-    if (gone && !channel->lost()) return failed;  // of the put alone
+    if (gone && !channel->lost()) return failed;  // the error is of this put alone
     const std::uint32_t writers = std::get<msg::BeginPut>(request_.body).writers;
     if (failed.code() == StatusCode::kTimedOut && writers > 1) {
       return failed.with_context("the put has " + std::to_string(writers) +
@@ -276,7 +275,7 @@ Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
           "the connection was lost before the put was committed, and of what "
           "was pushed nothing is left: put again");
     }
-    if (channel != before) end(lost);  // what was begun to ask holds room
+    if (channel != before) end(lost);  // the new put holds memory
     return lost;
   }
 }
@@ -325,7 +324,7 @@ Status Put::abort() {
   msg::Request request{0, msg::AbortPut{impl_->begun.put}};
   Status status =
       impl_->channel->call<msg::Done>(request, Patience::kOneTimeout, {}, call.deadline()).status();
-  // It is given up all the same, as soon as that can be said.
+  // The put is abandoned in any case; the service is told as soon as that is possible.
   if (!status.ok()) impl_->channel->tell(msg::AbortPut{impl_->begun.put});
   return status;
 }

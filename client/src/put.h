@@ -1,4 +1,4 @@
-// What stands behind a Put.
+// The implementation of a Put.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace precis {
 
 struct Put::Impl {
-  // kInternal if what the service began is no put of `begin`'s path.
+  // kInternal if the service's reply does not fit `begin`'s path.
   static Result<std::unique_ptr<Impl>> start(std::shared_ptr<Link> link,
                                              std::shared_ptr<StagingPool> staging,
                                              std::shared_ptr<PageMovers> movers,
@@ -29,11 +29,11 @@ struct Put::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // Sends a piece once fewer than kLayersAheadMax are under way.
+  // Sends a piece once fewer than kLayersAheadMax are in flight.
   Status start(std::uint32_t layer, const LayerPush& push);
-  // Waits for the oldest pieces until `left` are under way.
+  // Waits for the oldest pieces until only `left` are in flight.
   Status wait(std::size_t left);
-  // Ends it with `failed`: nothing of the caller's memory is read from now on.
+  // Ends the put with `failed`: the caller's memory is not read from now on.
   void end(const Status& failed);
   void call_off_all();
   Result<msg::SegmentInfo> commit(Durability durability);
@@ -43,7 +43,7 @@ struct Put::Impl {
   const std::shared_ptr<PageMovers> movers;    // as well
   const CallOptions options;
   const ModelSpec model;
-  std::shared_ptr<Channel> channel;  // that the put is of, and ends with
+  std::shared_ptr<Channel> channel;  // that the put belongs to; the put does not outlive it
   msg::PutBegun begun;
   Recipe recipe;
   std::vector<std::vector<PieceExtent>> pushed;  // [num_layers]
@@ -59,14 +59,14 @@ struct Put::Impl {
     std::uint32_t layer;
     PutPiece piece;
     std::shared_ptr<Channel> channel;  // it was sent on
-    Status unsent;                     // why it could not be; or its `call`
+    Status unsent;                     // the error of sending it; if ok, `call` is valid
     Channel::Call call;
   };
 
   // A push out of pages.
   struct Staged {
     std::unique_ptr<StagingPool::Buffer> buffer;  // for its rows and queries
-    std::shared_ptr<PageMover> mover;             // that brings the rows there
+    std::shared_ptr<PageMover> mover;             // copies the rows there
     LayerPush rows;                               // the push out of that memory
   };
   Result<Staged> make_room(const LayerPush& push);
@@ -74,12 +74,12 @@ struct Put::Impl {
   Status expose_and_send(Ahead& ahead);
   Status answered(Ahead& ahead);
   Status begin(Retry& retry);
-  // The same put on another channel, after the one it was on was lost.
+  // Starts the same put on another channel, after its channel was lost.
   Status begin_anew(Retry& retry);
 
   msg::Request request_;  // BeginPut
   std::deque<Ahead> ahead_;
-  bool holds_bytes_ = false;  // of ours, the service: a piece was answered
+  bool holds_bytes_ = false;  // the service has answered a piece, so it holds bytes of this put
 };
 
 }  // namespace precis

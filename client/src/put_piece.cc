@@ -9,7 +9,7 @@ namespace {
 
 std::string text(std::uint64_t n) { return std::to_string(n); }
 
-// What keys, values and queries have in common.
+// The checks that keys, values and queries share.
 Status check_view(const ModelSpec& model, const char* name, const HeadsView& view) {
   if (view.dtype != model.dtype) {
     return Status::invalid(std::string(name) + " are " + std::string(dtype_name(view.dtype)) +
@@ -47,7 +47,7 @@ Status check_shapes(const ModelSpec& model, const LayerPush& push) {
   return {};
 }
 
-// Keys and values of the whole path become those of the new tokens.
+// Views of the whole path's keys and values become views of the new tokens.
 void cut_to_new_tokens(const msg::PutBegun& begun, PutPiece& piece) {
   LayerPush& push = piece.push;
   for (HeadsView* view : {&push.keys, &push.values}) {
@@ -113,8 +113,8 @@ Status check_queries(const ModelSpec& model, const Recipe& recipe, const msg::Pu
   return {};
 }
 
-// A whole layer in one piece must bring what the recipe needs; of several pieces the service knows
-// only at the end.
+// A piece that covers a whole layer must bring what the recipe needs; for partial pieces only the
+// service knows, at the end.
 Status check_needs(const Recipe& recipe, const msg::PutBegun& begun, const LayerPush& push) {
   if (push.keys.num_tokens != begun.end - begun.begin) return {};
   if (recipe.needs_queries() && push.queries.empty()) {

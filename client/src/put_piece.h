@@ -1,5 +1,5 @@
-// One piece of a layer on its way into a message: checked against the model and the put, so that
-// the caller hears at once and in its own words what the server would refuse.
+// One piece of a layer, checked against the model and the put before it is sent, so that the caller
+// gets at once, in its own terms, the errors that the server would return.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace precis {
 
-// The heads and new tokens that a piece covers, [begin, end) each.
+// The heads and new tokens that a piece covers, each as [begin, end).
 struct PieceExtent {
   std::uint32_t head_begin = 0, head_end = 0, token_begin = 0, token_end = 0;
   bool overlaps(const PieceExtent& other) const {
@@ -23,9 +23,9 @@ struct PieceExtent {
 
 struct PutPiece {
   LayerPush push;                               // cut to the put's new tokens
-  std::vector<std::byte> packed_queries;        // where those pushed stand apart
-  std::vector<float> packed_scores;             // where those of the whole path were pushed
-  std::unique_ptr<StagingPool::Buffer> staged;  // where rows came in pages
+  std::vector<std::byte> packed_queries;        // if the pushed queries are not contiguous
+  std::vector<float> packed_scores;             // if scores of the whole path were pushed
+  std::unique_ptr<StagingPool::Buffer> staged;  // if rows came in pages
 
   PieceExtent extent() const {
     return {push.head_begin, push.head_begin + push.keys.num_heads, push.token_begin,
@@ -33,7 +33,7 @@ struct PutPiece {
   }
 };
 
-// kInvalidArgument: what is wrong, the values, what they must be.
+// kInvalidArgument: says what is wrong, with the values and the allowed ones.
 Result<PutPiece> check_piece(const ModelSpec& model, const Recipe& recipe,
                              const msg::PutBegun& begun, std::uint32_t layer,
                              const LayerPush& push);

@@ -21,7 +21,7 @@ Status check_tokens(std::span<const TokenId> tokens) {
                          std::to_string(limits::kPathTokensMax));
 }
 
-// As the service does, which need not be asked.
+// The service's own checks, done here to save a request.
 Status check_lookup(const LookupOptions& options) {
   if (options.align < 1 || options.align > limits::kAlignMax) {
     return Status::invalid("align is " + std::to_string(options.align) + ", must be in [1, " +
@@ -63,7 +63,7 @@ Status check_projections(const ModelSpec& spec, std::span<const HeadsView> o_pro
 Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
                                        ClientTransport& transport, const std::string& address,
                                        const ConnectOptions& options) {
-  // Shared by the channels that follow each other.
+  // Shared by successive channels.
   const auto memory = std::make_shared<HostMemory>(keep_alive, transport);
   const auto dial = [keep_alive = std::move(keep_alive), &loop, &transport, memory, address,
                      options](std::uint32_t timeout_ms) {
@@ -98,7 +98,7 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
   return model;
 }
 
-// The same again is fine, so it is tried until it is there.
+// Pushing the same weights again is allowed, so this retries until they are stored.
 Status RemoteClient::push_projection(Retry& retry, const Model& model, std::uint32_t layer,
                                      const HeadsView& weights) {
   for (;;) {
@@ -182,7 +182,7 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
                    options.align,
                    static_cast<std::uint32_t>(
                        std::min<std::int64_t>(options.lease.count(), limits::kLeaseMsMax))};
-  const bool counts = asks_for_counts(body);  // which may take reads of the disk
+  const bool counts = asks_for_counts(body);  // counting may need disk reads
   PRECIS_ASSIGN(
       msg::Match found,
       call<msg::Match>(std::move(body), counts ? Patience::kWhileAlive : Patience::kOneTimeout));

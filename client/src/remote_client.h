@@ -70,7 +70,7 @@ class RemoteClient final : public Client {
   Result<msg::ServerStatus> status() override;
 
  private:
-  // All pages of a list.
+  // Fetches all pages of a list.
   template <typename Page, typename Request>
   auto all_rows(Request request) -> Result<decltype(Page::rows)> {
     decltype(Page::rows) rows;
@@ -93,7 +93,7 @@ class RemoteClient final : public Client {
   const std::shared_ptr<Link> link_;            // shared with the puts and prefixes begun on it
   const std::shared_ptr<HostMemory> memory_;    // shared with the channels
   const std::shared_ptr<StagingPool> staging_;  // shared with the puts
-  const std::shared_ptr<PageMovers> movers_;    // as well
+  const std::shared_ptr<PageMovers> movers_;    // shared with the puts and prefixes
   const CallOptions options_;
 };
 

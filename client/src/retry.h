@@ -1,6 +1,6 @@
-// One call as its caller sees it: its deadline, and whether what failed is tried again. Backoff is
-// random around a doubling wait, so that clients that were turned away together do not come back
-// together, and never before the service told them to.
+// One call as its caller sees it: its deadline, and whether a failure is retried. The backoff
+// doubles and is random, so that clients refused together do not return together, and it is never
+// shorter than the service asked for.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace precis {
 
-// What of ConnectOptions concerns every call.
+// The part of ConnectOptions that concerns every call.
 struct CallOptions {
   std::uint32_t timeout_ms;
   std::uint32_t deadline_ms;  // 0: none
@@ -33,20 +33,20 @@ class Retry {
   // The call begins now. `what`: RequestKind::call.
   Retry(const CallOptions& options, std::string what);
 
-  // Time::max() where there is none.
+  // Time::max() if there is none.
   Time deadline() const { return deadline_; }
   const std::string& what() const { return what_; }
   bool retries() const { return options_.retry; }
-  // What connecting may take.
+  // The time that connecting may take.
   std::uint32_t connect_timeout_ms() const;
-  // kTimedOut that names the call, the deadline and what it waited for.
+  // kTimedOut naming the call, the deadline and what it waited for.
   Status too_late(const std::string& waited_for) const;
 
-  // After `failed`, which did nothing or may be done twice. OK: it has been waited as long as is
-  // right, try again. Else what to tell the caller: `failed` where trying again does not help or is
-  // not wanted, or where it was tried long enough.
+  // For a failed attempt that had no effect or may be repeated. OK: the backoff has passed, try
+  // again. Otherwise the error for the caller: `failed` if a retry cannot help, is not wanted, or
+  // if the time for retries is over.
   Status again(const Status& failed);
-  // A part of the call was done: the next failure is its next part's first.
+  // A part of the call succeeded: the next failure counts as the next part's first.
   void went_well() {
     give_up_.reset();
     tries_ = 0;
@@ -59,9 +59,9 @@ class Retry {
   const CallOptions options_;
   const std::string what_;
   const Time deadline_;
-  std::optional<Time> give_up_;  // from the first failure on
+  std::optional<Time> give_up_;  // set at the first failure
   std::uint32_t tries_ = 0;
-  // Once it is needed: the processor's random numbers cost more than the call they are for.
+  // Created at first need: a hardware random number costs more than a typical call.
   std::optional<std::minstd_rand> random_;
 };
 

@@ -1,6 +1,6 @@
-// Memory of the caller's that a get leaves rows in. It is written by the caller's own calls alone,
-// never by the server: so what was handed out stays when a get is tried again, nothing must be told
-// to the transport, and no write can come after the caller has taken the memory back.
+// The caller's memory that a get writes rows to. Only the caller's own calls write it, never the
+// server: so handed-out rows survive a retry of the get, the memory needs no registration, and no
+// write can come after the caller has taken the memory back.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace precis {
 
-// kInvalidArgument naming the first that does not fit: "out[3].keys". None at all is fine.
-// `num_heads`: of a layer, those that are got.
+// kInvalidArgument naming the first destination that does not fit: "out[3].keys". An empty `out` is
+// OK. `num_heads`: of a layer, in this get.
 Status check_out(const ModelSpec& model, std::uint32_t num_heads, std::span<const LayerOut> out);
 
-// The rows of one head to the first rows of its place. kInvalidArgument where it has not so many.
+// Copies the rows of one head to the start of its place. kInvalidArgument if the place is too
+// small.
 Status copy_head(const HeadEntries& entries, std::uint32_t layer, std::uint32_t head,
                  const LayerOut& out);
 

@@ -24,7 +24,7 @@ std::span<const T> array_at(Bytes layer, std::size_t offset, std::size_t count) 
   return {reinterpret_cast<const T*>(layer.data() + offset), count};
 }
 
-// The part of one link in one head, whose sections begin at `at`.
+// One link's part of one head, whose sections begin at `at`.
 kernels::RecordView record_at(const GetPlan& plan, std::uint32_t layer_index, std::uint32_t head,
                               std::uint32_t count, const std::array<std::size_t, 6>& at,
                               Bytes layer) {
@@ -46,7 +46,7 @@ kernels::RecordView record_at(const GetPlan& plan, std::uint32_t layer_index, st
   return record;
 }
 
-// Checksums say that the bytes are those that were stored; this says that they are a cut of T.
+// Checksums show that the bytes are the stored ones; this shows that they are a cut at T entries.
 Status check_entries(const GetPlan::Link& link, const kernels::RecordView& record) {
   const auto wrong = [&](std::uint32_t entry, const std::string& what) {
     return Status::corruption("layer " + std::to_string(record.layer) + ", head " +

@@ -1,5 +1,5 @@
-// One layer of a get as it lies in the reader's memory: what the server says about it is checked
-// against what was asked for before any of it is believed, then its bytes against their checksums.
+// One layer of a get in the reader's memory: the server's message is first checked against the
+// request, then the layer's bytes against their checksums.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@
 
 namespace precis {
 
-// Where the layer lies, one of the model's. `entries_left`: [num_links] how many entries each link
-// may still serve; `buffer_bytes`: of the destination. kCorruption naming what does not fit;
-// nothing is read.
+// The place of the layer, which must be one of the model's. `entries_left`: [num_links] how many
+// entries each link may still serve; `buffer_bytes`: of the destination. kCorruption naming what
+// does not fit; the layer's bytes are not read.
 Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& served,
                                   std::span<const std::uint64_t> entries_left,
                                   std::size_t buffer_bytes);
 
-// Checksums, seats and positions of every record cut in `layer`, located by locate_layer().
+// Checks checksums, seats and positions of every record cut in `layer`, located by locate_layer().
 // kCorruption naming segment, layer and head.
 Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const ServedLayout& layout,
                     Bytes layer);
 
-// The heads of a verified layer. Of a link matched in part, entries past the match are squeezed out
-// in place, which the last link's place at each section's end allows.
+// The heads of a verified layer. If the last link matched in part, its entries past the match are
+// removed in place; that works because the last link is at the end of each section.
 std::vector<HeadEntries> arrange_layer(const GetPlan& plan, const msg::LayerServed& served,
                                        const ServedLayout& layout, MutableBytes layer);
 

@@ -7,7 +7,7 @@
 namespace precis {
 namespace {
 
-// Buffers are multiples of it, so that one of a layer does for a layer of some more tokens.
+// Buffer sizes are multiples of this, so that one layer's buffer also fits a slightly longer layer.
 constexpr std::size_t kStepBytes = std::size_t{2} << 20;
 
 }  // namespace
@@ -33,7 +33,7 @@ Result<std::unique_ptr<StagingPool::Buffer>> StagingPool::allocate(std::size_t s
 }
 
 void StagingPool::take_back(PinnedOnce<std::shared_ptr<HostBuffer>> memory) {
-  std::vector<PinnedOnce<std::shared_ptr<HostBuffer>>> dropped;  // unmapped after the lock is gone
+  std::vector<PinnedOnce<std::shared_ptr<HostBuffer>>> dropped;  // unmapped after unlocking
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(memory));
   std::size_t kept_bytes = 0;

@@ -1,5 +1,5 @@
-// Memory that rows are gathered into before they are pushed, of Client::allocate()'s kind: a
-// service of the same host reads it where it lies. Freed buffers are kept, as each is registered
+// Memory that rows are gathered into before they are pushed. It is memory as of Client::allocate():
+// a service on the same host reads it in place. Freed buffers are kept, so that each is registered
 // once.
 #pragma once
 
@@ -16,13 +16,14 @@
 
 namespace precis {
 
-// Thread-safe. Keeps at most limits::kStagingBuffersKeptMax and limits::kStagingBytesKeptMax; what
-// is in use is bounded by the pieces that puts may have under way.
+// Thread-safe. Keeps at most limits::kStagingBuffersKeptMax buffers and
+// limits::kStagingBytesKeptMax; the buffers in use are bounded by the pieces that puts may have in
+// flight.
 class StagingPool : public std::enable_shared_from_this<StagingPool> {
  public:
   explicit StagingPool(std::shared_ptr<HostMemory> memory) : memory_(std::move(memory)) {}
 
-  // Goes back to the pool, which it keeps alive, when destroyed.
+  // Returns its memory to the pool, which it keeps alive, when destroyed.
   class Buffer {
    public:
     Buffer(std::shared_ptr<StagingPool> pool, PinnedOnce<std::shared_ptr<HostBuffer>> memory)
@@ -38,8 +39,8 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
     PinnedOnce<std::shared_ptr<HostBuffer>> memory_;
   };
 
-  // At least `size_bytes`, on a page boundary; what stands in it is undefined. kOutOfSpace if the
-  // machine has no such memory.
+  // At least `size_bytes`, on a page boundary, contents undefined. kOutOfSpace if the machine has
+  // no such memory.
   Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes);
 
  private:
@@ -47,7 +48,7 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
 
   const std::shared_ptr<HostMemory> memory_;  // shared with the client and its channels
   std::mutex mutex_;
-  // Guarded by mutex_; the longest unused first.
+  // Guarded by mutex_; least recently used first.
   std::vector<PinnedOnce<std::shared_ptr<HostBuffer>>> kept_;
 };
 

@@ -1,4 +1,4 @@
-// The audit log: every change of an operator's, and every refusal, by whom and from where.
+// The audit log: every change by an operator, and every refusal, with its author and address.
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr char kNoSegment[] = "0123456789abcdef0123456789abcdef";
 
-// Its lines, each of which is JSON and has every key.
+// The log's lines, each of which is JSON and has every key.
 std::vector<json> lines_of(const std::string& path) {
   std::vector<json> lines;
   std::ifstream file(path);
@@ -68,7 +68,7 @@ class AuditFixture {
     words.insert(words.end(), {"--tenant", "red", "--token", "secret"});
     return service.ctl(words);
   }
-  // Once every line is written.
+  // The lines, once all are written.
   std::vector<json> audit() {
     service.stop();
     return lines_of(path);
@@ -79,23 +79,23 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every change, with who, from w
                  "[integration]") {
   const auto client = connect();
   const Model model = client->register_model(tiny_model()).value();
-  CHECK(client->register_model(tiny_model()).ok());  // which is there
+  CHECK(client->register_model(tiny_model()).ok());  // already registered
   const auto tokens = random_tokens(random, 300);
   PutOptions options;
   options.recipe = "ada_keydiff";
   const auto segment =
       put_all(*client, model, tokens, random_kv(random, model.spec, 0, 300), options).value();
   CHECK(client->open_session("chat", {}).ok());
-  CHECK(client->open_session("chat", {}).ok());  // which is there
+  CHECK(client->open_session("chat", {}).ok());  // already open
   CHECK(client->open_session("chat", 60).ok());
-  CHECK(client->open_session("chat", 60).ok());  // as it is
+  CHECK(client->open_session("chat", 60).ok());  // unchanged
   CHECK(client->open_session("chat", 0).ok());
   const std::vector<float> ones(model.spec.num_q_heads * model.spec.head_dim * 8, 1.0f);
   const std::vector<HeadsView> o_proj(
       model.spec.num_layers,
       HeadsView::packed(ones.data(), model.spec.num_q_heads, model.spec.head_dim, 8, Dtype::kF32));
   CHECK(client->register_model(tiny_model(), o_proj).ok());
-  CHECK(client->register_model(tiny_model(), o_proj).ok());  // which are there
+  CHECK(client->register_model(tiny_model(), o_proj).ok());  // already pushed
   CHECK(client->advance_session("chat", segment.id).ok());
   REQUIRE(ctl({"budget", "set", "--keep", "0.2"}).exit_code == 0);
   REQUIRE(ctl({"budget", "set", "--keep", "0.1"}).exit_code == 0);
@@ -156,7 +156,7 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every change, with who, from w
   CHECK_THAT(only(lines, "RemovePrefix")["old"].get<std::string>(),
              Catch::Matchers::StartsWith("1 segment, "));
   CHECK(only(lines, "RemovePrefix")["new"].is_null());
-  CHECK(lines.size() == 12 + model.spec.num_layers);  // no put, no look
+  CHECK(lines.size() == 12 + model.spec.num_layers);  // no line for puts or reads
 }
 
 TEST_CASE_METHOD(AuditFixture, "the audit log has every refusal: of a client, a token, a request",
@@ -175,7 +175,7 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every refusal: of a client, a 
     msg::SetBudget change;
     change.recipe = "no_such_recipe";
     CHECK_FALSE(client->set_budget(change).ok());
-    CHECK_FALSE(client->session("none").ok());  // there is none: an answer
+    CHECK_FALSE(client->session("none").ok());  // an answer, not a refusal
     const SegmentId nothing = parse_segment_id(kNoSegment).value();
     CHECK_FALSE(client->remove_segment(nothing, false).ok());
     CHECK_FALSE(client->trim_segment(nothing, Budget::ratio(0.5).value()).ok());
@@ -189,7 +189,7 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every refusal: of a client, a 
   CHECK(refused[0]["outcome"] == "permission_denied");
   CHECK_THAT(refused[0]["why"].get<std::string>(), Contains("not admitted with this token"));
   CHECK(refused[1]["client"] == "nobody/1");
-  CHECK(refused[1]["tenant"] == "default");  // as whom it was looked at, for it named none
+  CHECK(refused[1]["tenant"] == "default");  // the default, as it named none
   CHECK(only(lines, "RemoveSession")["outcome"] == "not_found");
   CHECK(only(lines, "BeginPut")["outcome"] == "invalid_argument");
   CHECK(only(lines, "SetBudget")["outcome"] == "invalid_argument");
@@ -214,7 +214,7 @@ TEST_CASE_METHOD(AuditFixture, "who repeats what is refused fills no disk with t
   }
   const auto lines = audit();
   const auto refused = those(lines, "Connect");
-  CHECK(refused.size() < kTimes / 2);  // wrong, or told to wait: eight of each, and a sum
+  CHECK(refused.size() < kTimes / 2);  // wrong or delayed: eight of each, and a sum
   std::size_t counted = 0;
   for (const json& line : refused) {
     const std::string why = line["why"];

@@ -1,4 +1,4 @@
-// Bad input gets a clear Status, and the service goes on serving.
+// Bad input gets a clear Status, and the service keeps serving.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -39,7 +39,7 @@ class BadInputFixture {
     return result;
   }
 
-  // The client that misbehaved and another store and read a new path; nothing is left over.
+  // The client that misbehaved and another one store and read a new path; nothing is left over.
   void check_still_serving() {
     const auto other = service.connect();
     for (Client* c : {client.get(), other.get()}) {
@@ -138,8 +138,8 @@ TEST_CASE_METHOD(BadInputFixture, "a put that failed while its commit waited hol
     REQUIRE(put.start_layer(l, large.layers[l].push()).ok());
   }
   CHECK(put.commit().status().code() == StatusCode::kInvalidArgument);
-  // Although the client has the put still; what the store is writing goes once it is written. That
-  // it never does would be this test's time limit.
+  // The memory is freed although the client still has the put; bytes that the store is writing are
+  // freed once written. If that never happens, this test's time limit ends it.
   while (stat(*client, "precis_staged_bytes") > 0) std::this_thread::yield();
 }
 
@@ -150,7 +150,7 @@ TEST_CASE_METHOD(BadInputFixture,
   vast.name = "vast";
   vast.num_layers = vast.num_q_heads = vast.num_kv_heads = 1024;
   const Model of_many_heads = client->register_model(vast).value();
-  const auto path = random_tokens(random, 4095);  // 2^32 entries, but for a few
+  const auto path = random_tokens(random, 4095);  // 2^32 entries, less a few
   const Status refused =
       client->begin_put(of_many_heads, path, options("pyramidkv", Budget::ratio_ppm(1'000'000)))
           .status();
@@ -338,7 +338,7 @@ TEST_CASE_METHOD(BadInputFixture, "a path of more blocks than one may have is re
   check_still_serving();
 }
 
-// Speaks bytes to the port as no transport would, and returns what it hears until the end.
+// Sends bytes to the port that no client would, and returns the answer until the end.
 std::vector<std::byte> speak(const std::string& address, const std::vector<std::byte>& bytes) {
   const std::size_t colon = address.rfind(':');
   sockaddr_in to{};
@@ -365,7 +365,7 @@ std::vector<std::byte> frame(FrameKind kind, const std::vector<std::byte>& body)
   return bytes;
 }
 
-// The service's answer to a stranger's frame, which comes behind its challenge.
+// The service's answer to a stranger's frame, which follows its challenge.
 Result<Welcome> refusal_of(const std::vector<std::byte>& heard) {
   constexpr std::size_t kChallenge = FrameHeader::kBytes + 40;
   REQUIRE(heard.size() > kChallenge + FrameHeader::kBytes);
@@ -407,7 +407,7 @@ TEST_CASE_METHOD(BadInputFixture, "nothing is heard of a stranger before its gre
   const auto heard = speak(service.address(), models);
   CHECK(std::string(reinterpret_cast<const char*>(heard.data()), heard.size())
             .find(model.spec.name) == std::string::npos);
-  // A size that a stranger may not name: no memory is taken for it.
+  // A size that a stranger may not name: no memory is allocated for it.
   const auto header = encode_frame_header({FrameKind::kHello, 1u << 30, 0});
   speak(service.address(), {header.begin(), header.end()});
   CHECK(stat(*client, "precis_connections_total") == connections);

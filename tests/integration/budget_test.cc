@@ -1,4 +1,4 @@
-// Budgets are changed live and hold for the next put.
+// Budgets are changed live and apply to the next put.
 #include <catch2/catch.hpp>
 
 #include "precis/recipe.h"
@@ -18,7 +18,7 @@ struct InForce {
   bool operator==(const InForce&) const = default;
 };
 
-// What the next put of 200 tokens that says nothing would do.
+// The recipe and entries of the next put of 200 tokens without options.
 InForce in_force(Client& client, const Model& model, const PutOptions& options = {}) {
   static std::mt19937 random(kSeed);
   const Put put = client.begin_put(model, random_tokens(random, 200), options).value();

@@ -81,7 +81,7 @@ TEST_CASE_METHOD(ChainFixture, "an engine may push the KV of the whole path each
     Put put = client->begin_put(model, first(250), keep(1.0)).value();
     for (std::uint32_t l = 0; l < model.spec.num_layers; ++l) {
       LayerPush push = path.layers[l].push();
-      push.keys.num_tokens = push.values.num_tokens = 250;  // the heads stand apart
+      push.keys.num_tokens = push.values.num_tokens = 250;  // the heads are not contiguous
       REQUIRE(put.layer(l, push).ok());
     }
     REQUIRE(put.commit().ok());
@@ -158,7 +158,7 @@ TEST_CASE_METHOD(ChainFixture, "a session follows its turns, forks, and outlives
   session = client->advance_session("chat-42", child.id).value();
   CHECK(session.tip == child.id);
   CHECK(session.turns == 2);
-  // Back is not on.
+  // Going back is not an advance.
   CHECK(client->advance_session("chat-42", root.id).status().code() ==
         StatusCode::kInvalidArgument);
   REQUIRE(client->pin_session("chat-42", true).ok());
@@ -171,7 +171,7 @@ TEST_CASE_METHOD(ChainFixture, "a session follows its turns, forks, and outlives
   CHECK(client->session("chat-43").value().tip == root.id);
   CHECK(client->sessions().value().size() == 2);
 
-  // A pinned tip and what it stands on stay; unpinned they go.
+  // A pinned tip and its ancestors stay; once unpinned they can be removed.
   CHECK(client->remove_segment(root.id, true).status().code() == StatusCode::kInvalidArgument);
   REQUIRE(client->pin_session("chat-42", false).ok());
   CHECK(client->remove_segment(root.id, false).status().code() == StatusCode::kInvalidArgument);

@@ -40,7 +40,7 @@ TEST_CASE("what was acknowledged survives a SIGKILL of the service bit for bit, 
   store(Durability::kFsync);
   store(Durability::kWal);
 
-  // A put under way, every layer pushed, not committed.
+  // A put in progress, with every layer pushed, not committed.
   const auto open_path = random_tokens(random, 400);
   const Kv open_kv = random_kv(random, model.spec, 0, 400);
   std::optional<Put> open = client->begin_put(model, open_path, keep(0.4)).value();
@@ -60,7 +60,7 @@ TEST_CASE("what was acknowledged survives a SIGKILL of the service bit for bit, 
   }
   CHECK_FALSE(client->lookup(model, open_path).value());
   CHECK(client->models().value().size() == 1);
-  // And it takes more: on the same data, again across a kill.
+  // It takes more on the same data, and that survives another kill.
   store(Durability::kWal);
   service->kill();
   service = std::make_unique<ServiceProcess>(dir);
@@ -81,7 +81,7 @@ TEST_CASE("a commit acknowledged in memory is whole or absent after a SIGKILL", 
   service->kill();
   service = std::make_unique<ServiceProcess>(dir);
   client = service->connect();
-  // The model's row too was written before, and may be gone with it.
+  // The model's row was written before it, and may be lost as well.
   const auto after = read_all(*client, client->register_model(tiny_model()).value(), tokens);
   if (after.ok()) {
     CHECK(*after == stored);
@@ -149,7 +149,7 @@ TEST_CASE("clients killed at random points of a put leave nothing and disturb no
     CAPTURE(i, seed, steps, spin.count());
     Process victim({PUT_VICTIM_PATH, service.address(), std::to_string(seed)});
     for (int s = 0; s < steps; ++s) REQUIRE(victim.read_line().has_value());
-    // Into the step that it has just announced.
+    // Waits into the step that the victim has just announced.
     const auto until = std::chrono::steady_clock::now() + spin;
     while (std::chrono::steady_clock::now() < until) {
     }
@@ -160,7 +160,7 @@ TEST_CASE("clients killed at random points of a put leave nothing and disturb no
     CHECK_FALSE(client->lookup(model, random_tokens(same, 4096)).value());
     CHECK(read_all(*client, model, tokens).value() == stored);
   }
-  // The service notices each death in its own time.
+  // The service notices each death after a while.
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < give_up) {
     if (stat(*client, "precis_connected_clients") == 1 && stat(*client, "precis_open_puts") == 0 &&
@@ -188,7 +188,7 @@ TEST_CASE("readers that leave in the middle of a get disturb nobody", "[integrat
   const Kv kv = random_kv(random, model.spec, 0, 2000);
   REQUIRE(put_all(*client, model, tokens, kv, keep(1.0)).ok());
   const PrefixCopy stored = read_all(*client, model, tokens).value();
-  // Prefixes given up on their way, by clients that go at once.
+  // Prefixes that are canceled on their way, by clients that disconnect at once.
   for (int i = 0; i < 20; ++i) {
     const auto reader = service.connect();
     const Prefix prefix = reader->get(reader->lookup(model, tokens).value()).value();

@@ -1,5 +1,4 @@
-// The service whose layers are compressed by the CUDA backend, on a device or in the emulator: from
-// begin_put to get.
+// The service with the CUDA backend, on a device or in the emulator: from begin_put to get.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <limits>
@@ -58,7 +57,7 @@ TEST_CASE("what a device keeps is served like what the CPU keeps", "[gpu][servic
       const auto served = read_all(*cuda, on_cuda, tokens).value();
       CHECK(entries_of(served) == stored->entries);
       CHECK(rows_are_of(served, {&kv}));
-      // Scores of these two are no sums, so everything is equal.
+      // Scores of these two are not sums, so everything is equal.
       if (recipe == std::string("streaming_llm") || recipe == std::string("random")) {
         REQUIRE(put_all(*cpu, on_cpu, tokens, kv, options_of(recipe, 600'000)).ok());
         CHECK(served == read_all(*cpu, on_cpu, tokens).value());

@@ -1,4 +1,4 @@
-// One client or one tenant asks for much; the others still get their part of the service.
+// One client or one tenant asks for much; the others still get their share of the service.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <random>
@@ -30,7 +30,7 @@ ConnectOptions as(const std::string& tenant, bool retry) {
   return options;
 }
 
-// Begins puts over the connections, in turn, until one is refused on each. They are kept in `open`.
+// Begins puts over the connections, in turn, until each was refused one. `open` keeps them.
 std::size_t fill(const std::vector<std::shared_ptr<Client>>& clients, const Model& model,
                  std::mt19937& random, std::vector<Put>& open) {
   const std::size_t before = open.size();
@@ -72,7 +72,7 @@ name = "light"
   CHECK(fill(many, model, random, open) == 80);   // half of max_puts
   CHECK(fill({one}, model, random, open) == 40);  // half of the other half
   CHECK(fill({light}, model, random, open) == 20);
-  // One connection more has no share more.
+  // A further connection of the tenant does not increase its share.
   CHECK(fill({service.connect(as("many", false))}, model, random, open) == 0);
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("a long path is looked up in turns beside the loop, a short one takes 
   REQUIRE(match.ok());
   CHECK(match->matched_tokens >= 32);
   CHECK(stat(*client, "precis_turns_total") == 1 + kPieces);  // the first decodes the request
-  // So is what begins a put.
+  // The same holds for the start of a put.
   {
     const auto put = client->begin_put(model, path, keep_most());
     INFO(put.status().to_string());
@@ -149,7 +149,7 @@ TEST_CASE("more segments than a page holds are listed, and found by the beginnin
   const SegmentId id = *put.begin();
   CHECK(client->find_segment(id.hex().substr(0, 16))->id == id);
   CHECK(client->find_segment(id.hex().substr(0, 1)).status().code() ==
-        StatusCode::kInvalidArgument);  // a sixteenth of so many
+        StatusCode::kInvalidArgument);  // about a sixteenth match
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// precisctl fsck of a real precisd whose payload has rotted.
+// precisctl fsck with a real precisd whose payload is damaged.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -42,7 +42,7 @@ TEST_CASE("fsck finds what has rotted on disk, and removes it when told to", "[i
   CHECK(ran.out.find("3 segments") != std::string::npos);
   CHECK(ran.err.empty());
 
-  // The first segment's first values lie behind the file's first block.
+  // The first segment's first values are after the file's first block.
   std::vector<std::filesystem::path> files;
   for (const auto& file : std::filesystem::directory_iterator(dir.path("data") + "/payload")) {
     files.push_back(file.path());
@@ -54,7 +54,8 @@ TEST_CASE("fsck finds what has rotted on disk, and removes it when told to", "[i
     file.put('x').put('y');
     REQUIRE(file.good());
   }
-  // The second look finds what the first did: the cause, and that the child's own bytes are whole.
+  // The second check finds the same as the first: the cause, and that the child's own bytes are
+  // whole.
   json report;
   for (int look = 0; look < 2; ++look) {
     CAPTURE(look);

@@ -1,4 +1,4 @@
-// What guards the service, as its operator sees it: waits after wrong tokens, and the log.
+// The service's guards as its operator sees them: delays after wrong tokens, and the log.
 #include <catch2/catch.hpp>
 
 #include "precis/limits.h"
@@ -34,7 +34,7 @@ TEST_CASE("a login that waits for wrong tokens is told so, waited for, and let i
   CHECK(told.exit_code == 5);
   CHECK_THAT(told.err, Contains("somebody at this address used a wrong token") &&
                            Contains("audit log") && !Contains("busy"));
-  CHECK(ctl("10s").exit_code == 0);  // after the wait
+  CHECK(ctl("10s").exit_code == 0);  // after the delay
   use_up();
   service.write_config("[[tenant]]\nname = \"red\"\ntoken = \"zebra\"\n");
   service.reload();

@@ -1,5 +1,5 @@
 // Layers pushed from memory that the client allocated: a service on the same host compresses them
-// where they lie.
+// in place.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -89,13 +89,13 @@ TEST_CASE_METHOD(InPlaceFixture, "memory that is written to while it is read in 
                  "[integration]") {
   const AllocatedKv allocated(*client, kv);
   std::atomic<bool> over = false;
-  // The lower byte of each bf16: values stay finite, and change all the while.
+  // The lower byte of each bf16: values stay finite, and change all the time.
   auto writer = std::async(std::launch::async, [&] {
     std::mt19937_64 noise(1);
     const MutableBytes bytes = allocated.bytes();
     while (!over) bytes[noise() % (bytes.size() / 2) * 2] = static_cast<std::byte>(noise());
   });
-  const std::shared_ptr<void> ends(nullptr, [&](void*) { over = true; });  // before it is awaited
+  const std::shared_ptr<void> ends(nullptr, [&](void*) { over = true; });  // before the await
   for (int round = 0; round < 40; ++round) {
     const char* const recipes[] = {"streaming_llm", "lagkv", "keydiff", "ada_keydiff"};
     const auto path = random_tokens(random, kTokens);
@@ -135,7 +135,7 @@ TEST_CASE_METHOD(InPlaceFixture,
   other.reset();
   CHECK(allocated.bytes().size() > 0);
   const PrefixCopy copy =
-      put_and_read(allocated.kv(), options("keydiff", 1.0));  // another's memory
+      put_and_read(allocated.kv(), options("keydiff", 1.0));  // another client's memory
   CHECK(rows_are_of(copy, {&kv}));
   CHECK(in_place() == 0);
   CHECK(client->allocate(0).status().code() == StatusCode::kInvalidArgument);

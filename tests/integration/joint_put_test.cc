@@ -27,7 +27,7 @@ class JointFixture {
 
   static PutOptions options(std::uint32_t writers) {
     PutOptions options;
-    options.recipe = "ada_keydiff";  // heads compete: all of a layer's say who gets what
+    options.recipe = "ada_keydiff";  // heads compete: all of a layer's heads decide the shares
     options.keep = Budget::ratio(0.4).value();
     options.writers = writers;
     return options;
@@ -53,14 +53,14 @@ class JointFixture {
   std::future<Stored> commit(Put& put, Durability durability = Durability::kWal) {
     return std::async(std::launch::async, [&put, durability] { return put.commit(durability); });
   }
-  // The first of two writers, who has asked for the commit in vain.
+  // The first of two writers, whose commit has timed out.
   Put begin_and_give_up_waiting() {
     Put first = begin(*client->with_deadline(2000), 2);
     REQUIRE(push_all(first, 0).ok());
     CHECK(first.commit().status().code() == StatusCode::kTimedOut);
     return first;
   }
-  // What is left to do of two writers' put of which nothing of the second's was pushed.
+  // Completes a put of two writers, for which the second has pushed nothing yet.
   void finish(Put& first, Put& second) {
     REQUIRE(push_all(first, 0).ok());
     REQUIRE(push_all(second, 1).ok());
@@ -105,7 +105,7 @@ TEST_CASE_METHOD(JointFixture, "a writer that leaves or gives up ends the put fo
   REQUIRE(push_all(first, 0).ok());
   auto first_done = commit(first);
   auto other = service.connect();
-  if (leaves) {  // without a word
+  if (leaves) {  // disconnects without an abort
     RawPeer rank;
     REQUIRE(rank.connect(service.address()).ok());
     msg::BeginPut alike;
@@ -163,7 +163,7 @@ TEST_CASE_METHOD(JointFixture, "who comes to a put late finds it as it was begun
   Put second = begin(*other, 2);
   CHECK(second.begun().segment == first.begun().segment);
   CHECK(second.begun().begin == 0);
-  Put third = begin(*other, 2);  // a third of two begins another put, on what is stored by now
+  Put third = begin(*other, 2);  // a third of two begins another put, on the stored prefix
   CHECK(third.begun().begin == 128);
   finish(first, second);
 }
@@ -187,7 +187,7 @@ TEST_CASE_METHOD(JointFixture, "recipes and numbers of writers do not mix", "[in
   CHECK(first_done.get().ok());
   CHECK(waits(third_done));
   other.reset();
-  service.stop();  // a service that stops tells who still waits
+  service.stop();  // a service that stops answers those that still wait
   CHECK_FALSE(third_done.get().ok());
 }
 

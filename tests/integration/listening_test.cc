@@ -1,4 +1,4 @@
-// precisd listens on the sockets of its configuration, as the kernel lists them, and on no others.
+// precisd listens on exactly the sockets of its configuration, according to the kernel.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -88,7 +88,7 @@ TEST_CASE("precisd listens where it was told, and nowhere else", "[integration]"
   const TempDir dir;
   const std::string path = dir.path("own.sock");
   const ServiceProcess service(dir, {"--listen-unix", unix_socket ? path : "off"});
-  // While clients are connected and bytes have moved: neither opens a further one.
+  // While clients are connected and after transfers: neither opens a further socket.
   const auto client = service.connect();
   put_and_read(*client);
   const Listening found = listening(service.pid());

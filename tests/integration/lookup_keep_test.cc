@@ -1,4 +1,4 @@
-// Lookups that say what a get brings, to the entry, and gets of exactly that, or of some heads.
+// Lookups with exact counts of a get, and gets of exactly that, or of some heads.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -12,7 +12,7 @@ using namespace precis::testing;
 
 constexpr std::uint32_t kSeed = 20250928;
 
-// A chain of three segments, of which the second stores the least.
+// A chain of three segments; the second one stores the least.
 class CountedFixture {
  protected:
   TempDir dir;
@@ -59,7 +59,7 @@ class CountedFixture {
     REQUIRE(status.ok());
     return std::move(prefix).value();
   }
-  // Of the whole of what matched, the first entries that are counted.
+  // Checks that the match serves the first counted entries of each segment.
   void check_first_entries(const LookupMatch& match, const std::vector<TokenId>& path) {
     const Prefix all = get(find(path));
     const Prefix prefix = get(match);
@@ -111,7 +111,7 @@ TEST_CASE_METHOD(CountedFixture, "a lookup at a budget says the plan of a get at
     CHECK(prefix.bytes() <= match.bytes);
     CHECK(copy_of(prefix) == copy_of(expected));
   }
-  // All of it, exactly; and of a segment that stores less than is asked for, what it stores.
+  // Everything, exactly; a segment that stores less than asked for gives what it stores.
   CHECK(find(path, {.keep = Budget::all()}).plan == get(find(path)).plan());
   const LookupMatch most = find(tokens, {.keep = Budget::ratio_ppm(500'000)});
   CHECK(most.links[1].counts == client->segment(segments[1].id).value().plan->counts);

@@ -1,5 +1,5 @@
-// A log that is damaged while the service is stopped: what is lost is said everywhere, payload is
-// kept, and an operator can give it up.
+// A log that is damaged while the service is stopped: the loss is reported everywhere, payload is
+// kept, and an operator can accept the loss.
 #include <signal.h>
 #include <unistd.h>
 
@@ -40,10 +40,10 @@ std::map<std::string, std::uint64_t> payload(const TempDir& dir) {
   return sizes;
 }
 
-// A precisd whose log is kept in a file.
+// A precisd with its log in a file.
 struct Service {
   explicit Service(const TempDir& dir) : log_path(dir.path("log")) {
-    // Tidied at once, so that what is not kept would be gone.
+    // Tidied at once, so that payload would be gone if it were not kept.
     std::ofstream(dir.path("precisd.toml")) << "tidy_after_ms = 0\n";
     std::vector<std::string> command{"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", log_path};
     for (std::string& word : precisd_command(
@@ -68,7 +68,7 @@ struct Service {
   std::optional<Process> process;
 };
 
-// The lines of an operator who gave another number, the right one, and it again.
+// The lines of an operator who gave a wrong number, the right one, and the right one again.
 void check_audit(const std::string& path, std::uint64_t lost) {
   std::vector<nlohmann::json> lines;
   std::ifstream file(path);
@@ -145,7 +145,7 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
     CHECK(fsck.exit_code != 0);
     CHECK_THAT(fsck.out, Contains(said) && Contains("--accept-loss " + std::to_string(lost)) &&
                              Contains("DIR/before_recovery"));
-    // It serves and takes more.
+    // It still serves and stores.
     const Model model = client->register_model(tiny_model()).value();
     const auto path = random_tokens(random, 100);
     REQUIRE(put_all(*client, model, path, random_kv(random, model.spec, 0, 100), PutOptions(),

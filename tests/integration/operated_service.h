@@ -1,5 +1,5 @@
-// A precisd as an operator has it: a configuration file, a log, and a socket to which it tells
-// systemd how it is.
+// A precisd as operators run it: with a configuration file, a log, and a socket for its
+// notifications to systemd.
 #pragma once
 
 #include <optional>
@@ -15,20 +15,20 @@ std::string content_of(const std::string& path);
 
 class OperatedService {
  public:
-  // Returns once it has told systemd that it is ready. Uses "data", "precisd.toml" holding
-  // `config`, "log" and "notify" of `dir`.
+  // Returns once precisd has told systemd that it is ready. Uses these files of `dir`: "data",
+  // "precisd.toml" with the content `config`, "log" and "notify".
   OperatedService(const TempDir& dir, const std::string& config,
                   const std::vector<std::string>& flags = {});
 
   const std::string& address() const { return address_; }
   void write_config(const std::string& config) const;
-  // SIGHUP; what precisd told systemd until it was ready again.
+  // Sends SIGHUP; returns what precisd told systemd until it was ready again.
   std::vector<std::string> reload();
-  // SIGTERM; what it told systemd.
+  // Sends SIGTERM; returns what precisd told systemd.
   std::vector<std::string> stop();
-  // The next thing it tells systemd; empty after a minute without one.
+  // The next notification to systemd; empty after a minute without one.
   std::string told();
-  // Once it has ended: all that it printed after its first line.
+  // For an ended precisd: all that it printed after its first line.
   std::string printed();
   std::string log() const { return content_of(dir_.path("log")); }
   Ran ctl(std::vector<std::string> words) const;

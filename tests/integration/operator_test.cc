@@ -1,4 +1,4 @@
-// precisd in an operator's hands: its settings read again, checked, its files closed to others.
+// precisd in operation: its settings reloaded, checked, its files closed to others.
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
@@ -50,7 +50,7 @@ TEST_CASE("SIGHUP has a running service take up tenants, limits and the level of
                                 Contains("setting changed key=\"tenant blue\"") &&
                                 Contains("setting changed key=log_level was=warn is=info") &&
                                 Contains("configuration reloaded changed=4 wait_for_restart=0"));
-  // A client that was there stays, and meets the new limit.
+  // A connected client stays, and gets the new limit.
   CHECK(red->status().ok());
   const auto other = Client::connect(service.address(), as("red", "first")).value();
   const auto first = red->begin_put(model, std::vector<TokenId>(100, 1));
@@ -106,10 +106,10 @@ TEST_CASE("a configuration that was cut off lets in nobody at SIGHUP", "[integra
   OperatedService service(dir, whole);
   const auto connect = [&](const std::string& tenant, const std::string& token) {
     ConnectOptions options = as(tenant, token);
-    options.retry = false;  // so many wrong tokens are told to wait
+    options.retry = false;  // so many wrong tokens are delayed
     return Client::connect(service.address(), options).status().code();
   };
-  // Wherever a line ends at which the file is cut.
+  // At every end of line, where the file is cut.
   for (std::size_t end = 0; end != std::string::npos; end = whole.find('\n', end + 1)) {
     service.write_config(whole);
     service.reload();
@@ -124,7 +124,7 @@ TEST_CASE("a configuration that was cut off lets in nobody at SIGHUP", "[integra
   CHECK_THAT(service.log(), Contains("no tenant any more, and had 2") &&
                                 Contains("tenant 'red' has no token any more") &&
                                 Contains("if that is meant, restart the service"));
-  // A tenant that is taken out whole is gone, and one that is added without a token was asked for.
+  // A tenant that is removed completely is gone, and one without a token was added on purpose.
   service.write_config(level("info") + kRed + "[[tenant]]\nname = \"green\"\n");
   service.reload();
   CHECK(connect("blue", "b") != StatusCode::kOk);
@@ -231,7 +231,7 @@ TEST_CASE("--check says what is wrong with the configuration, and starts nothing
   CHECK_THAT(no_folder.err, Contains("c.toml:2: listen_unix is ") &&
                                 Contains("there is no folder " + dir.path("no") + " now"));
   CHECK(check(data + "listen_unix = \"" + dir.path("such.sock") + "\"\n").err.empty());
-  // No service could start here: the address and the data are another's.
+  // No service could start here: another one has the address and the data.
   const ServiceProcess holder(dir);
   CHECK(check(data, {"--listen", holder.address()}).exit_code == 0);
 }
@@ -297,7 +297,7 @@ TEST_CASE("a tenant's token may stand in a file, which systemd may have put ther
     CHECK(opens(service, "blue", "of a file"));
     CHECK(opens(service, "gold", "of systemd"));
     CHECK_FALSE(opens(service, "blue", ""));
-    // A token that was replaced holds from the next SIGHUP on.
+    // A replaced token is valid from the next SIGHUP on.
     std::ofstream(dir.path("beside.token")) << "anew";
     service.reload();
     CHECK(opens(service, "blue", "anew"));
@@ -318,7 +318,7 @@ TEST_CASE("a tenant's token may stand in a file, which systemd may have put ther
                               Contains("CREDENTIALS_DIRECTORY is not set"));
 }
 
-// ---- what others of the machine can read --------------------------------------------------------
+// ---- access of other users of the machine -------------------------------------------------------
 
 TEST_CASE("what is stored is the service's own user's to read alone", "[integration]") {
   const TempDir dir;
@@ -378,7 +378,7 @@ TEST_CASE("that tokens can be read by every user is said at the start", "[integr
   CHECK_THAT(log("", open, open), !Contains(warning));
 }
 
-// ---- what others say ----------------------------------------------------------------------------
+// ---- names that clients send --------------------------------------------------------------------
 
 TEST_CASE("what a client says of itself acts on nobody's terminal", "[integration]") {
   const TempDir dir;
@@ -391,7 +391,7 @@ TEST_CASE("what a client says of itself acts on nobody's terminal", "[integratio
   options.token.clear();
   options.client_name =
       "owned\xc2\x9b\xe2\x80\xae"
-      "engine";  // that may pass
+      "engine";  // these bytes may pass
   {
     const auto client = Client::connect(service.address(), options).value();
     ModelSpec spec = tiny_model();

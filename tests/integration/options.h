@@ -1,11 +1,11 @@
-// How tests put and connect.
+// Options of the tests' puts and connections.
 #pragma once
 
 #include "precis/client.h"
 
 namespace precis::testing {
 
-// Nearly everything: what comes back is compared row by row.
+// Keeps nearly everything: results are compared row by row.
 inline PutOptions keep_most() {
   PutOptions options;
   options.recipe = "ada_keydiff";
@@ -13,14 +13,14 @@ inline PutOptions keep_most() {
   return options;
 }
 
-// Waits for a service that is busy or restarted for as long as a slow machine may take.
+// Waits for a service that is busy or restarted, long enough for a slow machine.
 inline ConnectOptions patient() {
   ConnectOptions options;
   options.timeout_ms = 120'000;
   return options;
 }
 
-// For a service that is about to die: it answers, or it does not.
+// For a service that is about to die: no retries.
 inline ConnectOptions only_once() {
   ConnectOptions options;
   options.retry = false;

@@ -1,4 +1,4 @@
-// More than the service was given memory, requests or patience for.
+// More memory, requests or patience asked for than the service has.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <future>
@@ -18,7 +18,7 @@ using namespace precis::testing;
 
 constexpr std::uint32_t kSeed = 20251124;
 
-// precisd with the least memory that it takes, and more settings.
+// precisd with the least possible memory, and further settings.
 ServiceProcess small_service(const TempDir& dir, const std::string& settings,
                              std::vector<std::string> flags = {}) {
   const std::string file = dir.path("precisd.toml");
@@ -85,7 +85,8 @@ TEST_CASE("readers of cold chains share memory for a few layers, and none waits 
       REQUIRE(put_all(*owner, model, tokens, turns[path].back(), keep_most()).ok());
     }
   }
-  // Who waited for what another one holds would be turned away at last, and is not asked again.
+  // Without retries: a reader that waits for memory that another one holds would be refused at
+  // last.
   const auto read = [&](std::uint32_t reader) -> Status {
     ConnectOptions options = only_once();
     options.timeout_ms = patient().timeout_ms;
@@ -204,12 +205,12 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   get.destination = peer.expose(served_capacity_bytes(segment.entries, model.spec.num_layers,
                                                       model.spec.num_kv_heads, model.spec.head_dim,
                                                       model.spec.dtype));
-  // Answered once, so that what it sends next leaves at once.
+  // Answered once, so that its next message is sent at once.
   REQUIRE(peer.call(msg::GetStats{}).ok());
   peer.send_and_stand_still(encode(msg::Request{1000, get}));
   while (stat(*client, "precis_open_gets") == 0) {
   }
-  // The others read and put beside it; what it holds is missed by the last of these.
+  // The others read and put meanwhile; the last of these needs the memory that it holds.
   CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
   const auto path = random_tokens(random, 5400);
   CHECK(put_all(*client, model, path, kv, keep_most()).ok());

@@ -1,4 +1,4 @@
-// What precisctl says where the name of a model means none, or several.
+// precisctl's messages if the name of a model matches none, or several.
 #include <catch2/catch.hpp>
 
 #include "tests/integration/random_kv.h"

@@ -1,4 +1,4 @@
-// precisctl as a script uses it: exit codes and JSON; and as a person does: tables and advice.
+// precisctl as scripts use it: exit codes and JSON; and as people do: tables and advice.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -117,7 +117,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "a prefix is trimmed, one segment or all of t
   const auto tip =
       put_all(*client, model, tokens, random_kv(random, model.spec, 300, 200), options).value();
 
-  // What it would do, it then does.
+  // The dry run reports exactly what the real run then does.
   const std::vector<std::string> whole{"prefix", "trim", tip.id.hex(), "--keep", "0.2", "--whole"};
   auto dry = whole;
   dry.push_back("--dry-run");
@@ -137,7 +137,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "a prefix is trimmed, one segment or all of t
         std::string::npos);
   CHECK(again.out.find("trimmed 0 segments: 0 B freed") != std::string::npos);
 
-  // One alone; and of a whole prefix what stores less is left.
+  // One alone; and in a whole prefix, segments that store less are left.
   CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "10 entries"}).exit_code == kOk);
   const json rest = ctl_json({"prefix", "trim", tip.id.hex(), "--keep", "0.1", "--whole"});
   REQUIRE(rest["segments"].size() == 1);
@@ -166,7 +166,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "sessions are listed, shown and removed", "[i
   CHECK(ctl({"prefix", "rm", segment.id.hex()}).exit_code == kUsage);
   CHECK(ctl_json({"session", "unpin", "chat"})["pinned"] == false);
 
-  // That had a tip, and that never had one.
+  // A session that had a tip, and one that never had one.
   CHECK(ctl({"prefix", "rm", segment.id.hex()}).exit_code == kOk);
   CHECK(ctl({"session", "ls"}).out.find("chat  removed") != std::string::npos);
   REQUIRE(client->open_session("new", {}).ok());
@@ -186,11 +186,11 @@ TEST_CASE_METHOD(PrecisctlFixture, "budgets are shown, set and unset", "[integra
   CHECK(narrow["keep"]["value"] == 64);
   const json shown = ctl_json({"budget", "show"});
   CHECK(shown["effective"]["keep"]["value"] == 0.2);
-  // The model for which something else holds, not one that says nothing of its own.
+  // A model without settings of its own is not listed.
   ModelSpec silent = tiny_model();
   silent.name = "test/silent";
   REQUIRE(client->register_model(silent).ok());
-  // Nor one whose own words are the same.
+  // A model whose own settings equal the default is not listed either.
   ModelSpec alike = tiny_model();
   alike.name = "test/alike";
   REQUIRE(client->register_model(alike).ok());
@@ -278,7 +278,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "output that cannot be written is an error", 
                                  "--address", service.address()});
     return run(words);
   };
-  // Less than stdio keeps back, and more.
+  // Less than stdio buffers, and more.
   for (const std::vector<std::string>& words : {std::vector<std::string>{"status"},
                                                 {"stats"},
                                                 {"session", "ls"},
@@ -292,7 +292,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "output that cannot be written is an error", 
   const Ran as_json = redirected(">/dev/full", {"status", "--json"});
   CHECK(as_json.exit_code == kFailed);
   CHECK(json::parse(as_json.err)["error"]["message"] == "output: No space left on device");
-  // Nor does it matter to the exit code whether the error itself can be told.
+  // The exit code does not depend on whether the error can be printed.
   CHECK(redirected("2>/dev/full", {"session", "show", "nobody"}).exit_code == kNotFound);
 }
 
@@ -322,7 +322,7 @@ TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers",
   CHECK(json::parse(as_json.err)["error"]["code"] == "unavailable");
 }
 
-// A port with something else on it than a precisd: answers one connection as an HTTP server would.
+// A port with another program than precisd: answers one connection as an HTTP server would.
 class HttpPort {
  public:
   HttpPort() {
@@ -337,7 +337,7 @@ class HttpPort {
     thread_ = std::thread([this] { answer(); });
   }
   ~HttpPort() {
-    ::shutdown(listener_, SHUT_RDWR);  // nobody came: ends the wait for them
+    ::shutdown(listener_, SHUT_RDWR);  // no connection came: ends the wait for it
     thread_.join();
     ::close(listener_);
   }
@@ -376,7 +376,7 @@ TEST_CASE("a name that nobody has, or a port with no service on it, is no servic
   CHECK(http.err.find(port.address() + " does not answer as a precisd would") != std::string::npos);
   CHECK(http.err.find("is the port right?") != std::string::npos);
 
-  // That is not the service's fault: what is no address at all.
+  // A malformed address is not the service's fault.
   CHECK(run({PRECISCTL_PATH, "--address", "7470", "status"}).exit_code == kUsage);
   const Ran url = run({PRECISCTL_PATH, "--address", "http://127.0.0.1:7470", "status"});
   CHECK(url.exit_code == kUsage);

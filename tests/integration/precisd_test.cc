@@ -1,4 +1,4 @@
-// precisd as who starts it meets it: what it says of its command line, and in its log.
+// precisd as its operator sees it: its messages about the command line, and its log.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ class Logged {
     address_ = line.substr(line.find('=') + 1);
   }
   const std::string& address() const { return address_; }
-  // Once it has ended.
+  // For an ended precisd.
   std::string log() {
     process_->signal(SIGTERM);
     REQUIRE(process_->wait() == 0);
@@ -93,7 +93,7 @@ TEST_CASE("the log says who comes and from where, and whom it refused", "[integr
   CHECK_THAT(log, !Contains("whoever"));
 }
 
-// Says to the service what no client says, and goes.
+// Sends bytes to the service that no client sends, and disconnects.
 void speak_nonsense(const std::string& address) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{};
@@ -148,7 +148,7 @@ TEST_CASE("what an operator changes is in the log, that he looked is not", "[int
     CHECK(client->open_session("chat", {}).ok());
     CHECK(client->remove_session("chat").ok());
     CHECK_FALSE(client->remove_session("chat").ok());
-    // Whoever looks at the log with a terminal shall not see what a client forged.
+    // A terminal that shows the log must not show what a client forged.
     CHECK_FALSE(client->open_session("a\r\x1b[2Jforged", {}).ok());
   }
   const std::string log = service.log();
@@ -245,7 +245,7 @@ TEST_CASE("files deleted under a running service are said in the log, and commit
     CHECK(refused.code() == StatusCode::kUnavailable);
     CHECK_THAT(refused.message(), Contains("was deleted under the running service"));
   }
-  // By the service's own looking, every second.
+  // The service's own check, every second.
   while (client->status().value().disk_fault.empty()) std::this_thread::yield();
   CHECK_THAT(service.log_so_far(), Contains("files of the store were deleted"));
 }
@@ -283,7 +283,7 @@ TEST_CASE("what precisd can't be started with is said in a line that names it", 
   CHECK_THAT(said({"--config", config}, 2),
              Contains("precisd: " + config + ":2: tls_cert and tls_key belong together"));
   write_config(dir, "listen = \"127.0.0.1:port\"\n");
-  // Without the --listen that said() gives, which stands over the file.
+  // Without the --listen that said() adds, which overrides the file.
   CHECK_THAT(run({PRECISD_PATH, "--data", dir.path("data"), "--config", config}).err,
              Contains("precisd: " + config + ":1: ") && Contains("port 'port'"));
   // Read before the store is opened.

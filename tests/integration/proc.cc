@@ -12,7 +12,7 @@ namespace {
 
 std::string folder(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
-// A line such as "VmRSS:     1234 kB".
+// Reads a line such as "VmRSS:     1234 kB".
 std::uint64_t status_bytes(pid_t pid, std::string_view name) {
   std::ifstream file(folder(pid) + "/status");
   for (std::string line; std::getline(file, line);) {

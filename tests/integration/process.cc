@@ -14,7 +14,7 @@
 namespace precis::testing {
 namespace {
 
-// Starts `command` with the write ends of `out` and, where given, `err` as its output.
+// Starts `command` with the write ends of `out` and, if given, `err` as its output.
 pid_t spawn(const std::vector<std::string>& command, int out, int err) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -75,7 +75,7 @@ std::optional<std::string> Process::read_line() {
 }
 
 void Process::signal(int number) {
-  PRECIS_CHECK(pid_ > 0);  // else the signal would go to others
+  PRECIS_CHECK(pid_ > 0);  // otherwise other processes would get the signal
   PRECIS_CHECK(::kill(pid_, number) == 0);
 }
 

@@ -10,7 +10,7 @@
 namespace precis::testing {
 
 // A program with its standard output on a pipe; killed when destroyed. A program that cannot be
-// started is a broken build and ends the test run.
+// started means a broken build, and ends the test run.
 class Process {
  public:
   explicit Process(const std::vector<std::string>& command);
@@ -18,13 +18,13 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // The next line of its output, without its end; nothing once it has ended.
+  // The next line of its output, without its end; empty once it has ended.
   std::optional<std::string> read_line();
   void signal(int number);
   pid_t pid() const { return pid_; }
-  // Its exit code, or minus the signal that ended it.
+  // Waits; its exit code, or minus the signal that ended it.
   int wait();
-  // The same if it has ended; it need not be waited for then.
+  // The same if it has already ended; wait() is not needed then.
   std::optional<int> ended();
 
  private:

@@ -1,5 +1,5 @@
-// A prefill worker that crash_test.cc kills: put_victim ADDRESS SEED. Says a line before each step
-// of a put that it never commits.
+// A prefill worker that crash_test.cc kills: put_victim ADDRESS SEED. Prints a line before each
+// step of a put that it never commits.
 #include <unistd.h>
 
 #include <cstdio>

@@ -5,7 +5,7 @@
 namespace precis::testing {
 namespace {
 
-// Of magnitude [1, 2): the exponent of 1.0, and random sign and fraction. Never NaN or infinite.
+// A magnitude in [1, 2): the exponent of 1.0, random sign and fraction. Never NaN or infinite.
 std::uint32_t random_bits(std::mt19937& random, Dtype dtype) {
   const auto bits = static_cast<std::uint32_t>(random());
   switch (dtype) {

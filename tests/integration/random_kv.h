@@ -1,5 +1,5 @@
-// KV of a model that does not exist: random, finite, from a seed; put as a prefill worker would,
-// and compared with what comes back.
+// KV without a model: random, finite, from a seed; put as a prefill worker would, and compared with
+// what is read.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ struct LayerKv {
   }
 };
 
-// Of tokens [begin, begin + num_tokens) of a path.
+// KV of tokens [begin, begin + num_tokens) of a path.
 struct Kv {
   std::uint32_t begin = 0, num_tokens = 0;
   std::vector<LayerKv> layers;
 };
 
-// The same KV in a buffer of the client's, where a service on this host reads it in place.
+// The same KV in a buffer of the client, where a service on this host reads it in place.
 class AllocatedKv {
  public:
   AllocatedKv(Client& client, const Kv& kv);
@@ -61,7 +61,7 @@ Result<msg::SegmentInfo> put_all(Client& client, const Model& model,
                                  const PutOptions& options,
                                  Durability durability = Durability::kWal);
 
-// What a reader holds, copied out of the Prefix; equal prefixes are equal here bit for bit.
+// A reader's entries, copied out of the Prefix; equal prefixes are bitwise equal here.
 struct HeadCopy {
   std::vector<std::uint32_t> positions, seats;
   std::vector<float> scores;
@@ -70,14 +70,14 @@ struct HeadCopy {
 };
 using PrefixCopy = std::vector<std::vector<HeadCopy>>;  // [layer][head]
 
-// Of a prefix that has arrived.
+// For a prefix that has arrived.
 PrefixCopy copy_of(const Prefix& prefix);
 
 // lookup, get, wait, copy.
 Result<PrefixCopy> read_all(Client& client, const Model& model, const std::vector<TokenId>& tokens,
                             const Budget& keep = Budget::all());
 
-// True if every entry's K and V rows are those of its position in `path`: segment after segment.
+// True if every entry's K and V rows are those of its position in `path`, segment after segment.
 bool rows_are_of(const PrefixCopy& prefix, const std::vector<const Kv*>& path);
 
 std::size_t entries_of(const PrefixCopy& prefix);

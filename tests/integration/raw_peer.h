@@ -1,4 +1,4 @@
-// A client without the client library's manners: once let in, it says whatever bytes it is given.
+// A client without the client library's checks: once admitted, it sends any bytes it is given.
 #pragma once
 
 #include <condition_variable>
@@ -30,7 +30,7 @@ class RawPeer {
   Result<msg::Reply> receive();
   void send(std::vector<std::byte> message);
   Status wait_closed();
-  // Sends, and from then on does nothing until resume(): it reads no message and no byte.
+  // Sends, and then does nothing until resume(): it reads no message and no byte.
   void send_and_stand_still(std::vector<std::byte> message);
   void resume();
 
@@ -43,7 +43,7 @@ class RawPeer {
   EventLoop loop_;
   std::unique_ptr<ClientTransport> transport_;
   std::thread thread_;
-  std::unique_ptr<ClientConnection> connection_;  // the loop's thread
+  std::unique_ptr<ClientConnection> connection_;  // for the loop's thread
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::unique_ptr<Registration>> registrations_;
   std::vector<std::unique_ptr<Exposure>> exposures_;

@@ -1,4 +1,4 @@
-// A service that is killed and started again under its clients.
+// A service that is killed and started again while clients use it.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <thread>
@@ -23,7 +23,7 @@ struct Restarted {
   Model model = client->register_model(tiny_model()).value();
   std::mt19937 random{kSeed};
 
-  // On the same data and port.
+  // Starts the service on the same data and port.
   void start_again() {
     service = std::make_unique<ServiceProcess>(dir, std::vector<std::string>{"--listen", address});
   }
@@ -43,7 +43,7 @@ TEST_CASE_METHOD(Restarted, "a client goes on with a service that was killed and
   start_again();
   CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
   CHECK(client->open_session("chat", {}).ok());
-  // Nothing was pushed of this one, so nothing of it is lost.
+  // Nothing was pushed for this put, so nothing of it is lost.
   for (std::uint32_t l = 0; l < model.spec.num_layers; ++l) {
     REQUIRE(fresh->layer(l, kv.layers[l].push()).ok());
   }
@@ -72,7 +72,7 @@ TEST_CASE_METHOD(Restarted, "layers pushed ahead are all stored, also where the 
       service->kill();
       start_again();
     }
-    // Of the first ones nothing was taken in, so they go to the next service.
+    // No piece of the first ones was accepted, so they go to the next service.
     for (std::uint32_t l = 0; l < model.spec.num_layers; ++l) {
       REQUIRE(put->start_layer(l, kv.layers[l].push()).ok());
     }

@@ -1,4 +1,4 @@
-// What is put comes back: all of it, and any cut of it.
+// Stored entries are read back: all of them, and any cut of them.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <future>
@@ -180,7 +180,7 @@ TEST_CASE("a segment says whether it is in memory", "[integration]") {
 
 TEST_CASE("several threads wait for layers of one prefix, and each has those it waited for",
           "[integration]") {
-  constexpr std::uint32_t kTokens = 4000;  // a layer is more than the loop checks by itself
+  constexpr std::uint32_t kTokens = 4000;  // a layer is more than the loop checks inline
   constexpr int kRounds = 20, kWaiters = 3;
   const TempDir dir;
   ServiceProcess service(dir);

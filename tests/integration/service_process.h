@@ -1,4 +1,4 @@
-// A precisd of one's own: a folder, a port, and the power to kill it.
+// A precisd for a test: a folder, a port, and a way to kill it.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace precis::testing {
 
-// A new folder, removed when destroyed unless it is to be kept.
+// A new folder; the destructor removes it unless it is to be kept.
 class TempDir {
  public:
   TempDir();
@@ -26,17 +26,17 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// Serves `data_dir` on a free port, with 256 MiB unless `flags`, which are more of precisd's, say
-// otherwise.
+// Serves `data_dir` on a free port with 256 MiB; `flags` are further flags of precisd, which may
+// change both.
 std::vector<std::string> precisd_command(const std::string& data_dir,
                                          const std::vector<std::string>& flags);
 
 class ServiceProcess {
  public:
-  // Returns once it is ready; kUnavailable with what it said instead.
+  // Returns once it is ready; otherwise kUnavailable with its output.
   static Result<std::unique_ptr<ServiceProcess>> start(const std::string& data_dir,
                                                        const std::vector<std::string>& flags = {});
-  // Of the folder's "data"; one that does not become ready ends the test run.
+  // Uses the folder's "data"; a service that does not become ready ends the test run.
   explicit ServiceProcess(const TempDir& dir, const std::vector<std::string>& flags = {});
 
   const std::string& address() const { return address_; }
@@ -44,8 +44,8 @@ class ServiceProcess {
   // A client; failing to connect ends the test run.
   std::shared_ptr<Client> connect(const ConnectOptions& options = {}) const;
   int kill();  // SIGKILL, and waits until it is gone; -SIGKILL unless it had ended before
-  int stop();  // SIGTERM; the exit code
-  // Of one that has ended by itself, how and what it said at last; empty if it runs.
+  int stop();  // SIGTERM; returns the exit code
+  // For a service that ended by itself: how, and its last output; empty if it runs.
   std::string last_words();
 
  private:
@@ -56,7 +56,7 @@ class ServiceProcess {
   std::string address_;
 };
 
-// The value of a row of stats(); a name that is not there ends the test run.
+// The value of a row of stats(); a missing name ends the test run.
 double stat(Client& client, const std::string& name);
 
 }  // namespace precis::testing

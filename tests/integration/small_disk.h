@@ -1,5 +1,5 @@
 // Real file systems that are small: a tmpfs, or ext4 in an image. Mounting needs privileges that a
-// machine of tests may not give.
+// test machine may lack.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace precis::testing {
 
 enum class DiskKind { kTmpfs, kExt4 };
 
-// Mounted while it lives.
+// Mounted during the object's lifetime.
 class SmallDisk {
  public:
   static Result<std::unique_ptr<SmallDisk>> mount(DiskKind kind, std::uint64_t size_bytes);
@@ -22,7 +22,7 @@ class SmallDisk {
 
   std::string path(const std::string& name) const { return dir_ + "/disk/" + name; }
   std::uint64_t free_bytes() const;
-  // Writes a file that leaves nothing free.
+  // Writes a file that leaves no free space.
   void fill_up(const std::string& name) const;
 
  private:

@@ -1,5 +1,5 @@
-// A real precisd on real disks that fill up: what is refused, what goes on, and that space comes
-// back. Its own program, for it is skipped where nothing may be mounted.
+// A real precisd on real disks that fill up: what is refused, what continues, and that space comes
+// back. A program of its own, because it is skipped if nothing may be mounted.
 #define CATCH_CONFIG_RUNNER
 #include <signal.h>
 
@@ -28,7 +28,7 @@ struct Size {
   std::uint64_t bytes;
 };
 
-// A service on a small disk, and what it is to have.
+// A service on a small disk, and its expected content.
 class Filled {
  public:
   explicit Filled(const Size& size) : disk_(SmallDisk::mount(size.kind, size.bytes).value()) {
@@ -65,14 +65,14 @@ class Filled {
     stored_.push_back({path, info->id, *read});
     return {};
   }
-  // Until it is refused; what was said.
+  // Puts until one is refused; returns that status.
   Status fill() {
     for (unsigned i = 0;; ++i) {
       const Status status = put(i % 2 == 0 ? Durability::kWal : Durability::kFsync);
       if (!status.ok()) return status;
     }
   }
-  // A put that is refused while space comes back is made again. If none comes, this test's time
+  // Retries a put that is refused while space comes back. If no space comes back, this test's time
   // limit ends it.
   void fill_to(std::size_t segments) {
     while (stored_.size() < segments) {
@@ -80,7 +80,7 @@ class Filled {
       if (!status.ok()) REQUIRE(status.code() == StatusCode::kOutOfSpace);
     }
   }
-  // Every second one, so that none of their files becomes empty.
+  // Removes every second segment, so that none of their files becomes empty.
   void remove_half() {
     std::vector<Segment> left;
     for (std::size_t i = 0; i < stored_.size(); ++i) {
@@ -105,7 +105,7 @@ class Filled {
       REQUIRE(*read == each.prefix);
     }
   }
-  // Whether an operator is told soon that puts are refused, or that they are not.
+  // Whether statistics and status soon report that puts are refused, or that they are not.
   bool is_told(bool refused) {
     for (int tries = 0; tries < 1000; ++tries) {
       const bool low = stat(*client_, "precis_disk_low") == 1;
@@ -114,13 +114,13 @@ class Filled {
     }
     return false;
   }
-  // If it never is, this test's time limit ends it.
+  // If the space never comes, this test's time limit ends it.
   void await_free(std::uint64_t bytes) {
     while (disk_->free_bytes() < bytes) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 
  private:
-  static constexpr std::uint32_t kTokens = 1000;  // some 1.9 MB
+  static constexpr std::uint32_t kTokens = 1000;  // about 1.9 MB
   struct Segment {
     std::vector<TokenId> path;
     SegmentId id;
@@ -148,7 +148,7 @@ TEST_CASE("below the mark puts are told the numbers, all else works, and puts go
   REQUIRE(refused.code() == StatusCode::kOutOfSpace);
   CHECK_THAT(refused.message(), Contains("B free of") && Contains("min_free_bytes") &&
                                     Contains("precisctl prefix rm"));
-  CHECK(service.is_told(true));  // also where more is free than the mark
+  CHECK(service.is_told(true));  // even if more is free than the mark
   const std::size_t full = service.segments();
   REQUIRE(full >= 10);
   CHECK(service.disk().free_bytes() > 2 * kMiB);  // RocksDB's own
@@ -180,7 +180,7 @@ TEST_CASE("a service killed on a full disk starts, serves, removes and takes put
     const std::uint64_t before = service.disk().free_bytes();
     const std::size_t removed = (service.segments() + 1) / 2;
     service.remove_half();
-    service.kill_and_start();  // before the space came back, perhaps
+    service.kill_and_start();  // possibly before the space came back
     service.check_all();
     service.await_free(before + removed * kMiB);
     service.fill_to(full - 2);
@@ -198,7 +198,7 @@ TEST_CASE("a disk that somebody else fills to the last byte ends no service, run
   for (int i = 0; i < 3; ++i) CHECK(service.put().code() == StatusCode::kOutOfSpace);
   service.check_all();
   service.remove_half();
-  service.await_free(6 * kMiB);  // of four removed, and none is trimmed below
+  service.await_free(6 * kMiB);  // of four removed segments; none is trimmed below
   service.trim_first();
   service.check_all();
   service.kill();
@@ -213,7 +213,7 @@ TEST_CASE("a disk that somebody else fills to the last byte ends no service, run
   service.check_all();
 }
 
-// Starts precisd at an address that no machine has, so that it ends. Returns what it said.
+// Starts precisd at an address that no machine has, so that it ends. Returns its errors.
 std::string start_in_vain(const SmallDisk& disk) {
   return run(precisd_command(disk.path("data"), {"--listen", "192.0.2.1:1", "--memory", "64MiB"}))
       .err;
@@ -225,7 +225,7 @@ TEST_CASE(
   Filled service(sizes());
   for (int i = 0; i < 8; ++i) REQUIRE(service.put() == Status());
   service.kill();
-  // An older build made neither of these, and left longer logs for people.
+  // An older build made neither of these, and left longer information logs.
   const std::string data = service.disk().path("data");
   std::filesystem::remove(data + "/acknowledged");
   std::filesystem::remove(data + "/reserve");

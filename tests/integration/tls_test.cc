@@ -1,4 +1,5 @@
-// precisd with TLS, by real certificates: who is refused, and how they are renewed.
+// precisd with TLS and real certificates: which clients are refused, and how certificates are
+// renewed.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -22,8 +23,8 @@ struct Certificates {
     fs::create_directories(dir.path(name));
     return test::make_certificate(dir.path(name));
   }
-  // With `mutual`, clients must show theirs.
-  // Its paths are of the configuration's folder.
+  // With `mutual`, clients must show their certificates. Paths are relative to the configuration's
+  // folder.
   static std::string config(bool mutual) {
     return std::string("audit_log = \"stderr\"\n") +
            "tls_cert = \"server/cert.pem\"\ntls_key = \"server/key.pem\"\n" +
@@ -72,7 +73,7 @@ TEST_CASE("renewed certificates are taken up at SIGHUP, and those who are connec
   const auto there = connect(old_ca).value();
 
   files.make("server");
-  CHECK(connect(old_ca).ok());  // until it is told
+  CHECK(connect(old_ca).ok());  // until the service reloads
   service.reload();
   CHECK_THAT(service.log(), Contains("TLS's files were read again") &&
                                 Contains("configuration reloaded changed=0 wait_for_restart=0"));
@@ -80,7 +81,7 @@ TEST_CASE("renewed certificates are taken up at SIGHUP, and those who are connec
   CHECK(connect(files.server.ca).ok());
   CHECK(there->status().ok());
 
-  // A key that is not the certificate's, and mutual TLS that is gone: nothing changes.
+  // A key that does not fit the certificate, and removed mutual TLS: nothing changes.
   fs::copy_file(files.client.key, files.server.key, fs::copy_options::overwrite_existing);
   service.reload();
   CHECK_THAT(service.log(), Contains("configuration not reloaded") &&

@@ -71,7 +71,7 @@ TEST_CASE_METHOD(TrimFixture, "what trimming leaves is what a put at that budget
   CHECK(after.stored_bytes == fresh.stored_bytes);
   CHECK(*trimmed ==
         msg::Trimmed{fresh.entries, fresh.stored_bytes, before.stored_bytes - fresh.stored_bytes});
-  // Its name and what it was put at stay.
+  // Its id and its put's budget stay.
   CHECK(after.budget == ratio(0.6));
   CHECK(after.trimmed == ratio(0.25));
   CHECK(client->check_segment(before.id).value().damage.empty());
@@ -166,7 +166,7 @@ TEST_CASE_METHOD(TrimFixture, "a reader gets its cut of a segment that is trimme
   const std::vector<Budget> budgets = {Budget::all(), ratio(0.5), ratio(0.3), ratio(0.1)};
   std::vector<PrefixCopy> expected;
   for (const Budget& budget : budgets) expected.push_back(read(path, budget));
-  const LookupMatch match = client->lookup(model, path).value();  // what a reader knows
+  const LookupMatch match = client->lookup(model, path).value();  // the reader's knowledge
 
   std::atomic<bool> done{false};
   std::atomic<int> served{0}, refused{0}, wrong{0};
@@ -181,7 +181,7 @@ TEST_CASE_METHOD(TrimFixture, "a reader gets its cut of a segment that is trimme
       if (!status.ok()) {
         const bool clear =
             status.code() == StatusCode::kNotFound || status.code() == StatusCode::kInvalidArgument;
-        // A tenth is left by every trim, but a put anew may come in between.
+        // Every trim leaves a tenth, but a new put may come in between.
         ++(clear ? refused : wrong);
         continue;
       }

@@ -1,4 +1,4 @@
-"""What the Python tests share: models, prefixes built by hand, and a running precisd."""
+"""Shared by the Python tests: models, prefixes built by hand, and a running precisd."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-# Before torch is loaded: its threads spin for cores that precisd keeps busy, which makes the small
-# matrices of these tests several times slower than on one thread.
+# Set before torch is loaded: its threads spin on cores that precisd keeps busy, which makes the
+# small matrices of these tests several times slower than on one thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from kv import toy_spec
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def precisd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Precisd]:
-    """One precisd for all tests that need no other; a test's own models keep it to itself."""
+    """One precisd for all tests that need no special one; each test's models are its own."""
     folder = tmp_path_factory.mktemp("precisd")
     with Precisd(find_precisd(), folder / "data") as service:
         yield service
@@ -63,7 +63,7 @@ def cache(request: pytest.FixtureRequest, tmp_path) -> Iterator[precis.Cache]:
 
 @pytest.fixture
 def model(request: pytest.FixtureRequest, cache: precis.Cache) -> precis.Model:
-    """A registered toy model that no other test knows."""
+    """A registered toy model that no other test uses."""
     return cache.register_model(toy_spec(name=request.node.nodeid[-200:]))
 
 
@@ -77,7 +77,7 @@ def smollm2():
 
 @pytest.fixture(scope="session")
 def random_llama():
-    """A Llama of random weights with 32 query heads over 8 KV heads."""
+    """A Llama with random weights, 32 query heads over 8 KV heads."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -90,15 +90,15 @@ def random_llama():
         num_attention_heads=32,
         num_key_value_heads=8,
         head_dim=32,
-        initializer_range=0.08,  # sharp enough attention for the tests to see an error in it
+        initializer_range=0.08,  # sharp enough attention for the tests to detect an error in it
     )
     return LlamaForCausalLM(config).eval()
 
 
 @pytest.fixture(scope="session")
 def random_gemma3():
-    """A Gemma 3 of random weights: QK-norm, windows of 24 tokens in 4 of 6 layers, one KV head,
-    and scores that are scaled by something else than the head's size."""
+    """A Gemma 3 with random weights: QK-norm, windows of 24 tokens in 4 of 6 layers, one KV head,
+    and scores that are scaled by another factor than the head's size."""
     import torch
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 

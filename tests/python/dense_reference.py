@@ -1,8 +1,8 @@
 """Dense attention over exactly the kept entries, too simple to be wrong.
 
-The model runs over its own full cache, in Transformers, with an attention that for every query
-gathers by hand the entries it may see: the kept positions of the prefix and the new tokens up to
-itself, as far as the layer's sliding window reaches, in float64, one query head at a time.
+The model runs over its own full cache, in Transformers, with an attention that gathers for every
+query the entries it may see: the kept positions of the prefix and the new tokens up to itself,
+within the layer's sliding window, in float64, one query head at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HandmadePrefix:
 def full_cache(model, tokens: list[int], whole: bool = False) -> tuple[DynamicCache, torch.Tensor]:
     """Transformers' own prefill: its cache, and the logits of the last token.
 
-    `whole`: layers of a sliding window keep all the same.
+    `whole`: layers with a sliding window keep all entries too.
     """
     cache = DynamicCache() if whole else DynamicCache(config=model.config)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def full_cache(model, tokens: list[int], whole: bool = False) -> tuple[DynamicCa
 
 
 def keep_positions(cache: DynamicCache, kept: list[list[torch.Tensor]]) -> HandmadePrefix:
-    """The prefix that keeps kept[layer][head] of a full cache, in the order given."""
+    """The prefix that keeps kept[layer][head] of a full cache, in the given order."""
     layers = [
         LayerKept(
             [
@@ -60,8 +60,8 @@ def keep_positions(cache: DynamicCache, kept: list[list[torch.Tensor]]) -> Handm
 
 @contextlib.contextmanager
 def dense_attention(model, prefix) -> Iterator[None]:
-    """Within the block `model` sees, of the first prefix.matched_tokens entries of its cache, only
-    those whose positions `prefix` keeps."""
+    """Within the block, of the first prefix.matched_tokens entries of its cache, `model` sees only
+    those at positions that `prefix` keeps."""
 
     def attention(module, query, key, value, attention_mask, scaling, **kwargs):
         group = query.shape[1] // key.shape[1]

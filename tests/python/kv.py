@@ -30,7 +30,7 @@ def toy_projections(spec: precis.ModelSpec, hidden: int = 24) -> list[np.ndarray
 
 
 def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4, scorer: str = "keydiff") -> dict:
-    """Curves over a scorer of K and V by which a toy model's heads lose at unlike rates."""
+    """Curves over a scorer of K and V, by which a toy model's heads lose at different rates."""
     rates = np.array([[slowest, 0.8], [1.0, 1.0], [1.2, 2 - slowest]])
     percents = np.arange(1, 100)[:, None, None] / 100
     return {
@@ -66,7 +66,7 @@ def put_all(
 
 
 def same_entries(prefix: precis.Prefix, kept: precis.Kept) -> bool:
-    """Whether a prefix of one segment holds exactly what a compression kept, in the same order."""
+    """Whether a prefix of one segment has exactly a compression's entries, in the same order."""
     for layer, got in enumerate(prefix.layers):
         for head, entries in enumerate(got.heads):
             for name in ("positions", "seats", "scores", "keys", "values"):

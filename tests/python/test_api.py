@@ -48,7 +48,7 @@ def test_a_put_out_of_allocated_memory_stores_the_same(cache, model):
             places.append(place)
             at += rows.nbytes
         lent.append(places)
-    del memory  # its views keep it
+    del memory  # its views keep it alive
     put_all(cache, model, tokens, lent, recipe="keydiff", keep=0.5)
     prefix = cache.get(cache.lookup(model, tokens))
     assert same_entries(prefix, precis.compress(model.spec, layers, recipe="keydiff", keep=0.5))
@@ -230,7 +230,7 @@ def test_a_session_advances_pins_and_forks(cache, model, request):
     assert cache.session(name).tip == second.id
     assert {name, name + "-fork"} <= {row.name for row in cache.sessions()}
     with pytest.raises(precis.InvalidArgument):
-        fork.advance(second).advance(first)  # first does not stand on second
+        fork.advance(second).advance(first)  # first is no descendant of second
     session.remove()
     with pytest.raises(precis.NotFound):
         session.refresh()
@@ -283,7 +283,7 @@ def test_layers_pushed_ahead_are_kept_until_they_have_arrived(cache, model):
     layers = random_layers(model.spec, 3000)
     with cache.begin_put(model, range(3000), "keydiff", keep=0.5) as put:
         for index, (keys, values) in enumerate(layers):
-            put.layer(index, keys.copy(), values.copy(), wait=False)  # nobody else holds these
+            put.layer(index, keys.copy(), values.copy(), wait=False)  # only the put holds them
         put.wait()
         with pytest.raises(precis.InvalidArgument, match="pushed before"):
             put.layer(0, *layers[0], wait=False)
@@ -291,7 +291,7 @@ def test_layers_pushed_ahead_are_kept_until_they_have_arrived(cache, model):
         wrong = layers[0][0].astype(np.float64)
         for index, (keys, values) in enumerate(layers):
             with pytest.raises(precis.InvalidArgument, match="keys"):
-                put.layer(index, wrong, wrong, wait=False)  # which is nothing of the put
+                put.layer(index, wrong, wrong, wait=False)  # not a part of the put
             put.layer(index, keys.copy(), values.copy(), wait=False)
         put.commit()
     cache.remove(cache.segments(model)[0])
@@ -313,7 +313,7 @@ def test_statistics_pushed_ahead_are_kept_until_they_have_arrived(cache, model):
         layers.append({"keys": keys, "values": values, **statistics})
     with cache.begin_put(model, range(3000), "expected_attention", keep=0.5) as put:
         for index, layer in enumerate(layers):
-            # In float64 here: what is pushed is a copy that nobody else holds.
+            # In float64 here: the push is a copy, to which only the put refers.
             put.layer(index, **{name: rows.copy() for name, rows in layer.items()}, wait=False)
         put.commit()
     prefix = cache.get(cache.lookup(model, range(3000)))
@@ -350,7 +350,7 @@ def test_segments_are_listed_shown_and_removed(cache, model):
     shown = cache.segment(first.id)
     assert shown.children == 1 and np.array_equal(shown.plan, first.plan)
     with pytest.raises(precis.Error):
-        cache.remove(first)  # another stands on it
+        cache.remove(first)  # it has a child
     assert cache.remove(first, recursive=True) == 2
     assert not cache.lookup(model, tokens)
     with pytest.raises(precis.NotFound):

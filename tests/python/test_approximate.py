@@ -1,4 +1,4 @@
-"""Segments that were computed over a part of their parents are told from exact ones by lookups."""
+"""Lookups distinguish segments that were computed over a part of their parents from exact ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_reader_finds_what_was_computed_over_as_much_as_it_reads(cache, model,
     for keep in (0.05, 0.01):
         assert found(cache, model, keep) == [parent.id, rough.id], keep
         assert found(cache, model, keep, TOKENS[:300]) == [parent.id, rough.id], keep
-    # Who names no budget is told of the longest, and what it was computed over.
+    # A reader without a budget gets the longest, and what it was computed over.
     longest = cache.lookup(model, TOKENS)
     assert longest.matched_tokens == 400
     assert longest.links[1].segment.parent_read == precis.ratio(0.05)
@@ -65,11 +65,11 @@ def test_a_put_stands_on_what_is_as_faithful_as_it(cache, model, parent, rough):
     assert stands_on() == stands_on(parent_read=0.3) == parent.id
     assert stands_on(parent_read=precis.entries(2)) == parent.id
     assert stands_on(parent_read=0.05) == rough.id
-    assert stands_on(parent=rough) == rough.id  # that was asked for by name
+    assert stands_on(parent=rough) == rough.id  # asked for by name
 
 
 def test_turns_at_one_budget_find_each_other(cache, model, parent):
-    """Each over the ones before as they are read at it, however little the recipe keeps."""
+    """Each is computed over the turns before, read at that budget, however few entries are kept."""
     turns = [parent.id]
     for end in (260, 330, END):
         assert found(cache, model, 0.3) == turns
@@ -98,12 +98,12 @@ def test_a_parent_of_which_no_more_is_left_makes_its_children_exact(tmp_path):
     with reopened() as cache:
         model = cache.register_model(toy_spec())
         assert found(cache, model, None) == [parent.id, rough.id]
-        put(cache, model, 0, BEGIN)  # gives back what it lost
+        put(cache, model, 0, BEGIN)  # restores what it lost
         assert found(cache, model, None) == [parent.id]
 
 
 def test_what_was_read_counts_link_by_link(cache, model):
-    """A tenth of a long segment is no fifth of it, however much there is of a short one."""
+    """A tenth of a long segment is less than a fifth, even if a short one was read completely."""
     path = list(range(1100))
 
     def put_to(begin, end, keep, **options):

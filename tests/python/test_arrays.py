@@ -1,4 +1,4 @@
-"""Arrays in and out: layouts, dtypes, and who copies what."""
+"""Arrays in and out: layouts, dtypes, and which of them are copied."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_tokens_of_a_wrong_kind_are_refused(tokens, message):
 
 
 class Elsewhere:
-    """An array that says it lies on a GPU, as DLPack's protocol has it."""
+    """An array that claims by DLPack's protocol to be on a GPU."""
 
     def __init__(self, array, copies):
         self._array, self._copies, self.shape = array, copies, array.shape

@@ -1,4 +1,4 @@
-"""What ./dev bench promises of its rows, and how it shows what came of it."""
+"""The promises of ./dev bench about its rows, and the display of their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGE = 64 << 20
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Any]:
-    """Its modules, which are neighbours and in no package."""
+    """The bench's modules, which are in no package."""
     sys.path.insert(0, str(SERVICE))
     try:
         yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
@@ -44,7 +44,7 @@ def judged(bench: Any, *rows: dict[str, Any]) -> list[dict[str, Any]]:
 LOOKUP = {"transport": "shm", "transfers": "running", "path": "new", "quantile": "p99"}
 MILLION = {"head_records": 1_000_000, "segments": 3907}
 PUT = {"transport": "shm", "bytes": LARGE, "clients": 1}
-# Of every kind of row that has a mark one that has it.
+# One row of every kind that has a mark.
 MARKED = [
     ("get_hot", PUT),
     ("get_again", PUT),
@@ -135,7 +135,7 @@ def test_marks_of_even_rounds_take_the_worse_time(bench: Any) -> None:
     assert made["met"] is False
 
 
-# ---- beside peers
+# ---- comparison with peers
 
 
 def of_ours(size: int, **more: Any) -> list[dict[str, Any]]:
@@ -185,12 +185,12 @@ def test_no_mark_beside_a_peer_is_lost(bench: Any, monkeypatch: pytest.MonkeyPat
     assert bench.report.summary(judged(bench, *ours)) == "0 of 6 marks met, 6 not measured"
 
 
-# ---- what peers' drivers share
+# ---- modules of the peers' drivers
 
 
 @pytest.fixture(scope="module")
 def peers() -> Iterator[Any]:
-    """The same of peers' drivers."""
+    """The modules of peers' drivers."""
     names = ("common", "redis_side")
     sys.path.insert(0, str(SERVICE / "peers"))
     try:
@@ -218,7 +218,7 @@ def test_a_peer_that_gives_other_bytes_has_no_figure(
 
     def get(i: int) -> None:
         got = stored[i]
-        if wrong and i == 3:  # its last byte alone
+        if wrong and i == 3:  # only its last byte
             got = got[:-1] + bytes([got[-1] ^ 1])
         target[i * size : (i + 1) * size] = got
 

@@ -1,4 +1,4 @@
-"""What ./dev bench makes of a figure's rounds."""
+"""How ./dev bench summarizes a figure's rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERVICE = Path(__file__).parents[1] / "bench" / "service"
 
 @pytest.fixture(scope="module")
 def rounds() -> Any:
-    """The module, which is a program's neighbour and in no package."""
+    """The module, which is beside a program and in no package."""
     spec = importlib.util.spec_from_file_location("rounds", SERVICE / "rounds.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -112,7 +112,7 @@ echo '{whole}'
     (made,) = json.loads(saved.read_text())
     assert (made["value"], made["share"], made["runs"], made["passes"]) == (2.0, 0.5, 1, 2)
 
-    del made["passes"]  # as files of before have none
+    del made["passes"]  # as older files have none
     saved.write_text(json.dumps([made]))
     done = report("--program", program, "--load", saved, "--markdown", page)
     assert done.returncode == 0, done.stderr

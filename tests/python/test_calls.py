@@ -1,4 +1,4 @@
-"""Calls: calls that do not block, and what comes of them."""
+"""Calls: non-blocking calls and their outcomes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 60.0
 
 
 def take(calls: precis.Calls, count: int) -> dict[int, object]:
-    """So many outcomes, as an event loop takes them."""
+    """`count` outcomes, taken as an event loop would."""
     waiting = select.poll()
     waiting.register(calls.fileno(), select.POLLIN)
     taken: dict[int, object] = {}
@@ -173,7 +173,7 @@ def test_wrong_arguments_are_refused_at_once(cache, model, calls):
         calls.commit(cache.begin_put(model, range(64), recipe="knorm", keep=1.0), "paper")
     with pytest.raises(precis.Rejected, match="poll first"):
         calls.lookup_many(model, [[1]] * 4097)
-    ticket = calls.get(match)  # of nothing
+    ticket = calls.get(match)  # an empty match
     assert isinstance(take(calls, 1)[ticket], precis.InvalidArgument)
     assert not is_readable(calls)
 

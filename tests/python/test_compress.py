@@ -1,4 +1,4 @@
-"""precis.compress: a budget is a cut, and what is kept says where it comes from."""
+"""precis.compress: a budget is a cut, and kept entries match their positions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_observation_queries_decide_where_the_recipe_asks_for_them():
     queries = np.zeros((4, 32, 16), np.float32)
     with pytest.raises(precis.InvalidArgument, match="queries"):
         precis.compress(spec, layers, recipe="snapkv", keep=0.6)
-    target = 20  # every query looks along one key
+    target = 20  # every query points along one key
     pushed = []
     for keys, values in layers:
         for head in range(2):
@@ -130,7 +130,7 @@ def test_output_projections_decide_the_second_stage():
     with pytest.raises(precis.InvalidArgument, match=r"layer 0 .*o_proj"):
         precis.compress(spec, layers, recipe="criticalkv", keep=0.5)
     kept = precis.compress(spec, layers, recipe="criticalkv", keep=0.5, o_proj=o_proj)
-    # A token whose values go nowhere is in no second stage.
+    # The second stage never picks a token whose values add nothing.
     dull = [{**layer, "values": layer["values"].copy()} for layer in layers]
     for layer in dull:
         layer["values"][:, 60:80] = 0
@@ -156,7 +156,7 @@ def test_statistics_of_queries_to_come_decide_expected_attention():
     with pytest.raises(precis.InvalidArgument, match="query_mean"):
         precis.compress(spec, layers, recipe="expected_attention", keep=0.2)
     expected = []
-    for keys, values in layers:  # every query to come is nearly the key of token 50
+    for keys, values in layers:  # every future query is nearly the key of token 50
         keys[:, 50] *= 4
         mean = np.repeat(keys[:, 50], 2, axis=0)
         covariance = np.tile(1e-3 * np.eye(16, dtype=np.float32), (4, 1, 1))

@@ -1,4 +1,4 @@
-"""How ./dev setup makes the Python environment, of which scripts take the place here."""
+"""How ./dev setup makes the Python environment; scripts replace Python here."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Said to be the machine's Python: it never ends making an environment, and says who it is.
+# Replaces the machine's Python: it never finishes an environment, and reports its pid.
 ENDLESS = """#!/bin/bash
 [ "$*" != --version ] || exit 0
 echo $$ >&"$STARTED"
 exec sleep 600
 """
 
-# This one makes environments whose programs do nothing, and tells how it was asked to.
+# This one makes environments whose programs do nothing, and records its arguments.
 MAKING = """#!/bin/bash
 [ "$*" != --version ] || exit 0
 folder=${!#}
@@ -41,7 +41,7 @@ def put_script(path: Path, text: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What ./dev setup reads of a checkout, and nothing that it makes."""
+    """The files of a checkout that ./dev setup reads, without those that it makes."""
     for name in (
         "dev",
         "deploy/debian-packages.txt",
@@ -64,7 +64,8 @@ def start_setup(checkout: Path, python: str, **more) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # Else who runs the tests in a script's background, which ignores it, tests nothing.
+        # A shell that runs the tests in the background ignores the signal, which would be
+        # inherited.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **more,
     )
@@ -72,7 +73,7 @@ def start_setup(checkout: Path, python: str, **more) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def under_way(checkout: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """./dev setup in the middle of a step, and the process that the step is."""
+    """./dev setup in the middle of a step, and the process of the step."""
     says, started = os.pipe()
     dev = start_setup(checkout, ENDLESS, env={"STARTED": str(started)}, pass_fds=[started])
     os.close(started)
@@ -96,7 +97,7 @@ def under_way(checkout: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
 def test_nothing_goes_on_behind_a_step_that_was_interrupted(under_way, number, to_group):
     dev, step = under_way
     (os.killpg if to_group else os.kill)(dev.pid, number)
-    assert dev.wait(timeout=60) == -number  # which a shell calls 128 + number
+    assert dev.wait(timeout=60) == -number  # which a shell reports as 128 + number
     with pytest.raises(ProcessLookupError):
         os.kill(step, 0)
 
@@ -115,7 +116,7 @@ def test_a_half_made_environment_is_made_anew(checkout, before):
     dev = start_setup(checkout, MAKING, env={"MADE": str(made)})
     said, _ = dev.communicate(timeout=60)
     assert dev.returncode == 0, said
-    # What a person keeps elsewhere may hold more than we know of, and is not cleared.
+    # An environment elsewhere may contain other files, and is not cleared.
     asked = "-m venv\n" if before == "half-made elsewhere" else "-m venv --clear\n"
     assert (made.read_text() if made.exists() else "") == ("" if before == "whole" else asked)
     assert (environment / "fingerprint").read_text()

@@ -1,4 +1,4 @@
-"""What plug-ins for engines share: settings, and a service that is asked without waiting."""
+"""Shared parts of the plug-ins for engines: settings, and non-blocking access to the service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATH = np.arange(128, dtype=np.uint32)
 
 @dataclass(frozen=True)
 class Settings(engines.Settings):
-    """Of a plug-in that stores, too."""
+    """The settings of a plug-in that also stores."""
 
     store: bool | None = None
     store_keep: precis.Keep | None = None
@@ -80,7 +80,7 @@ def test_what_is_stored_may_be_told_by_quality() -> None:
 
 
 def outcome(service: engines.Service, ticket: int) -> Any:
-    """What comes of a lookup, asked for as a scheduler does."""
+    """The outcome of a lookup, polled as a scheduler does."""
     for _ in range(6000):
         for done, result in service.poll():
             assert done == ticket
@@ -110,7 +110,7 @@ def test_a_budget_that_is_none_is_no_lookup(
     service = engines.Service(Settings(address=precisd.address), spec, LOGGER)
     assert service.look_up(PATH, "", 7.5, 1) is None
     assert service.look_up(PATH, "", 7.5, 1) is None
-    assert [record.levelname for record in caplog.records] == ["WARNING"]  # it is told once
+    assert [record.levelname for record in caplog.records] == ["WARNING"]  # it is logged once
     assert service.up()  # and is not the service's fault
     assert not outcome(service, service.look_up(PATH, "", None, 1))
     service.look_up(PATH, "", 7.5, 1)
@@ -139,7 +139,7 @@ def test_a_service_that_does_not_answer_is_left_alone_and_found_again(
     with Precisd(find_precisd(), tmp_path / "data", listen=address):
 
         def up() -> bool:
-            service._again = 0.0  # five seconds are over
+            service._again = 0.0  # as if five seconds were over
             return service.up()
 
         until(up)

@@ -1,4 +1,4 @@
-"""precis.eval: its figures are what they say; a whole evaluation runs on a tiny random model."""
+"""precis.eval: its figures are correct; a whole evaluation runs on a tiny random model."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def test_a_whole_evaluation_of_a_tiny_model(tiny_model, text_file, tmp_path, cap
     assert sorted(path.name for path in (out / "png").iterdir()) == [
         "accuracy.png", "nll.png", "perturbation.png", "plans.png",
     ]  # fmt: skip
-    # What was written is shown again, the same, without a run.
+    # The saved results are shown again, identical, without a run.
     assert main(["--load", str(out / "r.json"), "--markdown", str(out / "again.md")]) == 0
     assert (out / "again.md").read_text() == (out / "r.md").read_text()
-    # And the same seed makes the same figures.
+    # The same seed makes the same figures.
     assert main([*arguments, "--json", str(out / "again.json")]) == 0
     again = json.loads((out / "again.json").read_text())
     assert [row["nll"] for row in again["rows"]] == [row["nll"] for row in found["rows"]]

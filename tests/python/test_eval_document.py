@@ -1,4 +1,4 @@
-"""Documents of the demo and the evaluation: as long as asked, with every needle in them once."""
+"""Documents of the demo and the evaluation: the requested length, with every needle once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = " ".join(f"Sentence number {i} says nothing of interest." for i in range(
 
 
 def words(text: str) -> list[int]:
-    """A tokenizer of one token per word."""
+    """A tokenizer with one token per word."""
     known = words.__dict__.setdefault("known", {})
     return [known.setdefault(word, len(known)) for word in text.split()]
 

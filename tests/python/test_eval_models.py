@@ -1,4 +1,4 @@
-"""The models that evaluations run on: their wheels, and the awkward one through the service."""
+"""The models of the evaluation: their wheels, and the difficult one through the service."""
 
 from __future__ import annotations
 

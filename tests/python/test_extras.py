@@ -1,4 +1,4 @@
-"""Where an optional package is missing, people are told what to type."""
+"""If an optional package is missing, the error says how to install it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a person names are read up to a limit."""
+"""Files named by the user are read up to a limit."""
 
 import pytest
 

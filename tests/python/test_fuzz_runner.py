@@ -1,4 +1,4 @@
-"""What ./dev fuzz makes of libFuzzer, of which a script takes the place here."""
+"""How ./dev fuzz reads libFuzzer's output; a script replaces libFuzzer here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ for target in good bad broken; do
 done
 """
 
-# Called to fuzz: finds an input where the target is bad. Called with an input alone: runs it.
+# Called to fuzz: finds an input if the target is bad. Called with only an input: runs it.
 FUZZER = """#!/bin/sh
 for argument in "$@"; do
   case $argument in

@@ -1,4 +1,4 @@
-"""Cache.get(out=): rows left in memory of the caller's, over an embedded service and precisd."""
+"""Cache.get(out=): rows in the caller's memory, over an embedded service and precisd."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kv import put_all, random_layers, toy_spec
 
 import precis
 
-MARK = 7.5  # what lies in the caller's memory before
+MARK = 7.5  # the caller's memory before the get
 
 
 def room(spec: precis.ModelSpec, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:

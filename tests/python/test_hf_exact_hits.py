@@ -45,7 +45,7 @@ def stored(cache, hf_model, tokens, request):
 
 
 def some_kept(model, length: int) -> list[list[torch.Tensor]]:
-    """About half of the positions of every head, in no order."""
+    """About half of the positions of every head, in random order."""
     generator = torch.Generator().manual_seed(SEED)
     config = model.config
     return [
@@ -58,7 +58,7 @@ def some_kept(model, length: int) -> list[list[torch.Tensor]]:
 
 
 def generated(model, ids: list[int], cache=None) -> list[int]:
-    """What generate() of Transformers adds to a prompt, greedily."""
+    """The tokens that generate() of Transformers adds to a prompt, greedily."""
     out = model.generate(
         torch.tensor([ids]),
         past_key_values=cache,
@@ -89,7 +89,7 @@ def test_of_a_compressed_prompt_the_last_token_runs_over_exactly_what_the_rest_k
     last = ragged.take_back()
     assert last == tokens[-1]
     actual = hf.forward(hf_model, [last], ragged)
-    # The model's own cache without the last token, of which it sees what the prefix keeps.
+    # The model's own cache without the last token; the model sees only the prefix's entries of it.
     own, _ = full_cache(hf_model, tokens[:-1], whole=True)
     with dense_attention(hf_model, keep_positions(own, below(prefix, len(tokens) - 1))):
         expected = continuation(hf_model, own, [last], [1])
@@ -172,7 +172,7 @@ def test_what_was_just_read_is_continued_without_new_tokens(hf_model, tokens):
     assert list(hf.generate(hf_model, [], cache, NEW, stop=())) == expected
     # The cache lacks the last of them, so that it is found again.
     assert list(hf.generate(hf_model, [], cache, 1, stop=())) == expected[-1:]
-    # And what is read again, all of it, has the same logits.
+    # A prompt that is read again has the same logits.
     cache.crop(len(tokens))
     again = hf.prefill(hf_model, tokens, past=cache)
     assert int(again.logits.argmax()) == expected[0]
@@ -217,7 +217,7 @@ def test_a_model_with_ragged_caches_reads_over_its_own_as_before(random_llama, t
     def interrupt(*_: object) -> None:
         raise Stop
 
-    # PyTorch calls no hook after an interrupt: the next call must find all as it was.
+    # PyTorch calls no hook after an interrupt: the next call must restore everything.
     with pytest.raises(Stop), ragged.observed(interrupt):
         random_llama(torch.tensor([[7]]), past_key_values=ragged)
     assert generated(random_llama, tokens) == expected

@@ -32,7 +32,7 @@ def some_tokens(count: int, seed: int = SEED) -> list[int]:
 
 
 def restored(model, tokens: list[int], share: float = 0.4, known: bool = True):
-    """A prefix that keeps about a share of what the model computed, unlike in every head."""
+    """A prefix that keeps about `share` of the entries, in every head different ones."""
     full, _ = full_cache(model, tokens, whole=True)
     generator = torch.Generator().manual_seed(len(tokens))
     kept = []
@@ -43,13 +43,13 @@ def restored(model, tokens: list[int], share: float = 0.4, known: bool = True):
             heads.append(torch.randperm(len(tokens), generator=generator)[:count])
         kept.append(heads)
     prefix = keep_positions(full, kept)
-    if known:  # as a prefix of a store, which says what it stands for
+    if known:  # as a prefix of a store, which has its tokens
         prefix.match = SimpleNamespace(tokens=np.array(tokens, dtype=np.uint32))
     return prefix
 
 
 def generate(model, ids, cache=None, new: int = NEW, **options) -> list[list[int]]:
-    """What generate() of Transformers adds to prompts; greedily, without options."""
+    """The tokens that generate() of Transformers adds to prompts; greedily, without options."""
     defaults = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     ids = ids if torch.is_tensor(ids) else torch.tensor([ids])
     out = model.generate(ids, past_key_values=cache, max_new_tokens=new, **{**defaults, **options})
@@ -60,7 +60,7 @@ def generate(model, ids, cache=None, new: int = NEW, **options) -> list[list[int
 def steps(model, ids, cache=None, **options) -> torch.Tensor:
     """The logits from which generate() of Transformers chooses, [batch, NEW, vocabulary].
 
-    A model of random weights may choose the same token whatever it reads: tokens say little of it.
+    A model with random weights may choose the same token for any input: tokens say little about it.
     """
     ids = ids if torch.is_tensor(ids) else torch.tensor([ids])
     out = model.generate(
@@ -90,7 +90,7 @@ def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.fixture
 def rows(hf_model):
-    """Prefixes of unlike lengths and budgets, the tokens they stand for, and what follows."""
+    """Prefixes with different lengths and budgets, their tokens, and the tokens that follow."""
     shares = [0.5, 1, 0.3]
     before = [some_tokens(count, seed) for seed, count in enumerate(PREFIXES)]
     after = [some_tokens(count, 10 + seed) for seed, count in enumerate(TAILS)]
@@ -112,7 +112,7 @@ def test_a_prompt_is_the_whole_one_or_what_follows(hf_model, known, tail):
     assert near(steps(hf_model, after, part), expected)
     assert whole.get_seq_length() == part.get_seq_length() == 60 + tail + NEW - 1
     evicted = (steps(hf_model, before + after)[:, 0] - expected[:, 0]).abs().max()
-    assert evicted > 10 * BOUND  # what was evicted mattered
+    assert evicted > 10 * BOUND  # the evicted entries mattered
 
 
 def test_what_follows_may_be_longer_than_the_prefix(random_llama):
@@ -120,7 +120,7 @@ def test_what_follows_may_be_longer_than_the_prefix(random_llama):
     prefix = restored(random_llama, before)
     expected = generate(random_llama, before + after, hf.RaggedCache(random_llama, prefix))
     assert generate(random_llama, after, hf.RaggedCache(random_llama, prefix)) == expected
-    # Where the prefix's tokens are not known, a mask of all columns says so.
+    # If the prefix's tokens are unknown, a mask of all columns says so.
     cache = hf.RaggedCache(random_llama, restored(random_llama, before, known=False))
     mask = torch.ones(1, 110, dtype=torch.long)
     assert generate(random_llama, after, cache, attention_mask=mask) == expected
@@ -145,7 +145,7 @@ def test_generation_goes_as_over_transformers_own_cache(random_llama, options):
     expected = generate(random_llama, tokens, **options)
     torch.manual_seed(SEED)
     assert generate(random_llama, tokens, cache, **options) == expected
-    if options.get("do_sample"):  # another seed gives something else
+    if options.get("do_sample"):  # another seed gives another result
         cache = hf.RaggedCache(random_llama, restored(random_llama, tokens[:70], share=1))
         torch.manual_seed(SEED + 1)
         assert generate(random_llama, tokens, cache, **options) != expected
@@ -259,7 +259,7 @@ def test_the_next_turn_goes_on_from_the_same_cache(hf_model, share):
     assert near(second, steps(hf_model, first + again, once))
     if share == 1:
         assert near(second, steps(hf_model, first + again))
-    # What follows, with the last token, which nobody has read yet.
+    # The tokens that follow, with the last one, which was not read yet.
     cache = hf.RaggedCache(hf_model, prefix)
     generate(hf_model, before + asked, cache)
     assert near(steps(hf_model, first[-1:] + again, cache), second)
@@ -274,7 +274,7 @@ def test_a_turn_that_takes_another_course_forgets_what_it_goes_on_without(random
     expected = generate(random_llama, prompt, hf.RaggedCache(random_llama, prefix))
     assert generate(random_llama, prompt, cache) == expected
     assert cache.get_seq_length() == len(prompt) + NEW - 1
-    # The first prompt once more: all of it is there, and it is read from its last token on.
+    # The first prompt again: all of it is cached, and it is read from its last token on.
     assert generate(random_llama, prompt, cache) == expected
 
 
@@ -283,7 +283,7 @@ def test_the_next_turn_of_a_batch_leaves_out_what_came_after_each_end(hf_model, 
     prompts = [a + b for a, b in zip(before, after, strict=True)]
     ids, mask = padded(prompts)
     plain = generate(hf_model, ids, hf.RaggedCache(hf_model, prefixes), attention_mask=mask)
-    end = plain[1][3]  # row 1 ends early, if not others, and is padded from there on
+    end = plain[1][3]  # row 1 ends early, perhaps others too, and is padded from there on
     assert any(end not in row[:9] for row in plain)
     cache = hf.RaggedCache(hf_model, prefixes)
     texts = generate(hf_model, ids, cache, attention_mask=mask, eos_token_id=end)

@@ -1,4 +1,4 @@
-"""What scorers ask of a model, against the same worked out by hand from the model's own parts."""
+"""The inputs that scorers need of a model, against a computation by hand from the model's parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hf_model(request):
 
 @contextlib.contextmanager
 def queries_before_rope(hf_model):
-    """Within the block, what every q_norm or q_proj said last, [num_q_heads, n, head_dim]."""
+    """Within the block, the last output of every q_norm or q_proj, [num_q_heads, n, head_dim]."""
     seen: dict[int, torch.Tensor] = {}
     hooks = []
     for index, module in enumerate(hf.attention_modules(hf_model)):
@@ -39,7 +39,7 @@ def queries_before_rope(hf_model):
 
 
 def rotate(rows: torch.Tensor, position: int, theta: float) -> torch.Tensor:
-    """RoPE by hand: element i turns with element i + d/2."""
+    """RoPE by hand: element i is rotated with element i + d/2."""
     half = rows.shape[-1] // 2
     angle = position / theta ** (torch.arange(half, dtype=torch.float64) / half)
     a, b = rows[..., :half], rows[..., half:]
@@ -47,7 +47,7 @@ def rotate(rows: torch.Tensor, position: int, theta: float) -> torch.Tensor:
 
 
 def observe_all(hf_model, tokens, cache=None):
-    """(keys, values, queries) of every layer, all of a prefill's tokens."""
+    """(keys, values, queries) of every layer, for all of a prefill's tokens."""
     layers = []
     cache = hf.RaggedCache(hf_model) if cache is None else cache
     with cache.observed(lambda layer, *rows: layers.append(rows)):
@@ -68,7 +68,7 @@ def test_statistics_are_those_of_queries_before_rope_turned_by_the_mean_rotation
         _, layers = observe_all(hf_model, TOKENS)
     config = hf_model.config
     statistics = hf.QueryStatistics(hf_model)
-    # Scorers divide by sqrt(head_dim); this model may divide by something else.
+    # Scorers divide by sqrt(head_dim); this model may divide by another factor.
     factor = (config.head_dim / getattr(config, "query_pre_attn_scalar", config.head_dim)) ** 0.5
     thetas = [10000.0] * config.num_hidden_layers
     if config.model_type.startswith("gemma3"):
@@ -128,7 +128,7 @@ def test_a_request_to_repeat_is_a_users_last_words(smollm2):
 
 
 class Recorder:
-    """A put that keeps what is pushed."""
+    """A put that records the pushes."""
 
     already_stored = False
 
@@ -203,7 +203,7 @@ def test_models_of_another_build_are_refused_with_what_is_missing(random_llama):
 
 
 def test_kvdiff_sees_keys_as_the_models_own_rope_found_them(hf_model):
-    """Its scores, from the keys undone by the model's rotation and the formula written out."""
+    """Its scores, from keys whose rotation is undone and from the formula written out."""
     spec = hf.model_spec(hf_model, name="kvdiff")
     _, layers = observe_all(hf_model, TOKENS)
     pushed = [{"keys": keys, "values": values} for keys, values, _ in layers]

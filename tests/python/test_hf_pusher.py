@@ -1,4 +1,4 @@
-"""precis.hf's pushes beside the prefill: never far behind it, and over once it is."""
+"""precis.hf's pushes during the prefill: never far behind it, and over once it ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def random_llama(num_layers: int):
 
 @pytest.fixture
 def deep_llama():
-    """A Llama of random weights with more layers than may wait."""
+    """A Llama with random weights and with more layers than may wait."""
     return random_llama(NUM_LAYERS)
 
 
@@ -50,7 +50,7 @@ def computed(deep_llama):
 
 
 class Put:
-    """One whose layers go where the test says."""
+    """A put whose layers go where the test says."""
 
     begin, already_stored = 0, False
     recipe = '{"scorer":"knorm"}'
@@ -151,14 +151,14 @@ TOKENS = [20 + i % 80 for i in range(1000)]
 
 @pytest.fixture
 def full_service(tmp_path):
-    """A precisd without memory left, a client of it, and that client's put, which holds it all."""
+    """A precisd without free memory, a client of it, and that client's put, which holds it all."""
     config = tmp_path / "precisd.toml"
     config.write_text("memory_wait_ms = 3600000\nsilent_client_ms = 3600000\n")
     flags = ("--memory", "16MiB", "--config", str(config))
     with Precisd(find_precisd(), tmp_path / "data", *flags) as service:
         owner = precis.connect(service.address)
         model = owner.register_model(precis.ModelSpec("hoarder", 2, 32, 1, 64, "f32"))
-        # What is observed does not count among what a put is let in for.
+        # Observation queries are not part of the memory that admission counts for a put.
         put = owner.begin_put(model, range(900), "observed_mean(window=0)", keep=1.0)
         rows, queries = np.ones((1, 899, 64), np.float32), np.ones((32, 900, 64), np.float32)
         for layer in range(2):
@@ -167,7 +167,7 @@ def full_service(tmp_path):
 
 
 def until(cache: precis.Cache, **wanted: int) -> None:
-    """Until the service counts just so many of everything."""
+    """Waits until the service counts exactly these numbers."""
     for _ in range(30_000):
         stats = cache.stats()
         if all(stats[f"precis_{name}"] == count for name, count in wanted.items()):
@@ -184,11 +184,11 @@ def ctrl_c_once(ready):
         try:
             ready()
         finally:
-            # On a thread that does not wait: the main one is told, and not woken. That is how one
-            # finds it that comes as the main thread is about to wait.
+            # On a thread that does not wait: the main thread gets the signal without being woken.
+            # That finds the case of a signal that comes just before the main thread waits.
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
-    # Who starts the tests in the background may have told them to ignore it.
+    # A shell that runs the tests in the background may have set the signal to be ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     presser = threading.Thread(target=press)
     presser.start()
@@ -200,7 +200,7 @@ def ctrl_c_once(ready):
 
 
 class Twice:
-    """The Waits of a thread; before it can end them Ctrl-C comes once more."""
+    """The Waits of a thread; before it can end them, Ctrl-C comes once more."""
 
     def __init__(self) -> None:
         self._waits = _core.Waits()
@@ -232,7 +232,7 @@ def test_ctrl_c_ends_a_store_that_waits_for_the_services_memory(
 
     def ready():
         assert reached.wait(300)
-        until(owner, waiting_requests=4)  # as many as a put has under way
+        until(owner, waiting_requests=4)  # as many as a put has in flight
 
     with pytest.raises(KeyboardInterrupt), ctrl_c_once(ready):
         hf.store(cache, model, hf_model, TOKENS, recipe="knorm", keep=1.0)

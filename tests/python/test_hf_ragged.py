@@ -39,7 +39,7 @@ def ragged_continuation(model, cache, tokens) -> torch.Tensor:
 
 
 def random_kept(model, length: int, seed: int = SEED) -> list[list[torch.Tensor]]:
-    """Another number of entries in every head, in no order of position; one head keeps nothing."""
+    """A different number of entries in every head, in random order; one head keeps nothing."""
     generator = torch.Generator().manual_seed(seed)
     config = model.config
     kept = []
@@ -74,7 +74,7 @@ def test_kept_entries_give_the_logits_of_a_dense_attention_over_them(hf_model, t
         expected = continuation(hf_model, cache, rest, CHUNKS)
     actual = ragged_continuation(hf_model, hf.RaggedCache(hf_model, prefix), rest)
     assert (actual - expected).abs().max() <= BOUND
-    assert (full - expected).abs().max() > 10 * BOUND  # what was evicted mattered
+    assert (full - expected).abs().max() > 10 * BOUND  # the evicted entries mattered
 
 
 def test_prefill_over_nothing_equals_transformers_own(hf_model, tokens):
@@ -157,7 +157,7 @@ def test_several_questions_at_once_are_answered_as_one_by_one(name, request):
     for answer, (question, right) in zip(together, asked, strict=True):
         alone = hf.answer_nll(model, question, right, cache)
         assert answer.greedy == alone.greedy and answer.nll == pytest.approx(alone.nll, abs=1e-3)
-    hf.forward(model, [1, 2], cache)  # over a tail of its own it asks one by one
+    hf.forward(model, [1, 2], cache)  # with a tail of its own it asks one by one
     again = hf.answer_nlls(model, asked, cache)
     assert again == [hf.answer_nll(model, *pair, cache) for pair in asked]
 
@@ -209,7 +209,7 @@ def test_what_a_ragged_cache_cannot_express_is_refused(random_llama):
     chunked.config.layer_types = ["full_attention", "chunked_attention"] * 2
     with pytest.raises(ValueError, match="chunked_attention"):
         hf.RaggedCache(chunked)
-    sliding = copy.deepcopy(random_llama)  # its attention does not slide, whatever this says
+    sliding = copy.deepcopy(random_llama)  # its attention does not slide, despite this setting
     sliding.config.layer_types = ["full_attention", "sliding_attention"] * 2
     sliding.config.sliding_window = 16
     with pytest.raises(ValueError, match="layer 1: the model asks for a sliding window of None"):

@@ -83,7 +83,7 @@ def test_a_second_turn_is_computed_over_its_parent_as_read(cache, random_llama, 
     with dense_attention(hf_model, prefix), torch.no_grad():
         out = hf_model(torch.tensor([tokens[100:140]]), past_key_values=own)
     assert (read.logits - out.logits[0, -1]).abs().max() <= BOUND
-    # The restored chain holds what that turn computed, and decodes as it does.
+    # The restored chain has the turn's entries, and decodes as the turn does.
     chain, restored = read_back(cache, model, hf_model, tokens[:140])
     for layer, kept in zip(own.layers, chain.layers, strict=True):
         for head, entries in enumerate(kept.heads):
@@ -125,7 +125,7 @@ def test_a_service_keeps_what_a_compression_of_the_same_inputs_keeps(
 
 def test_log_sum_exp_is_that_of_the_full_attention(random_llama, tokens):
     class Recorder:
-        """A put that keeps what is pushed."""
+        """A put that records the pushes."""
 
         begin, end, already_stored = 0, 90, False
         recipe = '{"scorer":"window_attn","window":16}'

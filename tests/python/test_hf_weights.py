@@ -91,7 +91,7 @@ def test_the_same_weights_have_one_revision_in_any_process_place_and_form(folder
     link = tmp_path / "link"
     link.symlink_to(folder)
     assert revision(load(link)) == want
-    assert revision(build()) == want  # in memory alone
+    assert revision(build()) == want  # only in memory
     assert hf.model_spec(load(folder)) == hf.model_spec(load(moved)) == hf.model_spec(build())
 
 
@@ -101,7 +101,7 @@ def change_one_element(model) -> None:
 
 
 def swap_rows(model) -> None:
-    """The sums over all of the tensor stay."""
+    """The sums over the whole tensor stay the same."""
     rows = model.model.embed_tokens.weight.data
     rows[[7, 40]] = rows[[40, 7]]
 
@@ -291,7 +291,7 @@ def test_weights_that_were_moved_out_of_memory_are_those_of_their_files(folder, 
     assert revision(away) == want
     for file in folder.glob("*.safetensors"):
         assert json.loads(record_of(file).read_text())["marks"]
-    # From the second time on nothing is read but what is remembered.
+    # From the second time on only the records are read.
     monkeypatch.setattr(weight_files, "_read", None)
     assert revision(away) == want
 

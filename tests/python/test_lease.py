@@ -1,4 +1,4 @@
-"""Cache.lookup(lease=): a match that can be got whatever happens to what is stored."""
+"""Cache.lookup(lease=): a match that can be got whatever happens to its segments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def replace(cache, model, segments):
 
 
 def passed_on(match):
-    """As another process has it."""
+    """The match as another process has it."""
     return precis.Match.from_bytes(match.to_bytes())
 
 
@@ -60,7 +60,7 @@ def test_what_is_leased_can_be_got_whatever_happens_to_it(cache, model, segments
     assert same_prefix(got(cache, match), want)
     now = cache.lookup(model, TOKENS, keep=keep)
     assert not now if change is remove else not same_prefix(got(cache, now), want)
-    if keep is None:  # a smaller budget than what was matched
+    if keep is None:  # a smaller budget than the match's
         small = got(cache, match, 0.3)
         assert (small.plan <= want.plan).all() and small.plan.sum() < want.plan.sum()
 
@@ -69,7 +69,7 @@ def test_what_replaces_an_approximation_leaves_a_lease_of_it(cache, model):
     parent = put(cache, model, keep=1.0)
     cache.trim(parent, keep=0.05)
     rough = put(cache, model, TOKENS, seed=2, keep=1.0)  # over all that is stored
-    put(cache, model, keep=1.0)  # gives the parent back what it lost
+    put(cache, model, keep=1.0)  # restores what the parent lost
     match = cache.lookup(model, TOKENS, keep=0.05, lease=30)
     want = got(cache, match)
     exact = put(cache, model, TOKENS, seed=3, keep=1.0)
@@ -121,7 +121,7 @@ def test_after_its_end_it_is_a_miss_and_the_space_comes_back(tmp_path):
 
 def test_a_longer_lease_is_cut_and_a_wrong_one_refused(cache, model, segments):
     assert cache.lookup(model, TOKENS, lease=3600).lease == 30
-    assert cache.lookup(model, [*range(900, 1000)], lease=30).lease == 0  # of nothing
+    assert cache.lookup(model, [*range(900, 1000)], lease=30).lease == 0  # an empty match
     for wrong in (-1, float("nan"), 1e9):
         with pytest.raises(precis.InvalidArgument, match="lease"):
             cache.lookup(model, TOKENS, lease=wrong)

@@ -11,7 +11,7 @@ import precis
 
 @pytest.fixture
 def chain(cache, model):
-    """A path of 300 tokens in three segments, of which the second stores the least."""
+    """A path of 300 tokens in three segments; the second stores the least."""
     for end, keep in ((120, 0.6), (180, 0.2), (300, 0.5)):
         begin = {120: 0, 180: 120, 300: 180}[end]
         layers = random_layers(model.spec, end - begin, seed=end)
@@ -33,7 +33,7 @@ def same_prefix(one: precis.Prefix, other: precis.Prefix) -> bool:
     )
 
 
-@pytest.mark.parametrize("end", [300, 250])  # of which 192 or more tokens match
+@pytest.mark.parametrize("end", [300, 250])  # at least 192 of the tokens match
 @pytest.mark.parametrize("keep", [0.1, precis.entries(7), "64 KiB"])
 def test_a_lookup_at_a_budget_says_what_a_get_brings(cache, model, chain, keep, end):
     path = [*chain[:end], *range(5000, 5100)]
@@ -41,7 +41,7 @@ def test_a_lookup_at_a_budget_says_what_a_get_brings(cache, model, chain, keep, 
     stored = cache.lookup(model, path)
     assert stored.keep is None and all(link.counts is None for link in stored.links)
     assert match.matched_tokens == stored.matched_tokens > 180 and match.align == 1
-    # 64 KiB are more than is stored of any segment, which is taken whole.
+    # 64 KiB are more than any segment stores, so each is taken whole.
     expected = cache.get(stored, None if keep == "64 KiB" else keep)
     assert np.array_equal(match.plan, expected.plan)
     prefix = cache.get(match)
@@ -80,7 +80,7 @@ def test_pages_are_whole_and_within_what_is_stored(cache, model, chain, align, e
     assert np.array_equal(match.plan, want)
     prefix = cache.get(match)
     assert np.array_equal(prefix.plan, match.plan)
-    # Each segment's first entries, so a part of what a get of all brings.
+    # Each segment's first entries, so a part of a get of everything.
     whole = cache.get(cache.lookup(model, path))
     for layer, all_of_it in zip(prefix.layers, whole.layers, strict=True):
         for head, full in zip(layer.heads, all_of_it.heads, strict=True):
@@ -177,7 +177,7 @@ def test_a_match_of_what_was_trimmed_since_is_to_be_looked_up_again(cache, model
     match = cache.lookup(model, chain, keep=0.2)
     before = cache.get(match).wait()
     cache.trim(match.links[0].segment, keep=0.3)
-    assert same_prefix(cache.get(match), before)  # what is left holds it
+    assert same_prefix(cache.get(match), before)  # the rest still has them
     cache.trim(match.links[0].segment, keep=0.1)
     with pytest.raises(precis.NotFound, match="look it up again"):
         cache.get(match).wait()

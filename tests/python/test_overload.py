@@ -1,4 +1,4 @@
-"""Deadlines, a service that is restarted or has no room, as a Python program meets them."""
+"""Deadlines, and a service that is restarted or has no room, from a Python program's view."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_deadline_that_is_met_changes_nothing(cache, model):
 
 def interrupted(call):
     """Ctrl-C half a second after `call` began, which must end it at once."""
-    # Who starts the tests in the background may have told them to ignore it.
+    # A shell that runs the tests in the background may have set the signal to be ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
@@ -93,7 +93,7 @@ def test_ctrl_c_ends_a_call_that_waits_and_the_connection_goes_on(cache):
     spec = toy_spec()
     model = cache.register_model(spec)
     layers = random_layers(spec, 100)
-    # Nobody else will ever write it.
+    # The second writer never comes.
     lonely = cache.with_deadline(30).begin_put(model, range(100), keep=0.5, writers=2)
     for layer, (keys, values, *_) in enumerate(layers):
         lonely.layer(layer, keys, values)
@@ -136,7 +136,7 @@ def test_whoever_has_the_waits_of_a_thread_ends_its_calls(tmp_path):
 
         def call():
             waits.adopt()
-            for _ in range(2):  # for good
+            for _ in range(2):  # permanently
                 with pytest.raises(precis.Canceled, match="interrupted") as raised:
                     cache.status()
                 ended.append(raised.value)
@@ -162,7 +162,7 @@ def test_others_go_on_while_the_last_handle_waits_for_the_service(tmp_path, last
         handles["prefix"] = handles["cache"].get(match)
         dropping, counted = threading.Event(), threading.Event()
 
-        def count():  # for longer than a thread has the interpreter to itself
+        def count():  # for longer than a thread's time slice of the interpreter
             dropping.wait()
             for _ in range(2_000_000):
                 pass

@@ -23,7 +23,7 @@ def as_stored(rows: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def room(dtype: str, num_pages: int, dim: int, layout: str) -> tuple[np.ndarray, np.ndarray]:
-    """K and V pages of one allocation as engines lay it out, [num_pages, ROWS, dim] each."""
+    """K and V pages of one allocation in an engine's layout, [num_pages, ROWS, dim] each."""
     kind = DTYPES[dtype]
     if layout == "rows":  # K, then V of a page
         whole = np.full((num_pages, 2, ROWS, dim), MARK).astype(kind)
@@ -37,7 +37,7 @@ def room(dtype: str, num_pages: int, dim: int, layout: str) -> tuple[np.ndarray,
 
 
 def tables(counts: np.ndarray, num_pages: int, spare: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Different random pages for so many rows of each head."""
+    """Different random pages for the given numbers of rows of each head."""
     need = -(-counts.ravel().astype(int) // ROWS) + spare
     starts = np.concatenate([[0], np.cumsum(need)]).astype(np.uint32)
     shuffled = np.random.default_rng(SEED).permutation(num_pages)
@@ -45,7 +45,7 @@ def tables(counts: np.ndarray, num_pages: int, spare: int = 0) -> tuple[np.ndarr
 
 
 def check_pages(prefix: precis.Prefix, arrays, table: np.ndarray, starts: np.ndarray) -> None:
-    """That every head's rows are in its pages, and nothing else was written."""
+    """Checks that every head's rows are in its pages, and nothing else was written."""
     expected = [np.full(a.shape, MARK).astype(a.dtype) for a in arrays]
     heads = prefix.plan.shape[1]
     for layer, got in enumerate(prefix.layers):
@@ -122,7 +122,7 @@ def test_pages_arrive_over_a_path_that_is_matched_in_part(cache, model):
 
 
 def filled(spec, layers, num_tokens: int, first_row: int, layout: str, dtype: str):
-    """Every layer's rows in pages of its own, from `first_row` on: pages, and each one's table."""
+    """Every layer's rows in its own pages, from `first_row` on: pages, and the layers' tables."""
     per_head = -(-(first_row + num_tokens) // ROWS)
     keys, values = room(dtype, 200, spec.head_dim, layout)
     order = np.random.default_rng(SEED).permutation(200).astype(np.uint32)
@@ -174,7 +174,7 @@ def test_a_put_out_of_pages_is_the_put_of_arrays(cache, request, layout, dtype, 
         for index, table in enumerate(found):
             asked = queries[index].copy()
             put.layer_from_pages(index, pages, table, first_row, n, asked, wait=False)
-            asked[:] = 0  # as are the pages: they may be reused
+            asked[:] = 0  # like the pages: they may be reused
             pages.keys[table.ravel()] = 0
             pages.values[table.ravel()] = 0
         again = put.commit()
@@ -282,7 +282,7 @@ def test_a_wrong_push_out_of_pages_is_refused_by_name(cache, model):
 
 
 class SaysItIsOn:
-    """An array in host memory that says by DLPack that it lies on another device."""
+    """An array in host memory that claims by DLPack to be on another device."""
 
     def __init__(self, array: np.ndarray, device: tuple[int, int]) -> None:
         self.array, self.device, self.shape = array, device, array.shape

@@ -70,7 +70,7 @@ def test_a_profile_is_built_and_used_and_refused_elsewhere(
     profile = json.loads(out.read_text())
     rows = 1 if "headkv" in recipe else 99
     assert len(profile["table"]) == rows * 3 * 2 and profile["name"] == "mine"
-    # Of the recipe it was built for, on its model.
+    # For the recipe it was built for, on its model.
     from precis.eval import models
     from precis.eval.subject import Judge, Reading
 

@@ -22,7 +22,7 @@ def paper_tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def random_worth(draw: np.random.Generator, lengths: list[int]) -> list[np.ndarray]:
-    """Falling by and large, with ties; whole numbers, so that no sum of either side is rounded."""
+    """Mostly descending, with ties; whole numbers, so that no sum of either side is rounded."""
     return [
         (draw.integers(0, 50, length) + draw.integers(0, 4) * np.arange(length)[::-1] // 8).astype(
             np.float32

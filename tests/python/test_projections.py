@@ -1,4 +1,4 @@
-"""Output projections and profiles through a real service: what compress() is given, it keeps."""
+"""Output projections and profiles through a real service: it keeps the same as compress()."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_projections_come_from_the_models_own_files(cache, request, tmp_path):
         name = f"model.layers.{layer}.self_attn.o_proj.weight"
         save_file({name: flat}, tmp_path / f"part-{layer}.safetensors")
     cache.register_model(spec, o_proj=tmp_path)
-    cache.register_model(spec, o_proj=weights)  # the same: else it would be refused
+    cache.register_model(spec, o_proj=weights)  # the same: otherwise it would be refused
     with pytest.raises(precis.InvalidArgument, match="of 1 layers, the model has 3"):
         cache.register_model(spec, o_proj=tmp_path / "part-1.safetensors")
     with pytest.raises(precis.InvalidArgument, match="is no safetensors file"):
@@ -117,7 +117,7 @@ def test_bad_projections_are_refused_by_name(cache, request):
     ):
         with pytest.raises(precis.InvalidArgument, match=message):
             cache.register_model(spec, o_proj=o_proj)
-    # The two layers before the bad one are in, and stay what they are.
+    # The two layers before the bad one are stored, and cannot be changed.
     with pytest.raises(precis.NotFound, match=r"layer 2 .* has no output projection"):
         cache.begin_put(model, TOKENS, recipe="criticalkv_ada", keep=0.5)
     with pytest.raises(precis.InvalidArgument, match=r"layer 0 .* has another output projection"):
@@ -152,7 +152,7 @@ def test_the_service_budgets_by_a_profile_as_compress_does(cache, request, tmp_p
         spec, layers, recipe="lukv(keydiff)", keep=0.5, profile=json.dumps(profile)
     )
     assert same_entries(read(cache, model), kept)
-    # The segment is known by the table, not by what it was called.
+    # The segment is identified by the table, not by the profile's name.
     assert json.loads(segment.recipe)["profile"] == row.digest
     for recipe in ("lukv(keydiff)", f"lukv(keydiff, profile={row.digest})"):
         with cache.begin_put(model, TOKENS, recipe=recipe, keep=0.5) as put:
@@ -172,7 +172,7 @@ def test_a_profile_for_something_else_is_refused(cache, request):
     model, profile = cache.register_model(spec), toy_profile(spec)
     with pytest.raises(precis.NotFound, match="is not registered"):
         cache.add_profile(profile | {"model": other.fingerprint})
-    # The same weights under another name: whoever says so is believed, the shape is not.
+    # The same weights under another name: the claim is accepted, but not another shape.
     row = cache.add_profile(profile | {"model": other.fingerprint, "name": "moved"}, model)
     assert row.model == model.fingerprint
     cache.remove_profile(model, "moved")

@@ -1,4 +1,4 @@
-"""The Python programs of the READMEs run as they stand."""
+"""The Python programs of the READMEs run unchanged."""
 
 from __future__ import annotations
 

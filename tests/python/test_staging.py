@@ -1,5 +1,4 @@
-"""What a put holds while its layers come: the same segment however they are cut, in the memory that
-it said it needs."""
+"""A put in progress: the same segment for any pieces, within the memory that it asked for."""
 
 from __future__ import annotations
 
@@ -83,7 +82,7 @@ def test_a_put_in_any_pieces_is_the_put_of_whole_layers(cache, model, recipe):
 
 @pytest.mark.parametrize("layers", ["uniform", "entropy", "global_flat"])
 def test_a_put_gets_by_with_the_memory_that_it_says_it_needs(tmp_path, layers):
-    """Layers that compete shrink as others come; what they give back must be of use to those."""
+    """Layers that compete shrink as others come; the freed memory must be usable for those."""
     spec = precis.ModelSpec("staged", 48, 2, 2, 128, "f32")
     n = 700
     draw = np.random.default_rng(SEED)
@@ -115,7 +114,7 @@ def test_a_put_gets_by_with_the_memory_that_it_says_it_needs(tmp_path, layers):
 
 
 def test_a_put_that_needs_projections_gets_by_with_the_memory_that_it_says_it_needs(tmp_path):
-    """They lie among the put's records and go again: no hole of theirs may be left."""
+    """They are among the put's records and are freed again; they must leave no hole."""
     spec = precis.ModelSpec("weighed", 24, 4, 2, 128, "f32")
     n, recipe = 1500, "defensivekv(layers=global_flat, window=8)"
     draw = np.random.default_rng(SEED)
@@ -128,7 +127,7 @@ def test_a_put_that_needs_projections_gets_by_with_the_memory_that_it_says_it_ne
         model = cache.register_model(spec, o_proj=o_proj)
         with pytest.raises(precis.OutOfSpace, match="the put needs") as refusal:
             cache.begin_put(model, range(n), recipe, keep=0.4)
-    # Observations come on top.
+    # Observation queries need further memory.
     needed = int(re.search(r"needs (\d+) B", str(refusal.value))[1]) + (64 << 10)
     expected = precis.compress(spec, pushed, recipe, 0.4, o_proj=o_proj)
     with precis.open(tmp_path / "enough", memory_bytes=needed) as cache:

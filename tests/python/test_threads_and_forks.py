@@ -1,4 +1,4 @@
-"""Threads that share a put, threads that a program ends over, and children that were forked."""
+"""Threads that share a put, threads that still run when the program ends, and forked children."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import precis
 
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A Python program of its own, with what it needs to open a cache."""
+    """Runs a Python program in its own process, with helpers to open a cache."""
     prologue = """
         import os, sys, threading
         import numpy as np, precis
@@ -33,7 +33,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(params=["open", "connect"])
 def where(request, tmp_path) -> str:
-    """What a program opens: a folder, or the address of a precisd."""
+    """The argument of a program: a folder, or the address of a precisd."""
     if request.param == "open":
         return str(tmp_path / "data")
     return request.getfixturevalue("precisd").address
@@ -103,7 +103,7 @@ def test_of_threads_that_commit_one_put_one_gets_the_segment(cache, model):
 
 
 def test_a_signal_handler_within_a_call_of_a_put_cannot_make_another(cache, model):
-    # The second writer never comes, so that commit() waits, and asks for signals, until it ends.
+    # The second writer never comes, so commit() waits, and checks for signals, until its deadline.
     put = cache.with_deadline(3).begin_put(model, range(64), recipe="knorm", keep=0.5, writers=2)
     caught: list[str] = []
 
@@ -128,7 +128,7 @@ def test_a_signal_handler_within_a_call_of_a_put_cannot_make_another(cache, mode
 
 @pytest.mark.parametrize("call", ["lookup", "commit", "compress", "push"])
 def test_a_program_ends_over_a_daemon_thread_in_a_call(call, where):
-    # Several rounds: what the end of the interpreter meets is another instant each time.
+    # Several rounds: the interpreter's end comes at another moment each time.
     for _ in range(3):
         done = run(
             """

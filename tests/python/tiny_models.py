@@ -1,4 +1,4 @@
-"""Real Transformers models of random weights, small enough for seconds, in folders to load from."""
+"""Real Transformers models with random weights, small and fast, in folders to load from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-SEED = 20250417  # as conftest's
+SEED = 20250417  # as in conftest
 
 WORDS = ("the", "holder", "may", "licence", "work", "code", "source", "copies", "terms", "any")
 
@@ -45,13 +45,13 @@ SHAPE = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 16,
-    "initializer_range": 0.3,  # sharp enough for a lost entry to be seen
+    "initializer_range": 0.3,  # sharp enough to detect a lost entry
 }
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
-    """The folder of a Gemma 3 of random weights, one of its layers with a sliding window."""
+    """The folder of a Gemma 3 with random weights; one of its layers has a sliding window."""
     import torch
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
@@ -66,7 +66,7 @@ def tiny_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory):
-    """The folder of a Llama of random weights."""
+    """The folder of a Llama with random weights."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -1,5 +1,5 @@
-// Calls that do not block: for an engine's scheduler, whose thread must not wait for the service.
-// Not part of client.h.
+// Non-blocking calls, for an engine's scheduler, whose thread must not wait for the service. Not
+// part of client.h.
 //
 //   auto calls  = precis::Calls::make(client, 2);
 //   auto ticket = (*calls)->lookup(model, tokens);   // at once
@@ -19,62 +19,62 @@
 
 namespace precis {
 
-// Runs calls of a client on threads of its own, and keeps what comes of each until it is taken.
-// Any thread may call it; nothing but the destructor waits. Calls begin in the order in which they
-// were submitted, and end in any. So many as there are threads run at a time: calls that take long
-// (a get of all layers, a commit) hold up lookups behind them, unless these have an object of their
-// own.
+// Runs a client's calls on threads of its own, and keeps each outcome until the caller takes it.
+// Thread-safe; only the destructor waits. Calls start in the order of submission and end in any
+// order. At most one call per thread runs at a time. A long call (a get of all layers, a commit)
+// delays the lookups behind it; use a second Calls object for lookups if that matters.
 class Calls {
  public:
-  using Ticket = std::uint64_t;  // of one call; never 0, never used twice
-  // LookupMatch of lookup(), Prefix of get(), SegmentInfo of commit(), nothing of waits. A prefix
-  // is shared with nobody else.
+  using Ticket = std::uint64_t;  // names one call; never 0, never reused
+  // lookup() yields a LookupMatch, get() a Prefix, commit() a SegmentInfo; waits yield nothing. The
+  // caller is the only owner of the Prefix.
   using Value =
       std::variant<std::monostate, LookupMatch, std::shared_ptr<Prefix>, msg::SegmentInfo>;
   struct Done {
     Ticket ticket = 0;
     Status status;  // as the call itself reports it; kCanceled: cancel() came while it ran
-    Value result;   // std::monostate where the status is not ok
+    Value result;   // std::monostate if the status is not ok
   };
-  // Runs on one of the threads. `canceled` comes true where cancel() came meanwhile.
+  // Runs on one of the threads. `canceled` becomes true if cancel() names the call while it runs.
   using Call = std::function<Result<Value>(const std::atomic<bool>& canceled)>;
 
-  // `threads`: 1 to limits::kCallThreadsMax, each of which begins with `on_start`. A deadline is
-  // the client's (Client::with_deadline()).
+  // `threads`: 1 to limits::kCallThreadsMax; each thread runs `on_start` first. The calls have the
+  // client's deadline (Client::with_deadline()).
   static Result<std::unique_ptr<Calls>> make(std::shared_ptr<Client> client, unsigned threads,
                                              const std::function<void()>& on_start = {});
-  // Forgets what has not begun, and waits for what runs.
+  // Drops the calls that have not started, and waits for the running calls.
   ~Calls();
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
-  // All of these return at once; the call itself is checked where it runs. kRejected where
-  // limits::kCallsMax calls were submitted whose outcome was not taken, or where the paths of those
-  // hold more than limits::kCallTokensMax tokens: poll() first. Then nothing was submitted.
+  // These functions return at once; the call checks its own arguments when it runs. kRejected if
+  // limits::kCallsMax submitted calls have outcomes that were not taken, or if their paths hold
+  // more than limits::kCallTokensMax tokens: poll() first. A rejected call was not submitted.
   Result<Ticket> lookup(Model model, std::vector<TokenId> tokens,
                         const LookupOptions& options = {});
-  // A call for each path, in this order; all of them or none.
+  // One call per path, in this order. Either all of them are submitted or none.
   Result<std::vector<Ticket>> lookup_many(const Model& model,
                                           std::vector<std::vector<TokenId>> paths,
                                           const LookupOptions& options = {});
-  // Begins the get and waits for all of it. What `options` points to is copied, but not the memory
-  // that rows are left in: that must live until the call is over, for which cancel() tells when.
+  // Starts the get and waits for all its layers. The arrays that `options` points to are copied,
+  // except the memory for rows: that memory must live until the call is over, also for a canceled
+  // call (see cancel()).
   Result<Ticket> get(LookupMatch match, const Budget& keep = Budget::all(),
                      const GetOptions& options = {});
   Result<Ticket> wait_layer(std::shared_ptr<const Prefix> prefix, std::uint32_t layer);
   Result<Ticket> wait(std::shared_ptr<const Prefix> prefix);
-  // Until it is over nobody else may call the put.
+  // No other thread may use the put until the call is over.
   Result<Ticket> commit(std::shared_ptr<Put> put, Durability durability = Durability::kWal);
   Result<Ticket> submit(Call call);
 
-  // Readable while the outcome of a call waits to be taken; for poll(2) and the like alone. It
-  // stays open as long as this object.
+  // Readable while an outcome waits to be taken; use it only with poll(2) and the like. It stays
+  // open as long as this object.
   int descriptor() const;
-  // Takes the outcomes that there are, in the order in which they came.
+  // Takes all outcomes that are ready, in the order in which the calls ended.
   std::vector<Done> poll();
-  // True: the call is forgotten; it had not begun, or was over, and no outcome of it comes. False:
-  // it runs, and its outcome comes once it touches nothing any more (a get ends with kCanceled
-  // after the layer at hand); or there is no such call.
+  // True: the call is dropped, because it had not started or was over; no outcome of it follows.
+  // False: the call runs, and its outcome comes once it no longer touches any memory (a get ends
+  // with kCanceled after the current layer); or there is no such call.
   bool cancel(Ticket ticket);
 
  private:

@@ -10,10 +10,10 @@
 //   prefix->wait();                                // or wait_layer(), to begin with the first
 //   prefix->head(layer, head).keys ...
 //
-// Nothing throws: every fallible call returns a Status or a Result. Objects are handles onto one
-// way to the service, which they keep alive and renew; they may be used from any thread, a Put from
-// one at a time. What may fail in every call: kTimedOut, kUnavailable and kRejected, as
-// ConnectOptions tells.
+// Nothing throws: every fallible call returns a Status or a Result. Objects are handles that share
+// one connection to the service, keep it alive and renew it. They are thread-safe, except that a
+// Put is for one thread at a time. Every call may fail with kTimedOut, kUnavailable or kRejected
+// (ConnectOptions).
 #pragma once
 
 #include <cstdint>
@@ -35,42 +35,42 @@ namespace precis {
 
 class RemoteClient;
 
-// A put under way. Destroyed before commit, it leaves no trace.
+// A put in progress. If destroyed before commit, it leaves no trace.
 class Put {
  public:
   Put(Put&&) noexcept;
   Put& operator=(Put&&) noexcept;
   ~Put();
 
-  // Which tokens are to be pushed, on what parent, by what recipe and to how many entries.
+  // Says which tokens to push, on what parent, by what recipe, and how many entries are kept.
   const msg::PutBegun& begun() const;
 
-  // Returns once the service holds the bytes: the memory may be reused. Compression goes on behind;
-  // what it finds (a NaN, say) is reported by the next call. kInvalidArgument: a wrong shape, dtype
-  // or layer, or a piece that overlaps one already pushed. An error ends the put. Of a put whose
-  // segment is already stored the pieces are checked and not moved. Where the connection is lost
-  // the put is begun anew if no piece was taken in; else it is kUnavailable, and must be put again.
+  // Returns once the service holds the bytes: the memory may be reused. Compression continues in
+  // the background; the next call reports its errors (for example a NaN). kInvalidArgument: a wrong
+  // shape, dtype or layer, or a piece that overlaps an earlier piece. An error ends the put. If the
+  // segment is already stored, pieces are checked and not moved. If the connection is lost before
+  // any piece was accepted, the put is restarted; otherwise kUnavailable: put again.
   Status layer(std::uint32_t layer, const LayerPush& push);
 
-  // As layer(), without waiting for it: the service takes pieces in one after the other while the
-  // next ones are made. What `push` points to, but for pages and what is copied with them, stays as
-  // it is until it was waited for: by wait_layers() or layer(), by commit() or abort(), by an error
-  // that ends the put, or by the destructor, after which nothing reads it (and which may wait for
-  // that). kLayersAheadMax pieces may be under way; a further one waits for the oldest. A deadline
-  // counts from here.
+  // As layer(), without waiting for it: the service receives a piece while the caller computes the
+  // next ones. The memory that `push` points to must stay unchanged until the piece is over, except
+  // pages and the queries that are copied with them. A piece is over after wait_layers(), layer(),
+  // commit() or abort(), after an error that ends the put, or after the destructor (which may wait
+  // for that). At most kLayersAheadMax pieces are in flight; a further call waits for the oldest. A
+  // deadline counts from here.
   Status start_layer(std::uint32_t layer, const LayerPush& push);
-  // Returns once the service holds the bytes of all that were started, but for the `left` last.
+  // Returns once the service holds all started pieces except the last `left`.
   Status wait_layers(std::size_t left = 0);
   static constexpr std::size_t kLayersAheadMax = 4;
 
-  // Visible and as durable as asked once it returns OK. kInvalidArgument naming the missing layers.
-  // Where the connection is lost meanwhile the service is asked whether the segment is stored;
-  // kUnavailable if it is not: put again, which is safe in any case, as it is one segment. After
-  // kTimedOut or kCanceled it may be asked again, for what came of it.
+  // Once it returns OK, the segment is visible and as durable as asked. kInvalidArgument names the
+  // missing layers. If the connection is lost meanwhile, the client asks the service whether the
+  // segment is stored; if not, kUnavailable: put again, which is always safe, as the segment is the
+  // same. After kTimedOut or kCanceled, commit() may be called again to learn the outcome.
   Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal);
 
-  // Gives the put up; the service has forgotten it once this returns OK. Of one that has ended with
-  // an error or been aborted there is nothing left to give up: OK. kInvalidArgument once committed.
+  // Ends the put; once this returns OK the service has forgotten it. OK as well if the put has
+  // already ended by an error or an abort. kInvalidArgument once committed.
   Status abort();
 
  private:
@@ -80,18 +80,18 @@ class Put {
   std::unique_ptr<Impl> impl_;
 };
 
-// What is kept of one (layer, KV head): all arrays [count], K and V [count, head_dim]. A prefix of
-// several segments stands segment by segment, each in retention order. Borrowed from the Prefix.
-// Seats count within a segment.
+// The kept entries of one (layer, KV head): all arrays [count], K and V [count, head_dim]. A prefix
+// of several segments holds them segment by segment, each in retention order. Seats count within a
+// segment. The Prefix owns the memory.
 struct HeadEntries {
   std::span<const std::uint32_t> positions;  // in the original sequence
   std::span<const std::uint32_t> seats;
   std::span<const float> scores;
-  HeadsView keys, values;  // one head
+  HeadsView keys, values;  // of one head
 };
 
-// A prefix arriving or arrived. Its memory lives as long as the object; destroying it before it has
-// arrived cancels the rest. The const methods may be called from several threads.
+// A prefix that is arriving or has arrived. It owns its memory; destroying it early cancels the
+// rest of the transfer. The const methods are thread-safe.
 class Prefix {
  public:
   Prefix(Prefix&&) noexcept;
@@ -101,16 +101,16 @@ class Prefix {
   const ModelSpec& model() const;
   std::uint32_t matched_tokens() const;
   std::uint32_t num_layers() const;
-  std::uint32_t num_heads() const;  // KV heads of a layer: those that were asked for
-  // Waits for one layer: it has arrived and its checksums held. kCorruption otherwise.
+  std::uint32_t num_heads() const;  // KV heads of a layer that were asked for
+  // Waits until the layer has arrived and its checksums hold. kCorruption otherwise.
   Status wait_layer(std::uint32_t layer) const;
-  // Waits for all.
+  // Waits for all layers.
   Status wait() const;
-  // Of a layer that wait_layer() said OK to, and the head-th of the heads that were asked for;
-  // asking for another is a bug and aborts.
+  // Entries of a layer for which wait_layer() returned OK. `head` counts the heads that were asked
+  // for. Any other layer or head is a bug and aborts.
   HeadEntries head(std::uint32_t layer, std::uint32_t head) const;
   Plan plan() const;            // entry counts [num_layers, num_heads] at this cut; after wait()
-  std::uint64_t bytes() const;  // moved; after wait()
+  std::uint64_t bytes() const;  // transferred; after wait()
   double seconds() const;       // from request to the last layer checked; after wait()
 
  private:
@@ -120,61 +120,63 @@ class Prefix {
   std::shared_ptr<Impl> impl_;
 };
 
-// Host memory that pushes go out of the fastest: a service on the same host reads it where it is,
-// and for any it is registered once and not by every push. Its memory lives as long as the object,
-// and so does its client's connection.
+// The host memory from which pushes are fastest: a service on the same host reads it in place, and
+// for any service it is registered once instead of by every push. It owns its memory and keeps its
+// client's connection alive.
 class HostBuffer {
  public:
   virtual ~HostBuffer() = default;
-  virtual MutableBytes bytes() const = 0;  // from a page's boundary on; zeros at first
+  virtual MutableBytes bytes() const = 0;  // starts on a page boundary; zeros at first
 };
 
 class Client {
  public:
-  // To a running precisd, "host:port". Why not: kUnavailable, kPermissionDenied, kVersionMismatch.
+  // Connects to a running precisd, "host:port". Errors: kUnavailable, kPermissionDenied,
+  // kVersionMismatch.
   static Result<std::shared_ptr<Client>> connect(const std::string& address,
                                                  const ConnectOptions& options = {});
-  // The whole service inside this process over `directory` (link precis_embedded). kUnavailable if
-  // another process has the directory open.
+  // Runs the whole service inside this process over `directory` (link precis_embedded).
+  // kUnavailable if another process has the directory open.
   static Result<std::shared_ptr<Client>> open(const std::string& directory,
                                               const OpenOptions& options = {});
   virtual ~Client() = default;
 
-  // The same client, whose calls (and puts and prefixes) have `deadline_ms`; 0 for none.
+  // The same client with `deadline_ms` for its calls, puts and prefixes; 0: no deadline.
   virtual std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) = 0;
 
-  // Memory to make KV in, or to copy it to from a device, and to push it from (put.layer()). A few
-  // large buffers rather than many: a service of the same host reads some 30 of a client's in place
-  // and pulls from the rest. kOutOfSpace if the machine has no such memory.
+  // Memory to compute KV in, or to copy KV to from a device, and to push it from (put.layer()).
+  // Prefer a few large buffers: a service on the same host reads about 30 of a client's buffers in
+  // place and pulls from the rest. kOutOfSpace if the machine has no such memory.
   virtual Result<std::shared_ptr<HostBuffer>> allocate(std::size_t size_bytes) = 0;
 
-  // `o_proj`: of every layer the output projection [num_q_heads, head_dim, width], contiguous, in
-  // any dtype; recipes need it that weigh values by what they write (criticalkv, defensivekv). The
-  // service keeps it: once is enough, the same again is fine, another is kInvalidArgument.
+  // `o_proj`: the output projection of every layer, [num_q_heads, head_dim, width], contiguous, any
+  // dtype. Recipes that weigh values by what they write need it (criticalkv, defensivekv). The
+  // service keeps it: pushing it once is enough, the same again is fine, another is
+  // kInvalidArgument.
   virtual Result<Model> register_model(const ModelSpec& spec,
                                        std::span<const HeadsView> o_proj = {}) = 0;
   virtual Result<std::vector<msg::ModelRow>> models() = 0;
 
-  // Profiles (profile.h), for recipes that take their budgets from one (lukv, headkv). Adding puts
-  // it in the place of one with the same model and name.
+  // Profiles (profile.h), for recipes that take their budgets from one (lukv, headkv). A new
+  // profile replaces one with the same model and name.
   virtual Result<msg::ProfileRow> add_profile(const std::string& json) = 0;
   virtual Result<std::vector<msg::ProfileRow>> profiles(std::optional<Digest> model = {}) = 0;
-  // With its JSON.
+  // The row includes the profile's JSON.
   virtual Result<msg::ProfileRow> profile(const Digest& model, const std::string& name) = 0;
   virtual Status remove_profile(const Digest& model, const std::string& name) = 0;
 
-  // tokens: the whole path from the root; the put is of those past the parent's end.
+  // `tokens`: the whole path from the root; the put covers those past the parent's end.
   virtual Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,
                                 const PutOptions& options = {}) = 0;
-  // The longest stored prefix; matched_tokens is 0 when there is none. With options: the longest of
-  // what LookupOptions::keep suits, and what a get of it brings, exactly; then also kCorruption, as
-  // a get.
+  // The longest stored prefix; matched_tokens is 0 if there is none. With LookupOptions::keep or
+  // align: the longest prefix that suits them, with exact counts of what a get transfers; then also
+  // kCorruption, as get().
   virtual Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens,
                                      const LookupOptions& options = {}) = 0;
-  // Begins to stream the prefix; `keep` of each link by itself (a ratio of its tokens, entries per
-  // head, bytes), at most what it stores (kInvalidArgument names the first that stores less);
-  // Budget::all() for all of it. A match that is counted() has its budget: it is served as it was
-  // counted, another `keep` is kInvalidArgument, and kNotFound says that it was trimmed since.
+  // Starts to stream the prefix. `keep` (a ratio of tokens, entries per head, bytes) applies to
+  // each link by itself; kInvalidArgument names the first link that stores less. Budget::all()
+  // takes all. A counted() match has its own budget and is served as counted: another `keep` is
+  // kInvalidArgument, and kNotFound says that a segment was trimmed since.
   virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all(),
                              const GetOptions& options = {}) = 0;
 
@@ -189,26 +191,25 @@ class Client {
   virtual Result<std::vector<msg::SessionRow>> sessions() = 0;
   virtual Status remove_session(const std::string& name) = 0;
 
-  // The newest first, at most `limit` of them, read a page at a time: what is stored or removed
-  // meanwhile may be told or not.
+  // The newest first, at most `limit`. The list is read a page at a time: a segment that is stored
+  // or removed meanwhile may be in it or not.
   virtual Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model = {},
                                                          std::uint32_t limit = 1000) = 0;
   virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
-  // The one whose id begins with these hexadecimal digits, without its plan. kNotFound where there
-  // is none, kInvalidArgument naming some where there are several.
+  // The segment whose id begins with these hexadecimal digits, without its plan. kNotFound if there
+  // is none; kInvalidArgument names some if there are several.
   virtual Result<msg::SegmentInfo> find_segment(const std::string& id_beginning) = 0;
   virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
-  // Reads all of a segment from the store and says what is wrong with it, if anything is.
+  // Reads all of a segment from the store and reports any damage.
   virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;
-  // Keeps fewer entries of a segment: those of a put at `keep`, which is at most what it stores.
-  // Its id stays, children stay; putting it again gives back what it lost. `dry_run`: says what
-  // would be.
+  // Keeps fewer entries of a segment: those of a put at `keep`, at most what it stores. Its id and
+  // its children stay; putting it again restores the rest. `dry_run`: only reports the effect.
   virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
-  // A recipe that needs a profile is set for a model that has one: kNotFound where it has none,
-  // kInvalidArgument for all models.
+  // A recipe that needs a profile can be set only for one model: kNotFound if the model has no such
+  // profile, kInvalidArgument for all models.
   virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
   virtual Result<msg::Stats> stats() = 0;
   virtual Result<msg::ServerStatus> status() = 0;

@@ -1,15 +1,15 @@
-// For programs that must notice more than the service while a call waits: Ctrl-C under Python,
-// whose signals are seen only by who asks for them.
+// For programs that must notice other events while a call waits, such as Ctrl-C under Python, which
+// handles signals only when it is asked to.
 #pragma once
 
 #include <functional>
 
 namespace precis {
 
-// Of the process. Asked by each thread that waits in a call of a Client, a Put or a Prefix, every
-// second at least but not while it connects, off the loop. After the first true the call ends with
-// kCanceled, once the service has let go of the memory it was given, and what became of its request
-// is unknown. Set it before the first call, and once.
+// Sets the process's callback. Each thread that waits in a call of a Client, a Put or a Prefix asks
+// it at least every second, except while it connects, and never on the loop's thread. After the
+// first true the call ends with kCanceled, once the service has released the caller's memory; the
+// outcome of its request is unknown. Set it once, before the first call.
 void on_wait(std::function<bool()> is_interrupted);
 
 }  // namespace precis

@@ -1,5 +1,5 @@
-// What a lookup found, and its bytes, for another client to read it by. Part of client.h, which
-// includes it.
+// The result of a lookup, and its bytes, with which another client can read it. Part of client.h,
+// which includes it.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@ namespace precis {
 
 struct LookupMatch : msg::Match {
   Model model;
-  LookupOptions options = {};  // that it was looked up with
+  LookupOptions options = {};  // of the lookup
   explicit operator bool() const { return matched_tokens > 0; }
-  // Whether it says exactly what a get brings: the counts of its links, `plan` and `bytes`.
+  // Whether it has exact counts of what a get transfers: of its links, in `plan` and in `bytes`.
   bool counted() const { return !links.empty() && !links.front().counts.empty(); }
 };
 
-// A match as bytes, for another client of the same tenant: another process, another host. `tokens`:
-// those that matched, to go with it; none is fine.
+// The match as bytes, for another client of the same tenant: in another process or on another host.
+// `tokens`: the matched tokens, to travel with it; may be empty.
 std::vector<std::byte> to_bytes(const LookupMatch& match, std::span<const TokenId> tokens = {});
-// `tokens`, where given, gets those that came with it. The bytes may be from anywhere: what is no
-// match that could be read is kInvalidArgument, naming the field; kVersionMismatch where a newer
-// build wrote it.
+// `tokens`, if given, receives the tokens that came with the match. The bytes may be untrusted.
+// kInvalidArgument naming the field if they are not a readable match; kVersionMismatch if a newer
+// build wrote them.
 Result<LookupMatch> match_from_bytes(Bytes bytes, std::vector<TokenId>* tokens = nullptr);
 
 }  // namespace precis

@@ -1,5 +1,5 @@
-// What a program tells the client beside the data: how to connect, what to put and push. Part of
-// client.h, which includes it.
+// Options of the client's calls: how to connect, what to put and push. Part of client.h, which
+// includes it.
 #pragma once
 
 #include <chrono>
@@ -17,42 +17,42 @@ namespace precis {
 
 struct ConnectOptions {
   std::string tenant;  // empty: the service's default tenant
-  std::string token;   // never travels: the client proves that it knows it
-  // TLS: who may sign the service's certificate, a PEM file or "system"; empty: no TLS. For mutual
-  // TLS also the client's own certificate and key, PEM files.
+  std::string token;   // never sent: the client proves that it knows it
+  // TLS: `tls_ca` names the authority that signs the service's certificate, a PEM file or "system";
+  // empty: no TLS. For mutual TLS also the client's certificate and key, PEM files.
   std::string tls_ca, tls_cert, tls_key;
-  // Whether a service of the same host may read and write the memory that gets arrive in, and that
-  // Client::allocate() gives, where it lies. It is the faster way; off, all bytes go over sockets.
+  // Whether a service on the same host may read and write, in place, the memory of gets and of
+  // Client::allocate(). That is the faster way; if off, all bytes go over sockets.
   bool share_memory = true;
-  // Whether a service of another host may do the same by RDMA: "auto" (where this host has a device
-  // and the service offers it; never with TLS, for it is not encrypted), "off", or the devices that
-  // may be used, with commas: "mlx5_0:1".
+  // Whether a service on another host may do the same by RDMA: "auto" (if this host has a device
+  // and the service offers RDMA; never with TLS, as RDMA is not encrypted), "off", or the permitted
+  // devices, separated by commas: "mlx5_0:1".
   std::string rdma = "auto";
-  // Of connecting and of each request, which then is kTimedOut. Requests that move or compress
-  // bytes (begin_put, layer, commit, get, check_segment, trim_segment, a lookup with options) take
-  // what they take: they time out when the service has been silent this long, and a quiet one is
-  // asked for a sign of life meanwhile.
+  // Timeout of connecting and of each request, which then is kTimedOut. Requests that move or
+  // compress bytes (begin_put, layer, commit, get, check_segment, trim_segment, a lookup with keep
+  // or align) have no fixed time: they time out when the service has been silent this long. The
+  // client pings a silent service before that.
   std::uint32_t timeout_ms = 10'000;
-  // Of each call as a whole, with its retries, and of a get up to its last layer: past it the call
-  // is kTimedOut, naming what it waited for. 0: none. Client::with_deadline() sets it for some.
+  // Deadline of each call with its retries, and of a get up to its last layer. Past it the call is
+  // kTimedOut, naming what it waited for. 0: none. Client::with_deadline() sets it for some calls.
   std::uint32_t deadline_ms = 0;
-  // Whether a call that finds the connection lost (the service was restarted, say) connects anew,
-  // and one that the service is too busy for (kRejected with retry_after_ms()) comes again, until
-  // its deadline, or without one for timeout_ms from its first failure. A call that was under way
-  // when the connection was lost is repeated where done twice is as done once: all but
-  // fork_session, set_budget, remove_*, and puts of which a layer was taken in, which must be put
-  // again.
+  // Whether calls are retried. A call that finds the connection lost (for example after a restart
+  // of the service) connects again. A call that a busy service refused (kRejected with
+  // retry_after_ms()) is sent again. Retries end at the call's deadline, or without one timeout_ms
+  // after the first failure. A call in flight when the connection is lost is repeated if it is
+  // idempotent: all except fork_session, set_budget, remove_*, and puts of which a layer was
+  // accepted; those must be put again.
   bool retry = true;
   std::string client_name;  // name and version, for the service's log; empty: this library's
 };
 
 struct OpenOptions {
   std::uint64_t memory_bytes = 0;  // 0: the service's default
-  unsigned threads = 0;            // 0: every core
-  std::string device = "auto";     // compresses: auto (a GPU where there is one), cpu or cuda:N
+  unsigned threads = 0;            // 0: one per core
+  std::string device = "auto";     // for compression: auto (a GPU if there is one), cpu or cuda:N
 };
 
-// A registered model, to be named in puts and lookups. `adapter`: LoRA or the like.
+// A registered model, named in puts and lookups. `adapter`: a LoRA adapter or similar.
 struct Model {
   ModelSpec spec;
   Digest fingerprint;
@@ -60,95 +60,92 @@ struct Model {
 };
 
 struct PutOptions {
-  std::string recipe;          // empty: the budget in force says
-  std::optional<Budget> keep;  // none: the budget in force says
-  // Where the new segment begins: nothing means at the end of the longest stored proper prefix
-  // that suits a reader at `parent_read` (LookupOptions::keep); a null SegmentId means at the root;
-  // any other is the parent.
+  std::string recipe;          // empty: that of the budget in force
+  std::optional<Budget> keep;  // none: that of the budget in force
+  // The parent. Not set: the longest stored proper prefix that suits a reader at `parent_read`
+  // (LookupOptions::keep). A null SegmentId: the root. Otherwise: this segment.
   std::optional<SegmentId> parent;
-  // Provenance: the budget at which the parent was read while this KV was computed; nothing means
-  // all that was stored. Where that is less than what is stored of the parents, the segment is an
-  // approximation, and only readers at such a budget find it.
+  // Provenance: the budget at which the parent was read while this KV was computed; not set: all
+  // that was stored. If that is less than what the parents store, the segment is an approximation,
+  // and only readers at such a budget find it.
   std::optional<Budget> parent_read;
-  // Connections that write the put together, tensor-parallel ranks say, each its part of every
-  // layer: all of them begin it alike, push, and commit. A commit returns once all have asked for
-  // it, to all with one outcome (so give calls a deadline), and the strongest durability that was
-  // asked for counts. Where one of them aborts it, or is gone, the rest get kUnavailable: put
-  // again.
+  // The number of connections that write the put together, for example tensor-parallel ranks, each
+  // its part of every layer. All of them begin it with the same arguments, push, and commit. A
+  // commit returns once all have asked for it, with the same outcome for all (so give calls a
+  // deadline) and the strongest durability that any asked for. If one aborts or disconnects, the
+  // rest get kUnavailable: put again.
   std::uint32_t writers = 1;
 };
 
-// What a lookup says of the prefix that it finds. With neither: what is stored, and nothing is read
-// for it. Else the service counts what a get brings, to the entry, before anything travels: `plan`
-// and `bytes` of the match are exact then, for memory to be set aside, and get() of that match,
-// without a budget, serves exactly that. What of it is cold is read for it.
+// Options of a lookup. Without keep and align, the lookup reports what is stored and reads no
+// payload. With either, the service first counts the entries that a get would transfer: `plan` and
+// `bytes` of the match are then exact, so that memory can be reserved, and get() of that match,
+// without a budget, serves exactly that. Cold layers are read for it.
 struct LookupOptions {
-  // As get()'s, but that a link that stores less is taken whole, which is no error. No quality.
-  // A reader at a ratio gets no segment that was computed over less of its parents than that ratio
-  // (95% of it counts as enough); any other budget asks for all. Without keep and align none is
-  // left out, and SegmentInfo::parent_read tells.
+  // As get()'s, except that a link that stores less is taken whole, without an error. No quality
+  // target. A reader at a ratio gets no segment that was computed over less of its parents than
+  // that ratio (95% of it is enough); any other budget requires all of them. Without keep and align
+  // no segment is left out, and SegmentInfo::parent_read tells.
   std::optional<Budget> keep{};
-  // Entries of a page of the reader's memory, 1 to 4096. Above 1 every (layer, KV head) gets the
-  // nearest multiple of it, over all links; at least one page, at most what is stored in whole
-  // pages, so nothing where that is less than a page. The last link gives or takes the difference,
-  // and as far as it can't, the ones before it.
+  // Entries per page of the reader's memory, 1 to 4096. Above 1, every (layer, KV head) gets the
+  // nearest multiple over all links: at least one page, at most the stored whole pages, so nothing
+  // if less than a page is stored. The last link absorbs the difference, then the links before it.
   std::uint32_t align = 1;
-  // What is found can be got for so long, whatever is removed, trimmed or replaced meanwhile. At
-  // most 30 s; what LookupMatch::lease_ms says was granted, 0 where the service has no room for it,
-  // or has restarted since. Below zero is kInvalidArgument.
+  // For this long the match can be got, even if its segments are removed, trimmed or replaced
+  // meanwhile. At most 30 s. LookupMatch::lease_ms says what was granted; 0 if the service has no
+  // room for the lease or has restarted since. A negative value is kInvalidArgument.
   std::chrono::milliseconds lease{0};
 };
 
 // One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys
 // post-RoPE, over the put's new tokens [begin, end). A tensor-parallel rank pushes its heads from
-// head_begin; chunked prefill pushes token blocks from token_begin, counted from `begin`. Where
-// begin > 0, keys and values (and scores) of all `end` tokens of the path are taken too, as an
-// engine's own cache holds them: their last end - begin tokens are pushed.
+// head_begin; chunked prefill pushes token blocks from token_begin, which counts from `begin`. If
+// begin > 0, keys, values and scores may also cover all `end` tokens of the path, as in an engine's
+// own cache: the last end - begin of them are pushed.
 struct LayerPush {
   HeadsView keys, values;
-  // [num_q_heads of these heads, m, head_dim], the last m tokens; for kvzip any that repeat them.
+  // [num_q_heads of these heads, m, head_dim], the last m tokens; kvzip takes any that repeat them.
   HeadsView queries;
   std::span<const float> lse;     // [num_q_heads of these heads, m]; needs queries
   std::span<const float> scores;  // [num_kv_heads of these heads, n], for external scorers
   std::uint32_t head_begin = 0, token_begin = 0;
-  // Of queries to come, for expected_attention: [num_q_heads of these heads, head_dim] and
-  // [num_q_heads of these heads, head_dim, head_dim].
+  // Statistics of future queries, for expected_attention: [num_q_heads of these heads, head_dim]
+  // and [num_q_heads of these heads, head_dim, head_dim].
   std::span<const float> query_mean, query_covariance;
-  // Keys and values in pages, in place of the views. They and the queries are copied before the
-  // push is under way (the copy is the only one where a service of the same host reads them), and
-  // may be reused as soon as the call returns.
+  // Keys and values in pages, instead of the views. They and the queries are copied before the call
+  // returns, and may be reused then. A service on the same host makes no further copy.
   std::optional<PagesIn> pages = std::nullopt;
 };
 
-// Memory of the caller's for the K or the V of one layer: [num_kv_heads, num_tokens, head_dim] of
-// the model's dtype; rows follow each other, heads may stand apart, as in a HeadsView.
+// The caller's memory for K or V of one layer: [num_kv_heads, num_tokens, head_dim] of the model's
+// dtype. A head's rows are contiguous; heads may be apart, as in a HeadsView.
 struct RowsOut {
   std::byte* data = nullptr;
   std::uint32_t num_heads = 0;
-  std::uint32_t num_tokens = 0;  // that a head has room for
+  std::uint32_t num_tokens = 0;  // capacity of a head
   std::uint32_t head_dim = 0;
   Dtype dtype = Dtype::kF32;
   std::size_t head_stride_bytes = 0;
 };
-// Where a get leaves one layer. Of head h, the first head(layer, h).positions.size() rows are
-// written, in that order; the rest stay as they were.
+// The destination of one layer of a get. The first head(layer, h).positions.size() rows of head h
+// are written, in that order; the other rows are not touched.
 struct LayerOut {
   RowsOut keys, values;
 };
 
-// What of a prefix a get brings, and where it leaves it.
+// Selects the part of a prefix that a get transfers, and its destination.
 struct GetOptions {
-  // [num_layers] and pages: rows are left there, too. A layer is written by the wait_layer() or
-  // wait() that first says OK to it, in the calling thread and after its checksums held; nothing
-  // else ever touches that memory, so it must live as long as the Prefix is waited for. What lies
-  // past a head's rows stays as it was. kInvalidArgument: another shape or dtype than that of the
-  // heads asked for, pages that are not there, or, by those waits, a head that kept more rows than
-  // there is room for (match.plan says how many it may be).
+  // Rows are also written to `out` [num_layers] and to pages. A layer is written by the first
+  // wait_layer() or wait() that returns OK for it, in the calling thread, after its checksums held.
+  // Nothing else touches that memory, so it must live as long as the Prefix is waited for. Memory
+  // past a head's rows is not touched. kInvalidArgument: a shape or dtype that does not fit the
+  // heads asked for, pages that do not exist, or, from those waits, a head with more rows than
+  // there is room for (match.plan has the maximum).
   std::span<const LayerOut> out = {};
-  // KV heads [head_begin, head_begin + head_count) alone are read, travel and are checked; count 0:
-  // all from head_begin on. The prefix then has those heads, the first of them as its head 0.
+  // Only KV heads [head_begin, head_begin + head_count) are read, transferred and checked; count 0:
+  // all from head_begin on. The prefix then has only those heads, numbered from 0.
   std::uint32_t head_begin = 0, head_count = 0;
-  std::optional<PagesOut> pages = std::nullopt;  // its table is copied
+  std::optional<PagesOut> pages = std::nullopt;  // the table is copied
 };
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// Paged memory of the caller's, as an engine's paged KV cache is: gets leave rows in it, puts take
+// The caller's paged memory, such as an engine's paged KV cache: gets write rows to it, puts read
 // rows from it. Part of client.h, which includes it.
 #pragma once
 
@@ -9,30 +9,30 @@
 
 namespace precis {
 
-// Pages (paged_rows.h) lie in host memory, or in that of one CUDA device, K and V in the same. On a
-// device the rows of a layer cross the bus in one copy and are moved by one kernel, on a stream of
-// the client's own, which has ended when the call returns. It waits for no other stream: work of
-// the caller's own on the pages must have ended when the call begins. The client keeps device
-// memory for the rows of one layer each way. kUnsupported: a build without CUDA, or a machine
-// without the device; kInvalidArgument: memory that is not of the device; kOutOfSpace: no room
-// there for the rows. Only an emulator has run this part yet, no GPU.
+// Pages (paged_rows.h) are in host memory or in the memory of one CUDA device; K and V in the same.
+// On a device, a layer's rows cross the bus in one copy, and one kernel moves them, on the client's
+// own stream, which is idle again when the call returns. That stream waits for no other: the
+// caller's work on the pages must have ended when the call begins. The client keeps device memory
+// for the rows of one layer per direction. kUnsupported: a build without CUDA, or a machine without
+// the device; kInvalidArgument: memory that is not the device's; kOutOfSpace: no room there for the
+// rows. This part has run only on an emulator, not on a GPU.
 
-// Where a get leaves rows: those of (layer l, KV head h), in the order of Prefix::head(), go to
-// rows 0 to page_rows - 1 of the page of `keys` and of `values` that
-// table[starts[l * num_kv_heads + h]] names, then to those of the next page, and so on up to
+// The destination of a get's rows. The rows of (layer l, KV head h), in the order of
+// Prefix::head(), go to rows 0 to page_rows - 1 of the page of `keys` and of `values` that
+// table[starts[l * num_kv_heads + h]] names, then to the next page, up to
 // starts[l * num_kv_heads + h + 1]. `starts` has num_layers * num_kv_heads + 1 values that never
-// descend, the last is at most table.size(). A page that stands twice in the table holds the rows
-// that were written last, on a device any of them.
+// descend; the last is at most table.size(). A page that is twice in the table holds the rows that
+// were written last; on a device, any of them.
 struct PagesOut {
-  PagedRows keys, values;  // of one page_rows
+  PagedRows keys, values;  // with the same page_rows
   std::span<const std::uint32_t> table, starts;
 };
 
-// Where a push takes the keys and values of one layer from, in place of views of rows: `table`
-// [num_heads, pages], and token t of head h is row first_row + t of that head's pages in order.
-// Nothing is written to.
+// The source of a push's keys and values of one layer, instead of views: `table` [num_heads,
+// pages]; token t of head h is row first_row + t of that head's pages in order. The pages are only
+// read.
 struct PagesIn {
-  PagedRows keys, values;  // of one page_rows
+  PagedRows keys, values;  // with the same page_rows
   std::span<const std::uint32_t> table;
   std::uint32_t num_heads = 0;
   std::uint32_t first_row = 0;

@@ -1,4 +1,4 @@
-"""The extension module. Its parts are documented in the package that wraps them."""
+"""The extension module. The package that wraps its parts documents them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Arguments of a wrong type, told by the name that the caller gave them."""
+"""Reports arguments of a wrong type by the name that the caller gave them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _Named = TypeVar("_Named", bound=Callable[..., Any])
 
 
 def names_arguments(of: _Named) -> _Named:
-    """A function, or every public one of a class, that says which argument is none of its type.
+    """Makes a function, or every public method of a class, name the argument of a wrong type.
 
-    What a wrong argument runs into, most often in the extension module, knows neither its name nor
-    what is needed; the signature knows both. It is asked only where a call has failed: one that
-    goes well costs nothing, and nothing is refused that works without being of the type.
+    A wrong argument usually fails in the extension module, which knows neither its name nor the
+    needed type; the signature knows both. The signature is read only after a call has failed: a
+    successful call costs nothing, and any value that works is accepted.
     """
     if inspect.isclass(of):
         for name, member in list(vars(of).items()):
@@ -43,9 +43,9 @@ def names_arguments(of: _Named) -> _Named:
 def refuse_wrong(
     of: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
 ) -> None:
-    """Raises InvalidArgument for the first argument that is not what the signature of `of` says.
+    """Raises InvalidArgument for the first argument that does not fit the signature of `of`.
 
-    `error` is what the call ran into. It stays the cause: an argument may be odd and do no harm.
+    `error` is the error of the call. It stays the cause: an odd argument may be harmless.
     """
     try:
         given = inspect.signature(of).bind(*args, **kwargs).arguments
@@ -61,12 +61,12 @@ def refuse_wrong(
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """As far as isinstance can tell: of a sequence, not what is in it."""
+    """Checks what isinstance can tell; the elements of a sequence are not checked."""
     if hint is Any:
         return True
     origin = get_origin(hint)
     if origin is collections.abc.Sequence and not isinstance(value, str):
-        return hasattr(value, "__getitem__") or hasattr(value, "__iter__")  # as arrays are
+        return hasattr(value, "__getitem__") or hasattr(value, "__iter__")  # as arrays have
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in get_args(hint))
     if origin is Literal:

@@ -1,11 +1,11 @@
-"""Arrays in and out: NumPy, PyTorch and whatever else speaks DLPack, without copies where possible.
+"""Arrays in and out: NumPy, PyTorch and any DLPack library, without copies where possible.
 
-In: [heads, n, head_dim]. Rows must be contiguous and follow one another; heads may stand any
-distance apart, so a slice [:, a:b] of a larger cache goes in as it lies. Any other layout is copied
-once, and so is what lies on a GPU, into pinned memory where it is PyTorch's. bf16 comes as
+In: [heads, n, head_dim]. Rows must be contiguous and follow one another; heads may be at any
+stride, so a slice [:, a:b] of a larger cache is passed in place. Any other layout is copied once.
+An array on a GPU is copied to the host once, a PyTorch tensor into pinned memory. bf16 is passed as
 torch.bfloat16, as ml_dtypes.bfloat16, or as its bits in uint16.
 
-Out: read-only NumPy arrays over the memory of the object they come from, which they keep alive.
+Out: read-only NumPy arrays over the memory of the object that returns them, which they keep alive.
 bf16 rows are a :class:`BFloat16Array`.
 """
 
@@ -22,7 +22,7 @@ from .errors import InvalidArgument, Unsupported
 
 
 class BFloat16Array(np.ndarray):
-    """bf16 values as NumPy can hold them: an array of their bits, as uint16.
+    """bf16 values in NumPy: an array of their bits, as uint16.
 
     ``torch.from_dlpack(array)`` is a torch.bfloat16 tensor over the same memory, and
     ``array.view(ml_dtypes.bfloat16)`` a NumPy array of numbers; ``to_float32()`` needs neither.
@@ -37,12 +37,12 @@ class BFloat16Array(np.ndarray):
 
 
 def rows_out(rows: np.ndarray) -> np.ndarray:
-    """K or V rows as the extension module made them, for people."""
+    """K or V rows of the extension module in the type that users see."""
     return rows.view(BFloat16Array) if rows.dtype == np.uint16 else rows
 
 
 def heads_in(array: Any, field: str) -> Any:
-    """K, V or queries as the extension module takes them; copies only what it must."""
+    """K, V or queries in the form that the extension module takes; copies only if it must."""
     if _is_torch(array):
         array = _to_host(array.detach(), field)
         return array if _rows_follow(array.shape, array.stride()) else array.contiguous()
@@ -60,11 +60,11 @@ def heads_in(array: Any, field: str) -> Any:
 
 
 def exported(array: Any) -> Any:
-    """The array as the extension module takes it in the call itself.
+    """The array in the form that the extension module takes within a call.
 
-    It would ask for the DLPack capsule, which for most libraries runs Python code. Beneath C++ that
-    must not be: where the interpreter ends meanwhile, it ends such a thread in a way that C++
-    cannot pass on.
+    The extension module would ask for the DLPack capsule, which runs Python code in most libraries.
+    C++ code must not call that: if the interpreter ends meanwhile, it ends the thread in a way that
+    C++ cannot handle.
     """
     if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
         return array
@@ -72,7 +72,7 @@ def exported(array: Any) -> Any:
 
 
 def rows_in_place(array: Any, field: str) -> Any:
-    """K or V rows that are written where they lie, as the extension module takes them."""
+    """K or V rows to be written in place, in the form that the extension module takes."""
     if _is_torch(array):
         array = _writable(array, field)
         if array.device.type != "cpu":
@@ -93,7 +93,7 @@ def rows_in_place(array: Any, field: str) -> Any:
 
 
 def pages_in_place(array: Any, field: str) -> Any:
-    """Pages of rows [num_pages, page_rows, head_dim] that are written where they lie."""
+    """Pages of rows [num_pages, page_rows, head_dim] to be written in place."""
     if _is_torch(array):
         if array.device.type not in ("cpu", "cuda"):
             raise Unsupported(
@@ -119,7 +119,7 @@ def pages_in_place(array: Any, field: str) -> Any:
 
 
 def page_numbers(value: Any, field: str, dimensions: int) -> np.ndarray:
-    """Numbers of pages, or places among them, as uint32; an array of that is taken as it lies."""
+    """Page numbers, or indices into a table of them, as uint32; a uint32 array is not copied."""
     if _is_torch(value):
         value = value.detach().cpu().numpy()
     array = np.asarray(value)
@@ -136,9 +136,9 @@ def page_numbers(value: Any, field: str, dimensions: int) -> np.ndarray:
 
 
 def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:
-    """A NumPy array as the extension module can read it: of numbers, and of bf16 its bits."""
+    """A NumPy array that the extension module can read: of numbers; bf16 as its bits."""
     array = array.view(np.ndarray)
-    if array.dtype.name == "bfloat16":  # of ml_dtypes
+    if array.dtype.name == "bfloat16":  # ml_dtypes' type
         array = array.view(np.uint16)
     if array.dtype.kind not in "biufc":
         raise InvalidArgument(f"{field}: dtype {array.dtype} is none of numbers")
@@ -146,15 +146,15 @@ def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:
 
 
 def _writable(tensor: Any, field: str) -> Any:
-    """The tensor, whose memory holds what it says."""
+    """The tensor, if its memory holds its values."""
     if tensor.is_neg():
         raise InvalidArgument(f"{field}: the tensor is the negative of what its memory holds")
     return tensor.detach()
 
 
 def _to_host(tensor: Any, field: str) -> Any:
-    """The tensor, or a copy of it in host memory that the GPU fills by itself."""
-    tensor = tensor.resolve_neg()  # whose memory holds the negative
+    """The tensor, or a copy of it in host memory; a GPU fills a pinned copy."""
+    tensor = tensor.resolve_neg()  # a negative view's memory holds the negated values
     if tensor.device.type == "cpu":
         return tensor
     torch = sys.modules["torch"]
@@ -169,7 +169,7 @@ def _to_host(tensor: Any, field: str) -> Any:
     return host
 
 
-# DLPack's device types of memory that the host reads.
+# The DLPack device types of memory that the host can read.
 _HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
 
 
@@ -179,7 +179,7 @@ def _on_host(array: Any) -> bool:
 
 
 class _HostCopy:
-    """Copies of an array elsewhere in host memory, made by the array's own library."""
+    """The host copy of an array on another device, made by the array's own library."""
 
     def __init__(self, array: Any, field: str) -> None:
         self._array, self._field = array, field
@@ -200,7 +200,7 @@ class _HostCopy:
 
 
 def _brought(array: Any, field: str) -> Any:
-    """An array elsewhere as one in host memory: NumPy's, where NumPy has its dtype."""
+    """An array on another device as one in host memory: NumPy's, if NumPy has its dtype."""
     copy = _HostCopy(array, field)
     try:
         return np.from_dlpack(copy)
@@ -209,7 +209,7 @@ def _brought(array: Any, field: str) -> Any:
 
 
 def _rows_follow(shape: Any, strides: Any) -> bool:
-    """Whether the extension module can read this layout; of another rank it reports the error."""
+    """Whether the extension module can read this layout; for another rank it reports the error."""
     if len(shape) != 3:
         return True
     heads, tokens, dim = shape
@@ -223,7 +223,7 @@ def _rows_follow(shape: Any, strides: Any) -> bool:
 def floats_in(array: Any, field: str, shape: tuple[int, ...] | None) -> np.ndarray | None:
     """lse or scores as a contiguous float32 array of the given shape (None stays None).
 
-    `shape`: None for any, where it is to be refused for another reason.
+    `shape`: None for any shape, if the array will be refused for another reason.
     """
     if array is None:
         return None
@@ -237,7 +237,7 @@ def floats_in(array: Any, field: str, shape: tuple[int, ...] | None) -> np.ndarr
 
 
 def _numbers(array: Any, field: str) -> Any:
-    """Small floats, wherever they lie, as NumPy takes them."""
+    """Small float arrays in any memory, in a form that NumPy takes."""
     if _is_torch(array):
         return _to_host(array.detach().float(), field).numpy()
     if not isinstance(array, np.ndarray) and not _on_host(array):
@@ -246,7 +246,7 @@ def _numbers(array: Any, field: str) -> Any:
 
 
 def tokens_in(tokens: Any) -> np.ndarray:
-    """Token ids of one path as uint32; a sequence, an array, or a tensor [n] or [1, n]."""
+    """Token ids of one path as uint32, from a sequence, an array, or a tensor [n] or [1, n]."""
     if _is_torch(tokens):
         tokens = tokens.detach().cpu().numpy()
     try:
@@ -272,7 +272,7 @@ def _is_torch(array: Any) -> bool:
 
 
 def count_in(value: Any, field: str, maximum: int = 2**31 - 1) -> int:
-    """A whole number that is not negative, as an index or a size."""
+    """A non-negative whole number, for an index or a size."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidArgument(f"{field}: {value!r} is no whole number")
     number = value.__index__()

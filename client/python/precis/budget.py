@@ -1,4 +1,4 @@
-"""Budgets: how a reader or a writer says how much to keep."""
+"""Budgets: how much a reader or a writer keeps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Budget:
     """A budget in one of five units.
 
     Attributes:
-        kind: "all" (what is stored), "ratio", "entries", "bytes" or "quality".
+        kind: "all" (everything stored), "ratio", "entries", "bytes" or "quality".
         value: a share in (0, 1], entries per head on average, or bytes of the whole segment.
-        cap: of "quality", the largest share of entries that may be kept.
+        cap: for "quality", the largest share of entries that may be kept.
     """
 
     kind: Kind
@@ -37,30 +37,30 @@ class Budget:
         return unit.get(self.kind, f"{self.value} B")
 
 
-# What `keep=` takes: a share in (0, 1], a budget in another unit, or the text of one as precisctl
-# takes it: "0.3", "128 entries", "64 MiB", "quality 0.95 up to 0.5".
+# The values of `keep=`: a share in (0, 1], a Budget, or a text as precisctl takes it: "0.3", "128
+# entries", "64 MiB", "quality 0.95 up to 0.5".
 Keep: TypeAlias = float | Budget | str
 
 
 def ratio(share: float) -> Budget:
-    """A share of all entries, in (0, 1]; what a bare number means."""
+    """A share of all entries, in (0, 1]; a bare number means the same."""
     return from_pair(to_pair(Budget("ratio", share)))
 
 
 def entries(per_head: int) -> Budget:
-    """So many entries per head, on average over layers and heads."""
+    """`per_head` entries per head, on average over layers and heads."""
     return Budget("entries", _count("entries", per_head))
 
 
 def bytes_(total: int) -> Budget:
-    """So many bytes of the whole segment."""
+    """`total` bytes of the whole segment."""
     return Budget("bytes", _count("bytes", total))
 
 
 def quality(share: float, cap: float = 1.0) -> Budget:
     """The smallest budget whose entries hold `share` of a prompt's score mass, for puts.
 
-    An entry's mass is what its score lies above the lowest of its head. At most the share `cap` of
+    The mass of an entry is its score minus the lowest score of its head. At most the share `cap` of
     all entries is kept. Both are in (0, 1].
     """
     return from_pair(to_pair(Budget("quality", share, cap)))
@@ -83,7 +83,7 @@ def _count(field: str, value: float) -> int:
 
 
 def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
-    """The budget as the extension module takes it."""
+    """The budget in the form that the extension module takes."""
     if keep is None:
         return None
     if isinstance(keep, str):
@@ -109,7 +109,7 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
 
 
 def from_pair(pair: tuple[int, int]) -> Budget:
-    """The budget that the extension module answered with."""
+    """The budget that the extension module returned."""
     kind, value = _KINDS[pair[0]], pair[1]
     if kind == "quality":
         return Budget(kind, (value & 0xFFFFFFFF) / 1_000_000, (value >> 32) / 1_000_000)

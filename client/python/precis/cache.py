@@ -1,4 +1,4 @@
-"""The cache: embedded in this process, or a client of a running precisd. One API for both."""
+"""The cache: embedded in this process, or a client of a running precisd, with one API."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def open(
     threads: int = 0,
     device: str = "auto",
 ) -> Cache:
-    """Runs the whole service inside this process over `directory`, which is made if it is missing.
+    """Runs the whole service inside this process over `directory`, which is created if missing.
 
     Args:
-        memory_bytes: of the RAM tier; 0 for the default.
-        threads: that compress; 0 for every core.
-        device: that compresses: "auto" (a GPU where there is one), "cpu" or "cuda:0".
+        memory_bytes: size of the RAM tier; 0 for the default.
+        threads: for compression; 0 for one per core.
+        device: for compression: "auto" (a GPU if there is one), "cpu" or "cuda:0".
 
     Raises:
         Unavailable: another process has the directory open.
@@ -70,27 +70,28 @@ def connect(
     """Connects to a running precisd at "host:port" or "unix:PATH".
 
     Args:
-        tenant, token: credentials; by default the service's default tenant. The token never
-            travels: both sides prove that they know it.
-        tls_ca: a PEM file, or "system": whose signature the service's certificate must have. By
+        tenant, token: credentials; by default the service's default tenant. The token is never
+            sent: both sides prove that they know it.
+        tls_ca: a PEM file, or "system": the authority that signs the service's certificate. By
             default the connection is not encrypted. tls_cert and tls_key, PEM files, are the
-            client's own, where the service asks for them.
-        share_memory: whether a service of this host may read and write the library's buffers where
-            they lie, which is faster than a socket.
-        rdma: whether a service of another host may do the same by RDMA: "auto" (where this host has
-            a device and the service offers it; never with TLS, for it is not encrypted), "off", or
-            the devices that may be used, with commas: "mlx5_0:1". Cache.status().rdma says what the
-            service has.
-        timeout: seconds, of connecting and of each request; of one that moves or compresses bytes,
-            the silence of the service.
-        deadline: seconds, of each call as a whole with its retries, and of a get up to its last
-            layer; by default none. Cache.with_deadline() sets it for some calls.
-        retry: whether a call that finds the connection lost connects anew, and one that the service
-            is too busy for comes again, until its deadline, or without one for `timeout` from its
-            first failure. A put of which layers were pushed is lost with its connection: put again.
+            client's own, if the service asks for them.
+        share_memory: whether a service on this host may read and write the library's buffers in
+            place, which is faster than a socket.
+        rdma: whether a service on another host may do the same by RDMA: "auto" (if this host has a
+            device and the service offers RDMA; never with TLS, as RDMA is not encrypted), "off", or
+            the permitted devices, separated by commas: "mlx5_0:1". Cache.status().rdma says what
+            the service has.
+        timeout: seconds, for connecting and for each request; a request that moves or compresses
+            bytes times out when the service has been silent this long.
+        deadline: seconds, for each call with its retries, and for a get up to its last layer; by
+            default none. Cache.with_deadline() sets it for some calls.
+        retry: whether a call that finds the connection lost connects again, and a call that a busy
+            service refused is sent again. Retries end at the deadline, or without one `timeout`
+            after the first failure. A put of which layers were pushed is lost with its connection:
+            put again.
 
     Raises:
-        Unavailable, PermissionDenied, VersionMismatch: why not.
+        Unavailable, PermissionDenied, VersionMismatch: the connection failed.
     """
     return Cache(
         _core.connect(
@@ -121,9 +122,9 @@ def _milliseconds(seconds: float, field: str) -> int:
 
 @names_arguments
 class Cache:
-    """A store of compressed prefixes. Made by precis.open or precis.connect; any thread may use it.
+    """A store of compressed prefixes, made by precis.open or precis.connect. Thread-safe.
 
-    What it hands out keeps the connection alive; close() lets go of it once they are gone too.
+    Objects that it returns keep the connection alive; close() ends it once they are gone too.
     """
 
     def __init__(self, core: Any) -> None:
@@ -131,37 +132,38 @@ class Cache:
 
     @property
     def core(self) -> Any:
-        """The C++ client beneath."""
+        """The C++ client."""
         if self._core is None:
             raise Unavailable("the cache is closed")
         return self._core
 
     def close(self) -> None:
-        """Lets go of the connection, or of the embedded service."""
+        """Releases the connection, or the embedded service."""
         self._core = None
 
     def with_deadline(self, seconds: float | None) -> Cache:
-        """The same cache, whose calls end within so many seconds, or raise TimedOut::
+        """The same cache, with calls that end within `seconds` or raise TimedOut::
 
             match = cache.with_deadline(0.2).lookup(model, tokens)
 
-        It goes for a whole call with its retries, and for a get up to its last layer. None: no end.
+        The deadline holds for a whole call with its retries, and for a get up to its last layer.
+        None: no deadline.
         """
         return Cache(self.core.with_deadline(_deadline_ms(seconds)))
 
     def allocate(self, size_bytes: int) -> np.ndarray:
-        """Host memory to make KV in, or to copy it to from a GPU, and to push it from.
+        """Host memory to compute KV in, or to copy KV to from a GPU, and to push it from.
 
-        A service on the same host reads it where it is, and for any it is registered once and not
-        by every push::
+        A service on the same host reads it in place, and for any service it is registered once
+        instead of by every push::
 
             buffer = torch.from_numpy(cache.allocate(2 * keys.nbytes)).view(torch.bfloat16)
             staged_keys, staged_values = buffer.view(2, *keys.shape)
             staged_keys.copy_(keys)
 
         Returns:
-            uint8 [size_bytes], zeros, writable, from a page's boundary on. The array and what is
-            made of it keep the memory, and the connection, alive.
+            uint8 [size_bytes], zeros, writable, starting on a page boundary. The array and its
+            views keep the memory and the connection alive.
 
         Raises:
             OutOfSpace: the machine has no such memory.
@@ -184,18 +186,18 @@ class Cache:
     def register_model(
         self, spec: ModelSpec, adapter: str = "", o_proj: Projections | None = None
     ) -> Model:
-        """Makes a model known; once or many times.
+        """Registers a model; repeating it is fine.
 
         Args:
-            adapter: LoRA or the like.
-            o_proj: the model's output projections, for recipes that weigh values by what they
-                write (criticalkv, defensivekv): of every layer an array [num_q_heads, head_dim,
-                hidden size], or a safetensors file of the model, or a folder of them. The service
-                keeps them: once is enough.
+            adapter: a LoRA adapter or similar.
+            o_proj: the model's output projections, for recipes that weigh values by what they write
+                (criticalkv, defensivekv): an array [num_q_heads, head_dim, hidden size] per layer,
+                or a safetensors file of the model, or a folder of them. The service keeps them:
+                once is enough.
 
         Raises:
-            InvalidArgument: a projection of another shape, with weights that are not finite, or
-                other than those that the model was registered with before.
+            InvalidArgument: a projection has another shape, weights that are not finite, or other
+                values than the model was registered with before.
         """
         layers = [] if o_proj is None else projections_in(o_proj, spec)
         core = self.core.register_model(spec.to_core(), [exported(layer) for layer in layers])
@@ -211,18 +213,19 @@ class Cache:
     def add_profile(
         self, profile: str | os.PathLike[str] | dict[str, Any], model: Model | None = None
     ) -> ProfileRow:
-        """Loads budgets per head that ``precis profile build`` learnt, for recipes such as lukv.
+        """Loads budgets per head from ``precis profile build``, for recipes such as lukv.
 
-        It takes the place of one with the same model and name. What was put by another stays.
+        The profile replaces one with the same model and name. Segments that were put with the old
+        one stay.
 
         Args:
             profile: a file, or its content as a dict.
-            model: the same weights as registered here under another name, revision or dtype than
-                the profile's; by default it must be its own.
+            model: a model that is registered under another name, revision or dtype than the
+                profile's, but has the same weights; by default the profile's own.
 
         Raises:
             NotFound: its model is not registered.
-            InvalidArgument: it is none, or of another shape than the model.
+            InvalidArgument: it is no profile, or has another shape than the model.
         """
         text = json.dumps(profile) if isinstance(profile, dict) else _read_text(profile)
         if model is not None:
@@ -230,16 +233,16 @@ class Cache:
         return ProfileRow.from_core(self.core.add_profile(text))
 
     def profiles(self, model: Model | None = None) -> list[ProfileRow]:
-        """Those of a model, or of every model, without their tables."""
+        """The profiles of a model, or of every model, without their tables."""
         rows = self.core.profiles(None if model is None else model.fingerprint)
         return [ProfileRow.from_core(row) for row in rows]
 
     def profile(self, model: Model, name: str) -> ProfileRow:
-        """One of them, whole: `content` is what add_profile takes."""
+        """One profile, complete: `content` is what add_profile takes."""
         return ProfileRow.from_core(self.core.profile(model.fingerprint, name))
 
     def remove_profile(self, model: Model, name: str) -> None:
-        """Removes one; what was put by it stays."""
+        """Removes a profile; segments that were put with it stay."""
         self.core.remove_profile(model.fingerprint, name)
 
     # ---- put and get ----------------------------------------------------------------------------
@@ -255,27 +258,26 @@ class Cache:
         parent_read: Keep | None = None,
         writers: int = 1,
     ) -> Put:
-        """Begins to store the KV of `tokens`.
+        """Starts to store the KV of `tokens`.
 
-        A segment is known by its tokens, recipe, budget and parent. Where it is stored already
-        (`put.already_stored`) its KV stays as it is: pushes are checked and not moved.
+        A segment is identified by its tokens, recipe, budget and parent. If it is already stored
+        (`put.already_stored`), its KV is kept: pushes are checked and not moved.
 
         Args:
-            tokens: the whole path from its root; a sequence, an array or a tensor.
+            tokens: the whole path from its root, as a sequence, an array or a tensor.
             recipe: a preset ("global_kvdiff"), one with parameters ("ada_snapkv(window=64)"), or
-                JSON; by default what the budget in force says.
+                JSON; by default that of the budget in force.
             keep: a share in (0, 1], precis.entries(n), precis.bytes_(n) or precis.quality(share),
-                or as precisctl takes it: "128 entries", "64 MiB"; by default as above.
-            parent: where the new tokens begin: at the end of the longest stored proper prefix that
-                suits a reader at `parent_read` ("auto"), at the root (None), or at the end of a
-                given segment.
+                or text as for precisctl: "128 entries", "64 MiB"; by default as above.
+            parent: the segment at whose end the new tokens begin: the longest stored proper prefix
+                that suits a reader at `parent_read` ("auto"), the root (None), or a given segment.
             parent_read: the budget at which the parent was read while this KV was computed; by
-                default all that was stored. Where that is less than what is stored of the parents,
-                the segment is an approximation, and only lookups at such a `keep` find it.
-            writers: connections that write the put together, tensor-parallel ranks say: all of them
-                begin it alike, push their heads (`head_begin`), and commit, which returns to all at
-                once when the last one has. Where one aborts or is gone the others get Unavailable.
-                Give it a deadline.
+                default all that was stored. If that is less than what the parents store, the
+                segment is an approximation, and only lookups at such a `keep` find it.
+            writers: the number of connections that write the put together, for example
+                tensor-parallel ranks. All of them begin it with the same arguments, push their
+                heads (`head_begin`), and commit; commit returns to all once the last one has called
+                it. If one aborts or disconnects, the others get Unavailable. Use a deadline.
         """
         if isinstance(parent, Segment):
             parent = parent.id
@@ -298,28 +300,28 @@ class Cache:
         align: int = 1,
         lease: float = 0,
     ) -> Match:
-        """Finds the longest stored prefix of a path; the match is false when there is none.
+        """Finds the longest stored prefix of a path; the match is false if there is none.
 
-        A path that ends inside a segment matches it up to the last whole block of
+        A path that ends inside a segment matches that segment up to the last whole block of
         `ModelSpec.block_tokens` tokens.
 
-        With `keep` or `align` the match says exactly what a get brings, before anything travels:
-        ``match.plan`` and ``match.bytes``, so that pages can be set aside for it. The service reads
-        records for that where they are cold. ``cache.get(match)``, without a budget, then serves
-        exactly that. With neither, `plan` is what is stored.
+        With `keep` or `align`, ``match.plan`` and ``match.bytes`` are exactly what a get transfers,
+        so that pages can be reserved before it. The service reads cold records for that.
+        ``cache.get(match)``, without a budget, then serves exactly that. Without both, `plan` is
+        what is stored.
 
-        With `keep` or `align` segments are passed over that were computed over less of their
-        parents (``parent_read``) than this reader gets of them: a share asks for as much, anything
-        else for all that is stored. 95% of it will do. With neither none is passed over.
+        With `keep` or `align`, the lookup skips segments that were computed over less of their
+        parents (``parent_read``) than this reader gets: a share requires as much, any other budget
+        all that is stored. 95% of that is enough. Without both, no segment is skipped.
 
         Args:
-            keep: as in begin_put, but no quality; of a segment that stores less, what it stores.
-                precis.ALL for all that is stored of what matched.
-            align: entries of a page, 1 to 4096. Each (layer, KV head) gets the nearest multiple of
-                it, over all segments; at least one page, at most what is stored in whole pages, so
-                nothing where less than a page is. The last segment gives or takes the difference.
-            lease: seconds, up to 30, for which the match can be got whatever is removed, trimmed or
-                replaced meanwhile; ``match.lease`` says how many were granted.
+            keep: as in begin_put, except a quality target; a segment that stores less is taken
+                whole. precis.ALL for everything stored of the match.
+            align: entries per page, 1 to 4096. Each (layer, KV head) gets the nearest multiple over
+                all segments: at least one page, at most the stored whole pages, so nothing if less
+                than a page is stored. The last segment absorbs the difference.
+            lease: seconds, up to 30, for which the match can be got even if its segments are
+                removed, trimmed or replaced; ``match.lease`` says how many were granted.
         """
         path = tokens_in(tokens)
         return Match.from_core(
@@ -335,31 +337,31 @@ class Cache:
         out: Sequence[tuple[Any, Any]] | None = None,
         pages: tuple[Pages, Any, Any] | None = None,
     ) -> Prefix:
-        """Begins to stream a matched prefix, at a budget of at most what is stored.
+        """Starts to stream a matched prefix, at a budget of at most what is stored.
 
         Args:
-            keep: as in begin_put; by default everything that is stored, or, of a match that was
-                looked up with `keep` or `align`, what it says: such a match takes no other.
-            heads: the KV heads that are read, travel and are checked, from the first up to, not
-                including, the second: range(2, 4) or (2, 4); by default all. ``prefix.layers[l]``
-                then has these heads alone, the first of them as ``heads[0]``.
-            out: memory of your own for the rows: of every layer (keys, values), NumPy arrays or
-                CPU tensors [heads, n, head_dim] of the model's dtype (bf16 also as its bits in
-                uint16), with n at least the most rows that a head of the layer has at this
-                budget; ``match.plan[layer].max()`` always is enough. Head h of layer l gets its
+            keep: as in begin_put; by default everything stored. A match that was looked up with
+                `keep` or `align` has its own budget and takes no other.
+            heads: the KV heads to read, transfer and check, from the first up to, not including,
+                the second: range(2, 4) or (2, 4); by default all. ``prefix.layers[l]`` then has
+                only these heads, the first of them as ``heads[0]``.
+            out: your own memory for the rows: (keys, values) for every layer, NumPy arrays or CPU
+                tensors [heads, n, head_dim] of the model's dtype (bf16 also as its bits in uint16).
+                n must be at least the largest number of rows of a head at this budget;
+                ``match.plan[layer].max()`` is always enough. Head h of layer l gets its
                 ``prefix.plan[l, h]`` rows at [h, :count] once ``prefix.layers[l]`` or
-                ``prefix.wait()`` has returned; what lies behind them is left alone. Nothing else
-                writes there, and the prefix keeps the arrays alive.
-            pages: paged memory of your own for the rows: (precis.Pages, table, starts), both uint32
+                ``prefix.wait()`` has returned; the rest is not touched. Nothing else writes there,
+                and the prefix keeps the arrays alive.
+            pages: your own paged memory for the rows: (precis.Pages, table, starts), both uint32
                 arrays, which are copied. Head h of layer l gets its rows, in order and at the same
                 time as above, in the pages ``table[starts[i] : starts[i + 1]]`` with i = l *
-                num_kv_heads + h; what lies behind them is left alone.
+                num_kv_heads + h; the rest is not touched.
 
         Raises:
-            InvalidArgument: an array of `out` does not fit, its name says which; a page is none.
-                Where a head has more rows than its array or its pages, `prefix.layers[l]` and
+            InvalidArgument: an array of `out` does not fit, and is named; or a page does not exist.
+                If a head has more rows than its array or its pages, `prefix.layers[l]` and
                 `prefix.wait()` raise it.
-            NotFound: a segment was trimmed or removed since it was looked up.
+            NotFound: a segment was trimmed or removed since the lookup.
         """
         arguments, make = get_arguments(match, keep, heads, out, pages)
         return make(self.core.get(*arguments))
@@ -367,7 +369,7 @@ class Cache:
     # ---- sessions -------------------------------------------------------------------------------
 
     def session(self, name: str, ttl: int | None = None) -> Session:
-        """Finds or makes a session. `ttl`: seconds it outlives its last use, set anew if given."""
+        """Finds or makes a session. `ttl`: seconds it outlives its last use, reset if given."""
         seconds = None if ttl is None else count_in(ttl, "ttl")
         return Session(self, self.core.open_session(name, seconds))
 
@@ -388,12 +390,12 @@ class Cache:
         return Segment.from_core(self.core.segment(id))
 
     def remove(self, segment: Segment | str, recursive: bool = False) -> int:
-        """Removes a segment; with `recursive` also those that stand on it. Returns how many."""
+        """Removes a segment, with `recursive` also its descendants. Returns the count."""
         id = segment.id if isinstance(segment, Segment) else segment
         return self.core.remove_segment(id, recursive).segments
 
     def check(self, segment: Segment | str) -> str:
-        """Reads all of a segment from the store: what is wrong with it, empty if nothing is."""
+        """Reads all of a segment from the store; returns the damage found, or an empty text."""
         id = segment.id if isinstance(segment, Segment) else segment
         return self.core.check_segment(id).damage
 
@@ -407,17 +409,16 @@ class Cache:
     ) -> Trimmed:
         """Keeps fewer entries of a segment: exactly those that a put at `keep` would have kept.
 
-        Nothing is computed or compressed again. The segment's id and `keep` stay, its `trimmed`
-        says what is left, segments that stand on it stay, and putting it again gives back what it
-        lost.
+        Nothing is computed or compressed again. The segment's id, `keep` and children stay, its
+        `trimmed` is the new budget, and putting it again restores the rest.
 
         Args:
             keep: as in begin_put, at most what is stored.
-            durability: as in Put.commit; never less than the segment's own.
-            dry_run: says what would be, and changes nothing.
+            durability: as in Put.commit; at least the segment's own.
+            dry_run: reports the effect, and changes nothing.
 
         Raises:
-            InvalidArgument: it stores less than that.
+            InvalidArgument: the segment stores less than that.
         """
         id = segment.id if isinstance(segment, Segment) else segment
         return Trimmed.from_core(self.core.trim_segment(id, to_pair(keep), durability, dry_run))
@@ -431,7 +432,7 @@ class Cache:
     ) -> Budgets:
         """Changes the defaults of puts, live. None leaves a value; "" and precis.ALL unset it.
 
-        A recipe that needs a profile can be set for a model that has one, not for all.
+        A recipe that needs a profile can only be set for one model, which must have the profile.
         """
         scope = None if model is None else model.fingerprint
         return Budgets.from_core(self.core.set_budget(scope, recipe, to_pair(keep)))
@@ -441,14 +442,14 @@ class Cache:
         return {row.name: row.value for row in self.core.stats()}
 
     def status(self) -> ServerStatus:
-        """The service about itself."""
+        """The service's status."""
         return ServerStatus.from_core(self.core.status())
 
 
 def lookup_options(
     keep: Keep | None, align: int, lease: float
 ) -> tuple[tuple[int, int] | None, int, int]:
-    """What the extension module's lookup takes beside the path."""
+    """The arguments of the extension module's lookup, besides the path."""
     if not 0 <= lease < 2**20:
         raise InvalidArgument(f"lease: {lease} s, must be 0 or more, and is 30 at most")
     return to_pair(keep), count_in(align, "align", 2**32 - 1), int(lease * 1000)
@@ -457,9 +458,9 @@ def lookup_options(
 def get_arguments(
     match: Match, keep: Keep | None, heads: Any, out: Any, pages: Any
 ) -> tuple[tuple[Any, ...], Callable[[Any], Prefix]]:
-    """What the extension module's get takes, and what makes a Prefix of its answer.
+    """The arguments of the extension module's get, and the function that makes its Prefix.
 
-    The latter keeps the memory alive that rows are left in.
+    That function keeps the caller's memory for rows alive.
     """
     pair = to_pair(ALL if keep is None else keep)
     taken = range(match.plan.shape[1]) if heads is None else _heads_in(heads)

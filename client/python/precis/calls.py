@@ -1,4 +1,4 @@
-"""Calls that do not block: for a scheduler, whose thread must not wait for the service."""
+"""Non-blocking calls, for a scheduler, whose thread must not wait for the service."""
 
 from __future__ import annotations
 
@@ -23,30 +23,29 @@ from .rows import Match
 
 @names_arguments
 class Calls:
-    """Runs calls of a cache on C++ threads of its own, which never hold the interpreter.
+    """Runs a cache's calls on C++ threads of its own, which never hold the interpreter's lock.
 
-    Each method returns a ticket at once, whatever the service does, and poll() what came of those
-    that are over::
+    Each method returns a ticket at once; poll() returns the outcomes of the calls that are over::
 
         calls = precis.Calls(cache.with_deadline(1.0))
         ticket = calls.lookup(model, tokens)
         ...                                       # select.poll() on calls.fileno(), or just go on
         for done, outcome in calls.poll():        # a Match, or the exception that lookup raises
 
-    Calls begin in order and end in any; as many run at a time as there are threads. Where lookups
-    must not wait for gets and commits give them a Calls of their own. Any thread may call it.
+    Calls start in order and end in any order; at most one call per thread runs at a time. If
+    lookups must not wait for gets and commits, give them a Calls of their own. Thread-safe.
 
     Args:
         threads: 1 to 16.
 
     Raises:
-        Rejected: by each method, where 4096 calls, or calls with paths of 2^28 tokens, have an
-            outcome that was not taken: poll() first.
+        Rejected: by each method, if 4096 calls, or calls with paths of 2^28 tokens, have outcomes
+            that were not taken: poll() first.
     """
 
     def __init__(self, cache: Cache, threads: int = 2) -> None:
         self._core = _core.Calls(cache.core, count_in(threads, "threads"))
-        # At exit too: before what the threads use is taken down.
+        # Also at exit, before the objects that the threads use are destroyed.
         self._close = weakref.finalize(self, self._core.close)
 
     def lookup(
@@ -69,7 +68,7 @@ class Calls:
         align: int = 1,
         lease: float = 0,
     ) -> list[int]:
-        """As many lookups, one for each path; all of them or none."""
+        """One lookup per path; either all are submitted or none."""
         arrays = [tokens_in(path) for path in paths]
         options = lookup_options(keep, align, lease)
         makers = [partial(_match, path) for path in arrays]
@@ -86,7 +85,7 @@ class Calls:
     ) -> int:
         """As Cache.get(), and waits for all layers; the outcome is the Prefix.
 
-        Until there is an outcome, rows may be left in `out` and `pages`.
+        Rows may be written to `out` and `pages` until there is an outcome.
         """
         arguments, make = get_arguments(match, keep, heads, out, pages)
         return self._core.get(*arguments, make)
@@ -103,33 +102,33 @@ class Calls:
     def commit(self, put: Put, durability: Literal["memory", "wal", "fsync"] = "wal") -> int:
         """As Put.commit(); the outcome is the Segment.
 
-        A ``with`` block of the put that is left meanwhile does not abort it.
+        Leaving a ``with`` block of the put meanwhile does not abort it.
         """
         ticket = self._core.commit(put.core, durability, put._committed)
         put._done = True
         return ticket
 
     def poll(self) -> list[tuple[int, Any]]:
-        """Takes what came of calls that are over: (ticket, result or exception) of each."""
+        """Takes the outcomes of the calls that are over: (ticket, result or exception) of each."""
         return [
             (ticket, _outcome(make, result) if error is None else error)
             for ticket, make, result, error in self._core.poll()
         ]
 
     def fileno(self) -> int:
-        """A descriptor that is readable while poll() has something; to be waited for alone."""
+        """A descriptor that is readable while poll() has outcomes; use it only to wait."""
         return self._core.descriptor()
 
     def cancel(self, ticket: int) -> bool:
-        """Forgets a call. True: it had not begun or was over, and has no outcome.
+        """Drops a call. True: it had not started or was over, and has no outcome.
 
-        False: it runs, and its outcome (Canceled) comes once it touches nothing any more; or there
-        is no such call.
+        False: it runs, and its outcome (Canceled) comes once it no longer touches any memory; or
+        there is no such call.
         """
         return self._core.cancel(count_in(ticket, "ticket", 2**64 - 1))
 
     def close(self) -> None:
-        """Forgets all calls; those that run are ended first."""
+        """Drops all calls; the running ones are ended first."""
         self._close()
 
     def __enter__(self) -> Calls:
@@ -144,7 +143,7 @@ class Calls:
         self.close()
 
 
-# What makes an outcome keeps what its call uses alive until then.
+# The functions that make outcomes keep alive what their calls use.
 
 
 def _match(path: Any, core: Any) -> Match:

@@ -1,11 +1,11 @@
-"""The command ``precis``: one word for each thing a person runs."""
+"""The command ``precis``: one verb per task."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 
-# Imported when asked for: most of them need torch.
+# Imported on demand: most of them need torch.
 _VERBS = {
     "demo": "the whole product on a real model",
     "eval": "which recipe keeps what a model needs",

@@ -1,4 +1,4 @@
-"""Compression by itself: the kernels over arrays in memory, no service."""
+"""Compression by itself: only the kernels, over arrays in memory, without a service."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LAYER_FIELDS = (
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What a compression kept; every list is indexed [layer][head], in retention order.
+    """The result of a compression; every list is indexed [layer][head], in retention order.
 
     Attributes:
         plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads].
         positions: uint32 [count]. seats: uint32 [count], from 1. scores: float32 [count].
         keys, values: [count, head_dim].
-        bytes: of the head records that hold all this.
+        bytes: size of the head records that hold all this.
     """
 
     plan: np.ndarray
@@ -62,14 +62,14 @@ def compress(
 
     Args:
         model: its spec, or a registered model.
-        layers: of each layer (keys, values), or a dict with these and queries, lse, scores,
+        layers: for each layer (keys, values), or a dict with these and queries, lse, scores,
             query_mean and query_covariance, in the shapes of Put.layer.
         recipe, keep: as in Cache.begin_put.
-        o_proj: of each layer the output projection [num_q_heads, head_dim, hidden size], for
+        o_proj: the output projection [num_q_heads, head_dim, hidden size] of each layer, for
             recipes that weigh values by it (criticalkv, defensivekv).
         profile: JSON of a profile, for recipes that take their budgets from one (lukv, headkv).
         begin: the absolute position of the segment's first token.
-        threads: 0 for every core.
+        threads: 0 for one per core.
 
     Raises:
         InvalidArgument: naming the layer and the field.
@@ -108,7 +108,7 @@ def compress(
 
 
 def _layer_in(layer: Any, o_proj: Any, index: int) -> Any:
-    """One layer as the extension module takes it."""
+    """One layer in the form that the extension module takes."""
     where = f"layer {index} "
     parts = (
         dict(layer) if isinstance(layer, Mapping) else dict(zip(_LAYER_FIELDS, layer, strict=False))

@@ -1,7 +1,7 @@
-"""What plug-ins for engines share: their settings, and a way to the service that nobody waits for.
+"""Shared parts of the plug-ins for engines: settings, and non-blocking access to the service.
 
-An engine's scheduler must not wait, and a service that is gone must cost its requests nothing. So a
-plug-in looks up by tickets, and leaves a service that failed alone for some seconds::
+An engine's scheduler must not wait, and a dead service must not slow its requests. So a plug-in
+does lookups by tickets, and after a failure does not ask the service for some seconds::
 
     settings = engines.read(engines.Settings, {"keep": 0.3}, "config", engines.CONNECTION)
     service = engines.Service(settings, engines.model_spec(config, settings), logger)
@@ -31,7 +31,7 @@ from .model import Model, ModelSpec
 from .rows import Match
 
 RETRY_SECONDS = 5.0  # between attempts to reach a service that failed
-LEASE = 15.0  # seconds from a lookup to the get of a worker: a wait for room, and some steps
+LEASE = 15.0  # seconds from a lookup to a worker's get: a wait for room, and some steps
 CONNECTION = ("address", "tenant", "token", "tls_ca", "tls_cert", "tls_key")
 
 _Settings = TypeVar("_Settings")
@@ -39,17 +39,17 @@ _Settings = TypeVar("_Settings")
 
 @dataclass(frozen=True)
 class Settings:
-    """What an operator sets of any plug-in, which adds its own.
+    """The settings that all plug-ins share; each adds its own.
 
     Attributes:
-        address, tenant, token, tls_ca, tls_cert, tls_key: the service, as precis.connect takes it.
-        keep: the budget at which prefixes are read, unless a request says another; by default all
+        address, tenant, token, tls_ca, tls_cert, tls_key: the service, as for precis.connect.
+        keep: the budget at which prefixes are read, unless a request sets another; by default all
             that is stored.
-        min_tokens: the fewest tokens that are looked up.
+        min_tokens: shorter prompts are not looked up.
         lookup_timeout: seconds that a request waits for a lookup before it is computed instead.
         load_timeout: seconds that a restore or a push may take.
-        model, revision: the model's name and the revision of its weights, where they are not to be
-            found out from its files.
+        model, revision: the model's name and the revision of its weights; by default found from its
+            files.
     """
 
     address: str = "127.0.0.1:7470"
@@ -71,15 +71,15 @@ def read(
 ) -> _Settings:
     """Makes a dataclass of settings, and checks each by its type.
 
-    Numbers must be 0 or more. Fields of type ``Keep | None`` are budgets; a quality target is one
-    for `store_keep` alone, the budget of what is stored.
+    Numbers must be 0 or more. Fields of type ``Keep | None`` are budgets; only `store_keep`, the
+    budget of stored segments, may be a quality target.
 
     Args:
-        given: values by name. where: what they stand in, for messages.
+        given: values by name. where: their source, for messages.
         environment: names that are read from the environment, as PRECIS_NAME, if not given.
 
     Raises:
-        ValueError: naming the key that is unknown, or whose value is wrong.
+        ValueError: naming the key that is unknown or has a wrong value.
     """
     types = get_type_hints(of)
     values, told = {}, {}
@@ -117,10 +117,10 @@ def _check(name: str, needed: Any, value: Any) -> None:
 
 
 class Service:
-    """One process's connection. Any thread may use it.
+    """One process's connection to the service. Thread-safe.
 
-    Where the service fails it is left alone for some seconds, so that a dead one costs no request
-    its time. The log tells it once, until the service answers again.
+    After a failure the service is not asked for some seconds, so that a dead service does not slow
+    requests. The log reports a failure once, until the service answers again.
 
     Raises, when made:
         Error: the service answered, and refuses this client or this model.
@@ -137,7 +137,7 @@ class Service:
         self._lock = threading.Lock()
         self._connected: tuple[Cache, Model, Calls] | None = None
         self._connecting = False
-        self._again = 0.0  # not before then
+        self._again = 0.0  # the earliest time of the next attempt
         self._told = False
         try:
             self._connect()
@@ -164,10 +164,10 @@ class Service:
             self._connecting = False
 
     def failed(self, why: Exception) -> None:
-        """Tells why a call failed; leaves the service alone for a while, if it does not answer."""
+        """Logs why a call failed; if the service does not answer, it is not asked for a while."""
         away = isinstance(why, (Unavailable, TimeoutError))
         now = time.monotonic()
-        if away and now >= self._again:  # each of many failures must not put the next attempt off
+        if away and now >= self._again:  # repeated failures must not delay the next attempt
             self._again = now + RETRY_SECONDS
         if not self._told:
             text = f"{self.settings.address} does not answer ({why}): prompts are computed"
@@ -175,11 +175,11 @@ class Service:
         self._told = True
 
     def answered(self) -> None:
-        """A call went well: the next one that fails is told again."""
+        """A call succeeded: the next failure is logged again."""
         self._told = False
 
     def up(self) -> bool:
-        """Whether it may be asked now; begins to connect where that is due."""
+        """Whether the service may be asked now; starts to connect if that is due."""
         if time.monotonic() < self._again:
             return False
         with self._lock:
@@ -218,7 +218,7 @@ class Service:
     # ---- lookups, which do not wait -------------------------------------------------------------
 
     def look_up(self, path: Any, adapter: str, keep: Keep | None, align: int) -> int | None:
-        """Begins a lookup; its ticket, or None where the service is not up."""
+        """Starts a lookup; returns its ticket, or None if the service is not up."""
         if not self.up():
             return None
         try:
@@ -229,25 +229,25 @@ class Service:
             return None
 
     def poll(self) -> list[tuple[int, Any]]:
-        """Lookups that are over: tickets with their matches, or with what went wrong."""
+        """The lookups that are over: tickets with their matches or exceptions."""
         done = [] if self._connected is None else self._connected[2].poll()
         if any(not isinstance(result, Exception) for _, result in done):
             self.answered()
         return done
 
     def forget(self, ticket: int) -> None:
-        """The lookup's outcome is not wanted any more."""
+        """Drops the lookup: its outcome is no longer wanted."""
         self._client()[2].cancel(ticket)
 
 
 def model_spec(config: Any, settings: Settings) -> ModelSpec:
-    """An engine's model to the store: that of precis.hf for the same weights, wherever they lie.
+    """The ModelSpec of an engine's model; equals that of precis.hf for the same weights.
 
     Args:
-        config: as vLLM and SGLang have it: hf_config, hf_text_config, and dtype, PyTorch's.
+        config: as in vLLM and SGLang: hf_config, hf_text_config, and dtype, PyTorch's.
 
     Raises:
-        ValueError: the model is of a kind that precis.hf cannot serve.
+        ValueError: precis.hf cannot serve this kind of model.
     """
     from .hf.spec import spec_of_files
 
@@ -261,9 +261,9 @@ def model_spec(config: Any, settings: Settings) -> ModelSpec:
 
 
 def digest_of(match: Match) -> bytes:
-    """A digest of what a match brings: its segments, and the entries that are read of each.
+    """A digest of what a match serves: its segments, and the number of entries read of each.
 
-    The match was looked up with `keep` or `align`.
+    The match must have been looked up with `keep` or `align`.
     """
     content = hashlib.sha256()
     for link in match.links:

@@ -1,14 +1,14 @@
 """The exceptions of precis: one class per status code, all of them :class:`Error`.
 
-Each is also the built-in exception that a Python program would catch in its place. The message says
-what failed, the values, the limit and the key, and names the field.
+Each is also the built-in exception that a Python program would expect. The message says what
+failed, with the field, the values and the limit.
 """
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """Anything that a call of precis reports."""
+    """Any error that a call of precis reports."""
 
     code = "internal"
 
@@ -23,13 +23,13 @@ class NotFound(Error, KeyError):
 
 
 class InvalidArgument(Error, ValueError):
-    """The request must be changed."""
+    """The request is wrong and must be changed."""
 
     code = "invalid_argument"
 
 
 class PermissionDenied(Error, PermissionError):
-    """The credentials do not reach this object."""
+    """The credentials do not allow access to this object."""
 
     code = "permission_denied"
 
@@ -38,7 +38,7 @@ class Rejected(Error):
     """The service is overloaded: wait and try again.
 
     Attributes:
-        retry_after: seconds after which the same may succeed; 0 where waiting alone does not help.
+        retry_after: seconds after which a retry may succeed; 0 if waiting alone does not help.
     """
 
     code = "rejected"
@@ -46,7 +46,7 @@ class Rejected(Error):
 
 
 class OutOfSpace(Error):
-    """A configured capacity is spent."""
+    """A configured capacity is used up."""
 
     code = "out_of_space"
 
@@ -58,7 +58,7 @@ class TimedOut(Error, TimeoutError):
 
 
 class Unavailable(Error, ConnectionError):
-    """The service is gone or was never there, or what was under way there is lost: put again."""
+    """The service is gone or was never there, or the put in progress there is lost: put again."""
 
     code = "unavailable"
 
@@ -76,13 +76,13 @@ class VersionMismatch(Error):
 
 
 class Unsupported(Error, NotImplementedError):
-    """Valid, but not by this build or on this machine."""
+    """Valid, but not supported by this build or on this machine."""
 
     code = "unsupported"
 
 
 class Canceled(Error):
-    """The caller gave up."""
+    """The caller canceled the call."""
 
     code = "canceled"
 

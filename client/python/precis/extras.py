@@ -1,4 +1,4 @@
-"""What parts of this package need beyond NumPy, and what to type where it is missing."""
+"""The packages that parts of this package need beyond NumPy, and how to install them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ INSTALL_HF = "pip install './client/python[hf]' from the repository"
 
 
 def hint(error: Exception) -> str:
-    """An error's message; of a module that is not there, how it is installed as well."""
+    """An error's message; for a missing module also how to install it."""
     if isinstance(error, ModuleNotFoundError) and error.name in _HF:
         return f"{error}: {INSTALL_HF}"
     return str(error)

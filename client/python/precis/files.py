@@ -1,18 +1,18 @@
-"""Files that a person names, read up to a limit: what never ends, such as /dev/zero, ends here."""
+"""Reads files named by the user up to a limit, so that an endless one such as /dev/zero is safe."""
 
 import os
 
-# As schema/include/precis/limits.h has them.
+# The same values as in schema/include/precis/limits.h.
 PROFILE_BYTES_MAX = 8 << 20
 TEXT_FILE_BYTES_MAX = 64 << 20
 
 
 def read_text(path: str | os.PathLike[str], bytes_max: int) -> str:
-    """All of a file of UTF-8 text.
+    """The whole content of a UTF-8 text file.
 
     Raises:
-        OSError, ValueError: naming the file; the second where it has more than `bytes_max` bytes or
-            is not UTF-8.
+        OSError, ValueError: naming the file; ValueError if it has more than `bytes_max` bytes or is
+            not UTF-8.
     """
     with open(path, "rb") as file:
         content = file.read(bytes_max + 1)

@@ -1,4 +1,4 @@
-"""What a model is to the store."""
+"""Descriptions of models."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 
 
 def dtype_name(dtype: str) -> str:
-    """A dtype's name as the store has it: "f32" for "float32", as NumPy and PyTorch name it."""
+    """The store's name of a dtype: "f32" for "float32", the name in NumPy and PyTorch."""
     return _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model as the store knows it; its fingerprint is the SHA-256 of all of it.
+    """A model as the store identifies it; its fingerprint is the SHA-256 of all of it.
 
     Attributes:
         name: for example "HuggingFaceTB/SmolLM2-135M-Instruct".
         num_layers, num_q_heads, num_kv_heads, head_dim: the shape of its KV cache.
-        dtype: "bf16", "f16" or "f32", of K, V and queries as they are pushed and kept; the names
-            that NumPy and PyTorch have for them are taken, too.
+        dtype: "bf16", "f16" or "f32", of K, V and queries as they are pushed and stored; the names
+            of NumPy and PyTorch are accepted as well.
         revision: free text; other weights are another model.
         rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none). A
             service refuses a rope_type that Transformers does not have, and a factor not above 0.
@@ -47,7 +47,7 @@ class ModelSpec:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
 
     def to_core(self) -> Any:
-        """As the extension module takes it."""
+        """The form that the extension module takes."""
         values = {
             f.name: count_in(getattr(self, f.name), f.name, 2**32 - 1)
             if f.type == "int"
@@ -62,23 +62,23 @@ class ModelSpec:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 by which a service knows the model, in hex."""
+        """The SHA-256 by which a service identifies the model, in hex."""
         return _core.fingerprint(self.to_core())
 
     @classmethod
     def from_core(cls, spec: Any) -> ModelSpec:
-        """As the extension module answered it."""
+        """Made from the extension module's struct."""
         return cls(**{f.name: getattr(spec, f.name) for f in fields(cls)})
 
 
 @dataclass(frozen=True)
 class Model:
-    """A registered model, to be named in puts and lookups. Made by Cache.register_model.
+    """A registered model, named in puts and lookups. Made by Cache.register_model.
 
     Attributes:
-        spec: what it was registered as.
+        spec: the registered spec.
         fingerprint: SHA-256 of the spec, in hex.
-        adapter: LoRA or the like; paths under another adapter are other paths.
+        adapter: a LoRA adapter or similar; paths under another adapter are other paths.
     """
 
     spec: ModelSpec
@@ -87,5 +87,5 @@ class Model:
     core: Any = field(default=None, repr=False, compare=False)
 
     def with_adapter(self, adapter: str) -> Model:
-        """The same model under another adapter; asks nothing of the service."""
+        """The same model under another adapter; makes no request."""
         return Model(self.spec, self.fingerprint, adapter, self.core.with_adapter(adapter))

@@ -1,4 +1,4 @@
-"""Paged memory of an engine's, which gets leave rows in and puts take rows from."""
+"""Paged memory of an engine, which gets write rows to and puts read rows from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import InvalidArgument
 
 @names_arguments
 class Pages:
-    """K and V pages of one head's rows each, as an engine's paged KV cache holds them.
+    """K and V pages with rows of one head each, as in an engine's paged KV cache.
 
     Nothing is copied here, and both arrays are kept alive::
 
@@ -20,18 +20,19 @@ class Pages:
         pages = precis.Pages(*cache.view(-1, 2, block_size, head_dim).unbind(1))
 
     Args:
-        keys, values: writable NumPy arrays, or tensors (whatever speaks DLPack) in host memory or
-            on one CUDA device, [num_pages, page_rows, head_dim] of the model's dtype (bf16 also as
-            its bits in uint16), with any strides whose pages stand apart: a page that is stored as
-            [head_dim, page_rows] comes as its transposed view.
+        keys, values: writable NumPy arrays, or DLPack tensors in host memory or on one CUDA device,
+            [num_pages, page_rows, head_dim] of the model's dtype (bf16 also as its bits in uint16).
+            Any strides are allowed if pages do not overlap: a page that is stored as [head_dim,
+            page_rows] is passed as its transposed view.
 
-    On a device the rows of a layer cross the bus in one copy and one kernel moves them, on a stream
-    of the client's own. It waits for no other stream: what the device still does to the pages must
-    have ended when a call begins (``torch.cuda.current_stream().synchronize()``), and the client's
-    part has ended when the call returns. No GPU has run this part yet, an emulator has.
+    On a device, a layer's rows cross the bus in one copy, and one kernel moves them, on the
+    client's own stream. That stream waits for no other: earlier work of the device on the pages
+    must have ended when a call begins (``torch.cuda.current_stream().synchronize()``), and the
+    client's work has ended when the call returns. This part has run only on an emulator, not on a
+    GPU.
 
     Raises:
-        InvalidArgument: no arrays, or of another dtype or shape.
+        InvalidArgument: not arrays, or arrays of another dtype or shape.
         Unsupported: an array on another kind of device, or on a CUDA device that this build or
             machine does not reach.
     """
@@ -43,7 +44,7 @@ class Pages:
 
     @property
     def core(self) -> Any:
-        """The C++ beneath."""
+        """The C++ object."""
         return self._core
 
     def __repr__(self) -> str:
@@ -51,7 +52,7 @@ class Pages:
 
 
 def sink_of(pages: Any) -> tuple[Any, Any, Any] | None:
-    """(pages, table, starts) as the extension module takes them."""
+    """(pages, table, starts) in the form that the extension module takes."""
     if pages is None:
         return None
     if not isinstance(pages, (tuple, list)) or len(pages) != 3 or not isinstance(pages[0], Pages):

@@ -1,4 +1,4 @@
-"""A prefix arriving or arrived: its layers, their heads, and what each head kept."""
+"""A prefix that is arriving or has arrived: its layers, heads and kept entries."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .rows import Match
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """What is kept of one (layer, KV head), in retention order, segment by segment.
+    """The kept entries of one (layer, KV head), in retention order, segment by segment.
 
-    All arrays are read-only and lie in the prefix's memory, which they keep alive.
+    All arrays are read-only views of the prefix's memory, which they keep alive.
 
     Attributes:
         positions: uint32 [count], in the original sequence.
@@ -37,7 +37,7 @@ class Head:
 
     @classmethod
     def from_core(cls, arrays: tuple[np.ndarray, ...]) -> Head:
-        """As the extension module made them."""
+        """Made from the extension module's arrays."""
         positions, seats, scores, keys, values = arrays
         return cls(positions, seats, scores, rows_out(keys), rows_out(values))
 
@@ -54,7 +54,7 @@ class _Layers(Sequence[Layer]):
 
     def __init__(self, core: Any, out: Any) -> None:
         self._core = core
-        self._out = out  # where a layer that is asked for here is left, too
+        self._out = out  # the caller's memory that layers are also written to; kept alive
         self._heads = core.num_heads
 
     def __len__(self) -> int:
@@ -74,14 +74,14 @@ class Prefix:
     ``prefix.layers[l].heads[h].positions / seats / scores / keys / values``. Made by Cache.get.
 
     Attributes:
-        match: what was asked for.
+        match: the match that it was got by.
         keep: the budget it is read at; a child that is computed over it records this.
-        heads: the KV heads of the model that it has, a range.
+        heads: its KV heads of the model, a range.
     """
 
     def __init__(self, core: Any, match: Match, keep: Budget, out: Any, heads: range) -> None:
         self._core = core
-        self._out = out  # where rows are left, too: alive as long as somebody may wait here
+        self._out = out  # the caller's memory for rows; must outlive waits here
         self._layers = _Layers(core, out)
         self.match = match
         self.keep = keep
@@ -92,7 +92,7 @@ class Prefix:
 
     @property
     def core(self) -> Any:
-        """The C++ beneath."""
+        """The C++ object."""
         return self._core
 
     @property
@@ -102,7 +102,7 @@ class Prefix:
 
     @property
     def layers(self) -> Sequence[Layer]:
-        """One Layer each; asking for one waits for it.
+        """The layers; indexing one waits for it.
 
         Raises:
             precis.Corruption: the layer failed its checks.
@@ -122,17 +122,17 @@ class Prefix:
 
     @property
     def kept(self) -> int:
-        """Entries, over all layers and heads. Waits."""
+        """The number of entries, over all layers and heads. Waits."""
         return int(self.plan.sum(dtype=np.uint64))
 
     @property
     def bytes(self) -> int:
-        """What was moved. Waits."""
+        """Transferred bytes. Waits."""
         self.wait()
         return self._core.bytes()
 
     @property
     def seconds(self) -> float:
-        """From the request to the last layer checked. Waits."""
+        """Seconds from the request to the last layer checked. Waits."""
         self.wait()
         return self._core.seconds()

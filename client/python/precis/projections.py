@@ -1,4 +1,4 @@
-"""A model's output projections, as the service keeps them: arrays, or the model's own files."""
+"""Output projections of a model in the service's form, from arrays or the model's own files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _WEIGHT = re.compile(r"(?:^|\.)layers\.(\d+)\.self_attn\.o_proj\.weight$")
 
 
 def projections_in(o_proj: Projections, spec: ModelSpec) -> list[Any]:
-    """Of every layer [num_q_heads, head_dim, hidden size], as the extension module takes them.
+    """The projection of every layer, [num_q_heads, head_dim, hidden size], for _core.
 
     Args:
         o_proj: arrays of that shape; or a safetensors file of the model, or a folder of them.
 
     Raises:
-        InvalidArgument: no array, or no such file, or a layer that is in none.
+        InvalidArgument: not an array, no such file, or a layer that no file has.
     """
     if isinstance(o_proj, str | os.PathLike):
         return _of_files(Path(o_proj), spec)
@@ -65,7 +65,7 @@ def _of_files(path: Path, spec: ModelSpec) -> list[Any]:
 
 
 def _by_head(weight: Any, spec: ModelSpec, where: str) -> Any:
-    """[hidden size, num_q_heads * head_dim] as Linear has it -> [num_q_heads, head_dim, hidden]."""
+    """[hidden size, num_q_heads * head_dim] of Linear -> [num_q_heads, head_dim, hidden size]."""
     columns = spec.num_q_heads * spec.head_dim
     if weight.ndim != 2 or weight.shape[1] != columns:
         raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""A put under way: layers go in, in any order; commit makes the segment visible."""
+"""A put in progress: layers are pushed in any order; commit makes the segment visible."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .rows import Segment
 class Put:
     """Made by Cache.begin_put. Nothing is visible before commit; without one, no trace is left.
 
-    As a context manager it aborts when the block leaves without a commit::
+    As a context manager it aborts if the block ends without a commit::
 
         with cache.begin_put(model, tokens, recipe="global_kvdiff", keep=0.3) as put:
             for i, (keys, values) in enumerate(layers):
                 put.layer(i, keys, values)
             segment = put.commit()
 
-    Any thread may call it; calls of several take turns.
+    Thread-safe; concurrent calls take turns.
     """
 
     def __init__(self, core: Any, model: Model) -> None:
@@ -43,22 +43,22 @@ class Put:
 
     @property
     def end(self) -> int:
-        """One past the last."""
+        """One past the last token."""
         return self._core.end
 
     @property
     def parent(self) -> str | None:
-        """The segment this one stands on; None at the root."""
+        """The parent segment; None at the root."""
         return self._core.parent or None
 
     @property
     def segment(self) -> str:
-        """The id the segment will have."""
+        """The id that the segment will have."""
         return self._core.segment
 
     @property
     def already_stored(self) -> bool:
-        """The same segment is stored: push nothing, commit answers with what is there."""
+        """The same segment is stored: push nothing; commit returns the stored segment."""
         return self._core.already_stored
 
     @property
@@ -68,7 +68,7 @@ class Put:
 
     @property
     def entries(self) -> int:
-        """What will be kept, over all layers and heads."""
+        """The number of entries that will be kept, over all layers and heads."""
         return self._core.entries
 
     def layer(
@@ -88,24 +88,25 @@ class Put:
     ) -> None:
         """Pushes one layer, or a piece of it. The arrays may be reused when it returns.
 
-        Compression goes on behind; what it finds (a NaN, say) is reported by a later call.
+        Compression continues in the background; a later call reports its errors (for example a
+        NaN).
 
-        With ``wait=False`` it returns while the piece is under way, four of them at most, so that
-        the next layer is made meanwhile. The put keeps the arrays, whose contents must stay as
-        they are, until wait(), commit() or abort(), or a layer that is waited for.
+        With ``wait=False`` it returns while the piece is in flight, at most four of them, so that
+        the next layer can be computed meanwhile. The put keeps the arrays, whose contents must not
+        change until wait(), commit() or abort(), or a layer() that waits.
 
         Args:
             keys, values: [num_kv_heads, n, head_dim] of the model's dtype; keys carry their RoPE.
-                Of a put that begins past the root, those of the whole path go in as well: their
+                If the put begins past the root, K and V of the whole path are accepted too: their
                 last tokens are taken.
             queries: observation queries [num_q_heads, m, head_dim] of the last m tokens; for kvzip
-                any that repeat the put's tokens after them.
+                any queries of a repetition after the put's tokens.
             lse: natural log-sum-exp of their q.k/sqrt(d), float32 [num_q_heads, m].
             scores: float32 [num_kv_heads, n], for recipes with external scores.
-            query_mean, query_covariance: of queries to come, float32 [num_q_heads, head_dim] and
-                [num_q_heads, head_dim, head_dim], for expected_attention.
-            head_begin, token_begin: where this piece lies, for tensor-parallel ranks and chunked
-                prefill; tokens count from the put's first.
+            query_mean, query_covariance: statistics of future queries, float32 [num_q_heads,
+                head_dim] and [num_q_heads, head_dim, head_dim], for expected_attention.
+            head_begin, token_begin: the first head and token of this piece, for tensor-parallel
+                ranks and chunked prefill; tokens count from the put's first.
 
         Raises:
             InvalidArgument: a wrong shape, dtype or layer, or a piece that was pushed before.
@@ -146,19 +147,19 @@ class Put:
     ) -> None:
         """Pushes one layer, or a piece of it, out of pages.
 
-        Rows and queries are gathered into memory that a service of the same host reads where it
-        lies: that copy is the only one there, and pages and queries may be reused when this
-        returns. With ``wait=False`` it returns once they are gathered, but waits for the oldest of
-        four pieces under way.
+        Rows and queries are gathered into memory that a service on the same host reads in place:
+        there is no other copy, and pages and queries may be reused when this returns. With
+        ``wait=False`` it returns once they are gathered, but waits for the oldest if four pieces
+        are in flight.
 
         Args:
             table: uint32 [num_heads, pages]: token t of head h is row ``first_row + t`` of the rows
-                of the pages ``table[h]``, one after the other.
-            num_tokens: by default those of the put from token_begin on.
+                of the pages ``table[h]``, taken in order.
+            num_tokens: by default the put's tokens from token_begin on.
             queries, head_begin, token_begin: as in layer().
 
         Raises:
-            InvalidArgument: a page that is none, too few rows, or what layer() raises it for.
+            InvalidArgument: a page that does not exist, too few rows, or as for layer().
         """
         token_begin = count_in(token_begin, "token_begin")
         if num_tokens is None:
@@ -180,21 +181,22 @@ class Put:
         self._core.wait()
 
     def commit(self, durability: Literal["memory", "wal", "fsync"] = "wal") -> Segment:
-        """Makes the segment visible, at once and as durable as asked: "memory", "wal" or "fsync".
+        """Makes the segment visible, atomically, and durable as asked: "memory", "wal" or "fsync".
 
-        At "memory" nothing is promised: the segment may give way to newer ones unwritten.
-        After TimedOut or an interrupt it may be asked again, for what came of it.
+        At "memory" nothing is promised: the segment may be evicted for newer ones before it is
+        written. After TimedOut or an interrupt, commit may be called again to learn the outcome.
 
         Raises:
-            InvalidArgument: layers are missing (the message names them), or what compression found.
-            Error: of the class of what ended the put before. Unavailable where that was a deadline
-                or an interrupt while a layer was waited for: put again.
+            InvalidArgument: layers are missing (the message names them), or compression found an
+                error.
+            Error: the class of the error that ended the put before. Unavailable if that was a
+                deadline or an interrupt while a layer was waited for: put again.
         """
         return self._committed(self._core.commit(durability))
 
     @property
     def core(self) -> Any:
-        """The C++ beneath."""
+        """The C++ object."""
         return self._core
 
     def _committed(self, core: Any) -> Segment:
@@ -203,7 +205,7 @@ class Put:
         return Segment.from_core(core)
 
     def abort(self) -> None:
-        """Gives up; no trace is left. Nothing where it has failed or been aborted before."""
+        """Ends the put; no trace is left. No effect if it has failed or been aborted before."""
         self._done = True
         self._core.abort()
 
@@ -218,5 +220,5 @@ class Put:
     ) -> None:
         if self._done:
             return
-        with contextlib.suppress(Error):  # the put may be over: after an error of its own, say
+        with contextlib.suppress(Error):  # the put may be over, for example after its own error
             self.abort()

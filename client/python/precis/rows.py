@@ -1,4 +1,4 @@
-"""What the service answers with, as dataclasses."""
+"""The service's replies as dataclasses."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Segment:
         begin, end: the tokens it holds.
         recipe: canonical JSON of how it was compressed; preset is the name it was written with.
         keep: the budget it was compressed to.
-        trimmed: the budget it was trimmed to since, or None.
+        trimmed: the budget that it was trimmed to since, or None.
         parent_read: the budget at which the parent was read while this KV was computed, or None.
-        kept: entries, over all layers and heads.
-        bytes: of all its records as stored.
+        kept: number of entries, over all layers and heads.
+        bytes: size of all its records as stored.
         original_bytes: K and V of its tokens, uncompressed.
-        compress_seconds: compute time of all layers' stages, added up: layers overlap.
+        compress_seconds: compute time, summed over the stages of all layers; layers overlap.
         in_memory: every layer is in the RAM tier.
-        out_of_service: damaged, or standing on what is: not served.
+        out_of_service: it or one of its ancestors is damaged; it is not served.
         plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads]; None in listings.
     """
 
@@ -58,7 +58,7 @@ class Segment:
 
     @classmethod
     def from_core(cls, info: Any) -> Segment:
-        """As the extension module answered it."""
+        """Made from the extension module's struct."""
         return cls(
             parent=info.parent or None,
             keep=from_pair(info.budget),
@@ -76,7 +76,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """A segment as trimming left it: entries and bytes now, and the bytes that it lost."""
+    """A segment after a trim: its entries and bytes, and the bytes that the trim freed."""
 
     kept: int
     bytes: int
@@ -84,17 +84,17 @@ class Trimmed:
 
     @classmethod
     def from_core(cls, trimmed: Any) -> Trimmed:
-        """As the extension module answered it."""
+        """Made from the extension module's struct."""
         return cls(trimmed.entries, trimmed.stored_bytes, trimmed.freed_bytes)
 
 
 @dataclass(frozen=True, eq=False)
 class MatchLink:
-    """One segment of a match; of a partial hit, its entries before matched_end.
+    """One segment of a match; for a partial hit, its entries before matched_end.
 
     Attributes:
-        counts: of a match that was looked up with `keep` or `align`, how many first entries of each
-            (layer, KV head) are served, uint32 [num_layers, num_kv_heads]; None of others.
+        counts: how many first entries of each (layer, KV head) are served, uint32 [num_layers,
+            num_kv_heads]; None for a match that was looked up without `keep` and `align`.
     """
 
     segment: Segment
@@ -104,18 +104,18 @@ class MatchLink:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """The longest stored prefix of a path. False when there is none.
+    """The longest stored prefix of a path. False if there is none.
 
     Attributes:
-        matched_tokens: how far it reaches.
-        bytes: what reading all of it moves.
-        predicted_seconds: how long that should take, from the measured rate of the tier it is in.
-        plan: stored entries per (layer, KV head), uint32 [num_layers, num_kv_heads]. Of a match
-            looked up with `keep` or `align`: exactly those that a get brings, as `bytes` is then.
+        matched_tokens: its length.
+        bytes: the bytes that reading all of it transfers.
+        predicted_seconds: how long that should take, from the measured rate of its tier.
+        plan: stored entries per (layer, KV head), uint32 [num_layers, num_kv_heads]. For a match
+            looked up with `keep` or `align`, `plan` and `bytes` are exactly those of a get.
         links: its segments, from the root on.
-        tokens: those that matched, uint32 [matched_tokens]; empty if it came from C++ without them.
-        keep, align: that it was looked up with; None and 1 if with neither.
-        lease: seconds for which it can be got whatever happens to what is stored; 0: none granted.
+        tokens: the matched ones, uint32 [matched_tokens]; empty if it came from C++ without them.
+        keep, align: of the lookup; None and 1 by default.
+        lease: seconds for which it can be got whatever happens to its segments; 0: none granted.
     """
 
     matched_tokens: int
@@ -133,15 +133,15 @@ class Match:
         return self.matched_tokens > 0
 
     def to_bytes(self) -> bytes:
-        """The match, for another client of the same tenant: another process, another host."""
+        """The match as bytes, for another client of the same tenant, in any process on any host."""
         return self.core.to_bytes(self.tokens)
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Match:
-        """What to_bytes() gave, here or elsewhere.
+        """A match from the bytes that to_bytes() returned, here or elsewhere.
 
         Raises:
-            InvalidArgument: it is no match that could be read; the message names the field.
+            InvalidArgument: the bytes are not a readable match; the message names the field.
             VersionMismatch: a newer version wrote it.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -151,7 +151,7 @@ class Match:
 
     @classmethod
     def from_core(cls, match: Any, path: np.ndarray) -> Match:
-        """As the extension module answered it, when asked for `path`."""
+        """Made from the extension module's struct, for the lookup of `path`."""
         plan, counted = match.plan, match.counted
         links = tuple(
             MatchLink(
@@ -173,7 +173,7 @@ class Match:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A registered model: how many segments it has, and of how many layers the projection."""
+    """A registered model, with the counts of its segments and of the layers with a projection."""
 
     spec: ModelSpec
     fingerprint: str
@@ -182,7 +182,7 @@ class ModelRow:
 
     @classmethod
     def from_core(cls, row: Any) -> ModelRow:
-        """As the extension module answered it."""
+        """Made from the extension module's struct."""
         return cls(ModelSpec.from_core(row.model), row.fingerprint, row.segments, row.projections)
 
 
@@ -191,13 +191,13 @@ class ProfileRow:
     """Budgets per head that were learnt for a model and a scorer.
 
     Attributes:
-        name: that recipes call it by: lukv(keydiff, profile=NAME).
+        name: its name in recipes: lukv(keydiff, profile=NAME).
         kind: "curves" (lukv) or "weights" (headkv).
         model: fingerprint.
         scorer: canonical recipe of the scores that it was built over.
-        digest: SHA-256 of its content; stands in the recipe of what was put by it.
+        digest: SHA-256 of its content; part of the recipe of segments that were put with it.
         num_tokens, text_digest: of the contexts that it was fitted on.
-        content: all of it, as add_profile takes it; None in listings.
+        content: the whole profile, as add_profile takes it; None in listings.
     """
 
     name: str
@@ -212,7 +212,7 @@ class ProfileRow:
 
     @classmethod
     def from_core(cls, row: Any) -> ProfileRow:
-        """As the extension module answered it."""
+        """Made from the extension module's struct."""
         names = "name kind model scorer digest num_tokens text_digest added_unix_ms"
         content = json.loads(row.json) if row.json else None
         return cls(content=content, **_same(row, names))
@@ -220,7 +220,7 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class BudgetRow:
-    """What one scope says about puts that name no recipe or no budget; None: nothing."""
+    """One scope's defaults for puts that name no recipe or no budget; None: not set."""
 
     scope: str
     recipe: str | None
@@ -229,7 +229,7 @@ class BudgetRow:
 
     @classmethod
     def from_core(cls, row: Any) -> BudgetRow:
-        """As the extension module answered it."""
+        """Made from the extension module's struct."""
         return cls(row.scope, row.recipe or None, _budget(row.keep), row.version)
 
 
@@ -242,14 +242,14 @@ class Budgets:
 
     @classmethod
     def from_core(cls, budgets: Any) -> Budgets:
-        """As the extension module answered it."""
+        """Made from the extension module's struct."""
         layers = tuple(BudgetRow.from_core(row) for row in budgets.layers)
         return cls(BudgetRow.from_core(budgets.effective), layers)
 
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """A service about itself."""
+    """The service's status."""
 
     server: str
     tenant: str
@@ -287,7 +287,7 @@ class ServerStatus:
 
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:
-        """As the extension module answered it."""
+        """Made from the extension module's struct."""
         return cls(**{f.name: getattr(status, f.name) for f in fields(cls)})
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Session:
     """A named, mutable pointer to the tip of a prefix. Made by Cache.session.
 
-    Its properties are what the service said last; every call brings them up to date.
+    Its properties are from the service's last reply; every call updates them.
     """
 
     def __init__(self, cache: Cache, row: Any) -> None:
@@ -52,7 +52,7 @@ class Session:
 
     @property
     def pinned(self) -> bool:
-        """Whether its prefix is kept from removal."""
+        """Whether its prefix is protected from removal."""
         return self._row.pinned
 
     def refresh(self) -> Session:
@@ -61,13 +61,13 @@ class Session:
         return self
 
     def advance(self, segment: Segment | str) -> Session:
-        """Moves the tip to `segment`, which must stand on the present tip."""
+        """Moves the tip to `segment`, which must be a descendant of the present tip."""
         tip = segment.id if isinstance(segment, Segment) else segment
         self._row = self._cache.core.advance_session(self.name, tip)
         return self
 
     def pin(self, pinned: bool = True) -> Session:
-        """Keeps the prefix from removal while the session lives, or no longer does."""
+        """Protects the prefix from removal while the session lives; False ends the protection."""
         self._row = self._cache.core.pin_session(self.name, pinned)
         return self
 
@@ -76,9 +76,9 @@ class Session:
         return self.pin(False)
 
     def fork(self, name: str) -> Session:
-        """A new session at the same tip; the two go separate ways."""
+        """A new session at the same tip; the two then advance independently."""
         return Session(self._cache, self._cache.core.fork_session(self.name, name))
 
     def remove(self) -> None:
-        """Forgets the name; the segments stay."""
+        """Removes the session; its segments stay."""
         self._cache.core.remove_session(self.name)

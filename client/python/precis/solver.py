@@ -1,4 +1,4 @@
-"""Profile tables from what entries turned out to be worth: what each head may lose, or weighs."""
+"""Solvers of profile tables, from the measured worth of entries."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .errors import InvalidArgument
 def prune_curves(worth: Sequence[Any], num_tokens: int, protected: int) -> np.ndarray:
     """The share of each head's entries that is pruned when 1%, 2%, ... 99% of all are.
 
-    LU-KV's offline solver: heads lose their worst-scored entries first, all by the smallest slope
-    of the lower convex hulls of their losses next.
+    LU-KV's offline solver: heads lose their worst-scored entries first. The next entries come from
+    the head whose loss has the smallest slope on its lower convex hull.
 
     Args:
-        worth: of each head (layer * num_kv_heads + head) the oracle importance of its ranked
+        worth: for each head (layer * num_kv_heads + head) the oracle importance of its ranked
             entries, float32 [num_tokens - protected], the best-scored first; finite, not negative.
         num_tokens: of every head, protected ones included.
-        protected: entries that no head loses; at least 1% of a head stays as well.
+        protected: number of entries that no head loses; at least 1% of a head stays as well.
 
     Returns:
-        float32 [99, heads], rising along each head's curve; rows repeat where nothing is left to
+        float32 [99, heads], rising along each head's curve; rows repeat once nothing is left to
         prune.
 
     Raises:
@@ -41,10 +41,10 @@ def prune_curves(worth: Sequence[Any], num_tokens: int, protected: int) -> np.nd
 def head_weights(worth: Sequence[Any], share: float) -> np.ndarray:
     """How many of each head's entries are among the best `share` of all, as a share of its own.
 
-    A table of HeadKV's kind, by what entries turned out to be worth.
+    A table as HeadKV's, computed from the measured worth of entries.
 
     Args:
-        worth: of each head the oracle importance of its entries, float32, in any order; finite,
+        worth: for each head the oracle importance of its entries, float32, in any order; finite,
             not negative.
         share: in (0, 1].
 

@@ -12,7 +12,7 @@ namespace {
 template <typename T>
 using Numpy = nb::ndarray<nb::numpy, T>;
 
-// Shape and dtype, which the host holds wherever the rows lie.
+// Shape and dtype, which are in host memory even if the rows are on a device.
 using Described = nb::ndarray<nb::ro>;
 
 std::string shape_of(const Described& array) {
@@ -41,7 +41,7 @@ std::uint32_t extent(const Described& array, std::size_t dimension, const char* 
   return static_cast<std::uint32_t>(array.shape(dimension));
 }
 
-// By DLPack's numbers of devices.
+// Sets the memory space from DLPack's device numbers.
 void place(PagedRows& rows, int device_type, int device_id, const char* field) {
   namespace on = nb::device;
   if (device_type == on::cpu::value || device_type == on::cuda_host::value) return;
@@ -119,7 +119,7 @@ PagedRows paged_rows(const PageArray& array, const char* field) {
   rows.head_dim = extent(any, 2, field);
   rows.dtype = *dtype;
   const std::uint64_t element = dtype_size_bytes(*dtype);
-  // Where an extent is 1 the stride may be anything.
+  // If an extent is 1, its stride may be anything.
   const auto stride = [&](std::size_t dimension) -> std::uint64_t {
     if (any.shape(dimension) > 1 && any.stride(dimension) < 0) {
       raise(Status::invalid(name + ": stands in descending order of address"));
@@ -199,7 +199,7 @@ nb::object as_bfloat16(nb::handle bits) {
     shape[i] = array.shape(i);
     strides[i] = array.stride(i);
   }
-  // The consumers of DLPack refuse read-only memory, or warn; nobody is meant to write here.
+  // DLPack consumers refuse read-only memory, or warn; nothing is meant to write here.
   return nb::cast(nb::ndarray<nb::array_api>(const_cast<std::uint16_t*>(array.data()), array.ndim(),
                                              shape.data(), bits, strides.data(),
                                              nb::dlpack::dtype{kBfloat, 16, 1}));

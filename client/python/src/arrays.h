@@ -1,4 +1,4 @@
-// Arrays between Python and our views, by DLPack: nothing is copied in this file's functions.
+// Conversions between Python arrays and our views, by DLPack; nothing is copied here.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,28 +20,28 @@ using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
 using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using TokenArray = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// A view of `array` [num_heads, n, head_dim]: rows contiguous and one after another, heads any
-// distance apart. Raises InvalidArgument naming `field` otherwise. uint16 is taken for bf16 bits.
+// A view of `array` [num_heads, n, head_dim]: rows contiguous and one after another, heads at any
+// stride. Raises InvalidArgument naming `field` otherwise. uint16 is read as bf16 bits.
 HeadsView heads_view(const AnyArray& array, const char* field);
 
-// The same of an array that is written to.
+// The same for an array that is written to.
 using OutArray = nb::ndarray<nb::device::cpu>;
 RowsOut rows_out(const OutArray& array, const char* field);
 
-// The same, wherever it lies.
+// An array in any memory.
 using PageArray = nb::ndarray<>;
-// A view of `array` [num_pages, page_rows, head_dim], whose strides are what they are. Raises
-// Unsupported where it lies neither in host memory nor on a CUDA device.
+// A view of `array` [num_pages, page_rows, head_dim], with any strides. Raises InvalidArgument, or
+// Unsupported if it is neither in host memory nor on a CUDA device.
 PagedRows paged_rows(const PageArray& array, const char* field);
 
-// A view of a contiguous float32 array, whatever its shape; empty for none.
+// A view of a contiguous float32 array of any shape; empty for none.
 std::span<const float> float_view(const std::optional<FloatArray>& array);
 std::span<const std::uint32_t> token_view(const TokenArray& tokens);
 
 // NumPy arrays over memory that `owner` keeps alive, read-only.
 nb::object array_over(std::span<const std::uint32_t> data, nb::handle owner);
 nb::object array_over(std::span<const float> data, nb::handle owner);
-// The rows [num_tokens, head_dim] of a view of one head; of bf16, its bits as uint16.
+// The rows [num_tokens, head_dim] of a view of one head; bf16 comes as its bits in uint16.
 nb::object rows_over(const HeadsView& head, nb::handle owner);
 // A NumPy array [rows, columns] that owns `data`.
 nb::object array_of(std::vector<std::uint32_t> data, std::size_t rows, std::size_t columns);
@@ -50,7 +50,7 @@ nb::object array_of(std::vector<float> data, std::size_t rows, std::size_t colum
 // A writable NumPy array of bytes over memory that `owner` keeps alive.
 nb::object array_over(MutableBytes memory, nb::handle owner);
 
-// bf16 bits in a uint16 array as a DLPack producer of bfloat16, over the same memory.
+// Offers bf16 bits in a uint16 array as a DLPack producer of bfloat16, over the same memory.
 nb::object as_bfloat16(nb::handle bits);
 
 }  // namespace precis::python

@@ -1,5 +1,5 @@
-// Calls: what the C++ runs without the GIL, on threads of its own. Results become Python's in
-// poll(), by who calls it.
+// Binds Calls: C++ threads run the calls without the GIL. poll() converts the results to Python, in
+// the thread that calls it.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -41,15 +41,15 @@ std::vector<TokenId> path_of(const TokenArray& tokens) {
   return {tokens.data(), tokens.data() + tokens.size()};
 }
 
-// A Calls and what its calls use of Python's: `kept` of each, an object that the caller gets back
-// with the outcome. Needs the GIL for all but what its threads do.
+// A Calls with the Python objects that its calls use: `kept` of each call is returned to the caller
+// with the outcome. All functions need the GIL; the calls' threads do not.
 class CallsHandle {
  public:
   CallsHandle(OwnedClient& client, unsigned threads)
       : calls_(unwrap(Calls::make(client.shared(), threads, [waits = waits_] { waits.adopt(); }))) {
   }
   CallsHandle(CallsHandle&&) = default;
-  // What waits is forgotten, what runs ends soon.
+  // Drops the waiting calls; the running calls end soon.
   ~CallsHandle() {
     if (!calls_) return;
     if (maker_.is_this_process()) {
@@ -65,7 +65,7 @@ class CallsHandle {
     waits_.end();
     auto calls = std::move(calls_);
     without_gil([&] { calls.reset(); });
-    const auto kept = std::move(kept_);  // may run Python code as it goes
+    const auto kept = std::move(kept_);  // destroying these may run Python code
     kept_.clear();
   }
 
@@ -81,7 +81,7 @@ class CallsHandle {
     return number;
   }
 
-  // (ticket, what was kept, result or None, exception or None) of each.
+  // (ticket, kept object, result or None, exception or None) of each finished call.
   nb::list poll() {
     nb::list outcomes;
     for (Calls::Done& done : calls().poll()) {
@@ -113,7 +113,7 @@ Calls::Ticket commit(CallsHandle& h, PutHandle& put, const std::string& durabili
                      nb::object kept) {
   put.check_maker();
   const Durability level = unwrap(parse_durability(durability));
-  // `kept` holds the put until its outcome was taken.
+  // `kept` holds the put until its outcome is taken.
   return h.keep(h.calls().submit([put = &put, level](const auto&) -> Result<Calls::Value> {
     PRECIS_ASSIGN(msg::SegmentInfo segment, put->commit_without_gil(level));
     return Calls::Value(std::move(segment));

@@ -1,4 +1,4 @@
-// Client, Put and Prefix. Whatever waits for the service does so without the GIL.
+// Binds Client, Put and Prefix. Calls that wait for the service release the GIL.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -26,7 +26,7 @@
 namespace precis::python {
 namespace {
 
-// Waits for `call`, which answers with a Result, and unwraps it.
+// Runs `call` without the GIL and unwraps its Result.
 template <typename Call>
 auto answer(Call&& call) {
   return unwrap(without_gil(std::forward<Call>(call)));
@@ -44,7 +44,7 @@ std::optional<Digest> to_scope(const std::optional<std::string>& model) {
   return unwrap(parse_digest(*model));
 }
 
-// (positions, seats, scores, keys, values) over the prefix's memory, which they keep alive.
+// (positions, seats, scores, keys, values): views of the prefix's memory, which they keep alive.
 nb::tuple head_arrays(nb::handle_t<OwnedPrefix> self, std::uint32_t layer, std::uint32_t head) {
   const HeadEntries entries = nb::cast<const OwnedPrefix&>(self).get().head(layer, head);
   return nb::make_tuple(array_over(entries.positions, self), array_over(entries.seats, self),

@@ -1,4 +1,4 @@
-// compress(): the kernels alone over arrays in memory, with no service and nothing stored.
+// Binds compress(): only the kernels, over arrays in memory; no service, and nothing is stored.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -28,7 +28,7 @@
 namespace precis::python {
 namespace {
 
-// One layer as Python gives it.
+// One layer as Python passes it.
 struct LayerArrays {
   AnyArray keys, values;
   std::optional<AnyArray> queries;
@@ -40,7 +40,7 @@ struct FreeAligned {
   void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kSectionAlign}); }
 };
 
-// The records of one layer in memory of their alignment.
+// The records of one layer, in aligned memory.
 struct LayerRecords {
   std::unique_ptr<std::byte[], FreeAligned> data;
   std::size_t size = 0;
@@ -49,7 +49,7 @@ struct LayerRecords {
   MutableBytes bytes() const { return {data.get(), size}; }
 };
 
-// What a compression kept. Moves only, as its records do.
+// The result of a compression. Move-only, as its records are.
 struct Kept {
   std::vector<LayerRecords> layers;
 
@@ -65,7 +65,7 @@ LayerRecords make_records(std::size_t size) {
   return records;
 }
 
-// What every layer must agree with, checked before the kernels see it.
+// The checks on every layer, made before the kernels see it.
 Status check_shape(const ModelSpec& model, const kernels::LayerInput& input, std::uint32_t tokens) {
   const std::string layer = "layer " + std::to_string(input.layer) + " ";
   const auto differs = [&layer](const char* what, std::uint64_t got, std::uint64_t want) {
@@ -89,7 +89,7 @@ Status check_shape(const ModelSpec& model, const kernels::LayerInput& input, std
   return {};
 }
 
-// Every layer's records, compressed as a put does it.
+// The records of every layer, compressed as a put does it.
 Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
                                                   std::vector<kernels::LayerInput> inputs,
                                                   std::uint64_t entries, const Budget& budget,
@@ -145,7 +145,7 @@ Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
   return layers;
 }
 
-// Slices every layer's records, whose seats are in place by now.
+// Slices every layer's records, whose seats are final by now.
 Status open_records(std::vector<LayerRecords>& layers, std::uint32_t num_kv_heads) {
   for (LayerRecords& records : layers) {
     Bytes rest = records.bytes();
@@ -178,7 +178,7 @@ Result<Kept> compress(const ModelSpec& model, const std::vector<kernels::LayerIn
   return kept;
 }
 
-// Checks what a service checks when a model brings its projections.
+// The same checks that a service makes when a model's projections are pushed.
 Status set_o_proj(const ModelSpec& model, const HeadsView& view, kernels::LayerInput& input,
                   std::vector<float>& gram, bool needs_gram) {
   const std::string where = "layer " + std::to_string(input.layer) + " o_proj: ";

@@ -1,4 +1,4 @@
-// The plain structs that calls take and answer with; the package makes dataclasses of them.
+// Binds the plain structs of arguments and replies; the Python package makes dataclasses of them.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -79,7 +79,7 @@ void bind_segments(nb::module_& module) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("tokens").noconvert());
-  // The match, and the tokens that came with it, in one row.
+  // Returns the match, and the tokens that came with it, in one row.
   module.def("match_from_bytes", [](const nb::bytes& bytes) {
     std::vector<TokenId> tokens;
     LookupMatch match = unwrap(

@@ -1,4 +1,5 @@
-// Profile tables from what entries turned out to be worth: the offline solvers of the kernels.
+// Binds the kernels' offline solvers, which compute profile tables from the measured worth of
+// entries.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>

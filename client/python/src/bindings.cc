@@ -14,7 +14,7 @@
 
 NB_MODULE(_core, module) {
   namespace python = precis::python;
-  // At exit a tensor that PyTorch made of an array of ours may outlive the module: no leak.
+  // A tensor that PyTorch made from one of our arrays may outlive the module: that is no leak.
   nanobind::set_leak_warnings(false);
   module.doc() = "The C++ of precis: used through the package precis, not directly.";
   python::bind_messages(module);

@@ -1,4 +1,4 @@
-// Small values as Python writes them: ids and digests are hex, a budget is (kind, value).
+// Small values as Python passes them: ids and digests in hex, a budget as (kind, value).
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,7 +20,7 @@
 
 namespace precis::python {
 
-// Kind of Budget as its number, and its value.
+// The number of a Budget's kind, and its value.
 using BudgetPair = std::pair<unsigned, std::uint64_t>;
 
 inline Budget to_budget(const BudgetPair& pair) {

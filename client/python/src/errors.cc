@@ -7,7 +7,7 @@
 namespace precis::python {
 namespace {
 
-// precis.errors.error_of(code, message, retry_after_ms), as a new reference; null where it raised.
+// precis.errors.error_of(code, message, retry_after_ms) as a new reference; null if it raised.
 PyObject* error_of(const char* code, PyObject* message, unsigned retry_after_ms) {
   static PyObject* const make =
       nb::object(nb::module_::import_("precis.errors").attr("error_of")).release().ptr();
@@ -19,7 +19,7 @@ PyObject* error_of(const char* code, PyObject* message, unsigned retry_after_ms)
 
 nb::object exception_of(const Status& status) {
   const std::string code(status_code_name(status.code()));
-  // A message may quote bytes that came from outside: it need not be UTF-8.
+  // A message may quote untrusted bytes: it need not be UTF-8.
   const nb::object message = nb::steal(PyUnicode_DecodeUTF8(
       status.message().data(), static_cast<Py_ssize_t>(status.message().size()), "replace"));
   nb::object error = nb::steal(error_of(code.c_str(), message.ptr(), status.retry_after_ms()));
@@ -28,7 +28,7 @@ nb::object exception_of(const Status& status) {
 }
 
 void raise(const Status& status) {
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // what interrupted the call
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // the interrupt's exception
   const nb::object error = exception_of(status);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();

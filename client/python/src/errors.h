@@ -1,4 +1,4 @@
-// Status -> Python exception: the one place where an error leaves C++ for Python.
+// Status -> Python exception: the only place where an error goes from C++ to Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,13 +11,13 @@ namespace precis::python {
 
 namespace nb = nanobind;
 
-// Raises the subclass of precis.Error that belongs to the code. Needs the GIL.
+// Raises the subclass of precis.Error for the status's code. Needs the GIL.
 [[noreturn]] void raise(const Status& status);
 
 // The exception that raise() would raise. Needs the GIL.
 nb::object exception_of(const Status& status);
 
-// Also where the call went well: what a signal's handler raised meanwhile must not be lost.
+// Raises after a successful call too if a signal handler raised meanwhile: that must not be lost.
 inline void check(const Status& status) {
   if (!status.ok() || PyErr_Occurred() != nullptr) raise(status);
 }

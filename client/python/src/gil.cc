@@ -10,11 +10,11 @@
 namespace precis::python {
 namespace {
 
-// A thread that waits asks every 100 ms whether it is to end (interrupt.h).
+// A waiting thread checks every 100 ms whether it has to end (interrupt.h).
 constexpr std::chrono::seconds kExitWaitMax{2};
 constexpr std::chrono::milliseconds kExitWaitStep{1};
 
-// Threads that have let go of the GIL and not asked for it back yet.
+// Threads that have released the GIL and not taken it again.
 std::atomic<int> in_calls{0};
 
 }  // namespace
@@ -39,7 +39,7 @@ WithoutGil::~WithoutGil() {
 }
 
 void wait_for_calls_at_exit() {
-  // The threads of the parent's calls are not there in a forked child.
+  // A forked child does not have the threads of the parent's calls.
   pthread_atfork(nullptr, nullptr, [] { in_calls.store(0); });
   Py_AtExit([] {
     const auto end = std::chrono::steady_clock::now() + kExitWaitMax;

@@ -1,5 +1,5 @@
-// The GIL is let go of around what waits or computes, and taken back only while there is an
-// interpreter to come back to.
+// Releases the GIL around code that waits or computes, and takes it again only while the
+// interpreter exists.
 #pragma once
 
 #include <Python.h>
@@ -12,12 +12,12 @@ namespace precis::python {
 // Whether the interpreter is shutting down. Needs no GIL.
 bool interpreter_ends();
 
-// Stops this thread for good; other threads, and the process's end, go on without it.
+// Stops this thread for good; the other threads and the end of the process do not wait for it.
 [[noreturn]] void stop_thread();
 
-// Runs `call`, beneath which Python code runs or the GIL is taken. CPython ends a thread that would
-// take the GIL of an interpreter that shuts down by unwinding its stack, which C++ answers by
-// ending the process: the thread stops here instead. `call` has no objects to destroy.
+// Runs `call`, which runs Python code or takes the GIL. If an interpreter that shuts down is asked
+// for the GIL, CPython ends the thread by unwinding its stack, which would terminate a C++ process;
+// instead the thread stops here. `call` has no objects to destroy.
 template <typename Call>
 auto outliving_interpreter(Call&& call) {
   try {
@@ -27,8 +27,8 @@ auto outliving_interpreter(Call&& call) {
   }
 }
 
-// While one lives, its thread does not hold the GIL. In a thread other than the one that shuts the
-// interpreter down the destructor does not return once that has begun: the thread stops there.
+// Releases the GIL for its lifetime. If another thread has begun to shut the interpreter down, the
+// destructor does not return: the thread stops there.
 class WithoutGil {
  public:
   WithoutGil();
@@ -40,15 +40,15 @@ class WithoutGil {
   PyThreadState* const state_;
 };
 
-// Runs `call` while other Python threads go on; for everything that waits or computes.
+// Runs `call` while other Python threads continue; for all code that waits or computes.
 template <typename Call>
 auto without_gil(Call&& call) {
   const WithoutGil released;
   return call();
 }
 
-// At the very end of the process waits, for some seconds at most, until no thread is in a call:
-// what they use is taken down next. Once.
+// Makes the end of the process wait, for at most two seconds, until no thread is in a call, because
+// the objects that calls use are destroyed next. Call it once.
 void wait_for_calls_at_exit();
 
 }  // namespace precis::python

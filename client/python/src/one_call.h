@@ -1,4 +1,4 @@
-// One call of an object at a time, whatever threads make them.
+// Serializes the calls of one object by several threads.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,9 @@ class OneCall {
   // `what` is named in errors.
   explicit OneCall(std::string what) : what_(std::move(what)) {}
 
-  // While one lives, its thread is in the call. Needs the GIL, which it lets go of while it waits.
-  // Raises InvalidArgument where this thread is in a call already (a signal's handler, say), and
-  // what interrupts the wait.
+  // While an In exists, its thread is in the call. Needs the GIL, and releases it while it waits.
+  // Raises InvalidArgument if this thread is already in a call (for example in a signal handler),
+  // and the exception that interrupts the wait.
   class In {
    public:
     explicit In(OneCall& calls);
@@ -28,10 +28,10 @@ class OneCall {
     OneCall& calls_;
   };
 
-  // The same for a thread that has no GIL and wants none: false where the wait was interrupted, and
-  // where this thread is in a call already. After true, leave().
+  // The same for a thread that does not hold the GIL. False if the wait was interrupted or this
+  // thread is already in a call. After true, call leave().
   bool enter_without_gil();
-  // True without waiting, if no thread is in a call. After it, leave().
+  // True, without waiting, if no thread is in a call; then call leave().
   bool try_enter();
   void leave();
 

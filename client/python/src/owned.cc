@@ -9,7 +9,7 @@
 namespace precis::python {
 namespace {
 
-// Registered in the child, hence run before all that was registered in the parent.
+// Registered in the child, so it runs before all handlers that the parent registered.
 void end_without_destructors() {
   on_exit(
       [](int status, void*) {

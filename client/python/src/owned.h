@@ -1,4 +1,4 @@
-// Objects whose threads and sockets are of the process that made them.
+// Objects whose threads and sockets belong to the process that made them.
 #pragma once
 
 #include <unistd.h>
@@ -11,8 +11,8 @@
 
 namespace precis::python {
 
-// The process that an object was made in. A child that was forked has a copy of the object, but
-// none of its threads, and shares its sockets with the parent.
+// The process that made an object. A forked child has a copy of the object, but none of its
+// threads, and shares its sockets with the parent.
 class Maker {
  public:
   bool is_this_process() const { return process_ == getpid(); }
@@ -28,13 +28,14 @@ class Maker {
   pid_t process_ = getpid();
 };
 
-// By who opens a client. Children that are forked from then on end, once Python has, without the
-// destructors of C++'s static objects: those of RocksDB's wait for threads that are not there.
+// Called when a client is opened. Children forked after that end, once Python has ended, without
+// running the destructors of static C++ objects: RocksDB's would wait for threads that do not exist
+// in the child.
 void expect_forks();
 
-// A shared object for Python. Where its last handle goes, that may wait for the service or for a
-// thread, and other Python threads go on. In a forked child it is left as it is: its destructor
-// would wait for threads that are not there, or speak to the service in the parent's name.
+// A shared object for Python. Destroying the last handle may wait for the service or a thread, so
+// it releases the GIL. In a forked child the object is leaked: its destructor would wait for
+// threads that do not exist, or talk to the service in the parent's name.
 template <typename T>
 class Owned {
  public:
@@ -57,7 +58,7 @@ class Owned {
     maker_.check();
     return *object_;
   }
-  // The same, to be held beyond this.
+  // The same, as a handle that may outlive this object.
   const std::shared_ptr<T>& shared() const {
     maker_.check();
     return object_;

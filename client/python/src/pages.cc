@@ -21,8 +21,7 @@ Pages::Pages(PageArray keys, PageArray values)
       values_array_(std::move(values)),
       keys_(paged_rows(keys_array_, "keys")),
       values_(paged_rows(values_array_, "values")) {
-  // An engine learns when it starts, and not by each of its requests, that its pages are out of
-  // reach.
+  // An engine gets this error at its start, and not in each request, if its pages are out of reach.
   const auto mover = PageMovers().find(keys_, values_);
   if (!mover.ok()) raise(mover.status());
 }

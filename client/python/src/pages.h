@@ -1,4 +1,4 @@
-// Paged memory of Python's.
+// Paged memory that Python owns.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,10 +17,10 @@ namespace precis::python {
 
 using PageNumbers = nb::ndarray<const std::uint32_t, nb::c_contig, nb::device::cpu>;
 
-// Two arrays [num_pages, page_rows, head_dim], which it keeps alive.
+// Two arrays [num_pages, page_rows, head_dim], which this keeps alive.
 class Pages {
  public:
-  // Raises InvalidArgument and Unsupported.
+  // Raises InvalidArgument or Unsupported.
   Pages(PageArray keys, PageArray values);
 
   PagesOut out(const PageNumbers& table, const PageNumbers& starts) const;
@@ -32,10 +32,10 @@ class Pages {
   const PagedRows keys_, values_;
 };
 
-// What get takes: of every layer (keys, values), and (pages, table, starts).
+// The arguments of get: (keys, values) of every layer, and (pages, table, starts).
 using RowsOutPairs = std::vector<std::pair<OutArray, OutArray>>;
 using PagesTable = std::tuple<const Pages*, PageNumbers, PageNumbers>;
-// Views; they raise InvalidArgument.
+// Views of the arrays; raises InvalidArgument.
 std::vector<LayerOut> layers_out(const RowsOutPairs& out);
 std::optional<PagesOut> pages_out(const std::optional<PagesTable>& pages);
 

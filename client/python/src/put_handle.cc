@@ -30,7 +30,7 @@ PutHandle::~PutHandle() {
 void PutHandle::layer(std::uint32_t layer, PushedArrays arrays, std::uint32_t head_begin,
                       std::uint32_t token_begin, bool wait) {
   maker_.check();
-  const LayerPush push = arrays.views(head_begin, token_begin);  // or throws
+  const LayerPush push = arrays.views(head_begin, token_begin);  // may throw
   const OneCall::In turn(state_->calls);
   state_->held.push_back(std::move(arrays));
   const Status status = without_gil([&]() -> Status {
@@ -60,7 +60,7 @@ Result<msg::SegmentInfo> PutHandle::commit_without_gil(Durability durability) {
 }
 
 void PutHandle::let_go_if_idle() {
-  if (!state_->calls.try_enter()) return;  // who is in a call lets go
+  if (!state_->calls.try_enter()) return;  // the thread in a call releases the arrays
   let_go(0);
   state_->calls.leave();
 }

@@ -1,4 +1,4 @@
-// A Put as Python holds it.
+// A Put for Python.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace precis::python {
 using OwnedClient = Owned<Client>;
 using OwnedPrefix = Owned<Prefix>;
 
-// The arrays of one push, whose memory they keep.
+// The arrays of one push; keeps their memory alive.
 struct PushedArrays {
   AnyArray keys, values;
   std::optional<AnyArray> queries;
@@ -28,12 +28,12 @@ struct PushedArrays {
   LayerPush views(std::uint32_t head_begin, std::uint32_t token_begin) const;
 };
 
-// A Put and what it reads of Python's while pieces of it are under way. Its threads take turns.
+// A Put, with the Python arrays that its pieces in flight read. Its threads take turns.
 class PutHandle {
  public:
   explicit PutHandle(Put put) : state_(std::make_unique<State>(std::move(put))) {}
   PutHandle(PutHandle&&) = default;
-  // Pieces under way are called off, which waits. A forked child leaves them to its parent.
+  // Cancels the pieces in flight and waits for that. A forked child leaves them to its parent.
   ~PutHandle();
 
   const msg::PutBegun& begun() const {
@@ -43,9 +43,9 @@ class PutHandle {
 
   void layer(std::uint32_t layer, PushedArrays arrays, std::uint32_t head_begin,
              std::uint32_t token_begin, bool wait);
-  // One that reads nothing of Python's once it has returned.
+  // A push that reads no Python memory after it has returned.
   void layer(std::uint32_t layer, const LayerPush& push, bool wait);
-  // For all that waits for the pieces, or ends them.
+  // For every call that waits for the pieces, or ends them.
   template <typename Call>
   auto settled(Call&& call) {
     maker_.check();
@@ -55,8 +55,8 @@ class PutHandle {
     return outcome;
   }
 
-  // The same in two halves: the call, by a thread without the GIL, which keeps this alive by other
-  // means, and letting go of arrays, with it.
+  // The same in two steps: the call, on a thread without the GIL, whose caller keeps this object
+  // alive by other means; and releasing the arrays, with the GIL.
   Result<msg::SegmentInfo> commit_without_gil(Durability durability);
   void let_go_if_idle();
   // Raises Unavailable in a forked child.
@@ -66,7 +66,7 @@ class PutHandle {
   struct State {
     explicit State(Put begun) : put(std::move(begun)) {}
     OneCall calls{"put"};
-    std::deque<PushedArrays> held;  // the newest last; longer than the put, which may read them
+    std::deque<PushedArrays> held;  // newest last; outlives the put, which may read them
     std::optional<Put> put;
   };
 

@@ -14,7 +14,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// Of the Waits that this thread has adopted, if any.
+// Set by Waits::adopt(): the flag of the Waits that this thread adopted.
 thread_local std::shared_ptr<const std::atomic<bool>> adopted;
 
 std::atomic<unsigned long> main_thread{0};
@@ -24,11 +24,11 @@ std::atomic<unsigned long> main_thread{0};
 void Waits::adopt() const { adopted = ended_; }
 
 bool is_interrupted() {
-  // A call of another thread will not come back to Python.
+  // Calls of other threads will not return to Python.
   const bool is_main = PyThread_get_thread_ident() == main_thread.load();
   if (interpreter_ends()) return !is_main;
   if (adopted && adopted->load()) return true;
-  // Others do not wait for the interpreter: it may be about to end.
+  // Other threads do not wait for the interpreter, which may be about to end.
   if (!is_main) return false;
   const nb::gil_scoped_acquire held;
   return PyErr_CheckSignals() != 0;

@@ -1,5 +1,5 @@
-// What ends calls that wait for the service: a signal, in Python's main thread; in any other,
-// whoever has that thread's Waits.
+// Ends calls that wait for the service: by a signal in Python's main thread, and by a thread's
+// Waits in any other thread.
 #pragma once
 
 #include <atomic>
@@ -7,25 +7,25 @@
 
 namespace precis::python {
 
-// The waits of one thread, which others may end.
+// The waits of one thread, which other threads may end.
 class Waits {
  public:
-  // By the thread whose waits they are from now on.
+  // Called by the thread that these waits belong to from now on.
   void adopt() const;
-  // That thread's calls that wait end with kCanceled, those to come as well.
+  // Ends that thread's waiting calls, and its later ones, with kCanceled.
   void end() const { ended_->store(true); }
 
  private:
-  // Shared with the thread, which may outlive this.
+  // Shared with the thread, which may outlive this object.
   std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// Whether this thread's call that waits is to end; asked without the GIL. A handler's exception is
-// left set.
+// Whether the waiting call of this thread has to end; called without the GIL. An exception of a
+// signal handler stays set.
 bool is_interrupted();
 
-// Ctrl-C and other signals end calls that wait, in Python's main thread, which they come to; and
-// every thread heeds the Waits that it has adopted.
+// From now on, Ctrl-C and other signals end waiting calls of Python's main thread, which handles
+// them, and every thread obeys the Waits that it has adopted.
 void notice_signals();
 
 }  // namespace precis::python

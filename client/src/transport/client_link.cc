@@ -9,7 +9,7 @@
 namespace precis {
 namespace {
 
-// What this side has sent may wait so long for the server's socket when the link closes.
+// How long sent messages may wait for the server's socket when the link closes.
 constexpr std::chrono::milliseconds kCloseTimeout{200};
 
 }  // namespace

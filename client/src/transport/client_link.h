@@ -15,13 +15,13 @@ namespace precis {
 
 class ClientLink final : public ClientConnection, public LinkEnd {
  public:
-  // `kind`: of its sockets, "unix".
+  // `kind`: of its sockets, for example "unix".
   ClientLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
              std::shared_ptr<ClientRegions> regions, std::string kind);
   ~ClientLink() override;
 
-  // Serves the bulk socket. `rdma`, where both sides have it and are apart, is offered; it may be
-  // null.
+  // Serves the bulk socket. `rdma` is offered if both sides have it and are on different hosts; it
+  // may be null.
   void open(std::shared_ptr<RdmaDevice> rdma);
   Result<std::unique_ptr<Exposure>> expose(Registration& registration,
                                            MutableBytes memory) override;
@@ -33,13 +33,13 @@ class ClientLink final : public ClientConnection, public LinkEnd {
   void on_bulk_received();
   void stop_bulk(const Status&) override { regions_->close(); }
 
-  const std::shared_ptr<ClientRegions> regions_;  // shared with what is exposed
+  const std::shared_ptr<ClientRegions> regions_;  // shared with the exposures
   const std::string kind_;
   struct Held {
     std::uint64_t after_bulk;
     std::vector<std::byte> body;
   };
-  std::deque<Held> held_;  // messages whose bulk bytes are on their way
+  std::deque<Held> held_;  // messages whose bulk bytes have not arrived yet
   std::size_t held_bytes_ = 0;
   std::uint64_t bulk_frames_received_ = 0;
 };

@@ -7,7 +7,7 @@
 namespace precis {
 namespace {
 
-// kWindowBuffer is the first.
+// kWindowBuffer has the first id.
 std::atomic<std::uint64_t> last_buffer_id{kWindowBuffer};
 
 class RegionExposure final : public Exposure {
@@ -27,7 +27,7 @@ class RegionExposure final : public Exposure {
     RegionTable& table = *regions_->table();
     table.retire(region_.id);
     if (has_slot_) regions_->release_slot(region_.slot);
-    table.remove(region_.id);  // one call to the kernel may be under way on another thread
+    table.remove(region_.id);  // a thread may be in a system call
   }
   RemoteRegion region() const override { return region_; }
 

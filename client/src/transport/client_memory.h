@@ -21,14 +21,14 @@ class ClientMemory final : public Registration {
   ~ClientMemory() override;
   MutableBytes bytes() const override { return bytes_; }
 
-  // Where `part` lies in memory that the connection's server has mapped, or reaches by RDMA:
-  // `buffer` 0 and `key` empty if it has not.
+  // Sets the place of `part` for a server that has mapped the memory or reaches it by RDMA;
+  // `buffer` stays 0 and `key` empty otherwise.
   void locate(const std::shared_ptr<ClientRegions>& regions, MutableBytes part,
               RemoteRegion& region);
 
  private:
-  // Registers the memory when a server first asks for it: that takes time and pins it. Empty where
-  // it can't be registered: a limit on locked memory, say.
+  // Registers the memory when a server first needs it, as that takes time and pins the memory.
+  // Empty if it cannot be registered, for example because of a limit on locked memory.
   std::string rdma_key();
 
   const MutableBytes bytes_;

@@ -15,9 +15,9 @@ using std::chrono::steady_clock;
 
 // How long a server may take to map a buffer before the stream is used instead.
 constexpr std::chrono::seconds kShareTimeout{2};
-// How long the end of an Exposure waits for a server that neither lets go nor goes.
+// How long the end of an Exposure waits for a server that neither releases it nor disconnects.
 constexpr std::chrono::seconds kReleaseTimeout{10};
-// The same of RDMA, which this side can end by itself.
+// The same for RDMA, which this side can end by itself.
 constexpr std::chrono::seconds kRdmaReleaseTimeout{1};
 constexpr int kReleaseSpins = 2000;
 constexpr std::chrono::microseconds kReleasePause{50};
@@ -92,7 +92,7 @@ Status ClientRegions::on_frame(const BulkHeader& header) {
     case BulkKind::kPull: serve_pull(header); return {};
     case BulkKind::kShared: {
       const std::lock_guard lock(mutex_);
-      const auto asked = shared_.find(header.id);  // not there once it was unshared
+      const auto asked = shared_.find(header.id);  // absent if it was unshared meanwhile
       if (asked == shared_.end()) return {};
       asked->second = header.offset == 1 ? Shared::kMapped : Shared::kRefused;
       answered_.notify_all();
@@ -111,8 +111,8 @@ void ClientRegions::serve_pull(const BulkHeader& header) {
   };
   const MutableBytes bytes = place().bytes;
   if (bytes.empty()) return end_transfer(false);
-  // The region may be taken back before all of it is sent, so leave to read it is asked for each
-  // piece.
+  // The region may be retired before all of it is sent, so each piece asks for permission to read
+  // it.
   auto hold = [place] { return place().hold; };
   data_->send({.header = {BulkKind::kData, header.size_bytes, header.id, 0, 0},
                .data = {bytes},
@@ -129,7 +129,7 @@ bool ClientRegions::share(std::uint64_t id, const Pages& pages) {
     data_->send({.header = {BulkKind::kShare, 0, id, 0, pages.bytes().size()},
                  .data = {},
                  .pass = pages.descriptor()});
-    // The answer is waited for; a lent loop would look for it later.
+    // This thread waits for the answer; a lent loop would look for it later.
     if (!loop_.on_loop_thread()) loop_.post([&loop = loop_] { loop.expect(); });
     lock.lock();
   }
@@ -172,8 +172,8 @@ void ClientRegions::release_slot(std::uint32_t index) {
     if (spins < kReleaseSpins) continue;
     if (is_cut_off_) return;
     if (has_ended() || steady_clock::now() > deadline) {
-      cut_off();  // from here on the hardware lets nobody in
-      return;     // nor is the slot used again
+      cut_off();  // from here on the hardware refuses the server
+      return;     // and the slot is not used again
     }
     std::this_thread::sleep_for(kReleasePause);
   }

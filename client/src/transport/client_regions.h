@@ -1,8 +1,9 @@
-// What a server may reach of a client's memory by one connection: the table of regions that its
-// bulk frames are served from, the memory files it has mapped, and what RDMA hardware answers it.
+// The client memory that a server may reach by one connection: the table of regions that bulk
+// frames are served from, the memory files that the server has mapped, and the memory that RDMA
+// hardware opens to it.
 //
-// Any thread, except where the loop's is named. Shared by the connection and by what it exposed,
-// either of which may go first.
+// Any thread, except where the loop's thread is named. Shared by the connection and its exposures;
+// either may be destroyed first.
 #pragma once
 
 #include <atomic>
@@ -25,35 +26,35 @@ namespace precis {
 
 class ClientRegions : public std::enable_shared_from_this<ClientRegions> {
  public:
-  // `data`: the bulk socket. Null within one process, where the table is all there is.
+  // `data`: the bulk socket. Null within one process, which needs only the table.
   ClientRegions(EventLoop& loop, std::shared_ptr<DataStream> data)
       : loop_(loop), data_(std::move(data)) {}
 
-  // The loop's thread, before anything else: serves the server's transfers, and shares the window
-  // where the bulk socket can pass it. Else RDMA is offered by `device`, which may be null. The
-  // server only reaches this side by it: what this side can end is the whole connection.
-  // `on_data`: all bytes of a push are there.
+  // The loop's thread, before any other call: serves the server's transfers, and shares the window
+  // if the bulk socket can pass descriptors. Otherwise RDMA is offered by `device`, which may be
+  // null; only the server uses it, and this side can only end the whole connection. `on_data`: all
+  // bytes of a push have arrived.
   void open(std::shared_ptr<RdmaDevice> device, std::function<void()> on_data,
             std::function<void(Status)> on_end);
-  // The loop's thread: the server reaches nothing any more but by the words of the window.
+  // The loop's thread: ends all access of the server except through the words of the window.
   void close();
-  // The loop's thread. This side's first turn; empty where it has no RDMA to offer.
+  // The loop's thread. This side's first turn; empty if it has no RDMA to offer.
   std::optional<RdmaTurn> rdma_offer() const;
-  // The loop's thread. What this side says after the server's turn: from now on the server may
-  // reach the window, and registered memory. kUnavailable where it does not want to.
+  // The loop's thread. This side's answer to the server's turn: from now on the server may reach
+  // the window and registered memory. kUnavailable if the server does not want to.
   Result<RdmaTurn> join_rdma(const RdmaTurn& answer);
 
   const std::shared_ptr<RegionTable>& table() const { return table_; }
-  // Whether the server can reach memory by RDMA, by now.
+  // Whether the server can reach memory by RDMA now.
   bool has_rdma() const { return is_joined_.load(); }
 
   // Shares the memory file `id` with the server, once; true once the server has mapped it. Waits
-  // for that, but not on the loop's thread.
+  // for that, except on the loop's thread.
   bool share(std::uint64_t id, const Pages& pages);
   void unshare(std::uint64_t id);
-  // A slot for the region: false where no more are to be had, or no window is shared.
+  // A slot for the region; false if none is free, or no window is shared.
   bool claim_slot(std::uint64_t region, std::uint32_t& index);
-  // Waits until the server has let go of the slot's region.
+  // Waits until the server has released the slot's region.
   void release_slot(std::uint32_t index);
 
  private:
@@ -66,11 +67,11 @@ class ClientRegions : public std::enable_shared_from_this<ClientRegions> {
   EventLoop& loop_;
   const std::shared_ptr<DataStream> data_;
   const std::shared_ptr<RegionTable> table_ = std::make_shared<RegionTable>();
-  std::unique_ptr<Pages> window_;       // null where nothing can be shared
+  std::unique_ptr<Pages> window_;       // null if nothing can be shared
   std::shared_ptr<RdmaDevice> device_;  // shared with registered memory
   std::unique_ptr<RdmaMemory> window_memory_;
-  std::shared_ptr<RdmaPeer> peer_;  // null where there is no RDMA; goes before the window
-  std::atomic<bool> is_joined_{false}, is_cut_off_{false};  // once the server reaches nothing
+  std::shared_ptr<RdmaPeer> peer_;  // null if there is no RDMA; destroyed before the window
+  std::atomic<bool> is_joined_{false}, is_cut_off_{false};  // cut off: the server reaches nothing
   std::mutex mutex_;
   std::condition_variable answered_;
   std::unordered_map<std::uint64_t, Shared> shared_;  // guarded by mutex_, as all below

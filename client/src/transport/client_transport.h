@@ -2,8 +2,8 @@
 // exposes memory and names it in requests; the server moves the bytes.
 //
 // Threads: every call and every callback happens on the transport's EventLoop thread, except
-// register_memory(), allocate_memory() and expose(), which any thread may call. Callbacks never run
-// inside the call that was given them.
+// register_memory(), allocate_memory() and expose(), which any thread may call. A callback never
+// runs inside the call that it was passed to.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@
 
 namespace precis {
 
-// Client memory that the server may reach, until destroyed. Destroying it ends the server's access:
-// it waits, within a bound, for what the server is in the middle of.
+// Client memory that the server may reach until this is destroyed. The destructor ends the server's
+// access: it waits, within a bound, for transfers in progress.
 class Exposure {
  public:
   virtual ~Exposure() = default;
   virtual RemoteRegion region() const = 0;
 };
 
-// The client's end of a connection. Destroying it closes it.
+// The client's end of a connection. The destructor closes it.
 class ClientConnection : public virtual Messages {
  public:
-  // `memory`, a part of the registered, becomes reachable to this connection's server. Waits for
-  // the server once for each allocated memory, but not on the loop's thread.
+  // Opens `memory`, a part of `registration`, to this connection's server. The first call for
+  // allocated memory waits for the server, except on the loop's thread.
   virtual Result<std::unique_ptr<Exposure>> expose(Registration& registration,
                                                    MutableBytes memory) = 0;
 };
@@ -44,9 +44,9 @@ class ClientTransport {
 
   // kOutOfSpace or kUnsupported if the memory cannot be registered.
   virtual Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) = 0;
-  // Memory of the transport's own, which a server of the same host reaches without the client's
-  // help: at least `size_bytes`, from a huge page's boundary on, zeros; it goes with its
-  // registration. Errors as above.
+  // Memory that the transport allocates and that a server on the same host reaches without the
+  // client's help: at least `size_bytes`, on a huge page's boundary, zeros. Its registration owns
+  // it. Errors as above.
   virtual Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) = 0;
 
   struct Connected {

@@ -17,7 +17,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Unix = asio::local::stream_protocol;
 
-// co_await it: the host's addresses. Asio comes back also to one that is gone.
+// Awaitable: the host's addresses. Asio calls back even after this object is destroyed.
 class Resolution {
  public:
   Resolution(EventLoop& loop, const HostPort& where)
@@ -39,7 +39,7 @@ class Resolution {
   tcp::resolver::results_type await_resume() const { return state_->found; }
 
  private:
-  struct State {  // shared with what is under way
+  struct State {  // shared with the pending callback
     std::coroutine_handle<> waiting;
     error_code error;
     tcp::resolver::results_type found;

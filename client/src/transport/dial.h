@@ -1,4 +1,4 @@
-// Connecting sockets, without blocking. Used on the loop's thread.
+// Connects sockets without blocking. Used on the loop's thread.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@
 
 namespace precis {
 
-// To "host:port" or "unix:PATH"; with `tls`, which may be null, TCP is encrypted, and the server's
-// certificate must be of the host. kUnavailable if nobody answers, kInvalidArgument for what is no
-// address.
+// Connects to "host:port" or "unix:PATH". With `tls`, which may be null, TCP is encrypted, and the
+// server's certificate must name the host. kUnavailable if nobody answers, kInvalidArgument for a
+// malformed address.
 Task<Result<std::unique_ptr<GreetingSocket>>> dial(EventLoop& loop, std::string address,
                                                    const TlsContext* tls);
 

@@ -18,7 +18,7 @@ LoginAttempt::LoginAttempt(EventLoop& loop, Options options, Done done)
 
 Task<void> LoginAttempt::run() { finish(co_await log_in()); }
 
-// On a turn of its own, for the caller lets go of this then.
+// In a later turn of the loop, because the caller then destroys this object.
 void LoginAttempt::finish(Result<Admitted> result) {
   if (!done_) return;
   // Shared because a posted function must be copyable.
@@ -61,14 +61,14 @@ Task<Result<LoginAttempt::Admitted>> LoginAttempt::log_in() {
   if (options_.use_unix && !welcome.unix_path.empty()) {
     data = co_await bind(kUnixPrefix + welcome.unix_path, welcome.connection);
   }
-  // A Unix socket out of reach is no error: a container has another file system.
+  // An unreachable Unix socket is no error: a container has another file system.
   if (!data.ok()) data = co_await bind(address, welcome.connection);
   PRECIS_CO_ASSIGN(admitted.data, std::move(data));
   admitted.control = control->release();
   co_return admitted;
 }
 
-// Whether the server is the one that the token is for.
+// Checks that the server is the one that the token is for.
 Status LoginAttempt::check(const Welcome& welcome, const Nonce& challenge, const Hello& hello) {
   const std::string& token = options_.login.token;
   if (!welcome.keyed && !token.empty()) {

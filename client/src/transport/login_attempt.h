@@ -1,5 +1,5 @@
-// One attempt to connect: dials, proves who it is, checks the server's proof, and binds a bulk
-// socket (greeting.h). Used on the loop's thread; ends with its object.
+// One attempt to connect: dials, authenticates, checks the server's proof, and binds a bulk socket
+// (greeting.h). Used on the loop's thread; destroying it ends the attempt.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class LoginAttempt {
     Login login;
     std::uint32_t timeout_ms = 0;
     const TlsContext* tls = nullptr;
-    bool use_unix = true;  // for bulk, where the server names a Unix socket that can be reached
+    bool use_unix = true;  // for bulk, if the server names a Unix socket that can be reached
   };
   struct Admitted {
-    Welcome welcome;  // of a refusal: the rest is empty
+    Welcome welcome;  // the rest is empty if it is a refusal
     std::unique_ptr<Socket> control, data;
   };
   using Done = std::function<void(Result<Admitted>)>;

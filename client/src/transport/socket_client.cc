@@ -44,7 +44,7 @@ class SocketClient final : public ClientTransport {
         LoginAttempt::Options{address, login, timeout_ms, options_.tls.get(),
                               options_.share_memory},
         [this, place, done = std::move(done)](Result<LoginAttempt::Admitted> admitted) {
-          const auto over = std::move(*place);  // lives until the end of its own call
+          const auto over = std::move(*place);  // keeps the attempt alive until its callback ends
           attempts_.erase(place);
           done(connected(std::move(admitted)));
         });

@@ -16,10 +16,10 @@ struct SocketClientOptions {
   // Whether memory may be shared with a server of the same host, over its Unix socket.
   bool share_memory = true;
   std::chrono::nanoseconds spin{50'000};  // of the loop (EventLoop::spin_for)
-  std::shared_ptr<RdmaDevice> rdma;       // null: no RDMA; shared with the memory registered
+  std::shared_ptr<RdmaDevice> rdma;       // null: no RDMA; shared with the registered memory
 };
 
-// Destroy it on the loop's thread, or when the loop is not running; before the loop.
+// Destroy it on the loop's thread, or when the loop does not run; before the loop.
 std::unique_ptr<ClientTransport> make_socket_client(EventLoop& loop,
                                                     const SocketClientOptions& options = {});
 

@@ -11,7 +11,7 @@ namespace {
 
 using namespace precis;
 
-// Counts registrations; nothing connects.
+// Counts registrations; makes no connection.
 class CountingTransport final : public ClientTransport {
  public:
   int made = 0, alive = 0;

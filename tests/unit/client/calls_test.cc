@@ -1,4 +1,4 @@
-// Calls that do not block: tickets, outcomes in any order, the descriptor, and what ends them.
+// Non-blocking calls: tickets, outcomes in any order, the descriptor, and the ways they end.
 #include "precis/calls.h"
 
 #include <poll.h>
@@ -28,7 +28,7 @@ bool readable(const Calls& calls, int timeout_ms) {
   return ::poll(&wanted, 1, timeout_ms) == 1;
 }
 
-// Outcomes by their tickets, once there are so many.
+// Outcomes by ticket, once there are `count` of them.
 std::map<Ticket, Calls::Done> take(Calls& calls, std::size_t count) {
   std::map<Ticket, Calls::Done> taken;
   while (taken.size() < count && readable(calls, kPatienceMs)) {
@@ -41,7 +41,7 @@ std::map<Ticket, Calls::Done> take(Calls& calls, std::size_t count) {
   return taken;
 }
 
-// Calls that wait until they are let through.
+// Calls that wait until the gate opens.
 class Gate {
  public:
   Calls::Call call() {
@@ -70,7 +70,7 @@ class Gate {
   bool open_ = false;
 };
 
-// Of a path it says how long it is; a path of 13 tokens is refused, and one of 999 not answered.
+// Answers a lookup with its path's length; refuses a path of 13 tokens, ignores one of 999.
 void answer_lookups(FakeServer& self, const msg::Request& request) {
   if (!std::holds_alternative<msg::Lookup>(request.body)) {
     return self.reply(request.id, msg::SegmentInfo{});
@@ -161,7 +161,7 @@ TEST_CASE("the descriptor is readable while an outcome waits", "[client]") {
   CHECK_FALSE(readable(*calls, 0));
   gate.open();
   REQUIRE(readable(*calls, kPatienceMs));
-  CHECK(readable(*calls, 0));  // until it was taken
+  CHECK(readable(*calls, 0));  // until it is taken
   take(*calls, 2);
   CHECK_FALSE(readable(*calls, 0));
 }
@@ -209,7 +209,7 @@ TEST_CASE("the end forgets calls that wait and then waits for those that run", "
     return outcome;
   };
   REQUIRE(calls->submit(running).ok());
-  // What runs goes on once the call behind it was forgotten.
+  // The running call continues once the call behind it was dropped.
   std::shared_ptr<void> opens(nullptr, [&gate](void*) { gate.open(); });
   auto queued = [&ran, held = std::move(opens)](const auto&) -> Result<Calls::Value> {
     ran = true;

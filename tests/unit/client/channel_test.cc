@@ -44,7 +44,7 @@ TEST_CASE("replies find their requests in any order", "[client]") {
   FakeServer server([&](FakeServer& self, msg::Request request) {
     waiting.push_back(std::move(request));
     if (waiting.size() < 8) return;
-    // The last asked is answered first, each with the name it asked for.
+    // The last request is answered first, each with the name it asked for.
     for (auto it = waiting.rbegin(); it != waiting.rend(); ++it) {
       msg::SessionRow row;
       row.name = std::get<msg::ShowSession>(it->body).name;
@@ -159,7 +159,7 @@ TEST_CASE("a get waits past its timeout while the service shows life", "[client]
     if (std::holds_alternative<msg::Get>(request.body)) get = request.id;
     if (std::holds_alternative<msg::Ping>(request.body)) {
       self.reply(request.id, msg::Done{});
-      // Probes come half a timeout apart, so that four of them are more than one timeout.
+      // Probes are half a timeout apart, so four of them exceed one timeout.
       if (++probes == 4) self.refuse(get, Status::not_found("the segment has gone meanwhile"));
     }
   });

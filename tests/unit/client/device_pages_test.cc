@@ -1,4 +1,4 @@
-// Gets into pages in the memory of a device, and pushes out of them: as with pages on the host.
+// Gets into pages in device memory, and pushes out of them: the same results as on the host.
 #include <catch2/catch.hpp>
 #include <functional>
 #include <vector>
@@ -17,8 +17,8 @@ using kernels::test::Gpu;
 
 constexpr std::uint32_t kRows = 16, kPages = 400;
 
-// Pages of each kind on the host and, with the same bytes, on the device; a table for rows of
-// heads.
+// Pages of each kind on the host and, with the same bytes, on the device; a table for the heads'
+// rows.
 struct BothPages {
   BothPages(Gpu& gpu, const ModelSpec& model, std::uint32_t heads, std::uint32_t rows_of_a_head)
       : keys(random, Order::kRowsApart, kPages, kRows, model.head_dim, model.dtype),
@@ -63,7 +63,7 @@ TEST_CASE("a get into pages on a device leaves there what one into pages on the 
   REQUIRE(prefix.wait().ok());
   CHECK(both.device_keys.now(gpu) == both.keys.memory);
   CHECK(both.device_values.now(gpu) == both.values.memory);
-  CHECK(both.device_keys.pages.memory != both.keys.memory);  // as they were
+  CHECK(both.device_keys.pages.memory != both.keys.memory);  // as before the get
 }
 
 TEST_CASE("a layer that fails its checksums leaves nothing in pages on a device", "[gpu][client]") {

@@ -1,4 +1,4 @@
-// A server that says what a test tells it to, over a loopback transport: scripts answer requests,
+// A server that does what a test tells it to, over a loopback transport: scripts answer requests,
 // and may lie.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace precis::testing {
 
 class FakeServer {
  public:
-  // Called on the loop's thread with every request but Ping, AbortPut and Cancel, which are
+  // Called on the loop's thread with every request except Ping, AbortPut and Cancel, which are
   // answered as a good server would (a canceled get too) unless `answer_small` is false.
   using Script = std::function<void(FakeServer&, msg::Request)>;
 
@@ -27,15 +27,15 @@ class FakeServer {
   FakeServer(const FakeServer&) = delete;
   FakeServer& operator=(const FakeServer&) = delete;
 
-  Status refusal;  // what the next peer is told; OK: it is let in
+  Status refusal;  // the answer to the next peer; OK: it is admitted
   bool answer_small = true;
 
   Result<std::shared_ptr<Client>> connect(const ConnectOptions& options);
-  // A client that tries nothing again.
+  // A client without retries.
   Result<std::shared_ptr<Client>> connect();
   Link::Dial dial();
 
-  // From a script.
+  // To be called from a script.
   void reply(std::uint64_t id, msg::ReplyBody body);
   void refuse(std::uint64_t id, Status status);
   void send(const msg::ServerMessage& message);
@@ -45,14 +45,14 @@ class FakeServer {
   void pull(const RemoteRegion& from, std::size_t size_bytes,
             std::function<void(std::vector<std::byte>)> then);
   void drop();  // closes the connection
-  // Every request seen so far, probes and cancels too.
+  // Every request so far, with probes and cancels.
   const std::vector<msg::Request>& seen() const { return seen_; }
 
-  // From the test's thread: runs fn on the loop's and waits.
+  // From the test's thread: runs fn on the loop's thread and waits.
   void on_loop(std::function<void()> fn);
 
  private:
-  // Shared with the clients, whose keep_alive it is.
+  // Shared with the clients as their keep_alive.
   struct Host {
     EventLoop loop;
     std::unique_ptr<Transport> transport;

@@ -1,4 +1,4 @@
-// What precisctl fsck makes of a service that has damage, or no time.
+// precisctl fsck with a service that has damage, or no time.
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -13,10 +13,10 @@ using namespace precis::testing;
 
 enum class Health : std::uint8_t { kWhole, kDamaged, kBusy };
 
-// A service with one segment of each kind given, whose ids begin with their places in that list.
+// A service with one segment per entry of `segments`; an id begins with its index in that list.
 struct Segments {
   std::vector<Health> segments;
-  std::set<std::size_t> children = {};  // each of the segment before it
+  std::set<std::size_t> children = {};  // each has the segment before it as parent
   std::set<std::size_t> removed = {};
   msg::Stats stats = {};
 

@@ -1,4 +1,4 @@
-// Gets of what was counted, and of some heads.
+// Gets of counted matches, and of some heads.
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -31,7 +31,7 @@ TEST_CASE("a get of a counted match brings exactly the first entries of every se
   FakeServer server(serving);
   const auto client = server.connect().value();
   LookupMatch match = counted_match(serving, 500);
-  match.links[0].counts[3] = 2;  // what no cut comes to
+  match.links[0].counts[3] = 2;  // a count that no cut has
   match.plan.counts[3] = 2 + match.links[1].counts[3] + match.links[2].counts[3];
   match.links[2].counts[4] = 0;
   match.plan.counts[4] = match.links[0].counts[4] + match.links[1].counts[4];

@@ -1,4 +1,4 @@
-// A get that leaves its rows in the caller's own memory.
+// A get that writes its rows to the caller's own memory.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 using namespace precis;
 using namespace precis::testing;
 
-// Rows of the caller's own, in one array: of every layer K, then V, heads `num_tokens` rows apart.
+// The caller's own rows in one array: K, then V of every layer, heads `num_tokens` rows apart.
 struct OwnRows {
   OwnRows(const ModelSpec& m, std::uint32_t num_tokens)
       : model(m),
@@ -46,7 +46,7 @@ TEST_CASE("a get leaves rows in the caller's memory once their layer has been wa
   FakeServer server(serving);
   const auto client = server.connect().value();
   const auto match = match_of(serving.model, serving.segments);
-  OwnRows own(serving.model, 501);  // of a path of 500 tokens
+  OwnRows own(serving.model, 501);  // for a path of 500 tokens
   const auto layers = own.layers();
   const auto prefix = client->get(match, Budget::all(), {.out = layers}).value();
   REQUIRE(prefix.wait().ok());

@@ -1,4 +1,4 @@
-// A get that leaves its rows in pages of the caller's.
+// A get that writes its rows to the caller's pages.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
@@ -42,7 +42,7 @@ TEST_CASE("a get leaves rows in pages once their layer has been waited for", "[c
   FakeServer server(serving);
   const auto client = server.connect().value();
   OwnPages own(serving.model, 501);
-  // What they hold in the end, where nothing but the rows is written.
+  // The expected content after the get, if only the rows are written.
   OwnPages expected = own;
   expected.keys.rows.data = expected.keys.memory.data();
   expected.values.rows.data = expected.values.memory.data();
@@ -91,7 +91,7 @@ TEST_CASE("a head that kept more rows than its pages hold says which", "[client]
   FakeServer server(serving);
   const auto client = server.connect().value();
   OwnPages own(serving.model, 400);
-  // Of layer 1 the second head has one page less, and the first one more.
+  // In layer 1 the second head has one page less, and the first head one more.
   ++own.starts[3];
   const auto match = match_of(serving.model, serving.segments);
   const auto prefix = client->get(match, Budget::all(), {.pages = own.out()}).value();

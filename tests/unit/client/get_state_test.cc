@@ -1,4 +1,4 @@
-// Who checks what of a get: the thread for it, and who waits.
+// The threads that check a get: the verifying thread, and threads that wait.
 #include "client/src/get_state.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace {
 using namespace precis;
 using namespace precis::testing;
 
-// A get whose layers are served, and a thread for checking them that has something else to do.
+// A get with served layers, and a verifying thread that is blocked by another task.
 struct Served {
   Served() {
-    model.head_dim = 256;  // a layer is more than is checked as it comes
+    model.head_dim = 256;  // a layer is more than the loop checks inline
     serving = one_segment(model, kTokens, kTokens);
     verifier.post([held = let_go.get_future().share()] { held.wait(); });
     const GetPlan plan = plan_get(match_of(model, serving.segments), Budget::all()).value();
@@ -31,7 +31,7 @@ struct Served {
     memory = buffer->bytes();
     state = std::make_shared<GetState>(plan, std::move(buffer), verifier);
   }
-  // Who waits still, because a check failed, is to end.
+  // Ends the threads that still wait because a check failed.
   ~Served() {
     state->on_reply(Status::timed_out("the test has ended"));
     if (!is_free) let_go.set_value();
@@ -72,7 +72,7 @@ std::atomic<bool> interrupted = false;
 
 TEST_CASE("who waits for a whole get checks what the verifying thread does not come to",
           "[client]") {
-  std::future<Status> waited;  // ends where the state does
+  std::future<Status> waited;  // ends after the state
   Served f;
   waited = std::async(std::launch::async, [state = f.state] { return state->wait(); });
   const std::uint32_t last = f.model.num_layers - 1;
@@ -84,7 +84,7 @@ TEST_CASE("who waits for a whole get checks what the verifying thread does not c
     std::this_thread::yield();
   }
   for (std::uint32_t l = 0; l < last; ++l) CHECK(f.state->settled(l));
-  // The last one is the thread's, however long that takes.
+  // The last layer is the verifying thread's, however long that takes.
   CHECK(waited.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
   f.free_verifier();
   CHECK(waited.get().ok());
@@ -94,8 +94,7 @@ TEST_CASE("who waits for a whole get checks what the verifying thread does not c
 TEST_CASE("who waits for a layer brings it and checks it, and no other thread is woken",
           "[client]") {
   Served f;
-  while (f.verifier.queued() > 0)
-    std::this_thread::yield();  // it is held by the first it was given
+  while (f.verifier.queued() > 0) std::this_thread::yield();  // it is blocked by its first task
   int drives = 0;
   const auto bring = [&](const auto& done) {
     ++drives;
@@ -118,10 +117,10 @@ TEST_CASE("who waits for layers that came checks them itself, in any order", "[c
   CHECK(f.state->wait_layer(0, kNeverDriven).ok());
 }
 
-// Whoever drove would wait in the loop for what no message brings.
+// A thread that drove the loop would wait there for an event that no message brings.
 TEST_CASE("who waits for a layer that another thread checks does not wait in the loop",
           "[client]") {
-  bool amid = false;  // the check
+  bool amid = false;  // during the check
   for (int tries = 0; tries < 1000 && !amid; ++tries) {
     Served f;
     f.free_verifier();
@@ -136,8 +135,8 @@ TEST_CASE("who waits for a layer that another thread checks does not wait in the
 TEST_CASE("who checks one layer after the other heeds an interruption between them", "[client]") {
   on_wait([] { return interrupted.load(); });
   bool between = false;
-  // Who waits asks ten times a second, so on a slow machine not in every get while layers are
-  // there.
+  // A waiting thread asks ten times a second, so on a slow machine not in every get while layers
+  // are there.
   for (int tries = 0; tries < 100 && !between; ++tries) {
     Served f;
     for (std::uint32_t l = 0; l < f.model.num_layers; ++l) f.serve(l);

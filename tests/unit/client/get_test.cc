@@ -1,4 +1,4 @@
-// A get as it arrives: whole, in part, damaged, from a server that lies, and given up on the way.
+// A get as it arrives: whole, in part, damaged, from a server that lies, and canceled on the way.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 using namespace precis;
 using namespace precis::testing;
 
-// What a reader must see of one head.
+// Checks what a reader sees of one head.
 void check_head(const HeadEntries& head, const std::vector<Entry>& expected,
                 const ModelSpec& model) {
   REQUIRE(head.positions.size() == expected.size());
@@ -60,7 +60,7 @@ void check_prefix(const Prefix& prefix, const Serving& serving, std::uint32_t ma
 
 TEST_CASE("a get of all gives every stored entry", "[client]") {
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
-  // Few, whole checksum blocks or not, and all.
+  // A few, whole checksum blocks or not, and all.
   const std::uint64_t entries = GENERATE(1u, 6u, 384u, 1000u, 2400u);
   CAPTURE(entries);
   const Serving serving = one_segment(small_model(dtype), entries, entries);
@@ -103,7 +103,7 @@ TEST_CASE("gets one after the other share their memory, gets at once do not", "[
   FakeServer server(serving);
   const auto client = server.connect().value();
   const LookupMatch match = match_of(serving.model, serving.segments);
-  // Each get lays the same layers out in the same way.
+  // Each get lays out the same layers in the same way.
   const auto place = [](const Prefix& prefix) { return prefix.head(0, 0).keys.row(0, 0); };
   const std::byte *of_first, *of_second;
   {
@@ -125,7 +125,7 @@ TEST_CASE("a byte that changed on the way is corruption of its layer alone", "[c
   std::mt19937 random(GENERATE(range(1u, 9u)));
   serving.damage = [&](ServedBytes& served) {
     if (served.message.layer != 1) return;
-    // A byte of an entry: padding belongs to nobody.
+    // A byte of an entry: padding is not checked.
     const auto& segment = serving.segments[0].entries[1][0];
     const Entry& entry = segment[random() % 100];
     const auto found =
@@ -208,7 +208,7 @@ TEST_CASE("what a server says of a layer is believed only within what was asked 
 
 TEST_CASE("a layer served twice to who waits for it ends the get", "[client]") {
   ModelSpec model = small_model(Dtype::kF32);
-  model.head_dim = 256;  // a layer is more than the loop checks by itself
+  model.head_dim = 256;  // a layer is more than the loop checks inline
   Serving serving = one_segment(model, 2400, 2400);
   serving.damage = [](ServedBytes& served) {
     if (served.message.layer == 1) served.message.layer = 0;
@@ -324,7 +324,7 @@ struct HeldGet {
   const RemoteRegion& destination() const { return std::get<msg::Get>(request.body).destination; }
 };
 
-// Pushes into the get's memory as a server that has not heard of its end would.
+// Pushes into the get's memory, as a server that has not yet learnt of its end would.
 Status write_late(FakeServer& server, const HeldGet& held) {
   std::promise<Status> pushed;
   server.on_loop([&] {
@@ -345,7 +345,7 @@ TEST_CASE("a prefix destroyed on its way is canceled, and its memory lives until
   const LookupMatch match = match_of(model, {random_segment(random, model, 0, 400, 1000)});
   { const Prefix prefix = client->get(match).value(); }
   held.asked.get_future().wait();
-  REQUIRE(client->models().ok());  // Everything sent before has come.
+  REQUIRE(client->models().ok());  // Everything sent before has arrived.
   std::uint32_t cancels = 0;
   server.on_loop([&] { cancels = held.cancels; });
   CHECK(cancels == 1);
@@ -375,7 +375,7 @@ TEST_CASE("a get that times out is told so, and its memory lives until the answe
 
 TEST_CASE("the last handle gone, a get on its way is called off before its memory goes",
           "[client]") {
-  FakeServer server([](FakeServer&, const msg::Request&) {});  // Cancel alone is answered.
+  FakeServer server([](FakeServer&, const msg::Request&) {});  // Only Cancel is answered.
   std::mt19937 random(kServingSeed);
   const ModelSpec model = small_model();
   {

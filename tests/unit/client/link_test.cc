@@ -1,4 +1,4 @@
-// Calls that are tried again, over connections that are lost, and deadlines.
+// Calls that are retried, over connections that are lost, and deadlines.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -55,7 +55,7 @@ TEST_CASE("nobody comes again before the service told them to", "[client]") {
   const Status busy = Status::rejected("max_requests", 100);
   for (int i = 0; i < 32; ++i) {
     Retry retry({.timeout_ms = 100, .deadline_ms = 0, .retry = true}, "models");
-    CHECK(retry.again(busy) == busy);  // the time to come back is past its end
+    CHECK(retry.again(busy) == busy);  // the retry time is past its end
   }
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("past its deadline a call says what it waited for", "[client]") {
     const Status status = client->with_deadline(50)->models().status();
     INFO(status.to_string());
     CHECK(status.code() == StatusCode::kTimedOut);
-    // Or waited for a connection to it, where the deadline passed during an attempt.
+    // Or it waited for a connection, if the deadline passed during an attempt.
     CHECK_THAT(status.message(),
                Catch::Contains("its deadline of 50 ms ") && Catch::Contains("the service"));
   }
@@ -192,11 +192,11 @@ TEST_CASE("a put whose begin nobody waits for any more is given up", "[client]")
   CHECK(client->with_deadline(20)->begin_put(model, tokens).status().code() ==
         StatusCode::kTimedOut);
   CHECK(client->models().ok());
-  CHECK(client->models().ok());  // the abort was sent before this was
+  CHECK(client->models().ok());  // the abort was sent before this request
   CHECK(aborted);
 }
 
-// Pushes the first `num_layers` layers of the get, and says done after the last that there is.
+// Pushes the first `num_layers` layers of the get, and ends it after the model's last layer.
 void serve(FakeServer& self, const msg::Request& request, const ModelSpec& model,
            const std::vector<StoredSegment>& segments, std::uint32_t num_layers) {
   std::uint64_t offset = 0;
@@ -300,7 +300,7 @@ TEST_CASE("a get that is turned away keeps no buffer for each time", "[client]")
 struct LosingPuts {
   bool lose_push = false, lose_second_push = false, lose_commit = false, stored = false;
   int begins = 0, pushes = 0, commits = 0;
-  int last_puts = 0;  // pushes of the put begun last
+  int last_puts = 0;  // pushes of the newest put
   void operator()(FakeServer& self, const msg::Request& request) {
     if (is<msg::BeginPut>(request)) {
       ++begins;
@@ -385,7 +385,7 @@ TEST_CASE("a put goes on over another connection where nothing of it is lost", "
     const Status status = put.commit().status();
     CHECK(status.code() == StatusCode::kUnavailable);
     CHECK_THAT(status.message(), Catch::EndsWith("put again"));
-    // What was begun to ask is given up, although the put is there still.
+    // The put begun only to ask is aborted, although the first put still exists.
     std::ptrdiff_t aborts = 0;
     while (aborts == 0) {
       server.on_loop([&] { aborts = std::ranges::count_if(server.seen(), is<msg::AbortPut>); });

@@ -1,4 +1,4 @@
-// Pages on a device that fails, which the emulator alone does when it is asked to.
+// Pages on a device that fails; only the emulator can fail on request.
 #include <catch2/catch.hpp>
 #include <vector>
 

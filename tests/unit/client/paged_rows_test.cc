@@ -1,4 +1,4 @@
-// Rows to pages and from them, against a plain loop, and which pages are refused.
+// Rows to pages and from them, against a plain loop, and refused pages.
 #include "client/src/paged_rows.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// A fake server that takes pushes, or holds on to them.
+// A fake server that takes pushes, or never answers them.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ struct Taken {
   std::vector<std::byte> keys, values, queries;
 };
 
-// Puts on it are of tokens [kBegin, kEnd).
+// Its puts cover tokens [kBegin, kEnd).
 class PagesServer {
  public:
   static constexpr std::uint32_t kBegin = 4, kEnd = 12;
@@ -39,7 +39,7 @@ class PagesServer {
       return self.reply(request.id, msg::SegmentInfo{});
     }
     if (silent) return;
-    auto one = std::make_shared<Taken>();  // shared by what is pulled
+    auto one = std::make_shared<Taken>();  // shared by the pulls
     one->message = std::get<msg::PushLayer>(request.body);
     const auto finish = [this, &self, id = request.id, one] {
       taken.push_back(*one);

@@ -1,4 +1,4 @@
-// What precisctl makes of words, and of numbers.
+// precisctl's parsing of words, and printing of numbers.
 #include <catch2/catch.hpp>
 
 #include "client/cli/json.h"
@@ -56,7 +56,7 @@ TEST_CASE("what others named reaches no terminal as it is, in whatever form it i
   harmless(stats_text(stats));
   const Json json{{"a", evil + "\x7f"}};
   harmless(json_text(json));
-  // A program that reads it has the name as it is, but for the byte that is no UTF-8.
+  // A program that reads it gets the name unchanged, except for the byte that is not UTF-8.
   CHECK(Json::parse(json_text(json))["a"] == evil.substr(0, evil.size() - 1) + "\xef\xbf\xbd\x7f");
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("status says that puts are being refused, and what to do", "[client]")
   status.disk_min_free_bytes = 24'500'000;
   CHECK_THAT(status_text(status), !Catch::Contains("REFUSED"));
   CHECK(to_json(status)["disk_low"] == false);
-  status.disk_low = true;  // what was refused is larger than the rest
+  status.disk_low = true;  // the refused put is larger than the remaining space
   CHECK_THAT(status_text(status), Catch::Contains("PUTS ARE BEING REFUSED: remove or trim"));
   CHECK(to_json(status)["disk_low"] == true);
 }

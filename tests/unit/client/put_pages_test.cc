@@ -1,4 +1,4 @@
-// A push whose keys and values stand in pages.
+// A push with keys and values in pages.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
@@ -40,7 +40,7 @@ class PagesFixture {
     push.pages = PagesIn{keys.rows, values.rows, table, spec.num_kv_heads, first_row, num_tokens};
     return push;
   }
-  // Of both heads, one after the other.
+  // The rows of both heads, one after the other.
   std::vector<std::byte> expected(const RandomPages& pages, std::uint32_t first_row,
                                   std::uint32_t num_tokens) const {
     const std::size_t head_bytes = std::size_t{num_tokens} * spec.head_dim * 4;

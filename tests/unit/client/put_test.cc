@@ -1,4 +1,4 @@
-// What a put checks itself, what it sends, and how it ends.
+// The checks of a put, its messages, and its ends.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -20,7 +20,7 @@ std::vector<float> counting(std::size_t count) {
   return values;
 }
 
-// Takes every push and remembers it with its bytes.
+// Takes every push, and keeps its message and bytes.
 struct Taken {
   msg::PushLayer message;
   std::vector<std::byte> keys, values, queries, scores;
@@ -35,7 +35,7 @@ class PutServer {
   std::vector<Taken> taken;
   FakeServer server;
 
-  // How many requests of type T have come, once all that was sent before has come.
+  // How many requests of type T have arrived, once all earlier messages have.
   template <typename T>
   int count(Client& client) {
     (void)client.models();
@@ -329,7 +329,7 @@ TEST_CASE_METHOD(PutFixture, "an abort that is refused is said once more", "[cli
 
 TEST_CASE_METHOD(PutFixture, "pieces that nobody waits for go out one after the other",
                  "[client]") {
-  // Token by token, more of them than may be under way.
+  // Token by token, more pieces than may be in flight.
   static_assert(kNew > Put::kLayersAheadMax);
   Put put = begin();
   const auto piece = [this](std::uint32_t token) {
@@ -373,7 +373,7 @@ TEST_CASE_METHOD(PutFixture, "pieces under way are called off when their put end
     SECTION("by its abort") { CHECK(put.abort().ok()); }
     SECTION("by its end") {}
   }
-  // Nothing waits for the answers that never came, and the client goes on.
+  // Nothing waits for the missing answers, and the client still works.
   fake.silent = false;
   const auto again = fake.server.connect().value();
   const std::vector<TokenId> tokens(kEnd, 1);

@@ -1,4 +1,4 @@
-// Pages of random strides, each byte of whose memory is known.
+// Pages with random strides, with every byte of their memory known.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace precis::testing {
 
 enum class Order { kRows, kRowsApart, kColumns, kColumnsApart, kElementsApart };
 
-// Memory that holds exactly the pages, at the same place in each for every page.
+// Memory that holds exactly the pages; every page has the same layout.
 struct RandomPages {
   RandomPages(std::mt19937& random, Order order, std::uint64_t num_pages, std::uint32_t page_rows,
               std::uint32_t head_dim, Dtype dtype) {
@@ -31,7 +31,7 @@ struct RandomPages {
                                                              : size;
     rows.row_stride_bytes = by_columns ? size : head_dim * rows.dim_stride_bytes + gap;
     rows.page_stride_bytes = reach_bytes() + size * (random() % 7);
-    // One byte past the last page would be past the memory, which sanitizers see.
+    // One byte past the last page would be past the memory, which sanitizers detect.
     memory.resize((num_pages - 1) * rows.page_stride_bytes + reach_bytes());
     for (std::byte& b : memory) b = static_cast<std::byte>(random());
     rows.data = memory.data();

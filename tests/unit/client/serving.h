@@ -1,5 +1,5 @@
-// A script of the fake server: serves every get from segments at hand, as a good service would, or
-// damaged.
+// A script of the fake server: serves every get from given segments, as a good service would, or
+// with damage.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace precis::testing {
 
 inline constexpr std::uint32_t kServingSeed = 20250611;
 
-// Serves every get from `segments`, after `damage` has had its way with each layer.
+// Serves every get from `segments`, after `damage` has changed each layer.
 struct Serving {
   ModelSpec model;
   std::vector<StoredSegment> segments;
@@ -26,7 +26,7 @@ struct Serving {
   Status verdict = {};  // of the get, after its layers
   std::uint32_t layers_served = UINT32_MAX;
 
-  // By the cut, or by the request's counts; of the heads that it asks for.
+  // Serves by the cut, or by the request's counts; only the heads that the request names.
   ServedBytes serve(const msg::Get& get, std::uint32_t layer) const {
     const std::uint32_t end =
         get.head_count > 0 ? get.head_begin + get.head_count : model.num_kv_heads;

@@ -122,7 +122,7 @@ ServedBytes serve_layer(const ModelSpec& model, const std::vector<StoredSegment>
                         const std::vector<std::uint64_t>& entries, std::uint32_t layer) {
   std::vector<std::vector<std::uint32_t>> counts(segments.size());
   for (std::size_t link = 0; link < segments.size(); ++link) {
-    counts[link].resize(std::size_t{layer} * model.num_kv_heads);  // of layers before: not served
+    counts[link].resize(std::size_t{layer} * model.num_kv_heads);  // of earlier layers: not served
     for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
       const auto record = kernels::open_record(segments[link].records[layer][h]).value();
       counts[link].push_back(kernels::count_at(record, entries[link]));

@@ -1,5 +1,5 @@
 // A prefix of random segments as a service would store and serve it, built with the kernels' own
-// records; a test may then damage what it is about to serve.
+// records; a test may damage it before it is served.
 #pragma once
 
 #include <cstdint>
@@ -31,25 +31,25 @@ struct ServedBytes {
 
 ModelSpec small_model(Dtype dtype = Dtype::kBf16);
 
-// Tokens [begin, end), keeping `entries` of its tokens x layers x heads.
+// Tokens [begin, end), with `entries` kept of its tokens x layers x heads.
 StoredSegment random_segment(std::mt19937& random, const ModelSpec& model, std::uint32_t begin,
                              std::uint32_t end, std::uint64_t entries);
 
-// Makes the records anew, after the entries were changed.
+// Rebuilds the records after the entries were changed.
 void reseal(const ModelSpec& model, StoredSegment& segment);
 
-// The match a lookup of the whole path would give.
+// The match that a lookup of the whole path would return.
 LookupMatch match_of(const ModelSpec& model, const std::vector<StoredSegment>& segments);
 
-// What a lookup at `entries` of each link says besides: counts, plan and bytes.
+// Adds what a lookup at `entries` of each link adds: counts, plan and bytes.
 void count_all(LookupMatch& match, const std::vector<StoredSegment>& segments,
                std::uint64_t entries);
 
 // Layer `layer` cut at `entries` [num_links], to be pushed to message.offset.
 ServedBytes serve_layer(const ModelSpec& model, const std::vector<StoredSegment>& segments,
                         const std::vector<std::uint64_t>& entries, std::uint32_t layer);
-// The same of heads [head_begin, head_end) alone, where counts[link] [num_layers, those heads] says
-// how many entries of each, and not the cut.
+// The same for only heads [head_begin, head_end), with counts[link] [num_layers, those heads]
+// entries of each instead of the cut.
 ServedBytes serve_counts(const ModelSpec& model, const std::vector<StoredSegment>& segments,
                          const std::vector<std::vector<std::uint32_t>>& counts, std::uint32_t layer,
                          std::uint32_t head_begin, std::uint32_t head_end);

@@ -1,7 +1,7 @@
 """Precis for SGLang: requests decode over a compressed prefix.
 
-It stands on the names of SGLang 0.5.23, the wheel on PyPI, which names no commit. No engine has run
-with it: see README.md, which says what was tried without a GPU, and how.
+It depends on names of SGLang 0.5.23, the wheel on PyPI, which names no commit. No engine has run
+with it: README.md says what was tried without a GPU, and how.
 
 SGLang calls register() in every process, by the entry point group ``sglang.srt.plugins``. These
 flags turn it on::
@@ -10,14 +10,14 @@ flags turn it on::
         --radix-cache-backend precis --attention-backend precis \\
         --cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled
 
-SGLang's pool keeps K and V of a layer as [slots, H, D]. Seen as [slots * H, 1, D] it is the cache
-of a model with one KV head, and R requests of H heads are R * H sequences of the stock kernel, each
-with a table and a length of its own.
+SGLang's pool keeps K and V of a layer as [slots, H, D]. Viewed as [slots * H, 1, D] it is the cache
+of a model with one KV head, and R requests of H heads are R * H sequences for the stock kernel,
+each with its own table and length.
 
-- plan.py: how many slots a prefix takes, where its entries lie, the tables of a step. Arithmetic.
+- plan.py: the slots and places of a prefix, and the tables of a step. Only arithmetic.
 - attention.py: the attention backend, over SGLang's Triton backend or its plain PyTorch one.
 - cache.py: the radix cache that gives requests such prefixes.
-- service.py: settings, and the way to the service.
+- service.py: settings, and access to the service.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = "precis"
 
 
 def register() -> None:
-    """Makes the radix cache and the attention backend known by their name, once in a process."""
+    """Registers the radix cache and the attention backend by their name, once per process."""
     from sglang.srt.arg_groups.choices import add_attention_backend_choices
     from sglang.srt.layers.attention.attention_registry import (
         ATTENTION_BACKENDS,
@@ -47,6 +47,6 @@ def register() -> None:
 
 
 def _make_cache(context: object) -> object:
-    from .cache import make_cache  # its base class is SGLang's, which is heavy to import
+    from .cache import make_cache  # its base class is SGLang's, which is slow to import
 
     return make_cache(context)

@@ -1,9 +1,8 @@
 """The attention backend: each KV head of each request is a sequence of its own.
 
-It is one of SGLang's backends, which serves steps without a ragged prefix as ever, with another
-forward pass for steps that have one. Over Triton it hands the tables to SGLang's own kernels, which
-take places and starts as they are. Over plain PyTorch it attends sequence by sequence, which is
-slow and obvious: a reference.
+It is one of SGLang's backends with another forward pass for steps that have a ragged prefix; other
+steps are unchanged. Over Triton it passes the tables to SGLang's own kernels, which take places and
+starts directly. Over plain PyTorch it attends sequence by sequence: slow and simple, a reference.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ def attend(
     queries: torch.Tensor,
     scaling: float,
 ) -> torch.Tensor:
-    """Causal attention of each sequence over its places, whose last ones are its own queries'.
+    """Causal attention of each sequence over its places; the last places belong to its queries.
 
     Args:
         q: [sum of queries, group, dim], sequence after sequence.
-        keys, values: [slots * H, 1, dim]. queries: integers [R * H], of each sequence.
+        keys, values: [slots * H, 1, dim]. queries: integers [R * H], the count of each sequence.
 
     Returns:
-        As q.
+        The output, in the shape of q.
     """
     out = torch.empty_like(q)
     begins = (queries.cumsum(0) - queries).tolist()
@@ -49,10 +48,10 @@ def attend(
 
 
 class Ragged:
-    """Put before one of SGLang's backends: attends over ragged prefixes where a step has any.
+    """A mixin for SGLang's backends: attends over ragged prefixes in steps that have any.
 
     Attributes:
-        standing: by request, the prefix it stands on. The cache sets it.
+        standing: the prefix of each request, by request id. The cache sets it.
     """
 
     standing: Mapping[str, Layout] = {}
@@ -61,11 +60,11 @@ class Ragged:
     def _attend(
         self, q: Any, k: Any, v: Any, keys: Any, values: Any, layer: Any, batch: Any
     ) -> torch.Tensor:
-        """The step's attention; q [n, group, dim], k and v [n, 1, dim] sequence by sequence."""
+        """The step's attention; q [n, group, dim], k and v [n, 1, dim], sequence by sequence."""
         raise NotImplementedError
 
     def init_forward_metadata(self, forward_batch: Any) -> None:
-        """As the stock backend's; makes what all layers of the step share."""
+        """As the stock backend's; also computes what all layers of the step share."""
         super().init_forward_metadata(forward_batch)
         self.step = None
         layouts = [self.standing.get(rid) for rid in forward_batch.rids or ()]
@@ -86,12 +85,12 @@ class Ragged:
         self.step = batch, queries, by_head(queries, pool.head_num)
 
     def forward_decode(self, *args: Any, **more: Any) -> torch.Tensor:
-        """As the stock backend's, which it is where no request of the step has such a prefix."""
+        """As the stock backend's; the stock one if no request of the step has such a prefix."""
         stock = super().forward_decode
         return (stock if self.step is None else self._forward)(*args, **more)
 
     def forward_extend(self, *args: Any, **more: Any) -> torch.Tensor:
-        """As the stock backend's, which it is where no request of the step has such a prefix."""
+        """As the stock backend's; the stock one if no request of the step has such a prefix."""
         stock = super().forward_extend
         return (stock if self.step is None else self._forward)(*args, **more)
 
@@ -123,10 +122,10 @@ class Ragged:
 
 
 def _refuse(layer: Any, k: Any, more: dict[str, Any]) -> None:
-    """Refuses what attention over kept entries does not have.
+    """Refuses features that attention over kept entries does not support.
 
     Raises:
-        ValueError: naming it.
+        ValueError: naming the feature.
     """
     refused = [
         (layer.sliding_window_size > -1, "sliding windows"),
@@ -154,7 +153,7 @@ class OverTorch(Ragged):
 
 
 class OverTriton(Ragged):
-    """Hands the tables to SGLang's Triton kernels."""
+    """Passes the tables to SGLang's Triton kernels."""
 
     def _attend(
         self, q: Any, k: Any, v: Any, keys: Any, values: Any, layer: Any, batch: Any
@@ -188,8 +187,8 @@ def make_backend(runner: Any) -> Any:
     """The attention backend of a model runner: over Triton, or plain PyTorch on a CPU.
 
     Raises:
-        ValueError: the engine captures CUDA graphs, which have tables of one shape; or its model or
-            cache is of a kind that is not supported.
+        ValueError: the engine captures CUDA graphs, whose tables have a fixed shape; or its model
+            or cache is of an unsupported kind.
     """
     from sglang.srt.model_executor.cuda_graph_config import cuda_graph_fully_disabled
 

@@ -1,10 +1,10 @@
-"""The radix cache: SGLang's, which also gives requests stored prefixes.
+"""The radix cache: SGLang's, extended by stored prefixes.
 
-A prefix of n tokens that takes s slots is a node of its own beside the tree. A request on it has
-the row [its s slots][slot 0, n - s times][new tokens], so that positions and token ids go on as if
-the prefix were whole. SGLang's way for what lies in host memory brings it here: match_prefix()
-promises the tokens, and init_load_back() is asked again until they have arrived. Nothing that is
-computed over such a prefix enters the tree, where others would take it for exact.
+A prefix of n tokens that takes s slots is a node of its own outside the tree. A request on it has
+the row [its s slots][slot 0, n - s times][new tokens], so that positions and token ids continue as
+if the prefix were whole. The prefix arrives by SGLang's path for host memory: match_prefix()
+promises the tokens, and init_load_back() is called again until they have arrived. KV that is
+computed over such a prefix never enters the tree, where others would take it for exact.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Wish:
-    """What a request may ask for, as custom_params["precis"]."""
+    """The options of a request, from custom_params["precis"]."""
 
     keep: Keep | None = None
     off: bool = False
@@ -51,8 +51,8 @@ class Prefix:
     """A stored prefix that holds slots of the pool.
 
     Attributes:
-        rows: on their way; ready: they are in the slots.
-        lock_ref: requests that stand on it; used: when it last was.
+        rows: the rows being fetched; ready: they are in the slots.
+        lock_ref: the number of requests on it; used: the time of its last use.
     """
 
     digest: bytes
@@ -64,13 +64,13 @@ class Prefix:
 
     @property
     def free(self) -> bool:
-        """Nobody stands on it or writes into it, so that it can be evicted."""
+        """No request uses it and no fetch writes into it, so that it can be evicted."""
         return self.lock_ref == 0 and self.rows.done()
 
 
 @dataclass(eq=False)
 class Asked:
-    """A request's lookup, and what it found: None while it is under way, and for a miss."""
+    """A request's lookup and its match: None while the lookup runs, and for a miss."""
 
     found: Future[precis.Match | None]
     since: float = field(default_factory=time.monotonic)
@@ -84,7 +84,7 @@ class PrecisCache(RadixCache):
     """Made by make_cache(). Its calls come from the scheduler's thread; none of them waits.
 
     Attributes:
-        standing: by request, the layout of the prefix it stands on, for the attention backend.
+        standing: the layout of each request's prefix, by request id, for the attention backend.
     """
 
     def __init__(self, params: Any, service: Service, forward_stream: Any = None) -> None:
@@ -92,12 +92,12 @@ class PrecisCache(RadixCache):
         self.forward_stream = forward_stream
         self.prefixes: dict[bytes, Prefix] = {}
         self.asked: dict[str, Asked] = {}
-        self.unfetched: dict[bytes, float] = {}  # by digest, until when it is not tried again
+        self.unfetched: dict[bytes, float] = {}  # by digest, the earliest time of the next attempt
         self.standing: dict[str, Layout] = {}
         super().__init__(params)
 
     def reset(self) -> None:
-        """Forgets everything; the pool is cleared by the caller."""
+        """Forgets everything; the caller clears the pool."""
         super().reset()
         for known in (self.prefixes, self.asked, self.unfetched, self.standing):
             known.clear()
@@ -105,7 +105,7 @@ class PrecisCache(RadixCache):
     # ---- matches --------------------------------------------------------------------------------
 
     def match_prefix(self, params: Any) -> Any:
-        """The tree's match, or a stored prefix that is longer: here, or promised as a host hit."""
+        """The tree's match, or a longer stored prefix, resident or promised as a host hit."""
         exact, req = super().match_prefix(params), params.req
         if req is None or self.disable:
             return exact
@@ -115,7 +115,7 @@ class PrecisCache(RadixCache):
         if not asked.found.done():
             waits = time.monotonic() - asked.since < self.service.settings.lookup_timeout
             if waits and exact.device_prefix_len < len(params.key):
-                # A promise of one token, which init_load_back() does not keep yet.
+                # A promise of one token, which init_load_back() does not fulfil yet.
                 return exact._replace(host_hit_length=1, best_match_node=asked)
             return exact
         match = asked.match
@@ -134,7 +134,7 @@ class PrecisCache(RadixCache):
         return MatchResult(0, root, root, asked, host_hit_length=match.matched_tokens)
 
     def _ask(self, req: Any) -> Asked | None:
-        """The request's lookup, begun by its first match; None where it has none."""
+        """The request's lookup, started by its first match; None if it has none."""
         given = (req.sampling_params.custom_params or {}).get("precis") or {}
         try:
             wish = engines.read(Wish, dict(given), "precis")
@@ -143,7 +143,7 @@ class PrecisCache(RadixCache):
             return None
         if wish.off:
             return None
-        # Tokens do not say what was computed of some, and beams share rows among themselves.
+        # Token ids do not identify such prompts' content, and beams share rows among themselves.
         opaque = (req.multimodal_inputs, req.input_embeds, req.positional_embed_overrides)
         apart = (req.extra_key, req.cache_salt, req.lora_id, req.beam_group)
         if any(one is not None for one in opaque + apart):
@@ -158,13 +158,13 @@ class PrecisCache(RadixCache):
         return self.asked[req.rid]
 
     def init_load_back(self, params: Any) -> tuple[int, Any] | None:
-        """Begins to bring what was promised, or says that it is here; None: ask again.
+        """Starts the promised fetch, or reports that the prefix is there; None: call again.
 
-        (0, node) where it cannot be had: the request is computed.
+        (0, node) if it cannot be fetched: the request is computed.
         """
         req, match = params.req, params.best_match_node.match
         if match is None or params.host_hit_length != match.matched_tokens:
-            return None  # the lookup was under way; the next match knows more
+            return None  # the lookup was still running; the next match knows more
         digest = engines.digest_of(match)
         prefix = self.prefixes.get(digest)
         if prefix is None:
@@ -191,7 +191,7 @@ class PrecisCache(RadixCache):
         return match.matched_tokens, prefix
 
     def _place(self, layout: Layout, rows: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Copies [heads, most, dim] of each layer into the pool, behind what still writes there."""
+        """Copies [heads, most, dim] of each layer into the pool, after pending writes there."""
         pool = self.token_to_kv_pool_allocator.get_kvcache()
         if self.forward_stream is not None:
             torch.cuda.current_stream().wait_stream(self.forward_stream)
@@ -203,10 +203,10 @@ class PrecisCache(RadixCache):
                 view = buffer.view(-1, one.shape[2])
                 view[layout.of_layer(layer)] = one[kept].to(view.device, view.dtype)
 
-    # ---- what requests hold ---------------------------------------------------------------------
+    # ---- the slots of requests ------------------------------------------------------------------
 
     def checkpoint(self, req: Any, *, up_to: int, **more: Any) -> None:
-        """As the tree's, but for requests on a stored prefix: they keep what they computed."""
+        """As the tree's, except for requests on a stored prefix: nothing enters the tree."""
         if not isinstance(req.last_node, Prefix):
             super().checkpoint(req, up_to=up_to, **more)
 
@@ -215,7 +215,7 @@ class PrecisCache(RadixCache):
         return node.layout.row() if isinstance(node, Prefix) else super().path_device_indices(node)
 
     def resolve_node_handle(self, node_handle: Any) -> Any:
-        """The tree's node, by which waiting requests are sorted; others stand at its root."""
+        """The tree's node, by which waiting requests are sorted; a prefix counts as the root."""
         return self.root_node if isinstance(node_handle, Prefix) else node_handle
 
     def inc_lock_ref(self, node: Any) -> Any:
@@ -231,7 +231,7 @@ class PrecisCache(RadixCache):
         return DecLockRefResult(delta=len(node.layout.slots) if node.lock_ref == 0 else 0)
 
     def on_release(self, req: Any, *, checkpointed: bool) -> None:
-        """The request holds nothing any more: it ended, or was taken back to wait."""
+        """The request no longer holds slots: it ended, or went back to the waiting queue."""
         super().on_release(req, checkpointed=checkpointed)
         self._forget(req.rid)
 
@@ -246,11 +246,11 @@ class PrecisCache(RadixCache):
     # ---- room -----------------------------------------------------------------------------------
 
     def evictable_size(self) -> int:
-        """Slots: the tree's, and those of prefixes that nobody stands on."""
+        """Slots: the tree's, and those of unused prefixes."""
         return super().evictable_size() + self._slots(free=True)
 
     def protected_size(self) -> int:
-        """Slots: the tree's, and those of prefixes in use or on their way."""
+        """Slots: the tree's, and those of prefixes in use or being fetched."""
         return super().protected_size() + self._slots(free=False)
 
     def total_size(self) -> int:
@@ -260,7 +260,7 @@ class PrecisCache(RadixCache):
         return sum(len(p.layout.slots) for p in self.prefixes.values() if p.free == free)
 
     def evict(self, params: Any) -> Any:
-        """Drops prefixes that were used before any leaf of the tree, then leaves, then others."""
+        """Drops prefixes that are older than all leaves of the tree, then leaves, then prefixes."""
         if self.disable:
             return EvictResult()
         oldest = min((leaf.last_access_time for leaf in self.evictable_leaves), default=math.inf)
@@ -287,7 +287,7 @@ def make_cache(context: Any) -> PrecisCache:
     """The cache of one engine.
 
     Raises:
-        ValueError: naming what the engine has that is not supported, or the setting that is wrong.
+        ValueError: naming the engine's unsupported feature, or the wrong setting.
     """
     from sglang.srt.runtime_context import get_disagg
 
@@ -300,7 +300,7 @@ def make_cache(context: Any) -> PrecisCache:
         (not isinstance(runner.attn_backend, Ragged), "another --attention-backend than precis"),
         (runner.decode_attn_backend is not None, "an attention backend of its own for decoding"),
         (get_disagg().disaggregation_mode != "null", "prefill and decode in servers of their own"),
-        # Each rank decides for itself what a request stands on; they would have to agree.
+        # Each rank would decide by itself which prefix a request uses; they would have to agree.
         (context.tp_size > 1 or params.pp_size > 1, "tensor and pipeline parallelism"),
         (context.is_hybrid_swa or context.is_hybrid_ssm, "layers of several kinds"),
         (params.page_size != 1, "--page-size other than 1"),

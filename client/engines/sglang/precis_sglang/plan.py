@@ -1,9 +1,9 @@
-"""A ragged prefix in SGLang's pool, and the tables of a step. PyTorch alone, no SGLang.
+"""A ragged prefix in SGLang's pool, and the tables of a step. Only PyTorch, no SGLang.
 
 The pool numbers its slots once for all layers, and has a buffer [slots, H, D] of K and of V for
-each layer. Seen as [slots * H, 1, D], head h of slot s is the place s * H + h. A prefix deals the
-places of its slots to its heads in order, in each layer anew; so it takes ceil(entries / H) slots,
-of the layer with the most entries. A layer with fewer leaves places unused.
+each layer. Viewed as [slots * H, 1, D], head h of slot s is place s * H + h. In each layer, a
+prefix assigns the places of its slots to its heads in order; so it takes ceil(entries / H) slots
+for the layer with the most entries. Layers with fewer entries leave places unused.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import torch
 
 
 def slots_of(counts: torch.Tensor) -> int:
-    """Slots that a prefix takes; at least one. `counts`: entries, [layers, heads]."""
+    """The number of slots of a prefix, at least one. `counts`: entries, [layers, heads]."""
     layers, heads = counts.shape
     return max(1, -(-int(counts.sum(1).max()) // heads)) if layers else 1
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The places of one prefix. Its tensors are on the pool's device, all but `counts`.
+    """The places of one prefix. All tensors except `counts` are on the pool's device.
 
     Attributes:
-        tokens: of the original sequence.
+        tokens: length of the original sequence.
         counts: int64 [layers, heads], entries that each head keeps; on the CPU.
-        spans: int64 [2, layers, heads], the same, and where each head's begin in `places`.
+        spans: int64 [2, layers, heads], the same, and the index in `places` of each head's first.
         places: int64 [slots * heads], indices into [slots of the pool * heads, 1, dim].
-        slots: int64 [slots], as the pool numbers them.
+        slots: int64 [slots], numbered as in the pool.
     """
 
     tokens: int
@@ -40,14 +40,14 @@ class Layout:
 
     @classmethod
     def of(cls, tokens: int, counts: torch.Tensor, slots: torch.Tensor) -> Layout:
-        """Deals the places of the slots.
+        """Assigns the places of the slots.
 
         Args:
-            counts: integers, [layers, heads]; slots: integers [slots_of(counts)], those of the pool
-                that the prefix was given.
+            counts: integers, [layers, heads]; slots: integers [slots_of(counts)], the pool's slots
+                for the prefix.
 
         Raises:
-            ValueError: there are more or fewer slots, or a head has more entries than there are
+            ValueError: the number of slots is wrong, or a head has more entries than there are
                 tokens.
         """
         counts, slots = counts.to("cpu", torch.int64), slots.to(torch.int64)
@@ -65,8 +65,8 @@ class Layout:
         return self.places[: int(self.counts[layer].sum())]
 
     def row(self) -> torch.Tensor:
-        """int64 [tokens]: what a request's row says of the prefix: its slots, then the pool's slot
-        0, which belongs to nobody. Only slots of new tokens are read from the row."""
+        """int64 [tokens]: the prefix's part of a request's row: its slots, then the pool's unused
+        slot 0. Only slots of new tokens are read from the row."""
         row = torch.zeros(self.tokens, dtype=torch.int64, device=self.slots.device)
         row[: len(self.slots)] = self.slots
         return row
@@ -77,7 +77,7 @@ class Table:
     """The cache of R * H sequences; sequence r * H + h is head h of request r.
 
     Attributes:
-        starts: int32 [R * H + 1], where the places of each begin.
+        starts: int32 [R * H + 1], the index of each sequence's first place.
         places: int64, indices into [slots * H, 1, D].
     """
 
@@ -90,9 +90,9 @@ class Batch:
     """The requests of one step, with prefixes or without. Made by `of`.
 
     Attributes:
-        row_pool: integers [rows, width], slots of each row's tokens; rows: int64 [R], whose row
-            belongs to which request.
-        skip: int64 [R], tokens of each request's prefix, 0 where it has none.
+        row_pool: integers [rows, width], slots of each row's tokens; rows: int64 [R], the row of
+            each request.
+        skip: int64 [R], tokens of each request's prefix, 0 if it has none.
         spans: int64 [2, layers, R, H], as a layout's, into `places` of all prefixes.
     """
 
@@ -111,7 +111,7 @@ class Batch:
         layers: int,
         heads: int,
     ) -> Batch:
-        """`layouts`: the prefix of each request; None where it has none."""
+        """`layouts`: the prefix of each request; None if it has none."""
         device = row_pool.device
         empty = torch.zeros(2, layers, heads, dtype=torch.int64, device=device)
         places, begins, end = [torch.zeros(0, dtype=torch.int64, device=device)], {}, 0
@@ -130,7 +130,7 @@ class Batch:
         """The cache of a layer up to `totals` tokens of each request.
 
         Args:
-            totals: integers [R], at least `skip`: the prefix's tokens, and new ones after it.
+            totals: integers [R], at least `skip`: tokens of the prefix and new ones after it.
         """
         far, begins = self.spans[:, layer]
         heads = far.shape[1]
@@ -153,7 +153,7 @@ def by_head(queries: torch.Tensor, heads: int) -> torch.Tensor:
     """The rows of [tokens * heads, ...] in the order of sequences.
 
     Args:
-        queries: integers [R], new tokens of each request, which stand request after request.
+        queries: integers [R], new tokens of each request, stored request after request.
 
     Returns:
         int64 [tokens * heads].

@@ -1,4 +1,4 @@
-"""Settings, and the way to the service, which is asked on threads so that nobody waits."""
+"""Settings, and access to the service on threads, so that the scheduler does not wait."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from precis import engines
 
 @dataclass(frozen=True)
 class Settings(engines.Settings):
-    """The plug-in's settings, each by its name in capitals after PRECIS_ in the environment."""
+    """The plug-in's settings, from environment variables: PRECIS_ and the name in capitals."""
 
     lookup_timeout: float = 1.0
 
     @classmethod
     def read(cls) -> Settings:
-        """Reads and checks them.
+        """Reads and checks the settings.
 
         Raises:
-            ValueError: naming the variable whose value is wrong.
+            ValueError: naming the variable with a wrong value.
         """
         return engines.read(cls, {}, "", [field.name for field in fields(cls)])
 
 
 class Service(engines.Service):
-    """One engine's connection. Lookups are misses for some seconds after it failed.
+    """One engine's connection. For some seconds after a failure, lookups are misses.
 
     Attributes:
-        heads, dim, dtype: of the K and V that fetch() brings, PyTorch's dtype.
+        heads, dim, dtype: of the K and V that fetch() returns; a PyTorch dtype.
     """
 
     def __init__(self, settings: Settings, spec: precis.ModelSpec) -> None:
@@ -47,7 +47,7 @@ class Service(engines.Service):
         self._loads = ThreadPoolExecutor(2, "precis-load")
 
     def find(self, path: np.ndarray, keep: Any) -> Future[precis.Match | None]:
-        """Looks a path of uint32 tokens up; None for a miss, whatever its reason."""
+        """Looks up a path of uint32 tokens; None for a miss for any reason."""
 
         def ask() -> precis.Match | None:
             cache = self.cache.with_deadline(self.settings.lookup_timeout)
@@ -57,7 +57,7 @@ class Service(engines.Service):
         return self._lookups.submit(self._call, ask)
 
     def fetch(self, match: precis.Match) -> Future[list[tuple[torch.Tensor, torch.Tensor]] | None]:
-        """Brings K and V of each layer, [heads, most entries of a head, dim]; None if it failed."""
+        """Fetches K and V of each layer, [heads, most entries of a head, dim]; None: it failed."""
 
         def load() -> list[Any]:
             rows = []
@@ -74,7 +74,7 @@ class Service(engines.Service):
             return None
         try:
             result = what()
-        except Exception as error:  # a prefix is worth less than the request
+        except Exception as error:  # a failed fetch must not fail the request
             self.failed(error)
             return None
         self.answered()

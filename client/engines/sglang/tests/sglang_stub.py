@@ -1,7 +1,7 @@
-"""SGLang where it is installed, else a stub of the names that the plug-in stands on.
+"""SGLang if it is installed, else a stub of the names that the plug-in uses.
 
-The stub is written anew from what SGLang 0.5.23 does: a tree of one token a node, and backends that
-only say that they were called. Each test file imports it before the plug-in.
+The stub is our own code after the behaviour of SGLang 0.5.23: a tree with one token per node, and
+backends that only record that they were called. Each test file imports it before the plug-in.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Node:
         self.last_access_time = time.monotonic()
 
     def path(self) -> list[Node]:
-        """From the root, without it."""
+        """The nodes from the root, without the root."""
         return [] if self.parent is None else [*self.parent.path(), self]
 
     def below(self) -> Iterator[Node]:
@@ -184,7 +184,7 @@ class KVWriteLoc(NamedTuple):
 
 
 def _module(name: str, **names: Any) -> None:
-    """Makes the module of this name below sglang.srt, and those above it."""
+    """Makes the module of this name below sglang.srt, and its parents."""
     whole, above = "sglang", None
     for part in ("", "srt", *name.split(".")):
         whole = f"{whole}.{part}" if part else whole

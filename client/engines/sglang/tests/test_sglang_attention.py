@@ -1,4 +1,4 @@
-"""Attention over ragged prefixes, against dense attention over the entries that are kept."""
+"""Attention over ragged prefixes, against dense attention over the kept entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYERS, HEADS, GROUP, DIM, SLOTS = 2, 3, 2, 16, 400
 
 
 class Pool:
-    """K and V of every layer, [slots, H, D]; slot 0 is full of what must never be attended to."""
+    """K and V of every layer, [slots, H, D]; slot 0 has NaN, which must never be attended to."""
 
     layer_num, head_num, start_layer = LAYERS, HEADS, 0
 
@@ -69,7 +69,7 @@ def layer_of(index: int, **more: Any) -> SimpleNamespace:
 
 
 class Step:
-    """Requests, some on ragged prefixes, with rows, slots and K and V of the entries each has."""
+    """Requests, some with ragged prefixes, with rows, slots, and K and V of their entries."""
 
     def __init__(self, seed: int, decodes: bool, prefixes: bool = True) -> None:
         torch.manual_seed(seed)
@@ -87,7 +87,7 @@ class Step:
                 slots = torch.tensor([free.pop() for _ in range(slots_of(counts))])
                 self.standing[str(request)] = layout = Layout.of(skip, counts, slots)
                 rows[request, :skip] = layout.row()
-            before = int(draw.integers(0, 9))  # tokens that earlier chunks have computed
+            before = int(draw.integers(0, 9))  # tokens of earlier chunks
             count = 1 if decodes else int(draw.integers(1, 9))
             near = torch.tensor([free.pop() for _ in range(before + count)])
             rows[request, skip : skip + len(near)] = near
@@ -119,7 +119,7 @@ class Step:
         )
 
     def inputs(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """q, k, v of the new tokens, as a model's layer gives them."""
+        """q, k, v of the new tokens, as a model's layer computes them."""
         tokens = sum(self.new)
         return (
             torch.randn(tokens, HEADS * GROUP * DIM),
@@ -128,7 +128,7 @@ class Step:
         )
 
     def dense(self, q: torch.Tensor, layer: int) -> torch.Tensor:
-        """The right answer: each query head over its KV head's kept entries and what came after."""
+        """The expected output: each query head over its KV head's kept entries and later tokens."""
         rows, out, token = self.runner.req_to_token_pool.req_to_token, [], 0
         for request, count in enumerate(self.new):
             total = int(self.batch.seq_lens[request])
@@ -216,7 +216,7 @@ def test_mla_and_cuda_graphs_are_refused() -> None:
 
 
 class Kernels:
-    """Stands in for SGLang's Triton kernels: checks what it is given, computes plainly."""
+    """Replaces SGLang's Triton kernels: checks the arguments, and computes in plain PyTorch."""
 
     def __init__(self, step: Step) -> None:
         self.req_to_token_pool = step.runner.req_to_token_pool
@@ -263,7 +263,7 @@ class Kernels:
 
 
 def check_over_triton(step: Step, decodes: bool, kernels: dict[str, Any]) -> None:
-    """Attends as dense attention does; `kernels`: in place of the stand-ins."""
+    """Attends as dense attention does; `kernels`: to use instead of the replacements."""
     backend = type("Backend", (OverTriton, Kernels), kernels)(step)
     backend.standing = step.standing
     backend.init_forward_metadata(step.batch)

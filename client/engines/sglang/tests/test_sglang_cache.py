@@ -1,4 +1,4 @@
-"""The radix cache: what requests are promised, hold and leave, step by step as SGLang asks."""
+"""The radix cache: what requests are promised, hold and leave, step by step as SGLang calls it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAYERS, HEADS, DIM, TOTAL = 2, 2, 8, 200
 
 
 class Allocator:
-    """Slots 1 to TOTAL of a pool, each given out once."""
+    """Slots 1 to TOTAL of a pool, each allocated once."""
 
     device, page_size = "cpu", 1
 
@@ -68,7 +68,7 @@ class Allocator:
 
 
 class Answers:
-    """A service whose answers the test gives when it pleases."""
+    """A service whose answers the test gives at chosen times."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = Settings(**({"min_tokens": 4} | settings))
@@ -95,7 +95,7 @@ def match_of(tokens: int, counts: list[list[int]], name: str = "a") -> Any:
 
 
 def rows_of(match: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows as a fetch brings them: all different, and no number past a head's last."""
+    """Rows as from a fetch: all different, and NaN after a head's last entry."""
     rows = []
     for layer, counts in enumerate(match.plan.tolist()):
         pair = torch.full((2, HEADS, max(1, *counts), DIM), torch.nan)
@@ -107,7 +107,7 @@ def rows_of(match: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 class Engine:
-    """As much of SGLang's scheduler as asks the cache; the pool's sum holds after every step."""
+    """The part of SGLang's scheduler that calls the cache; every step checks the pool's sum."""
 
     def __init__(self, service: Any) -> None:
         self.allocator = Allocator()
@@ -151,7 +151,7 @@ class Engine:
         return self.cache.match_prefix(SimpleNamespace(key=key, req=req, cow_mamba=False))
 
     def admit(self, req: Any) -> bool:
-        """One attempt to have it run; whether it does now."""
+        """Tries once to start the request; returns whether it runs."""
         found = self.match(req)
         req.prefix_len, req.last_node = found.device_prefix_len, found.last_device_node
         if found.host_hit_length:
@@ -183,7 +183,7 @@ class Engine:
         return True
 
     def finish(self, req: Any) -> None:
-        """It has its answer: what it computed goes into the tree, the rest back to the pool."""
+        """Ends the request: its KV goes into the tree, the other slots back to the pool."""
         self.cache.checkpoint(req, up_to=req.length)
         row = self.rows[req.kv.req_pool_idx]
         self.allocator.free(row[req.kv.cache_protected_len : req.length].long())
@@ -202,7 +202,7 @@ class Engine:
 
 
 DOC = list(range(1, 41))
-COUNTS = [[10, 3], [4, 4]]  # 7 slots, of layer 0
+COUNTS = [[10, 3], [4, 4]]  # 7 slots, because of layer 0
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def engine(service: Answers) -> Engine:
 
 
 def fetching(engine: Engine, service: Answers) -> Any:
-    """A request whose prefix was found and is on its way."""
+    """A request whose prefix was found and is being fetched."""
     req = engine.request([*DOC, 99])
     engine.match(req)
     service.finds[0].set_result(match_of(40, COUNTS))
@@ -386,7 +386,7 @@ def test_a_fetch_whose_request_is_gone_gives_its_slots_back(
     fetching(engine, service)
     engine.cache.release_aborted_request(SimpleNamespace(rid="r"))
     assert not engine.cache.asked
-    assert engine.cache.evict(EvictParams(5)).num_tokens_evicted == 0  # it is written into
+    assert engine.cache.evict(EvictParams(5)).num_tokens_evicted == 0  # a fetch writes into it
     service.loads[0].set_result(rows_of(match_of(40, COUNTS)))
     assert engine.cache.evictable_size() == 7
     assert engine.cache.evict(EvictParams(5)).num_tokens_evicted == 7
@@ -501,7 +501,7 @@ def test_a_wrong_budget_and_a_dead_service_are_misses(address: str) -> None:
     assert dead.find(path, 0.3).result(60) is None
     began = time.monotonic()
     assert dead.find(path, 0.3).result(60) is None
-    assert time.monotonic() - began < 1.0  # it is left alone for some seconds
+    assert time.monotonic() - began < 1.0  # the service is not asked for some seconds
 
 
 def test_both_backends_are_known_by_one_name_however_often_it_is_loaded() -> None:
@@ -517,11 +517,11 @@ def test_both_backends_are_known_by_one_name_however_often_it_is_loaded() -> Non
 
 
 class MHATokenToKVPool(SimpleNamespace):
-    """SGLang's pool of plain K and V, by its name."""
+    """Has the name of SGLang's pool of plain K and V."""
 
 
 def context(engine: Engine, **more: Any) -> Any:
-    """SGLang's context for make_cache(), of an engine that is supported but for `more`."""
+    """SGLang's context for make_cache(), of a supported engine with the changes `more`."""
     model = SimpleNamespace(
         dtype=torch.float32,
         hf_config=SimpleNamespace(
@@ -551,7 +551,7 @@ def context(engine: Engine, **more: Any) -> Any:
 
 @pytest.fixture
 def mode(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """SGLang's answer to what a server does: both prefill and decode."""
+    """SGLang's answer about a server's mode: both prefill and decode."""
     answer = SimpleNamespace(disaggregation_mode="null")
     monkeypatch.setattr("sglang.srt.runtime_context.get_disagg", lambda: answer)
     return answer

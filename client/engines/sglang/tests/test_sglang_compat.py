@@ -1,6 +1,6 @@
-"""The names of SGLang that the plug-in stands on, in its source: one that goes fails.
+"""The names in SGLang's source that the plug-in uses: the test fails if one is gone.
 
-They are read, not imported, so that the wheel alone is enough, without what it needs to run.
+They are read, not imported, so that the wheel is enough, without its dependencies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def source(path: str) -> str:
 
 
 def definition(path: str, *names: str) -> ast.AST:
-    """The class or function of this name, inside those before it."""
+    """The class or function of this name, inside the preceding names."""
     node: ast.AST = ast.parse(source(path))
     for name in names:
         kinds = (ast.ClassDef, ast.FunctionDef)
@@ -139,13 +139,13 @@ def test_a_record_has_its_fields(path: str, name: str, fields: str) -> None:
         (f"{ATTENTION}/triton_backend.py", r"self\.max_kv_splits = "),
         (f"{ATTENTION}/triton_backend.py", r"self\.token_to_kv_pool = "),
         (f"{ATTENTION}/triton_backend.py", r"self\.req_to_token_pool = "),
-        # Slot 0 belongs to nobody, and a pool's layer is [slots, H, D].
+        # Slot 0 is never allocated, and a pool's layer is [slots, H, D].
         ("srt/mem_cache/allocator/token.py", r"arange\(\s*1, self\.size \+ 1"),
         ("srt/mem_cache/memory_pool.py", r"class MHATokenToKVPool\(KVCache\):"),
-        # init_load_back() answers None for "ask again"; a promise is kept whole or not at all.
+        # init_load_back() returns None for "call again"; a promise is kept whole or not at all.
         ("srt/managers/schedule_policy.py", r"if loaded is None:\s*return AddReqResult\.OTHER"),
         ("srt/managers/schedule_policy.py", r"req\.kv\.cache_protected_len = req\.prefix_len"),
-        # A request that holds a row reads its prefix there, not in the tree.
+        # A request with a row reads its prefix there, not in the tree.
         ("srt/mem_cache/allocation.py", r"if req\.kv\.holds_kv:\s*row = "),
         ("srt/managers/schedule_batch.py", r"self\.multimodal_inputs: "),
         ("srt/managers/schedule_batch.py", r"self\.positional_embed_overrides = "),

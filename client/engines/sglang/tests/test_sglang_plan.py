@@ -40,7 +40,7 @@ def test_each_entry_has_a_place_of_its_own_in_the_fewest_slots(seed: int) -> Non
 
 def test_a_prefix_is_rounded_to_its_last_slot_alone() -> None:
     assert slots_of(torch.tensor([[5, 3], [0, 1]])) == 4
-    assert slots_of(torch.tensor([[5, 4], [0, 1]])) == 5  # 9 entries, 2 a slot
+    assert slots_of(torch.tensor([[5, 4], [0, 1]])) == 5  # 9 entries, 2 per slot
     assert slots_of(torch.tensor([[0, 0]])) == 1
 
 

@@ -1,12 +1,12 @@
-"""A router for a prefill and a decode instance: prompts are read by one, and answered by the other.
+"""A router for a prefill and a decode instance: one reads prompts, the other answers them.
 
     python router.py --prefill http://127.0.0.1:8100 --decode http://127.0.0.1:8200 --port 8000
 
-A request to /v1/completions or /v1/chat/completions goes to the prefill instance first, for one
-token, which has the prompt stored; then to the decode instance, as it is. Short prompts go to the
-decode instance alone. Where the prefill instance fails, the decode instance computes the prompt.
-vLLM shows a connector no field of OpenAI's API but kv_transfer_params: the router names a session
-there by the request's metadata.session, or else by its user.
+A request to /v1/completions or /v1/chat/completions goes first to the prefill instance, for one
+token, so that the prompt is stored; then it goes unchanged to the decode instance. Short prompts go
+only to the decode instance. If the prefill instance fails, the decode instance computes the prompt.
+Of OpenAI's API, vLLM passes a connector only kv_transfer_params: the router sets the session in
+them from the request's metadata.session, or else from its user.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-SHORT = 1000  # characters of a prompt that is not worth the way
+SHORT = 1000  # characters; a shorter prompt goes only to the decode instance
 
 
 def params_of(body: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def make(prefill: str, decode: str) -> FastAPI:
     )
 
     async def read(path: str, body: dict[str, Any]) -> None:
-        """Has the prefill instance compute and store the prompt."""
+        """Makes the prefill instance compute and store the prompt."""
         params = {**params_of(body), "store": True}
         params.pop("session", None)  # the decode instance has the answer
         first = {**body, "max_tokens": 1, "stream": False, "kv_transfer_params": params}
@@ -48,7 +48,7 @@ def make(prefill: str, decode: str) -> FastAPI:
         try:
             await client.post(prefill + path, json=first)
         except httpx.HTTPError:
-            return  # the decode instance computes it
+            return  # the decode instance computes the prompt
 
     @app.post("/v1/completions")
     @app.post("/v1/chat/completions")
@@ -63,7 +63,7 @@ def make(prefill: str, decode: str) -> FastAPI:
             return JSONResponse({"error": {"message": message}}, 400)
         if len(str(prompt)) > SHORT:
             await read(path, body)
-            params = {"wait": 5, **params}  # the prefill instance stores behind its answer
+            params = {"wait": 5, **params}  # the prefill instance stores after its answer
         body["kv_transfer_params"] = params
         sent = client.build_request("POST", decode + path, json=body)
         try:

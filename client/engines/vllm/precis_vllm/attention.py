@@ -1,10 +1,10 @@
-"""Attention over ragged prefixes, whatever the backend: each KV head is a sequence of its own.
+"""Attention over ragged prefixes, for any backend: each KV head is a sequence of its own.
 
-Seen as pages of one head, the cache is that of a model with one KV head, and R requests of H heads
-are R*H sequences over it, each with pages and a length of its own. So a backend's own code attends,
-as for such a model; attention_cpu.py and attention_gpu.py have what differs.
+Viewed as pages of one head, the cache is that of a model with one KV head, and R requests of H
+heads are R*H sequences over it, each with its own pages and length. So a backend's own code
+attends, as for such a model; attention_cpu.py and attention_gpu.py have the differences.
 
-Nothing here waits for a device: tensors are computed where they lie, sizes are the host's.
+Nothing here waits for a device: tensors are computed on their device, sizes on the host.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 
 class RaggedBackend:
-    """Goes before a backend of vLLM: it attends over ragged prefixes, too, for the connector."""
+    """A mixin for vLLM's backends: with the connector, it also attends over ragged prefixes."""
 
-    impl: type[RaggedImpl]  # the kernels' caller
-    # Whether the engine whose layers were made last has the connector; their specs are asked for
+    impl: type[RaggedImpl]  # calls the kernels
+    # Whether the engine whose layers were made last has the connector; vLLM asks for their specs
     # next, without a configuration.
     connected = False
 
     @classmethod
     def get_impl_cls(cls) -> type[RaggedImpl]:
-        """The kernels' caller."""
+        """The class that calls the kernels."""
         return cls.impl
 
     @classmethod
     def customize_spec(cls, spec: Any) -> Any:
-        """Puts layers of full attention under the manager that gives out ragged prefixes."""
+        """Puts layers of full attention under the manager of ragged prefixes."""
         spec = super().customize_spec(spec)
         if not cls.connected or type(spec) is not FullAttentionSpec:
             return spec
@@ -55,13 +55,14 @@ class RaggedBackend:
 
 @dataclass
 class Prefixes:
-    """The P prefixes that a step's requests stand on, on the device, and one of no entries.
+    """The P prefixes of a step's requests, on the device, and an empty one.
 
     Attributes:
         first: [P] the first block of each.
-        skip: [P + 1] blocks that its tokens would fill.
-        pages: [layers, P + 1, heads] that each head fills.
-        tables: [layers, P + 1, heads, most pages of a head] these, from the layer's first page.
+        skip: [P + 1] the number of blocks that its tokens would fill.
+        pages: [layers, P + 1, heads] the number of pages of each head.
+        tables: [layers, P + 1, heads, most pages of a head] these pages, from the layer's first
+            page.
     """
 
     first: torch.Tensor
@@ -71,7 +72,7 @@ class Prefixes:
 
     @classmethod
     def of(cls, layouts: dict[int, Layout], pages: Pages) -> Prefixes:
-        """`layouts`: by their first blocks."""
+        """`layouts`: keyed by their first blocks."""
         tables, counts = padded(list(layouts.values()))
         tables = tables - pages.layer_begins()[:, None, None, None]
         skip = [layout.tokens // pages.size for layout in layouts.values()] + [0]
@@ -85,11 +86,11 @@ class HeadBatch:
     """One step's batch, head by head: sequence r*H + h is head h of request r.
 
     Attributes:
-        order: rows of the queries, seen as [tokens * H, group, dim], in the order of sequences;
-            None where they stand so already (one query token each).
-        starts: [R*H + 1] where each sequence's queries begin.
+        order: rows of the queries, viewed as [tokens * H, group, dim], in the order of sequences;
+            None if they are already in it (one query token each).
+        starts: [R*H + 1] the index of each sequence's first query.
         tables: [layers, R*H, width] its pages.
-        lengths: [layers, R*H] its tokens: entries of its prefix, and the tokens after it.
+        lengths: [layers, R*H] its length: entries of its prefix, and the tokens after it.
     """
 
     order: torch.Tensor | None
@@ -110,7 +111,7 @@ class HeadBatch:
         skip, counts = prefixes.skip[which], prefixes.pages[:, which]  # [R], [layers, R, H]
         far = prefixes.tables[:, which]  # [layers, R, H, pages]
         near = (totals + size - 1) // size - skip  # [R] blocks after the prefix
-        # Exact where that can be read at once; its bound makes tables wider, not other ones.
+        # Exact if it can be read without waiting; a bound only makes the tables wider.
         columns = int(near.max()) if near.is_cpu else -(-metadata.max_seq_len // size)
         column = arange(max(1, columns))
         source = (skip[:, None] + column).clamp(max=rows.shape[1] - 1)
@@ -143,9 +144,9 @@ class HeadBatch:
 
 
 class RaggedImpl:
-    """Before the caller of a backend's kernels: attends head by head where a request needs it."""
+    """A mixin for callers of a backend's kernels: attends head by head if a request needs it."""
 
-    max_sequences = 2**31 - 1  # of one call of the kernels
+    max_sequences = 2**31 - 1  # the most sequences in one call of the kernels
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -163,13 +164,13 @@ class RaggedImpl:
 
     @functools.cached_property
     def one_head(self) -> RaggedImpl:
-        """The same for a model that has one of the KV heads."""
+        """The same object for a model with only one of the KV heads."""
         other = copy.copy(self)
         other.num_heads, other.num_kv_heads = self.num_queries_per_kv, 1
         return other
 
     def by_head(self, metadata: Any, heads: int, layer: Any, dtype: torch.dtype) -> Any:
-        """What the backend's metadata needs beyond tables, lengths and starts.
+        """Completes the backend's metadata, besides tables, lengths and starts.
 
         Args:
             metadata: of one head, with those. heads: of the worker.
@@ -191,7 +192,7 @@ class RaggedImpl:
         output: torch.Tensor,
         **kwargs: Any,
     ) -> torch.Tensor:
-        """As vLLM's, which it is where no request of the step has such a prefix."""
+        """As vLLM's; vLLM's own if no request of the step has such a prefix."""
         connector = get_kv_transfer_group() if has_kv_transfer_group() else None
         worker = getattr(connector, "worker", None)
         prefixes = worker.prefixes() if worker is not None and attn_metadata is not None else None
@@ -216,7 +217,7 @@ class RaggedImpl:
             query_start_loc=batch.starts,
             seq_lens=batch.lengths[index],
             block_table=batch.tables[index],
-            scheduler_metadata=None,  # was of the batch by requests
+            scheduler_metadata=None,  # was for the batch by requests
         )
         metadata = self.by_head(metadata, pages.heads, layer, query.dtype)
         super(RaggedImpl, self.one_head).forward(

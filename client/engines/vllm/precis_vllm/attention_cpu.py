@@ -14,10 +14,10 @@ from .attention import RaggedBackend, RaggedImpl
 
 
 class RaggedCpuImpl(RaggedImpl, CPUAttentionBackendImpl):
-    """Its kernels want a schedule, and hold a page's keys before its values."""
+    """Its kernels need a schedule, and store a page's keys before its values."""
 
     def by_head(self, metadata: Any, heads: int, layer: Any, dtype: torch.dtype) -> Any:
-        """With a schedule of the sequences."""
+        """Adds a schedule of the sequences."""
         schedule = ops.cpu_attn_get_scheduler_metadata(
             num_reqs=len(metadata.seq_lens),
             num_heads=self.num_queries_per_kv,
@@ -34,7 +34,7 @@ class RaggedCpuImpl(RaggedImpl, CPUAttentionBackendImpl):
         return dataclasses.replace(metadata, scheduler_metadata=schedule)
 
     def rows(self, pages: torch.Tensor, layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Also where the kernels hold the keys as [dim, size]."""
+        """As the base class's; also if the kernels store the keys as [dim, size]."""
         count, size, dim = len(pages), pages.shape[1], self.head_size
         keys, values = pages.view(count, 2, size, dim).unbind(1)
         if keys_are_turned(layer.isa, pages.dtype, size, dim):
@@ -49,14 +49,14 @@ class RaggedCpuBackend(RaggedBackend, CPUAttentionBackend):
 
 
 def keys_are_turned(isa: str, dtype: torch.dtype, size: int, dim: int) -> bool:
-    """Whether the CPU kernels hold a page's keys as [dim, size]: asks the kernel that writes them.
+    """Whether the CPU kernels store a page's keys as [dim, size]: tries the writing kernel.
 
     Raises:
-        ValueError: they are held in neither order, so the store cannot read or write pages.
+        ValueError: they use neither order, so the store cannot read or write pages.
     """
     cache = torch.zeros(1, 1, 2 * size, dim, dtype=dtype)
     keys, values = cache.chunk(2, dim=2)
-    # Numbers that any dtype holds exactly: the row in one pass, the column in another.
+    # Numbers that any dtype represents exactly: the row in one pass, the column in another.
     row = torch.arange(size).to(dtype)[:, None, None].expand(size, 1, dim).contiguous()
     column = torch.arange(dim).to(dtype).expand(size, 1, dim).contiguous()
     found = []

@@ -13,10 +13,10 @@ from .attention import RaggedBackend, RaggedImpl
 
 
 class RaggedFlashImpl(RaggedImpl, FlashAttentionImpl):
-    """It needs nothing but one head's metadata.
+    """It needs only one head's metadata.
 
-    No schedule is made ahead of the call, whose lengths differ from layer to layer: the kernel
-    makes its own. FlashAttention 2 has a row of CUDA's grid for each sequence, and a grid 65,535.
+    No schedule is made before the call, because lengths differ between layers: the kernel makes its
+    own. FlashAttention 2 has one row of CUDA's grid per sequence, and a grid at most 65,535.
     """
 
     max_sequences = 65_535
@@ -35,10 +35,10 @@ class RaggedFlashBackend(RaggedBackend, FlashAttentionBackend):
 
 
 class RaggedTritonImpl(RaggedImpl, TritonAttentionImpl):
-    """Its kernels split a sequence where few are decoded, and keep what the parts come to."""
+    """Its kernels split a sequence if few are decoded, and store partial results."""
 
     def by_head(self, metadata: Any, heads: int, layer: Any, dtype: torch.dtype) -> Any:
-        """With as many requests split as before, and the same memory for their parts."""
+        """Splits as many requests as before, with the same memory for partial results."""
         parts = ("softmax_segm_output", "softmax_segm_max", "softmax_segm_expsum")
         group = self.num_queries_per_kv
         memory = {name: getattr(metadata, name).unflatten(1, (heads, group)).flatten(0, 1)

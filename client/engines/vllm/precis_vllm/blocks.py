@@ -1,8 +1,8 @@
-"""The scheduler's block manager: which blocks a request over a stored prefix holds.
+"""The scheduler's block manager: the blocks of a request over a stored prefix.
 
 Its block row is [blocks of the prefix][null blocks up to the prefix's length][new tokens], so that
-positions, slot mappings and everything else in vLLM stay as they are. Blocks of a prefix lie in
-vLLM's own pool under hashes of their own: requests share them, and the pool evicts them like any.
+positions, slot mappings and everything else in vLLM are unchanged. Blocks of a prefix are in vLLM's
+own pool under their own hashes: requests share them, and the pool evicts them like others.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .plan import Plan
 
 
 class RaggedManager(FullAttentionManager):
-    """vLLM's manager of full attention, but for requests that have a plan."""
+    """vLLM's manager of full attention, except for requests that have a plan."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.plans: dict[str, Plan] = {}  # by request; the connector puts them in and out
+        self.plans: dict[str, Plan] = {}  # by request; the connector adds and removes them
 
     def resident(self, plan: Plan) -> list[KVCacheBlock] | None:
-        """The prefix's blocks, where all of them are in the pool."""
+        """The prefix's blocks, if all of them are in the pool."""
         found = []
         for name in plan.hashes:
             hit = self.block_pool.get_cached_block(BlockHash(name), [self.kv_cache_group_id])
@@ -45,7 +45,7 @@ class RaggedManager(FullAttentionManager):
         *args: Any,
         **kwargs: Any,
     ) -> int:
-        """Counts the prefix's blocks and new tokens' where blocks are first given by a plan."""
+        """Counts the prefix's and new tokens' blocks when a plan first gets its blocks."""
         plan = self.plans.get(request_id)
         first = request_id not in self.num_cached_block
         if plan is None or not first or total_computed_tokens != plan.tokens:
@@ -59,7 +59,7 @@ class RaggedManager(FullAttentionManager):
     def add_local_computed_blocks(
         self, request_id: str, new_computed_blocks: Any, local: int, external: int
     ) -> None:
-        """Gives a request with a plan its prefix's blocks, in place of those of exact hits."""
+        """Gives a request with a plan its prefix's blocks, instead of blocks of exact hits."""
         plan = self.plans.get(request_id)
         if plan is None or local + external != plan.tokens:  # the scheduler took another prefix
             self.plans.pop(request_id, None)
@@ -76,15 +76,15 @@ class RaggedManager(FullAttentionManager):
         self.num_cached_block[request_id] = len(row)
 
     def allocate_external_computed_blocks(self, request_id: str, *args: Any, **kwargs: Any) -> None:
-        """Does nothing for a request with a plan, whose blocks are allocated already."""
+        """Does nothing for a request with a plan, whose blocks are already allocated."""
         if request_id not in self.plans:
             super().allocate_external_computed_blocks(request_id, *args, **kwargs)
 
     def cache_blocks(self, request: Any, *args: Any, **kwargs: Any) -> None:
-        """Lets others find the prefix, once it is loaded.
+        """Lets other requests find the prefix, once it is loaded.
 
-        What is computed over it never goes into vLLM's prefix cache: it is an approximation, and
-        who finds it there would take it for the exact one.
+        KV that is computed over it never goes into vLLM's prefix cache: it is an approximation, and
+        other requests would take it for exact.
         """
         plan = self.plans.get(request.request_id)
         if plan is None:
@@ -103,7 +103,7 @@ class RaggedSpec(FullAttentionSpec):
     """Full attention with the same pages, under another manager."""
 
 
-# Here, so that a process knows the manager as soon as a spec reaches it from another one. vLLM
-# registers its own specs where none is registered yet, so they come first.
+# At import, so that a process knows the manager before a spec arrives from another process. vLLM
+# registers its own specs only if none is registered yet, so they come first.
 KVCacheSpecRegistry.check_kv_cache_spec_registry({})
 KVCacheSpecRegistry.register(RaggedSpec, RaggedManager, FullAttentionSpec)

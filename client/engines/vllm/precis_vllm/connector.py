@@ -1,4 +1,4 @@
-"""What vLLM calls: its KV connector, whose two halves are the scheduler's and the worker's."""
+"""vLLM's KV connector, which has a scheduler's half and a worker's half."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .worker import Pages, Worker
 
 
 def _of(half: str, method: str) -> Callable[..., Any]:
-    """A method of vLLM's connector that is one of a half's, with the same arguments."""
+    """A method of vLLM's connector that calls a method of one half with the same arguments."""
 
     def call(self: PrecisConnector, *args: Any, **kwargs: Any) -> Any:
         return getattr(getattr(self, half), method)(*args, **kwargs)
@@ -37,10 +37,10 @@ def _of(half: str, method: str) -> Callable[..., Any]:
 
 
 class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
-    """Stores prompts in Precis, and lets requests decode over what it kept of them.
+    """Stores prompts in Precis, and lets requests decode over the kept entries.
 
     Raises:
-        ValueError: the settings are wrong, or the engine has something that is not supported.
+        ValueError: the settings are wrong, or the engine has an unsupported feature.
         precis.Error: the service refuses this client.
     """
 
@@ -69,17 +69,17 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
 
     @property
     def requires_kv_delivery(self) -> bool:
-        """A push that is lost is a miss later on."""
+        """A lost push is only a later miss."""
         return False
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
-        """Attention over ragged prefixes makes its tables anew for each step."""
+        """Attention over ragged prefixes makes new tables for each step."""
         return True
 
     @classmethod
     def get_required_kvcache_layout(cls, vllm_config: Any) -> str:
-        """K and V of one head of a block are a page; vLLM asks where a backend leaves it open."""
+        """K and V of one head of a block are a page; vLLM asks this if a backend leaves it open."""
         return "LBHNC"
 
     @classmethod
@@ -103,7 +103,7 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
     request_finished = request_finished_all_groups = _of("scheduler", "finished")
 
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
-        """The manager that gives requests their blocks."""
+        """Takes the manager that gives requests their blocks."""
         super().bind_kv_cache_manager(kv_cache_manager)
         (manager,) = kv_cache_manager.coordinator.single_type_managers
         if not isinstance(manager, RaggedManager):
@@ -114,7 +114,7 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         self.scheduler.manager = manager
 
     def reset_cache(self) -> bool:
-        return True  # it holds nothing that the engine's own reset does not drop
+        return True  # the engine's own reset drops all that it holds
 
     # ---- the worker's half ----------------------------------------------------------------------
 

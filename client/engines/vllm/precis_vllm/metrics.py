@@ -33,25 +33,25 @@ class Stats(KVConnectorStats):
     """Sums since the last interval, by name."""
 
     def reset(self) -> None:
-        """All are zero."""
+        """Sets all sums to zero."""
         self.data = {}
 
     def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
-        """Adds another's."""
+        """Adds another's sums."""
         self.data = dict(Counter(self.data) + Counter(other.data))
         return self
 
     def reduce(self) -> dict[str, int | float]:
-        """For vLLM's log."""
+        """The sums for vLLM's log."""
         return {f"precis_{name}": round(value, 4) for name, value in sorted(self.data.items())}
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether all sums are zero."""
         return not self.data
 
 
 class Counts:
-    """Counts of one half of the connector, from any thread."""
+    """Counts of one half of the connector. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,10 +63,10 @@ class Counts:
             self._data.update(amounts)
 
     def take(self) -> Stats | None:
-        """What was counted since the last call."""
+        """The counts since the last call."""
         with self._lock:
             data, self._data = self._data, Counter()
-        return Stats(data=dict(+data)) if +data else None  # those that are not zero
+        return Stats(data=dict(+data)) if +data else None  # without zeros
 
 
 class PromMetrics(KVConnectorPromMetrics):

@@ -1,4 +1,4 @@
-"""Which engines the plug-in works in."""
+"""The check that the plug-in supports an engine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def check_engine(config: Any, kv_cache_config: Any) -> None:
-    """Whether the plug-in works in an engine of this configuration.
+    """Checks that the plug-in supports an engine of this configuration.
 
     Raises:
-        ValueError: naming what it has that is not supported.
+        ValueError: naming its unsupported feature.
     """
     parallel, cache = config.parallel_config, config.cache_config
     groups = kv_cache_config.kv_cache_groups if kv_cache_config is not None else ()

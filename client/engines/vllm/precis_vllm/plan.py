@@ -1,7 +1,7 @@
-"""Which pages a ragged prefix takes, and where they lie. Arithmetic alone: NumPy, no vLLM.
+"""The pages of a ragged prefix, and their places. Only arithmetic: NumPy, no vLLM.
 
-A page holds `size` rows of K and of V of one (layer, KV head). The cache of a worker is a run of
-pages: that of (layer l, block b, head h) has the number (l * num_blocks + b) * num_heads + h.
+A page holds `size` rows of K and of V of one (layer, KV head). The cache of a worker is a sequence
+of pages: that of (layer l, block b, head h) has the number (l * num_blocks + b) * num_heads + h.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Plan:
 
     Attributes:
         digest: of its content: segments and the entries that are read of each head. Equal digests
-            are equal pages.
+            mean equal pages.
         tokens: of the original sequence, a multiple of the block size.
-        pages: [layers, KV heads of the model] that each head fills.
-        blocks: that the pages of the rank with most of them fill.
-        match: what was found, as bytes, for the worker that fetches it.
-        seconds: that the restore should take.
-        whole: it ends where a stored segment does, so that a child can stand on it.
-        exact: it has every entry of its tokens, and these were computed over every entry, too.
+        pages: [layers, KV heads of the model] number of pages of each head.
+        blocks: enough for the pages of the rank with most of them.
+        match: as bytes, for the worker that fetches it.
+        seconds: the predicted time of the restore.
+        whole: it ends at the end of a stored segment, so that a child can have it as parent.
+        exact: it has every entry of its tokens, which were also computed over every entry.
         keep: the budget at which it is read; None for all that is stored.
     """
 
@@ -47,7 +47,7 @@ class Plan:
 
     @functools.cached_property
     def hashes(self) -> list[bytes]:
-        """By which the engine's block pool knows each block of the prefix."""
+        """The keys of the prefix's blocks in the engine's block pool."""
         numbers = (index.to_bytes(4, "little") for index in range(self.blocks))
         return [hashlib.sha256(b"precis" + self.digest + number).digest() for number in numbers]
 
@@ -63,7 +63,7 @@ def blocks_of(pages: np.ndarray, ranks: Sequence[range]) -> int:
 
 
 def ranks_of(heads: int, tensor_parallel: int) -> list[range]:
-    """The KV heads of each rank. Where there are more ranks than heads, some have the same one."""
+    """The KV heads of each rank. If there are more ranks than heads, several have the same one."""
     each = max(1, heads // tensor_parallel)
     copies = max(1, tensor_parallel // heads)
     return [range(r // copies * each, r // copies * each + each) for r in range(tensor_parallel)]
@@ -71,13 +71,13 @@ def ranks_of(heads: int, tensor_parallel: int) -> list[range]:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the pages of a prefix lie in one worker's cache.
+    """The pages of a prefix in one worker's cache.
 
     Attributes:
         tokens: as the plan's.
-        pages: [layers, heads of the worker] that each head fills.
+        pages: [layers, heads of the worker] number of pages of each head.
         table: page numbers of layer 0's heads, then layer 1's, ...: head after head.
-        starts: [layers * heads + 1] where each head's pages begin in `table`.
+        starts: [layers * heads + 1] index in `table` of each head's first page.
     """
 
     tokens: int
@@ -87,13 +87,13 @@ class Layout:
 
     @classmethod
     def of(cls, tokens: int, pages: np.ndarray, blocks: Sequence[int], num_blocks: int) -> Layout:
-        """Gives each head its own pages of the blocks, and those that others leave to the larger.
+        """Gives each head its own pages of the blocks; larger heads take others' unused pages.
 
-        A head that fills no more than its own reads pages that lie side by side, as vLLM's do.
+        A head that needs only its own pages has adjacent pages, as vLLM's do.
 
         Args:
             pages: [layers, heads of the worker].
-            blocks: that the request holds for the prefix.
+            blocks: the request's blocks for the prefix.
             num_blocks: of the worker's cache.
         """
         layers, heads = pages.shape
@@ -114,11 +114,11 @@ class Layout:
 
 
 def padded(layouts: Sequence[Layout]) -> tuple[np.ndarray, np.ndarray]:
-    """The pages of P prefixes and of one that has none, which comes last.
+    """The pages of P prefixes, and last of an empty one.
 
     Returns:
-        [layers, P + 1, heads, most pages of a head] their numbers, zero past a head's last, and
-        [layers, P + 1, heads] how many each head fills.
+        [layers, P + 1, heads, most pages of a head] page numbers, zero past a head's last, and
+        [layers, P + 1, heads] the number of pages of each head.
     """
     none = np.zeros_like(layouts[0].pages)
     counts = np.stack([layout.pages for layout in layouts] + [none]).astype(np.int32)

@@ -1,7 +1,7 @@
-"""The scheduler's half of the connector: which requests stand on a stored prefix, what is stored.
+"""The scheduler's half of the connector: which requests use a stored prefix, what is stored.
 
-Nothing here waits for the service: lookups run in the client's threads, and a request whose lookup
-is under way is asked for again in a later step.
+Nothing here waits for the service: lookups run in the client's threads, and while a request's
+lookup runs, vLLM asks for the request again in a later step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Save:
     request: str
     tokens: np.ndarray
     blocks: list[int]
-    exact_from: int  # tokens before it are not in these blocks as they were computed
+    exact_from: int  # earlier tokens are not in these blocks as they were computed
     parent_read: precis.Budget | None
     session: str
     adapter: str
@@ -45,15 +45,15 @@ class Save:
 
 @dataclass
 class Step(KVConnectorMetadata):
-    """What one step asks of the workers.
+    """The work of the workers in one step.
 
     Attributes:
-        layouts: prefixes that are new to them, by number: (tokens, pages, blocks).
-        rows: prefixes of the step's requests: by first block, their numbers.
+        layouts: new prefixes, by number: (tokens, pages, blocks).
+        rows: prefixes of the step's requests: their numbers by first block.
         dropped: numbers that no request uses any more.
         fetches: prefixes to be filled, by request: (number, match).
-        saves: pushes to begin after the step.
-        canceled: requests whose blocks are taken away: pushes out of them must not be committed.
+        saves: pushes to start after the step.
+        canceled: requests that lose their blocks: pushes out of them must not be committed.
     """
 
     layouts: dict[int, tuple[int, np.ndarray, list[int]]] = field(default_factory=dict)
@@ -66,9 +66,9 @@ class Step(KVConnectorMetadata):
 
 @dataclass
 class Held:
-    """Blocks of the pool that hold a prefix, and how many requests stand on them."""
+    """Blocks of the pool that hold a prefix, and the number of requests that use them."""
 
-    number: int  # by which the workers know where its pages lie
+    number: int  # the workers know the prefix's pages by it
     digest: bytes
     blocks: tuple[int, ...]
     users: int = 0
@@ -76,16 +76,16 @@ class Held:
 
 @dataclass
 class Tracked:
-    """What the connector knows of one request.
+    """The connector's data about one request.
 
     Attributes:
-        ticket: of its lookup under way; asked: when that began.
-        again: when the next shall begin, at once at first; pause: seconds between two, twice as
-            many each time, until `until`.
-        stored: tokens of it that the service has as they are computed without it.
-        plan: the prefix it may stand on; held: the blocks that it has for it.
-        saving: a push out of its blocks was begun, and its workers tell when it is over.
-        told: what the request's answer says of it.
+        ticket: of its running lookup; asked: when that started.
+        again: the time of the next lookup, at once at first; pause: seconds between lookups,
+            doubled each time, until `until`.
+        stored: number of its tokens that the service already has.
+        plan: the prefix that it may use; held: the prefix's blocks, once it has them.
+        saving: a push out of its blocks was started, and its workers tell when it is over.
+        told: the connector's part of the request's answer.
     """
 
     request: Any
@@ -117,12 +117,12 @@ class Scheduler:
         self.settings, self.service, self.size = settings, service, block_size
         self.ranks = ranks_of(heads, tp)
         self.counts = Counts()
-        self.manager: RaggedManager  # once the engine has one
+        self.manager: RaggedManager  # set once the engine has one
         self.requests: dict[str, Tracked] = {}
         self.tickets: dict[int, Tracked] = {}
-        self.next = Step()  # what it has to tell so far
+        self.next = Step()  # messages for the workers so far
         self.under_way: dict[bytes, str] = {}  # by digest, the request that fetches it
-        self.unfetched: dict[bytes, float] = {}  # by digest, until when it is not tried again
+        self.unfetched: dict[bytes, float] = {}  # by digest, the earliest time of the next attempt
         self.held: dict[tuple[bytes, tuple[int, ...]], Held] = {}  # by digest and blocks
         self.numbers = itertools.count()
         self.prefill = PrefillRate()
@@ -130,15 +130,15 @@ class Scheduler:
     # ---- lookups --------------------------------------------------------------------------------
 
     def on_new_request(self, request: Any) -> None:
-        """Begins the request's lookup, so that it is over when the request's turn comes."""
+        """Starts the request's lookup, so that it is over when the request is scheduled."""
         request_id, told = request.request_id, {}
         try:
             wish = Wish.read(request.kv_transfer_params)
-        except Exception as error:  # whatever a stranger sends costs the engine nothing
+        except Exception as error:  # a request's bad parameters must not disturb the engine
             wish, told["error"] = Wish(off=True), str(error)[:200]
             logger.warning("request %s: %s; Precis is off for it", request_id, told["error"])
         if request.mm_features or request.prompt_embeds is not None:
-            wish = Wish(off=True)  # the ids of such prompts do not say what was computed
+            wish = Wish(off=True)  # the ids of such prompts do not identify their content
         until = time.monotonic() + wish.wait
         self.requests[request_id] = tracked = Tracked(request, wish, until=until, told=told)
         self._look_up(tracked)
@@ -188,10 +188,10 @@ class Scheduler:
             tracked.pause = min(1.0, 2 * tracked.pause)
             tracked.again = now + tracked.pause
         elif matched % self.size:
-            # Its last segment ends inside a page, so it is matched up to a block before that.
+            # Its last segment ends inside a page, so the lookup matches up to a block before that.
             self._ask(tracked, self._whole(matched))
         elif self._is_turn(tracked) and ends_inside(match) and match.links[-1].segment.begin:
-            # Nothing can stand inside a segment, so a turn stands on those before.
+            # A child cannot begin inside a segment, so a turn uses the segments before.
             self._ask(tracked, self._whole(match.links[-1].segment.begin))
         elif match and match.plan.any():
             tracked.plan = self._plan(match)
@@ -200,7 +200,7 @@ class Scheduler:
             self.counts.add(misses=1)
 
     def _whole(self, tokens: int) -> int:
-        """Down to whole pages and whole blocks of the store."""
+        """Rounds down to whole pages and whole blocks of the store."""
         step = math.lcm(self.size, self.service.block_tokens)
         return tokens // step * step
 
@@ -224,12 +224,12 @@ class Scheduler:
             match.keep,
         )
 
-    # ---- what the scheduler asks ----------------------------------------------------------------
+    # ---- calls from the scheduler ---------------------------------------------------------------
 
     def matched(self, request: Any, computed: int) -> tuple[int | None, bool]:
-        """Tokens past `computed` that a stored prefix brings, and whether they have to be fetched.
+        """Tokens past `computed` that a stored prefix has, and whether they have to be fetched.
 
-        None: not known yet, ask again.
+        None: not known yet, call again.
         """
         tracked = self.requests.get(request.request_id)
         if tracked is None:
@@ -263,10 +263,11 @@ class Scheduler:
         return plan.tokens - computed, not resident
 
     def _goes_far(self, tracked: Tracked, plan: Plan) -> bool:
-        """Whether the prefix is worth more than storing the prompt as it is without it.
+        """Whether using the prefix is worth more than storing the prompt, computed without it.
 
-        What is computed over an approximation is not stored for others, so a short prefix that many
-        prompts share, a system prompt say, must not keep the prompts themselves from being stored.
+        KV that is computed over an approximation is not stored for others. So a short prefix that
+        many prompts share, for example a system prompt, must not prevent the prompts from being
+        stored.
         """
         if (plan.whole and (plan.exact or tracked.wish.session)) or not self._stores(tracked):
             return True
@@ -310,12 +311,12 @@ class Scheduler:
             "entries_share": round(plan.share(self.size), 4),
         }
         self.counts.add(hit_tokens=plan.tokens, blocks_saved=saved)
-        if row[0].block_hash is None:  # nobody has fetched it yet
+        if row[0].block_hash is None:  # not fetched yet
             self.next.fetches[request_id] = (held.number, plan.match)
             self.under_way[plan.digest] = request_id
 
     def _leave(self, tracked: Tracked) -> None:
-        """The request holds no blocks any more."""
+        """The request no longer holds blocks."""
         request_id = tracked.request.request_id
         self.manager.plans.pop(request_id, None)
         self.next.fetches.pop(request_id, None)
@@ -331,7 +332,7 @@ class Scheduler:
                 self.next.dropped.append(held.number)
 
     def received(self, output: Any) -> None:
-        """What the workers tell: fetches that failed, and pushes that are over."""
+        """Handles the workers' reports: fetches that failed, and pushes that are over."""
         for request_id in output.failed_recving or ():
             if tracked := self.requests.get(request_id):
                 # vLLM frees its blocks and computes the prompt.
@@ -350,7 +351,7 @@ class Scheduler:
     # ---- the step -------------------------------------------------------------------------------
 
     def step(self, output: Any) -> Step:
-        """What the workers have to know for the step that was scheduled."""
+        """The workers' work for the scheduled step."""
         for request_id in output.preempted_req_ids or ():
             if tracked := self.requests.get(request_id):
                 self._see_preemption(tracked)
@@ -370,7 +371,7 @@ class Scheduler:
         return step
 
     def _see_preemption(self, tracked: Tracked) -> None:
-        """Forgets what a request that was preempted held; it is asked for anew once it is resumed.
+        """Forgets the state of a preempted request; it is looked up again once it is resumed.
 
         It may have been preempted and resumed within one step.
         """
@@ -384,7 +385,7 @@ class Scheduler:
         tracked.told.clear()
 
     def _save_prompt(self, tracked: Tracked) -> None:
-        """Has the prompt stored, once; that of a session waits for its answer."""
+        """Stores the prompt, once; a session's prompt is stored with its answer."""
         if tracked.saved or tracked.wish.off or tracked.wish.session:
             return
         tracked.saved = True
@@ -399,7 +400,7 @@ class Scheduler:
         if new < (1 if tracked.wish.session else self.settings.min_tokens):
             return
         if plan is not None and not plan.whole:
-            return  # nothing can stand inside a segment
+            return  # a child cannot begin inside a segment
         if not self.service.up():
             return
         blocks = [b.block_id for b in self.manager.req_to_blocks[request.request_id]]
@@ -417,7 +418,7 @@ class Scheduler:
         tracked.saving = True
 
     def finished(self, request: Any, blocks: Any) -> tuple[bool, dict[str, Any] | None]:
-        """The request has ended: whether its blocks are still read, and what its answer says."""
+        """The request has ended: whether its blocks are still read, and the data for its answer."""
         tracked = self.requests.get(request.request_id)
         if tracked is None:
             return False, None
@@ -425,7 +426,7 @@ class Scheduler:
         self._see_preemption(tracked)
         whole = request.num_computed_tokens >= request.num_prompt_tokens
         if whole and self._is_turn(tracked):
-            # The last token was sampled and not computed. The next turn stands on whole blocks.
+            # The last token was sampled and not computed. The next turn uses whole blocks.
             self._save(tracked, min(request.num_computed_tokens, request.num_tokens))
         self._leave(tracked)
         if not tracked.saving:
@@ -435,26 +436,26 @@ class Scheduler:
 
 
 class PrefillRate:
-    """How many tokens a second the engine computes, from steps that are long enough to tell."""
+    """The engine's rate in tokens per second, from steps that are long enough to measure."""
 
     def __init__(self) -> None:
         self._each: deque[float] = deque(maxlen=32)  # seconds per token
         self._last = (0.0, 0)
 
     def note(self, tokens: int) -> None:
-        """A step of so many tokens begins now; the one before has ended."""
+        """A step of `tokens` starts now; the one before has ended."""
         (began, before), now = self._last, time.monotonic()
         if before >= 128:
             self._each.append((now - began) / before)
         self._last = (now, tokens)
 
     def seconds(self, tokens: int) -> float | None:
-        """That so many tokens should take; None where no step was long enough yet."""
+        """The expected time for `tokens`; None if no step was long enough yet."""
         return tokens * statistics.median(self._each) if self._each else None
 
 
 def computed_over(link: precis.MatchLink) -> float:
-    """The share of its parents' entries that a segment was computed over; 1 where that was all."""
+    """The share of its parents' entries that a segment was computed over; 1 for all."""
     read = link.segment.parent_read
     if read is None or read.kind == "all":
         return 1.0
@@ -469,10 +470,10 @@ def ends_inside(match: precis.Match) -> bool:
 def exact_tokens(match: precis.Match) -> int:
     """The tokens of a match before the first segment that is an approximation.
 
-    A reader at a small budget is told of those that suit it, too. What was read of the parents and
-    what is stored of them count as equal from 95% on, as the service has it.
+    A lookup at a small budget also finds approximations that suit it. A segment that was computed
+    over 95% or more of its parents' stored entries counts as exact, as in the service.
     """
-    before: list[tuple[int, int]] = []  # of each link: entries that its tokens had, and kept
+    before: list[tuple[int, int]] = []  # for each link: entries of all its tokens, and kept ones
     for link in match.links:
         segment, share = link.segment, computed_over(link)
         read = sum(min(share * had, kept) for had, kept in before)
@@ -483,7 +484,7 @@ def exact_tokens(match: precis.Match) -> int:
 
 
 def adapter_of(request: Any) -> str:
-    """What keeps a request's paths apart from others of the same tokens."""
+    """Separates a request's paths from others with the same tokens."""
     lora = request.lora_request
     name = f"{lora.lora_name} {lora.lora_path}" if lora else ""
     if name or request.cache_salt:

@@ -1,4 +1,4 @@
-"""What an operator sets for the connector, and what a request asks of it."""
+"""The operator's settings of the connector, and the options of a request."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from precis import engines
 
 @dataclass(frozen=True)
 class Settings(engines.Settings):
-    """The connector's settings: kv_connector_extra_config, else the environment, else these.
+    """The connector's settings: kv_connector_extra_config, else the environment, else the defaults.
 
-    In the environment are those of the connection: PRECIS_ADDRESS, PRECIS_TENANT and so on.
+    From the environment come those of the connection: PRECIS_ADDRESS, PRECIS_TENANT and so on.
 
     Attributes:
-        store: whether prompts are stored; none of fewer than `min_tokens` new tokens is.
-        store_keep, recipe: of what is stored; by default the service's budget in force.
-        min_gain: seconds of prefill that a stored prefix has to save, beyond what its restore
-            takes, to be preferred to what vLLM holds itself.
+        store: whether prompts are stored; prompts with fewer than `min_tokens` new tokens are not.
+        store_keep, recipe: of stored prompts; by default the service's budget in force.
+        min_gain: seconds of prefill that a stored prefix must save beyond its restore, to be
+            preferred to vLLM's own cached blocks.
     """
 
     store: bool = True
@@ -29,10 +29,10 @@ class Settings(engines.Settings):
 
     @classmethod
     def read(cls, extra: dict[str, Any]) -> Settings:
-        """Reads and checks them.
+        """Reads and checks the settings.
 
         Raises:
-            ValueError: naming the key that is unknown, or whose value is wrong.
+            ValueError: naming the key that is unknown or has a wrong value.
         """
         return engines.read(cls, extra, "kv_connector_extra_config", engines.CONNECTION)
 
@@ -42,14 +42,14 @@ WAIT_MAX = 600  # seconds
 
 @dataclass(frozen=True)
 class Wish:
-    """What one request asks for in its kv_transfer_params.
+    """The options of one request, from its kv_transfer_params.
 
     Attributes:
-        off: it is neither served from the store nor stored.
+        off: the request is neither served from the store nor stored.
         keep: the budget at which its prefix is read; None for the connector's.
         store: whether its prompt is stored; None for the connector's setting.
         session: its conversation's name: prompt and answer are stored as its next turn.
-        wait: seconds that it waits for its prompt to be stored, by a prefill instance say.
+        wait: seconds to wait until its prompt is stored, for example by a prefill instance.
     """
 
     off: bool = False
@@ -60,10 +60,10 @@ class Wish:
 
     @classmethod
     def read(cls, params: dict[str, Any] | None) -> Wish:
-        """Reads and checks it. Keys of other connectors are left alone.
+        """Reads and checks the options. Keys of other connectors are ignored.
 
         Raises:
-            ValueError: naming the value that is wrong.
+            ValueError: naming the wrong value.
         """
         if not isinstance(params, dict | None):
             raise ValueError("kv_transfer_params: no object")

@@ -1,7 +1,7 @@
 """The worker's half of the connector: fills pages with prefixes, pushes prompts out of pages.
 
-Fetches run in the client's threads, and pushes in one thread here, whose work is the client's too.
-Both read and write the engine's own pages. A step waits for neither.
+Fetches run in the client's threads; pushes run in one thread here, and the client does the work.
+Both access the engine's own pages. A step waits for neither.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Pages:
     """The KV caches of all layers as pages of one KV head (vLLM's layout LBHNC).
 
     Attributes:
-        layers: names, in order; index: their places.
+        layers: names, in order; index: their indices.
         num_blocks, heads, size: of each.
         cache: [pages, 1, size, content] as a cache of one head.
-        store: the same for the store, by keys and values.
+        store: the same pages for the store, by keys and values.
 
     Args:
         kv_caches: [num_blocks, heads, size, content] of each layer.
         rows: the keys and values [pages, size, dim] in pages [pages, size, content].
 
     Raises:
-        ValueError: the caches are laid out otherwise.
-        precis.Error: they lie where the store reads and writes no pages.
+        ValueError: the caches have another layout.
+        precis.Error: they are in memory where the store cannot access pages.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Pages:
 
 
 def mark(device: torch.device) -> torch.Event | None:
-    """When a device will have done what it was given so far; None: it has."""
+    """An event after the device's work so far; None if that is already done."""
     if device.type == "cpu":
         return None
     event = torch.Event(device)
@@ -99,13 +99,13 @@ def mark(device: torch.device) -> torch.Event | None:
 
 @dataclass(eq=False)
 class Push:
-    """A push under way.
+    """A push in progress.
 
     Attributes:
-        after: what it reads is written then.
-        over: set once nothing is read any more.
-        canceled: its blocks are taken away, and may have been written by others since: what was
-            read of them is never committed.
+        after: its pages are written by then.
+        over: set once it reads nothing any more.
+        canceled: its blocks were taken away, and others may have written them since: the bytes read
+            from them are never committed.
     """
 
     save: Save
@@ -120,39 +120,39 @@ class Worker:
     def __init__(
         self, settings: Settings, service: Service, heads: range, writers: int, writes: bool
     ) -> None:
-        """`heads`: of the model, that this rank has. `writers`: ranks that push a prompt together;
-        `writes`: whether this is one of them (of ranks that have the same heads, one is)."""
+        """`heads`: the model's KV heads of this rank. `writers`: ranks that push a prompt together;
+        `writes`: whether this is one of them (of ranks with the same heads, one is)."""
         self.settings, self.service = settings, service
         self.heads, self.writers, self.writes = heads, writers, writes
         self.counts = Counts()
-        self.pages: Pages  # once the engine's caches are there
+        self.pages: Pages  # set once the engine has its caches
         self.layouts: dict[int, Layout] = {}
         self.step: Step | None = None
         self.rows: dict[int, int] = {}  # of the prefixes made last
         self.made: Prefixes | None = None
-        self.due: list[tuple[torch.Event | None, str, Layout, bytes]] = []  # fetches not begun
+        self.due: list[tuple[torch.Event | None, str, Layout, bytes]] = []  # fetches not started
         self.calls: precis.Calls | None = None
         self.fetching: dict[int, tuple[str, float]] = {}  # by ticket
         self.lost: set[str] = set()
         self.pushes: dict[str, Push] = {}
-        self.ended: set[str] = set()  # requests that have ended while their pushes go on
+        self.ended: set[str] = set()  # requests that have ended while their pushes continue
         self.queue: queue.SimpleQueue[Push] = queue.SimpleQueue()
         threading.Thread(target=self._push_all, name="precis-push", daemon=True).start()
 
     def bind(self, step: Step) -> None:
-        """What the step asks for."""
+        """Takes the step's work."""
         self.step = step
         for number, (tokens, pages, blocks) in step.layouts.items():
             mine = pages[:, self.heads.start : self.heads.stop]
             self.layouts[number] = Layout.of(tokens, mine, blocks, self.pages.num_blocks)
         for number in step.dropped:
             self.layouts.pop(number, None)
-        # Known from here on: with speculation vLLM asks for results before it has them saved.
+        # Registered now: with speculation, vLLM asks for results before it calls save().
         for save in step.saves:
             self.pushes[save.request] = Push(save)
 
     def prefixes(self) -> Prefixes | None:
-        """Those of the step's requests; None where none has one."""
+        """The prefixes of the step's requests; None if there are none."""
         if self.step is None or not self.step.rows:
             return None
         if self.step.rows != self.rows:  # a number never means another layout
@@ -162,7 +162,7 @@ class Worker:
         return self.made
 
     def cancel(self, step: Step) -> None:
-        """The blocks of some requests are about to be written by others."""
+        """Cancels the pushes of requests whose blocks others are about to write."""
         for request in step.canceled:
             if push := self.pushes.pop(request, None):
                 push.canceled = True
@@ -170,7 +170,7 @@ class Worker:
     # ---- fetches --------------------------------------------------------------------------------
 
     def fetch(self, forward_context: Any, **more: Any) -> None:
-        """Begins to fill the pages of prefixes, once earlier steps are done with them."""
+        """Starts to fill the pages of prefixes, once earlier steps no longer use the pages."""
         if self.step.fetches:
             after = mark(self.pages.cache.device)
             for request, (number, match) in self.step.fetches.items():
@@ -198,7 +198,7 @@ class Worker:
         self.lost.add(request)
 
     def results(self, finished: set[str]) -> tuple[set[str], set[str], set[str]]:
-        """Requests that have ended and whose pushes are over, whose fetches are, and failed."""
+        """Requests that ended with their pushes, those with finished fetches, and failed ones."""
         self._begin()
         received: set[str] = set()
         now = time.monotonic()
@@ -227,7 +227,7 @@ class Worker:
     # ---- pushes ---------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Begins the step's pushes: its forward pass is over."""
+        """Starts the step's pushes: its forward pass is over."""
         after = mark(self.pages.cache.device) if self.step.saves else None
         for save in self.step.saves:
             push = self.pushes.get(save.request)
@@ -246,7 +246,7 @@ class Worker:
                 if push.after is not None:
                     push.after.synchronize()
                 self._push(push)
-            except Exception as error:  # one that is lost is a miss later on
+            except Exception as error:  # a lost push is only a later miss
                 self.service.failed(error)
                 self.counts.add(store_failures=1)
             finally:
@@ -290,11 +290,11 @@ class Worker:
 
 
 def advance(cache: precis.Cache, name: str, segment: precis.Segment) -> None:
-    """Moves a session to its new turn, also where the conversation has gone another way."""
+    """Moves a session to its new turn, even if the conversation has taken another branch."""
     session = cache.session(name)
     try:
         session.advance(segment)
-    except precis.InvalidArgument:  # a message was edited, say: the turn is not on the tip
+    except precis.InvalidArgument:  # no descendant of the tip, for example an edit
         pinned = session.pinned
         session.remove()
         session = cache.session(name).advance(segment)

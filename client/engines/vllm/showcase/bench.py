@@ -1,8 +1,8 @@
-"""./dev bench vllm: what an engine gains by the store, beside plain vLLM and its own offloading.
+"""./dev bench vllm: the gain of an engine by the store, against plain vLLM and its offloading.
 
-Each system is an instance of `vllm serve` that is asked through the OpenAI API. Rows are of the
-form that all benches write (bench, params, value, unit, ceiling, ...): `share` is how much better
-than the ceiling a time is, or which part of it a rate.
+Each system is an instance of `vllm serve`, accessed through the OpenAI API. Rows have the form that
+all benches write (bench, params, value, unit, ceiling, ...): `share` is the ceiling over a time, or
+a rate over the ceiling.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ OFFLOAD = {
     "kv_role": "kv_both",
     "kv_connector_extra_config": {"cpu_bytes_to_use": 2 << 30},
 }
-POOL_BLOCKS = 288  # of the instances whose pool is to be too small: 9K tokens
+POOL_BLOCKS = 288  # of the instances with a pool that is too small: 9K tokens
 KEEPS = (1.0, 0.5, 0.3, 0.2)
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class System:
-    """What is compared: a name, flags of vllm serve, and of Precis the budget."""
+    """A system to compare: a name, flags of vllm serve, and for Precis the budget."""
 
     name: str
     flags: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class System:
 
     @property
     def params(self) -> dict[str, Any] | None:
-        """What its requests ask for."""
+        """The parameters of its requests."""
         return None if self.keep is None else {"keep": self.keep, "store": False}
 
 
@@ -99,19 +99,19 @@ class Bench:
     @contextmanager
     def serving(self, system: System, *flags: str) -> Iterator[Server]:
         """An instance of a system."""
-        # Stored whole, so that every budget can be read.
+        # Everything is stored, so that every budget can be read.
         connector = {"address": self.service.address, "store_keep": 1.0}
         if system.keep is None:
             connector = None
         log = self.folder / f"{len(self.rows)}.log"
         with Server(self.reader.folder, log, connector, *system.flags, *flags) as server:
-            server.ask(list(range(1000, 1300)), {"off": True}, tokens=2)  # warm
+            server.ask(list(range(1000, 1300)), {"off": True}, tokens=2)  # warm-up
             yield server
 
     # ---- parts ----------------------------------------------------------------------------------
 
     def store(self) -> dict[int, Asked]:
-        """Documents of each size, stored whole by a prefill instance."""
+        """Documents of each size, stored completely by a prefill instance."""
         documents = {n: self.reader.document(n, seed=n) for n in self.sizes}
         with self.serving(System("Precis", keep=1.0)) as prefill:
             for document in documents.values():
@@ -120,7 +120,7 @@ class Bench:
         return documents
 
     def first_token(self, documents: dict[int, Asked]) -> None:
-        """Time to the first token of a question about a document that the instance lacks."""
+        """Time to the first token of a question about a document that is not cached."""
         prefill: dict[int, float] = {}
         with self.serving(PLAIN) as server:
             for tokens, asked in documents.items():
@@ -131,7 +131,7 @@ class Bench:
         for system in (CACHED, OFFLOADED):
             try:
                 self._held_by_itself(system, documents, prefill)
-            except RuntimeError as error:  # offloading wants a GPU in some releases
+            except RuntimeError as error:  # some releases need a GPU for offloading
                 self.left_out(system, error)
         with self.serving(System("Precis", keep=1.0)) as server:
             for keep in KEEPS:
@@ -160,7 +160,7 @@ class Bench:
 
     @staticmethod
     def left_out(system: System, error: Exception) -> None:
-        """Says which system does not run here, and why."""
+        """Prints which system does not run here, and why."""
         why = next((line for line in reversed(str(error).splitlines()) if "Error" in line), "")
         print(f"    left out: {system.name} does not start here: {why.strip()[-120:]}", flush=True)
 
@@ -176,7 +176,7 @@ class Bench:
         return took
 
     def decode(self, documents: dict[int, Asked], requests: int = 8, tokens: int = 64) -> None:
-        """Output tokens a second of requests that share a document, all at once."""
+        """Output tokens per second of concurrent requests that share a document."""
         stock: dict[int, float] = {}
         for system in (CACHED, *(System("Precis", keep=keep) for keep in KEEPS)):
             with self.serving(system) as server:
@@ -197,7 +197,7 @@ class Bench:
                     stock.setdefault(size, row["value"])
 
     def fit(self, tokens: int = 2048) -> None:
-        """Conversations over documents of their own that a small pool holds at a time."""
+        """How many conversations over different documents a small pool holds at a time."""
         few = POOL_BLOCKS * BLOCK_SIZE // tokens
         documents = [self.reader.document(tokens, seed=10_000 + i) for i in range(6 * few)]
         with self.serving(System("Precis", keep=1.0)) as prefill:
@@ -230,7 +230,7 @@ class Bench:
             running.append(server.metric("vllm:num_requests_running"))
 
     def turns(self, conversations: int = 12, turns: int = 3, tokens: int = 1024) -> None:
-        """Conversations that come back in turn, more of them than a small pool holds."""
+        """Conversations that continue in turn, more of them than a small pool holds."""
         opening = [self.reader.document(tokens, seed=20_000 + i) for i in range(conversations)]
         base = 0.0
         for system in (
@@ -303,7 +303,7 @@ def attention(bench: Bench) -> None:
         rounded = np.clip((share * 0.3 * tokens // BLOCK_SIZE * BLOCK_SIZE), BLOCK_SIZE, tokens)
         ragged = torch.tensor(rounded, dtype=torch.int32)
         by_head = query.reshape(requests * heads, group, dim)
-        # In turn, so that what else the machine does meets both alike.
+        # Alternating, so that other load on the machine affects both equally.
         pairs = [
             (
                 once(query, both, table, whole, heads),
@@ -319,9 +319,9 @@ def attention(bench: Bench) -> None:
 
 
 def step(bench: Bench) -> None:
-    """How long a lookup holds the scheduler up, beside a service that has stopped: the 99th of 100.
+    """The 99th percentile of scheduler calls during lookups while the service is stopped.
 
-    Each request is asked for 20 times, as the scheduler does while its lookup is under way.
+    Each request is asked for 20 times, as the scheduler does while its lookup runs.
     """
     from precis_vllm.scheduler import Scheduler
     from precis_vllm.settings import Settings
@@ -341,7 +341,7 @@ def step(bench: Bench) -> None:
                 num_tokens=4096, num_preemptions=0, num_prompt_tokens=4096,
                 all_token_ids=list(range(4096)),
             )  # fmt: skip
-            service._again = 0.0  # it is asked again and again, as if it had answered before
+            service._again = 0.0  # lookups continue, as if the service had answered before
             calls = [lambda r=request, s=scheduler: s.on_new_request(r)]
             calls += [lambda r=request, s=scheduler: s.matched(r, 0)] * 20
             for call in calls:
@@ -371,7 +371,7 @@ PARTS = ("attention", "step", "first_token", "decode", "fit", "turns")
 
 
 def main() -> int:
-    """Measures; 0 in any case, for marks are for people."""
+    """Measures; always returns 0, because the marks are for people."""
     parser = argparse.ArgumentParser(prog="./dev bench vllm", description=__doc__.split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds")
     parser.add_argument("--only", action="append", choices=PARTS, help="one part; may be repeated")

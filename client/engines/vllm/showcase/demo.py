@@ -1,8 +1,8 @@
-"""The whole way through vLLM: one instance reads a document, another answers questions about it.
+"""Precis through vLLM: one instance reads a document, another answers questions about it.
 
-A precisd; a prefill instance of `vllm serve`, which reads the document and ends; a restart of the
-service; plain vLLM, which reads the document itself; a decode instance, which has never seen it and
-answers from what Precis kept, at three budgets.
+The steps: a precisd; a prefill instance of `vllm serve`, which reads the document and ends; a
+restart of the service; plain vLLM, which reads the document itself; a decode instance, which has
+never seen it and answers from the kept entries, at three budgets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEEPS = (1.0, 0.3, 0.2)
 
 
 def main() -> int:
-    """Runs the demo; 0 where everything went as it should."""
+    """Runs the demo; returns 0 if it succeeded."""
     parser = argparse.ArgumentParser(prog="./dev demo vllm", description=__doc__.split("\n\n")[0])
     parser.add_argument("--tokens", type=int, default=1024, help="length of the document (1024)")
     parser.add_argument("--seed", type=int, default=0, help="of the facts in it")
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def run(reader: Reader, asked: Asked, folder: Path) -> dict[str, Any]:
-    """All of it; returns what --json writes."""
+    """Runs all steps; returns the figures for --json."""
     say(f"precisd, and a prefill instance of vllm serve ({len(asked.document)} tokens to read)")
     data = Precisd(find_precisd(), folder / "data")
     with data:
@@ -63,7 +63,7 @@ def run(reader: Reader, asked: Asked, folder: Path) -> dict[str, Any]:
         with Server(
             reader.folder, folder / "plain.log", None, "--no-enable-prefix-caching"
         ) as plain:
-            plain.ask(asked.document[:256], tokens=1)  # warm
+            plain.ask(asked.document[:256], tokens=1)  # warm-up
             times = [plain.ask(prompt, tokens=1).seconds for prompt in asked.prompts()]
             exact = [plain.ask(prompt) for prompt in asked.prompts()]
         codes = asked.codes
@@ -81,7 +81,7 @@ def run(reader: Reader, asked: Asked, folder: Path) -> dict[str, Any]:
         }
         say("a decode instance, which has never seen the document")
         with Server(reader.folder, folder / "decode.log", connector) as decode:
-            decode.ask(asked.document[64:320], {"off": True}, tokens=1)  # warm
+            decode.ask(asked.document[64:320], {"off": True}, tokens=1)  # warm-up
             for keep in KEEPS:
                 result["budgets"].append(at_budget(reader, asked, decode, keep, exact))
     show(result)
@@ -91,7 +91,7 @@ def run(reader: Reader, asked: Asked, folder: Path) -> dict[str, Any]:
 def at_budget(
     reader: Reader, asked: Asked, decode: Server, keep: float, exact: list[Any]
 ) -> dict[str, Any]:
-    """The questions at one budget. The first one's prefix is fetched, the others find it."""
+    """The questions at one budget. The first one fetches the prefix, the others find it."""
     first = decode.ask(asked.prompts()[0], {"keep": keep, "store": False}, tokens=1)
     answers = [decode.ask(p, {"keep": keep, "store": False}) for p in asked.prompts()]
     told = answers[0].told
@@ -123,7 +123,7 @@ def note(text: str) -> None:
 
 
 def show(result: dict[str, Any]) -> None:
-    """A table for people."""
+    """Prints a table for people."""
     plain = result["plain"]
     print(f"\n    {result['tokens']} tokens, blocks of {result['block_size']}")
     head = ("", "blocks", "entries", "first token", "answers", "tokens as plain")

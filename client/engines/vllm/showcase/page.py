@@ -1,4 +1,4 @@
-"""The page and the plot of what ./dev bench vllm measured, from its JSON."""
+"""Writes the page and the plot of ./dev bench vllm from its JSON."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ TITLES = {
 
 
 def label(row: Row) -> str:
-    """The system, and of Precis its budget."""
+    """The system, and for Precis its budget."""
     keep = row["params"].get("keep")
     return row["params"]["system"] + (f" at {keep}" if keep is not None else "")
 
 
 def amount(row: Row, value: float) -> str:
-    """A value in a unit that people read."""
+    """A value in a readable unit."""
     if row["unit"] == "s":
         return f"{value * 1e6:.0f} us" if value < 1e-3 else f"{value * 1e3:.1f} ms"
     return f"{value:.1f} {row['unit']}"
 
 
 def markdown(rows: list[Row]) -> str:
-    """Tables, one for each bench."""
+    """One table per bench."""
     marked = [row for row in rows if row["mark"] is not None]
     met = sum(row["share"] >= row["mark"] for row in marked)
     lines = [
@@ -83,7 +83,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def machine() -> str:
-    """In words."""
+    """The machine's processor and cores."""
     names = [
         line.split(":")[1].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -118,7 +118,7 @@ def plot(rows: list[Row], path: Path) -> None:
 
 
 def main() -> None:
-    """Writes what is asked for."""
+    """Writes the requested files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", type=Path, nargs="+", help="what --json wrote, in parts or whole")
     parser.add_argument("--markdown", type=Path, metavar="FILE")

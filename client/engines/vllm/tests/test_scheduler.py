@@ -1,4 +1,4 @@
-"""The scheduler's half beside a real service and vLLM's own block pool; no engine."""
+"""The scheduler's half with a real service and vLLM's own block pool; no engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKENS = np.arange(1, 641, dtype=np.uint32)
 
 
 def request(name: str, tokens: np.ndarray = TOKENS, **params: Any) -> Any:
-    """A request of vLLM, as far as the scheduler's half reads it."""
+    """A vLLM request, as far as the scheduler's half reads it."""
     return SimpleNamespace(
         request_id=name,
         kv_transfer_params=params or None,
@@ -44,7 +44,7 @@ def request(name: str, tokens: np.ndarray = TOKENS, **params: Any) -> Any:
 
 
 def store(service: Precisd, tokens: np.ndarray = TOKENS, begin: int = 0) -> None:
-    """Stores random KV of [begin, ..) whole."""
+    """Stores random KV of [begin, ..) completely."""
     draw = np.random.default_rng(begin)
     with precis.connect(service.address) as cache:
         model = cache.register_model(SPEC)
@@ -58,7 +58,7 @@ def store(service: Precisd, tokens: np.ndarray = TOKENS, begin: int = 0) -> None
 
 
 def scheduler(address: str, **settings: Any) -> Scheduler:
-    """With a pool of 100 blocks."""
+    """A scheduler with a pool of 100 blocks."""
     settings = {"min_tokens": 32, "lookup_timeout": 5.0} | settings
     chosen = Settings(address=address, **settings)
     made = Scheduler(chosen, engines.Service(chosen, SPEC), SIZE, HEADS, 1)
@@ -68,7 +68,7 @@ def scheduler(address: str, **settings: Any) -> Scheduler:
 
 
 def ask(made: Scheduler, asked: Any) -> tuple[int, bool]:
-    """Asks as vLLM's scheduler does, until there is an answer."""
+    """Calls as vLLM's scheduler does, until there is an answer."""
     made.on_new_request(asked)
     for _ in range(1000):
         tokens, fetched = made.matched(asked, 0)
@@ -93,7 +93,7 @@ def test_a_service_that_starts_late_is_found(tmp_path: Any) -> None:
     with Precisd(find_precisd(), tmp_path / "data", listen=address) as service:
         store(service)
         for number in range(300):
-            made.service._again = 0.0  # five seconds are over
+            made.service._again = 0.0  # as if five seconds were over
             if ask(made, request(str(number))) == (len(TOKENS), True):
                 return
             time.sleep(0.05)
@@ -121,7 +121,7 @@ def test_a_request_that_was_preempted_is_looked_up_anew(running: Precisd) -> Non
     manager.add_local_computed_blocks("first", [], 0, len(TOKENS))
     made.allocated(asked, None, len(TOKENS))
     assert made.requests["first"].held is not None and list(made.next.fetches) == ["first"]
-    manager.free("first")  # vLLM preempts it, or resets all that runs
+    manager.free("first")  # vLLM preempts it, or resets all running requests
     asked.num_preemptions = 1
     assert made.matched(asked, 0)[0] in (None, len(TOKENS))
     assert made.requests["first"].held is None
@@ -152,6 +152,6 @@ def test_fetches_that_wait_behind_slow_ones_are_given_up_in_time() -> None:
     worker.fetching = {t: (f"request {t}", time.monotonic() - 1) for t in (1, 2, 3)}
     sent, received, failed = worker.results(set())
     assert canceled == [1, 2, 3]
-    # The first has begun to write pages: it is not given up before it ends.
+    # The first has begun to write pages: it is not dropped before it ends.
     assert received == failed == {"request 2", "request 3"} and not sent
     assert list(worker.fetching) == [1]

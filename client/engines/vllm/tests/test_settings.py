@@ -1,4 +1,4 @@
-"""What operators and requests may say, and what they are told where it is wrong."""
+"""Settings and request options, and the errors for wrong ones."""
 
 from __future__ import annotations
 

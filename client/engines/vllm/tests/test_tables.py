@@ -1,4 +1,4 @@
-"""The batch seen head by head: page tables, lengths and the order of queries, against loops."""
+"""The batch viewed head by head: page tables, lengths and the order of queries, against loops."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_head_has_its_prefix_then_the_new_tokens(seed: int) -> None:
     assert order.tolist() == want
     queries = [request.queries for request in requests]
     assert batch.starts.tolist() == [0, *np.cumsum(np.repeat(queries, HEADS))]
-    # What the kernels of GPUs ask for.
+    # Required by the kernels of GPUs.
     assert batch.tables.dtype == batch.lengths.dtype == batch.starts.dtype == torch.int32
     assert batch.tables[0].is_contiguous() and batch.lengths[0].is_contiguous()
     assert batch.tables.min() >= 0 and batch.tables.max() < len(pages.cache)
@@ -63,11 +63,11 @@ class NoHost(TorchDispatchMode):
 def test_tables_are_the_same_where_a_device_is_not_waited_for(seed: int) -> None:
     requests = batches.draw(seed, HEADS, decode=seed % 3 == 0)
     pages = Pages(batches.caches(HEADS, DIM, torch.float32), interleaved)
-    metadata = batches.metadata(requests, wider=7)  # vLLM's bounds are no exact numbers
+    metadata = batches.metadata(requests, wider=7)  # vLLM's bounds are not exact
     prefixes = Prefixes.of(batches.layouts(requests), pages)
     exact = HeadBatch.of(metadata, prefixes, pages)
 
-    class Elsewhere(torch.Tensor):  # a tensor that is asked where it lies, and says: on a device
+    class Elsewhere(torch.Tensor):  # a tensor that claims to be on a device
         is_cpu = False
 
     metadata.seq_lens = metadata.seq_lens.as_subclass(Elsewhere)

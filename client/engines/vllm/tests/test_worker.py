@@ -1,6 +1,6 @@
-"""The worker's half: prefixes of its heads, and what comes after which step on a device.
+"""The worker's half: prefixes of its heads, and the order of steps and transfers on a device.
 
-The device's events are stood in for; no device is needed.
+A stand-in replaces the device's events; no device is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import precis
 
 
 class Event:
-    """Of a device that is not there."""
+    """An event of a device that does not exist."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -64,7 +64,7 @@ def test_a_rank_has_the_prefixes_of_its_heads(heads: range) -> None:
     worker = make(heads)
     assert worker.prefixes() is None  # no step at all
     worker.bind(Step(layouts={1: (96, pages[1], [7, 8, 9, 10]), 2: (64, pages[2], [20, 21, 22])}))
-    assert worker.prefixes() is None  # none of its requests
+    assert worker.prefixes() is None  # no request of the step has one
     worker.bind(Step(rows={20: 2, 7: 1}))
     both = worker.prefixes()
     assert both is not None and both.first.tolist() == [20, 7] and both.skip.tolist() == [2, 3, 0]
@@ -78,7 +78,7 @@ def test_a_rank_has_the_prefixes_of_its_heads(heads: range) -> None:
             base = layer * batches.BLOCKS * len(heads)
             assert both.tables[layer, place, head, : len(want)].tolist() == (want - base).tolist()
     worker.bind(Step(rows={20: 2, 7: 1}))
-    assert worker.prefixes() is both  # nothing is copied to the device anew
+    assert worker.prefixes() is both  # nothing is copied to the device again
     worker.bind(Step(rows={7: 1}, dropped=[2]))
     one = worker.prefixes()
     assert one is not None and one.first.tolist() == [7]
@@ -94,7 +94,7 @@ def test_a_fetch_begins_once_earlier_steps_are_done_with_its_pages(
     pages = np.ones((batches.LAYERS, 2), np.uint32)
     made.bind(Step(layouts={1: (32, pages, [5])}, fetches={"request": (1, b"match")}))
     made.fetch(None)
-    made.bind(Step(dropped=[1]))  # where it lies is still known
+    made.bind(Step(dropped=[1]))  # the layout is still known
     assert made.results(set()) == (set(), set(), set()) and not begun
     event.reached.set()
     made.results(set())

@@ -2,10 +2,10 @@
 
     python -m precis.demo --precisd build/release/bin/precisd
 
-precisd; a prefill worker that reads a document, pushes its KV layer by layer and exits; then
-precisd is stopped and started again; then a decode worker that has never seen the document finds
-its prefix by token ids and answers questions from what was kept, at two budgets of the same stored
-segment; then a second turn of the same session. Exits non-zero, with the reason, if anything fails.
+precisd starts; a prefill worker reads a document, pushes its KV layer by layer and exits; precisd
+is stopped and started again; a decode worker that has never seen the document finds its prefix by
+token ids and answers questions from the kept entries, at two budgets of the same stored segment;
+then follows a second turn of the same session. Exits non-zero, with the reason, if anything fails.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from .service import Precisd, find_precisd
 from .view import View, duration, size
 from .worker import Event, Job, Question, run
 
-# The recipe that does best on this text, of those that need one prefill and no more.
+# The best recipe on this text among those that need only one prefill.
 _RECIPE = "global_kvdiff"
-# Defaults are fixed beforehand, not picked by their outcome: the seed is the first there is, the
-# budgets are those at which docs compare recipes. One document says little; try other seeds.
+# The defaults were fixed beforehand, not chosen by their outcome: the seed is the first one, and
+# the budgets are those at which the docs compare recipes. One document says little; try other
+# seeds.
 
 
 class Story:
-    """Turns the workers' events into what is shown, and keeps the figures for --json."""
+    """Turns the workers' events into output, and keeps the figures for --json."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -173,8 +174,8 @@ def _document(options: argparse.Namespace, view: View) -> tuple[list[int], list[
 
 
 def _tell(options: argparse.Namespace, view: View, scratch: Path) -> Story:
-    """The demo itself; returns once everything has worked."""
-    precis.canonical_recipe(options.recipe)  # a wrong one is refused before anything starts
+    """Runs the demo; returns once everything has worked."""
+    precis.canonical_recipe(options.recipe)  # a wrong recipe is refused before anything starts
     view.step(f"{SMOLLM2.name}: the model, and a document with four needles")
     if not SMOLLM2.is_converted():
         view.say("first run: converting the model's GGUF file, about 15 seconds")
@@ -216,8 +217,8 @@ def _summary(options: argparse.Namespace, story: Story, view: View) -> None:
     rows.append(["NLL", *(f"{s['nll']:.3f}" for s in scores)])
     moved = [story.stored["original_bytes"], *(e["bytes"] for e in story.restored.values())]
     rows.append(["bytes", *(size(count) for count in moved)])
-    # The tier stands beside the time: the first read after the restart is from disk, and the times
-    # of two budgets compare only within one tier.
+    # The tier is printed beside the time: the first read after the restart is from disk, and the
+    # times of two budgets are comparable only within one tier.
     restored = (f"{duration(e['seconds'])} ({e['tier']})" for e in story.restored.values())
     rows.append(["ready in", f"{duration(story.prefill_seconds)} (prefill)", *restored])
     view.step(f"Side by side ({options.recipe}, one stored segment)")

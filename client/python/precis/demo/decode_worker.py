@@ -1,6 +1,6 @@
 """The decode worker: has never seen the document; finds its prefix by token ids and answers.
 
-Then, for comparison only, it reads the document itself; then a second turn of the conversation.
+Then it reads the document itself, only for comparison; then follows a second turn.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from precis.eval.models import SMOLLM2
 
 from .worker import Job, Question, tell
 
-# Between the first turn's answer and the second turn's question.
+# The text between the first turn's answer and the second turn's question.
 _NEXT_TURN = "<|im_end|>\n<|im_start|>user"
-# Counts the layers that a get had to fetch from disk; the demo is the service's only client.
+# The number of layers read from disk for gets; the demo is the service's only client.
 _COLD_LAYERS = "precis_layers_cold_total"
 
 
@@ -36,7 +36,7 @@ class Reader:
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
     def find(self, tokens: list[int]) -> precis.Match:
-        """The stored prefix of the whole path; anything less is a failure of the demo."""
+        """The stored prefix of the whole path; a shorter match is a failure of the demo."""
         start = time.perf_counter()
         match = self.cache.lookup(self.model, tokens)
         if match.matched_tokens != len(tokens):
@@ -69,7 +69,7 @@ class Reader:
         return hf.RaggedCache(self.hf_model, prefix)
 
     def ask(self, question: Question, cache: hf.RaggedCache, keep: float | None) -> list[int]:
-        """Streams the answer word by word, then says how likely the right one was."""
+        """Streams the answer word by word, then reports how likely the right answer was."""
         tell("asked", keep=keep, word=question.word)
         asked, right = self.encode(question.text), self.encode(question.answer)
         length = cache.get_seq_length()
@@ -90,7 +90,7 @@ class Reader:
         return told
 
     def second_turn(self) -> None:
-        """Reads and pushes what was said since the document, and nothing else."""
+        """Reads and pushes only the tokens since the document."""
         first, second = self.job.questions[:2]
         past = self.restore(self.find(self.job.tokens), self.job.keep)
         told = self.ask(first, past, self.job.keep)

@@ -1,4 +1,4 @@
-"""A precisd of our own: started, stopped, killed and started again over the same data."""
+"""A precisd that this process starts, stops, kills and starts again over the same data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def find_precisd() -> str:
     """The precisd on the PATH.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: no precisd is on the PATH.
     """
     found = shutil.which("precisd")
     if found is None:
@@ -39,7 +39,7 @@ class Precisd:
         """Returns once the service accepts connections.
 
         Raises:
-            RuntimeError: it ended, or said nothing for a minute; with the end of its log.
+            RuntimeError: precisd ended, or printed nothing for a minute; with the end of its log.
         """
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
@@ -60,11 +60,11 @@ class Precisd:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The pid of the running process."""
         return self._running().pid
 
     def stop(self) -> None:
-        """Asks it to end and waits.
+        """Asks precisd to end, and waits.
 
         Raises:
             RuntimeError: it did not end, or not with status 0.
@@ -81,14 +81,14 @@ class Precisd:
             raise RuntimeError(f"precisd ended with status {status}: {self.log_end()}")
 
     def kill(self) -> None:
-        """Ends it at once, as a crash would; nothing happens where none runs."""
+        """Ends precisd at once, as a crash would; no effect if none runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._forget()
 
     def log_end(self) -> str:
-        """The last lines it wrote."""
+        """The last lines of precisd's log."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
 
     def __enter__(self) -> Precisd:

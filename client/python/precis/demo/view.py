@@ -1,4 +1,4 @@
-"""What a person sees: steps, figures, progress in place on a terminal, words as they come."""
+"""The demo's output: steps, figures, progress bars on a terminal, words as they come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BAR_CELLS = 30
 
 
 def size(count: float) -> str:
-    """Bytes for people."""
+    """A byte count for people."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -19,12 +19,12 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """A duration for people."""
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 class View:
-    """Writes to the standard output; without a terminal, whole lines only."""
+    """Writes to the standard output; without a terminal, only whole lines."""
 
     def __init__(self) -> None:
         self._live = sys.stdout.isatty()
@@ -32,18 +32,18 @@ class View:
         self._open = False  # the last line is not finished
 
     def step(self, text: str) -> None:
-        """A new part of the story."""
+        """Prints the heading of a step."""
         self._finish()
         elapsed = time.monotonic() - self._start
         print(f"\n{self._mark(f'[{elapsed:5.1f} s]', 2)} {self._mark(text, 1)}", flush=True)
 
     def say(self, text: str) -> None:
-        """One line of figures."""
+        """Prints one line of figures."""
         self._finish()
         print(f"    {text}", flush=True)
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """A bar that fills in place; without a terminal only its end is shown."""
+        """A progress bar; without a terminal only its end is shown."""
         if self._live:
             cells = _BAR_CELLS * done // total
             bar = "#" * cells + "." * (_BAR_CELLS - cells)
@@ -56,22 +56,22 @@ class View:
                 self.say(f"{label} {done}/{total}")
 
     def begin_words(self, text: str) -> None:
-        """The beginning of a line that goes on word by word."""
+        """Prints the beginning of a line that continues word by word."""
         self._finish()
         print(f"    {text}", end="", flush=True)
         self._open = True
 
     def word(self, text: str) -> None:
-        """The next word of it."""
+        """Prints the next word of the line."""
         print(text.replace("\n", " "), end="", flush=True)
 
     def end_words(self, text: str) -> None:
-        """Its end."""
+        """Ends the line."""
         print(f"   {text}", flush=True)
         self._open = False
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Columns as wide as they need to be."""
+        """Prints a table with columns as wide as they need to be."""
         self._finish()
         widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
         for row in [header, ["-" * width for width in widths], *rows]:

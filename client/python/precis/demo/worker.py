@@ -1,4 +1,4 @@
-"""What the demo and its workers say to each other: a job in a file, events as lines of JSON."""
+"""The messages between the demo and its workers: a job in a file, events as lines of JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and the answer that is right."""
+    """A question and its right answer."""
 
     word: str
     text: str
@@ -26,14 +26,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Job:
-    """All a worker is told. Of the document it is told the token ids alone.
+    """The whole input of a worker. Of the document it has only the token ids.
 
     Attributes:
         address: of precisd.
         tokens: of the document.
-        questions: the decode worker asks them.
-        recipe, keep: what the prefill worker stores.
-        reads: the budgets at which the decode worker reads it.
+        questions: that the decode worker asks.
+        recipe, keep: for the prefill worker's put.
+        reads: the budgets at which the decode worker reads.
         session: the conversation's name.
     """
 
@@ -47,26 +47,26 @@ class Job:
 
     @staticmethod
     def load(path: str) -> Job:
-        """From the file that `run` wrote."""
+        """Reads the file that `run` wrote."""
         fields = json.loads(Path(path).read_text())
         fields["questions"] = [Question(**question) for question in fields["questions"]]
         return Job(**fields)
 
 
 def tell(event: str, **values: Any) -> None:
-    """Tells the demo, from within a worker."""
+    """Sends an event from a worker to the demo."""
     print(json.dumps({"event": event, **values}), flush=True)
 
 
 def run(module: str, job: Job, scratch: Path, listen: Callable[[Event], None]) -> None:
-    """Runs a worker as a process of its own and hands over its events as they come.
+    """Runs a worker in its own process and passes its events on as they come.
 
     Raises:
-        RuntimeError: it failed; with the reason it gave.
+        RuntimeError: the worker failed; with its reason.
     """
     path = scratch / f"{module.rpartition('.')[2]}.json"
     path.write_text(json.dumps(asdict(job)))
-    # Threads that spin while they wait would take the service's share of a small machine.
+    # Threads that spin while they wait would take processor time from the service.
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(

@@ -22,7 +22,7 @@ from .page import page
 from .results import Results
 from .table import LEGEND, failures, headline, markdown, sections, summary, text_table
 
-# Before torch is loaded: threads that spin while they wait take the share of those that compress.
+# Set before torch is loaded: threads that spin while they wait slow the compressing threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _KEEPS = (0.5, 0.3, 0.2, 0.1)
@@ -32,11 +32,11 @@ _QUICK_RECIPES = (
 )  # fmt: skip
 _CONTEXTS, _QUICK_CONTEXTS = 24, 5
 _TOKENS = 1024
-_TOKENS_MIN = 256  # four needles and something to hide them in
+_TOKENS_MIN = 256  # four needles and some text to hide them in
 
 
 class Meter:
-    """Progress in place on a terminal, with the time it will still take; else now and then."""
+    """Progress with the remaining time: in place on a terminal, else a line from time to time."""
 
     _QUIET_SECONDS = 20
 
@@ -58,20 +58,20 @@ class Meter:
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Leaves the terminal's line."""
+        """Clears the terminal's line."""
         if self._live:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _can_run(preset: str, profiles: Mapping[str, str]) -> bool:
-    """Whether nothing is missing: scores that a client pushes, or a profile."""
+    """Whether the recipe needs neither scores from a client nor a missing profile."""
     recipe = Recipe.parse(preset)
     scored = recipe.fields["scorer"] != "external"
     return scored and (recipe.profile is None or recipe.profile in profiles)
 
 
 def default_recipes(profiles: Mapping[str, str]) -> list[str]:
-    """Every preset that can run, without those that copy kvpress's arithmetic."""
+    """Every preset that can run, except those that copy kvpress's arithmetic."""
     return [
         name
         for name in precis.preset_names()
@@ -80,7 +80,7 @@ def default_recipes(profiles: Mapping[str, str]) -> list[str]:
 
 
 def split_recipes(text: str) -> list[str]:
-    """At the commas that stand outside parentheses and braces."""
+    """Splits `text` at the commas outside parentheses and braces."""
     return [part.strip() for part in re.split(r",(?![^({]*[)}])", text) if part.strip()]
 
 
@@ -145,7 +145,7 @@ def _keeps(parser: argparse.ArgumentParser, text: str | None, quick: bool) -> tu
 
 
 def _profiles(parser: argparse.ArgumentParser, paths: list[str]) -> dict[str, str]:
-    """Their JSON by name; a recipe that names none takes the only one there is."""
+    """The profiles' JSON by name; a recipe that names none takes the only profile."""
     profiles = {}
     for path in paths:
         try:
@@ -203,7 +203,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Result
     profiles = _profiles(parser, options.profile or [])
     recipes = _recipes(parser, options.recipes, options.quick, profiles)
     keeps = _keeps(parser, options.keep, options.quick)
-    # What follows needs torch: seconds, so only after everything that can be refused before.
+    # The rest needs torch, which takes seconds to load, so all checks come before it.
     from . import models, texts
     from .run import Settings, evaluate
 

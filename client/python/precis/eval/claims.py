@@ -1,4 +1,4 @@
-"""What papers claim of attention's output, checked on the figures of one evaluation."""
+"""Checks papers' claims about attention's output on the figures of one evaluation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .results import Results, Row
 
 Cells = list[str]
 
-# What a selector of two stages adds to its base, with the same scores and budgets per head.
+# The fields that a two-stage selector adds to its base, with the same scores and budgets.
 _STAGES = ("selector", "first_stage", "epsilon", "value_norm")
-# What does not change an entry's score.
+# The fields that do not change an entry's score.
 _BUDGETS = (
     *_STAGES, "heads", "layers", "ada_mode", "alpha", "beta", "table", "profile", "min_entries",
     "sinks", "recent",
@@ -24,7 +24,7 @@ def selectors(results: Results) -> tuple[Cells, list[Cells]]:
 
 
 def budgets(results: Results) -> tuple[Cells, list[Cells]]:
-    """By how much a layer's output moves less under learnt budgets than under those of a rule."""
+    """How much less a layer's output moves under learnt budgets than under those of a rule."""
     return _table(results, ("learnt budgets", "base"), _learnt(results), _moves_by)
 
 
@@ -69,7 +69,7 @@ def _moves_by(one: Row, other: Row) -> str:
 
 
 def _staged(results: Results) -> Iterator[tuple[str, str]]:
-    """Recipes of a selector of two stages, and those that differ in nothing else."""
+    """Recipes with a two-stage selector, each with a recipe that differs in nothing else."""
     recipes = results.settings["recipes"]
     for name, fields in recipes.items():
         if fields["selector"] == "two_stage":
@@ -81,7 +81,7 @@ def _staged(results: Results) -> Iterator[tuple[str, str]]:
 
 
 def _learnt(results: Results) -> Iterator[tuple[str, str]]:
-    """Recipes with budgets from a profile, and those of the same scores with budgets of a rule."""
+    """Recipes with a profile's budgets, each with a recipe of the same scores under a rule."""
     recipes = results.settings["recipes"]
     for name, fields in recipes.items():
         if fields["heads"] == "table" and fields["selector"] == "topk":

@@ -1,7 +1,7 @@
 """One context compressed by one recipe, and cut at any smaller budget.
 
 A budget is a cut of the joining order, so one compression serves all budgets. Recipes whose set is
-defined at the requested budget alone (parity presets, ada's blends) are compressed for each.
+defined only at the requested budget (parity presets, ada's blends) are compressed for each.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from precis.prefix import Head, Layer
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe as it was asked for.
+    """A recipe as the user named it.
 
     Attributes:
-        text: what was typed.
-        canonical: as JSON; fields are what it says.
+        text: what the user typed.
+        canonical: as JSON; fields are its parsed content.
     """
 
     text: str
@@ -34,24 +34,24 @@ class Recipe:
 
     @classmethod
     def parse(cls, text: str) -> Recipe:
-        """Raises precis.InvalidArgument, with the choices, for what is no recipe."""
+        """Raises precis.InvalidArgument, with the choices, if `text` is no recipe."""
         canonical = precis.canonical_recipe(text)
         return cls(text, canonical, json.loads(canonical))
 
     @property
     def is_cut(self) -> bool:
-        """Whether its set is defined at the requested budget alone."""
+        """Whether its set is defined only at the requested budget."""
         blend = self.fields["heads"] == "ada" and self.fields["ada_mode"].endswith("_blend")
         return blend or self.fields["count_rule"] == "kvpress_double"
 
     @property
     def profile(self) -> str | None:
-        """The name of the profile it takes its budgets from ("" where it names none), or None."""
+        """The name of its profile ("" if it names none), or None if it takes no profile."""
         return self.fields.get("profile", "") if self.fields["heads"] == "table" else None
 
     @property
     def needs_o_proj(self) -> bool:
-        """Whether it wants the model's output projections."""
+        """Whether it needs the model's output projections."""
         two_stage = self.fields["selector"] == "two_stage"
         norms = two_stage and self.fields["value_norm"] != "v_l1"
         return norms or self.fields["scorer"] == "defensive"
@@ -59,7 +59,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Cut:
-    """What is kept at one budget; what :class:`precis.hf.RaggedCache` stands on."""
+    """The entries kept at one budget, in the form that :class:`precis.hf.RaggedCache` takes."""
 
     matched_tokens: int
     layers: list[Layer]
@@ -71,7 +71,7 @@ class Cut:
 
     @classmethod
     def of(cls, kept: precis.Kept, num_tokens: int, entries: int | None = None) -> Cut:
-        """The entries of seats up to `entries`; everything if that is None."""
+        """The entries of seats up to `entries`; all entries if that is None."""
         layers = []
         for index, seats in enumerate(kept.seats):
             heads = []
@@ -94,7 +94,7 @@ class Cut:
 
 
 class Compressed:
-    """A context as one recipe keeps it.
+    """A context compressed by one recipe.
 
     Attributes:
         seconds: of the compression at the largest budget.
@@ -108,7 +108,7 @@ class Compressed:
         largest: float,
         compress: Callable[[float], precis.Kept],
     ) -> None:
-        """`compress`: at a budget. `largest`: of those that will be asked for."""
+        """`compress`: compresses at a budget. `largest`: the largest budget to be asked for."""
         self._spec, self._recipe, self._num_tokens = spec, recipe, num_tokens
         self._compress = compress
         start = time.perf_counter()
@@ -117,7 +117,7 @@ class Compressed:
         self._largest = largest
 
     def cut(self, keep: float) -> Cut:
-        """What is kept at `keep`, at most the largest."""
+        """The entries kept at `keep`, which is at most the largest budget."""
         if keep == self._largest:
             return Cut.of(self._kept, self._num_tokens)
         if self._recipe.is_cut:
@@ -125,10 +125,10 @@ class Compressed:
         return Cut.of(self._kept, self._num_tokens, self._entries(keep))
 
     def stored_bytes(self, keep: float) -> int:
-        """Of the records that hold it, by compressing afresh; checks that the cut is the same.
+        """Size of the records at `keep`, by compressing again; checks that the cut is the same.
 
         Raises:
-            RuntimeError: it is not, which would be a bug of precis.
+            RuntimeError: the cut differs, which would be a bug of precis.
         """
         if keep == self._largest:
             return self._kept.bytes

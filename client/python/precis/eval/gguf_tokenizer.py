@@ -1,6 +1,6 @@
-"""Gemma's tokenizer out of a GGUF file.
+"""Gemma's tokenizer from a GGUF file.
 
-Transformers reads the file's pieces and their scores as a unigram model, which splits common words;
+Transformers reads the file's pieces and scores as a unigram model, which splits common words.
 Gemma's tokenizer is a byte-pair encoding, whose merges follow from the same pieces and scores.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Kinds of a piece in a GGUF file.
+# Kinds of pieces in a GGUF file.
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
 _SPACE = "▁"
 
@@ -21,7 +21,7 @@ _SPACE = "▁"
 def merges_of(pieces: Sequence[str], scores: Sequence[float]) -> list[tuple[str, str]]:
     """Every pair of pieces that makes another piece, the best-scored first.
 
-    `scores`: of the whole pieces; those of equal score go by the pair's places.
+    `scores`: of the whole pieces; equal scores are ordered by the pair's indices.
     """
     places = {piece: i for i, piece in enumerate(pieces)}
     ranked = []
@@ -41,7 +41,7 @@ def gemma_tokenizer(gguf_file: Path) -> PreTrainedTokenizerBase:
     fields = gguf.GGUFReader(gguf_file).fields
     read = [fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "scores")]
     kinds = fields["tokenizer.ggml.token_type"].contents()
-    # The file writes runs of blanks as they are.
+    # The file stores runs of blanks literally.
     pieces = [_SPACE * len(p) if p and not p.strip(" ") else p for p in read[0]]
     normal = [i for i, kind in enumerate(kinds) if kind == _NORMAL]
     tokenizer = GemmaTokenizer(
@@ -53,7 +53,7 @@ def gemma_tokenizer(gguf_file: Path) -> PreTrainedTokenizerBase:
             [
                 AddedToken(pieces[i], special=kind == _CONTROL, normalized=False)
                 for i, other in enumerate(kinds)
-                # Thousands of reserved places would only slow the search for those in use.
+                # Thousands of reserved pieces would only slow the search for those in use.
                 if other == kind and not pieces[i].startswith("<unused")
             ]
         )

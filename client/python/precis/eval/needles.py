@@ -1,7 +1,7 @@
-"""A document with needles in it, and the questions that find them.
+"""A document with needles, and the questions that find them.
 
-A text in which sentences "The secret code for WORD is NNNNN." are hidden at sentence boundaries.
-The document alone is compressed, before any question is known.
+The sentences "The secret code for WORD is NNNNN." are hidden in a text at sentence boundaries. Only
+the document is compressed, before any question is known.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(frozen=True)
 class Dialogue:
-    """What a model expects around words.
+    """The text that a model expects around turns.
 
     Attributes:
-        begin: before the user's.
-        change: between the user's and the assistant's.
+        begin: before the user's turn.
+        change: between the user's turn and the assistant's.
     """
 
     begin: str
@@ -38,7 +38,7 @@ class Dialogue:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> Dialogue:
-        """By the tokenizer's chat template; without one, plain text, a line each."""
+        """From the tokenizer's chat template; without one, plain text, one line per turn."""
         if not tokenizer.chat_template:
             return cls(tokenizer.bos_token or "", "\n")
         mark = "\x00"
@@ -53,7 +53,7 @@ CHATML = Dialogue("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n")
 
 @dataclass(frozen=True)
 class Needle:
-    """One hidden fact, as a question and the answer to it."""
+    """One hidden fact, as a question and its answer."""
 
     word: str
     code: str
@@ -63,7 +63,7 @@ class Needle:
         return f"The secret code for {self.word} is {self.code}."
 
     def question(self, dialogue: Dialogue = CHATML) -> str:
-        """Continues the document; the assistant's answer has begun and lacks the code."""
+        """The question that follows the document, with the answer's beginning, up to the code."""
         ask = f"\nWhat is the secret code for {self.word}?"
         return f"{ask}{dialogue.change}The secret code for {self.word} is"
 
@@ -77,9 +77,9 @@ class Document:
     """A text with needles, as tokens.
 
     Attributes:
-        tokens: with what begins the user's turn.
+        tokens: with the beginning of the user's turn.
         needles: in no particular order.
-        rest: how the text would have gone on.
+        rest: the text that would have followed.
     """
 
     tokens: list[int]
@@ -88,7 +88,7 @@ class Document:
 
 
 def split_sentences(text: str) -> list[str]:
-    """In order, every run of white space as one blank."""
+    """The sentences in order, with every run of white space as one blank."""
     return re.split(r"(?<=\.)\s+", " ".join(text.split()))
 
 
@@ -120,7 +120,7 @@ def make_document(
     def length(count: int) -> int:
         return len(render(count, [count] * num_needles))
 
-    # The most sentences that fit; the needles' own length hardly depends on where they stand.
+    # The most sentences that fit; the needles' length hardly depends on their places.
     low = bisect.bisect_right(range(len(sentences) + 1), num_tokens, key=length) - 1
     if low <= num_needles:
         raise ValueError(

@@ -1,7 +1,7 @@
 """How far attention's output moves when entries are left out (policies.md 4.3), layer by layer.
 
-The queries are those of a continuation that no scorer has seen. They attend to the context's own
-entries alone, to all of them and to the kept ones; a layer's sliding window holds in both.
+The queries are those of a continuation that no scorer has seen. They attend only to the context's
+entries, once to all of them and once to the kept ones, within a layer's sliding window.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Perturbation:
 
     Attributes:
         layers: the layer's output after W_O, relative L2 distance, [num_layers].
-        heads: each query head's share of it, L1 distance (CriticalKV, definition 3.1),
+        heads: each query head's part of it, L1 distance (CriticalKV, definition 3.1),
             [num_layers, num_q_heads].
     """
 
@@ -34,7 +34,7 @@ class Perturbation:
 
 
 class Probe:
-    """Queries of a continuation, and what they read from the whole context."""
+    """Queries of a continuation, and their output over the whole context."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class Probe:
         projections: Sequence[torch.Tensor],
         windows: Sequence[int | None],
     ) -> None:
-        """Everything by layer.
+        """All arguments are per layer.
 
         Args:
-            queries: [num_q_heads, m, head_dim] of the m tokens after the context, as observers of
-                a RaggedCache see them.
+            queries: [num_q_heads, m, head_dim] of the m tokens after the context, as observers of a
+                RaggedCache see them.
             rows: keys and values [num_kv_heads, n, head_dim] of the context.
             projections: W_O, [num_q_heads, head_dim, hidden].
-            windows: of attention; None for none.
+            windows: of attention; None for full attention.
         """
         self._queries, self._projections, self._windows = queries, projections, windows
         self._num_tokens = rows[0][0].shape[1]
@@ -62,7 +62,7 @@ class Probe:
 
     @torch.no_grad()
     def measure(self, cache: RaggedCache) -> Perturbation:
-        """Of a cache that stands on what was kept of the context."""
+        """Measures a cache over the kept entries of the context."""
         layers, heads = [], []
         for index, (layer, whole) in enumerate(zip(cache.layers, self._whole, strict=True)):
             off = self._written(index, layer.kept()) - whole
@@ -82,12 +82,12 @@ class Probe:
             if window is not None:
                 places = torch.arange(count, device=scores.device)[:, None] + self._num_tokens
                 scores.masked_fill_(head.positions <= places - window, -torch.inf)
-            weights = torch.softmax(scores, dim=-1).nan_to_num()  # nothing in sight: nothing read
+            weights = torch.softmax(scores, dim=-1).nan_to_num()  # no visible entry: no output
             out.append(weights @ head.values.float())
         return torch.stack(out).view(num_q_heads, count, dim) @ self._projections[layer]
 
 
 def _relative(off: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """Mean over queries; where nothing was to be read, nothing was lost."""
+    """The mean over queries; a query with no output over the whole context counts as 0."""
     share = torch.where(whole > 0, off / whole.clamp_min(1e-30), torch.zeros_like(off))
     return share.mean(-1).cpu()

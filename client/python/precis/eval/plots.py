@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Distinct for every kind of sight (Okabe and Ito); the rest of the recipes stay grey.
+# Distinguishable with colour blindness (Okabe and Ito); the other recipes are grey.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _GREY = "#c4c4c4"
 _PLANS = 6
 
 
 def require() -> None:
-    """Raises ModuleNotFoundError with what to do, where matplotlib is missing."""
+    """Raises ModuleNotFoundError with advice if matplotlib is missing."""
     try:
         import matplotlib
     except ModuleNotFoundError:
@@ -34,7 +34,7 @@ def require() -> None:
 
 
 def draw(results: Results) -> dict[str, Figure]:
-    """Every plot by its name; those for which there is nothing to show are left out."""
+    """Every plot by its name, except plots without data."""
     require()
     made = {
         "nll": _against_bytes(results, "NLL of the answers", lambda row: row.mean_nll),
@@ -56,25 +56,25 @@ CAPTIONS = {
 
 
 def save(figures: dict[str, Figure], folder: Path) -> None:
-    """As PNG, one file each; the folder is made."""
+    """Saves one PNG per figure; makes the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         figure.savefig(folder / f"{name}.png", dpi=150, bbox_inches="tight")
 
 
 def data_url(figure: Figure) -> str:
-    """As SVG, to stand inside a page."""
+    """The figure as SVG in a data URL, to embed in a page."""
     import matplotlib
 
     out = io.StringIO()
-    # Text as text is smaller and can be read aloud; a salt, so that the same plot is the same file.
+    # Text as text is smaller and accessible; the salt makes equal plots equal files.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "precis"}):
         figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue().encode()).decode()
 
 
 def _rows(results: Results, name: str) -> list[Row]:
-    """Of one recipe, the smallest budget first, without what failed."""
+    """The rows of one recipe, the smallest budget first, without failed ones."""
     found = [results.row(name, keep) for keep in reversed(results.keeps)]
     return [row for row in found if row is not None and not row.failed]
 

@@ -1,7 +1,7 @@
-"""kvpress beside Precis: its presses on the same contexts, with the same questions.
+"""kvpress's presses on the same contexts, with the same questions, for comparison.
 
 A press decides as it does in kvpress: its own hook runs over the hidden states and the KV of one
-prefill. Head-wise presses remove nothing there; kvpress makes attention skip what they name.
+prefill. Head-wise presses remove nothing there; kvpress makes attention skip the entries they name.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PressSpec:
-    """A press, and our preset beside which it stands (None: there is none)."""
+    """A press, and our preset for comparison (None if there is none)."""
 
     name: str
     preset: str | None
-    make: Callable[[float], BasePress]  # by the share that is removed
+    make: Callable[[float], BasePress]  # takes the removed share
 
 
 def press_specs() -> list[PressSpec]:
-    """Presses with kvpress's own defaults.
+    """The presses with kvpress's own defaults.
 
     Raises:
         ModuleNotFoundError: kvpress is not installed.
@@ -45,7 +45,7 @@ def press_specs() -> list[PressSpec]:
         import kvpress as k
     except ModuleNotFoundError:
         raise ModuleNotFoundError("kvpress is not installed: pip install kvpress==0.5.5") from None
-    logging.getLogger("kvpress").setLevel(logging.ERROR)  # what they cost is in the table
+    logging.getLogger("kvpress").setLevel(logging.ERROR)  # their costs are in the table
     return [
         PressSpec("Random", "random", k.RandomPress),
         PressSpec("StreamingLLM", "streaming_llm", k.StreamingLLMPress),
@@ -72,7 +72,7 @@ def press_specs() -> list[PressSpec]:
 
 
 def why_not(loaded: Loaded) -> str | None:
-    """Why kvpress cannot be run beside us on this model; None where it can."""
+    """Why kvpress cannot run on this model; None if it can."""
     windows = attention_windows(loaded.hf_model.config.get_text_config(decoder=True))
     if any(window is not None for window in windows):
         return "kvpress does not compress layers of a sliding window"
@@ -80,9 +80,9 @@ def why_not(loaded: Loaded) -> str | None:
 
 
 class PressSubject:
-    """A context that kvpress's presses are tried on: one prefill of Transformers' own.
+    """A context for kvpress's presses: one prefill by Transformers itself.
 
-    As a context manager it leaves the model as it was.
+    As a context manager it restores the model.
     """
 
     def __init__(self, loaded: Loaded, document: Document) -> None:
@@ -93,7 +93,7 @@ class PressSubject:
         self._cache = self._prefill(self._keep_calls())
 
     def compress(self, press: BasePress) -> tuple[DynamicCache, float]:
-        """The cache as `press` leaves it, and the seconds it took to decide."""
+        """The cache after `press`, and the seconds that its decision took."""
         from kvpress import KVzipPress
 
         start = time.perf_counter()
@@ -112,7 +112,7 @@ class PressSubject:
 
     @torch.no_grad()
     def answers(self, cache: DynamicCache) -> list[Answer]:
-        """How the model takes each answer; positions go on from the document's length."""
+        """The model's rating of each answer; positions continue from the document's length."""
         encode, dialogue = self._loaded.encode, self._loaded.dialogue
         return [
             self._answer(cache, encode(needle.question(dialogue)), encode(needle.answer))
@@ -156,7 +156,7 @@ class PressSubject:
 
     @contextlib.contextmanager
     def _keep_calls(self) -> Iterator[None]:
-        """Within the block, keeps what every layer's attention is called with."""
+        """Within the block, records the arguments of every layer's attention."""
         hooks = [
             module.register_forward_pre_hook(
                 lambda _module, _args, kwargs: self._calls.append(dict(kwargs)), with_kwargs=True
@@ -168,6 +168,6 @@ class PressSubject:
             hook.remove()
 
     def _forget(self) -> None:
-        """Of head-wise presses: what attention must skip."""
+        """Clears the entries that head-wise presses make attention skip."""
         for module in self._modules:
             module.masked_key_indices = None

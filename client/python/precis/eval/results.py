@@ -1,4 +1,4 @@
-"""What an evaluation found, as figures and as JSON."""
+"""The results of an evaluation, as figures and as JSON."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Row:
     """One recipe, or one press of kvpress, at one budget.
 
     Attributes:
-        name: as asked for. beside: of a press, our preset that it is set beside.
+        name: as asked for. beside: for a press, our preset that it is compared with.
         keep: share of the entries.
         right, nll: of each question, in the order of Results.full.
-        perturbation: relative L2 of each layer's output, mean over contexts; of a press None.
-        head_perturbation: L1 distance by [layer, query head]; of a press None.
-        bytes: stored for the first context, positions, seats and scores included; of a press None.
-        compress_seconds: score to encode at the largest budget, median over contexts; of a press,
+        perturbation: relative L2 of each layer's output, mean over contexts; None for a press.
+        head_perturbation: L1 distance by [layer, query head]; None for a press.
+        bytes: stored for the first context, with positions, seats and scores; None for a press.
+        compress_seconds: score to encode at the largest budget, median over contexts; for a press,
             of its decision at this budget.
-        model_seconds: what the model spent to make what the scorer wants, median over contexts.
-        plan: entries per [layer, KV head] of the first context; of a press None.
-        failed: why there is nothing, else None.
+        model_seconds: the model's time for the scorer's inputs, median over contexts.
+        plan: entries per [layer, KV head] of the first context; None for a press.
+        failed: why there is no result, or None.
     """
 
     name: str
@@ -49,17 +49,17 @@ class Row:
 
     @property
     def accuracy(self) -> float:
-        """Share of the questions whose answer is right."""
+        """The share of questions with the right answer."""
         return sum(self.right) / len(self.right) if self.right else math.nan
 
     @property
     def mean_nll(self) -> float:
-        """Mean over questions of the answers' mean negative log-likelihood."""
+        """The mean over questions of the answers' mean negative log-likelihood."""
         return statistics.fmean(self.nll) if self.nll else math.nan
 
     @property
     def mean_perturbation(self) -> float:
-        """Mean over layers."""
+        """The mean over layers."""
         return statistics.fmean(self.perturbation) if self.perturbation else math.nan
 
 
@@ -69,12 +69,12 @@ class Results:
 
     Attributes:
         model: its name, revision and shape.
-        settings: everything needed to run it again, seeds and texts included.
+        settings: everything needed to repeat it, with seeds and texts.
         full: the full cache, keep 1.
         rows: every recipe and press at every budget.
         prefill_seconds: median over contexts.
         original_bytes: K and V of the first context, uncompressed.
-        notes: what a reader should know.
+        notes: remarks for readers.
     """
 
     model: dict[str, Any]
@@ -86,7 +86,7 @@ class Results:
     notes: list[str] = field(default_factory=list)
 
     def delta(self, row: Row, other: Row | None = None) -> tuple[float, float]:
-        """By how much the row's mean NLL lies above another's, and its standard error.
+        """How much higher the row's mean NLL is than another's, and the standard error.
 
         Questions of one context are not independent: the error is over contexts.
 
@@ -107,7 +107,7 @@ class Results:
 
     @property
     def keeps(self) -> list[float]:
-        """Budgets, the largest first."""
+        """The budgets, the largest first."""
         return sorted({row.keep for row in self.rows}, reverse=True)
 
     def names(self, source: str = "precis") -> list[str]:
@@ -124,18 +124,17 @@ class Results:
         return sorted(found, key=rank)
 
     def row(self, name: str, keep: float, source: str = "precis") -> Row | None:
-        """Of one recipe or press at one budget."""
+        """The row of one recipe or press at one budget."""
         for row in self.rows:
             if (row.name, row.keep, row.source) == (name, keep, source):
                 return row
         return None
 
     def merge(self, other: Results) -> None:
-        """Adds the rows of another evaluation of the same contexts; they replace those of the same
-        recipe, source and budget.
+        """Adds another evaluation's rows, replacing those of the same recipe, source and budget.
 
         Raises:
-            ValueError: the contexts, or the model, are others.
+            ValueError: the contexts or the model differ.
         """
         same = ("name", "revision"), ("seed", "tokens", "documents")
         for name in same[0]:
@@ -152,7 +151,7 @@ class Results:
         self.notes = list(dict.fromkeys(self.notes + other.notes))
 
     def to_json(self) -> dict[str, Any]:
-        """With the figures that follow from the others."""
+        """The results as JSON, with derived figures."""
 
         def of(row: Row) -> dict[str, Any]:
             out = {k: v for k, v in asdict(row).items() if v is not None}
@@ -175,7 +174,7 @@ class Results:
         }
 
     def save(self, path: Path) -> None:
-        """As JSON that load() reads, a row on a line: small, and differences can be read."""
+        """Writes JSON that load() reads, one row per line: small, with readable differences."""
         found = self.to_json()
         rows = ",\n".join(json.dumps(row) for row in found.pop("rows"))
         head = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in found)
@@ -183,10 +182,10 @@ class Results:
 
     @classmethod
     def load(cls, path: Path) -> Results:
-        """From a file that save() wrote.
+        """Reads a file that save() wrote.
 
         Raises:
-            ValueError: it is not such a file.
+            ValueError: it is no such file.
         """
         try:
             found = json.loads(files.read_text(path, files.TEXT_FILE_BYTES_MAX))

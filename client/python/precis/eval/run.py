@@ -1,4 +1,4 @@
-"""The evaluation itself: contexts, recipes, budgets, and kvpress beside them."""
+"""The evaluation: contexts, recipes, budgets, and kvpress for comparison."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .texts import Text, draw_document
 
 @dataclass(frozen=True)
 class Settings:
-    """What to evaluate.
+    """The parameters of an evaluation.
 
     Attributes:
         recipes: presets or recipes with parameters.
         keeps: shares of the entries.
-        contexts: how many documents, of `tokens` tokens at most.
-        texts: what documents are made of.
-        seed: of all of them; the same seed makes the same documents.
-        kvpress: also its presses.
+        contexts: how many documents, of at most `tokens` tokens.
+        texts: the sources of the documents.
+        seed: of all documents; the same seed makes the same documents.
+        kvpress: whether to run its presses too.
         profiles: JSON of profiles by name, for recipes that take their budgets from one.
     """
 
@@ -46,13 +46,13 @@ class Settings:
     profiles: Mapping[str, str] = field(default_factory=dict)
 
 
-# Called with (steps done, steps in all, what is being done).
+# Called with (steps done, all steps, current work).
 Progress = Callable[[int, int, str], None]
 
 
 @dataclass
 class _Gathered:
-    """A recipe's figures over contexts, by budget."""
+    """One recipe's figures over contexts, by budget."""
 
     rows: dict[float, Row]
     measured: dict[float, list[Perturbation]] = field(default_factory=dict)
@@ -61,17 +61,17 @@ class _Gathered:
 
     @property
     def failed(self) -> bool:
-        """Nothing more is to be tried."""
+        """Whether the recipe is to be skipped from now on."""
         return any(row.failed for row in self.rows.values())
 
     def fail(self, reason: str) -> None:
-        """Instead of figures, at every budget."""
+        """Replaces the figures at every budget by a reason."""
         for row in self.rows.values():
             row.failed = reason
             row.right, row.nll = [], []
 
     def finish(self) -> Iterator[Row]:
-        """The rows, complete."""
+        """The completed rows."""
         for keep, row in self.rows.items():
             if not row.failed:
                 found = self.measured[keep]
@@ -83,7 +83,7 @@ class _Gathered:
 
 
 class _Run:
-    """One evaluation under way."""
+    """One evaluation in progress."""
 
     def __init__(self, loaded: Loaded, settings: Settings, progress: Progress) -> None:
         self._judge = Judge(loaded)
@@ -105,7 +105,7 @@ class _Run:
         self._full = Row("full", 1.0)
         self._prefill_seconds: list[float] = []
         self._original_bytes = 0
-        # Drawn before anything is computed: a text that is too short is told at once.
+        # Drawn before any computation: a text that is too short is reported at once.
         self._documents = [self._draw(number) for number in range(settings.contexts)]
         per_context = 1 + len(settings.keeps) * (len(self._recipes) + len(self._presses))
         self._done, self._steps = 0, settings.contexts * per_context
@@ -206,7 +206,7 @@ class _Run:
         try:
             cache, seconds = subject.compress(self._presses[row.name].make(1 - row.keep))
             answers = subject.answers(cache)
-        except Exception as error:  # not ours: say so, and go on with the others
+        except Exception as error:  # an error of kvpress: report it, and continue
             row.failed = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             row.right, row.nll = [], []
             return
@@ -228,12 +228,12 @@ def _take(row: Row, answers: list) -> None:
 def evaluate(loaded: Loaded, settings: Settings, progress: Progress) -> Results:
     """Judges recipes on one model.
 
-    A recipe that fails says why in its rows; the others go on.
+    A failed recipe has the reason in its rows; the others continue.
 
     Raises:
-        precis.InvalidArgument: a recipe is none.
-        ValueError: the texts are too short for the documents asked for, or the model is of a kind
-            that precis.hf cannot serve.
+        precis.InvalidArgument: a recipe is wrong.
+        ValueError: the texts are too short for the documents asked for, or precis.hf cannot serve
+            this kind of model.
         ModuleNotFoundError: kvpress is asked for and not installed.
     """
     start = time.perf_counter()

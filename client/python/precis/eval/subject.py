@@ -1,4 +1,4 @@
-"""A context that has been read once; every recipe and every budget starts from it."""
+"""A context that was read once; every recipe and every budget starts from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROBE_TOKENS = 32
 
 
 class Judge:
-    """A model, and what of it every context needs."""
+    """A model, with its data for all contexts."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
@@ -31,23 +31,23 @@ class Judge:
 
     @cached_property
     def projection_tensors(self) -> list[torch.Tensor]:
-        """The output projections where the model is."""
+        """The output projections on the model's device."""
         return [torch.from_numpy(p).to(self.hf_model.device) for p in self.projections]
 
     @cached_property
     def repeat_request(self) -> list[int]:
-        """What asks the model to repeat."""
+        """The tokens that ask the model to repeat."""
         return hf.repeat_request(self.loaded.tokenizer)
 
 
 class Reading:
-    """A context after its prefill, and what scorers want of it.
+    """A context after its prefill, with the inputs of scorers.
 
     Attributes:
         tokens: of the context.
         cache: everything the model saw.
         layers: keys, values and queries of every layer, as observers of a RaggedCache see them.
-        prefill_seconds: of reading it.
+        prefill_seconds: the time to read it.
     """
 
     def __init__(self, judge: Judge, tokens: list[int]) -> None:
@@ -63,11 +63,11 @@ class Reading:
 
     @property
     def num_tokens(self) -> int:
-        """Of the context."""
+        """The length of the context."""
         return len(self.tokens)
 
     def inputs(self, needs: hf.Needs) -> tuple[list[dict[str, torch.Tensor]], float]:
-        """What a scorer is given, by layer, and the seconds it took to make."""
+        """The inputs of a scorer, by layer, and the seconds to make them."""
         scorers = hf.Scorers(self.judge.hf_model, needs, self.judge.spec.dtype, 0)
         if needs.repetition:
             chunks, seconds = self.repetition()
@@ -88,7 +88,7 @@ class Reading:
         return layers, seconds + time.perf_counter() - start
 
     def repetition(self) -> tuple[list[hf.Repetition], float]:
-        """The context repeated, and the seconds it took; made once, however many want it."""
+        """The context's repetition, and its seconds; computed once."""
         if self._repeated is None:
             start = time.perf_counter()
             request = self.judge.repeat_request
@@ -98,10 +98,10 @@ class Reading:
 
 
 class Subject(Reading):
-    """A document that recipes are judged on.
+    """A document on which recipes are judged.
 
     Attributes:
-        document: its tokens, needles and what follows.
+        document: its tokens, needles and the following text.
         probe: for the perturbation.
     """
 
@@ -111,7 +111,7 @@ class Subject(Reading):
         self.probe = self._make_probe()
 
     def answers(self, cache: hf.RaggedCache) -> list[hf.Answer]:
-        """How the model takes the answer to each question, over a cache of this context."""
+        """The model's rating of the answer to each question, over a cache of this context."""
         encode, dialogue = self.judge.loaded.encode, self.judge.loaded.dialogue
         asked = [
             (encode(needle.question(dialogue)), encode(needle.answer))
@@ -122,7 +122,7 @@ class Subject(Reading):
     def compress(
         self, recipe: Recipe, largest: float, profile: str | None = None
     ) -> tuple[Compressed, float]:
-        """By one recipe, and the seconds it took the model to make what its scorer wants.
+        """Compresses by one recipe; also the model's seconds for the scorer's inputs.
 
         `profile`: JSON of one, if the recipe takes its budgets from it.
         """
@@ -138,11 +138,11 @@ class Subject(Reading):
         return made, seconds
 
     def restore(self, prefix: object) -> hf.RaggedCache:
-        """A cache over what was kept of this context."""
+        """A cache over the kept entries of this context."""
         return hf.RaggedCache(self.judge.hf_model, prefix)
 
     def original_bytes(self) -> int:
-        """Of its K and V, uncompressed."""
+        """The size of its K and V, uncompressed."""
         return sum(rows.nbytes for keys, values, _ in self.layers for rows in (keys, values))
 
     def _make_probe(self) -> Probe:

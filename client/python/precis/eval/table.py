@@ -17,14 +17,14 @@ def percent(share: float) -> str:
 
 
 def number(value: float, digits: int = 2, signed: bool = False) -> str:
-    """A figure, or a dash where there is none."""
+    """A figure, or a dash if there is none."""
     if math.isnan(value):
         return "-"
     return f"{value:{'+' if signed else ''}.{digits}f}"
 
 
 def headline(results: Results) -> str:
-    """The full cache, which everything is measured against."""
+    """The full cache, the baseline of all figures."""
     full, settings = results.full, results.settings
     asked = len(full.nll)
     return (
@@ -35,7 +35,7 @@ def headline(results: Results) -> str:
 
 
 def delta_text(results: Results, row: Row) -> str:
-    """NLL above the full cache's, and its standard error."""
+    """The NLL above the full cache's, and its standard error."""
     delta, error = results.delta(row)
     text = number(delta, signed=True)
     return text if math.isnan(error) else f"{text} ±{error:.2f}"
@@ -77,7 +77,7 @@ def _summary_row(results: Results, name: str, source: str) -> Cells:
 
 
 def beside_kvpress(results: Results) -> tuple[Cells, list[Cells]]:
-    """Our presets and the presses that they stand beside: NLL of ours above theirs."""
+    """Our presets and the presses compared with them: how much higher our NLL is."""
     header = ["preset", "press", *(f"NLL @{percent(keep)}" for keep in results.keeps)]
     rows = []
     for name in results.names("kvpress"):
@@ -89,7 +89,7 @@ def beside_kvpress(results: Results) -> tuple[Cells, list[Cells]]:
 
 
 def _pair(results: Results, press: str, keep: float) -> tuple[Row, Row] | None:
-    """Our row and that of the press, where both ran."""
+    """Our row and the press's, if both ran."""
     theirs = results.row(press, keep, "kvpress")
     ours = results.row(theirs.beside, keep) if theirs is not None and theirs.beside else None
     if ours is None or ours.failed or theirs.failed:
@@ -105,7 +105,7 @@ def _difference(results: Results, pair: tuple[Row, Row] | None) -> str:
 
 
 def sections(results: Results) -> Iterator[tuple[str, str, tuple[Cells, list[Cells]]]]:
-    """Further tables that have rows: heading, what it says, header and rows."""
+    """Further tables that have rows: heading, explanation, header and rows."""
     for heading, what, table in (
         (
             "Beside kvpress",
@@ -153,7 +153,7 @@ LEGEND = (
 
 
 def text_table(header: Cells, rows: Sequence[Cells]) -> str:
-    """Columns as wide as they need to be; figures to the right."""
+    """Columns as wide as they need to be; figures right-aligned."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
 
     def line(cells: Cells) -> str:
@@ -167,7 +167,7 @@ def text_table(header: Cells, rows: Sequence[Cells]) -> str:
 
 
 def markdown(results: Results, title: str) -> str:
-    """A page of the results, complete but for the plots."""
+    """A page of the results, complete except for the plots."""
     header, rows = summary(results)
     rule = ["---"] + ["---:"] * (len(header) - 1)
     lines = [f"# {title}", "", headline(results) + ".", "", LEGEND, ""]
@@ -184,7 +184,7 @@ def markdown(results: Results, title: str) -> str:
 
 
 def documents(results: Results) -> list[str]:
-    """Each text, and the contexts made of it with their seeds."""
+    """Each text, with the seeds of its contexts."""
     by_text: dict[str, list[str]] = {}
     for document in results.settings["documents"]:
         by_text.setdefault(document["text"], []).append(document["seed"])

@@ -1,7 +1,7 @@
 """Texts to read: those of this machine, or the user's own.
 
-A text that a profile or a parameter was fitted on never serves to judge it, so the texts of a
-machine are dealt out once: to the evaluation, or to fitting. No sentence is in both.
+A text that a profile or a parameter was fitted on never serves to judge it. So each text of a
+machine is used either by the evaluation or for fitting, and no sentence by both.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from precis import files
 from .needles import Dialogue, Document, Encode, make_document, split_sentences
 
 _LICENCES = Path("/usr/share/common-licenses")
-# Long ones first: the demo takes the first that is there.
+# Long ones first: the demo takes the first that exists.
 EVALUATION = ("GPL-3", "GPL-2", "MPL-2.0", "Apache-2.0")
 _FITTING = ("CC0-1.0", "Artistic")
 
 
 @dataclass(frozen=True)
 class Text:
-    """A name for people, and what it says."""
+    """A text with a name for people."""
 
     name: str
     text: str
 
 
 def machine_texts(names: tuple[str, ...] = EVALUATION) -> list[Text]:
-    """Licences of this machine, as many of `names` as it has.
+    """Licences of this machine: those of `names` that it has.
 
     Raises:
-        FileNotFoundError: there is none where Debian keeps them.
+        FileNotFoundError: Debian's folder of licences has none of them.
     """
     found = [Text(name, _read(_LICENCES / name)) for name in names if (_LICENCES / name).is_file()]
     if not found:
@@ -41,7 +41,7 @@ def machine_texts(names: tuple[str, ...] = EVALUATION) -> list[Text]:
 
 
 def fitting_texts() -> list[Text]:
-    """What profiles are fitted on: other licences, where they are, and Python's reference."""
+    """The texts for fitting profiles: other licences, if present, and Python's reference."""
     from pydoc_data.topics import topics
 
     licences = [_LICENCES / name for name in _FITTING]
@@ -65,9 +65,10 @@ def _read(path: Path) -> str:
 def draw_document(
     texts: list[Text], num_tokens: int, seed: str, encode: Encode, dialogue: Dialogue
 ) -> tuple[str, Document]:
-    """One of `texts`, from a sentence on that the seed picks, with needles; and the text's name.
+    """The name of a random text of `texts`, and a document with needles from it.
 
-    A text goes round: after its end it begins again. One too short even so is passed over.
+    The document starts at a random sentence; at its end the text wraps around. Texts that are too
+    short are skipped.
 
     Raises:
         ValueError: every text is too short.
@@ -77,7 +78,7 @@ def draw_document(
         sentences = split_sentences(text.text)
         start = draw.randrange(len(sentences))
         turned = " ".join(sentences[start:] + sentences[:start])
-        # Enough is enough: a token is rarely longer than 12 characters, and texts may be books.
+        # A token is rarely longer than 12 characters, and texts may be books: cut early.
         turned = turned[: 12 * num_tokens + 4000]
         try:
             return text.name, make_document(turned, num_tokens, seed, encode, dialogue=dialogue)

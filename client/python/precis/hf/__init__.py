@@ -3,10 +3,10 @@
 * :func:`model_spec` describes a model to the store.
 * :func:`prefill` reads a prompt and pushes its KV layer by layer; :func:`store` does a whole put.
 * :class:`RaggedCache` makes restored prefixes a cache that the model decodes over, exactly;
-  ``hf_model.generate(prompt, past_key_values=ragged)`` as over any cache.
-* :func:`generate`, :func:`forward` and :func:`answer_nlls` read on from any cache.
-* :func:`output_projections`, :class:`Needs`, :class:`Scorers` and :func:`repetitions` make what
-  recipes want of a model besides K and V.
+  ``hf_model.generate(prompt, past_key_values=ragged)`` works as with any cache.
+* :func:`generate`, :func:`forward` and :func:`answer_nlls` continue from any cache.
+* :func:`output_projections`, :class:`Needs`, :class:`Scorers` and :func:`repetitions` compute the
+  inputs that recipes need besides K and V.
 
 Needs PyTorch and Transformers: ``pip install './client/python[hf]'`` from the repository.
 """

@@ -1,4 +1,4 @@
-"""How a model comes to attend over a ragged cache, for as long as it is called with one."""
+"""Makes a model attend over a ragged cache during each call that passes one."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ ATTENTION_NAME = "precis_ragged"
 
 
 class AttendedCache(Cache):
-    """A cache whose layers attend by themselves, and that is told of each call of the model."""
+    """A cache whose layers compute the attention, and that is told of each call of the model."""
 
     def begin_call(
         self, mask: Any, shape: tuple[int, int], ids: torch.Tensor | None
     ) -> torch.Tensor | None:
-        """Takes note of what the model is called with, of `shape` [batch, n].
+        """Records the inputs of a call; `shape` is [batch, n].
 
         Returns:
-            Position ids [batch, n], where they are not the columns.
+            Position ids [batch, n]; None if they are the columns.
         """
         raise NotImplementedError
 
     def end_call(self) -> None:
-        """Takes note that the call is over."""
+        """Records that the call is over."""
         raise NotImplementedError
 
 
@@ -41,7 +41,7 @@ def _ragged_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What Transformers calls in place of its own attention."""
+    """The function that Transformers calls instead of its own attention."""
     layer = getattr(key, "precis_layer", None)
     if layer is None:
         raise ValueError(f"attention {ATTENTION_NAME!r} needs past_key_values=RaggedCache(...)")
@@ -57,13 +57,13 @@ def _ragged_attention(
 
 AttentionInterface.register(ATTENTION_NAME, _ragged_attention)
 
-# On a decoder with our hooks: the attention that it had before the call under way; None between
+# An attribute of a decoder with our hooks: its attention before the current call; None between
 # calls.
 _BEFORE = "_precis_attention_before"
 
 
 def attend_over_ragged(hf_model: PreTrainedModel) -> torch.nn.Module:
-    """Has the model's decoder attend over each RaggedCache that it is called with; once is enough.
+    """Makes the model's decoder attend over each RaggedCache of a call; once is enough.
 
     Returns the decoder.
     """
@@ -106,9 +106,9 @@ def _after_forward(
 
 
 def _restore(decoder: torch.nn.Module) -> None:
-    """Gives the decoder the attention back that it had before a call.
+    """Restores the attention that the decoder had before a call.
 
-    Also before the next one: PyTorch calls no hook after a call that Ctrl-C has ended.
+    Called before the next call as well: PyTorch calls no hook after a call that Ctrl-C has ended.
     """
     before = getattr(decoder, _BEFORE)
     if before is not None:

@@ -1,6 +1,6 @@
-"""Reading on from a cache: forward, greedy generation, and how likely a given answer is.
+"""Continuing from a cache: forward, greedy generation, and the likelihood of a given answer.
 
-Every function works over a :class:`RaggedCache` and over any cache of Transformers' own.
+Every function works with a :class:`RaggedCache` and with any cache of Transformers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Tokens = Sequence[int] | torch.Tensor
 
 
 def token_list(tokens: Tokens) -> list[int]:
-    """Token ids of one sequence as a plain list; [n] or [1, n] tensors go in as well."""
+    """Token ids of one sequence as a plain list; [n] or [1, n] tensors are accepted too."""
     if isinstance(tokens, torch.Tensor):
         if tokens.ndim == 2 and tokens.shape[0] == 1:
             tokens = tokens[0]
@@ -34,7 +34,7 @@ def token_list(tokens: Tokens) -> list[int]:
 def forward(
     hf_model: PreTrainedModel, tokens: Tokens, cache: Cache, logits_to_keep: int = 0
 ) -> torch.Tensor:
-    """Feeds `tokens`, which follow what `cache` holds, and adds them to it.
+    """Feeds `tokens`, which follow the tokens in `cache`, and adds them to it.
 
     Returns:
         Logits in float32, [n, vocabulary], of the last `logits_to_keep` tokens (0: of all).
@@ -56,8 +56,8 @@ def generate(
     """Continues `tokens` greedily, yielding each new token as soon as it is known.
 
     Args:
-        tokens: what follows the tokens that `cache` holds. None of them continues what it holds:
-            its last token is run again, over the cache without it.
+        tokens: the tokens that follow those in `cache`. If empty, generation continues the cached
+            tokens: the last of them is run again, over the cache without it.
         stop: tokens that end the text and are not yielded; by default the model's end-of-text.
 
     The cache grows by `tokens` and by every yielded token but the last.
@@ -86,7 +86,7 @@ def generate(
 
 @dataclass(frozen=True)
 class Answer:
-    """How a model takes a given answer, teacher-forced.
+    """The model's rating of a given answer, teacher-forced.
 
     Attributes:
         right: every token of the answer was the greedy choice.
@@ -100,7 +100,7 @@ class Answer:
 
 
 def answer_nll(hf_model: PreTrainedModel, question: Tokens, answer: Tokens, cache: Cache) -> Answer:
-    """Feeds a question and asks how likely the answer is. Leaves `cache` as it was."""
+    """Feeds a question and computes how likely the answer is. Leaves `cache` unchanged."""
     question, answer = token_list(question), token_list(answer)
     if not question or not answer:
         raise ValueError("question and answer need at least one token each")
@@ -113,9 +113,9 @@ def answer_nll(hf_model: PreTrainedModel, question: Tokens, answer: Tokens, cach
 def answer_nlls(
     hf_model: PreTrainedModel, asked: Sequence[tuple[Tokens, Tokens]], cache: Cache
 ) -> list[Answer]:
-    """answer_nll() of several (question, answer) pairs, all of them at once where that is possible.
+    """answer_nll() of several (question, answer) pairs, in one batch if possible.
 
-    That is over a RaggedCache to which nothing was added yet: it reads the weights once.
+    That is possible over a RaggedCache with an empty tail: the weights are read only once.
     """
     pairs = [(token_list(question), token_list(answer)) for question, answer in asked]
     alone = isinstance(cache, RaggedCache) and cache.get_seq_length() == cache.prefix_tokens
@@ -123,7 +123,7 @@ def answer_nlls(
         return [answer_nll(hf_model, question, answer, cache) for question, answer in pairs]
     fed = [question + answer[:-1] for question, answer in pairs]
     longest = max(map(len, fed))
-    # What fills up the shorter ones comes after what is asked for, so that nothing sees it.
+    # Padding follows the tokens that are asked for, so no query sees it.
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in fed], device=hf_model.device)
     first = min(len(row) - len(answer) for row, (_, answer) in zip(fed, pairs, strict=True))
     with torch.no_grad():

@@ -1,8 +1,8 @@
-"""generate() of Transformers over a :class:`RaggedCache`: what of a prompt is still to be read.
+"""generate() of Transformers over a :class:`RaggedCache`: finds the tokens that it must read.
 
-A prompt is the whole one, or what follows the tokens that the cache holds. Transformers reads those
-of its columns that come after what the cache holds, so that either is laid out anew here, before it
-is read: the cache's columns, then in each row, on the right, the tokens that the row lacks.
+A prompt is either whole, or only what follows the cached tokens. Transformers reads the columns
+after those that the cache holds. So both kinds are laid out again here before the call: first the
+cache's columns, then each row's missing tokens, aligned to the right.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .ragged import RaggedCache
 if TYPE_CHECKING:
     from transformers import GenerationConfig
 
-# A prompt that begins with so many tokens of what the cache holds is meant as a whole one.
+# A prompt that begins with this many cached tokens is taken for a whole one.
 _SAME_TOKENS = 16
 
 
@@ -27,20 +27,21 @@ def lay_out(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The columns of a call: those that the cache holds, and the tokens that it lacks.
 
-    The cache forgets what a whole prompt goes on without, and at least the last token of each
-    prompt.
+    The cache drops the tokens that a whole prompt does not share, and at least the last token of
+    each whole prompt.
 
     Args:
-        input_ids: [batch, n]. Whole prompts begin with the tokens that the cache holds. Of a prefix
-            whose tokens are not known, those are whole that are not shorter than it.
-        attention_mask: [batch, n]; or [batch, held + n], which says that `input_ids` follow.
+        input_ids: [batch, n]. Whole prompts begin with the cached tokens. If a prefix's tokens are
+            unknown, prompts that are not shorter than it are taken for whole.
+        attention_mask: [batch, n]; or [batch, held + n], which says that `input_ids` follow the
+            cache.
 
     Returns:
-        Token ids, and the mask of what is seen, both [batch, held + new]. The ids of what the cache
-        holds are left 0: they are not read.
+        Token ids and mask, both [batch, held + new]. The ids of cached columns are 0: they are not
+        read.
 
     Raises:
-        ValueError: it cannot be told what the prompts are, or they are not alike.
+        ValueError: the kind of a prompt is unclear, or the rows are not all of one kind.
     """
     batch, width = input_ids.shape
     held = cache.get_seq_length()
@@ -84,9 +85,9 @@ def lay_out(
 def _tokens_kept(
     prompt: torch.Tensor, tokens: torch.Tensor | None, held: int, prefix: int
 ) -> int | None:
-    """How many of the tokens that a row holds its prompt goes on from; None: it follows them all.
+    """How many of a row's cached tokens its prompt shares; None: the prompt follows all of them.
 
-    `prefix`: how many of the `held` are its prefix's.
+    `prefix`: how many of the `held` tokens belong to the prefix.
     """
     if len(prompt) == 0:
         raise ValueError("a row of the prompt has no tokens, or attention_mask hides them all")
@@ -115,7 +116,7 @@ def _begin(
     config: GenerationConfig,
     model_kwargs: dict[str, Any],
 ) -> torch.Tensor:
-    """Has generate() begin with what the cache lacks; returns the ids to read."""
+    """Makes generate() start with the tokens that the cache lacks; returns the ids to read."""
     if config.prefill_chunk_size is not None:
         raise ValueError(
             "prefill_chunk_size: generate() does not read in chunks over a RaggedCache"
@@ -129,7 +130,7 @@ def _begin(
         cache.leave_a_token(embeds.shape[1])
         return input_ids
     mask = model_kwargs.get("attention_mask")
-    # Newer versions take a mask that hides nothing away, and leave its length.
+    # Newer versions drop a mask that hides nothing, and leave its length.
     length = getattr(config, "_mask_length", None)
     if mask is None and length is not None and length > 0:
         mask = input_ids.new_ones(len(input_ids), length)
@@ -146,7 +147,7 @@ def _cache_of(model_kwargs: dict[str, Any]) -> Any:
 
 
 def over_ragged_caches() -> None:
-    """Has generate() of Transformers ask us what to read, where its cache is a RaggedCache."""
+    """Patches Transformers' generate() to use lay_out() if its cache is a RaggedCache."""
     prefill, assisted = GenerationMixin._prefill, GenerationMixin._assisted_decoding
 
     @functools.wraps(prefill)

@@ -1,4 +1,4 @@
-"""The parts of a Transformers model that scorers ask about: output projections and rotations."""
+"""The parts of a Transformers model that scorers use: output projections and rotations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def attention_modules(hf_model: PreTrainedModel) -> list[torch.nn.Module]:
-    """The decoder's self-attention, layer by layer.
+    """The decoder's self-attention modules, layer by layer.
 
     Raises:
         ValueError: they are not where Transformers' decoders have them.
@@ -35,7 +35,7 @@ def attention_modules(hf_model: PreTrainedModel) -> list[torch.nn.Module]:
 def output_projections(hf_model: PreTrainedModel) -> list[np.ndarray]:
     """W_O of every layer by query head, float32 [num_q_heads, head_dim, hidden_size].
 
-    What ``cache.register_model(spec, o_proj=...)`` and ``precis.compress(..., o_proj=...)`` take.
+    For ``cache.register_model(spec, o_proj=...)`` and ``precis.compress(..., o_proj=...)``.
 
     Raises:
         ValueError: the model's attention has no o_proj.
@@ -52,7 +52,7 @@ def output_projections(hf_model: PreTrainedModel) -> list[np.ndarray]:
 
 
 class Rotation:
-    """RoPE as a model's own code applies it, undone and averaged."""
+    """A model's own RoPE, undone and averaged."""
 
     def __init__(self, hf_model: PreTrainedModel) -> None:
         self._config = text_config(hf_model)
@@ -67,20 +67,20 @@ class Rotation:
         self._by_kind = "layer_type" in inspect.signature(self._embedding.forward).parameters
 
     def undo(self, layer: int, queries: torch.Tensor, begin: int) -> torch.Tensor:
-        """Queries [heads, n, head_dim] of positions `begin` and on as they were before RoPE."""
+        """Queries [heads, n, head_dim] of the positions from `begin` on, without their RoPE."""
         cos, sin = self._angles(layer, begin, queries.shape[1], queries.device)
-        # Some models' rotations lengthen; the inverse of a rotation by s is its transpose by 1/s.
+        # Some models' rotations scale by s; the inverse then is the transpose scaled by 1/s.
         square = cos.square() + sin.square()
         return self._rotate(queries.float(), cos / square, -sin / square)
 
     def average(self, layer: int, begin: int, count: int, device: torch.device) -> torch.Tensor:
         """The mean of the rotations of `count` positions from `begin` on, f32 [head_dim, head_dim].
 
-        x @ average.T is what the mean of the rotated x would be.
+        x @ average.T is the mean of the rotated x.
         """
         cos, sin = self._angles(layer, begin, count, device)
         unit = torch.eye(head_dim(self._config), device=device)[None]
-        # Row i: the unit vector i, rotated.
+        # Row i is the rotated unit vector i.
         return self._rotate(unit, cos.mean(0, keepdim=True), sin.mean(0, keepdim=True))[0].T
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What a recipe wants of a model besides K and V, and where it comes from."""
+"""The inputs that a recipe needs besides K and V, and their computation."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _ATTENTION_SCORERS = (
     "window_attn", "tova", "h2o", "observed_mean", "vatp", "cake", "lava", "defensive",
 )  # fmt: skip
 
-# Expected attention averages the rotation over so many positions to come (policies.md 2.8).
+# Expected attention averages the rotation over this many future positions (policies.md 2.8).
 FUTURE_TOKENS = 512
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a recipe's scorer is to be given.
+    """The inputs of a recipe's scorer.
 
     Attributes:
-        queries: the last tokens' queries that are observed; 0 for none, None for all.
-        repetition: queries that repeat the segment after it, with their log-sum-exp (KVzip).
-        statistics: mean and covariance of queries to come (expected attention).
+        queries: number of last tokens whose queries are observed; 0 for none, None for all.
+        repetition: queries of a repetition of the segment after it, with their log-sum-exp (KVzip).
+        statistics: mean and covariance of future queries (expected attention).
         sinks: first tokens of the path whose queries the statistics leave out.
     """
 
@@ -39,7 +39,7 @@ class Needs:
 
     @classmethod
     def of(cls, recipe: str) -> Needs:
-        """`recipe`: canonical JSON, as Put.recipe and precis.canonical_recipe have it."""
+        """`recipe`: canonical JSON, as in Put.recipe and precis.canonical_recipe."""
         fields: dict[str, Any] = json.loads(recipe)
         scorer = fields.get("scorer")
         return cls(
@@ -50,14 +50,14 @@ class Needs:
         )
 
     def last(self, queries: torch.Tensor) -> torch.Tensor | None:
-        """Those of [num_q_heads, n, head_dim] that are observed."""
+        """The observed part of queries [num_q_heads, n, head_dim]."""
         count = queries.shape[1] if self.queries is None else min(self.queries, queries.shape[1])
         return queries[:, queries.shape[1] - count :] if count else None
 
     def held(self, queries: torch.Tensor) -> torch.Tensor | None:
-        """What of a layer's queries to keep until its scorer's input is made; None for nothing.
+        """The part of a layer's queries to keep for its scorer; None for nothing.
 
-        A part is a copy, as it would keep the memory of all of them.
+        A part is a copy, because a view would keep the memory of all of them.
         """
         if self.statistics:
             return queries
@@ -66,10 +66,10 @@ class Needs:
 
 
 class QueryStatistics:
-    """Mean and covariance of the queries to come, as expected attention supposes them.
+    """Mean and covariance of future queries, as estimated for expected attention.
 
-    Queries of the past, without those of the sinks, as they were before RoPE, then rotated by the
-    average over the next FUTURE_TOKENS positions.
+    The past queries, without those of the sinks, have their RoPE removed and are then rotated by
+    the average over the next FUTURE_TOKENS positions.
     """
 
     def __init__(self, hf_model: PreTrainedModel) -> None:
@@ -83,8 +83,8 @@ class QueryStatistics:
 
         Args:
             queries: [num_q_heads, n, head_dim] of positions `begin` and on, as observers see them.
-            sinks: positions below this one are left out; if that leaves none, the mean and the
-                covariance are zero and every key is expected alike.
+            sinks: positions below this are left out; if none is left, mean and covariance are zero,
+                and all keys are expected to get equal attention.
         """
         heads, count, dim = queries.shape
         skip = min(count, max(0, sinks - begin))

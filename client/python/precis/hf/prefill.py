@@ -1,4 +1,4 @@
-"""Prefill: read a prompt and push each layer's KV while the next layer is being computed."""
+"""Prefill: reads a prompt and pushes each layer's KV while the next layer is computed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Prefilled:
     """A prompt that has been read.
 
     Attributes:
-        cache: everything the model saw, to generate from at once.
+        cache: everything the model saw, ready for generation.
         logits: float32 [vocabulary], of the last token.
         seconds: from the start to the last layer computed, repetitions included.
-        push_seconds: how much longer the last pushes took.
+        push_seconds: the time after that until the last pushes ended.
     """
 
     cache: RaggedCache
@@ -53,24 +53,23 @@ def prefill(
     repeat: Tokens = (),
     progress: Callable[[int], None] | None = None,
 ) -> Prefilled:
-    """Reads a prompt; with a `put`, pushes each layer while the next one computes.
+    """Reads a prompt; with a `put`, pushes each layer while the next one is computed.
 
     Args:
-        tokens: the whole path from its root, as in begin_put. Those that `past` holds are not read
-            again.
+        tokens: the whole path from its root, as in begin_put. Tokens in `past` are not read again.
         put: begun on the same tokens; it must begin where `past` ends. Commit it afterwards.
-        past: a cache over a restored prefix, for the second turn. It grows. Where it holds all of
-            `tokens` and there is no put, the last one is read again, over the cache without it.
-        queries: observation queries to push, the last of the segment; by default what the put's
-            recipe observes.
+        past: a cache over a restored prefix, for the second turn. It grows. If it holds all of
+            `tokens` and there is no put, the last token is read again, over the cache without it.
+        queries: number of observation queries to push, the last of the segment; by default as the
+            put's recipe needs.
         lse: push the queries' exact log-sum-exp over the segment as well.
-        repeat: repeat_request() of the tokenizer, for recipes that have the model repeat what it
-            has read (kvzip); nothing is pushed before it has.
-        progress: called with each layer's index once its push has begun, from the pushing thread.
+        repeat: repeat_request() of the tokenizer, for recipes that make the model repeat its input
+            (kvzip); pushes start only after that.
+        progress: called with each layer's index once its push has started, on the pushing thread.
 
     Raises:
         ValueError: nothing is left to read, or the put begins elsewhere.
-        precis.Error: from a push; the put is over then.
+        precis.Error: from a push; the put has then ended.
     """
     tokens = token_list(tokens)
     cache = RaggedCache(hf_model) if past is None else past
@@ -133,13 +132,13 @@ def store(
     """Prefills `tokens` and stores their KV: begin_put, prefill and commit in one call.
 
     Args:
-        recipe, keep: how to compress; by default what the budget in force says.
-        past: the cache over a restored prefix, where this turn stands on one. Only the tokens after
-            it are read and pushed; the segment records its parent and the budget that was read.
+        recipe, keep: how to compress; by default as the budget in force says.
+        past: the cache over a restored prefix, if this turn follows one. Only the tokens after it
+            are read and pushed; the segment records its parent and the budget that was read.
         repeat: as in prefill.
 
     Raises:
-        ValueError: `past` holds more than its prefix, or stands on a part of a segment.
+        ValueError: `past` holds more than its prefix, or ends inside a segment.
     """
     tokens = token_list(tokens)
     parent, parent_read = (None, None) if past is None else _stands_on(past)
@@ -151,7 +150,7 @@ def store(
 
 
 def _stands_on(past: RaggedCache) -> tuple[Segment | None, Keep | None]:
-    """The segment at whose end `past` stands, and the budget at which it was read."""
+    """The segment that `past` ends with, and the budget at which it was read."""
     if len(past.prefixes) > 1:
         raise ValueError(f"one prefix is needed to stand on; the cache has {len(past.prefixes)}")
     if past.prefix is None:

@@ -1,4 +1,4 @@
-"""Pushes layers on a thread of its own, while the next ones are computed."""
+"""Pushes layers on a thread of its own while the next ones are computed."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from .needs import Needs
     from .scorers import Scorers
 
-# Enough for pushes to go on beside layers that take unlike times. For some recipes each of those
-# that wait keeps the queries of all tokens.
+# Enough for pushes to continue while layers take different times. For some recipes each waiting
+# layer keeps the queries of all tokens.
 LAYERS_WAITING_MAX = 4
 
-# How often who waits looks up for an interrupt. One that comes as a wait is about to begin does not
-# end it: Python has seen none before, and the wait was not there yet to be ended.
+# How often a wait ends to let Python handle an interrupt. An interrupt that comes just before a
+# wait does not end it: Python checked for signals before, and the wait had not started yet.
 HEEDED_S = 0.1
 
 
 class Pusher:
     """Pushes layers in the order they come; the first error stops it.
 
-    A context manager. Once its block has been left nobody is in the put any more, however often
-    that was interrupted. Where the block ends well, all that was offered is pushed then; where it
-    ends with an exception, what still waits is given up.
+    A context manager. After its block no thread uses the put any more, however often the exit was
+    interrupted. If the block succeeds, all offered layers are pushed then; if it raises, the
+    waiting layers are dropped.
     """
 
     _END = None
@@ -49,12 +49,12 @@ class Pusher:
         self._scorers = scorers
         self._lse = lse
         self._progress = progress
-        # No queue.Queue and no threading.Event: they are written in Python, and an interrupt that
-        # comes as they take their lock leaves it taken.
+        # Neither queue.Queue nor threading.Event: they are written in Python, and an interrupt
+        # while they take their lock leaves the lock held.
         self._offered: queue.SimpleQueue[tuple | None] = queue.SimpleQueue()
-        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each that fits in
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()  # one item per free place
         self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._over = False  # set before something is in _ended
+        self._over = False  # set before an item is in _ended
         self._given_up = False
         self._error: BaseException | None = None
         self._waits = _core.Waits()
@@ -64,7 +64,7 @@ class Pusher:
     def __enter__(self) -> Pusher:
         try:
             threading.Thread(target=self._run, name="precis-push", daemon=True).start()
-        except BaseException:  # an interrupt, say: it may run already
+        except BaseException:  # for example an interrupt: the thread may already run
             self._given_up = True
             self._offered.put(self._END)
             raise
@@ -76,14 +76,14 @@ class Pusher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raises what went wrong, if nothing else did in the block, and what interrupts it."""
+        """Raises the pusher's error, if the block raised none, or the interrupt."""
         give_up, interrupt = kind is not None, None
         while not self._over:
             try:
                 if give_up:
                     self._given_up = True
                     self._waits.end()
-                self._offered.put(self._END)  # more than one of them do no harm
+                self._offered.put(self._END)  # repeated ends do no harm
                 _take(self._ended)
             except BaseException as raised:
                 give_up, interrupt = True, interrupt or raised
@@ -100,7 +100,7 @@ class Pusher:
         queries: torch.Tensor,
         lse: torch.Tensor | None = None,
     ) -> None:
-        """Hands a layer over, once there is room; raises what went wrong with an earlier one."""
+        """Queues a layer once there is room; raises the error of an earlier layer."""
         held = self._needs.held(queries) if lse is None else queries
         _take(self._room)
         self._check()
@@ -122,7 +122,7 @@ class Pusher:
             self._ended.put(None)
 
     def _attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Drops what comes after an error or when given up, so that who offers waits no longer."""
+        """Runs no step after an error or a give-up, so that offer() no longer blocks."""
         if self._error is not None or self._given_up:
             return
         try:

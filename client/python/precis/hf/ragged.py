@@ -1,9 +1,9 @@
-"""The ragged KV cache: another number of entries in every (layer, KV head).
+"""The ragged KV cache: the number of entries differs between (layer, KV head) pairs.
 
-A :class:`RaggedCache` is what a restored prefix kept, exactly as it lies in the prefix's memory,
-and a dense tail of the tokens computed since. It is an ordinary Transformers cache for the model;
-the attention over it is a function registered with Transformers as ``"precis_ragged"``, which a
-model takes for as long as it is called with such a cache.
+A :class:`RaggedCache` holds the kept entries of a restored prefix, in place in the prefix's memory,
+and a dense tail of the tokens computed since. For the model it is an ordinary Transformers cache;
+the attention over it is registered with Transformers as ``"precis_ragged"``, and a model uses it
+during each call that passes such a cache.
 """
 
 from __future__ import annotations
@@ -22,34 +22,33 @@ if TYPE_CHECKING:
 
 
 class RaggedCache(AttendedCache):
-    """A Transformers cache over a restored prefix, or over nothing yet.
+    """A Transformers cache over a restored prefix, or an empty one.
 
     ::
 
         ragged = precis.hf.RaggedCache(hf_model, cache.get(match, keep=0.2))
         hf_model.generate(prompt_ids, past_key_values=ragged, max_new_tokens=64)
 
-    The prompt is the whole one, with the tokens that the prefix stands for, or what follows them.
-    A prompt that the cache holds whole is continued: its last token is run again, over the cache
-    without it. The cache grows, and serves the next turn in the same way.
+    The prompt is either whole, including the tokens of the prefix, or only what follows them. If
+    the cache holds all of a whole prompt, generation continues it: its last token is run again,
+    over the cache without it. The cache grows, and serves the next turn in the same way.
 
-    Of several prefixes each is one row's of a batch (None: of a row that stands on nothing), or as
-    many rows' as every other: rows 0 and 1 stand on the first of two where the batch is 4. Prompts
-    are padded on the left, with an attention_mask, and each row's positions go on from the length
-    of its own prefix. Of one prefix a batch is so many continuations.
+    With several prefixes, each belongs to one row of a batch (None: a row without a prefix), or
+    each to the same number of rows: in a batch of 4 over two prefixes, rows 0 and 1 have the first.
+    Prompts are padded on the left, with an attention_mask, and each row's positions continue from
+    the length of its own prefix. With one prefix, a batch is a number of continuations of it.
 
-    The columns of a batch are those of Transformers: the longest prefix takes as many as it has
-    tokens, the others end where it ends, and the tail of all rows follows. get_seq_length() counts
-    columns.
+    The columns of a batch are those of Transformers: the longest prefix takes as many columns as it
+    has tokens, shorter prefixes end where it ends, and the tail of all rows follows.
+    get_seq_length() counts columns.
 
-    A layer of a prefix is waited for when attention first reaches it, so decoding starts while
-    later layers still travel. Kept entries are used where they lie; they are copied only where the
-    model's dtype or device is another one. A prefix is never written to, so that several caches
-    can stand on one.
+    Attention waits for a layer of a prefix when it first needs it, so decoding starts while later
+    layers still travel. Kept entries are used in place; they are copied only if the model's dtype
+    or device differs. A prefix is never written to, so several caches can use the same one.
 
-    The model attends by itself over this cache where it is called with it, and in its own way in
-    all other calls. That is a setting of the model while a call lasts, so that one model should not
-    serve two kinds of cache from two threads.
+    The model uses this attention in calls with such a cache, and its own in all other calls. That
+    is a setting of the model during the call, so one model should not be called with two kinds of
+    cache from two threads.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class RaggedCache(AttendedCache):
         if not self.prefixes:
             raise ValueError("no prefixes: one is needed for each row of the batch")
         self._source = Source(hf_model, self.prefixes)
-        # Token ids that were fed, each call's with the column of its first; None: not known.
+        # Token ids that were fed: per call, with the column of its first token; None: unknown.
         self._fed: list[tuple[int, torch.Tensor | None]] = []
         layers = [RaggedLayer(self._source, i) for i in range(self._source.num_layers)]
         super().__init__(layers=layers)
@@ -69,28 +68,28 @@ class RaggedCache(AttendedCache):
 
     @property
     def prefix(self) -> Prefix | None:
-        """The one prefix; None where there are several, or none."""
+        """The only prefix; None if there are several, or none."""
         return self.prefixes[0] if len(self.prefixes) == 1 else None
 
     @property
     def prefix_tokens(self) -> int:
-        """The length of the original sequence that the prefix stands for, or was cropped to.
+        """The length of the original sequence of the prefix, or the length it was cropped to.
 
-        Of several prefixes, that of the longest.
+        With several prefixes, that of the longest.
         """
         return self._source.prefix_tokens
 
     # ---- its length -----------------------------------------------------------------------------
 
     def crop(self, max_length: int) -> None:
-        """Forgets what stands at position `max_length` and after it (or the last -`max_length`).
+        """Drops all positions from `max_length` on (or the last -`max_length` positions).
 
-        That may reach into the prefix: the entries that it kept of those positions are seen no
-        more by this cache, all others as before. Another cache over the same prefix sees them.
+        A crop may reach into the prefix: this cache then no longer uses the prefix's entries of
+        those positions, and all others as before. Other caches over the same prefix still use them.
 
         Raises:
-            ValueError: the cache holds fewer than -`max_length` tokens, or this would reach into
-                several prefixes.
+            ValueError: the cache holds fewer than -`max_length` tokens, or the crop would reach
+                into several prefixes.
         """
         held = self.get_seq_length()
         length = max_length if max_length >= 0 else held + max_length
@@ -104,7 +103,7 @@ class RaggedCache(AttendedCache):
         self._shorten([min(length, tokens) for tokens in self._source.lengths], length)
 
     def _shorten(self, lengths: list[int], columns: int) -> None:
-        """Leaves so much of each prefix, and of the tail what stands before column `columns`."""
+        """Shortens the prefixes to `lengths`, and the tail to the columns before `columns`."""
         into_prefix = lengths != self._source.lengths
         self._source.lengths = lengths
         tail = max(0, columns - self.prefix_tokens)
@@ -117,15 +116,15 @@ class RaggedCache(AttendedCache):
         self._fed = [(begin, ids) for begin, ids in self._fed if begin < columns]
 
     def rewind(self, kept: Sequence[int]) -> list[int]:
-        """Forgets all but the first `kept` tokens of each row of a batch.
+        """Drops all but the first `kept` tokens of each row of a batch.
 
-        Rows that stand on one prefix lose what any of them loses of it.
+        Rows that share a prefix all lose the part of it that any of them loses.
 
         Returns:
             How many tokens each row holds then.
 
         Raises:
-            ValueError: that reaches into a prefix while other rows keep what followed theirs.
+            ValueError: a row would go back into its prefix while other rows keep tail tokens.
         """
         groups = self._source.rows_of(len(kept))
         lengths = [
@@ -156,7 +155,7 @@ class RaggedCache(AttendedCache):
         ]
 
     def take_back(self) -> int:
-        """Crops the last token off and returns its id, to be fed again.
+        """Crops the last token off and returns its id, so that it can be fed again.
 
         Raises:
             ValueError: the cache is empty, or does not know the token.
@@ -176,10 +175,10 @@ class RaggedCache(AttendedCache):
         return int(tokens[-1])
 
     def leave_a_token(self, prompt_tokens: int) -> None:
-        """Makes room for the last token of a whole prompt, where the cache holds all of it.
+        """Drops the last token of a whole prompt if the cache holds all of the prompt.
 
         Raises:
-            ValueError: the cache holds more than that.
+            ValueError: the cache holds more than the prompt.
         """
         held = self.get_seq_length()
         if held > prompt_tokens:
@@ -188,7 +187,7 @@ class RaggedCache(AttendedCache):
             self.crop(held - 1)
 
     def reset(self) -> None:
-        """Forgets everything but what the prefixes hold."""
+        """Drops everything except the prefixes."""
         self._shorten(self._source.lengths, 0)
 
     # ---- its rows -------------------------------------------------------------------------------
@@ -199,12 +198,12 @@ class RaggedCache(AttendedCache):
         return [a + b for a, b in zip(self.prefix_lengths(batch), seen, strict=True)]
 
     def prefix_lengths(self, batch: int) -> list[int]:
-        """How many tokens of each row of a batch its prefix stands for."""
+        """The length of each row's prefix, in tokens."""
         groups = zip(self._source.lengths, self._source.rows_of(batch), strict=True)
         return [tokens for tokens, rows in groups for _ in range(rows.stop - rows.start)]
 
     def tokens(self, batch: int) -> list[torch.Tensor | None]:
-        """The ids of what each row of a batch holds, on the CPU; None where they are not known."""
+        """The token ids that each row of a batch holds, on the CPU; None where they are unknown."""
         fed, seen = self._fed_ids(batch), self._seen(batch).cpu()
         found: list[torch.Tensor | None] = []
         for which, rows in enumerate(self._source.rows_of(batch)):
@@ -236,7 +235,7 @@ class RaggedCache(AttendedCache):
         return fed if fed.shape[1] == count else None
 
     def _batch(self) -> int | None:
-        """How many rows the tail has; None while there is none."""
+        """How many rows the tail has; None while it is empty."""
         held = self.get_seq_length() > self.prefix_tokens
         return self.layers[0].keys.shape[0] if held else None
 
@@ -251,9 +250,9 @@ class RaggedCache(AttendedCache):
         return torch.ones(batch, count, dtype=torch.bool, device=self._source.device)
 
     def attention_mask(self, batch: int) -> torch.Tensor:
-        """The mask of what the cache holds, bool [batch, get_seq_length()].
+        """The mask of the cached columns, bool [batch, get_seq_length()].
 
-        Before what follows it makes the attention_mask of a call.
+        Followed by the mask of the new tokens, it is the attention_mask of a call.
         """
         seen = self._seen(batch)
         before = torch.ones(batch, self.prefix_tokens, dtype=torch.bool, device=seen.device)
@@ -262,7 +261,7 @@ class RaggedCache(AttendedCache):
         return torch.cat([before, seen], dim=1)
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Takes rows in another order, each from those of the same prefix; beam search does that.
+        """Reorders rows, each within the rows of its prefix, as beam search does.
 
         Raises:
             ValueError: a row comes from another prefix.
@@ -282,10 +281,10 @@ class RaggedCache(AttendedCache):
             self._take_rows(torch.arange(batch).repeat_interleave(repeats))
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keeps some rows.
+        """Keeps only some rows.
 
         Raises:
-            ValueError: the cache stands on several prefixes.
+            ValueError: the cache has several prefixes.
         """
         if len(self.prefixes) > 1:
             raise ValueError(
@@ -331,7 +330,7 @@ class RaggedCache(AttendedCache):
         return torch.cat(places)[:, -count:]
 
     def _seen_with(self, mask: Any, batch: int, count: int) -> torch.Tensor | None:
-        """Which columns of the tail rows see once `count` new ones are there; None: all of them."""
+        """The tail columns that rows see, including `count` new ones; None: all of them."""
         given = isinstance(mask, torch.Tensor) and mask.ndim == 2 and not bool(mask.all())
         if not given and self._source.seen is None:
             return None

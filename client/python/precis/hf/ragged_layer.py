@@ -1,9 +1,9 @@
-"""One layer of a ragged cache: another number of entries in every KV head, and a dense tail.
+"""One layer of a ragged cache: kept entries per KV head in any number, and a dense tail.
 
-Evicted entries do not exist: there is no mask over a full cache anywhere. RoPE is in the keys
-already, and positions go on from the length of the original sequence. In a layer of a sliding
-window a query sees, of what was kept, what lies in its window; the positions of the entries say
-which. They also say what a crop into the prefix hides.
+Evicted entries do not exist: there is no mask over a full cache. RoPE is already in the keys, and
+positions continue from the length of the original sequence. In a layer with a sliding window a
+query sees only the kept entries in its window; the entries' positions tell which. The positions
+also tell which entries a crop into the prefix hides.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .spec import attention_windows, head_dim, text_config
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Scores held at once for one KV head of one block of queries: 16 Mi floats are 64 MiB.
+# Scores computed at a time for one KV head and one block of queries: 16 Mi floats are 64 MiB.
 _BLOCK_SCORES = 1 << 24
 _TAIL_TOKENS_MIN = 64
 
 
 class Entries(Protocol):
-    """What one head kept: arrays that DLPack understands, [count, head_dim], and [count]."""
+    """The kept entries of one head: DLPack arrays, K and V [count, head_dim], positions [count]."""
 
-    positions: Any  # in the original sequence; asked for where the layer has a sliding window
+    positions: Any  # in the original sequence; used if the layer has a sliding window
     keys: Any
     values: Any
 
@@ -39,18 +39,18 @@ class Layer(Protocol):
 
 
 class Prefix(Protocol):
-    """What a RaggedCache needs of a prefix; :class:`precis.Prefix` is one."""
+    """The interface that a RaggedCache needs of a prefix; :class:`precis.Prefix` has it."""
 
     matched_tokens: int
     layers: Sequence[Layer]
 
 
 class Kept(NamedTuple):
-    """What one head kept, where attention can use it.
+    """The kept entries of one head, as tensors for attention.
 
     Attributes:
-        positions: only under a sliding window.
-        hidden: rows that attention must not see, as a crop took them off; None for none.
+        positions: only with a sliding window.
+        hidden: rows that attention must not see, because a crop dropped them; None for none.
     """
 
     keys: torch.Tensor
@@ -60,19 +60,19 @@ class Kept(NamedTuple):
 
 
 # Called with (layer, keys, values, queries) of the new tokens, post-RoPE, as [heads, n, head_dim].
-# Queries are scaled such that the model's scores are q.k/sqrt(head_dim), whatever the model does.
+# Queries are scaled so that the model's scores are q.k/sqrt(head_dim) for every model.
 Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
 class Source:
-    """What the layers of one cache share. Not the cache itself: a cycle would outlive its use.
+    """The state that the layers of one cache share. Not the cache itself: a cycle would outlive it.
 
-    The rows of a batch stand on the prefixes in order, as many rows on each.
+    The rows of a batch belong to the prefixes in order, the same number of rows to each.
 
     Attributes:
-        lengths: how many tokens of each prefix count; fewer than it has once it was cropped.
+        lengths: how many tokens of each prefix count; fewer than it has after a crop.
         seen: which columns of the tail each row sees, bool [batch, columns]; None: all of them.
-        attended: whether the model that is being called attends over ragged caches.
+        attended: whether the model of the current call attends over ragged caches.
     """
 
     def __init__(self, hf_model: PreTrainedModel, prefixes: Sequence[Prefix | None]) -> None:
@@ -94,14 +94,14 @@ class Source:
 
     @property
     def prefix_tokens(self) -> int:
-        """The columns that prefixes take: as many as the longest has tokens. The tail follows."""
+        """The columns of the prefixes: the length of the longest. The tail follows."""
         return max(self.lengths)
 
     def rows_of(self, batch: int) -> list[slice]:
-        """The rows of a batch that stand on each prefix.
+        """The rows of a batch that belong to each prefix.
 
         Raises:
-            ValueError: the batch is no multiple of the prefixes.
+            ValueError: the batch is no multiple of the number of prefixes.
         """
         each, rest = divmod(batch, len(self.lengths))
         if rest:
@@ -114,7 +114,7 @@ class Source:
     def places(self, which: int, rows: slice, columns: int) -> torch.Tensor:
         """Positions in its sequence of the tail's first `columns`, [rows or 1, columns].
 
-        `rows` stand on prefix `which`. A column that a row does not see has no position of its own.
+        `rows` belong to prefix `which`. A column that a row does not see has no own position.
         """
         if self.seen is None:
             places = torch.arange(columns, device=self.device)[None]
@@ -123,7 +123,7 @@ class Source:
         return places + self.lengths[which]
 
     def load_layer(self, index: int, which: int) -> list[Kept]:
-        """The keys and values that one prefix kept of a layer, where attention can use them."""
+        """The kept keys and values of a layer of one prefix, as tensors for attention."""
         prefix, length = self._prefixes[which], self.lengths[which]
         if prefix is None or length == 0:
             none = torch.empty(0, self._head_dim, dtype=self._dtype, device=self.device)
@@ -144,11 +144,10 @@ class Source:
             np.asarray(entries.positions).astype(np.int64), device=self.device
         )
         if window is None:
-            # Hidden and not left out: a crop takes few entries off, and the rest stay where they
-            # lie.
+            # Hidden and not removed: a crop drops few entries, and the rest stay in place.
             hidden = (positions >= length).nonzero()[:, 0]
             return Kept(keys, values, hidden=hidden if len(hidden) else None)
-        # The rest is out of sight for every token to come.
+        # Entries outside are out of the window of every future token.
         near = (positions > length - window) & (positions < length)
         if not near.all():
             keys, values, positions = keys[near], values[near], positions[near]
@@ -164,7 +163,7 @@ class Source:
 
 
 class RaggedLayer(CacheLayerMixin):
-    """One layer: per KV head the kept entries, and a tail that all heads share."""
+    """One layer: the kept entries of each KV head, and a tail that all heads share."""
 
     is_sliding = False
     is_croppable = True
@@ -177,7 +176,7 @@ class RaggedLayer(CacheLayerMixin):
         self._kept: dict[int, list[Kept]] = {}  # by prefix
         self._tail = 0  # tokens in the tail; keys and values have room for more
 
-    # ---- what Transformers calls ----------------------------------------------------------------
+    # ---- calls from Transformers ----------------------------------------------------------------
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
@@ -212,30 +211,30 @@ class RaggedLayer(CacheLayerMixin):
         return keys, values
 
     def get_seq_length(self) -> int:
-        """The length of the original sequence, evicted tokens included: positions go on from it."""
+        """The length of the original sequence, with evicted tokens: positions continue from it."""
         return self._source.prefix_tokens + self._tail
 
     def get_mask_sizes(self, query: torch.Tensor | int) -> tuple[int, int]:
-        """`query`: the columns of the queries, or, in newer versions, how many they are."""
+        """`query`: the columns of the queries, or, in newer versions, their number."""
         return self.get_seq_length() + (query if isinstance(query, int) else len(query)), 0
 
     def get_max_cache_shape(self) -> int:
         return -1
 
     def get_max_length(self) -> int:
-        """What newer versions of Transformers ask instead."""
+        """The name of get_max_cache_shape() in newer versions of Transformers."""
         return -1
 
     def crop(self, max_length: int) -> None:
-        """Refused: the layers of a cache have one length. RaggedCache.crop() crops them all."""
+        """Refused: all layers of a cache have one length. RaggedCache.crop() crops them all."""
         raise ValueError("a layer of a RaggedCache is cropped with all others: RaggedCache.crop()")
 
     def keep_tail(self, tokens: int) -> None:
-        """Forgets what of the tail comes after its first `tokens`."""
+        """Drops the tail's tokens after the first `tokens`."""
         self._tail = min(self._tail, tokens)
 
     def load_anew(self) -> None:
-        """Asks the source again what of the prefix counts, when attention next needs it."""
+        """Drops the loaded entries; the next use loads them from the source again."""
         self._kept = {}
 
     def reset(self) -> None:
@@ -248,9 +247,8 @@ class RaggedLayer(CacheLayerMixin):
     ) -> torch.Tensor:
         """Softmax attention of query [batch, num_q_heads, n, head_dim], the tail's last n tokens.
 
-        Every query sees the kept entries and its own tail up to itself, both as far as `window`,
-        the model's own, reaches. Returns the output as Transformers wants it, [batch, n,
-        num_q_heads, head_dim].
+        Every query sees the kept entries and its own tail up to itself, both within `window`, the
+        model's own. Returns [batch, n, num_q_heads, head_dim], as Transformers expects.
         """
         if window != self._window:
             raise ValueError(
@@ -274,7 +272,7 @@ class RaggedLayer(CacheLayerMixin):
         return torch.cat(out).transpose(1, 2)
 
     def _causal(self) -> bool:
-        """Whether every query sees nothing but the whole tail up to itself."""
+        """Whether every query sees exactly the whole tail up to itself."""
         count = len(self._source.lengths)
         return self._source.seen is None and not any(
             len(kept.keys) for which in range(count) for kept in self.kept(which)
@@ -288,7 +286,7 @@ class RaggedLayer(CacheLayerMixin):
         which: int,
         rows: slice,
     ) -> torch.Tensor:
-        """The attention of the rows that stand on one prefix, [rows, num_q_heads, n, head_dim]."""
+        """The attention of one prefix's rows, [rows, num_q_heads, n, head_dim]."""
         out = []
         for first, block in self._blocks(query, which):
             heads = self._scores(block, first, scaling, window, which, rows)
@@ -300,8 +298,8 @@ class RaggedLayer(CacheLayerMixin):
         """Natural log-sum-exp of q.k/sqrt(d) over the kept entries and the tail up to each query.
 
         Args:
-            queries: [num_q_heads, n, head_dim] of the tail's last n tokens, as an observer is
-                shown them. What a sliding window hides is counted.
+            queries: [num_q_heads, n, head_dim] of the tail's last n tokens, as an observer gets
+                them. Entries outside a sliding window count as well.
         """
         scaling = queries.shape[-1] ** -0.5
         blocks = []
@@ -317,13 +315,13 @@ class RaggedLayer(CacheLayerMixin):
         return self.keys[0, :, begin : self._tail], self.values[0, :, begin : self._tail]
 
     def kept(self, which: int = 0) -> list[Kept]:
-        """What each KV head kept of one prefix, [count, head_dim]; waits for the layer."""
+        """The kept entries per KV head of one prefix, [count, head_dim]; waits for the layer."""
         if which not in self._kept:
             self._kept[which] = self._source.load_layer(self._index, which)
         return self._kept[which]
 
     def _blocks(self, query: torch.Tensor, which: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """The tail's last tokens' queries in blocks, each with the tail index of its first."""
+        """The queries of the last tokens in blocks, each with the tail index of its first."""
         batch, num_q_heads, count, _ = query.shape
         widest = max(len(kept.keys) for kept in self.kept(which)) + self._tail
         block = max(1, _BLOCK_SCORES // (batch * num_q_heads // self.keys.shape[1] * widest))
@@ -339,10 +337,10 @@ class RaggedLayer(CacheLayerMixin):
         which: int,
         rows: slice,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Of each KV head: f32 scores [batch, group * n, kept + tail], and the values of both.
+        """For each KV head: f32 scores [batch, group * n, kept + tail], and the values of both.
 
-        `query`: [batch, num_q_heads, n, head_dim], of tail index `first` and on, of the `rows` that
-        stand on prefix `which`. -inf: it does not see it.
+        `query`: [batch, num_q_heads, n, head_dim], of tail index `first` and on, for the `rows` of
+        prefix `which`. A score of -inf: the query does not see the entry.
         """
         batch, num_q_heads, count, dim = query.shape
         begin = 0
@@ -377,8 +375,8 @@ class RaggedLayer(CacheLayerMixin):
     ) -> torch.Tensor | None:
         """What the queries of tail index `first` and on do not see of `tail`, [rows or 1, n, tail].
 
-        Every query sees its own token, padding too: a softmax over nothing would be no number.
-        None: they see all of it.
+        Every query sees its own token, even padding: a softmax over nothing would be NaN. None:
+        they see all of it.
         """
         seen = self._source.seen
         if tail.stop - first == 1 and seen is None:  # `tail` begins with its window

@@ -1,4 +1,4 @@
-"""KVzip's pass: the model repeats what it has read, and its queries tell what it looks back at."""
+"""KVzip's pass: the model repeats its input, and its queries show which entries it reads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from .ragged import RaggedCache
 
 CHUNK_TOKENS = 2048
-# A chunk in the middle begins with so many tokens of the one before, or it would come from nowhere.
+# A chunk begins with this many tokens of the one before; otherwise it would have no lead-in.
 _LEAD_TOKENS = 8
 _REQUEST = "\n\nRepeat everything above, word for word."
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """What one chunk's repetition asked of every layer.
+    """The queries of every layer while the model repeated one chunk.
 
     Attributes:
         queries: per layer [num_q_heads, m, head_dim], as observers see them.
@@ -36,9 +36,9 @@ class Repetition:
 
 
 def repeat_request(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The tokens that ask for a repetition: a user's last words and the assistant's turn.
+    """The tokens that ask for a repetition: the end of a user's turn and the assistant's start.
 
-    For a model without a chat template, the words alone.
+    For a model without a chat template, only the words.
     """
     text = _REQUEST + "\n"
     if tokenizer.chat_template:
@@ -56,13 +56,12 @@ def repetitions(
     request: Tokens = (),
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> Iterator[Repetition]:
-    """Repeats `tokens`, the last that `cache` holds, chunk by chunk; leaves the cache as it was.
+    """Repeats `tokens`, the last that `cache` holds, chunk by chunk; leaves the cache unchanged.
 
     Each chunk follows the whole cache and the request. Costs about two prefills of `tokens`.
 
     Args:
-        request: as repeat_request() makes it. Without one the model repeats a little less surely,
-            for it is not told to.
+        request: from repeat_request(). Without a request the model repeats a little less reliably.
     """
     tokens, request = token_list(tokens), token_list(request)
     length = cache.get_seq_length()

@@ -1,4 +1,4 @@
-"""Of what a model computes, what a recipe's scorer is to be given."""
+"""Computes the inputs of a recipe's scorer from the model's keys, values and queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Scorers:
-    """Makes of what a model computes what a recipe's scorer is to be given, layer by layer."""
+    """Computes the inputs of a recipe's scorer, layer by layer."""
 
     def __init__(self, hf_model: PreTrainedModel, needs: Needs, dtype: str, begin: int) -> None:
         """`dtype`: of K, V and queries as pushed. `begin`: position of the first new token."""
@@ -36,11 +36,10 @@ class Scorers:
         """The arguments of Put.layer, on the CPU; also a layer of precis.compress.
 
         Args:
-            keys, values, queries: [heads, n, head_dim] of the new tokens, as observers see them;
-                of the queries what Needs.held() leaves is enough. With `lse`, those that repeat
-                the tokens.
-            lse: of repeating queries.
-            with_lse: make that of the observed queries over the new tokens.
+            keys, values, queries: [heads, n, head_dim] of the new tokens, as observers see them; of
+                the queries only Needs.held() is needed. With `lse`, the queries of the repetition.
+            lse: of the repetition's queries.
+            with_lse: compute the log-sum-exp of the observed queries over the new tokens.
         """
         parts = {"keys": self._pushed(keys), "values": self._pushed(values)}
         if lse is not None:

@@ -1,4 +1,4 @@
-"""What a Transformers model is to the store: its :class:`precis.ModelSpec`."""
+"""The :class:`precis.ModelSpec` of a Transformers model."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ TORCH_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
 def text_config(hf_model: PreTrainedModel) -> PretrainedConfig:
-    """The configuration of the decoder, also where it is one part of a larger model."""
+    """The configuration of the decoder, even if it is one part of a larger model."""
     return hf_model.config.get_text_config(decoder=True)
 
 
 def head_dim(config: PretrainedConfig) -> int:
-    """Elements of one head, which some configurations leave to be worked out."""
+    """Elements of one head; some configurations do not state it."""
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 def attention_windows(config: PretrainedConfig) -> list[int | None]:
-    """How many tokens, itself included, a query of each layer sees at most; None: all of them.
+    """The sliding window of each layer in tokens, the query's own included; None: no limit.
 
     Raises:
-        ValueError: a layer attends to chunks, to what comes after it, or not by softmax attention.
+        ValueError: a layer attends to chunks, to later tokens, or not by softmax attention.
     """
     window = getattr(config, "sliding_window", None)
     if not getattr(config, "use_sliding_window", True):
@@ -56,9 +56,9 @@ def attention_windows(config: PretrainedConfig) -> list[int | None]:
 
 
 def _rope(config: PretrainedConfig) -> tuple[float, str]:
-    """RoPE's base, and everything else about it as canonical JSON ("" for nothing)."""
+    """RoPE's base, and its other parameters as canonical JSON ("" for none)."""
     rope: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
-    if isinstance(whole := rope.get("full_attention"), dict):  # another one per kind of layer
+    if isinstance(whole := rope.get("full_attention"), dict):  # parameters for each kind of layer
         theta = whole.get("rope_theta")
         rope = {kind: rope[kind] for kind in sorted(set(config.layer_types))}
         rope["layer_types"] = list(config.layer_types)
@@ -66,7 +66,7 @@ def _rope(config: PretrainedConfig) -> tuple[float, str]:
         theta = rope.pop("rope_theta", None)
         if rope.get("rope_type", "default") == "default":
             rope.pop("rope_type", None)
-    turned = getattr(config, "no_rope_layers", None)  # 1 where a layer has RoPE, 0 where not
+    turned = getattr(config, "no_rope_layers", None)  # 1 if a layer has RoPE, 0 if not
     if turned and not all(turned):
         rope["rope_layers"] = [int(bool(layer)) for layer in turned]
     text = json.dumps(rope, sort_keys=True, separators=(",", ":")) if rope else ""
@@ -74,10 +74,10 @@ def _rope(config: PretrainedConfig) -> tuple[float, str]:
 
 
 def model_name(config: PretrainedConfig, default: str) -> str:
-    """The repository of the hub that a model comes from; of any other its architecture, or default.
+    """The hub repository that a model comes from; for other models the architecture, or `default`.
 
-    Never a path of this machine: the same weights have one name wherever they lie, and the store
-    shows names to other tenants' operators.
+    Never a path of this machine: the same weights have one name at any path, and the store shows
+    names to other tenants' operators.
     """
     source = config.name_or_path or ""
     if snapshot := re.search(r"(?:^|[/\\])models--([^/\\]+)[/\\]snapshots[/\\]", source):
@@ -98,18 +98,18 @@ def model_spec(
     """Describes a Transformers model to the store.
 
     Args:
-        hf_model: a decoder of grouped-query attention with RoPE, over everything before or over a
-            sliding window.
-        name: by default as model_name() has it.
-        revision: of the weights; other weights of the same name need another revision. By default
-            a digest of the weights themselves, which reads all of them once: call model_spec()
-            again after they were changed.
+        hf_model: a decoder with grouped-query attention and RoPE, with full attention or a sliding
+            window.
+        name: by default that of model_name().
+        revision: of the weights; other weights of the same name need another revision. By default a
+            digest of the weights themselves, which reads all of them once: call model_spec() again
+            after they were changed.
         dtype: "bf16", "f16" or "f32", of K, V and queries in the store; the model's by default.
         block_tokens: tokens in one block of the path's digest.
 
     Raises:
-        ValueError: the model is of a kind that precis.hf cannot serve, or its weights cannot be
-            read and `revision` does not stand in for them.
+        ValueError: precis.hf cannot serve this kind of model, or its weights cannot be read and no
+            `revision` is given.
     """
     config = text_config(hf_model)
     attention_windows(config)
@@ -134,16 +134,16 @@ def spec_of_files(
     name: str | None = None,
     revision: str | None = None,
 ) -> ModelSpec:
-    """What model_spec() says of a model that was loaded from its files, which need not be loaded.
+    """The same ModelSpec as model_spec() for a model's files, without loading the model.
 
     Args:
         config: of the whole model; its name_or_path says where the files are. decoder: of its
             decoder, the same for most models.
-        dtype: that it is loaded in, as PyTorch names it.
-        name, revision: as model_spec() takes them.
+        dtype: that the model is loaded in, as PyTorch names it.
+        name, revision: as for model_spec().
 
     Raises:
-        ValueError: as model_spec() does.
+        ValueError: as model_spec().
     """
     attention_windows(decoder)
     short = dtype_name(dtype)

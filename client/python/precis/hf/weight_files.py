@@ -1,4 +1,4 @@
-"""What a model's safetensors files say of its parameters, remembered beside each file."""
+"""Marks of the parameters in a model's safetensors files, cached beside each file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def file_marks(config: PretrainedConfig, dtype: torch.dtype | None = None) -> dict[str, str]:
-    """The marks of all parameters in the safetensors files which the configuration is of.
+    """The marks of all parameters in the safetensors files of the configuration.
 
-    A file is read once: its marks are kept beside it, or in the user's cache folder where that
-    cannot be written, and count for as long as it is the same file of the same size and times.
+    A file is read once: its marks are stored beside it, or in the user's cache folder if its own
+    folder cannot be written. They are valid as long as the file has the same inode, size and times.
 
     Args:
-        dtype: that floating-point parameters are turned to first, as loading does; by default they
-            stay as they are in the files.
+        dtype: that floating-point parameters are converted to first, as loading does; by default
+            they are not converted.
     """
     marks: dict[str, str] = {}
     for file in files_of(config):
@@ -39,7 +39,7 @@ def file_marks(config: PretrainedConfig, dtype: torch.dtype | None = None) -> di
 
 
 def files_of(config: PretrainedConfig) -> list[Path]:
-    """The safetensors files that the model was loaded from; empty where they are not found."""
+    """The safetensors files that the model was loaded from; empty if they are not found."""
     source = config.name_or_path
     if not source:
         return []
@@ -61,7 +61,7 @@ def _found(config: PretrainedConfig, source: str, name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     revision = getattr(config, "_commit_hash", None)
-    with contextlib.suppress(ValueError, OSError):  # no name of a repository, say
+    with contextlib.suppress(ValueError, OSError):  # for example not the name of a repository
         path = try_to_load_from_cache(source, name, revision=revision)
         if isinstance(path, str):
             return Path(path)
@@ -69,7 +69,7 @@ def _found(config: PretrainedConfig, source: str, name: str) -> Path | None:
 
 
 def _marks_of(file: Path, dtype: torch.dtype | None) -> dict[str, str]:
-    file = file.resolve()  # of a hub's cache, the blob that its link is of
+    file = file.resolve()  # in a hub's cache, the blob that the link points to
     state = _state(file)
     for place in _places(file, dtype):
         marks = _remembered(place, state)
@@ -99,9 +99,9 @@ def _turned(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
 
 
 def _state(file: Path) -> list[int]:
-    """What changes with the file: a copy in its place has another inode, and a write another ctime.
+    """Changes with the file: a replaced file has another inode, and a written one another ctime.
 
-    Size and mtime alone can be those of another file, as mtime is for anybody to set.
+    Size and mtime alone do not identify a file, as any user can set mtime.
     """
     found = file.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
@@ -120,7 +120,7 @@ def _seal(content: dict[str, Any]) -> str:
 
 
 def _remembered(place: Path, state: list[int]) -> dict[str, str] | None:
-    """None where there is nothing, or it is of another file, or torn."""
+    """None if the record is missing, damaged, or of another state of the file."""
     try:
         record = json.loads(place.read_text())
         content = {"version": _VERSION, "state": state, "marks": record["marks"]}
@@ -130,7 +130,7 @@ def _remembered(place: Path, state: list[int]) -> dict[str, str] | None:
 
 
 def _remember(place: Path, state: list[int], marks: dict[str, str]) -> bool:
-    """Whole or not at all, whoever else writes it. False where it cannot be written."""
+    """Writes the record atomically, even with concurrent writers. False if it cannot be written."""
     content = {"version": _VERSION, "state": state, "marks": marks}
     text = json.dumps(content | {"seal": _seal(content)})
     try:

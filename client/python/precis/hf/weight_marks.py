@@ -1,4 +1,4 @@
-"""The marks of tensors: what tells the bytes of one from those of any other."""
+"""Marks of tensors: digests of their dtype, shape and bytes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-PIECE_BYTES = 4 << 20  # hashed by one thread at a time; part of what a mark is
+PIECE_BYTES = 4 << 20  # hashed by one thread at a time; part of the definition of a mark
 _AHEAD_BYTES = 1 << 30  # read before the first of them is hashed
 
 
 def marks_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, str]]:
-    """The names with a digest of dtype, shape and all bytes, 32 hex digits; alike on every device.
+    """Each name with a digest of dtype, shape and all bytes, 32 hex digits, on any device the same.
 
-    SHA-256 over those of the tensor's pieces of 4 MiB, which all cores hash at once: one core does
-    1.7 GB/s where it has instructions for it.
+    SHA-256 over the SHA-256s of the tensor's pieces of 4 MiB, which all cores hash in parallel: one
+    core does 1.7 GB/s if it has SHA instructions.
 
     Raises:
         ValueError: the bytes of a tensor cannot be read; names it.

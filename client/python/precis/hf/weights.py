@@ -1,8 +1,8 @@
-"""Which weights a model has: a digest by which other weights are another model to the store.
+"""The revision of a model's weights: a digest, so that other weights are another model.
 
-It is of the weights as they are in memory, all bytes of them: what was merged, tuned or replaced
-after loading counts, and no file has to be believed. Files speak only for parameters that memory
-does not show whole: those that are offloaded, and those of which each rank has a part.
+It covers the weights in memory, all of their bytes: merged, tuned or replaced weights count, and no
+file has to be trusted. Files are used only for parameters that are not whole in memory: offloaded
+parameters, and those that ranks hold in parts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from .weight_marks import marks_of
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
-# Settings that change neither K nor V, or stand elsewhere: RoPE in the spec, the dtype with each
-# weight. Whatever else a configuration has counts, for a list of what changes them is never whole.
+# Settings that affect neither K nor V, or are covered elsewhere: RoPE in the spec, the dtype with
+# each weight. All other settings count, because a list of those that matter would never be
+# complete.
 _WITHOUT_EFFECT = {
     "_name_or_path",
     "architectures",
@@ -46,14 +47,14 @@ _WITHOUT_EFFECT = {
     "use_cache",
 }
 
-# The fields in which layers of adapters (PEFT) say how they are applied.
+# The fields in which adapter layers (PEFT) store how they are applied.
 _ADAPTER = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
 
 
 def weights_revision(hf_model: PreTrainedModel) -> str:
-    """ "weights-" and 32 hex digits, the same for the same weights wherever they were loaded from.
+    """A digest, "weights-" and 32 hex digits, the same for the same weights from any source.
 
-    The dtype in which they are loaded counts, and adapters with how they are applied.
+    The dtype of the loaded weights counts, and adapters with how they are applied.
 
     Raises:
         ValueError: a parameter is neither whole in memory nor in the files of the model.
@@ -63,13 +64,13 @@ def weights_revision(hf_model: PreTrainedModel) -> str:
 
 
 def files_revision(config: PretrainedConfig, decoder: PretrainedConfig, dtype: torch.dtype) -> str:
-    """What weights_revision() says of a model that was loaded from its safetensors files as it is.
+    """The same revision as weights_revision() for a model loaded unchanged from its files.
 
     For engines, which hold weights fused and in parts.
 
     Args:
         config: of the whole model, with name_or_path; decoder: of its decoder.
-        dtype: that it is loaded in.
+        dtype: that the model is loaded in.
 
     Raises:
         ValueError: the files are not at hand.
@@ -102,10 +103,10 @@ def _weight_lines(hf_model: PreTrainedModel) -> Iterator[str]:
     if not absent:
         return
     marks = file_marks(hf_model.config)
-    tied = getattr(hf_model, "all_tied_weights_keys", None) or {}  # {name: of what}
+    tied = getattr(hf_model, "all_tied_weights_keys", None) or {}  # {name: tied to}
     for name, dtype in absent.items():
         if name not in marks and name in tied:
-            continue  # moved apart from what it is tied to, which has a line
+            continue  # offloaded separately from the tensor it is tied to, which has a line
         if name not in marks:
             raise ValueError(
                 f"revision: {name} and {len(absent) - 1} more parameters are not whole in this "
@@ -116,7 +117,7 @@ def _weight_lines(hf_model: PreTrainedModel) -> Iterator[str]:
 
 
 def _tensors(hf_model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and what of the buffers is kept with them; tied ones once."""
+    """Parameters and persistent buffers; tied ones once."""
     yield from hf_model.named_parameters()
     for prefix, module in hf_model.named_modules():
         for name, buffer in module.named_buffers(prefix, recurse=False):
@@ -130,7 +131,7 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 def _setting_lines(config: PretrainedConfig) -> Iterable[str]:
     for name, value in sorted(config.to_dict().items()):
-        # A release that knows of more settings has None for those that a model does not use.
+        # Newer releases set None for settings that a model does not use.
         if name not in _WITHOUT_EFFECT and value is not None:
             yield f"{name} {_text(value)}"
 

@@ -1,9 +1,9 @@
-"""Profiles: budgets per head, learnt offline from what a model looks back at (policies.md 2.16).
+"""Profiles: budgets per head, learnt offline from a model's attention (policies.md 2.16).
 
 ::
 
     precis profile build --model smollm2 --recipe "lukv(keydiff)" --out smollm2.json
 
 A profile belongs to one model and one scorer. Recipes such as ``lukv(keydiff, profile=NAME)`` take
-their budgets from it; it is refused elsewhere.
+their budgets from it; other models and scorers refuse it.
 """

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# Before torch is loaded: threads that spin while they wait take the share of those that compress.
+# Set before torch is loaded: threads that spin while they wait slow the compressing threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import precis
@@ -64,7 +64,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
-    """Checked as far as it can be before a model is loaded."""
+    """The settings, checked as far as possible before a model is loaded."""
     if options.contexts < 1:
         parser.error(f"--contexts {options.contexts}: at least 1 is needed")
     if options.tokens < _TOKENS_MIN:

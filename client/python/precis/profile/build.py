@@ -1,4 +1,4 @@
-"""Builds a profile: contexts are read, their oracles taken, solved and averaged; can be resumed."""
+"""Builds a profile: reads contexts, takes, solves and averages their oracles; can be resumed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from precis.eval.texts import Text
 from .oracle import Oracle
 
 VERSION = 1
-# Of all entries, how many count as kept where a table of weights is asked for.
+# The share of all entries that count as kept, for a table of weights.
 _WEIGHTS_SHARE = 0.2
-# What only allocators and selectors read, and a profile's scorer leaves out.
+# Fields that only allocators and selectors read; a profile's scorer leaves them out.
 _NOT_SCORES = (
     "profile",
     "table",
@@ -39,18 +39,18 @@ _NOT_SCORES = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What to build.
+    """The parameters of a build.
 
     Attributes:
-        name: of the profile; recipes say it.
+        name: of the profile, for recipes.
         recipe: that will use it, such as "lukv(keydiff)" or "headkv".
         contexts: how many, of `tokens` tokens each.
-        texts: that the contexts are cut from; never those that recipes are judged on.
+        texts: the sources of the contexts; never those that recipes are judged on.
         questions: answered by the model about every context; without any it repeats the context.
-        worth: what an entry is worth: "oracle", what the model's attention gives it while it
-            answers or repeats; "scores", what its own score says, so that the profile holds the
-            mean of the budgets that heads get when all of them compete.
-        seed: of where contexts begin.
+        worth: the measure of an entry: "oracle", the model's attention to it while it answers or
+            repeats; "scores", its own score, so that the profile holds the mean of the budgets that
+            heads get when all of them compete.
+        seed: of the places where contexts begin.
     """
 
     name: str
@@ -69,14 +69,14 @@ class Settings:
 
 
 def scorer_of(recipe: Recipe) -> Recipe:
-    """The recipe's scores and protected entries alone, under uniform budgets."""
+    """A recipe with the same scores and protected entries, under uniform budgets."""
     fields = {name: value for name, value in recipe.fields.items() if name not in _NOT_SCORES}
     fields |= {"heads": "uniform", "layers": "uniform", "selector": "topk", "min_entries": 0}
     return Recipe.parse(json.dumps(fields))
 
 
 def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: str) -> list[list]:
-    """Tokens of every context, cut from the texts in turn.
+    """The tokens of every context, cut from the texts in turn.
 
     Raises:
         ValueError: every text is too short.
@@ -100,7 +100,7 @@ def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: 
 
 
 class Builder:
-    """One profile under way. What is done of it stands in a folder, and is not done again."""
+    """One profile in progress. Finished parts are in a folder and are not computed again."""
 
     def __init__(self, loaded: Loaded, settings: Settings, parts: Path) -> None:
         self._judge = Judge(loaded)
@@ -111,7 +111,7 @@ class Builder:
         self._fingerprint = self._judge.spec.fingerprint
 
     def build(self, progress: Callable[[int, int, str], None]) -> dict[str, Any]:
-        """The profile, as its JSON has it."""
+        """The profile, as in its JSON."""
         self._parts.mkdir(parents=True, exist_ok=True)
         tables = []
         for number, tokens in enumerate(self._contexts):
@@ -141,7 +141,7 @@ class Builder:
         }
 
     def _table(self, tokens: list[int]) -> np.ndarray:
-        """One context's."""
+        """The table of one context."""
         reading = Reading(self._judge, tokens)
         layers, _ = reading.inputs(hf.Needs.of(self._scorer.canonical))
         options = {"o_proj": self._judge.projections} if self._scorer.needs_o_proj else {}
@@ -150,7 +150,7 @@ class Builder:
         if self._settings.worth == "scores":
             scores = [head[protected:] for heads in kept.scores for head in heads]
             least = min((float(head.min()) for head in scores if len(head)), default=0.0)
-            worth = [head - least for head in scores]  # the solver wants none below 0
+            worth = [head - least for head in scores]  # the solver accepts no negative values
         else:
             found = self._oracle(reading)
             worth = [
@@ -172,7 +172,7 @@ class Builder:
         return oracle.worth.cpu().numpy()
 
     def _key(self, tokens: list[int]) -> str:
-        """What a part's content follows from."""
+        """A digest of everything that a part's content depends on."""
         settings = self._settings
         parts = (VERSION, self._fingerprint, self._scorer.canonical, settings.kind, tokens)
         asked = (settings.questions, settings.worth)

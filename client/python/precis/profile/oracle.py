@@ -1,8 +1,8 @@
-"""What the tokens of a context turn out to be worth: LU-KV's oracle (policies.md 2.16, Eq. 4).
+"""The measured worth of a context's tokens: LU-KV's oracle (policies.md 2.16, Eq. 4).
 
-A token is worth, to one KV head, the largest share of attention that any query of the answers gives
-it, times the norm of what its value writes into the residual stream. The answers are read with the
-full cache.
+For one KV head, the worth of a token is the largest share of attention that any query of the
+answers gives it, times the norm of what its value writes into the residual stream. The answers are
+read with the full cache.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Oracle:
         self.worth = torch.zeros(shape, device=keys.device)
 
     def add_repetition(self) -> None:
-        """The answer to "repeat everything": the context itself, every token of it asked for."""
+        """Adds the answer to "repeat everything": the whole context itself."""
         for chunk in self._reading.repetition()[0]:
             for layer, (queries, lse) in enumerate(zip(chunk.queries, chunk.lse, strict=True)):
                 self._look_back(layer, queries, lse)
 
     def add_answer(self, question: list[int], tokens: int = ANSWER_TOKENS) -> None:
-        """The model's own greedy answer; the steps count, the question's own tokens do not."""
+        """Adds the model's own greedy answer; its steps count, the question's own tokens do not."""
         cache, model = self._reading.cache, self._reading.judge.hf_model
 
         def observe(
@@ -62,7 +62,7 @@ class Oracle:
 
     @torch.no_grad()
     def _look_back(self, layer: int, queries: torch.Tensor, lse: torch.Tensor) -> None:
-        """Takes in what queries [num_q_heads, m, head_dim] give to every token."""
+        """Updates the worth with the attention of queries [num_q_heads, m, head_dim]."""
         keys = self._reading.layers[layer][0]
         num_q_heads, count, dim = queries.shape
         heads, tokens = keys.shape[:2]
@@ -75,7 +75,7 @@ class Oracle:
 
 
 def value_norms(values: torch.Tensor, projection: torch.Tensor) -> torch.Tensor:
-    """L2 norm of each token's v W_O by query head, [num_q_heads, n], all of a layer summing to 1.
+    """L2 norm of each token's v W_O by query head, [num_q_heads, n]; a layer's norms sum to 1.
 
     Args:
         values: [num_kv_heads, n, head_dim].

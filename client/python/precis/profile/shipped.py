@@ -1,4 +1,4 @@
-"""Profiles that come with the package, for the models of the evaluation."""
+"""The profiles in this package, for the models of the evaluation."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ _FOLDER = Path(__file__).parents[1] / "profiles"
 
 
 def names() -> list[str]:
-    """Of all of them."""
+    """The names of all of them."""
     return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
 def text(name: str) -> str:
-    """The JSON of one, as precis.compress and Cache.add_profile take it.
+    """The JSON of one, for precis.compress and Cache.add_profile.
 
     Raises:
-        FileNotFoundError: there is none of that name.
+        FileNotFoundError: no profile has that name.
     """
     path = _FOLDER / f"{name}.json"
     if name not in names():
