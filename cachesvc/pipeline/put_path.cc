@@ -258,38 +258,35 @@ Status PutPath::stages(Put& put, std::uint32_t index) {
     input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
   }
   PRECIS_ASSIGN(const CompressorPool::Lent compressor, compressors_.take());
-  kernels::LayerTurns turns;
+  std::optional<kernels::OrderedLayer> ordered;
   {
     const ComputeTime timed(parts_.clock, put.compress_ns);
-    PRECIS_TRY(compressor->check(put.recipe, input));
-    PRECIS_TRY(compressor->score());
-    PRECIS_TRY(compressor->select(put.joiner->slots_wanted(index)));
-    PRECIS_TRY(compressor->allocate(turns));
+    PRECIS_ASSIGN(kernels::ScoredLayer scored, kernels::score(*compressor, put.recipe, input));
+    PRECIS_ASSIGN(ordered, std::move(scored).order(put.joiner->slots_wanted(index)));
   }
-  return join(put, index, *compressor, std::move(turns));
+  return join(put, index, std::move(*ordered));
 }
 
 // Layers of the put depend on each other here: one at a time, but while one is encoded that none of
 // them changes.
-Status PutPath::join(Put& put, std::uint32_t index, kernels::LayerCompressor& compressor,
-                     kernels::LayerTurns turns) {
+Status PutPath::join(Put& put, std::uint32_t index, kernels::OrderedLayer ordered) {
   std::unique_lock lock(put.joining);
   std::optional<ComputeTime> timed(std::in_place, parts_.clock, put.compress_ns);
   Put::Layer& layer = put.layers[index];
   if (put.row.budget.kind == Budget::Kind::kQuality) {
-    PRECIS_ASSIGN(const kernels::LayerScores* scores, compressor.scores());
+    PRECIS_ASSIGN(const kernels::LayerScores* scores, ordered.scores());
     kernels::LayerMass measured = kernels::measure_mass(scores->scores, put.model.num_kv_heads);
     put.floors[index] = std::move(measured.floors);
     put.mass[index] = measured.mass;
   }
-  put.joiner->add(index, std::move(turns));
+  put.joiner->add(index, ordered.take_turns());
   std::vector<std::uint32_t> counts = put.joiner->counts(index);
   layer.records->shrink(kernels::encoded_bytes(counts, put.model.head_dim, put.model.dtype));
   // Seats that depend on layers to come are placed at commit.
   const auto seats = put.recipe.joins_layers() ? std::vector<std::vector<std::uint32_t>>()
                                                : put.joiner->seats(index);
   if (put.final_when_encoded()) lock.unlock();
-  PRECIS_TRY(compressor.encode(counts, seats, put.row.id, layer.records->bytes()));
+  PRECIS_TRY(std::move(ordered).encode(counts, seats, put.row.id, layer.records->bytes()));
   if (!lock.owns_lock()) {
     timed.reset();
     lock.lock();

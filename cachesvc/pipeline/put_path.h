@@ -28,7 +28,7 @@
 #include "cachesvc/store/hot_tier.h"
 #include "cachesvc/transport/transport.h"
 #include "precis/joiner.h"
-#include "precis/kernels.h"
+#include "precis/stages.h"
 
 namespace precis {
 
@@ -121,8 +121,7 @@ class PutPath {
   Task<Status> compress_layer(Put& put, std::uint32_t layer);
   // These on compute threads, of which a put's share what they join under its lock.
   Status stages(Put& put, std::uint32_t layer);
-  Status join(Put& put, std::uint32_t layer, kernels::LayerCompressor& compressor,
-              kernels::LayerTurns turns);
+  Status join(Put& put, std::uint32_t layer, kernels::OrderedLayer ordered);
   void write_ahead(Put& put, std::uint32_t layer);
   Task<Result<msg::SegmentInfo>> carry_out(std::shared_ptr<Put> put, Durability durability);
   Task<Status> harden(const Put& put, Durability durability);

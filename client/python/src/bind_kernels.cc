@@ -21,9 +21,9 @@
 #include "gil.h"
 #include "precis/block_digest.h"
 #include "precis/joiner.h"
-#include "precis/kernels.h"
 #include "precis/record.h"
 #include "precis/rope.h"
+#include "precis/stages.h"
 
 namespace precis::python {
 namespace {
@@ -100,25 +100,24 @@ Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
                                   first.begin};
   PRECIS_ASSIGN(const auto joiner, kernels::Joiner::make(recipe, dims, entries, profile));
   std::vector<std::unique_ptr<kernels::LayerCompressor>> compressors;
+  std::vector<kernels::OrderedLayer> ordered;  // [num_layers], each by its compressor
   std::vector<std::vector<float>> floors;
   double mass = 0;
   for (std::uint32_t l = 0; l < inputs.size(); ++l) {
     kernels::LayerInput& input = inputs[l];
     input.entries = entries;
-    kernels::LayerTurns turns;
     PRECIS_ASSIGN(auto compressor, backend->compressor());
-    PRECIS_TRY(compressor->check(recipe, input));
-    PRECIS_TRY(compressor->score());
-    PRECIS_TRY(compressor->select(joiner->slots_wanted(l)));
-    PRECIS_TRY(compressor->allocate(turns));
+    PRECIS_ASSIGN(kernels::ScoredLayer scored, kernels::score(*compressor, recipe, input));
+    PRECIS_ASSIGN(kernels::OrderedLayer layer, std::move(scored).order(joiner->slots_wanted(l)));
     if (budget.kind == Budget::Kind::kQuality) {
-      PRECIS_ASSIGN(const kernels::LayerScores* scores, compressor->scores());
+      PRECIS_ASSIGN(const kernels::LayerScores* scores, layer.scores());
       kernels::LayerMass measured = kernels::measure_mass(scores->scores, input.num_kv_heads());
       floors.push_back(std::move(measured.floors));
       mass += measured.mass;
     }
-    joiner->add(l, std::move(turns));
+    joiner->add(l, layer.take_turns());
     compressors.push_back(std::move(compressor));
+    ordered.push_back(std::move(layer));
   }
   std::vector<LayerRecords> layers;
   std::vector<MutableBytes> bytes;
@@ -127,7 +126,7 @@ Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
     layers.push_back(make_records(
         kernels::encoded_bytes(counts, inputs[l].keys.head_dim, inputs[l].keys.dtype)));
     bytes.push_back(layers.back().bytes());
-    PRECIS_TRY(compressors[l]->encode(counts, joiner->seats(l), SegmentId{}, bytes.back()));
+    PRECIS_TRY(std::move(ordered[l]).encode(counts, joiner->seats(l), SegmentId{}, bytes.back()));
   }
   if (recipe.is_cut()) PRECIS_TRY(kernels::place_cut_seats(bytes));
   if (budget.kind != Budget::Kind::kQuality) {

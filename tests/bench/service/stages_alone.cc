@@ -52,18 +52,15 @@ Status StagesAlone::run(std::uint32_t layer, kernels::LayerCompressor& compresso
   input.entries = entries_;
   input.keys = push.keys;
   input.values = push.values;
-  kernels::LayerTurns turns;
-  PRECIS_TRY(compressor.check(recipe_, input));
-  PRECIS_TRY(compressor.score());
-  PRECIS_TRY(compressor.select(joiner.slots_wanted(layer)));
-  PRECIS_TRY(compressor.allocate(turns));
+  PRECIS_ASSIGN(kernels::ScoredLayer scored, kernels::score(compressor, recipe_, input));
+  PRECIS_ASSIGN(kernels::OrderedLayer ordered, std::move(scored).order(joiner.slots_wanted(layer)));
   std::unique_lock lock(joining_);
-  joiner.add(layer, std::move(turns));
+  joiner.add(layer, ordered.take_turns());
   const std::vector<std::uint32_t> counts = joiner.counts(layer);
   const auto seats = joiner.seats(layer);
   lock.unlock();
   const std::size_t size = kernels::encoded_bytes(counts, model_.head_dim, model_.dtype);
-  return compressor.encode(counts, seats, SegmentId{}, out_[layer]->all().first(size));
+  return std::move(ordered).encode(counts, seats, SegmentId{}, out_[layer]->all().first(size));
 }
 
 }  // namespace precis::bench

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "precis/joiner.h"
-#include "precis/kernels.h"
+#include "precis/stages.h"
 #include "tests/bench/service/payload.h"
 #include "tests/bench/transport_ceilings.h"
 
