@@ -57,7 +57,7 @@ auto CudaCompressor::on_device(const Fn& stage) -> decltype(stage()) {
   auto result = chosen();
   if (result.ok()) return result;
   (void)stream_.wait();
-  memory_ = {};
+  buffers_ = {};
   return result;
 }
 
@@ -88,7 +88,7 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   recipe_ = &recipe;
   input_ = input;
   retreated_ = false;
-  memory_ = {};
+  buffers_ = {};
   if (retreat_.device_lost()) {
     retreated_ = true;
     return on_cpu_->check(recipe, input);
@@ -96,13 +96,13 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   PRECIS_TRY(check_but_rows_cpu(cpu_.context(), recipe, input));
   Status looked_at = on_device([&]() -> Status {
     PRECIS_TRY(send_input());
-    PRECIS_ASSIGN(memory_.verdict, allocated(sizeof(Verdict)));
-    PRECIS_TRY(memory_.verdict.clear(stream_));
-    auto* found = memory_.verdict.as<std::uint32_t>();
+    PRECIS_ASSIGN(buffers_.verdict, allocated(sizeof(Verdict)));
+    PRECIS_TRY(buffers_.verdict.clear(stream_));
+    auto* found = buffers_.verdict.as<std::uint32_t>();
     const std::uint64_t elements = entries_of(input) * input.keys.head_dim;
     PRECIS_TRY(
-        launch_find_not_finite(input.keys.dtype, memory_.keys.data(), elements, found, stream_));
-    return launch_find_not_finite(input.keys.dtype, memory_.values.data(), elements, found,
+        launch_find_not_finite(input.keys.dtype, buffers_.keys.data(), elements, found, stream_));
+    return launch_find_not_finite(input.keys.dtype, buffers_.values.data(), elements, found,
                                   stream_);
   });
   return or_on_cpu(std::move(looked_at), [] { return Status(); });
@@ -112,7 +112,7 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
 Status CudaCompressor::send_input() {
   const LayerInput& in = input_;
   const Recipe& recipe = *recipe_;
-  Memory& m = memory_;
+  Buffers& m = buffers_;
   layer_ = {};
   layer_.layer = in.layer;
   layer_.num_layers = in.num_layers;
@@ -170,7 +170,7 @@ Status CudaCompressor::refuse_not_finite() {
 
 Status CudaCompressor::read_verdict(Verdict& verdict) {
   PRECIS_ASSIGN(const MutableBytes arrived, staging_.take(sizeof(Verdict)));
-  PRECIS_TRY(memory_.verdict.copy_to(arrived, stream_));
+  PRECIS_TRY(buffers_.verdict.copy_to(arrived, stream_));
   PRECIS_TRY(stream_.wait());
   std::memcpy(&verdict, arrived.data(), sizeof verdict);
   return verdict.not_finite == 0 ? Status() : refuse_not_finite();
@@ -181,16 +181,16 @@ Status CudaCompressor::read_verdict(Verdict& verdict) {
 Status CudaCompressor::score() {
   if (retreated_) return on_cpu_->score();
   Status scored = on_device([&]() -> Status {
-    PRECIS_ASSIGN(memory_.scores, allocated(entries_of(input_) * sizeof(float)));
+    PRECIS_ASSIGN(buffers_.scores, allocated(entries_of(input_) * sizeof(float)));
     if (needs_second(*recipe_)) {
-      PRECIS_ASSIGN(memory_.second, allocated(entries_of(input_) * sizeof(float)));
+      PRECIS_ASSIGN(buffers_.second, allocated(entries_of(input_) * sizeof(float)));
     }
     if (!scores_on_device(*recipe_)) return score_on_cpu();
     PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(score_workspace_bytes(*recipe_, layer_)));
     ScoresDevice out;
-    out.scores = memory_.scores.as<float>();
-    out.second = memory_.second.as<float>();
-    out.weight = reinterpret_cast<float*>(memory_.verdict.data() + offsetof(Verdict, weight));
+    out.scores = buffers_.scores.as<float>();
+    out.second = buffers_.second.as<float>();
+    out.weight = reinterpret_cast<float*>(buffers_.verdict.data() + offsetof(Verdict, weight));
     return launch_score(*recipe_, layer_, workspace.data(), out, stream_);
   });
   return or_on_cpu(std::move(scored), [this] { return on_cpu_->score(); });
@@ -200,20 +200,20 @@ Status CudaCompressor::score_on_cpu() {
   Verdict verdict;
   PRECIS_TRY(read_verdict(verdict));  // the CPU's scorers require finite rows
   PRECIS_TRY(cpu_.score(*recipe_, input_, scores_));
-  PRECIS_TRY(memory_.scores.copy_from(std::as_bytes(std::span(scores_.scores)), stream_));
-  PRECIS_TRY(memory_.second.copy_from(std::as_bytes(std::span(scores_.second)), stream_));
+  PRECIS_TRY(buffers_.scores.copy_from(std::as_bytes(std::span(scores_.scores)), stream_));
+  PRECIS_TRY(buffers_.second.copy_from(std::as_bytes(std::span(scores_.second)), stream_));
   verdict.weight = scores_.weight;
-  PRECIS_TRY(memory_.verdict.copy_from(bytes_of(verdict), stream_));
+  PRECIS_TRY(buffers_.verdict.copy_from(bytes_of(verdict), stream_));
   return stream_.wait();  // for `verdict`
 }
 
 Result<const LayerScores*> CudaCompressor::scores() {
   if (retreated_) return on_cpu_->scores();
   return on_device([&]() -> Result<const LayerScores*> {
-    scores_.scores.resize(memory_.scores.size_bytes() / sizeof(float));
-    scores_.second.resize(memory_.second.size_bytes() / sizeof(float));
-    PRECIS_TRY(memory_.scores.copy_to(std::as_writable_bytes(std::span(scores_.scores)), stream_));
-    PRECIS_TRY(memory_.second.copy_to(std::as_writable_bytes(std::span(scores_.second)), stream_));
+    scores_.scores.resize(buffers_.scores.size_bytes() / sizeof(float));
+    scores_.second.resize(buffers_.second.size_bytes() / sizeof(float));
+    PRECIS_TRY(buffers_.scores.copy_to(std::as_writable_bytes(std::span(scores_.scores)), stream_));
+    PRECIS_TRY(buffers_.second.copy_to(std::as_writable_bytes(std::span(scores_.second)), stream_));
     Verdict verdict;
     PRECIS_TRY(read_verdict(verdict));
     scores_.weight = verdict.weight;
@@ -230,15 +230,15 @@ Status CudaCompressor::select(std::uint64_t slots) {
     SelectDevice task = SelectDevice::of(*recipe_, input_);
     RankedLimitsDevice limits =
         RankedLimitsDevice::of(*recipe_, task.shape, task.num_heads, slots_);
-    PRECIS_ASSIGN(memory_.limits, allocated(task.num_heads * sizeof(std::uint32_t)));
-    PRECIS_ASSIGN(memory_.order, allocated(entries_of(input_) * sizeof(std::uint32_t)));
+    PRECIS_ASSIGN(buffers_.limits, allocated(task.num_heads * sizeof(std::uint32_t)));
+    PRECIS_ASSIGN(buffers_.order, allocated(entries_of(input_) * sizeof(std::uint32_t)));
     PRECIS_ASSIGN(
         const DeviceBuffer workspace,
         allocated(std::max(ranked_limits_workspace_bytes(limits), select_workspace_bytes(task))));
-    task.scores = limits.scores = memory_.scores.as<float>();
-    task.second = memory_.second.as<float>();
-    task.limits = limits.limits = memory_.limits.as<std::uint32_t>();
-    task.order = memory_.order.as<std::uint32_t>();
+    task.scores = limits.scores = buffers_.scores.as<float>();
+    task.second = buffers_.second.as<float>();
+    task.limits = limits.limits = buffers_.limits.as<std::uint32_t>();
+    task.order = buffers_.order.as<std::uint32_t>();
     PRECIS_TRY(launch_ranked_limits(limits, workspace.data(), stream_));
     return launch_select(task, workspace.data(), stream_);
   });
@@ -280,7 +280,7 @@ Result<DeviceBuffer> CudaCompressor::best_by_score(std::uint32_t& stride) {
   const SegmentShape shape =
       SegmentShape::of(*recipe_, input_.layer, input_.begin, input_.num_tokens());
   BestTokensDevice task{};
-  task.scores = memory_.scores.as<float>();
+  task.scores = buffers_.scores.as<float>();
   task.num_heads = input_.num_kv_heads();
   task.stride = input_.num_tokens();
   task.first = shape.sinks;
@@ -289,7 +289,7 @@ Result<DeviceBuffer> CudaCompressor::best_by_score(std::uint32_t& stride) {
   PRECIS_ASSIGN(DeviceBuffer best,
                 allocated(std::size_t{task.num_heads} * stride * sizeof(std::uint32_t)));
   PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(best_tokens_workspace_bytes(task)));
-  task.limits = memory_.limits.as<std::uint32_t>();
+  task.limits = buffers_.limits.as<std::uint32_t>();
   task.order = best.as<std::uint32_t>();
   PRECIS_TRY(launch_best_tokens(task, workspace.data(), stream_));
   return best;
@@ -300,7 +300,7 @@ Result<DeviceBuffer> CudaCompressor::best_by_score(std::uint32_t& stride) {
 Status CudaCompressor::compete(LayerTurns& turns, Verdict& verdict) {
   const std::uint32_t num_heads = turns.num_kv_heads;
   std::uint32_t stride = turns.num_tokens;
-  const std::uint32_t* best = memory_.order.as<std::uint32_t>() + turns.protected_count;
+  const std::uint32_t* best = buffers_.order.as<std::uint32_t>() + turns.protected_count;
   DeviceBuffer by_score;
   if (recipe_->selector != Selector::kTopk) {
     PRECIS_ASSIGN(by_score, best_by_score(stride));
@@ -314,10 +314,10 @@ Status CudaCompressor::compete(LayerTurns& turns, Verdict& verdict) {
     task.num_tokens = turns.num_tokens;
     task.protected_count = turns.protected_count;
     task.slots = slots_;
-    task.scores = memory_.scores.as<float>();
+    task.scores = buffers_.scores.as<float>();
     task.best = best;
     task.best_stride = stride;
-    task.sizes = memory_.limits.as<std::uint32_t>();
+    task.sizes = buffers_.limits.as<std::uint32_t>();
     task.heads = heads.as<std::uint16_t>();
     PRECIS_TRY(launch_allocate(task, stream_));
     turns.heads.resize(slots_);
@@ -326,15 +326,15 @@ Status CudaCompressor::compete(LayerTurns& turns, Verdict& verdict) {
   }
   PRECIS_TRY(read_verdict(verdict));
   std::vector<std::uint32_t> sizes(num_heads);
-  PRECIS_TRY(memory_.limits.copy_to(std::as_writable_bytes(std::span(sizes)), stream_));
+  PRECIS_TRY(buffers_.limits.copy_to(std::as_writable_bytes(std::span(sizes)), stream_));
   PRECIS_TRY(stream_.wait());
   RanksDevice task;
   task.num_heads = num_heads;
   task.num_tokens = turns.num_tokens;
-  task.scores = memory_.scores.as<float>();
+  task.scores = buffers_.scores.as<float>();
   task.best = best;
   task.best_stride = stride;
-  task.sizes = memory_.limits.as<std::uint32_t>();
+  task.sizes = buffers_.limits.as<std::uint32_t>();
   task.count = *std::ranges::max_element(sizes);
   PRECIS_ASSIGN(const DeviceBuffer there,
                 allocated(std::size_t{num_heads} * task.count * sizeof(std::uint32_t)));
@@ -389,8 +389,8 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     task.segment = segment;
     task.keys = layer_.keys;
     task.values = layer_.values;
-    task.scores = memory_.scores.as<float>();
-    task.order = memory_.order.as<std::uint32_t>();
+    task.scores = buffers_.scores.as<float>();
+    task.order = buffers_.order.as<std::uint32_t>();
     task.order_stride = layer_.num_tokens;
     task.heads = plan.as<EncodeHead>();
     if (!seats.empty()) task.seats = reinterpret_cast<std::uint32_t*>(plan.data() + head_bytes);
@@ -401,7 +401,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     PRECIS_TRY(records.copy_to(out, stream_));
     return stream_.wait();
   });
-  memory_ = {};
+  buffers_ = {};
   if (!encoded.ok()) (void)retreat_.takes(encoded);  // for the layers to come
   return encoded;
 }

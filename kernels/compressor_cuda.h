@@ -58,7 +58,7 @@ class CudaCompressor final : public LayerCompressor {
  private:
   // A layer's buffers on the device: allocated from the device's pool as stages need them, and
   // released at the end.
-  struct Memory {
+  struct Buffers {
     DeviceBuffer keys, values, queries, lse, external, query_mean, query_covariance, o_proj, gram,
         rope_frequencies;
     DeviceBuffer scores, second, limits, order;
@@ -107,7 +107,7 @@ class CudaCompressor final : public LayerCompressor {
   const Recipe* recipe_ = nullptr;
   LayerInput input_;
   LayerDevice layer_;
-  Memory memory_;
+  Buffers buffers_;
   LayerScores scores_;  // on the host; filled by score_on_cpu() or scores()
   std::uint64_t slots_ = 0;
 };

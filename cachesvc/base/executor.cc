@@ -32,9 +32,9 @@ thread_local unsigned turns = 0;          // yields that remain
 
 }  // namespace
 
-void ask_for_way() { asked.fetch_add(1, std::memory_order_relaxed); }
+void ask_to_yield() { asked.fetch_add(1, std::memory_order_relaxed); }
 
-void give_way(std::size_t size_bytes) {
+void yield_if_asked(std::size_t size_bytes) {
   if (!on_executor) return;
   done_bytes += size_bytes;
   if (done_bytes < kGiveWayBytes) return;

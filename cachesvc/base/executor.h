@@ -26,13 +26,13 @@ class Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-// Call it during work over many bytes, after each piece. If a request has called ask_for_way()
+// Call it during work over many bytes, after each piece. If a request has called ask_to_yield()
 // lately, the calling thread yields its core every few hundred KiB over the next few MiB. Otherwise
 // the kernel may run the work for milliseconds while threads with little to do wait for the core.
 // (The first request after a pause may still wait that long once.) It acts only on an Executor's
 // thread: on other threads a caller waits for the work itself.
-void give_way(std::size_t size_bytes);
+void yield_if_asked(std::size_t size_bytes);
 // Any thread. Call it when a request arrives or is sent and a caller waits for the answer.
-void ask_for_way();
+void ask_to_yield();
 
 }  // namespace precis

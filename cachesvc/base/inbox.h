@@ -21,7 +21,7 @@ class Inbox {
 
   // Any thread.
   void put(Function fn) {
-    auto* const added = new Letter{std::move(fn), newest_.load(std::memory_order_relaxed), nullptr};
+    auto* const added = new Node{std::move(fn), newest_.load(std::memory_order_relaxed), nullptr};
     // Sequentially consistent. A poster adds first and then reads whether the loop sleeps; the loop
     // announces its sleep first and then looks into the inbox.
     while (!newest_.compare_exchange_weak(added->before, added)) {
@@ -33,36 +33,36 @@ class Inbox {
   // Functions that they add wait for the next run().
   std::size_t run() {
     std::size_t count = 0;
-    for (auto letter = take(); letter; letter = std::move(letter->next)) {
-      std::exchange(letter->fn, nullptr)();
+    for (auto node = take(); node; node = std::move(node->next)) {
+      std::exchange(node->fn, nullptr)();
       ++count;
     }
     return count;
   }
   // Destroys the queued functions, and also the functions that their destructors add.
   void clear() {
-    while (auto letter = take()) {
-      while (letter) letter = std::move(letter->next);
+    while (auto node = take()) {
+      while (node) node = std::move(node->next);
     }
   }
 
  private:
-  struct Letter {
+  struct Node {
     Function fn;
-    Letter* before;                // the next older letter, while queued
-    std::unique_ptr<Letter> next;  // the next newer letter, once taken
+    Node* before;                // the next older node, while queued
+    std::unique_ptr<Node> next;  // the next newer node, once taken
   };
 
-  std::unique_ptr<Letter> take() {
-    std::unique_ptr<Letter> oldest;
-    for (Letter* letter = newest_.exchange(nullptr); letter != nullptr;) {
-      letter->next = std::move(oldest);
-      oldest.reset(std::exchange(letter, letter->before));
+  std::unique_ptr<Node> take() {
+    std::unique_ptr<Node> oldest;
+    for (Node* node = newest_.exchange(nullptr); node != nullptr;) {
+      node->next = std::move(oldest);
+      oldest.reset(std::exchange(node, node->before));
     }
     return oldest;
   }
 
-  std::atomic<Letter*> newest_{nullptr};
+  std::atomic<Node*> newest_{nullptr};
 };
 
 }  // namespace precis

@@ -4,9 +4,9 @@
 #include <mutex>
 
 #include "cachesvc/embed/loopback_channel.h"
-#include "cachesvc/transport/server_link.h"
-#include "client/src/transport/client_link.h"
+#include "cachesvc/transport/server_connection.h"
 #include "client/src/transport/client_memory.h"
+#include "client/src/transport/socket_client_connection.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -75,7 +75,7 @@ class LoopbackMover final : public Mover, public std::enable_shared_from_this<Lo
 struct Listener {
   EventLoop& loop;
   std::shared_ptr<LoopHandle> handle;
-  std::shared_ptr<Links<ServerLink>> links;
+  std::shared_ptr<Links<ServerConnection>> links;
   Transport::Acceptor acceptor;
   std::string address;
 
@@ -94,8 +94,8 @@ struct Listener {
     if (!welcome.status.ok()) return welcome;
     auto server = std::make_shared<LoopbackChannel>(handle);
     LoopbackChannel::join(client, server);
-    auto link = std::make_unique<ServerLink>(loop, std::move(server),
-                                             ServerLink::Identity{kPeer, kKind, {}});
+    auto link = std::make_unique<ServerConnection>(loop, std::move(server),
+                                                   ServerConnection::Identity{kPeer, kKind, {}});
     link->add(std::make_shared<LoopbackMover>(loop, client_loop, table));
     links->add(*link);
     acceptor.accepted(std::move(link), hello);
@@ -152,7 +152,8 @@ class LoopbackServer final : public Transport {
   EventLoop& loop_;
   const std::shared_ptr<LoopHandle> handle_;  // shared with all objects that post to the loop
   const std::shared_ptr<LoopbackNet> net_;
-  const std::shared_ptr<Links<ServerLink>> links_ = std::make_shared<Links<ServerLink>>();
+  const std::shared_ptr<Links<ServerConnection>> links_ =
+      std::make_shared<Links<ServerConnection>>();
 };
 
 // One connect() until its answer or its deadline. The callbacks of both share it.
@@ -205,7 +206,7 @@ class LoopbackClient final : public ClientTransport {
         if (!open) return;
         Connected connected{nullptr, welcome};
         if (welcome.status.ok()) {
-          auto link = std::make_unique<ClientLink>(loop, mine, regions, kKind);
+          auto link = std::make_unique<SocketClientConnection>(loop, mine, regions, kKind);
           open->add(*link);
           connected.connection = std::move(link);
         }
@@ -218,7 +219,8 @@ class LoopbackClient final : public ClientTransport {
   EventLoop& loop_;
   const std::shared_ptr<LoopHandle> handle_;  // shared with all objects that post to the loop
   const std::shared_ptr<LoopbackNet> net_;
-  std::shared_ptr<Links<ClientLink>> links_ = std::make_shared<Links<ClientLink>>();
+  std::shared_ptr<Links<SocketClientConnection>> links_ =
+      std::make_shared<Links<SocketClientConnection>>();
 };
 
 }  // namespace

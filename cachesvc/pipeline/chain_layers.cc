@@ -43,14 +43,14 @@ Task<Status> ChainLayers::begin(std::uint32_t layer) {
   for (auto next = static_cast<std::uint32_t>(layer + begun_.size());
        next < num_layers_ && next <= layer + ahead_; ++next) {
     const auto room_of = [&](auto&& is_wanted) {
-      std::vector<Memory::Want> wants;
+      std::vector<PayloadMemory::Want> wants;
       for (std::size_t link = 0; link < links_.size(); ++link) {
         if (is_wanted(link)) wants.push_back({links_[link]->layer_bytes[next]});
       }
       return wants;
     };
     Leases leases;
-    Result<Memory::Pieces> room = Memory::Pieces{};
+    Result<PayloadMemory::Pieces> room = PayloadMemory::Pieces{};
     if (next > layer) {
       room = parts_.memory.try_free(room_of([&](std::size_t link) {
         const Catalog::Row& row = links_[link];
@@ -85,7 +85,7 @@ ChainLayers::Leases ChainLayers::find_hot(std::uint32_t layer) const {
 }
 
 Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases leases,
-                                                    Memory::Pieces room) {
+                                                    PayloadMemory::Pieces room) {
   parts_.metrics.layers_hot += static_cast<std::int64_t>(leases.size() - room.size());
   auto piece = room.begin();
   for (std::size_t link = 0; link < leases.size();) {

@@ -12,7 +12,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/cold_reads.h"
-#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/store/hot_tier.h"
 
 namespace precis {
@@ -22,7 +22,7 @@ class ChainLayers {
   // All outlive it.
   struct Parts {
     ColdReads& cold;
-    Memory& memory;
+    PayloadMemory& memory;
     Catalog& catalog;
     HotTier& hot_tier;
     Metrics& metrics;
@@ -53,7 +53,7 @@ class ChainLayers {
   // Null where a link's is cold.
   Leases find_hot(std::uint32_t layer) const;
   // Reads and checks into `room`, a piece each, the links of which there is no lease yet.
-  Task<Result<Leases>> fill(std::uint32_t layer, Leases leases, Memory::Pieces room);
+  Task<Result<Leases>> fill(std::uint32_t layer, Leases leases, PayloadMemory::Pieces room);
   bool follow(std::size_t link);
 
   const Parts parts_;

@@ -40,7 +40,7 @@ Task<std::optional<Status>> ColdReads::read_leased(const Catalog::Row& row, std:
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
                                                              std::uint32_t layer, Owner owner,
                                                              Of of) {
-  std::vector<Memory::Want> wants(1, Memory::Want{row->layer_bytes[layer]});
+  std::vector<PayloadMemory::Want> wants(1, PayloadMemory::Want{row->layer_bytes[layer]});
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
   PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), owner, of));
   co_return std::move(pieces.front());

@@ -13,7 +13,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/fair_executor.h"
-#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/pipeline/restore_rate.h"
 #include "cachesvc/store/hot_tier.h"
 
@@ -26,7 +26,7 @@ class ColdReads {
     EventLoop& loop;
     FairExecutor& reads;    // reads and checks
     FairExecutor& storage;  // changes of the catalog
-    Memory& memory;
+    PayloadMemory& memory;
     Catalog& catalog;
     HotTier& hot_tier;
     RestoreRate& rate;

@@ -68,7 +68,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
     }
     PRECIS_TRY(kernels::verify_record(record));
     records = records.subspan(size);
-    give_way(size);
+    yield_if_asked(size);
   }
   return records.empty() ? Status() : Status::corruption("bytes stand behind the last record");
 }

@@ -9,7 +9,7 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/task.h"
-#include "cachesvc/pipeline/fair_line.h"
+#include "cachesvc/pipeline/fair_wait_queue.h"
 #include "precis/limits.h"
 #include "precis/types.h"
 
@@ -49,7 +49,7 @@ class DigestRoom {
   }
 
   EventLoop& loop_;
-  FairLine line_;
+  FairWaitQueue line_;
   std::size_t taken_ = 0;
 };
 

@@ -17,7 +17,7 @@
 #include "cachesvc/pipeline/cold_reads.h"
 #include "cachesvc/pipeline/cut.h"
 #include "cachesvc/pipeline/in_flight.h"
-#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/pipeline/restore_rate.h"
 #include "cachesvc/pipeline/tenant.h"
 #include "cachesvc/store/hot_tier.h"
@@ -32,7 +32,7 @@ class GetPath {
     EventLoop& loop;
     FairExecutor& reads;  // cuts
     ColdReads& cold;
-    Memory& memory;
+    PayloadMemory& memory;
     const Registration& registration;  // of the arena
     Bytes zeros;                       // kSectionAlign zero bytes of the arena
     Catalog& catalog;

@@ -80,7 +80,8 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
                        {},
                        {}};
 
-  std::vector<Memory::Want> wants(1, Memory::Want{row.weights_bytes, Arena::End::kHigh});
+  std::vector<PayloadMemory::Want> wants(1,
+                                         PayloadMemory::Want{row.weights_bytes, Arena::End::kHigh});
   PRECIS_CO_ASSIGN(auto pieces,
                    co_await parts_.memory.acquire(std::move(wants), tenant.owner(&from)));
   const MutableBytes weights = pieces.front()->bytes();

@@ -10,7 +10,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/fair_executor.h"
-#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/pipeline/tenant.h"
 #include "cachesvc/store/hot_tier.h"
 #include "cachesvc/transport/transport.h"
@@ -26,7 +26,7 @@ class Projections {
     Executor& compute;
     FairExecutor& storage;
     FairExecutor& reads;
-    Memory& memory;
+    PayloadMemory& memory;
     const Registration& registration;  // of the arena
     Catalog& catalog;
     HotTier& hot_tier;

@@ -23,7 +23,7 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
   const auto wants = [&] {
     entries = layer.staged->needs(Part::kEntries);
     observations = layer.staged->needs(Part::kObservations);
-    std::vector<Memory::Want> all;
+    std::vector<PayloadMemory::Want> all;
     if (observations) {
       all.push_back({layer.staged->size_bytes(Part::kObservations), Arena::End::kHigh});
     }

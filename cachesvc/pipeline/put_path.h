@@ -19,8 +19,8 @@
 #include "cachesvc/pipeline/compressor_pool.h"
 #include "cachesvc/pipeline/gate.h"
 #include "cachesvc/pipeline/joint_put.h"
-#include "cachesvc/pipeline/memory.h"
 #include "cachesvc/pipeline/path_hasher.h"
+#include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/pipeline/projections.h"
 #include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/pipeline/staged_layer.h"
@@ -39,7 +39,7 @@ class PutPath {
     EventLoop& loop;
     Executor& compute;
     FairExecutor& storage;
-    Memory& memory;
+    PayloadMemory& memory;
     const Registration& registration;  // of the arena
     std::size_t arena_bytes;
     kernels::Backend& backend;

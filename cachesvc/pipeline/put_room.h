@@ -9,7 +9,7 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/task.h"
-#include "cachesvc/pipeline/fair_line.h"
+#include "cachesvc/pipeline/fair_wait_queue.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -52,7 +52,7 @@ class PutRoom {
   EventLoop& loop_;
   const std::size_t size_bytes_;
   std::chrono::milliseconds wait_;
-  FairLine line_;
+  FairWaitQueue line_;
   std::size_t taken_ = 0;
   bool stopped_ = false;
 };

@@ -46,7 +46,8 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   cut.row.trimmed = request.budget;
   const std::size_t room = kernels::encoded_bytes_max(
       entries, model.num_layers * model.num_kv_heads, model.head_dim, model.dtype);
-  std::vector<Memory::Want> wants{{room}, {std::ranges::max(row->layer_bytes), Arena::End::kHigh}};
+  std::vector<PayloadMemory::Want> wants{{room},
+                                         {std::ranges::max(row->layer_bytes), Arena::End::kHigh}};
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
   cut.memory = std::move(pieces.front());
   const Status filled = co_await fill(owner, row, entries, pieces.back()->bytes(), cut);

@@ -13,7 +13,7 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/cold_reads.h"
-#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/store/hot_tier.h"
 
 namespace precis {
@@ -26,7 +26,7 @@ class TrimPath {
     FairExecutor& reads;    // cuts
     FairExecutor& storage;  // changes of the catalog
     ColdReads& cold;
-    Memory& memory;
+    PayloadMemory& memory;
     Catalog& catalog;
     HotTier& hot_tier;
     Metrics& metrics;

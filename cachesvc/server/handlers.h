@@ -23,7 +23,7 @@
 #include "cachesvc/pipeline/trim.h"
 #include "cachesvc/server/admission.h"
 #include "cachesvc/server/audit.h"
-#include "cachesvc/server/told.h"
+#include "cachesvc/server/log_limiter.h"
 
 namespace precis {
 
@@ -43,12 +43,12 @@ class Handlers {
     Lookup& lookup;
     PathHasher& paths;
     FairTurns& turns;  // for received messages
-    Memory& memory;
+    PayloadMemory& memory;
     Admission& admission;
     Metrics& metrics;
     Log& log;
     Audit& audit;
-    ToldSome& refused;  // limits log lines about refused requests
+    LogLimiter& refused;  // limits log lines about refused requests
     BudgetDefaults configured;
     std::function<msg::ServerStatus(const std::string& tenant)> server_status;
     std::function<msg::Stats(const std::string& tenant)> server_stats;

@@ -107,7 +107,7 @@ void Peer::shed(const std::string& why) {
   on_closed(Status::rejected(why));
 }
 
-void Peer::give_way(std::chrono::steady_clock::duration silence) {
+void Peer::free_for_waiters(std::chrono::steady_clock::duration silence) {
   if (!open_) return;
   if (const std::size_t puts = handlers_.give_up_silent_puts(silence); puts > 0) {
     log_.warn("puts given up", {{"client", client_},
@@ -138,7 +138,7 @@ Result<Peer::Admitted> Peer::admit(bool ends, std::size_t size_bytes) {
 }
 
 void Peer::on_message(std::vector<std::byte> message) {
-  ask_for_way();
+  ask_to_yield();
   if (message.size() > kSmallRequestBytes) {
     auto admitted = admit(/*ends=*/false, message.size());
     if (!admitted.ok()) {
@@ -225,7 +225,7 @@ void Peer::note_failed(const RequestKind& request, const std::string& of, const 
     parts_.audit.write(who(), {.what = request.type, .of = of, .outcome = why});
   }
   const bool matters = request.administrative || why.code() == StatusCode::kOutOfSpace;
-  if (matters && parts_.refused.tell()) return log_.info("request refused", fields);
+  if (matters && parts_.refused.allow()) return log_.info("request refused", fields);
   log_.debug("request failed", fields);
 }
 

@@ -38,7 +38,7 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   std::size_t unsent_bytes() const override { return open_ ? connection_->unsent_bytes() : 0; }
   // Called while requests wait for memory. Gives up the client's puts and its connection if they
   // have made no progress for `silence`.
-  void give_way(std::chrono::steady_clock::duration silence);
+  void free_for_waiters(std::chrono::steady_clock::duration silence);
 
  private:
   // The quota that a request holds until it is answered.

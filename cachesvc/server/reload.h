@@ -9,7 +9,7 @@
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/fair_executor.h"
-#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/server/admission.h"
 #include "cachesvc/server/audit.h"
@@ -29,7 +29,7 @@ class Reloader {
     Log& log;
     Tenants& tenants;
     Admission& admission;
-    Memory& memory;
+    PayloadMemory& memory;
     PutRoom& put_room;
     Audit& audit;
     Transport& transport;

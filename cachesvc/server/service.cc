@@ -9,13 +9,13 @@
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
+#include "cachesvc/server/log_limiter.h"
 #include "cachesvc/server/login.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/peer.h"
 #include "cachesvc/server/reload.h"
 #include "cachesvc/server/stored_stats.h"
 #include "cachesvc/server/tenants.h"
-#include "cachesvc/server/told.h"
 #include "cachesvc/server/unread_answers.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/server/wrong_proofs.h"
@@ -84,12 +84,12 @@ struct Service::Impl {
   Tenants tenants;
   WrongProofs wrong_proofs{clock};
   Admission admission;
-  ToldSome strangers, requests;  // limit the log of refused clients and requests
+  LogLimiter strangers, requests;  // limit the log of refused clients and requests
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena::Buffer> zeros;
   std::unique_ptr<HotTier> hot_tier;
-  std::unique_ptr<Memory> memory;
+  std::unique_ptr<PayloadMemory> memory;
   std::unique_ptr<Store> store;  // its unwritten values lie in the arena
   std::unique_ptr<DiskWatch> disk_watch;
   KnownLoss loss;
@@ -187,8 +187,8 @@ void Service::Impl::wire() {
   configured.row.recipe = config.default_recipe;
   configured.row.keep = *Budget::ratio(config.default_keep);  // validate() has checked it
   configured.profile_recipe = config.default_recipe_with_profile;
-  memory = std::make_unique<Memory>(*arena, *hot_tier, loop,
-                                    std::chrono::milliseconds(config.memory_wait_ms));
+  memory = std::make_unique<PayloadMemory>(*arena, *hot_tier, loop,
+                                           std::chrono::milliseconds(config.memory_wait_ms));
   put_room = std::make_unique<PutRoom>(
       loop, arena->memory().size() - arena->memory().size() / kStagingShare,
       std::chrono::milliseconds(config.memory_wait_ms));
@@ -303,7 +303,7 @@ Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
 void Service::Impl::note_refused(const AuditWho& who, const Status& why) {
   ++metrics.connections_refused;
   audit.write(who, {.what = "Connect", .outcome = why});
-  if (!strangers.tell()) return;
+  if (!strangers.allow()) return;
   log.warn("client refused", {{"from", who.from}, {"status", why.to_string()}});
 }
 
@@ -327,16 +327,16 @@ void Service::Impl::watch_pressure() {
   pressure_timer = loop.after(kPressureCheck, [this] {
     const auto fired = std::move(pressure_timer);  // lives until the end of its own call
     if (stopping) return;
-    if (const unsigned more = strangers.more(); more > 0) {
+    if (const unsigned more = strangers.take_suppressed(); more > 0) {
       log.warn("more clients refused", {{"count", more}});
     }
-    if (const unsigned more = requests.more(); more > 0) {
+    if (const unsigned more = requests.take_suppressed(); more > 0) {
       log.info("more requests refused", {{"count", more}});
     }
     if (memory->waiting() + put_room->waiting() > 0) {
       const auto all = peers;  // a peer that is shed leaves the set
       for (const auto& peer : all) {
-        peer->give_way(std::chrono::milliseconds(config.silent_client_ms));
+        peer->free_for_waiters(std::chrono::milliseconds(config.silent_client_ms));
       }
     }
     if (!sweeping.exchange(true)) {  // off the loop, because it may free many values

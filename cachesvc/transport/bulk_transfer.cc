@@ -89,7 +89,7 @@ void copy_chunk(const BulkChunk& chunk, MutableBytes there) {
       copy(pull ? here.data() : there.data(), pull ? there.data() : here.data(), here.size());
       there = there.subspan(here.size());
       rest = rest.subspan(here.size());
-      give_way(here.size());
+      yield_if_asked(here.size());
     }
   }
 }

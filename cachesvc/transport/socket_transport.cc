@@ -12,7 +12,7 @@
 #include "cachesvc/net/control_stream.h"
 #include "cachesvc/transport/acceptor.h"
 #include "cachesvc/transport/rdma_mover.h"
-#include "cachesvc/transport/server_link.h"
+#include "cachesvc/transport/server_connection.h"
 #include "cachesvc/transport/strangers.h"
 #include "precis/limits.h"
 
@@ -126,16 +126,17 @@ class SocketTransport final : public Transport, private Strangers::Host {
   void admitted(const Strangers::Peer& peer, std::unique_ptr<Socket> socket, const Hello& hello,
                 const Welcome& welcome) override {
     const std::string kind = socket->kind();
-    auto link = std::make_unique<ServerLink>(
+    auto link = std::make_unique<ServerConnection>(
         loop_, std::make_shared<ControlStream>(loop_, std::move(socket), &meter_),
-        ServerLink::Identity{peer.name.text, kind, next_key_}, welcome.rdma ? rdma_ : nullptr);
+        ServerConnection::Identity{peer.name.text, kind, next_key_},
+        welcome.rdma ? rdma_ : nullptr);
     links_.add(welcome.connection, *link);
     acceptor_.accepted(std::move(link), hello);
   }
 
   // The refusal is the same for every error.
   Status may_bind(const Strangers::Peer& peer, const Bind& bind) override {
-    const ServerLink* const link = links_.find(bind.connection);
+    const ServerConnection* const link = links_.find(bind.connection);
     const Proof wanted =
         bind_proof(link ? link->bind_key() : Proof{}, peer.challenge, bind.connection);
     if (link && !link->is_bound() && equal_in_constant_time(wanted, bind.proof)) return {};
@@ -144,7 +145,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
 
   void bound(std::unique_ptr<Socket> socket, const Bind& bind) override {
     EventLoop& bulk = bulk_loops_[next_bulk_loop_++ % bulk_loops_.size()]->loop;
-    if (ServerLink* const link = links_.find(bind.connection)) {
+    if (ServerConnection* const link = links_.find(bind.connection)) {
       link->bind(bulk, std::move(socket), copiers_);
     }
   }
@@ -164,7 +165,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   Acceptor acceptor_;
   std::unique_ptr<Strangers> strangers_;
   std::unique_ptr<ListeningSocket> tcp_, unix_;
-  Links<ServerLink> links_;
+  Links<ServerConnection> links_;
   std::uint64_t last_number_ = 0;
   Proof next_key_{};
 };

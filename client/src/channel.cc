@@ -251,7 +251,7 @@ void Channel::submit(std::uint64_t id, std::vector<std::byte> message,
   if (!closed_.ok()) return settle(*request, closed_);
   request->started = steady_clock::now();
   const bool hurried = request->hurried;
-  ask_for_way();
+  ask_to_yield();
   pending_.emplace(id, std::move(request));
   connection_->send(std::move(message));
   if (hurried) loop_.expect();

@@ -11,8 +11,8 @@
 namespace precis {
 
 Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(
-    const std::shared_ptr<Link>& link, const CallOptions& call, const LookupMatch& match,
-    const Budget& keep, const GetOptions& options, PageMovers& movers) {
+    const std::shared_ptr<ReconnectingChannel>& link, const CallOptions& call,
+    const LookupMatch& match, const Budget& keep, const GetOptions& options, PageMovers& movers) {
   PRECIS_ASSIGN(GetPlan plan, plan_get(match, keep, options));
   PRECIS_TRY(check_out(plan.model, plan.num_heads, options.out));
   std::optional<PageSink> pages;
@@ -24,8 +24,8 @@ Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(
   return impl;
 }
 
-Prefix::Impl::Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
-                   std::span<const LayerOut> out, std::optional<PageSink> pages)
+Prefix::Impl::Impl(std::shared_ptr<ReconnectingChannel> way, const CallOptions& options,
+                   GetPlan what, std::span<const LayerOut> out, std::optional<PageSink> pages)
     : plan(std::move(what)),
       out_(out.begin(), out.end()),
       pages_(std::move(pages)),

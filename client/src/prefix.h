@@ -13,20 +13,20 @@
 #include <vector>
 
 #include "client/src/get_state.h"
-#include "client/src/link.h"
 #include "client/src/page_sink.h"
+#include "client/src/reconnecting_channel.h"
 #include "precis/client.h"
 
 namespace precis {
 
 struct Prefix::Impl {
   // Sends the get; layers are on their way when this returns.
-  static Result<std::shared_ptr<Impl>> begin(const std::shared_ptr<Link>& link,
+  static Result<std::shared_ptr<Impl>> begin(const std::shared_ptr<ReconnectingChannel>& link,
                                              const CallOptions& call, const LookupMatch& match,
                                              const Budget& keep, const GetOptions& options,
                                              PageMovers& movers);
 
-  Impl(std::shared_ptr<Link> way, const CallOptions& options, GetPlan what,
+  Impl(std::shared_ptr<ReconnectingChannel> way, const CallOptions& options, GetPlan what,
        std::span<const LayerOut> out, std::optional<PageSink> pages);
   ~Impl();
   Impl(const Impl&) = delete;
@@ -73,9 +73,9 @@ struct Prefix::Impl {
   std::mutex filling_;
   std::vector<bool> filled_;  // [layer], guarded by filling_
 
-  const std::shared_ptr<Link> link_;  // shared with the client and its other handles
-  bool retrying_ = false;             // guarded by mutex_: one thread at a time retries, by retry_
-  std::condition_variable retried_;   // when it has
+  const std::shared_ptr<ReconnectingChannel> link_;  // shared with the client and its other handles
+  bool retrying_ = false;            // guarded by mutex_: one thread at a time retries, by retry_
+  std::condition_variable retried_;  // when it has
   Retry retry_;
   std::mutex mutex_;
   // Guarded by mutex_. An attempt that is neither the newest nor in handed_ is destroyed, with its

@@ -54,7 +54,7 @@ Status expose_piece(Channel& channel, const LayerPush& push, msg::PushLayer& mes
 
 }  // namespace
 
-Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<Link> link,
+Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<ReconnectingChannel> link,
                                                     std::shared_ptr<StagingPool> staging,
                                                     std::shared_ptr<PageMovers> movers,
                                                     const CallOptions& options,
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<Link> link,
   return impl;
 }
 
-Put::Impl::Impl(std::shared_ptr<Link> way, std::shared_ptr<StagingPool> pool,
+Put::Impl::Impl(std::shared_ptr<ReconnectingChannel> way, std::shared_ptr<StagingPool> pool,
                 std::shared_ptr<PageMovers> page_movers, const CallOptions& opts,
                 const ModelSpec& spec, msg::BeginPut begin)
     : link(std::move(way)),

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "client/src/link.h"
 #include "client/src/page_movers.h"
 #include "client/src/put_piece.h"
+#include "client/src/reconnecting_channel.h"
 #include "client/src/retry.h"
 #include "client/src/staging_pool.h"
 #include "precis/client.h"
@@ -17,12 +17,12 @@ namespace precis {
 
 struct Put::Impl {
   // kInternal if the service's reply does not fit `begin`'s path.
-  static Result<std::unique_ptr<Impl>> start(std::shared_ptr<Link> link,
+  static Result<std::unique_ptr<Impl>> start(std::shared_ptr<ReconnectingChannel> link,
                                              std::shared_ptr<StagingPool> staging,
                                              std::shared_ptr<PageMovers> movers,
                                              const CallOptions& options, const ModelSpec& model,
                                              msg::BeginPut begin);
-  Impl(std::shared_ptr<Link> way, std::shared_ptr<StagingPool> pool,
+  Impl(std::shared_ptr<ReconnectingChannel> way, std::shared_ptr<StagingPool> pool,
        std::shared_ptr<PageMovers> page_movers, const CallOptions& opts, const ModelSpec& spec,
        msg::BeginPut begin);
   ~Impl();
@@ -38,9 +38,9 @@ struct Put::Impl {
   void call_off_all();
   Result<msg::SegmentInfo> commit(Durability durability);
 
-  const std::shared_ptr<Link> link;            // shared with the client and its other handles
-  const std::shared_ptr<StagingPool> staging;  // as well
-  const std::shared_ptr<PageMovers> movers;    // as well
+  const std::shared_ptr<ReconnectingChannel> link;  // shared with the client and its other handles
+  const std::shared_ptr<StagingPool> staging;       // as well
+  const std::shared_ptr<PageMovers> movers;         // as well
   const CallOptions options;
   const ModelSpec model;
   std::shared_ptr<Channel> channel;  // that the put belongs to; the put does not outlive it

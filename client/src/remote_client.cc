@@ -69,7 +69,7 @@ Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLo
                      options](std::uint32_t timeout_ms) {
     return Channel::open(keep_alive, loop, transport, memory, address, options, timeout_ms);
   };
-  PRECIS_ASSIGN(auto link, Link::open(dial, call_options(options)));
+  PRECIS_ASSIGN(auto link, ReconnectingChannel::open(dial, call_options(options)));
   return std::shared_ptr<Client>(
       std::make_shared<RemoteClient>(std::move(link), memory, std::make_shared<StagingPool>(memory),
                                      std::make_shared<PageMovers>(), call_options(options)));
@@ -141,7 +141,7 @@ Result<msg::ProfileRow> RemoteClient::profile(const Digest& model, const std::st
 
 Status RemoteClient::remove_profile(const Digest& model, const std::string& name) {
   return call<msg::Done>(msg::RemoveProfile{model, name}, Patience::kOneTimeout,
-                         Link::Repeat::kUnsafe)
+                         ReconnectingChannel::Repeat::kUnsafe)
       .status();
 }
 
@@ -226,7 +226,7 @@ Result<msg::SessionRow> RemoteClient::pin_session(const std::string& name, bool 
 Result<msg::SessionRow> RemoteClient::fork_session(const std::string& name,
                                                    const std::string& new_name) {
   return call<msg::SessionRow>(msg::ForkSession{name, new_name}, Patience::kOneTimeout,
-                               Link::Repeat::kUnsafe);
+                               ReconnectingChannel::Repeat::kUnsafe);
 }
 Result<msg::SessionRow> RemoteClient::session(const std::string& name) {
   return call<msg::SessionRow>(msg::ShowSession{name});
@@ -235,7 +235,8 @@ Result<std::vector<msg::SessionRow>> RemoteClient::sessions() {
   return all_rows<msg::Sessions>(msg::ListSessions{});
 }
 Status RemoteClient::remove_session(const std::string& name) {
-  return call<msg::Done>(msg::RemoveSession{name}, Patience::kOneTimeout, Link::Repeat::kUnsafe)
+  return call<msg::Done>(msg::RemoveSession{name}, Patience::kOneTimeout,
+                         ReconnectingChannel::Repeat::kUnsafe)
       .status();
 }
 
@@ -269,13 +270,13 @@ Result<msg::Trimmed> RemoteClient::trim_segment(const SegmentId& id, const Budge
 
 Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recursive) {
   return call<msg::Removed>(msg::RemovePrefix{id, recursive}, Patience::kOneTimeout,
-                            Link::Repeat::kUnsafe);
+                            ReconnectingChannel::Repeat::kUnsafe);
 }
 Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model) {
   return call<msg::Budgets>(msg::ShowBudget{{model}});
 }
 Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
-  return call<msg::Budgets>(change, Patience::kOneTimeout, Link::Repeat::kUnsafe);
+  return call<msg::Budgets>(change, Patience::kOneTimeout, ReconnectingChannel::Repeat::kUnsafe);
 }
 Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
 Result<msg::ServerStatus> RemoteClient::status() {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "client/src/link.h"
 #include "client/src/page_movers.h"
+#include "client/src/reconnecting_channel.h"
 #include "client/src/staging_pool.h"
 #include "precis/client.h"
 
@@ -17,7 +17,7 @@ namespace precis {
 
 class RemoteClient final : public Client {
  public:
-  RemoteClient(std::shared_ptr<Link> link, std::shared_ptr<HostMemory> memory,
+  RemoteClient(std::shared_ptr<ReconnectingChannel> link, std::shared_ptr<HostMemory> memory,
                std::shared_ptr<StagingPool> staging, std::shared_ptr<PageMovers> movers,
                const CallOptions& options)
       : link_(std::move(link)),
@@ -86,11 +86,12 @@ class RemoteClient final : public Client {
 
   template <typename T>
   Result<T> call(msg::RequestBody body, Patience patience = Patience::kOneTimeout,
-                 Link::Repeat repeat = Link::Repeat::kSafe) {
+                 ReconnectingChannel::Repeat repeat = ReconnectingChannel::Repeat::kSafe) {
     return link_->call<T>(options_, std::move(body), patience, repeat);
   }
 
-  const std::shared_ptr<Link> link_;            // shared with the puts and prefixes begun on it
+  const std::shared_ptr<ReconnectingChannel>
+      link_;                                    // shared with the puts and prefixes begun on it
   const std::shared_ptr<HostMemory> memory_;    // shared with the channels
   const std::shared_ptr<StagingPool> staging_;  // shared with the puts
   const std::shared_ptr<PageMovers> movers_;    // shared with the puts and prefixes

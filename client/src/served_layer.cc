@@ -133,7 +133,7 @@ Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const S
       }
       const auto part = served_part_bytes(count, row_bytes);
       for (std::size_t s = 0; s < kServedSections; ++s) at[s] += part[s];
-      give_way(2 * count * row_bytes);
+      yield_if_asked(2 * count * row_bytes);
     }
   }
   return {};

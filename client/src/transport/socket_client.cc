@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "cachesvc/net/control_stream.h"
-#include "client/src/transport/client_link.h"
 #include "client/src/transport/client_memory.h"
 #include "client/src/transport/login_attempt.h"
+#include "client/src/transport/socket_client_connection.h"
 
 namespace precis {
 namespace {
@@ -58,7 +58,7 @@ class SocketClient final : public ClientTransport {
     if (!result.welcome.status.ok()) return result;
     const std::string kind = admitted->data->kind();
     auto data = std::make_shared<DataStream>(loop_, std::move(admitted->data));
-    auto link = std::make_unique<ClientLink>(
+    auto link = std::make_unique<SocketClientConnection>(
         loop_, std::make_shared<ControlStream>(loop_, std::move(admitted->control)),
         std::make_shared<ClientRegions>(loop_, std::move(data)), kind);
     link->open(result.welcome.rdma ? options_.rdma : nullptr);
@@ -70,7 +70,7 @@ class SocketClient final : public ClientTransport {
   EventLoop& loop_;
   const SocketClientOptions options_;
   std::list<std::unique_ptr<LoginAttempt>> attempts_;
-  Links<ClientLink> links_;
+  Links<SocketClientConnection> links_;
 };
 
 }  // namespace

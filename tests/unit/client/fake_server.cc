@@ -60,7 +60,7 @@ Result<std::shared_ptr<Client>> FakeServer::connect(const ConnectOptions& option
   return attach(host_, host_->loop, *host_->client, address_, options);
 }
 
-Link::Dial FakeServer::dial() {
+ReconnectingChannel::Dial FakeServer::dial() {
   const auto memory = std::make_shared<HostMemory>(host_, *host_->client);
   return [host = host_, memory, address = address_](std::uint32_t timeout_ms) {
     return Channel::open(host, host->loop, *host->client, memory, address, ConnectOptions{},

@@ -10,7 +10,7 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/embed/loopback.h"
-#include "client/src/link.h"
+#include "client/src/reconnecting_channel.h"
 #include "precis/client.h"
 #include "precis/messages.h"
 
@@ -33,7 +33,7 @@ class FakeServer {
   Result<std::shared_ptr<Client>> connect(const ConnectOptions& options);
   // A client without retries.
   Result<std::shared_ptr<Client>> connect();
-  Link::Dial dial();
+  ReconnectingChannel::Dial dial();
 
   // To be called from a script.
   void reply(std::uint64_t id, msg::ReplyBody body);

@@ -54,9 +54,9 @@ void NearWriter::pull(const RemoteRegion& from, std::uint64_t offset, MutableByt
 }
 
 // Rows begin on cache lines, as in memory that a client allocated.
-class NearWriter::Memory final : public PeerMemory {
+class NearWriter::PayloadMemory final : public PeerMemory {
  public:
-  Memory(const RemoteRegion& region, std::shared_ptr<int> reading)
+  PayloadMemory(const RemoteRegion& region, std::shared_ptr<int> reading)
       : bytes_(region.size_bytes + kSectionAlign), reading_(std::move(reading)) {
     void* begin = bytes_.data();
     std::size_t room = bytes_.size();
@@ -65,7 +65,7 @@ class NearWriter::Memory final : public PeerMemory {
     copy_from(region, 0, rows_);
     ++*reading_;
   }
-  ~Memory() override { --*reading_; }
+  ~PayloadMemory() override { --*reading_; }
   Bytes bytes() const override { return rows_; }
 
  private:
@@ -76,7 +76,7 @@ class NearWriter::Memory final : public PeerMemory {
 
 std::shared_ptr<const PeerMemory> NearWriter::read_in_place(const RemoteRegion& region) {
   if (!near) return nullptr;
-  return std::make_shared<Memory>(region, reading_);
+  return std::make_shared<PayloadMemory>(region, reading_);
 }
 
 void NearWriter::let(int pulls) {
@@ -252,7 +252,7 @@ std::optional<Pieces>& PutFixture::want(std::size_t size_bytes) {
 }
 
 Task<void> PutFixture::had(std::size_t size_bytes, std::optional<Pieces>& answer) {
-  const std::vector<Memory::Want> wanted(1, Memory::Want{size_bytes});
+  const std::vector<PayloadMemory::Want> wanted(1, PayloadMemory::Want{size_bytes});
   answer.emplace(co_await memory.acquire(wanted, Owner{"", 1, &wants}));
 }
 

@@ -30,7 +30,7 @@ inline constexpr char kObserving[] = "snapkv(window=8)";
 
 using PutPtr = std::shared_ptr<PutPath::Put>;
 using Outcome = Result<msg::SegmentInfo>;
-using Pieces = Result<Memory::Pieces>;
+using Pieces = Result<PayloadMemory::Pieces>;
 
 // Holds staged values, as a disk does that writes slowly.
 class SlowStore final : public ForwardingStore {
@@ -73,7 +73,7 @@ class NearWriter final : public NearPeer {
   void let(int pulls);
 
  private:
-  class Memory;
+  class PayloadMemory;
   EventLoop& loop_;
   int pulls_ = 0;
   std::shared_ptr<int> reading_ = std::make_shared<int>(0);
@@ -140,7 +140,7 @@ class PutFixture {
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   HotTier hot_tier;
-  Memory memory;
+  PayloadMemory memory;
   PutRoom room;
   Executor compute;
   FairExecutor storage{"storage", 1}, reads{"reads", 1};

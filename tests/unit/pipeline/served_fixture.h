@@ -61,7 +61,7 @@ struct ServedFixture {
   std::unique_ptr<Arena> arena = std::move(Arena::create(kArenaBytes)).value();
   std::unique_ptr<Arena::Buffer> zeros = std::move(arena->allocate(kSectionAlign)).value();
   HotTier hot_tier{kArenaBytes};
-  Memory memory{*arena, hot_tier, loop, std::chrono::milliseconds(1)};
+  PayloadMemory memory{*arena, hot_tier, loop, std::chrono::milliseconds(1)};
   RestoreRate rate;
   Metrics metrics;
   Log log{Log::Level::kOff};

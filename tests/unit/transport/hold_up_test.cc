@@ -19,7 +19,7 @@
 #include "cachesvc/net/control_stream.h"
 #include "cachesvc/net/data_stream.h"
 #include "cachesvc/transport/acceptor.h"
-#include "cachesvc/transport/server_link.h"
+#include "cachesvc/transport/server_connection.h"
 
 namespace precis {
 namespace {
@@ -104,7 +104,7 @@ TEST_CASE("a client's message that waits for bulk bytes ends its connection", "[
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   const Descriptor peer(ends[1]);
-  ServerLink link(
+  ServerConnection link(
       loop, std::make_shared<ControlStream>(loop, std::make_unique<Socket>(Descriptor(ends[0]))),
       {"a test", "unix", {}});
   // An empty message, which costs its sender no bytes except the header.

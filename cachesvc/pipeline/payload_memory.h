@@ -14,16 +14,16 @@
 #include "cachesvc/base/arena.h"
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/task.h"
-#include "cachesvc/pipeline/fair_line.h"
+#include "cachesvc/pipeline/fair_wait_queue.h"
 #include "cachesvc/store/hot_tier.h"
 
 namespace precis {
 
-class Memory {
+class PayloadMemory {
  public:
-  Memory(Arena& arena, HotTier& hot_tier, EventLoop& loop, std::chrono::milliseconds wait);
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  PayloadMemory(Arena& arena, HotTier& hot_tier, EventLoop& loop, std::chrono::milliseconds wait);
+  PayloadMemory(const PayloadMemory&) = delete;
+  PayloadMemory& operator=(const PayloadMemory&) = delete;
 
   // Pieces of the arena, all or none, so that nobody holds one while waiting for the next.
   // kRejected if they did not come free in time, kInvalidArgument if they never can, kUnavailable
@@ -37,7 +37,7 @@ class Memory {
   using Wants = std::function<std::vector<Want>()>;
   // kCanceled at drop_unwanted() once it is `unwanted`.
   Task<Result<Pieces>> acquire(
-      Wants wants, Owner owner, FairLine::Unwanted unwanted = [] { return false; });
+      Wants wants, Owner owner, FairWaitQueue::Unwanted unwanted = [] { return false; });
   Task<Result<Pieces>> acquire(std::vector<Want> wants, Owner owner = {});
   // Told in a turn of its own when somebody's turn to take memory was in vain: the first time, and
   // then where some came free since the last. What is free may lie in pieces. Replaced by the next.
@@ -80,7 +80,7 @@ class Memory {
   const std::size_t size_bytes_;  // of the arena, less what was taken before this came
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
-  FairLine line_;
+  FairWaitQueue line_;
   std::function<void()> in_vain_ = [] {};
   std::atomic<std::size_t> waiting_{0};  // in the line
   bool stopped_ = false;

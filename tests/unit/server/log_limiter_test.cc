@@ -1,5 +1,5 @@
 // Requests in the log: their names, and the number of refused ones.
-#include "cachesvc/server/told.h"
+#include "cachesvc/server/log_limiter.h"
 
 #include <catch2/catch.hpp>
 
@@ -8,13 +8,13 @@
 namespace precis {
 
 TEST_CASE("of what happens often some is told, and how much more there was", "[unit][server]") {
-  ToldSome refused;
-  CHECK(refused.more() == 0);
-  for (unsigned i = 0; i < ToldSome::kMax; ++i) CHECK(refused.tell());
-  for (unsigned i = 0; i < 7; ++i) CHECK_FALSE(refused.tell());
-  CHECK(refused.more() == 7);
-  CHECK(refused.tell());
-  CHECK(refused.more() == 0);
+  LogLimiter refused;
+  CHECK(refused.take_suppressed() == 0);
+  for (unsigned i = 0; i < LogLimiter::kMax; ++i) CHECK(refused.allow());
+  for (unsigned i = 0; i < 7; ++i) CHECK_FALSE(refused.allow());
+  CHECK(refused.take_suppressed() == 7);
+  CHECK(refused.allow());
+  CHECK(refused.take_suppressed() == 0);
 }
 
 TEST_CASE("a request is called what its struct is, and known for an operator's", "[unit][server]") {

@@ -1,5 +1,5 @@
 // Memory is taken, made free by eviction, waited for, and refused after a timeout.
-#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/payload_memory.h"
 
 #include <catch2/catch.hpp>
 #include <optional>
@@ -16,9 +16,9 @@ struct Fixture {
         hot_tier(kArenaBytes),
         memory(*arena, hot_tier, loop, wait) {}
 
-  using Answer = Result<Memory::Pieces>;
+  using Answer = Result<PayloadMemory::Pieces>;
   Task<void> acquire(std::size_t size, std::optional<Answer>& answer) {
-    const std::vector<Memory::Want> wants(1, Memory::Want{size});
+    const std::vector<PayloadMemory::Want> wants(1, PayloadMemory::Want{size});
     answer.emplace(co_await memory.acquire(wants));
     if (stop_when_answered) loop.stop();
   }
@@ -35,7 +35,7 @@ struct Fixture {
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   HotTier hot_tier;
-  Memory memory;
+  PayloadMemory memory;
   bool stop_when_answered = false;
 };
 
@@ -80,7 +80,9 @@ TEST_CASE("who wants no memory any more leaves the line, and lets the next one i
   std::optional<Fixture::Answer> unwanted, small;
   bool wanted = true;
   const auto waits = [&]() -> Task<void> {
-    const Memory::Wants wants = [] { return std::vector<Memory::Want>(1, Memory::Want{kHalf}); };
+    const PayloadMemory::Wants wants = [] {
+      return std::vector<PayloadMemory::Want>(1, PayloadMemory::Want{kHalf});
+    };
     unwanted.emplace(co_await f.memory.acquire(wants, {}, [&] { return !wanted; }));
   };
   spawn(waits());
@@ -101,7 +103,7 @@ TEST_CASE("what is waited for is asked for as it is wanted when it comes free",
   Fixture f(std::chrono::hours(1));
   auto taken = f.arena->allocate(kArenaBytes);
   REQUIRE(taken.ok());
-  std::vector<Memory::Want> wants{{64}};
+  std::vector<PayloadMemory::Want> wants{{64}};
   std::optional<Fixture::Answer> answer;
   const auto waits = [&]() -> Task<void> {
     answer.emplace(co_await f.memory.acquire([&] { return wants; }, {}));
@@ -177,9 +179,9 @@ TEST_CASE("what can never fit beside what was taken for good is refused, and evi
   const auto arena = std::move(Arena::create(kArenaBytes)).value();
   const auto for_good = std::move(arena->allocate(64)).value();
   HotTier hot_tier(kArenaBytes);
-  Memory memory(*arena, hot_tier, loop, std::chrono::hours(1));
+  PayloadMemory memory(*arena, hot_tier, loop, std::chrono::hours(1));
   hot_tier.insert(SegmentId{}, 0, nullptr, std::move(arena->allocate(64)).value());
-  const auto refused = [&](std::vector<Memory::Want> wants) {
+  const auto refused = [&](std::vector<PayloadMemory::Want> wants) {
     std::optional<Fixture::Answer> answer;
     const auto acquire = [&]() -> Task<void> { answer.emplace(co_await memory.acquire(wants)); };
     spawn(acquire());
@@ -195,7 +197,7 @@ TEST_CASE("of several pieces all are taken or none", "[unit][pipeline]") {
   const auto taken = f.arena->allocate(64);
   std::optional<Fixture::Answer> answer;
   const auto acquire = [&]() -> Task<void> {
-    const std::vector<Memory::Want> wants{{kHalf, Arena::End::kHigh}, {kHalf}};
+    const std::vector<PayloadMemory::Want> wants{{kHalf, Arena::End::kHigh}, {kHalf}};
     answer.emplace(co_await f.memory.acquire(wants));
   };
   spawn(acquire());

@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "cachesvc/net/link_end.h"
+#include "cachesvc/net/connection_end.h"
 #include "client/src/transport/client_regions.h"
 #include "client/src/transport/client_transport.h"
 
 namespace precis {
 
-class ClientLink final : public ClientConnection, public LinkEnd {
+class SocketClientConnection final : public ClientConnection, public ConnectionEnd {
  public:
   // `kind`: of its sockets, for example "unix".
-  ClientLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
-             std::shared_ptr<ClientRegions> regions, std::string kind);
-  ~ClientLink() override;
+  SocketClientConnection(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
+                         std::shared_ptr<ClientRegions> regions, std::string kind);
+  ~SocketClientConnection() override;
 
   // Serves the bulk socket. `rdma` is offered if both sides have it and are on different hosts; it
   // may be null.

@@ -17,14 +17,14 @@
 
 namespace precis {
 
-class LinkEnd : public virtual Messages {
+class ConnectionEnd : public virtual Messages {
  public:
   // `patience`: as FrameChannel::close(), when this end closes.
-  LinkEnd(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
-          std::chrono::milliseconds patience)
+  ConnectionEnd(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
+                std::chrono::milliseconds patience)
       : loop_(loop), channel_(std::move(channel)), patience_(patience) {}
-  LinkEnd(const LinkEnd&) = delete;
-  LinkEnd& operator=(const LinkEnd&) = delete;
+  ConnectionEnd(const ConnectionEnd&) = delete;
+  ConnectionEnd& operator=(const ConnectionEnd&) = delete;
 
   void start(Handlers handlers) override;
   void send(std::vector<std::byte> message) override;
@@ -68,7 +68,7 @@ class LinkEnd : public virtual Messages {
   std::unique_ptr<EventLoop::Timer> bulk_ended_;  // runs until the control socket ends too
   std::shared_ptr<void> kept_;
   // Expires with this object, for callbacks that may come late.
-  const std::shared_ptr<LinkEnd*> alive_ = std::make_shared<LinkEnd*>(this);
+  const std::shared_ptr<ConnectionEnd*> alive_ = std::make_shared<ConnectionEnd*>(this);
 };
 
 // The open links of one transport, by number. The transport ends them when it is destroyed. Used on

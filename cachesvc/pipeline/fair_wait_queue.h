@@ -14,16 +14,16 @@
 
 namespace precis {
 
-class FairLine {
+class FairWaitQueue {
  public:
   // Takes what is waited for and returns how to tell so; null where it is not to be had yet.
   using Take = std::function<std::function<void()>()>;
   // Tells that it was waited for in vain.
   using GiveUp = std::function<void()>;
 
-  FairLine(EventLoop& loop, std::chrono::milliseconds wait) : loop_(loop), wait_(wait) {}
-  FairLine(const FairLine&) = delete;
-  FairLine& operator=(const FairLine&) = delete;
+  FairWaitQueue(EventLoop& loop, std::chrono::milliseconds wait) : loop_(loop), wait_(wait) {}
+  FairWaitQueue(const FairWaitQueue&) = delete;
+  FairWaitQueue& operator=(const FairWaitQueue&) = delete;
 
   std::size_t size() const { return queue_.size(); }
   // For those who come from now on.

@@ -1,4 +1,4 @@
-#include "cachesvc/transport/server_link.h"
+#include "cachesvc/transport/server_connection.h"
 
 #include <utility>
 
@@ -21,15 +21,15 @@ std::vector<MutableBytes> as_local(const std::vector<Bytes>& ranges) {
 
 }  // namespace
 
-ServerLink::ServerLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel, Identity identity,
-                       std::shared_ptr<RdmaDevice> rdma)
-    : LinkEnd(loop, std::move(channel), {}),
+ServerConnection::ServerConnection(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
+                                   Identity identity, std::shared_ptr<RdmaDevice> rdma)
+    : ConnectionEnd(loop, std::move(channel), {}),
       identity_(std::move(identity)),
       rdma_(std::move(rdma)) {}
 
-ServerLink::~ServerLink() { close(); }
+ServerConnection::~ServerConnection() { close(); }
 
-void ServerLink::add(std::shared_ptr<Mover> mover, bool is_fastest) {
+void ServerConnection::add(std::shared_ptr<Mover> mover, bool is_fastest) {
   auto queue = std::make_unique<BulkQueue>(
       mover->limits(), [mover = mover.get()](BulkChunk chunk, BulkQueue::Ended ended) {
         mover->post(std::move(chunk), std::move(ended));
@@ -38,7 +38,7 @@ void ServerLink::add(std::shared_ptr<Mover> mover, bool is_fastest) {
 }
 
 // A client sends no bulk bytes unasked, so its messages wait for none.
-void ServerLink::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
+void ServerConnection::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
   if (after_bulk != 0) {
     return end(Status::invalid("the peer sent a message that waits for bulk bytes of its own"));
   }
@@ -46,7 +46,7 @@ void ServerLink::on_message(std::uint64_t after_bulk, std::vector<std::byte> bod
 }
 
 // Accepts the client's offer and then its ready frame, each once, and nothing else.
-Status ServerLink::on_rdma_turn(Bytes body) {
+Status ServerConnection::on_rdma_turn(Bytes body) {
   PRECIS_ASSIGN(RdmaTurn turn, decode_rdma_turn(body));
   if (!rdma_ || !data_ || ++rdma_turns_ > 2) {
     return Status::invalid("the peer joins RDMA, which it was not offered, or does so twice");
@@ -70,7 +70,8 @@ Status ServerLink::on_rdma_turn(Bytes body) {
   return {};
 }
 
-void ServerLink::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket, Executor& copiers) {
+void ServerConnection::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket,
+                            Executor& copiers) {
   if (is_over()) return;  // no later call would close it
   identity_.kind = socket->kind();
   const bool is_unix = socket->is_unix();
@@ -108,7 +109,7 @@ void ServerLink::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket, Exec
   });
 }
 
-void ServerLink::stop_bulk(const Status& why) {
+void ServerConnection::stop_bulk(const Status& why) {
   for (const Means& means : means_) {
     means.queue->fail(why);
     means.mover->cancel(why);
@@ -116,19 +117,19 @@ void ServerLink::stop_bulk(const Status& why) {
   rdma_peer_.reset();
 }
 
-void ServerLink::pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
-                      const Registration& local, Completion done) {
+void ServerConnection::pull(const RemoteRegion& from, std::uint64_t offset, MutableBytes into,
+                            const Registration& local, Completion done) {
   transfer(BulkTransfer::Kind::kPull, from, offset, {into}, local, std::move(done));
 }
 
-void ServerLink::push(std::vector<Bytes> from, const Registration& local, const RemoteRegion& to,
-                      std::uint64_t offset, Completion done) {
+void ServerConnection::push(std::vector<Bytes> from, const Registration& local,
+                            const RemoteRegion& to, std::uint64_t offset, Completion done) {
   transfer(BulkTransfer::Kind::kPush, to, offset, as_local(from), local, std::move(done));
 }
 
-void ServerLink::transfer(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,
-                          std::vector<MutableBytes> local, const Registration& registration,
-                          Completion done) {
+void ServerConnection::transfer(BulkTransfer::Kind kind, const RemoteRegion& remote,
+                                std::uint64_t offset, std::vector<MutableBytes> local,
+                                const Registration& registration, Completion done) {
   auto later = [&loop = loop(), done = std::move(done)](const Status& status) {
     loop.post([done, status] { done(status); });
   };
@@ -143,7 +144,7 @@ void ServerLink::transfer(BulkTransfer::Kind kind, const RemoteRegion& remote, s
   later(Status::unavailable("the client has bound no bulk socket that reaches the memory"));
 }
 
-std::shared_ptr<const PeerMemory> ServerLink::read_in_place(const RemoteRegion& remote) {
+std::shared_ptr<const PeerMemory> ServerConnection::read_in_place(const RemoteRegion& remote) {
   for (const Means& means : means_) {
     if (is_over() || !means.mover->supports(MemorySpace::kHost, remote)) continue;
     if (auto memory = means.mover->read_in_place(remote)) return memory;
@@ -151,7 +152,7 @@ std::shared_ptr<const PeerMemory> ServerLink::read_in_place(const RemoteRegion& 
   return nullptr;
 }
 
-std::optional<std::chrono::steady_clock::time_point> ServerLink::stalled_since() const {
+std::optional<std::chrono::steady_clock::time_point> ServerConnection::stalled_since() const {
   std::optional<std::chrono::steady_clock::time_point> earliest;
   for (const Means& means : means_) {
     const auto since = means.queue->stalled_since();
@@ -160,7 +161,7 @@ std::optional<std::chrono::steady_clock::time_point> ServerLink::stalled_since()
   return earliest;
 }
 
-std::string ServerLink::description() const {
+std::string ServerConnection::description() const {
   std::string movers;
   for (const Means& means : means_) {
     const std::string name = means.mover->name();

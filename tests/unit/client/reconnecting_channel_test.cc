@@ -35,18 +35,21 @@ TEST_CASE("who is told to come back connects when it was told to, within the tim
   FakeServer server([](FakeServer&, const msg::Request&) {});
   int dials = 0;
   Status refusal = Status::rejected("wrong tokens came", 1);
-  const Link::Dial dial =
+  const ReconnectingChannel::Dial dial =
       [&, real = server.dial()](std::uint32_t timeout_ms) -> Result<std::shared_ptr<Channel>> {
     if (++dials <= 3) return refusal;
     return real(timeout_ms);
   };
-  CHECK(Link::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true}).ok());
+  CHECK(
+      ReconnectingChannel::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true}).ok());
   CHECK(dials == 4);
   dials = 0;
-  const auto once = Link::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = false});
+  const auto once =
+      ReconnectingChannel::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = false});
   CHECK(once.status() == refusal);
   refusal = Status::rejected("wrong tokens came", 60'000);  // past the timeout
-  const auto late = Link::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true});
+  const auto late =
+      ReconnectingChannel::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true});
   CHECK(late.status() == refusal);
   CHECK(dials == 2);
 }
@@ -73,7 +76,7 @@ TEST_CASE("calls that find the connection lost make another one together", "[cli
   FakeServer server([](FakeServer&, const msg::Request&) {});
   std::atomic<int> dials{0}, under_way{0}, calls{0};
   std::atomic<bool> overlap{false};
-  const Link::Dial dial =
+  const ReconnectingChannel::Dial dial =
       [&, real = server.dial()](std::uint32_t timeout_ms) -> Result<std::shared_ptr<Channel>> {
     if (++dials == 1) return real(timeout_ms);
     if (++under_way > 1) overlap = true;
@@ -83,7 +86,7 @@ TEST_CASE("calls that find the connection lost make another one together", "[cli
     return Status::timed_out("nobody answers");
   };
   const CallOptions options{.timeout_ms = 1000, .deadline_ms = 0, .retry = true};
-  const auto link = Link::open(dial, options).value();
+  const auto link = ReconnectingChannel::open(dial, options).value();
   const auto channel = link->channel(Retry(options, "models")).value();
   server.on_loop([&] { server.drop(); });
   while (!channel->lost()) std::this_thread::yield();

@@ -7,14 +7,14 @@
 namespace precis {
 
 // Loop thread only.
-class ToldSome {
+class LogLimiter {
  public:
-  static constexpr unsigned kMax = 10;  // between two calls of more()
+  static constexpr unsigned kMax = 10;  // between two calls of take_suppressed()
 
   // Counts an event and returns whether to log it.
-  bool tell() { return ++happened_ <= kMax; }
+  bool allow() { return ++happened_ <= kMax; }
   // Returns how many events were not logged since the last call, and starts a new period.
-  unsigned more() {
+  unsigned take_suppressed() {
     const unsigned happened = std::exchange(happened_, 0);
     return happened > kMax ? happened - kMax : 0;
   }

@@ -1,4 +1,4 @@
-#include "cachesvc/pipeline/memory.h"
+#include "cachesvc/pipeline/payload_memory.h"
 
 #include <cstdint>
 #include <utility>
@@ -7,7 +7,8 @@
 
 namespace precis {
 
-Memory::Memory(Arena& arena, HotTier& hot_tier, EventLoop& loop, std::chrono::milliseconds wait)
+PayloadMemory::PayloadMemory(Arena& arena, HotTier& hot_tier, EventLoop& loop,
+                             std::chrono::milliseconds wait)
     : arena_(arena),
       hot_tier_(hot_tier),
       size_bytes_(arena.memory().size() - arena.used_bytes()),
@@ -16,7 +17,7 @@ Memory::Memory(Arena& arena, HotTier& hot_tier, EventLoop& loop, std::chrono::mi
       line_(loop, wait) {}
 
 // Else it would wait in vain at the head of the line, and empty the hot tier first.
-Status Memory::check_fits(const std::vector<Want>& wants) const {
+Status PayloadMemory::check_fits(const std::vector<Want>& wants) const {
   std::size_t sum = 0;
   for (const Want& want : wants) {
     if (want.size_bytes > size_bytes_ - sum) {
@@ -29,7 +30,7 @@ Status Memory::check_fits(const std::vector<Want>& wants) const {
   return {};
 }
 
-Memory::Answer Memory::take(const std::vector<Want>& wants, bool evicting) {
+PayloadMemory::Answer PayloadMemory::take(const std::vector<Want>& wants, bool evicting) {
   PRECIS_TRY(check_fits(wants));
   Pieces pieces;
   for (const Want& want : wants) {
@@ -45,25 +46,26 @@ Memory::Answer Memory::take(const std::vector<Want>& wants, bool evicting) {
   return pieces;
 }
 
-Memory::Answer Memory::at_once(const std::vector<Want>& wants, bool evicting) {
+PayloadMemory::Answer PayloadMemory::at_once(const std::vector<Want>& wants, bool evicting) {
   if (wants.empty()) return Pieces{};
   if (line_.size() > 0) return Status::out_of_space("others wait for memory");
   return take(wants, evicting);
 }
 
-Memory::Answer Memory::try_acquire(const std::vector<Want>& wants) {
+PayloadMemory::Answer PayloadMemory::try_acquire(const std::vector<Want>& wants) {
   return at_once(wants, /*evicting=*/true);
 }
 
-Memory::Answer Memory::try_free(const std::vector<Want>& wants) {
+PayloadMemory::Answer PayloadMemory::try_free(const std::vector<Want>& wants) {
   return at_once(wants, /*evicting=*/false);
 }
 
-Task<Memory::Answer> Memory::acquire(std::vector<Want> wants, Owner owner) {
+Task<PayloadMemory::Answer> PayloadMemory::acquire(std::vector<Want> wants, Owner owner) {
   return acquire([wants = std::move(wants)] { return wants; }, std::move(owner));
 }
 
-Task<Memory::Answer> Memory::acquire(Wants wants, Owner owner, FairLine::Unwanted unwanted) {
+Task<PayloadMemory::Answer> PayloadMemory::acquire(Wants wants, Owner owner,
+                                                   FairWaitQueue::Unwanted unwanted) {
   Answer now = try_acquire(wants());
   if (now.ok() || now.status().code() != StatusCode::kOutOfSpace) co_return now;
   if (stopped_) co_return Status::unavailable("the service is stopping");
@@ -94,15 +96,15 @@ Task<Memory::Answer> Memory::acquire(Wants wants, Owner owner, FairLine::Unwante
   });
 }
 
-void Memory::reclaim() {
+void PayloadMemory::reclaim() {
   if (waiting_.load() > 0) hot_tier_.make_room(SIZE_MAX);
 }
 
-void Memory::retry() {
+void PayloadMemory::retry() {
   if (waiting_.load() > 0) loop_.post([this] { line_.serve(); });
 }
 
-Memory::Answer Memory::give_up(const std::vector<Want>& wants) {
+PayloadMemory::Answer PayloadMemory::give_up(const std::vector<Want>& wants) {
   if (stopped_) return Status::unavailable("the service is stopping");
   Answer pieces = take(wants);  // a last look, whoever stands before it
   if (pieces.ok()) return pieces;
@@ -116,7 +118,7 @@ Memory::Answer Memory::give_up(const std::vector<Want>& wants) {
                           limits::kRetryAfterMemoryMs);
 }
 
-void Memory::stop() {
+void PayloadMemory::stop() {
   stopped_ = true;
   line_.stop();
 }

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "cachesvc/base/executor.h"
+#include "cachesvc/net/connection_end.h"
 #include "cachesvc/net/data_stream.h"
-#include "cachesvc/net/link_end.h"
 #include "cachesvc/net/rdma/rdma.h"
 #include "cachesvc/transport/mover.h"
 
 namespace precis {
 
-class ServerLink final : public Connection, public LinkEnd {
+class ServerConnection final : public Connection, public ConnectionEnd {
  public:
   struct Identity {
     std::string peer;
@@ -22,9 +22,9 @@ class ServerLink final : public Connection, public LinkEnd {
     Proof bind_key{};
   };
   // A null `rdma` means that RDMA was not offered.
-  ServerLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel, Identity identity,
-             std::shared_ptr<RdmaDevice> rdma = nullptr);
-  ~ServerLink() override;
+  ServerConnection(EventLoop& loop, std::shared_ptr<FrameChannel> channel, Identity identity,
+                   std::shared_ptr<RdmaDevice> rdma = nullptr);
+  ~ServerConnection() override;
 
   const Proof& bind_key() const { return identity_.bind_key; }
   bool is_bound() const { return data_ != nullptr; }

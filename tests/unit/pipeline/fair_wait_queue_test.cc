@@ -1,6 +1,6 @@
 // Waiting requests are served in turn, owner by owner; puts are admitted by the bytes that they
 // will stage.
-#include "cachesvc/pipeline/fair_line.h"
+#include "cachesvc/pipeline/fair_wait_queue.h"
 
 #include <catch2/catch.hpp>
 #include <optional>
@@ -15,7 +15,7 @@ const int kOwners[3] = {};
 
 struct Line {
   EventLoop loop;
-  FairLine line{loop, std::chrono::hours(1)};
+  FairWaitQueue line{loop, std::chrono::hours(1)};
   int left = 0;  // the amount that is available
   std::string served, in_vain;
 

@@ -1,17 +1,17 @@
-#include "cachesvc/pipeline/fair_line.h"
+#include "cachesvc/pipeline/fair_wait_queue.h"
 
 #include <utility>
 
 namespace precis {
 
-void FairLine::add(const Owner& owner, Take take, GiveUp give_up, Unwanted unwanted) {
+void FairWaitQueue::add(const Owner& owner, Take take, GiveUp give_up, Unwanted unwanted) {
   auto waiter = std::make_unique<Waiter>(
       Waiter{std::move(take), std::move(give_up), std::move(unwanted), nullptr});
   waiter->deadline = loop_.after(wait_, [this, w = waiter.get()] { leave(w); });
   queue_.push(owner, std::move(waiter));
 }
 
-void FairLine::serve() {
+void FairWaitQueue::serve() {
   while (!queue_.empty()) {
     const auto tell = queue_.front()->take();
     if (!tell) return;
@@ -20,14 +20,14 @@ void FairLine::serve() {
   }
 }
 
-void FairLine::leave(const Waiter* waiter) {
+void FairWaitQueue::leave(const Waiter* waiter) {
   const auto late = queue_.take_if([&](const Waiting& each) { return each.get() == waiter; });
   if (!late) return;
   (*late)->give_up();
   serve();  // one who wants less may have stood behind it
 }
 
-void FairLine::drop_unwanted() {
+void FairWaitQueue::drop_unwanted() {
   while (const auto unwanted =
              queue_.take_if([](const Waiting& each) { return each->unwanted(); })) {
     (*unwanted)->give_up();
@@ -35,7 +35,7 @@ void FairLine::drop_unwanted() {
   }
 }
 
-void FairLine::stop() {
+void FairWaitQueue::stop() {
   while (!queue_.empty()) queue_.pop()->give_up();
 }
 

@@ -1,4 +1,4 @@
-#include "cachesvc/net/link_end.h"
+#include "cachesvc/net/connection_end.h"
 
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@ constexpr std::chrono::seconds kEndsApartMax{1};
 
 }  // namespace
 
-void LinkEnd::start(Handlers handlers) {
+void ConnectionEnd::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   if (is_over_) return;
   channel_->start(
@@ -22,7 +22,7 @@ void LinkEnd::start(Handlers handlers) {
        .on_end = [this](const Status& why) { end(why); }});
 }
 
-void LinkEnd::on_frame(const FrameHeader& header, std::vector<std::byte> body) {
+void ConnectionEnd::on_frame(const FrameHeader& header, std::vector<std::byte> body) {
   if (header.kind == FrameKind::kMessage) return on_message(header.after_bulk, std::move(body));
   const Status status =
       header.kind == FrameKind::kRdma
@@ -32,15 +32,15 @@ void LinkEnd::on_frame(const FrameHeader& header, std::vector<std::byte> body) {
   if (!status.ok()) end(status);
 }
 
-bool LinkEnd::deliver(std::vector<std::byte> body) {
+bool ConnectionEnd::deliver(std::vector<std::byte> body) {
   if (is_over_) return false;
-  const std::weak_ptr<LinkEnd*> alive = alive_;
+  const std::weak_ptr<ConnectionEnd*> alive = alive_;
   const auto handler = handlers_.on_message;
   if (handler) handler(std::move(body));
   return !alive.expired() && !is_over_;
 }
 
-void LinkEnd::send(std::vector<std::byte> message) {
+void ConnectionEnd::send(std::vector<std::byte> message) {
   if (is_over_) return;
   if (message.size() <= limits::kMessageBytesMax) {
     return channel_->send(FrameKind::kMessage, std::move(message), bulk_frames_sent());
@@ -50,8 +50,8 @@ void LinkEnd::send(std::vector<std::byte> message) {
                       " B"));
 }
 
-std::function<void(Status)> LinkEnd::bulk_end_handler() {
-  return [&loop = loop_, alive = std::weak_ptr<LinkEnd*>(alive_)](const Status& why) {
+std::function<void(Status)> ConnectionEnd::bulk_end_handler() {
+  return [&loop = loop_, alive = std::weak_ptr<ConnectionEnd*>(alive_)](const Status& why) {
     loop.post([alive, why] {
       if (const auto link = alive.lock()) (*link)->on_bulk_end(why);
     });
@@ -60,22 +60,22 @@ std::function<void(Status)> LinkEnd::bulk_end_handler() {
 
 // The control socket delivers the messages that the peer sent before its end, so this waits a while
 // for the end of the control socket.
-void LinkEnd::on_bulk_end(const Status& why) {
+void ConnectionEnd::on_bulk_end(const Status& why) {
   if (is_over_) return;
   stop_bulk(why);
   bulk_ended_ = loop_.after(kEndsApartMax, [this, why] { end(why); });
 }
 
-void LinkEnd::close() {
+void ConnectionEnd::close() {
   // They may hold the last reference to an owner of this object.
   const Handlers unused = std::exchange(handlers_, {});
   shut(Status::canceled("the connection was closed on this side"));
 }
 
-void LinkEnd::end(const Status& why) {
+void ConnectionEnd::end(const Status& why) {
   if (is_over_) return;
   shut(why);
-  loop_.post([alive = std::weak_ptr<LinkEnd*>(alive_), why] {
+  loop_.post([alive = std::weak_ptr<ConnectionEnd*>(alive_), why] {
     const auto link = alive.lock();
     if (!link) return;
     const Handlers handlers = std::exchange((*link)->handlers_, {});
@@ -83,7 +83,7 @@ void LinkEnd::end(const Status& why) {
   });
 }
 
-void LinkEnd::shut(const Status& why) {
+void ConnectionEnd::shut(const Status& why) {
   if (std::exchange(is_over_, true)) return;
   bulk_ended_.reset();
   stop_bulk(why);

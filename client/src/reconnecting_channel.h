@@ -17,7 +17,7 @@
 
 namespace precis {
 
-class Link {
+class ReconnectingChannel {
  public:
   // Connects; as Channel::open().
   using Dial = std::function<Result<std::shared_ptr<Channel>>(std::uint32_t timeout_ms)>;
@@ -27,7 +27,7 @@ class Link {
 
   // Connects. A service that is not there is kUnavailable at once; one that says when to retry is
   // retried within the timeout.
-  static Result<std::shared_ptr<Link>> open(Dial dial, const CallOptions& options);
+  static Result<std::shared_ptr<ReconnectingChannel>> open(Dial dial, const CallOptions& options);
 
   // The channel, connected again if it was lost and the call retries. One call at a time connects;
   // the calls that wait meanwhile share its outcome. kTimedOut past the call's deadline.
@@ -68,7 +68,7 @@ class Link {
     Status outcome;  // set once it is over
   };
 
-  explicit Link(Dial dial) : dial_(std::move(dial)) {}
+  explicit ReconnectingChannel(Dial dial) : dial_(std::move(dial)) {}
   // Holds `lock` at entry and at exit, and releases it in between.
   Status dial(std::unique_lock<std::mutex>& lock, std::uint32_t timeout_ms);
 

@@ -1,4 +1,4 @@
-#include "client/src/transport/client_link.h"
+#include "client/src/transport/socket_client_connection.h"
 
 #include <chrono>
 #include <utility>
@@ -14,21 +14,23 @@ constexpr std::chrono::milliseconds kCloseTimeout{200};
 
 }  // namespace
 
-ClientLink::ClientLink(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
-                       std::shared_ptr<ClientRegions> regions, std::string kind)
-    : LinkEnd(loop, std::move(channel), kCloseTimeout),
+SocketClientConnection::SocketClientConnection(EventLoop& loop,
+                                               std::shared_ptr<FrameChannel> channel,
+                                               std::shared_ptr<ClientRegions> regions,
+                                               std::string kind)
+    : ConnectionEnd(loop, std::move(channel), kCloseTimeout),
       regions_(std::move(regions)),
       kind_(std::move(kind)) {}
 
-ClientLink::~ClientLink() { close(); }
+SocketClientConnection::~SocketClientConnection() { close(); }
 
-void ClientLink::open(std::shared_ptr<RdmaDevice> rdma) {
+void SocketClientConnection::open(std::shared_ptr<RdmaDevice> rdma) {
   regions_->open(
       std::move(rdma), [this] { on_bulk_received(); }, bulk_end_handler());
   if (const auto offer = regions_->rdma_offer()) channel().send(FrameKind::kRdma, encode(*offer));
 }
 
-Status ClientLink::on_rdma_turn(Bytes body) {
+Status SocketClientConnection::on_rdma_turn(Bytes body) {
   PRECIS_ASSIGN(const RdmaTurn answer, decode_rdma_turn(body));
   if (!regions_->rdma_offer()) {
     return Status::invalid("the server answered an RDMA turn that was not made");
@@ -38,7 +40,7 @@ Status ClientLink::on_rdma_turn(Bytes body) {
   return {};
 }
 
-void ClientLink::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
+void SocketClientConnection::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
   if (held_.empty() && after_bulk <= bulk_frames_received_) {
     deliver(std::move(body));
     return;
@@ -52,7 +54,7 @@ void ClientLink::on_message(std::uint64_t after_bulk, std::vector<std::byte> bod
   held_.push_back({after_bulk, std::move(body)});
 }
 
-void ClientLink::on_bulk_received() {
+void SocketClientConnection::on_bulk_received() {
   ++bulk_frames_received_;
   while (!held_.empty() && held_.front().after_bulk <= bulk_frames_received_) {
     auto body = std::move(held_.front().body);
@@ -62,8 +64,8 @@ void ClientLink::on_bulk_received() {
   }
 }
 
-Result<std::unique_ptr<Exposure>> ClientLink::expose(Registration& registration,
-                                                     MutableBytes memory) {
+Result<std::unique_ptr<Exposure>> SocketClientConnection::expose(Registration& registration,
+                                                                 MutableBytes memory) {
   PRECIS_TRY(check_part(memory, registration.bytes()));
   return expose_memory(regions_, static_cast<ClientMemory&>(registration), memory);
 }

@@ -1,9 +1,11 @@
-#include "client/src/link.h"
+#include "client/src/reconnecting_channel.h"
 
 namespace precis {
 
-Result<std::shared_ptr<Link>> Link::open(Dial dial, const CallOptions& options) {
-  std::shared_ptr<Link> link(new Link(std::move(dial)));  // shared by all handles
+Result<std::shared_ptr<ReconnectingChannel>> ReconnectingChannel::open(Dial dial,
+                                                                       const CallOptions& options) {
+  std::shared_ptr<ReconnectingChannel> link(
+      new ReconnectingChannel(std::move(dial)));  // shared by all handles
   Retry retry(options, "connect");
   for (;;) {
     auto channel = link->dial_(retry.connect_timeout_ms());
@@ -16,7 +18,7 @@ Result<std::shared_ptr<Link>> Link::open(Dial dial, const CallOptions& options) 
   }
 }
 
-Result<std::shared_ptr<Channel>> Link::channel(const Retry& call) {
+Result<std::shared_ptr<Channel>> ReconnectingChannel::channel(const Retry& call) {
   std::shared_ptr<Channel> old;  // destroyed after the lock is released: it may wait for its loop
   std::unique_lock lock(mutex_);
   while (channel_->lost() && call.retries()) {
@@ -43,7 +45,7 @@ Result<std::shared_ptr<Channel>> Link::channel(const Retry& call) {
   return channel_;
 }
 
-Status Link::dial(std::unique_lock<std::mutex>& lock, std::uint32_t timeout_ms) {
+Status ReconnectingChannel::dial(std::unique_lock<std::mutex>& lock, std::uint32_t timeout_ms) {
   const auto dialing = std::make_shared<Dialing>(Dialing{timeout_ms, {}});
   dialing_ = dialing;
   lock.unlock();
