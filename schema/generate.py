@@ -312,8 +312,8 @@ def union_codec_text(node: Node) -> str:
     body = f"{node.namespace}::{node.name}Body"
     out = f"namespace {{\nstruct {node.name}Writer {{\n  {wire}::Builder out;\n"
     for f in node.union:
-        kind = f"{node.namespace}::{f.type}"
-        out += f"  void operator()(const {kind}& in) {{ write(out.init{capital(f.name)}(), in); }}\n"
+        call = f"write(out.init{capital(f.name)}(), in);"
+        out += f"  void operator()(const {node.namespace}::{f.type}& in) {{ {call} }}\n"
     out += "};\n}  // namespace\n"
     out += f"void write_body({wire}::Builder out, const {body}& in) {{\n"
     out += f"  std::visit({node.name}Writer{{out}}, in);\n}}\n"
@@ -328,7 +328,8 @@ def union_codec_text(node: Node) -> str:
 def wire_texts(schema: Schema, path: Path, nodes: list[Node]) -> tuple[str, str]:
     stem = path.stem
     made = f"// Generated from schema/{path.name} by schema/generate.py.\n"
-    header = made + f'#pragma once\n\n#include "{stem}.capnp.h"\n#include "precis/schema/{stem}.h"\n'
+    header = made + f'#pragma once\n\n#include "{stem}.capnp.h"\n'
+    header += f'#include "precis/schema/{stem}.h"\n'
     header += '#include "precis/status.h"\n\nnamespace precis::wire {\n\n'
     source = made + f'#include "wire_{stem}.h"\n\n#include "field_checks.h"\n'
     source += "".join(f'#include "wire_{name}.h"\n' for name in imports_of(path))
@@ -362,9 +363,7 @@ def main(out_dir: str, *paths: str) -> None:
         nodes = parse(path)
         schema.add(nodes)
         imports = [f"precis/schema/{name}.h" for name in imports_of(path)]
-        (out / f"precis/schema/{path.stem}.h").write_text(
-            header_text(schema, path, nodes, imports)
-        )
+        (out / f"precis/schema/{path.stem}.h").write_text(header_text(schema, path, nodes, imports))
         header, source = wire_texts(schema, path, nodes)
         (out / f"wire_{path.stem}.h").write_text(header)
         (out / f"wire_{path.stem}.cc").write_text(source)

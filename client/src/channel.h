@@ -61,7 +61,7 @@ struct PendingRequest {
   // does.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::chrono::steady_clock::time_point started{};
-  const char* name = "";  // of the request
+  std::string_view name;  // of the request
   // Whether to wake the loop's own thread at once for the reply, if no other thread drives the
   // loop.
   bool hurried = true;

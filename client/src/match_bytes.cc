@@ -29,13 +29,13 @@ Status check_match(const LookupMatch& match) {
 }  // namespace
 
 std::vector<std::byte> to_bytes(const LookupMatch& match, std::span<const TokenId> tokens) {
-  return encode(msg::PassedMatch{match,
-                                 match.model.spec,
-                                 match.model.fingerprint,
-                                 match.model.adapter,
-                                 match.options.keep,
-                                 match.options.align,
-                                 {tokens.begin(), tokens.end()}});
+  return encode(msg::PassedMatch{.match = match,
+                                 .model = match.model.spec,
+                                 .fingerprint = match.model.fingerprint,
+                                 .adapter = match.model.adapter,
+                                 .keep = match.options.keep,
+                                 .align = match.options.align,
+                                 .tokens = {tokens.begin(), tokens.end()}});
 }
 
 Result<LookupMatch> match_from_bytes(Bytes bytes, std::vector<TokenId>* tokens) {

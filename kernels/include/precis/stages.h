@@ -16,39 +16,39 @@ namespace precis::kernels {
 class OrderedLayer {
  public:
   OrderedLayer(LayerCompressor& compressor, LayerTurns turns)
-      : compressor_(compressor), turns_(std::move(turns)) {}
+      : compressor_(&compressor), turns_(std::move(turns)) {}
 
   // For the joiner, once.
   LayerTurns take_turns() { return std::move(turns_); }
   // In host memory, until encode(); a device copies them there.
-  Result<const LayerScores*> scores() const { return compressor_.scores(); }
+  Result<const LayerScores*> scores() const { return compressor_->scores(); }
   // As LayerCompressor::encode(). The last stage.
   Status encode(std::span<const std::uint32_t> counts,
                 const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                 MutableBytes out) && {
-    return compressor_.encode(counts, seats, segment, out);
+    return compressor_->encode(counts, seats, segment, out);
   }
 
  private:
-  LayerCompressor& compressor_;
+  LayerCompressor* compressor_;
   LayerTurns turns_;
 };
 
 // A layer whose entries have their scores.
 class ScoredLayer {
  public:
-  explicit ScoredLayer(LayerCompressor& compressor) : compressor_(compressor) {}
+  explicit ScoredLayer(LayerCompressor& compressor) : compressor_(&compressor) {}
 
   // The retention orders, and the layer's first `slots` turns (Joiner::slots_wanted()).
   Result<OrderedLayer> order(std::uint64_t slots) && {
     LayerTurns turns;
-    PRECIS_TRY(compressor_.select(slots));
-    PRECIS_TRY(compressor_.allocate(turns));
-    return OrderedLayer(compressor_, std::move(turns));
+    PRECIS_TRY(compressor_->select(slots));
+    PRECIS_TRY(compressor_->allocate(turns));
+    return OrderedLayer(*compressor_, std::move(turns));
   }
 
  private:
-  LayerCompressor& compressor_;
+  LayerCompressor* compressor_;
 };
 
 // Checks a layer and scores it. `compressor`, `recipe` and the memory that `input` views must stay

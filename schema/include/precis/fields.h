@@ -27,8 +27,8 @@ void for_each_field(T& row, Visit&& visit) {
 
 // A kind of request, by its annotations in the schema.
 struct RequestKind {
-  std::string_view type;  // of its struct, as "SetBudget"
-  std::string_view call;  // the client's name of it, as "set_budget": for messages
+  std::string_view type = {};  // of its struct, as "SetBudget"
+  std::string_view call = {};  // the client's name of it, as "set_budget": for messages
   // It changes what an operator answers for: the log has it at the info level, done or refused.
   bool administrative = false;
 };

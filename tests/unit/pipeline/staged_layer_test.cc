@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "precis/limits.h"
 #include "tests/unit/pipeline/near_peer.h"
 
 namespace precis {
