@@ -1,4 +1,4 @@
-// Integer arithmetic of guarantees (policies.md, "The joining order"; D6).
+// Integer arithmetic of guarantees (policies/budgets.md, "Ada with a guarantee"; D6).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace precis::kernels {
 
 inline constexpr std::uint64_t kPpm = 1'000'000;
 
-// Whether heads share by a mix of contest and average, which is not an order (policies.md 2.11,
-// A3).
+// Whether heads share by a mix of contest and average, which is not an order (policies/budgets.md,
+// "Blends").
 inline bool is_blend(const Recipe& recipe) {
   return recipe.heads == HeadAllocator::kAda &&
          (recipe.ada_mode == AdaMode::kPaperBlend || recipe.ada_mode == AdaMode::kRepoBlend);

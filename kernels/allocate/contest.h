@@ -1,5 +1,5 @@
 // Competitors (the heads of a layer, or of all layers) take seats by their next-best ranked score,
-// each with a guarantee (policies.md, "The joining order"; D6).
+// each with a guarantee (policies/budgets.md, "Ada with a guarantee"; D6).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// place_cut_seats: the seats of recipes that are defined at a single budget (policies.md, end of
-// "The joining order"). They need the scores of all layers, so they are placed at commit.
+// place_cut_seats: the seats of recipes that are defined at a single budget (policies/budgets.md,
+// "Seats of cut recipes"). They need the scores of all layers, so they are placed at commit.
 #include <algorithm>
 #include <queue>
 

@@ -8,9 +8,9 @@
 namespace precis::kernels {
 namespace {
 
-// Ranked counts of a blend (policies.md 2.11, A3): round(share * flat count + floor((1 - share) *
-// average)), half to even, where share is the adaptive part. Then the heads with the largest
-// rounding errors are changed by one until the sum is exact.
+// Ranked counts of a blend (policies/budgets.md, "Blends"): round(share * flat count + floor((1 -
+// share) * average)), half to even, where share is the adaptive part. Then the heads with the
+// largest rounding errors are changed by one until the sum is exact.
 std::vector<std::uint64_t> blend_counts(const Recipe& recipe, const Ranks& ranks,
                                         std::uint64_t slots) {
   const std::uint64_t alpha = recipe.ada_alpha_ppm;

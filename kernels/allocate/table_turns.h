@@ -1,4 +1,4 @@
-// Seats by a profile's table (policies.md, "The joining order": LU-KV and HeadKV tables).
+// Seats by a profile's table, of LU-KV or HeadKV (policies/budgets.md, "Profiles").
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Seats that need no score: turns, and highest averages (policies.md, "The joining order").
+// Seats that need no score: turns, and highest averages (policies/budgets.md, "Weighted layers").
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Marks arithmetic that both backends compile: the <stage>_op.h headers (style.md, "Twins").
+// Marks arithmetic that both backends compile: the <stage>_op.h headers (CONTRIBUTING.md).
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,5 +1,5 @@
 // Which tokens of a segment are protected and where its lag partitions lie. Every stage uses this,
-// so that score, select and allocate cannot disagree (policies.md D3, D9).
+// so that score, select and allocate cannot disagree (policies.md, D3 and D9).
 #pragma once
 
 #include <algorithm>

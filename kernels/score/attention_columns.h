@@ -14,7 +14,7 @@ namespace precis::kernels {
 struct AttentionWants {
   bool mean = false;      // AttentionColumns::mean
   bool moments = false;   // AttentionColumns::entropy and variance
-  bool row_mass = false;  // a pooled row is scaled to the mass it had (policies.md 2.17)
+  bool row_mass = false;  // a pooled row is scaled to the mass it had (DefensiveKV)
 };
 
 struct AttentionColumns {

@@ -1,9 +1,9 @@
 // Two passes over K in chunks of tokens, so that scratch is small for any window and length
-// (policies.md A1). Pass 1 finds each row's log-sum-exp (skipped if it was pushed). Pass 2 computes
-// the logits again, reduces the weights of each column over the rows and pools them. Computing the
-// logits twice costs less than storing them: a head's weights do not fit its share of the
-// workspace, let alone a cache. If pooled rows keep their mass, a pass in between computes the
-// mass.
+// (policies/scores.md, "Two passes"). Pass 1 finds each row's log-sum-exp (skipped if it was
+// pushed). Pass 2 computes the logits again, reduces the weights of each column over the rows and
+// pools them. Computing the logits twice costs less than storing them: a head's weights do not fit
+// its share of the workspace, let alone a cache. If pooled rows keep their mass, a pass in between
+// computes the mass.
 #include "kernels/score/attention_columns.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// Arithmetic of the attention scorers, shared by CPU and CUDA (policies.md 1.2, 1.3, D4, D5, D18).
+// Arithmetic of the attention scorers, shared by CPU and CUDA (policies/scores.md, "Attention of
+// observation queries"; D4, D5, D18).
 //
 // The last `rows` of the m pushed queries observe. A row's weights are a softmax over all keys that
 // it sees. Only the first `columns` tokens are used, without renormalising: their weights are

@@ -1,5 +1,6 @@
-// Expected attention (policies.md 2.8, D11): the softmax over tokens of the expected log-weight
-// under queries of the pushed mean and covariance, mu'.k/sqrt(d) + k^T Sigma' k/(2 d).
+// Expected attention (policies/scores.md, "Expected attention"; D11): the softmax over tokens of
+// mu'.k/sqrt(d) + k^T Sigma' k/(2 d), the expected log-weight under queries of the pushed mean and
+// covariance.
 #include <cmath>
 #include <limits>
 

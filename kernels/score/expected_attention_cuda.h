@@ -1,5 +1,5 @@
-// The CUDA implementation of expected attention (policies.md 2.8, D11): launcher and workspace.
-// Includes no CUDA header.
+// The CUDA implementation of expected attention (policies/scores.md, "Expected attention"; D11):
+// launcher and workspace. Includes no CUDA header.
 #pragma once
 
 #include <cstddef>

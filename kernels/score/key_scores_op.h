@@ -1,5 +1,5 @@
-// Arithmetic of the scorers that read only K, and V's norms (policies.md 2.6, 2.7; kvdiff is ours:
-// ARCHITECTURE.md).
+// Arithmetic of the scorers that read only K, and V's norms: knorm, keydiff and kvdiff
+// (policies/scores.md, "KeyDiff" and "kvdiff").
 #pragma once
 
 #include "kernels/common/host_device.h"

@@ -1,4 +1,4 @@
-// Arithmetic of layers' weights, shared by CPU and CUDA (policies.md 2.10, 2.14).
+// Arithmetic of layers' weights, shared by CPU and CUDA (policies/scores.md, "Weights of layers").
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// LagKV and LocalKV on the CPU (policies.md 2.15). A partition's tokens are normalised by channel
-// ranges, of the next partition (LagKV) or of the partition itself (LocalKV); the scores are a
-// softmax of each token's spread over channels.
+// LagKV and LocalKV on the CPU (policies/scores.md, "LagKV and LocalKV"). A partition's tokens are
+// normalised by channel ranges, of the next partition (LagKV) or of the partition itself (LocalKV);
+// the scores are a softmax of each token's spread over channels.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
-// LagKV and LocalKV on CUDA (policies.md 2.15). One block of threads per partition of one head
-// computes the ranges of channels, the spread of each row within them, and their softmax; K first,
-// then V.
+// LagKV and LocalKV on CUDA (policies/scores.md, "LagKV and LocalKV"). One block of threads per
+// partition of one head computes the ranges of channels, the spread of each row within them, and
+// their softmax; K first, then V.
 #include "kernels/score/partitions_cuda.h"
 
 #include <algorithm>

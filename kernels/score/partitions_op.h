@@ -1,4 +1,4 @@
-// Arithmetic of the scores within partitions, lagkv and localkv (policies.md 2.15, D9).
+// Arithmetic of the scores within partitions (policies/scores.md, "LagKV and LocalKV"; D9).
 #pragma once
 
 #include "kernels/common/host_device.h"

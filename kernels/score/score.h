@@ -6,7 +6,7 @@
 
 namespace precis::kernels {
 
-// Fills `out` (policies.md, one section per scorer):
+// Fills `out` (policies/scores.md has a section for each scorer):
 //   streaming           the token's absolute position
 //   window_attn         attention of the last queries
 //   tova                the same, mean over all heads

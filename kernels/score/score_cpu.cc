@@ -55,7 +55,7 @@ Status score_tokens(const CpuContext& context, const Recipe& recipe, const Layer
   }
 }
 
-// CriticalKV's second stage (policies.md 2.13): (s + epsilon) x output norm.
+// CriticalKV's second score (policies/scores.md): (s + epsilon) x output norm.
 std::vector<float> second_stage(const CpuContext& context, const Recipe& recipe,
                                 const LayerInput& input, std::span<const float> scores) {
   const auto epsilon = static_cast<float>(recipe.epsilon_ppm / 1e6);

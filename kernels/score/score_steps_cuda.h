@@ -20,8 +20,8 @@ struct ColumnsDevice {
 // All of these enqueue on `stream`, and neither allocate nor wait; sums have fixed orders. norms:
 // [num_heads, num_tokens] on the device.
 
-// CriticalKV's second stage (policies.md 2.13): norms[i] becomes (scores[i] + epsilon) x norms[i],
-// over all tokens.
+// CriticalKV's second score (policies/scores.md): norms[i] becomes (scores[i] + epsilon) x
+// norms[i], over all tokens.
 Status launch_second_stage(const ColumnsDevice& columns, float epsilon, float* norms,
                            Stream& stream);
 // TOVA: every head gets the layer's mean, over all tokens.

@@ -1,5 +1,5 @@
 // The size of a token's contribution to the output, per KV head: the norms of CriticalKV, VATP,
-// LAVa and Defensive (policies.md 2.9, 2.13, 2.14, 2.17).
+// LAVa and Defensive (policies/scores.md, "Norms of values").
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// How many entries the first stage of two_stage chooses (policies.md 2.13, D7).
+// How many entries the first stage of two_stage chooses (policies/selection.md, "two_stage"; D7).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Budget arithmetic (policies.md D2, D3): the number of entries of a budget.
+// The number of entries of a budget (policies/budgets.md, "Budget arithmetic"; D2, D3).
 #include <algorithm>
 
 #include "precis/recipe.h"
@@ -10,7 +10,8 @@ namespace {
 constexpr std::uint64_t kMillion = 1'000'000;
 
 // The same arithmetic as kvpress 0.5.5's compute_n_kept, with its rounding: 1 - r is not exact, so
-// some decimal ratios keep one entry less than the floor (policies.md 1.1).
+// some decimal ratios keep one entry less than the floor (policies/budgets.md,
+// "kvpress counting").
 std::uint64_t kvpress_kept(std::uint32_t num_tokens, std::uint64_t keep_ppm) {
   const double removed = static_cast<double>(kMillion - keep_ppm) / static_cast<double>(kMillion);
   return static_cast<std::uint64_t>(static_cast<double>(num_tokens) * (1.0 - removed));

@@ -88,7 +88,7 @@ Recipe expected_attention_of_kvpress() {
   return r;
 }
 
-// The table of policies.md in its order, then D17.
+// The presets of policies.md, "Presets", then those of D17.
 std::vector<Recipe> make_presets() {
   using Heads = HeadAllocator;
   using Layers = LayerAllocator;

@@ -1,5 +1,5 @@
-// Checks of recipes: ranges, and the invalid combinations of policies.md section 3. An invalid
-// recipe is refused with the reason, never repaired (D14).
+// Checks of recipes: ranges, and the combinations of policies.md, "Refused combinations". An
+// invalid recipe is refused with the reason, never repaired (D14).
 #include "precis/limits.h"
 #include "precis/recipe.h"
 #include "recipe_words.h"
@@ -17,8 +17,8 @@ std::string scorer_name(const Recipe& r) {
   return "scorer " + std::string(word_of(kScorerWords, r.scorer));
 }
 
-// How far scores can be compared (policies.md section 3). kToken: scores are equal in all heads.
-// kHead: within a head. kLayer: across the heads of a layer. kGlobal: across layers.
+// How far scores can be compared (policies.md, "Comparability of scores"). kToken: scores are equal
+// in all heads. kHead: within a head. kLayer: across the heads of a layer. kGlobal: across layers.
 enum class Comparable { kToken, kHead, kLayer, kGlobal };
 
 Comparable comparable(const Recipe& r) {

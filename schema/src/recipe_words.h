@@ -1,4 +1,4 @@
-// The text names of a recipe's enum values, in the order of the values (policies.md section 3).
+// The text names of a recipe's enum values, in the order of the values (schema/README.md).
 #pragma once
 
 #include <array>

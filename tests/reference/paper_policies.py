@@ -74,7 +74,7 @@ class Policy:
     table: str = ""  # curves or weights, over heads and layers at once
 
 
-# Attention (policies.md 1.2, 1.3).
+# Attention (policies/scores.md, "Attention of observation queries").
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -114,7 +114,7 @@ def output_norms(layer: Layer, order: int) -> np.ndarray:
     return layer.grouped(np.linalg.norm(values @ layer.o_proj, ord=order, axis=2)).mean(axis=1)
 
 
-# Scorers, one section of policies.md each.
+# Scorers; policies/scores.md has a section for each.
 
 
 def snapkv(layer: Layer, window: int = 32, kernel: int = 7) -> Scores:

@@ -1,8 +1,8 @@
 """Profile tables as their papers define them, entry by entry: LU-KV's oracle, offline solver and
 prune curves, HeadKV's weights, and the seats that follow from either.
 
-Written for the tests only, from policies.md (2.12, 2.16, "The joining order"): no code is shared
-with the kernels. Numbers of entries are rounded halves upwards.
+Written for the tests only, from policies/budgets.md, "Profiles": no code is shared with the
+kernels. Numbers of entries are rounded halves upwards.
 """
 
 from __future__ import annotations

@@ -31,7 +31,10 @@ Findings check_twice_defined(const Tree& tree);
 Findings check_build_lists(const Tree& tree);
 // Links in documents point to existing files.
 Findings check_links(const Tree& tree);
-// The tests that docs/promises.md names exist.
+// Comments and documents cite files that exist, headings that these files have, and decisions (D1,
+// D2) that docs/design/policies.md lists. A path with a placeholder or an address is no citation.
+Findings check_citations(const Tree& tree);
+// The tests that docs/promises.md and docs/design name exist.
 Findings check_promises(const Tree& tree);
 
 }  // namespace precis::tidy

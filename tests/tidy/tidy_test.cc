@@ -103,6 +103,10 @@ TEST_CASE("promises name tests that are there", "[tidy]") {
   require_clean(check_promises(read_tree()));
 }
 
+TEST_CASE("comments and documents cite what is there", "[tidy]") {
+  require_clean(check_citations(read_tree()));
+}
+
 // ---- the rules find violations
 // -------------------------------------------------------------------
 
@@ -246,6 +250,60 @@ TEST_CASE("a link to a file that is not there is found", "[tidy]") {
               {{"docs/a.md", "[b](../src/b.h#l1) [c](https://example.org/x)\n"}, {"src/b.h", ""}})
               .empty());
   REQUIRE(check_links({{"docs/a.md", "x\n[b](b.h)\n"}}) == Findings{"docs/a.md:2: no file is b.h"});
+}
+
+TEST_CASE("a page of the design names tests, and its formulas are none", "[tidy]") {
+  REQUIRE(check_promises({{"docs/design/a.md",
+                           "`n = a / b` and `a(x * y) - b - c`\n`no such test here`\n"}}) ==
+          Findings{"docs/design/a.md:2: no test is called 'no such test here'"});
+}
+
+TEST_CASE("a file that is cited and not there is found", "[tidy]") {
+  const auto found = [](const std::string& path, const std::string& content) {
+    return check_citations({{path, content},
+                            {"docs/design/words.md", "# Words\n"},
+                            {"kernels/include/precis/record.h", ""}});
+  };
+  REQUIRE(found("kernels/a.h", "// Entries (words.md); see precis/record.h.\n").empty());
+  REQUIRE(found("kernels/a.h", "// The terms (terms.md).\n") ==
+          Findings{"kernels/a.h:1: no file is terms.md"});
+  REQUIRE(found("docs/b.md", "\nAs design/words.md and kernels/record.h say.\n") ==
+          Findings{"docs/b.md:2: no file is kernels/record.h"});
+  REQUIRE(found("client/c.py", "x = 'a/b.py'  # as a/c.py\n") ==
+          Findings{"client/c.py:1: no file is a/c.py"});
+  REQUIRE(found("client/c.py", "\"\"\"Reads\na/c.py.\n\"\"\"\nopen('a/d.py')\n") ==
+          Findings{"client/c.py:2: no file is a/c.py"});
+  REQUIRE(found("schema/d.capnp", "const x = 1;  # y/z.h\n").size() == 1);
+}
+
+TEST_CASE("a pattern, an address or a file of another project is no citation", "[tidy]") {
+  REQUIRE(check_citations({{"kernels/a.cc",
+                            "#include \"gone/a.h\"\n"
+                            "// https://example.org/x/a.md, /etc/x/a.toml\n"
+                            "// <stage>/a.h, x/*_op.h, FOLDER/a.h, x/NAME.h, a.h\n"
+                            "// doc/xxhash_spec.md of xxHash\n"}})
+              .empty());
+}
+
+TEST_CASE("a heading that is cited and not there is found", "[tidy]") {
+  const Tree tree = {{"docs/design/words.md", "# Words\n\n## Orders, seats and budgets\n"},
+                     {"kernels/a.h",
+                      "// words.md, \"Orders, seats and budgets\"\n"
+                      "// docs/design/words.md#orders-seats-and-budgets\n"
+                      "// words.md, \"Seats\"\n"
+                      "// words.md#budgets\n"
+                      "// words.md 2.4\n"}};
+  REQUIRE(check_citations(tree) == Findings{"kernels/a.h:3: words.md has no heading 'Seats'",
+                                            "kernels/a.h:4: words.md has no heading 'budgets'",
+                                            "kernels/a.h:5: words.md has no heading '2.4'"});
+}
+
+TEST_CASE("a decision that is cited and not listed is found", "[tidy]") {
+  Tree tree = {{"docs/design/policies.md", "| # | decision |\n|---|---|\n| D7 | two stages |\n"},
+               {"kernels/a.h", "// Two stages (D7), on 2D grids of D dims, D3D12 and ID77.\n"}};
+  REQUIRE(check_citations(tree).empty());
+  tree["kernels/a.h"] += "// Never built (D70).\n";
+  REQUIRE(check_citations(tree) == Findings{"kernels/a.h:2: no decision is D70"});
 }
 
 }  // namespace precis::tidy

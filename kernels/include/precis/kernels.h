@@ -4,10 +4,10 @@
 //                                -> join        (per segment, as layers come)
 //                                   -> encode   (per layer)
 //
-// A policy is a joining order (policies.md). `select` orders the entries within each head,
-// `allocate` decides in which order a layer's heads take the layer's seats, and the Joiner decides
-// which layer takes the segment's next seat, and where the budget cuts. allocate reads the k-th
-// largest ranked score of each head, so it runs after select, unlike in a pipeline of budgets.
+// A policy is a joining order (docs/design/policies.md). `select` orders the entries within each
+// head, `allocate` decides in which order a layer's heads take the layer's seats, and the Joiner
+// decides which layer takes the segment's next seat, and where the budget cuts. allocate reads the
+// k-th largest ranked score of each head, so it runs after select, unlike in a pipeline of budgets.
 //
 // Given the same scores, everything after `score` is equal bit for bit on every backend (D15).
 #pragma once

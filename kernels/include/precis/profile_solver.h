@@ -1,5 +1,5 @@
-// Profile tables from the measured worth of entries: LU-KV's offline solver (policies.md 2.16, D10)
-// and HeadKV-like weights (2.12).
+// Profile tables from the measured worth of entries: LU-KV's offline solver (D10) and HeadKV-like
+// weights (policies/budgets.md, "Building a profile").
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // A profile holds budgets per head that were learnt offline for one model, and names the recipes
-// that may use it. Two kinds of table have one form: LU-KV's prune curves (policies.md 2.16) and
-// HeadKV's weights (2.12).
+// that may use it. Two kinds of table have one form: LU-KV's prune curves and HeadKV's weights
+// (policies/budgets.md, "Profiles").
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // A recipe describes how a segment was compressed: scorer x head allocator x layer allocator x
-// selector, with their parameters and versions (policies.md sections 3 and Decisions). The recipe
-// is part of a segment's identity, so its canonical text is stable: equal recipes have equal texts.
+// selector, with their parameters and versions (docs/design/policies.md). The recipe is part of a
+// segment's identity, so its canonical text is stable: equal recipes have equal texts.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,26 @@
 
 namespace precis {
 
-// policies.md 2 and 3 define each score and how far its values can be compared. Attention scorers
-// reduce the softmax weights of pushed queries by the recipe's attention parameters. They differ in
-// their default parameters (scorer_defaults) and in the points below.
+// policies/scores.md defines each score; policies.md, "Comparability of scores", defines how far
+// its values can be compared. Attention scorers reduce the softmax weights of pushed queries by the
+// recipe's attention parameters. They differ in their default parameters (scorer_defaults) and in
+// the points below.
 enum class Scorer : std::uint8_t {
   kStreamingLlm,     // the position: recent tokens first
   kWindowAttention,  // attention of the last queries to the tokens before them
   kKnorm,            // -||k||_2
   kKeydiff,          // -cos(k, mean of unit keys)
-  kLagkv,     // spread of a partition normalised by the next partition's range (policies.md 2.15)
-  kExternal,  // pushed by the client
-  kLocalkv,   // like lagkv, but normalised by the partition's own range
-  kRandom,    // a hash of seed and position: the baseline that every policy must beat
-  kTova,      // attention of the last query, mean over all query heads of the layer
-  kH2o,       // attention of the last queries, summed, for every token they attend to
-  kObservedMean,  // attention of all queries, mean over the queries that can attend to the token
-  kVatp,          // window attention x the token's ||v||_1
-  kCake,          // window attention, mean + gamma x variance
-  kLava,          // window attention x the head's largest ||v||_1
-  kDefensive,     // worst case of window attention x output norm (D20)
+  kLagkv,            // spread of a partition normalised by the next partition's range (D9)
+  kExternal,         // pushed by the client
+  kLocalkv,          // like lagkv, but normalised by the partition's own range
+  kRandom,           // a hash of seed and position: the baseline that every policy must beat
+  kTova,             // attention of the last query, mean over all query heads of the layer
+  kH2o,              // attention of the last queries, summed, for every token they attend to
+  kObservedMean,     // attention of all queries, mean over the queries that can attend to the token
+  kVatp,             // window attention x the token's ||v||_1
+  kCake,             // window attention, mean + gamma x variance
+  kLava,             // window attention x the head's largest ||v||_1
+  kDefensive,        // worst case of window attention x output norm (D20)
   kExpectedAttention,  // expected attention of future queries, from their mean and covariance
   kKvzip,              // attention of queries that repeat the segment after its end (D18)
   kKvdiff,  // (1 - cos(k, mean of unit keys)), keys before RoPE, x ||v|| / the head's mean ||v||
@@ -45,8 +46,8 @@ enum class Pool : std::uint8_t { kAvg, kMax };
 enum class Reduce : std::uint8_t { kMean, kMax, kSum };
 // kMeanVariance: mean + gamma x unbiased variance.
 enum class RowReduce : std::uint8_t { kMean, kMax, kSum, kSumOfSquares, kMeanVariance };
-// The order of three steps: reduce rows, pool along tokens, reduce the query group (policies.md
-// 1.3).
+// The order of three steps: reduce rows, pool along tokens, reduce the query group
+// (policies/scores.md, "Reductions").
 enum class PoolOrder : std::uint8_t {
   kRowsGroupPool,
   kRowsPoolGroup,
@@ -59,7 +60,7 @@ enum class HeadAllocator : std::uint8_t {
   kFlat,     // the best scores of the layer
   kTable,    // a profile gives the budgets, over all layers at once
 };
-// policies.md D6. The guarantees are joining orders; the blends are cuts at one budget.
+// Modes of ada (D6). The guarantees are joining orders; the blends are cuts at one budget.
 enum class AdaMode : std::uint8_t {
   kPaperBlend,
   kRepoBlend,
@@ -169,7 +170,7 @@ struct Recipe {
 };
 
 // The recipe with the scorer's default parameters and every other field at its default
-// (policies.md, Presets).
+// (policies.md, "Presets").
 Recipe scorer_defaults(Scorer scorer);
 // True if the scores are computed from softmax weights of pushed queries.
 bool is_attention(Scorer scorer);
@@ -182,10 +183,10 @@ inline constexpr std::uint32_t kRecipeVersion = 1;
 // Accepts a preset ("global_kvdiff"), a preset with parameters ("ada_snapkv(alpha=0.05,
 // window=64)"), a preset built on another ("lukv(keydiff, profile=smollm2)", "criticalkv(tova)"),
 // or a JSON object of fields. kInvalidArgument, with the reason and the choices, for unknown names,
-// wrong types, values out of range and the invalid combinations of policies.md section 3.
-// kVersionMismatch for a "version" other than kRecipeVersion.
+// wrong types, values out of range and refused combinations. kVersionMismatch for a "version" other
+// than kRecipeVersion.
 Result<Recipe> parse_recipe(std::string_view text);
-// kInvalidArgument for the invalid combinations of policies.md section 3. parse_recipe calls it.
+// kInvalidArgument for what policies.md, "Refused combinations", lists. parse_recipe calls it.
 Status validate_recipe(const Recipe& recipe);
 // Canonical JSON with every field that applies, keys sorted. parse_recipe(canonical_recipe(r)) == r
 // except for `preset`.

@@ -26,8 +26,9 @@ std::vector<std::uint32_t> sorted(std::vector<std::uint32_t> tokens) {
   return tokens;
 }
 
-// A segment that arrives in chunks (policies.md A6): a partition is decided as soon as the next one
-// is complete, from these two alone, and only its best `keep` tokens stay.
+// A segment that arrives in chunks (policies/budgets.md, "Incremental partitions"): a partition is
+// decided as soon as the next one is complete, from these two alone, and only its best `keep`
+// tokens stay.
 class Incremental {
  public:
   Incremental(const CpuStages& cpu, const Recipe& recipe, const LayerInput& whole,

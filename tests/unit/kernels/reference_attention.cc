@@ -79,7 +79,7 @@ std::vector<double> pool(const Recipe& recipe, const std::vector<double>& x) {
   return out;
 }
 
-// Defensive rows keep their mass (policies.md 2.17).
+// Defensive rows keep their mass (policies/scores.md, "DefensiveKV").
 std::vector<double> pool_row(const Recipe& recipe, const std::vector<double>& x) {
   std::vector<double> out = pool(recipe, x);
   const double mass = sum(out);

@@ -1,5 +1,5 @@
-// Stage score, window attention: compared with softmax, pooling and reductions as policies.md 1.2,
-// 1.3 and D4 define them, in double.
+// Stage score, window attention: compared with softmax, pooling and reductions in double, as
+// policies/scores.md, "Attention of observation queries", and D4 define them.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>

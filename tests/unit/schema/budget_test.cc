@@ -1,4 +1,4 @@
-// Budget arithmetic (policies.md D2, D3) compared with sums computed by hand.
+// Budget arithmetic (policies.md, D2 and D3) compared with sums computed by hand.
 #include <catch2/catch.hpp>
 #include <random>
 

@@ -1,5 +1,5 @@
-// The presets: each equals its row of policies.md, reports the inputs that its policy reads, and
-// may take scores from another preset.
+// The presets: each equals its row of policies.md, "Presets", reports the inputs that its policy
+// reads, and may take scores from another preset.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <iterator>

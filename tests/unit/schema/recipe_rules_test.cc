@@ -1,4 +1,4 @@
-// Refused recipes and the reasons (policies.md section 3, D14).
+// Refused recipes and the reasons (policies.md, "Refused combinations"; D14).
 #include <catch2/catch.hpp>
 
 #include "precis/limits.h"

@@ -138,7 +138,7 @@ class Compressed:
         return fresh.bytes
 
     def _entries(self, keep: float) -> int:
-        """The budget in entries (policies.md D2, D3)."""
+        """The budget in entries (policies.md, D2 and D3)."""
         _, ppm = to_pair(keep)
         least = min(self._num_tokens, self._recipe.fields["min_entries"])
         per_head = max(1, self._num_tokens * ppm // 1_000_000, least)

@@ -1,4 +1,6 @@
-"""How far attention's output moves when entries are left out (policies.md 4.3), layer by layer.
+"""How far attention's output moves when entries are left out, layer by layer.
+
+policies/quality.md, "Perturbation", has the equations.
 
 The queries are those of a continuation that no scorer has seen. They attend only to the context's
 entries, once to all of them and once to the kept ones, within a layer's sliding window.

@@ -17,7 +17,8 @@ _ATTENTION_SCORERS = (
     "window_attn", "tova", "h2o", "observed_mean", "vatp", "cake", "lava", "defensive",
 )  # fmt: skip
 
-# Expected attention averages the rotation over this many future positions (policies.md 2.8).
+# Expected attention averages the rotation over this many future positions (policies/scores.md,
+# "Expected attention").
 FUTURE_TOKENS = 512
 
 

@@ -1,4 +1,6 @@
-"""Profiles: budgets per head, learnt offline from a model's attention (policies.md 2.16).
+"""Profiles: budgets per head, learnt offline from a model's attention.
+
+policies/budgets.md, "Profiles", has the tables and the solver.
 
 ::
 

@@ -1,4 +1,6 @@
-"""The measured worth of a context's tokens: LU-KV's oracle (policies.md 2.16, Eq. 4).
+"""The measured worth of a context's tokens: LU-KV's oracle (its equation 4).
+
+policies/budgets.md, "Building a profile", has the equation.
 
 For one KV head, the worth of a token is the largest share of attention that any query of the
 answers gives it, times the norm of what its value writes into the residual stream. The answers are
