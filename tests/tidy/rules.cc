@@ -165,7 +165,13 @@ std::string resolve(const Tree& tree, const std::string& from, const std::string
     const auto path = (fs::path(base) / header).lexically_normal().generic_string();
     if (tree.count(path) != 0) return path;
   }
-  return "";
+  // schema/generate.py writes precis/schema/NAME.h and wire_NAME.h from schema/NAME.capnp.
+  std::string name = fs::path(header).stem().generic_string();
+  if (name.rfind("wire_", 0) == 0) name = name.substr(5);
+  const std::string schema = "schema/" + name + ".capnp";
+  const bool is_generated =
+      header.rfind("precis/schema/", 0) == 0 || header == "wire_" + name + ".h";
+  return is_generated && tree.count(schema) != 0 ? schema : "";
 }
 
 bool is_foreign(const Foreign& library, const std::string& header) {
