@@ -28,7 +28,7 @@ _LAYER_FIELDS = (
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The result of a compression; every list is indexed [layer][head], in retention order.
+    """The result of a compression; every list is indexed ``[layer][head]``, in retention order.
 
     Attributes:
         plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads].
