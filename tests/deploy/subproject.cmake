@@ -1,11 +1,11 @@
-# Another project that includes this one as README.md says: the unchanged snippet of README.md and
-# the quickstart. Only that one source is compiled; the library is only configured.
+# Another project that includes this one as docs/quickstart.md says: the unchanged snippet of that
+# page and the quickstart. Only that one source is compiled; the library is only configured.
 #   cmake -D ROOT=<this repository> -D DIR=<its own folder> -D C_COMPILER= -D CXX_COMPILER= -P
 cmake_minimum_required(VERSION 3.25)
 
-file(READ ${ROOT}/README.md readme)
-if(NOT readme MATCHES "```cmake\n([^`]*)```")
-  message(FATAL_ERROR "README.md has no CMake snippet")
+file(READ ${ROOT}/docs/quickstart.md page)
+if(NOT page MATCHES "```cmake\n([^`]*)```")
+  message(FATAL_ERROR "docs/quickstart.md has no CMake snippet")
 endif()
 set(snippet "${CMAKE_MATCH_1}")
 

@@ -1,4 +1,4 @@
-"""The Python programs of the READMEs run unchanged."""
+"""The programs of the READMEs and guides run unchanged, and the first pages stay short."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def programs() -> list[tuple[str, str]]:
     """Every block marked `python` that opens an embedded cache."""
-    found = []
-    for readme in ("README.md", "client/python/README.md"):
-        path = ROOT / readme
-        blocks = (
-            re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL) if path.exists() else []
-        )
-        found += [
-            pytest.param(block, id=f"{readme}-{i}")
-            for i, block in enumerate(blocks)
-            if "precis.open(" in block
-        ]
-    return found
+    pages = [ROOT / "README.md", ROOT / "client/python/README.md", *(ROOT / "docs").rglob("*.md")]
+    return [
+        pytest.param(block, id=f"{page.relative_to(ROOT)}-{i}")
+        for page in pages
+        for i, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+        if "precis.open(" in block
+    ]
+
+
+def test_the_first_pages_are_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= 2500
 
 
 @pytest.mark.parametrize("program", programs())
-def test_the_program_of_the_readme_runs(program, tmp_path):
+def test_the_program_of_the_page_runs(program, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
