@@ -14,6 +14,7 @@ import cpp_reference
 import extension_reference
 import links
 import metrics_reference
+import python_reference
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -29,10 +30,11 @@ _LEXERS = {
 }
 
 
-# Headers that the client's own include: the types that it takes and gives.
-_TYPES = [f"schema/include/precis/{name}.h" for name in ("status", "types", "view", "replies")]
-# A page of the Python reference -> the module that mkdocstrings reads for it.
-_MODULES = {"python": "precis", "hf": "precis.hf", "engines": "precis.engines"}
+# What the client's headers include: the types that it takes and gives.
+_TYPES = [
+    *(f"schema/include/precis/{name}.h" for name in ("status", "types", "view", "messages")),
+    "schema/control.capnp",
+]
 
 
 def _reference() -> dict[str, str]:
@@ -40,7 +42,7 @@ def _reference() -> dict[str, str]:
     headers = sorted((ROOT / "client/include/precis").glob("*.h"))
     types = "".join(f"- [{path}](../{links.source_page(path)})\n" for path in _TYPES)
     return {
-        **{f"reference/{page}.md": f"::: {module}\n" for page, module in _MODULES.items()},
+        **{f"reference/{name}.md": text for name, text in python_reference.pages(ROOT).items()},
         "reference/cli.md": cli_reference.page(BUILD / "bin"),
         "reference/configuration.md": configuration_reference.page(
             (ROOT / "deploy/precisd.toml").read_text()

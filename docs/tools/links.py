@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 DOCS = "docs/"  # MkDocs' own folder: its pages keep their places
+TOOLS = "docs/tools/"  # but these are source files
 
 # What stands elsewhere on the site: path in the repository -> path on the site.
 MOVED = {
@@ -79,7 +80,7 @@ def on_site(path: str, root: Path) -> str | None:
             return MOVED[moved]
     if not (root / path).exists():
         return None
-    if path.startswith(DOCS) and (root / path).is_file():
+    if path.startswith(DOCS) and not path.startswith(TOOLS) and (root / path).is_file():
         return path.removeprefix(DOCS)
     return source_page(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import sys
@@ -22,6 +23,7 @@ import cpp_reference  # noqa: E402
 import extension_reference  # noqa: E402
 import links  # noqa: E402
 import metrics_reference  # noqa: E402
+import python_reference  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,7 @@ import metrics_reference  # noqa: E402
         ("README.md", "index.md", "cachesvc/main.cc", "source/cachesvc/main.cc.md"),
         ("docs/security.md", "security.md", "../ARCHITECTURE.md", "architecture.md"),
         ("docs/security.md", "security.md", "promises.md", "promises.md"),
+        ("docs/security.md", "security.md", "tools/hooks.py", "source/docs/tools/hooks.py.md"),
         ("docs/guides/vllm.md", "guides/vllm.md", "../../deploy", "../source/deploy.md"),
         ("docs/guides/vllm.md", "guides/vllm.md", "../results/vllm.json", "../results/vllm.json"),
         (
@@ -145,6 +148,16 @@ def test_without_programs_the_page_says_so(tmp_path):
     assert "not built" in cli_reference.page(tmp_path)
     assert extension_reference.load(tmp_path) is None
     assert "not built" in extension_reference.page(None)
+
+
+def test_every_name_of_the_package_is_on_its_page():
+    page = python_reference.pages(ROOT)["python"]
+    (listed,) = re.findall(r"members: (\[.*\])", page)
+    names = ast.literal_eval(listed)
+    elsewhere = {"canonical_recipe", "preset_names", "errors"}
+    assert sorted(names) == sorted(set(precis.__all__) - elsewhere)
+    assert names[:2] == ["open", "connect"]
+    assert elsewhere - {"errors"} <= set(dir(precis._core))
 
 
 def test_the_extension_module_is_on_the_page():
