@@ -6,6 +6,7 @@ as text.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import cli_reference
@@ -16,6 +17,7 @@ import links
 import metrics_reference
 import python_reference
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -35,6 +37,13 @@ _TYPES = [
     *(f"schema/include/precis/{name}.h" for name in ("status", "types", "view", "messages")),
     "schema/control.capnp",
 ]
+
+# What a browser would fetch from another host: scripts, styles, images, and the script that
+# Material loads for diagrams of this class.
+_FETCHED = re.compile(
+    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^>]*>"
+    r"|<link\b[^>]*\bhref=[\"']?(?:https?:)?//[^>]*>|class=[\"']?mermaid\b"
+)
 
 
 def _reference() -> dict[str, str]:
@@ -100,3 +109,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return links.rewritten(
         markdown, lambda target: links.for_site(target, path, page.file.src_uri, ROOT)
     )
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Refuses a page that asks something of the network."""
+    if fetched := _FETCHED.search(output):
+        raise PluginError(f"{page.file.src_uri} would fetch from another host: {fetched[0]}")
+    return output
