@@ -83,7 +83,7 @@ Task<PayloadMemory::Answer> PayloadMemory::acquire(Wants wants, Owner owner,
           const bool none = !pieces->ok() && pieces->status().code() == StatusCode::kOutOfSpace;
           if (none) {
             const std::size_t before = std::exchange(used, arena_.used_bytes());
-            if (used < before) loop_.post([this] { in_vain_(); });
+            if (used < before) loop_.post([this] { unserved_(); });
             return nullptr;
           }
           return [tell, pieces] { tell(std::move(*pieces)); };

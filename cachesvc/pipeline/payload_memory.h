@@ -41,7 +41,7 @@ class PayloadMemory {
   Task<Result<Pieces>> acquire(std::vector<Want> wants, Owner owner = {});
   // Told in a turn of its own when somebody's turn to take memory was in vain: the first time, and
   // then where some came free since the last. What is free may lie in pieces. Replaced by the next.
-  void on_in_vain(std::function<void()> told) { in_vain_ = std::move(told); }
+  void on_unserved(std::function<void()> told) { unserved_ = std::move(told); }
   // As acquire(), at once or kOutOfSpace; it is nobody's turn before those who wait.
   Result<Pieces> try_acquire(const std::vector<Want>& wants);
   // The same, of what nobody uses: the hot tier gives nothing up.
@@ -81,7 +81,7 @@ class PayloadMemory {
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
   FairWaitQueue line_;
-  std::function<void()> in_vain_ = [] {};
+  std::function<void()> unserved_ = [] {};
   std::atomic<std::size_t> waiting_{0};  // in the line
   bool stopped_ = false;
 };

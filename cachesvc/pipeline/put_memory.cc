@@ -1,34 +1,40 @@
-// What the layers of puts lie in: how a piece gets memory for its layer, and how puts give way to
-// whoever waits for some.
+#include "cachesvc/pipeline/put_memory.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/put_records.h"
-#include "cachesvc/pipeline/put_state.h"
 
 namespace precis {
 
-Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t index,
-                                  const Connection& from) {
+PutMemory::PutMemory(const PutParts& parts, const OpenPuts& puts) : parts_(parts), puts_(puts) {
+  parts_.memory.on_unserved([this] { spawn(compact_all()); });
+}
+
+PutMemory::~PutMemory() {
+  parts_.memory.on_unserved([] {});
+}
+
+Task<Status> PutMemory::take(std::shared_ptr<OpenPut> owner, std::uint32_t index,
+                             const Connection& from) {
   using Part = StagedLayer::Part;
-  Put& put = *owner;
-  Put::Layer& layer = put.layers[index];
-  // All at once, also what later pieces of the layer ask for until it is had: layers of a put that
-  // come together, each with a part of its memory, would wait for each other. Room for the records
-  // is among it, so that compression never waits for memory.
+  OpenPut& put = *owner;
+  PutLayer& layer = put.layers[index];
+  // All at once, together with what later pieces of the layer ask for meanwhile: layers of a put
+  // that are pushed together, each with a part of its memory, would wait for each other. Memory for
+  // the records is included, so that compression never waits for memory.
   bool entries = false, observations = false, reads_projection = false;
   const auto wants = [&] {
-    entries = layer.staged->needs(Part::kEntries);
-    observations = layer.staged->needs(Part::kObservations);
+    entries = layer.rows->needs(Part::kEntries);
+    observations = layer.rows->needs(Part::kObservations);
     std::vector<PayloadMemory::Want> all;
     if (observations) {
-      all.push_back({layer.staged->size_bytes(Part::kObservations), Arena::End::kHigh});
+      all.push_back({layer.rows->size_bytes(Part::kObservations), Arena::End::kHigh});
     }
     if (!entries) return all;
-    all.push_back({layer.staged->size_bytes(Part::kEntries), Arena::End::kHigh});
+    all.push_back({layer.rows->size_bytes(Part::kEntries), Arena::End::kHigh});
     all.push_back({put.records_bytes_max(index)});
     if (!put.projections.empty()) {
       layer.projection = parts_.projections.find(put.projections[index], put.part);
@@ -38,12 +44,12 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
     return all;
   };
   const std::string where = "layer " + std::to_string(index);
+  const Owner whose{put.row.tenant, put.owner.weight, &from};
   const auto now = wants();
   if (now.empty()) co_return Status();
   auto memory = parts_.memory.try_acquire(now);
   if (memory.status().code() == StatusCode::kOutOfSpace) {
-    memory = co_await parts_.memory.acquire(wants, Owner{put.row.tenant, put.owner.weight, &from},
-                                            [&put] { return !put.failure.ok(); });
+    memory = co_await parts_.memory.acquire(wants, whose, [&put] { return !put.failure.ok(); });
   }
   if (!memory.ok()) layer.projection = nullptr;
   if (!memory.ok()) co_return memory.status().with_context(where);
@@ -53,60 +59,64 @@ Task<Status> PutPath::take_memory(std::shared_ptr<Put> owner, std::uint32_t inde
     return last;
   };
   if (reads_projection) {
-    auto read = co_await parts_.projections.read(put.projections[index], put.part, take_last(),
-                                                 Owner{put.row.tenant, put.owner.weight, &from});
+    auto read =
+        co_await parts_.projections.read(put.projections[index], put.part, take_last(), whose);
     if (!read.ok()) co_return read.status().with_context(where);
     layer.projection = std::move(read).value();
   }
   if (entries) {
     layer.records = take_last();
-    layer.staged->give_memory(Part::kEntries, take_last());
+    layer.rows->give_memory(Part::kEntries, take_last());
   }
-  if (observations) layer.staged->give_memory(Part::kObservations, take_last());
+  if (observations) layer.rows->give_memory(Part::kObservations, take_last());
   co_return Status();
 }
 
-// Somebody waits, and what is free may lie in pieces: the records of all puts close ranks, one
-// put's after the other's, until none has moved and none came free meanwhile.
-Task<void> PutPath::make_way_for_waiter() {
-  if (way_wanted_++ > 0) co_return;
-  for (std::size_t seen = 0; seen != way_wanted_;) {
-    seen = way_wanted_;
-    for (const auto& each : std::vector(open_)) {
-      const auto put = each.lock();
-      // Not once the records are on their way into the hot tier.
-      if (!put || put->committing || !parts_.memory.is_awaited()) continue;
-      if (std::ranges::any_of(put->layers, &Put::Layer::compressed)) co_await make_way(put);
+// Repeats until no records were moved and no memory came free meanwhile.
+Task<void> PutMemory::compact_all() {
+  if (wanted_++ > 0) co_return;
+  for (std::size_t seen = 0; seen != wanted_;) {
+    seen = wanted_;
+    for (const auto& put : puts_.all()) {
+      // A committing put is moving its records into the hot tier.
+      if (put->committing || !parts_.memory.is_awaited()) continue;
+      if (std::ranges::any_of(put->layers, &PutLayer::is_compressed)) co_await compact(put);
     }
   }
-  way_wanted_ = 0;
+  wanted_ = 0;
 }
 
-// First what nobody reads goes, then the records close ranks, and only then do waiters look: what
-// they evicted themselves could be a hole. What was below the records may be below another put's
-// now.
-Task<void> PutPath::make_way(std::shared_ptr<Put> put) {
-  ++put->behind;
-  ++compressing_;
+// Evicts first, then moves, and only then lets waiters look: layers that a waiter evicts itself
+// could leave a hole. Memory below these records may be below another put's afterwards.
+Task<void> PutMemory::compact(std::shared_ptr<OpenPut> put) {
+  begin_work(*put);
   parts_.memory.reclaim();
-  const bool moved = co_await run_on(parts_.compute, parts_.loop,
-                                     [&] { return close_ranks(*put, parts_.memory.is_awaited()); });
+  const bool moved = co_await run_on(parts_.compute, parts_.loop, [&] {
+    return compact_records(*put, parts_.memory.is_awaited());
+  });
   parts_.memory.retry();
-  if (moved && parts_.memory.is_awaited()) spawn(make_way_for_waiter());
-  --compressing_;
-  end_behind(*put);
+  if (moved && parts_.memory.is_awaited()) spawn(compact_all());
+  end_work(*put);
 }
 
-// Records may move again, or be evicted.
-void PutPath::may_move(const std::weak_ptr<Put>& owner) {
+void PutMemory::unpinned(const std::weak_ptr<OpenPut>& owner) {
   const auto put = owner.lock();
-  // Not once the records are on their way into the hot tier.
-  if (put && !put->committing && parts_.memory.is_awaited()) spawn(make_way(put));
+  if (put && !put->committing && parts_.memory.is_awaited()) spawn(compact(put));
   parts_.memory.retry();
 }
 
-// The memory of a put that has failed goes at once, whoever still has it.
-void PutPath::let_go(Put& put) {
+void PutMemory::begin_work(OpenPut& put) {
+  ++put.behind;
+  ++under_way_;
+}
+
+void PutMemory::end_work(OpenPut& put) {
+  --under_way_;
+  if (--put.behind == 0 && put.idle) return std::exchange(put.idle, nullptr)(true);
+  free_failed(put);
+}
+
+void PutMemory::free_failed(OpenPut& put) {
   if (put.failure.ok()) return;
   if (put.requests > 0) parts_.loop.post([this] { parts_.memory.drop_unwanted(); });
   if (put.requests > 0 || put.behind > 0) return;

@@ -7,16 +7,16 @@
 namespace precis {
 namespace {
 
-// Of the records behind it: a hole this large is closed although nobody waits for memory.
+// A hole of this share of the records behind it is closed although no request waits for memory.
 constexpr std::size_t kHoleShare = 8;
 
-Status cut_at_quality(PutPath::Put& put, std::vector<MutableBytes>& layers) {
+Status cut_at_quality(OpenPut& put, std::vector<MutableBytes>& layers) {
   const double mass = std::accumulate(put.mass.begin(), put.mass.end(), 0.0);
   PRECIS_ASSIGN(
       const std::uint64_t entries,
       kernels::quality_entries(layers, put.floors, mass, put.row.budget.quality_share_ppm()));
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    PutPath::Put::Layer& layer = put.layers[l];
+    PutLayer& layer = put.layers[l];
     PRECIS_ASSIGN(const std::size_t size, kernels::cut_records(layers[l], entries, &layer.counts));
     layer.records->shrink(size);
     layers[l] = layer.records->bytes();
@@ -26,10 +26,10 @@ Status cut_at_quality(PutPath::Put& put, std::vector<MutableBytes>& layers) {
 
 }  // namespace
 
-Status trim_earlier(PutPath::Put& put, std::uint32_t newest) {
+Status trim_earlier(OpenPut& put, std::uint32_t newest) {
   if (!put.recipe.joins_layers()) return {};
   for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
-    PutPath::Put::Layer& layer = put.layers[l];
+    PutLayer& layer = put.layers[l];
     if (l == newest || layer.counts.empty() || layer.counts == put.joiner->counts(l)) continue;
     layer.counts = put.joiner->counts(l);
     PRECIS_ASSIGN(const std::size_t size,
@@ -39,17 +39,15 @@ Status trim_earlier(PutPath::Put& put, std::uint32_t newest) {
   return {};
 }
 
-bool close_ranks(PutPath::Put& put, bool all) {
+bool compact_records(OpenPut& put, bool all) {
   const std::lock_guard lock(put.joining);
-  std::vector<Arena::Buffer*> staged;
-  for (const PutPath::Put::Layer& layer : put.layers) {
-    if (layer.counts.empty() || !layer.records) continue;              // not there yet, or stored
-    if (layer.being_written && layer.being_written->load()) continue;  // from where they are
-    staged.push_back(layer.records.get());
+  std::vector<Arena::Buffer*> encoded;
+  for (const PutLayer& layer : put.layers) {
+    if (layer.may_move()) encoded.push_back(layer.records.get());
   }
-  std::ranges::sort(staged, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
+  std::ranges::sort(encoded, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
   bool moved = false;
-  for (Arena::Buffer* records : staged) {
+  for (Arena::Buffer* records : encoded) {
     const std::byte* const lay = records->bytes().data();
     records->slide_down(all ? 1 : records->bytes().size() / kHoleShare);
     moved |= records->bytes().data() != lay;
@@ -57,9 +55,9 @@ bool close_ranks(PutPath::Put& put, bool all) {
   return moved;
 }
 
-Status place_seats(PutPath::Put& put, kernels::Backend& backend) {
+Status place_seats(OpenPut& put, kernels::Backend& backend) {
   std::vector<MutableBytes> layers;
-  for (PutPath::Put::Layer& layer : put.layers) layers.push_back(layer.records->bytes());
+  for (PutLayer& layer : put.layers) layers.push_back(layer.records->bytes());
   if (put.recipe.is_cut()) {
     PRECIS_TRY(kernels::place_cut_seats(layers));
   } else if (put.recipe.joins_layers()) {

@@ -1,21 +1,21 @@
-// The records of a put's layers between their encoding and the commit: cut back for layers that
-// come later, moved together, and brought into their last form. On compute threads.
+// The records of a put's layers between their encoding and the commit: cut back for later layers,
+// moved together, and brought into their final form. On compute threads.
 #pragma once
 
-#include "cachesvc/pipeline/put_state.h"
+#include "cachesvc/pipeline/open_put.h"
 
 namespace precis {
 
-// The cascade: what layer `newest` took from those before it, they give back. With put.joining
-// held.
-Status trim_earlier(PutPath::Put& put, std::uint32_t newest);
+// Cuts earlier layers' records back to what layer `newest` left them. With put.joining held.
+Status trim_earlier(OpenPut& put, std::uint32_t newest);
 
-// Leaves no holes among the layers' records, neither where they were cut back nor where a layer lay
-// as it was pushed: one to come needs its room in one piece. Unless `all`, holes that are small
-// beside the records behind them stay: they are not worth the copy.
-bool close_ranks(PutPath::Put& put, bool all);
+// Moves the encoded records of the put's layers together, so that a later layer finds contiguous
+// memory. Unless `all`, a hole that is small beside the records behind it stays: it is not worth
+// the copy. Returns whether any records were moved.
+bool compact_records(OpenPut& put, bool all);
 
-// Once all layers are encoded: seats that waited for the last one, and the cut of a quality target.
-Status place_seats(PutPath::Put& put, kernels::Backend& backend);
+// Once all layers are encoded: places the seats that depend on all of them, cuts at a quality
+// target, and seals the records.
+Status place_seats(OpenPut& put, kernels::Backend& backend);
 
 }  // namespace precis

@@ -101,7 +101,7 @@ std::optional<std::string> Handlers::tip_of(const std::string& session) const {
   return row->tip.is_null() ? "no tip" : row->tip.hex();
 }
 
-Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) const {
+Result<std::shared_ptr<OpenPut>> Handlers::find_put(std::uint64_t put) const {
   const auto it = puts_.find(put);
   if (it != puts_.end()) return it->second.put;
   if (std::ranges::find(silent_puts_, put) != silent_puts_.end()) {
@@ -116,7 +116,7 @@ Result<std::shared_ptr<PutPath::Put>> Handlers::find_put(std::uint64_t put) cons
 std::size_t Handlers::give_up_silent_puts(std::chrono::steady_clock::duration silence) {
   const auto since = std::chrono::steady_clock::now() - silence;
   const std::size_t given_up = std::erase_if(puts_, [&](const auto& row) {
-    PutPath::Put& put = *row.second.put;
+    OpenPut& put = *row.second.put;
     if (!PutPath::is_silent(put, since) || !parts_.put_path.abort(put).ok()) return false;
     silent_puts_.push_back(row.first);
     return true;

@@ -74,7 +74,7 @@ class Handlers {
  private:
   // A put in progress. Its promised memory and its quota are released with it.
   struct OpenPut {
-    std::shared_ptr<PutPath::Put> put;  // shared as PutPath::begin() says
+    std::shared_ptr<OpenPut> put;  // shared as PutPath::begin() says
     Quota::Hold counted;
   };
 
@@ -125,7 +125,7 @@ class Handlers {
   std::string budget_text(const msg::BudgetScope& scope) const;
   // The tip of a session, or none if there is no such session.
   std::optional<std::string> tip_of(const std::string& session) const;
-  Result<std::shared_ptr<PutPath::Put>> find_put(std::uint64_t put) const;
+  Result<std::shared_ptr<OpenPut>> find_put(std::uint64_t put) const;
   // Runs a blocking catalog call on the storage executor, in this connection's turn.
   template <typename Fn>
   auto stored(Fn fn) {

@@ -122,30 +122,30 @@ TEST_CASE("a turn in vain is told of, and again only where memory came free sinc
   Fixture f(std::chrono::hours(1));
   std::vector<std::unique_ptr<Arena::Buffer>> quarters;
   for (int i = 0; i < 4; ++i) quarters.push_back(f.arena->allocate(kArenaBytes / 4).value());
-  int in_vain = 0;
-  f.memory.on_in_vain([&] { ++in_vain; });
+  int unserved = 0;
+  f.memory.on_unserved([&] { ++unserved; });
   std::optional<Fixture::Answer> quarter, half;
   spawn(f.acquire(kArenaBytes / 4, quarter));
   spawn(f.acquire(kHalf, half));
-  CHECK(in_vain == 0);  // no request has had its turn yet
+  CHECK(unserved == 0);  // no request has had its turn yet
   for (int i = 0; i < 2; ++i) f.retry();
-  CHECK(in_vain == 1);
+  CHECK(unserved == 1);
   // The first request is served. The next one's first turn fails and is reported, although no more
   // memory is in use than when the request arrived.
   quarters[0].reset();
   for (int i = 0; i < 2; ++i) f.retry();
   CHECK(quarter);
-  CHECK(in_vain == 2);
+  CHECK(unserved == 2);
   quarters[2].reset();
   f.retry();
-  CHECK(in_vain == 3);
+  CHECK(unserved == 3);
   quarter.reset();  // enough is free, but in two pieces
   f.retry();
-  CHECK(in_vain == 4);
+  CHECK(unserved == 4);
   CHECK_FALSE(half);
   quarters[1].reset();
   f.retry();
-  CHECK(in_vain == 4);
+  CHECK(unserved == 4);
   REQUIRE(half);
   CHECK(half->ok());
 }

@@ -13,7 +13,7 @@
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/pipeline/put_path.h"
-#include "cachesvc/pipeline/put_state.h"
+#include "cachesvc/pipeline/open_put.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/pipeline/near_peer.h"
 #include "tests/unit/store/forwarding_store.h"
@@ -28,7 +28,7 @@ inline constexpr char kUniform[] = "keydiff";
 inline constexpr char kCompeting[] = "external(heads=flat, layers=global_flat)";
 inline constexpr char kObserving[] = "snapkv(window=8)";
 
-using PutPtr = std::shared_ptr<PutPath::Put>;
+using PutPtr = std::shared_ptr<OpenPut>;
 using Outcome = Result<msg::SegmentInfo>;
 using Pieces = Result<PayloadMemory::Pieces>;
 

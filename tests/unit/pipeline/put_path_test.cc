@@ -56,7 +56,7 @@ TEST_CASE("a layer that fits only once records have closed ranks is taken in", "
   f.check_ends_well();
 }
 
-TEST_CASE("records lie still while the store writes them, and close ranks then",
+TEST_CASE("records do not move while the store writes them, and are compacted then",
           "[unit][pipeline]") {
   TightPut f;
   f.store.hold();
@@ -88,7 +88,7 @@ TEST_CASE("what another put leaves among records is closed up for a layer that w
   f.check_ends_well();
 }
 
-TEST_CASE("records close ranks for somebody else who waits, while nothing of their put does",
+TEST_CASE("records are compacted for another waiter while nothing of their put changes",
           "[unit][pipeline]") {
   TightPut f;
   f.push_but_last();
@@ -102,7 +102,7 @@ TEST_CASE("records close ranks for somebody else who waits, while nothing of the
   f.check_ends_well();
 }
 
-TEST_CASE("records close ranks although those of a later put lie below an earlier one's",
+TEST_CASE("records are compacted although those of a later put lie below an earlier one's",
           "[unit][pipeline]") {
   PutFixture f;
   const PutPtr earlier = f.begin(f.request(kUniform, Budget::all()), f.one);
@@ -205,7 +205,7 @@ TEST_CASE("layers are read in place two at a time, and not behind one that was s
   CHECK(f.one.read_now() == 0);
 }
 
-TEST_CASE("records that shrink close ranks for whoever waits, in turn", "[unit][pipeline]") {
+TEST_CASE("records that shrink are compacted for waiters, in turn", "[unit][pipeline]") {
   using Order = PutAlone::Order;
   const Order order = GENERATE(Order{0, 1, 2, 3}, Order{3, 2, 1, 0}, Order{2, 0, 3, 1});
   constexpr std::size_t kRead = 4096;
@@ -404,7 +404,7 @@ TEST_CASE("what a put keeps beside the arena counts in its room, and goes when i
   const PutPtr put = f.begin(f.request(kUniform, Budget::all()), f.one);
   const std::size_t blocks = kTokens / f.f.model.block_tokens;
   REQUIRE(put->row.blocks.size() == blocks);
-  CHECK(put->kept_bytes() >= blocks * sizeof(Digest) + kLayers * sizeof(PutPath::Put::Layer));
+  CHECK(put->kept_bytes() >= blocks * sizeof(Digest) + kLayers * sizeof(PutLayer));
   CHECK(f.room.taken_bytes() == put->staged_bytes_max() + put->kept_bytes());
   REQUIRE(f.path.abort(*put).ok());
   CHECK(f.room.taken_bytes() == 0);

@@ -59,7 +59,7 @@ class HeldEncode final : public kernels::Backend {
   std::atomic<bool> was_held_{false};
 };
 
-TEST_CASE("a layer is encoded where its room is while others are, and close ranks",
+TEST_CASE("a layer is encoded in its memory while the records of others are compacted",
           "[unit][pipeline]") {
   constexpr int kTurns = 16;
   auto backend = std::make_unique<HeldEncode>();
@@ -75,13 +75,13 @@ TEST_CASE("a layer is encoded where its room is while others are, and close rank
   for (int i = 0; i < kTurns; ++i) f.turn();
   const auto others_are = [&](bool compressed) {
     return std::count_if(put->layers.begin(), put->layers.end(),
-                         [&](const auto& layer) { return layer.compressed == compressed; });
+                         [&](const auto& layer) { return layer.is_compressed() == compressed; });
   };
   CHECK(others_are(true) == kLayers - 1);
 
   // A request waits for more memory than is free, and there is a hole below the layer that is being
   // encoded.
-  const auto first = std::ranges::find(put->layers, false, &PutPath::Put::Layer::compressed);
+  const auto first = std::ranges::find(put->layers, false, &PutLayer::is_compressed);
   REQUIRE(first != put->layers.end());
   const Bytes room = first->records->bytes();
   below.reset();

@@ -1,11 +1,10 @@
-// What a put is of: recipe and budget, what the recipe needs, where the segment stands.
+#include "cachesvc/pipeline/put_planner.h"
+
 #include <utility>
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/faithful.h"
 #include "cachesvc/pipeline/cut.h"
-#include "cachesvc/pipeline/put_path.h"
-#include "cachesvc/pipeline/put_state.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/recipe.h"
@@ -13,22 +12,32 @@
 namespace precis {
 namespace {
 
-// Budgets that are dealt out entry by entry are so by the loop itself up to here: that takes no
-// longer than a thread takes to wake.
+// Up to this many entries, the loop itself shares out a budget that is shared entry by entry: that
+// takes no longer than waking a thread.
 constexpr std::uint64_t kInlineEntriesMax = 1024;
-// To deal one out may take a step and some bytes for each entry, and says to the byte what a put
-// needs. Of more than these it is not done only to refuse the put.
-constexpr std::uint64_t kDealtToTellMax = 1u << 20;
+// Sharing out may take a step and some bytes for each entry, and gives the exact memory that a put
+// needs. Above this many entries, a put that certainly does not fit is refused without it.
+constexpr std::uint64_t kSharedToRefuseMax = 1u << 20;
 
 std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
 
-// Notes what the KV was computed over: entries of the parents as they are stored, read at `read`.
+// Names what every writer of a put requests alike. What follows from it, for example the parent,
+// may differ for a later writer, so a writer joins the put as it was begun. The tip names tenant,
+// model and tokens.
+Digest joint_name(const msg::BeginPut& without_tokens, const Digest& tip, std::size_t end) {
+  std::vector<std::byte> bytes = encode(msg::Request{end, without_tokens});
+  const Bytes name = std::as_bytes(std::span(tip.bytes));
+  bytes.insert(bytes.end(), name.begin(), name.end());
+  return sha256(bytes);
+}
+
+// Notes which entries the KV was computed over: those of the parents, read at the budget `read`.
 Status note_parents(const std::vector<Catalog::Row>& parents, const std::optional<Budget>& read,
                     const ModelSpec& model, SegmentRow& row) {
   row.parent_read = read;
-  if (read && read->kind == Budget::Kind::kQuality) return {};  // says nothing of entries
+  if (read && read->kind == Budget::Kind::kQuality) return {};  // it names no number of entries
   for (const Catalog::Row& parent : parents) {
     PRECIS_ASSIGN(const std::uint64_t entries,
                   cut_entries_at_most(*parent, model, read.value_or(Budget::all())));
@@ -39,9 +48,9 @@ Status note_parents(const std::vector<Catalog::Row>& parents, const std::optiona
 
 }  // namespace
 
-Task<Result<PutPath::Planned>> PutPath::plan(const Tenant& tenant, msg::BeginPut request,
-                                             const Connection& from) {
-  auto put = std::make_shared<Put>();
+Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::BeginPut request,
+                                                   const Connection& from) {
+  auto put = std::make_shared<OpenPut>(parts_.loop);
   PRECIS_CO_ASSIGN(put->model, parts_.catalog.model(tenant.name, request.model));
   if (request.tokens.empty()) {
     co_return Status::invalid("tokens is empty; a put needs at least one");
@@ -51,22 +60,20 @@ Task<Result<PutPath::Planned>> PutPath::plan(const Tenant& tenant, msg::BeginPut
   put->owner = tenant.owner(&from);
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
   std::vector<TokenId> tokens = std::exchange(request.tokens, {});
-  co_return co_await parts_.paths.with(tenant.owner(&from), root, std::move(tokens),
-                                       put->model.block_tokens, [&](const TokenPath& path) {
-                                         Planned planned{put, {}, settled};
-                                         if (request.writers > 1) {
-                                           planned.joint_name =
-                                               joint_name(request, path.tip(path.tokens.size()),
-                                                          path.tokens.size());
-                                         }
-                                         if (settled.ok())
-                                           planned.status = place(tenant, request, path, *put);
-                                         return Result<Planned>(std::move(planned));
-                                       });
+  co_return co_await parts_.paths.with(
+      tenant.owner(&from), root, std::move(tokens), put->model.block_tokens,
+      [&](const TokenPath& path) {
+        Planned planned{put, settled};
+        if (request.writers > 1) {
+          put->joint_name = joint_name(request, path.tip(path.tokens.size()), path.tokens.size());
+        }
+        if (settled.ok()) planned.status = place(tenant, request, path, *put);
+        return Result<Planned>(std::move(planned));
+      });
 }
 
-// Recipe and budget: the request's, else the narrowest scope's that says something.
-Status PutPath::settle(const Tenant& tenant, const msg::BeginPut& request, Put& put) {
+// Recipe and budget: the request's, or those of the narrowest scope that sets them.
+Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put) {
   const msg::BudgetRow defaults =
       parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
   PRECIS_ASSIGN(put.recipe,
@@ -78,12 +85,12 @@ Status PutPath::settle(const Tenant& tenant, const msg::BeginPut& request, Put& 
   return {};
 }
 
-// What the recipe needs beside what is pushed.
-Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
+// Finds what the recipe needs besides the pushed rows.
+Status PutPlanner::equip(const Tenant& tenant, const Digest& model, OpenPut& put) {
   if (put.recipe.needs_profile()) {
     PRECIS_ASSIGN(auto found, parts_.catalog.find_profile(tenant.name, model, put.recipe));
     put.profile = std::move(found.profile);
-    // Names may come to mean other tables; the segment is of this one.
+    // A name may mean another table later; the recipe names this one.
     put.recipe.profile = found.digest.hex();
   }
   if (!put.recipe.needs_o_proj()) return {};
@@ -96,9 +103,9 @@ Status PutPath::equip(const Tenant& tenant, const Digest& model, Put& put) {
   return {};
 }
 
-// Where the segment lies on its path, on what it stands, and what it is called.
-Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path,
-                      Put& put) {
+// The segment's token range, its parent, and its id.
+Status PutPlanner::place(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path,
+                         OpenPut& put) {
   const ModelSpec& model = put.model;
   const std::span<const TokenId> tokens = path.tokens;
   std::vector<Catalog::Row> chain;
@@ -140,10 +147,10 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, const 
   row.original_bytes = model.token_bytes() * put.num_tokens();
   PRECIS_ASSIGN(put.entries,
                 budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
-  // A put gives back what a trim took, and replaces what was computed over less.
+  // A put restores what a trim took, and replaces a segment that was computed over fewer entries.
   const auto stored = parts_.catalog.segment(tenant.name, row.id);
   put.already_stored = stored.ok() && is_as_good(**stored, row);
-  if (put.already_stored) {  // Nothing is pushed of it.
+  if (put.already_stored) {  // nothing will be pushed
     put.drop_kept();
     return {};
   }
@@ -153,16 +160,16 @@ Status PutPath::place(const Tenant& tenant, const msg::BeginPut& request, const 
   return {};
 }
 
-Status PutPath::no_room(const Put& put, const std::string& bytes) const {
+Status PutPlanner::no_room(const OpenPut& put, const std::string& bytes) const {
   return Status::out_of_space("the put needs " + bytes + " B of memory (one layer and " +
                               counted(put.entries, "entry", "entries") + "), memory_bytes is " +
                               std::to_string(parts_.arena_bytes) +
                               "; keep fewer entries, or raise memory_bytes");
 }
 
-Task<Status> PutPath::deal(Put& put) {
+Task<Status> PutPlanner::make_joiner(OpenPut& put) {
   const std::size_t least = put.entries_bytes_max();
-  if (put.entries > kDealtToTellMax && least > parts_.arena_bytes) {
+  if (put.entries > kSharedToRefuseMax && least > parts_.arena_bytes) {
     co_return no_room(put, "more than " + std::to_string(least));
   }
   const auto make = [&]() -> Status {
@@ -179,11 +186,12 @@ Task<Status> PutPath::deal(Put& put) {
   co_return co_await run_on(parts_.compute, parts_.loop, make);
 }
 
-Task<Result<std::unique_ptr<PutRoom::Place>>> PutPath::find_room(Put& put, const Tenant& tenant,
-                                                                 const Connection& from) {
+Task<Result<std::unique_ptr<PutRoom::Place>>> PutPlanner::find_room(OpenPut& put,
+                                                                    const Tenant& tenant,
+                                                                    const Connection& from) {
   std::size_t bytes = 0;
   if (!put.already_stored) {
-    PRECIS_CO_TRY(co_await deal(put));
+    PRECIS_CO_TRY(co_await make_joiner(put));
     bytes = put.staged_bytes_max() + put.kept_bytes();
   }
   co_return co_await parts_.room.enter(bytes, tenant.owner(&from));

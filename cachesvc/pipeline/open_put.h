@@ -1,0 +1,124 @@
+// One put under way: what its stages share.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cachesvc/base/metrics.h"
+#include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/fair_queue.h"
+#include "cachesvc/pipeline/gate.h"
+#include "cachesvc/pipeline/joint_put.h"
+#include "cachesvc/pipeline/projections.h"
+#include "cachesvc/pipeline/put_layer.h"
+#include "cachesvc/pipeline/put_room.h"
+#include "precis/joiner.h"
+#include "precis/kernels.h"
+
+namespace precis {
+
+// Counts a put as under way, and at its end as aborted unless it was committed.
+class PutCount {
+ public:
+  explicit PutCount(Metrics& metrics) : metrics_(metrics), open_(metrics.puts_open, 1) {
+    ++metrics_.puts_begun;
+  }
+  ~PutCount() { ++(committed ? metrics_.puts_committed : metrics_.puts_aborted); }
+  PutCount(const PutCount&) = delete;
+  PutCount& operator=(const PutCount&) = delete;
+  bool committed = false;
+
+ private:
+  Metrics& metrics_;
+  const GaugeHold open_;
+};
+
+class OpenPut : public std::enable_shared_from_this<OpenPut> {
+ public:
+  explicit OpenPut(EventLoop& loop) : taking_memory(loop, 1) {}
+
+  // ---- set when it is planned
+  Owner owner;  // its tenant, and the connection that began it
+  ModelSpec model;
+  Recipe recipe;
+  SegmentRow row;  // for the commit; plan and sizes are filled in as layers are compressed
+  std::uint64_t entries = 0;  // the entries to keep, or the cap of a quality target
+  bool already_stored = false;
+  Digest joint_name{};                           // further writers find the put by it
+  std::shared_ptr<const Profile> profile;        // only if the recipe needs one
+  std::vector<Catalog::Projection> projections;  // [num_layers], only if the recipe needs them
+  Projections::Part part = Projections::Part::kWeights;
+  std::shared_ptr<JointPut> joint;       // shared with the writers that wait
+  std::unique_ptr<PutRoom::Place> room;  // its reserved memory, until its layers are gone
+  std::unique_ptr<PutCount> count;
+
+  // ---- its layers
+  std::vector<PutLayer> layers;
+  Gate taking_memory;  // one piece at a time takes memory
+  // Guards what compute threads share: the joiner, the records and counts of encoded layers, and
+  // the measures of a quality target.
+  std::mutex joining;
+  std::unique_ptr<kernels::Joiner> joiner;
+  std::vector<std::vector<float>> floors;  // [num_layers], of a quality target
+  std::vector<double> mass;                // [num_layers], of a quality target
+  std::atomic<std::uint64_t> compress_ns{0};
+
+  // ---- its progress, on the loop's thread
+  Status failure;  // of any stage; it ends the put
+  // The last time that a request of it was accepted. Refused requests do not keep a put alive.
+  std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
+  std::size_t requests = 0;        // under way
+  std::size_t behind = 0;          // compressions and moves of records under way
+  std::function<void(bool)> idle;  // the commit waits until `behind` is 0
+  bool placed = false;             // place_seats() is done
+  bool committing = false;
+  Durability durability = Durability::kMemory;  // once committed
+
+  // Counts a request as under way.
+  class Busy {
+   public:
+    explicit Busy(OpenPut& put) : put_(put) { ++put_.requests; }
+    ~Busy() { --put_.requests; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    OpenPut& put_;
+  };
+
+  void fail(const Status& why) {
+    if (failure.ok()) failure = why;
+  }
+  std::uint32_t num_tokens() const { return row.end - row.begin; }
+  // Whether no other layer changes a layer's records once they are encoded.
+  bool final_when_encoded() const {
+    return !recipe.joins_layers() && !recipe.is_cut() && row.budget.kind != Budget::Kind::kQuality;
+  }
+  // Whether compression reads each row only a few times, so that it takes about as long as a copy.
+  bool is_quick() const {
+    return !recipe.needs_queries() && !recipe.needs_query_stats() && !recipe.needs_o_proj();
+  }
+  // "layer 3 (tokens 5 to 9), layers 5-29": the layers that are not complete; empty if none.
+  std::string missing_layers() const;
+
+  // ---- sizes in bytes
+  // A layer's records at most, however its heads share the layer's slots.
+  std::size_t records_bytes_max(std::uint32_t layer) const;
+  std::size_t projection_bytes(std::uint32_t layer) const;
+  // All records at most, at this budget.
+  std::size_t entries_bytes_max() const;
+  // What the put stages at once: one layer as pushed, one layer's records, and the records of the
+  // others. Pushed observations come on top.
+  std::size_t staged_bytes_max() const;
+  // Digests, tail and counts, which it keeps until it is committed or has failed.
+  std::size_t kept_bytes() const;
+  void drop_kept();
+};
+
+}  // namespace precis

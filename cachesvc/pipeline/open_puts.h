@@ -1,0 +1,39 @@
+// All puts under way. Loop thread only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cachesvc/pipeline/open_put.h"
+
+namespace precis {
+
+class OpenPuts {
+ public:
+  void add(const std::shared_ptr<OpenPut>& put) {
+    std::erase_if(puts_, [](const auto& each) { return each.expired(); });
+    puts_.push_back(put);
+  }
+
+  // The put of this name that waits for further writers; null if there is none.
+  std::shared_ptr<OpenPut> find_joint(const Digest& name) const {
+    for (const auto& put : all()) {
+      if (put->joint->writers() == 1 || put->joint_name != name) continue;
+      if (put->failure.ok() && !put->joint->is_full()) return put;
+    }
+    return nullptr;
+  }
+
+  std::vector<std::shared_ptr<OpenPut>> all() const {
+    std::vector<std::shared_ptr<OpenPut>> open;
+    for (const auto& each : puts_) {
+      if (auto put = each.lock()) open.push_back(std::move(put));
+    }
+    return open;
+  }
+
+ private:
+  std::vector<std::weak_ptr<OpenPut>> puts_;  // some may have ended
+};
+
+}  // namespace precis

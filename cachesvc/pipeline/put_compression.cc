@@ -1,0 +1,140 @@
+#include "cachesvc/pipeline/put_compression.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/pipeline/compute_time.h"
+#include "cachesvc/pipeline/put_records.h"
+#include "precis/rope.h"
+
+namespace precis {
+namespace {
+
+// As many layers as the CPU compresses at a time. A third one, ready to follow, was no faster.
+constexpr std::size_t kInPlaceMax = 2;
+
+}  // namespace
+
+PutCompression::PutCompression(const PutParts& parts, PutMemory& memory)
+    : parts_(parts),
+      memory_(memory),
+      compressors_(parts.backend),
+      in_place_(parts.loop, kInPlaceMax) {}
+
+Task<void> PutCompression::run(std::shared_ptr<OpenPut> put, std::uint32_t layer) {
+  ++staged_;
+  co_await compress(put, layer);
+  --staged_;
+}
+
+// A layer is read in place only if no staged layer waits: the client cannot reuse the memory until
+// the layer is compressed, which should take no longer than two copies.
+Task<bool> PutCompression::run_in_place(std::shared_ptr<OpenPut> put, const msg::PushLayer& piece,
+                                        Connection& from) {
+  if (!put->is_quick() || parts_.backend.expects_memory()) co_return false;
+  if (!put->layers[piece.layer].rows->is_whole(piece)) co_return false;
+  co_await in_place_.enter();
+  const bool waits = staged_ > 0;
+  const bool reads = put->failure.ok() && !waits && read_in_place(*put, piece, from);
+  if (reads) co_await compress(put, piece.layer);
+  in_place_.leave();
+  if (reads && put->failure.ok()) {
+    parts_.metrics.in_place_bytes +=
+        static_cast<std::int64_t>(put->row.original_bytes / put->model.num_layers);
+  }
+  co_return reads;
+}
+
+bool PutCompression::read_in_place(OpenPut& put, const msg::PushLayer& piece, Connection& from) {
+  PutLayer& layer = put.layers[piece.layer];
+  auto memory = parts_.memory.try_acquire({{put.records_bytes_max(piece.layer)}});
+  if (!memory.ok() || !layer.rows->read_in_place(piece, from)) return false;
+  layer.records = std::move(memory->front());
+  return true;
+}
+
+Task<void> PutCompression::compress(std::shared_ptr<OpenPut> put, std::uint32_t index) {
+  memory_.begin_work(*put);
+  PutLayer& layer = put->layers[index];
+  layer.stage();
+  const Status status =
+      co_await run_on(parts_.compute, parts_.loop, [&] { return stages(*put, index); });
+  if (status.ok()) {
+    layer.compress();
+    if (layer.stored) layer.write();
+    parts_.metrics.compressed_in_bytes +=
+        static_cast<std::int64_t>(put->row.original_bytes / put->model.num_layers);
+  } else {
+    put->fail(status);
+    layer.drop_rows();
+  }
+  // Records that the store is writing do not move, so there is nothing to compact unless a request
+  // waits.
+  if (parts_.memory.is_awaited() || !put->final_when_encoded()) co_await memory_.compact(put);
+  memory_.end_work(*put);
+}
+
+Status PutCompression::stages(OpenPut& put, std::uint32_t index) {
+  PutLayer& layer = put.layers[index];
+  kernels::LayerInput input = layer.rows->input(put.row.begin);
+  input.entries = put.entries;
+  // For this layer alone: the frequencies of all layers may take megabytes for each open put.
+  const auto rope =
+      put.recipe.needs_rope() ? rope_frequencies(put.model, index) : std::vector<double>();
+  input.rope_frequencies = rope;
+  if (layer.projection) {
+    input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
+  }
+  PRECIS_ASSIGN(const CompressorPool::Lent compressor, compressors_.take());
+  std::optional<kernels::OrderedLayer> ordered;
+  {
+    const ComputeTime timed(parts_.clock, put.compress_ns);
+    PRECIS_ASSIGN(kernels::ScoredLayer scored, kernels::score(*compressor, put.recipe, input));
+    PRECIS_ASSIGN(ordered, std::move(scored).order(put.joiner->slots_wanted(index)));
+  }
+  return join(put, index, std::move(*ordered));
+}
+
+// Layers of a put depend on each other here, so one joins at a time. A layer whose records no other
+// layer changes is encoded without the lock.
+Status PutCompression::join(OpenPut& put, std::uint32_t index, kernels::OrderedLayer ordered) {
+  std::unique_lock lock(put.joining);
+  std::optional<ComputeTime> timed(std::in_place, parts_.clock, put.compress_ns);
+  PutLayer& layer = put.layers[index];
+  if (put.row.budget.kind == Budget::Kind::kQuality) {
+    PRECIS_ASSIGN(const kernels::LayerScores* scores, ordered.scores());
+    kernels::LayerMass measured = kernels::measure_mass(scores->scores, put.model.num_kv_heads);
+    put.floors[index] = std::move(measured.floors);
+    put.mass[index] = measured.mass;
+  }
+  put.joiner->add(index, ordered.take_turns());
+  std::vector<std::uint32_t> counts = put.joiner->counts(index);
+  layer.records->shrink(kernels::encoded_bytes(counts, put.model.head_dim, put.model.dtype));
+  // Seats that depend on later layers are placed at the commit.
+  const auto seats = put.recipe.joins_layers() ? std::vector<std::vector<std::uint32_t>>()
+                                               : put.joiner->seats(index);
+  if (put.final_when_encoded()) lock.unlock();
+  PRECIS_TRY(std::move(ordered).encode(counts, seats, put.row.id, layer.records->bytes()));
+  if (!lock.owns_lock()) {
+    timed.reset();
+    lock.lock();
+  }
+  layer.counts = std::move(counts);  // from now on the records may move
+  if (put.final_when_encoded()) write(put, layer);
+  return trim_earlier(put, index);
+}
+
+void PutCompression::write(OpenPut& put, PutLayer& layer) {
+  layer.being_written = std::make_shared<std::atomic<bool>>(true);
+  const auto written = [this, &loop = parts_.loop, records = layer.records,
+                        being_written = layer.being_written,
+                        owner = put.weak_from_this()](const void*) mutable {
+    records.reset();
+    being_written->store(false);
+    loop.post([this, owner] { memory_.unpinned(owner); });
+  };
+  layer.stored = parts_.catalog.stage({layer.records->bytes(), {layer.records.get(), written}});
+}
+
+}  // namespace precis

@@ -1,0 +1,42 @@
+// Decides what a put is: its recipe and budget, what the recipe needs, its place on the token path,
+// and the memory that it needs. Loop thread only, unless a function says otherwise.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cachesvc/base/task.h"
+#include "cachesvc/pipeline/open_put.h"
+#include "cachesvc/pipeline/put_parts.h"
+#include "cachesvc/pipeline/tenant.h"
+
+namespace precis {
+
+class PutPlanner {
+ public:
+  // `parts` outlive it.
+  explicit PutPlanner(const PutParts& parts) : parts_(parts) {}
+
+  struct Planned {
+    std::shared_ptr<OpenPut> put;
+    Status status;  // why the put cannot be as it is requested; a further writer may still join it
+  };
+  Task<Result<Planned>> plan(const Tenant& tenant, msg::BeginPut request, const Connection& from);
+
+  // Shares the budget among the put's heads, and waits until there is room for all that it stages.
+  Task<Result<std::unique_ptr<PutRoom::Place>>> find_room(OpenPut& put, const Tenant& tenant,
+                                                          const Connection& from);
+
+ private:
+  Status settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put);
+  Status equip(const Tenant& tenant, const Digest& model, OpenPut& put);
+  // Any thread, for a put that no other thread knows yet.
+  Status place(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path,
+               OpenPut& put);
+  Status no_room(const OpenPut& put, const std::string& bytes) const;
+  Task<Status> make_joiner(OpenPut& put);
+
+  const PutParts& parts_;
+};
+
+}  // namespace precis

@@ -1,0 +1,83 @@
+// The states of one layer of a put.
+#include "cachesvc/pipeline/put_layer.h"
+
+#include <catch2/catch.hpp>
+
+#include "cachesvc/store/memory_store.h"
+
+namespace precis {
+namespace {
+
+constexpr std::uint32_t kTokens = 5;
+
+struct LayerFixture {
+  ModelSpec model{
+      .name = "model", .num_layers = 1, .num_q_heads = 1, .num_kv_heads = 1, .head_dim = 4};
+  Recipe recipe = parse_recipe("knorm").value();
+  std::unique_ptr<Arena> arena = Arena::create(1 << 20).value();
+  MemoryStore store;
+  PutLayer layer;
+
+  void begin() { layer.begin(std::make_unique<StagedLayer>(model, recipe, 0, kTokens)); }
+  void encode() {
+    layer.records = arena->allocate(100).value();
+    layer.counts = {3};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a layer passes through its states in order", "[unit][pipeline]") {
+  LayerFixture f;
+  CHECK(f.layer.state() == LayerState::kAwaited);
+  CHECK(f.layer.takes_pieces());
+  f.begin();
+  CHECK(f.layer.state() == LayerState::kClaimed);
+  CHECK(f.layer.takes_pieces());
+  f.layer.stage();
+  CHECK_FALSE(f.layer.takes_pieces());
+  CHECK_FALSE(f.layer.is_compressed());
+  f.encode();
+  f.layer.compress();
+  CHECK(f.layer.is_compressed());
+  f.layer.stored = f.store.stage({f.layer.records->bytes(), {}});
+  f.layer.write();
+  CHECK(f.layer.state() == LayerState::kWritten);
+  const auto records = f.layer.commit();
+  CHECK(f.layer.state() == LayerState::kCommitted);
+  REQUIRE(records != nullptr);
+  CHECK(records->bytes().size() == 100);
+  CHECK(f.layer.records == nullptr);
+}
+
+TEST_CASE("a layer has its rows until it is compressed, or its compression fails",
+          "[unit][pipeline]") {
+  LayerFixture f;
+  f.begin();
+  f.layer.stage();
+  CHECK(f.layer.rows != nullptr);
+  f.encode();
+  const bool fails = GENERATE(false, true);
+  fails ? f.layer.drop_rows() : f.layer.compress();
+  CHECK(f.layer.rows == nullptr);
+  CHECK(f.layer.state() == (fails ? LayerState::kStaged : LayerState::kCompressed));
+}
+
+TEST_CASE("the records of a layer may move once they are encoded, but not while they are written",
+          "[unit][pipeline]") {
+  LayerFixture f;
+  f.begin();
+  f.layer.records = f.arena->allocate(100).value();
+  CHECK_FALSE(f.layer.may_move());
+  f.layer.stage();
+  f.layer.counts = {3};
+  CHECK(f.layer.may_move());
+  f.layer.being_written = std::make_shared<std::atomic<bool>>(true);
+  CHECK_FALSE(f.layer.may_move());
+  f.layer.being_written->store(false);
+  CHECK(f.layer.may_move());
+  f.layer.records.reset();
+  CHECK_FALSE(f.layer.may_move());
+}
+
+}  // namespace precis
