@@ -153,7 +153,7 @@ struct BeginPut {  # -> PutBegun
   # The number of connections that send this same request and write the put together.
 
   enum ParentKind {
-    # Where the new segment begins. Auto: at the end of the longest stored proper prefix that suits
+    # The start of the new segment. Auto: at the end of the longest stored proper prefix that suits
     # a reader at parentRead.
     auto @0;
     root @1;
@@ -566,7 +566,7 @@ struct Checked {
   bytes @0 :UInt64;
   # Bytes that were read and passed their checks.
   damage @1 :Text $Is.atMost("kTextBytesMax");
-  # What failed its check; the segment is out of service. Empty: nothing failed.
+  # The part that failed its check; the segment is out of service. Empty: nothing failed.
 }
 
 struct Trimmed {

@@ -1,5 +1,6 @@
-# What Cap'n Proto's own types do not say of a field. generate.py reads these annotations and writes
-# from them the C++ structs, their checked wire form and their tables of fields.
+# The limits and kinds of fields that Cap'n Proto's own types do not state. generate.py reads these
+# annotations and writes from them the C++ structs, their checked wire form and their tables of
+# fields.
 @0xa3c2f71d9e5b6084;
 
 annotation digest(field) :Void;
@@ -26,4 +27,4 @@ annotation call(field) :Text;
 annotation administrative(field) :Void;
 # A request: an operator's change, which the audit log keeps as such.
 annotation cxxNamespace(file) :Text;
-# Where the file's C++ structs stand.
+# The namespace of the file's C++ structs.

@@ -62,7 +62,7 @@ Task<void> PutCompression::compress(std::shared_ptr<OpenPut> put, std::uint32_t 
       co_await run_on(parts_.compute, parts_.loop, [&] { return stages(*put, index); });
   if (status.ok()) {
     layer.compress();
-    if (layer.stored) layer.write();
+    if (layer.being_written) layer.write();
     parts_.metrics.compressed_in_bytes +=
         static_cast<std::int64_t>(put->row.original_bytes / put->model.num_layers);
   } else {

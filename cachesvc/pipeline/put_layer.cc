@@ -22,7 +22,7 @@ void PutLayer::compress() {
 }
 
 void PutLayer::write() {
-  PRECIS_CHECK(stored != nullptr);
+  PRECIS_CHECK(being_written != nullptr);
   advance(LayerState::kCompressed);
 }
 

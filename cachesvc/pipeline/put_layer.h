@@ -37,7 +37,7 @@ class PutLayer {
   void stage();
   // kStaged -> kCompressed. Frees the rows and the projection.
   void compress();
-  // kCompressed -> kWritten, with `stored`. From here on the records do not change.
+  // kCompressed -> kWritten, once the store has the final records.
   void write();
   // kWritten -> kCommitted. Returns the records.
   std::shared_ptr<Arena::Buffer> commit();
@@ -54,9 +54,10 @@ class PutLayer {
   // Memory for the records, from the first piece on. Shared with the store while it writes.
   std::shared_ptr<Arena::Buffer> records;
   std::vector<std::uint32_t> counts;  // [num_kv_heads], once the records are encoded
-  // Whether the store still reads the records. Shared with the store, which may outlive the put.
+  // Set once the store has the final records: whether it still reads them. Shared with the store,
+  // which may outlive the put.
   std::shared_ptr<std::atomic<bool>> being_written;
-  std::shared_ptr<StagedValue> stored;  // the final records, as the store writes them
+  std::shared_ptr<StagedValue> stored;  // the same records; null if the store does not write ahead
 
  private:
   void advance(LayerState from);

@@ -203,7 +203,7 @@ Task<Handlers::Answer> Handlers::on(std::uint64_t, msg::BeginPut request) {
                             " puts under way, the most there may be; commit or abort one");
   };
   PRECIS_CO_TRY(one_more());
-  OpenPut open;
+  WriterPut open;
   PRECIS_CO_ASSIGN(open.counted, Quota::take(put_part_, 1));
   PRECIS_CO_ASSIGN(open.put,
                    co_await parts_.put_path.begin(tenant_, std::move(request), connection_));

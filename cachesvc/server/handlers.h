@@ -73,7 +73,7 @@ class Handlers {
 
  private:
   // A put in progress. Its promised memory and its quota are released with it.
-  struct OpenPut {
+  struct WriterPut {
     std::shared_ptr<OpenPut> put;  // shared as PutPath::begin() says
     Quota::Hold counted;
   };
@@ -152,7 +152,7 @@ class Handlers {
   std::function<Status(msg::LayerServed)> served_;
   std::uint64_t next_put_ = 1;
   Quota::Part put_part_;
-  std::unordered_map<std::uint64_t, OpenPut> puts_;
+  std::unordered_map<std::uint64_t, WriterPut> puts_;
   struct CommittedPut {
     std::uint64_t put;
     SegmentId segment;

@@ -1,4 +1,4 @@
-// What the fields of one struct must be like together: generated readers call these once each field
+// Conditions on several fields of one struct. Generated readers call these functions once each field
 // has been read and is within its own limits. kInvalidArgument names the field.
 #pragma once
 

@@ -3,21 +3,21 @@
 
 #include <catch2/catch.hpp>
 
-#include "cachesvc/store/memory_store.h"
-
 namespace precis {
 namespace {
 
 constexpr std::uint32_t kTokens = 5;
 
 struct LayerFixture {
-  ModelSpec model{
-      .name = "model", .num_layers = 1, .num_q_heads = 1, .num_kv_heads = 1, .head_dim = 4};
+  ModelSpec model;
   Recipe recipe = parse_recipe("knorm").value();
   std::unique_ptr<Arena> arena = Arena::create(1 << 20).value();
-  MemoryStore store;
   PutLayer layer;
 
+  LayerFixture() {
+    model.num_layers = model.num_q_heads = model.num_kv_heads = 1;
+    model.head_dim = 4;
+  }
   void begin() { layer.begin(std::make_unique<StagedLayer>(model, recipe, 0, kTokens)); }
   void encode() {
     layer.records = arena->allocate(100).value();
@@ -40,7 +40,7 @@ TEST_CASE("a layer passes through its states in order", "[unit][pipeline]") {
   f.encode();
   f.layer.compress();
   CHECK(f.layer.is_compressed());
-  f.layer.stored = f.store.stage({f.layer.records->bytes(), {}});
+  f.layer.being_written = std::make_shared<std::atomic<bool>>(false);
   f.layer.write();
   CHECK(f.layer.state() == LayerState::kWritten);
   const auto records = f.layer.commit();
